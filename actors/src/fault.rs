@@ -1,0 +1,149 @@
+//! Points at which a chaos test may kill the process. Without the feature `fault-points` they cost nothing and do nothing.
+//!
+//! `SARDANA_FAULT=NAME@STEP` names a point and the first step at which it counts; `SARDANA_FAULT_DIR` a folder in which the first
+//! process that gets there leaves a mark, so that exactly one dies (two, with `NAME@STEP,NAME@STEP`). Must not know any policy.
+
+use sardana_protocol::words::Step;
+
+/// Whether the points are compiled in.
+pub const COMPILED_IN: bool = cfg!(feature = "fault-points");
+
+/// A point in a worker's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Point {
+    /// In a gradient; called by the model of a test.
+    InGradient,
+    /// After a gradient was counted, before anybody is told.
+    Tallied,
+    /// Before a chunk of the running sum is passed on.
+    BeforePass,
+    /// With half of a chunk passed on.
+    WhilePassing,
+    /// After a chunk was passed on.
+    AfterPass,
+    /// The whole sum is there, nothing is applied.
+    BeforeApply,
+    /// In an update; called by the model of a test.
+    InApply,
+    /// Applied, but nobody knows.
+    AfterApply,
+    /// `Halt` was received, `Halted` not sent.
+    Halt,
+    /// `Halted` was handed to the transport.
+    Halted,
+    /// `Form` was received, no link is made.
+    Form,
+    /// A state or sum is being fetched.
+    Fetch,
+    /// All links are made, `Ready` not sent.
+    Linked,
+    /// `Finished` was handed to the transport.
+    Finished,
+}
+
+impl Point {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::InGradient,
+        Self::Tallied,
+        Self::BeforePass,
+        Self::WhilePassing,
+        Self::AfterPass,
+        Self::BeforeApply,
+        Self::InApply,
+        Self::AfterApply,
+        Self::Halt,
+        Self::Halted,
+        Self::Form,
+        Self::Fetch,
+        Self::Linked,
+        Self::Finished,
+    ];
+
+    /// Its name in `SARDANA_FAULT`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InGradient => "in-gradient",
+            Self::Tallied => "tallied",
+            Self::BeforePass => "before-pass",
+            Self::WhilePassing => "while-passing",
+            Self::AfterPass => "after-pass",
+            Self::BeforeApply => "before-apply",
+            Self::InApply => "in-apply",
+            Self::AfterApply => "after-apply",
+            Self::Halt => "halt",
+            Self::Halted => "halted",
+            Self::Form => "form",
+            Self::Fetch => "fetch",
+            Self::Linked => "linked",
+            Self::Finished => "finished",
+        }
+    }
+}
+
+/// The process is at `point`, at `step`; it may not come back.
+#[cfg(not(feature = "fault-points"))]
+#[inline]
+pub fn reached(_point: Point, _step: Step) {}
+
+/// The process is at `point`, at `step`; it may not come back.
+#[cfg(feature = "fault-points")]
+pub fn reached(point: Point, step: Step) {
+    armed::reached(point, step);
+}
+
+#[cfg(feature = "fault-points")]
+mod armed {
+    use std::path::PathBuf;
+    use std::sync::OnceLock;
+
+    use super::{Point, Step};
+
+    struct Fault {
+        name: String,
+        step: u64,
+        mark: PathBuf,
+    }
+
+    static FAULTS: OnceLock<Vec<Fault>> = OnceLock::new();
+
+    fn faults() -> Vec<Fault> {
+        let (Ok(list), Some(folder)) = (std::env::var("SARDANA_FAULT"), std::env::var_os("SARDANA_FAULT_DIR")) else {
+            return Vec::new();
+        };
+        let parse = |(index, fault): (usize, &str)| {
+            let (name, step) = fault.split_once('@').expect("SARDANA_FAULT is NAME@STEP,…");
+            let step = step.parse().expect("SARDANA_FAULT is NAME@STEP,… with a number");
+            Fault { name: name.to_owned(), step, mark: PathBuf::from(&folder).join(format!("{index}-{name}")) }
+        };
+        list.split(',').enumerate().map(parse).collect()
+    }
+
+    pub(super) fn reached(point: Point, step: Step) {
+        for fault in FAULTS.get_or_init(faults) {
+            let here = fault.name == point.name() && step.get() >= fault.step;
+            if here && std::fs::File::create_new(&fault.mark).is_ok() {
+                let own = rustix::process::getpid();
+                rustix::process::kill_process(own, rustix::process::Signal::KILL).expect("a process may kill itself");
+                // The signal is delivered before the call returns to user space.
+                unreachable!("SIGKILL cannot be survived");
+            }
+        }
+    }
+}
+
+/// Tells the fault points of a ring.
+#[derive(Debug)]
+pub struct RingFaults;
+
+impl sardana_collectives::ring::Probe for RingFaults {
+    fn reached(&self, point: sardana_collectives::ring::RingPoint) {
+        use sardana_collectives::ring::RingPoint;
+        match point {
+            RingPoint::BeforePass { step, .. } => reached(Point::BeforePass, step),
+            RingPoint::WhilePassing { step, .. } => reached(Point::WhilePassing, step),
+            RingPoint::AfterPass { step, .. } => reached(Point::AfterPass, step),
+        }
+    }
+}

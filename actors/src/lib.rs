@@ -1,0 +1,19 @@
+//! Who does what: the coordinator, workers and agents of Sardana as thin shells over the protocol's machines, and the QUIC
+//! connections between them.
+//!
+//! Decisions are in `sardana-protocol`; a shell here receives, calls its machine and sends what the machine says.
+//!
+//! - [`coordinator`], [`worker`], [`agent`]: the actors; [`peers`]: links and transfers between workers.
+//! - [`trust`]: the job's authority, who a peer is and whom it may dial.
+//! - [`quic`]: endpoints, dialling and accepting.
+//! - [`wire`]: messages as bytes.
+//! - [`fault`]: where chaos tests kill.
+
+pub mod agent;
+pub mod coordinator;
+pub mod fault;
+pub mod peers;
+pub mod quic;
+pub mod trust;
+pub mod wire;
+pub mod worker;

@@ -1,0 +1,17 @@
+//! Bounds of what other workers may ask for.
+
+use std::time::Duration;
+
+/// How long the links of a generation may take to be made. The other end may still be finishing an update before it learns of the
+/// generation, so this is long; it only matters when two workers cannot reach each other although both live.
+pub const LINK_DEADLINE: Duration = Duration::from_secs(5);
+
+/// A stream's first message must be there after this, or the stream is refused (SEC-2).
+pub const STREAM_HELLO_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Bytes of a stream's first message: a few numbers.
+pub const STREAM_HELLO_BYTES: usize = 1_024;
+
+/// Most links of generations not yet known that are kept until their `Form` comes; further ones are refused, and their sender
+/// tries again with the next generation. A generation has a handful of links per worker.
+pub const MAX_PARKED: usize = 1_024;

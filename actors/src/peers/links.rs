@@ -1,0 +1,192 @@
+//! Makes the links of a generation that end at this worker, and takes in those that others make.
+
+use std::sync::Arc;
+
+use quinn::{Connection, RecvStream};
+use sardana_collectives::links::{LinkReceiver, LinkSender};
+use sardana_collectives::plan::{Hop, HopId, Plan};
+use sardana_collectives::ring::{PlanLinks, RingLinks};
+use sardana_protocol::messages::{Form, MemberAddress};
+use sardana_protocol::words::{JobId, WorkerId};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::Peers;
+use super::limits::{LINK_DEADLINE, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE};
+use super::table::{Arrival, LinkKey, Slot};
+use crate::quic::ConnectError;
+use crate::wire::{FrameError, read_frame, write_frame};
+
+/// First message on a link's stream, from the worker that will send on it. Nothing comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LinkHello {
+    pub(super) job: JobId,
+    pub(super) key: LinkKey,
+    pub(super) from: WorkerId,
+}
+
+/// Why a generation's links could not be made. The coordinator is told whom it concerns, and forms anew.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkingError {
+    /// No connection to the peer.
+    #[error("no link with worker {peer}: {source}")]
+    Connect {
+        /// Whom.
+        peer: WorkerId,
+        /// Why.
+        #[source]
+        source: ConnectError,
+    },
+    /// The stream could not be opened or its first message not be sent.
+    #[error("no link with worker {peer}: {source}")]
+    Stream {
+        /// Whom.
+        peer: WorkerId,
+        /// Why.
+        #[source]
+        source: FrameError,
+    },
+    /// The peer did not make its link in time.
+    #[error("worker {peer} made no link within {LINK_DEADLINE:?}")]
+    TooSlow {
+        /// Who.
+        peer: WorkerId,
+    },
+    /// The generation is over already.
+    #[error("the generation of the link with worker {peer} is over")]
+    Over {
+        /// Whom.
+        peer: WorkerId,
+    },
+}
+
+impl LinkingError {
+    /// Whom the link would have led to.
+    #[must_use]
+    pub const fn peer(&self) -> WorkerId {
+        match self {
+            Self::Connect { peer, .. } | Self::Stream { peer, .. } | Self::TooSlow { peer } | Self::Over { peer } => *peer,
+        }
+    }
+}
+
+/// One end of one link.
+enum End {
+    Sender(Slot, HopId, LinkSender),
+    Receiver(Slot, HopId, LinkReceiver),
+}
+
+impl Peers {
+    /// Makes all links of the generation that end here, for its first and its steady plan.
+    ///
+    /// # Errors
+    /// The first link that could not be made; the others are reset.
+    pub async fn link(self: &Arc<Self>, form: &Form, first: &Plan, steady: &Plan) -> Result<RingLinks, LinkingError> {
+        let mut making = JoinSet::new();
+        for (slot, plan) in [(Slot::First, first), (Slot::Steady, steady)] {
+            for &hop in plan.hops() {
+                self.make_end(form, slot, hop, &mut making);
+            }
+        }
+        let mut links = RingLinks { first: PlanLinks::default(), steady: PlanLinks::default() };
+        while let Some(end) = making.join_next().await {
+            match end.expect("making a link does not panic and is not cancelled")? {
+                End::Sender(slot, hop, sender) => {
+                    of(&mut links, slot).outgoing.insert(hop, sender);
+                }
+                End::Receiver(slot, hop, receiver) => {
+                    of(&mut links, slot).incoming.insert(hop, receiver);
+                }
+            }
+        }
+        Ok(links)
+    }
+
+    fn make_end(
+        self: &Arc<Self>,
+        form: &Form,
+        slot: Slot,
+        hop: Hop,
+        making: &mut JoinSet<Result<End, LinkingError>>,
+    ) {
+        let key = LinkKey { generation: form.generation, slot, hop: hop.id };
+        let peers = Arc::clone(self);
+        if hop.from == form.rank {
+            let peer = form.members[hop.to.index()];
+            making.spawn(async move {
+                let deadline = timeout(LINK_DEADLINE, peers.open(key, peer)).await;
+                let sender = deadline.unwrap_or(Err(LinkingError::TooSlow { peer: peer.worker }))?;
+                Ok(End::Sender(slot, hop.id, sender))
+            });
+        } else if hop.to == form.rank {
+            let peer = form.members[hop.from.index()];
+            // Expected before anything is awaited, so that none is parked that is known.
+            let coming = self.table.expect(key, peer.worker);
+            making.spawn(async move {
+                // Whoever dials does so for the links in both directions.
+                let (connected, stream) = (peers.connection(peer), timeout(LINK_DEADLINE, coming));
+                let dial = async { connected.await.map_err(|source| LinkingError::Connect { peer: peer.worker, source }) };
+                tokio::pin!(dial);
+                let stream = tokio::select! {
+                    biased;
+                    stream = stream => stream,
+                    failed = async { match dial.await { Ok(_) => std::future::pending().await, Err(error) => error } } => {
+                        return Err(failed);
+                    }
+                };
+                match stream {
+                    Ok(Ok(stream)) => Ok(End::Receiver(slot, hop.id, LinkReceiver::quic(stream))),
+                    Ok(Err(_)) => Err(LinkingError::Over { peer: peer.worker }),
+                    Err(_) => Err(LinkingError::TooSlow { peer: peer.worker }),
+                }
+            });
+        }
+    }
+
+    async fn open(self: &Arc<Self>, key: LinkKey, peer: MemberAddress) -> Result<LinkSender, LinkingError> {
+        let worker = peer.worker;
+        let connection =
+            self.connection(peer).await.map_err(|source| LinkingError::Connect { peer: worker, source })?;
+        let stream = |source| LinkingError::Stream { peer: worker, source };
+        let mut sender = connection.open_uni().await.map_err(|error| stream(FrameError::Connection(error)))?;
+        let hello = LinkHello { job: self.credentials.job(), key, from: self.own };
+        write_frame(&mut sender, &hello, STREAM_HELLO_BYTES).await.map_err(stream)?;
+        Ok(LinkSender::quic(sender))
+    }
+
+    /// Takes in the links that `peer` makes, until its connection breaks.
+    pub(super) async fn serve_links(self: Arc<Self>, peer: WorkerId, connection: Connection) {
+        while let Ok(stream) = connection.accept_uni().await {
+            let peers = Arc::clone(&self);
+            tokio::spawn(async move { peers.take_in(peer, stream).await });
+        }
+    }
+
+    async fn take_in(&self, peer: WorkerId, mut stream: RecvStream) {
+        let hello = timeout(STREAM_HELLO_DEADLINE, read_frame::<LinkHello>(&mut stream, STREAM_HELLO_BYTES)).await;
+        let hello = match hello {
+            Ok(Ok(Some(hello))) => hello,
+            Ok(Ok(None)) => return,
+            Ok(Err(error)) => return tracing::debug!(%peer, %error, "a link's first message could not be read"),
+            Err(_) => return tracing::warn!(%peer, "a link's first message did not come in time"),
+        };
+        if hello.job != self.credentials.job() || hello.from != peer {
+            tracing::warn!(target: "sardana::event::refused", %peer, claimed = %hello.from, "a link with a false name");
+            return;
+        }
+        match self.table.arrive(hello.key, peer, stream) {
+            Arrival::Taken | Arrival::Parked => {}
+            refused @ (Arrival::Old | Arrival::WrongSender | Arrival::TooMany) => {
+                tracing::debug!(%peer, generation = %hello.key.generation, ?refused, "a link was refused");
+            }
+        }
+    }
+}
+
+fn of(links: &mut RingLinks, slot: Slot) -> &mut PlanLinks {
+    match slot {
+        Slot::First => &mut links.first,
+        Slot::Steady => &mut links.steady,
+    }
+}

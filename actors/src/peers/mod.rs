@@ -1,0 +1,146 @@
+//! Connections between workers: links of rings, and what members that are behind fetch.
+//!
+//! Of two workers the one with the smaller id dials; both use the one connection in both directions. Must not know why a link
+//! or a transfer is wanted, nor who else is a member.
+
+mod fetch;
+mod links;
+pub mod limits;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use quinn::{Connection, Endpoint};
+use sardana_protocol::messages::MemberAddress;
+use sardana_protocol::words::{Generation, WorkerId};
+use tokio::sync::watch;
+
+pub use fetch::FetchError;
+pub use links::LinkingError;
+use table::LinkTable;
+
+use crate::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
+use crate::quic::{BindError, ConnectError, Purpose, accept, bind_server, connect, next_incoming};
+use crate::trust::{Credentials, PeerIdentity};
+use crate::worker::Desk;
+
+/// This worker's end of all connections to other workers.
+#[derive(Debug)]
+pub struct Peers {
+    credentials: Credentials,
+    endpoint: Endpoint,
+    own: WorkerId,
+    slots: Mutex<BTreeMap<WorkerId, Arc<Slot>>>,
+    table: LinkTable,
+    desk: Arc<Desk>,
+}
+
+/// The connection to one other worker.
+#[derive(Debug)]
+struct Slot {
+    live: watch::Sender<Option<Connection>>,
+    dialling: tokio::sync::Mutex<()>,
+}
+
+impl Peers {
+    /// Listens at `address` and serves what other workers ask of `desk`.
+    ///
+    /// # Errors
+    /// When the address cannot be bound or the credentials cannot be used.
+    pub fn listen(credentials: &Credentials, address: SocketAddr, desk: Arc<Desk>) -> Result<Arc<Self>, BindError> {
+        let endpoint = bind_server(credentials, Purpose::Peer, address)?;
+        let peers = Arc::new(Self {
+            credentials: credentials.clone(),
+            endpoint,
+            own: WorkerId::new(credentials.id()),
+            slots: Mutex::new(BTreeMap::new()),
+            table: LinkTable::default(),
+            desk,
+        });
+        tokio::spawn(Arc::clone(&peers).accept_all());
+        Ok(peers)
+    }
+
+    /// Where this worker listens.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn local_address(&self) -> std::io::Result<SocketAddr> {
+        self.endpoint.local_addr()
+    }
+
+    /// From now on links of generations older than `generation` are refused (GEN-3).
+    pub fn fence(&self, generation: Generation) {
+        self.table.fence(generation);
+    }
+
+    /// Closes everything, and waits until the others have been told.
+    pub async fn close(&self, reason: &str) {
+        self.endpoint.close(0_u32.into(), reason.as_bytes());
+        self.endpoint.wait_idle().await;
+    }
+
+    /// Closes the connections to workers that are no longer members.
+    pub fn keep(&self, members: &[MemberAddress]) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.retain(|worker, slot| {
+            let member = members.iter().any(|member| member.worker == *worker);
+            if let (false, Some(connection)) = (member, slot.live.borrow().as_ref()) {
+                connection.close(0_u32.into(), b"not a member of the new generation");
+            }
+            member
+        });
+    }
+
+    async fn accept_all(self: Arc<Self>) {
+        while let Some(incoming) = next_incoming(&self.endpoint).await {
+            let peers = Arc::clone(&self);
+            tokio::spawn(async move {
+                match accept(incoming, &peers.credentials, HANDSHAKE_DEADLINE).await {
+                    Ok((connection, peer)) => peers.adopt(WorkerId::new(peer.id), &connection),
+                    Err(error) => tracing::warn!(target: "sardana::event::refused", %error, "a connection was refused"),
+                }
+            });
+        }
+    }
+
+    /// Makes `connection` the one to `peer`, and serves it until it breaks.
+    fn adopt(self: &Arc<Self>, peer: WorkerId, connection: &Connection) {
+        self.slot(peer).live.send_replace(Some(connection.clone()));
+        tokio::spawn(Arc::clone(self).serve_links(peer, connection.clone()));
+        tokio::spawn(Arc::clone(self).serve_fetches(peer, connection.clone()));
+    }
+
+    fn slot(&self, peer: WorkerId) -> Arc<Slot> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = || Arc::new(Slot { live: watch::Sender::new(None), dialling: tokio::sync::Mutex::new(()) });
+        Arc::clone(slots.entry(peer).or_insert_with(fresh))
+    }
+
+    /// The connection to `peer`: the one there is, or a new one.
+    async fn connection(self: &Arc<Self>, peer: MemberAddress) -> Result<Connection, ConnectError> {
+        let slot = self.slot(peer.worker);
+        if self.own > peer.worker {
+            let mut live = slot.live.subscribe();
+            let usable = |live: &Option<Connection>| live.as_ref().is_some_and(|live| live.close_reason().is_none());
+            let found = live.wait_for(usable).await.map(|live| live.clone());
+            return found.ok().flatten().ok_or_else(|| ConnectError::Local {
+                address: peer.address,
+                reason: "this worker is ending".to_owned(),
+            });
+        }
+        let _one_at_a_time = slot.dialling.lock().await;
+        let live = slot.live.borrow().clone();
+        if let Some(live) = live.filter(|live| live.close_reason().is_none()) {
+            return Ok(live);
+        }
+        let expected = PeerIdentity::worker(self.credentials.job(), peer.worker);
+        let connection = connect(&self.endpoint, peer.address, expected, CONNECT_DEADLINE).await?;
+        self.adopt(peer.worker, &connection);
+        Ok(connection)
+    }
+}

@@ -1,0 +1,277 @@
+//! Dialling and accepting: a connection is handed out only once both certificates are verified and the other end is who it
+//! should be (SEC-1).
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use quinn::{Connection, ConnectionError, Endpoint, Incoming, TransportErrorCode, VarInt};
+use tokio::time::timeout;
+
+use super::explain::{Alert, explain};
+use super::limits::RETRY_ABOVE_CONNECTIONS;
+use crate::trust::{Credentials, IdentityError, PeerIdentity, Role, identity_of, may_connect};
+
+/// The application's close code for a peer that is not who it should be. The reason says more.
+const WRONG_PEER: VarInt = VarInt::from_u32(1);
+
+/// Why no connection was made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// Nobody answered. Try again; after some tries tell the user.
+    #[error(
+        "nobody answered at {address}/udp within {after:?}; see whether the process runs there and the network carries UDP"
+    )]
+    Unreachable {
+        /// Whom was dialled.
+        address: SocketAddr,
+        /// For how long.
+        after: Duration,
+    },
+    /// The peer takes no more connections at the moment. Try again later.
+    #[error("{address} takes no more connections at the moment; try again later")]
+    Busy {
+        /// Whom was dialled.
+        address: SocketAddr,
+    },
+    /// A certificate was refused: the two belong to different jobs. Fix the address or the credentials.
+    #[error("{address}: {reason}")]
+    Refused {
+        /// Whom was dialled.
+        address: SocketAddr,
+        /// Whose certificate, and what to do.
+        reason: String,
+    },
+    /// The peer is of this job, but somebody else. Ask anew where the right one is.
+    #[error("{address}: expected {expected}, found {}; see whether the address is still the right one", found_words(.found.as_ref()))]
+    WrongPeer {
+        /// Whom was dialled.
+        address: SocketAddr,
+        /// Who should be there.
+        expected: PeerIdentity,
+        /// Who is there, if its certificate says so.
+        found: Option<PeerIdentity>,
+    },
+    /// The peer speaks another version or purpose. Give up until both run the same release.
+    #[error("{address}: {reason}")]
+    OtherProtocol {
+        /// Whom was dialled.
+        address: SocketAddr,
+        /// What to do.
+        reason: String,
+    },
+    /// The connection broke while it was made. Try again.
+    #[error("{address}: {reason}")]
+    Lost {
+        /// Whom was dialled.
+        address: SocketAddr,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// This end cannot dial there: its endpoint is closed, or the address is of another family or without a port. Give up.
+    #[error("{address} cannot be dialled from here: {reason}")]
+    Local {
+        /// Whom was dialled.
+        address: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Dials `expected` at `address` and gives up after `deadline`.
+///
+/// The other end has shown a certificate of `expected`, but may not have looked at this end's yet: only an answer to a first
+/// message says that it accepts. Until then errors come from the stream; [`explain`] has words for them.
+///
+/// # Errors
+/// When nobody answers in time, or whoever answers is not `expected`.
+pub async fn connect(
+    endpoint: &Endpoint,
+    address: SocketAddr,
+    expected: PeerIdentity,
+    deadline: Duration,
+) -> Result<Connection, ConnectError> {
+    let dialling = endpoint
+        .connect(address, &expected.server_name())
+        .map_err(|error| ConnectError::Local {
+            address,
+            reason: error.to_string(),
+        })?;
+    let connection = match timeout(deadline, dialling).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => return Err(failed(address, expected, deadline, error)),
+        Err(_) => {
+            return Err(ConnectError::Unreachable {
+                address,
+                after: deadline,
+            });
+        }
+    };
+    // TLS has compared the name already. This compares what the name means.
+    let found = identity_of(&connection).ok();
+    if found == Some(expected) {
+        Ok(connection)
+    } else {
+        connection.close(WRONG_PEER, format!("expected {expected}").as_bytes());
+        Err(ConnectError::WrongPeer {
+            address,
+            expected,
+            found,
+        })
+    }
+}
+
+fn failed(address: SocketAddr, expected: PeerIdentity, after: Duration, error: ConnectionError) -> ConnectError {
+    let reason = explain(&error);
+    // What TLS said at this end; what it says at the other end is not sent, only its alert.
+    let (ours, alert) = match &error {
+        ConnectionError::TimedOut => return ConnectError::Unreachable { address, after },
+        ConnectionError::VersionMismatch => return ConnectError::OtherProtocol { address, reason },
+        ConnectionError::ConnectionClosed(close) if close.error_code == TransportErrorCode::CONNECTION_REFUSED => {
+            return ConnectError::Busy { address };
+        }
+        ConnectionError::ConnectionClosed(close) => (None, Alert::of(close.error_code)),
+        ConnectionError::TransportError(error) => (Some(&error.reason), Alert::of(error.code)),
+        ConnectionError::ApplicationClosed(_)
+        | ConnectionError::Reset
+        | ConnectionError::LocallyClosed
+        | ConnectionError::CidsExhausted => return ConnectError::Lost { address, reason },
+    };
+    match alert {
+        Some(Alert::OtherProtocol) => ConnectError::OtherProtocol { address, reason },
+        // This end verifies the authority before the name, so the certificate is of this job.
+        Some(Alert::BadCertificate) if ours.is_some_and(|reason| reason.contains("not valid for name")) => {
+            ConnectError::WrongPeer {
+                address,
+                expected,
+                found: ours.and_then(|reason| presented(reason)),
+            }
+        }
+        Some(Alert::BadCertificate | Alert::Expired | Alert::OtherAuthority | Alert::WrongUse | Alert::NoCertificate) => {
+            ConnectError::Refused { address, reason }
+        }
+        Some(Alert::Other(_)) | None => ConnectError::Lost { address, reason },
+    }
+}
+
+/// The peer that TLS's words about a wrong name mention. Only for a message: nothing depends on it.
+fn presented(reason: &str) -> Option<PeerIdentity> {
+    reason
+        .split('"')
+        .skip_while(|part| !part.contains("only valid for"))
+        .find_map(|part| PeerIdentity::parse(part).ok())
+}
+
+fn found_words(found: Option<&PeerIdentity>) -> String {
+    found.map_or_else(|| "somebody else".to_owned(), ToString::to_string)
+}
+
+/// The next connection attempt at `endpoint`; none once it is closed. Under load, newcomers first prove their address.
+pub async fn next_incoming(endpoint: &Endpoint) -> Option<Incoming> {
+    loop {
+        let incoming = endpoint.accept().await?;
+        if endpoint.open_connections() <= RETRY_ABOVE_CONNECTIONS || !incoming.may_retry() {
+            return Some(incoming);
+        }
+        if let Err(validated) = incoming.retry() {
+            return Some(validated.into_incoming());
+        }
+    }
+}
+
+/// Why an attempt to connect was turned away. The caller logs it and goes on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AcceptError {
+    /// The handshake failed.
+    #[error("{from} could not connect: {reason}")]
+    Handshake {
+        /// Who tried.
+        from: SocketAddr,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The handshake took too long.
+    #[error("{from} did not finish its handshake within {after:?}")]
+    TooSlow {
+        /// Who tried.
+        from: SocketAddr,
+        /// How long it had.
+        after: Duration,
+    },
+    /// The certificate names nobody.
+    #[error("{from}: {source}")]
+    Identity {
+        /// Who tried.
+        from: SocketAddr,
+        /// What is wrong with it.
+        source: IdentityError,
+    },
+    /// It is of another job.
+    #[error("{from} is {found}; expected one of job {}", .expected.job)]
+    OtherJob {
+        /// Who tried.
+        from: SocketAddr,
+        /// By its certificate.
+        found: PeerIdentity,
+        /// Who this end is.
+        expected: PeerIdentity,
+    },
+    /// Its role may not dial this one's.
+    #[error("{from} is {found}; a process of its role may not connect to the {server}")]
+    NotAllowed {
+        /// Who tried.
+        from: SocketAddr,
+        /// By its certificate.
+        found: PeerIdentity,
+        /// What this end is.
+        server: Role,
+    },
+}
+
+/// Finishes the handshake of `incoming` within `deadline` and says who it is. `own` are this end's credentials.
+///
+/// # Errors
+/// When the handshake fails, or the peer has no business here; it is told why.
+pub async fn accept(
+    incoming: Incoming,
+    own: &Credentials,
+    deadline: Duration,
+) -> Result<(Connection, PeerIdentity), AcceptError> {
+    let from = incoming.remote_address();
+    let handshake = |error: &ConnectionError| AcceptError::Handshake {
+        from,
+        reason: explain(error),
+    };
+    let connecting = incoming.accept().map_err(|error| handshake(&error))?;
+    let connection = match timeout(deadline, connecting).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => return Err(handshake(&error)),
+        Err(_) => return Err(AcceptError::TooSlow { from, after: deadline }),
+    };
+    match admitted(&connection, own) {
+        Ok(peer) => Ok((connection, peer)),
+        Err(error) => {
+            connection.close(WRONG_PEER, error.to_string().as_bytes());
+            Err(error)
+        }
+    }
+}
+
+fn admitted(connection: &Connection, own: &Credentials) -> Result<PeerIdentity, AcceptError> {
+    let from = connection.remote_address();
+    let found = identity_of(connection).map_err(|source| AcceptError::Identity { from, source })?;
+    if found.job != own.job() {
+        Err(AcceptError::OtherJob {
+            from,
+            found,
+            expected: own.identity(),
+        })
+    } else if !may_connect(found.role, own.role()) {
+        Err(AcceptError::NotAllowed {
+            from,
+            found,
+            server: own.role(),
+        })
+    } else {
+        Ok(found)
+    }
+}

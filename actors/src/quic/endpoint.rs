@@ -1,0 +1,172 @@
+//! Endpoints: a UDP socket with its buffers, TLS, and the bounds of what peers may cost.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use quinn::{ClientConfig, Endpoint, EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime, TransportConfig};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::crypto;
+use super::limits::{IDLE_TIMEOUT, INCOMING_BYTES, INCOMING_BYTES_TOTAL, KEEP_ALIVE, MAX_INCOMING, SOCKET_BUFFER_BYTES};
+use super::path::Path;
+use super::purpose::Purpose;
+use crate::trust::Credentials;
+
+/// Why an endpoint could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Somebody listens there. The user chooses another port.
+    #[error("cannot listen on {address}/udp: the port is taken; choose another port or stop the process that holds it")]
+    AddressInUse {
+        /// The address asked for.
+        address: SocketAddr,
+    },
+    /// The address is of another host. The user chooses one of this host's.
+    #[error("cannot listen on {address}/udp: this host has no such address; choose one that it has, or 127.0.0.1")]
+    NotThisHost {
+        /// The address asked for.
+        address: SocketAddr,
+    },
+    /// The system forbids it. The user chooses another port or asks for the permission.
+    #[error("cannot listen on {address}/udp: permission denied; choose a port of 1024 or above, or ask for the permission")]
+    PermissionDenied {
+        /// The address asked for.
+        address: SocketAddr,
+    },
+    /// The system failed otherwise. The caller gives up, or tries again if it knows better.
+    #[error("cannot listen on {address}/udp: {source}")]
+    Other {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The credentials are not usable. The caller gives up: whoever handed them over made a mistake.
+    #[error("the credentials cannot be used: {reason}; start the process with credentials that the job's authority issued")]
+    Credentials {
+        /// What is wrong with them.
+        reason: String,
+    },
+}
+
+/// An endpoint at `address` that accepts connections from certified peers and dials others with the same credentials.
+///
+/// Must be called inside a tokio runtime.
+///
+/// # Errors
+/// When the address cannot be had or the credentials cannot be used.
+pub fn bind_server(credentials: &Credentials, purpose: Purpose, address: SocketAddr) -> Result<Endpoint, BindError> {
+    bind(credentials, purpose, address, Accepting::Yes, SOCKET_BUFFER_BYTES)
+}
+
+/// An endpoint that dials `server` from any port: at loopback if the server is there, else at every address of this host.
+///
+/// Must be called inside a tokio runtime.
+///
+/// # Errors
+/// When no port can be had or the credentials cannot be used.
+pub fn bind_client(credentials: &Credentials, purpose: Purpose, server: SocketAddr) -> Result<Endpoint, BindError> {
+    let local = match server.ip() {
+        ip if ip.is_loopback() && ip.is_ipv4() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        ip if ip.is_loopback() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    bind(
+        credentials,
+        purpose,
+        SocketAddr::new(local, 0),
+        Accepting::No,
+        SOCKET_BUFFER_BYTES,
+    )
+}
+
+/// Whether an endpoint takes connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accepting {
+    Yes,
+    No,
+}
+
+pub(super) fn bind(
+    credentials: &Credentials,
+    purpose: Purpose,
+    address: SocketAddr,
+    accepting: Accepting,
+    wanted_bytes: usize,
+) -> Result<Endpoint, BindError> {
+    credentials.check().map_err(|error| BindError::Credentials {
+        reason: error.to_string(),
+    })?;
+    let client = crypto::client(credentials, purpose)?;
+    let server = match accepting {
+        Accepting::Yes => Some(crypto::server(credentials, purpose)?),
+        Accepting::No => None,
+    };
+    let (socket, buffer_bytes) = socket(address, wanted_bytes).map_err(|source| refused(address, source))?;
+    let path = Path::of(address.ip(), buffer_bytes);
+    tracing::debug!(%address, %purpose, ?path, "binding");
+
+    let transport = Arc::new(transport(path, purpose));
+    let server = server.map(|crypto| {
+        let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+        config
+            .transport_config(Arc::clone(&transport))
+            .max_incoming(MAX_INCOMING)
+            .incoming_buffer_size(INCOMING_BYTES)
+            .incoming_buffer_size_total(INCOMING_BYTES_TOTAL);
+        config
+    });
+    let mut client = ClientConfig::new(Arc::new(client));
+    client.transport_config(transport);
+
+    let mut config = EndpointConfig::default();
+    if let Some(bytes) = path.accepted_bytes(address.ip()) {
+        config
+            .max_udp_payload_size(bytes)
+            .expect("a UDP payload's largest size is within QUIC's bounds");
+    }
+    let mut endpoint =
+        Endpoint::new(config, server, socket, Arc::new(TokioRuntime)).map_err(|source| refused(address, source))?;
+    endpoint.set_default_client_config(client);
+    Ok(endpoint)
+}
+
+fn transport(path: Path, purpose: Purpose) -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport
+        .max_idle_timeout(Some(
+            IdleTimeout::try_from(IDLE_TIMEOUT).expect("ten seconds fit a QUIC timeout"),
+        ))
+        .keep_alive_interval(Some(KEEP_ALIVE));
+    purpose.bound(&mut transport);
+    path.fit(&mut transport);
+    transport
+}
+
+/// A bound socket, and for how many bytes of buffer it is good in both directions.
+fn socket(address: SocketAddr, wanted_bytes: usize) -> Result<(UdpSocket, usize), io::Error> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    // The kernel gives what it allows without a word; an error here would only mean the same.
+    let _ = socket.set_recv_buffer_size(wanted_bytes);
+    let _ = socket.set_send_buffer_size(wanted_bytes);
+    let given = socket.recv_buffer_size()?.min(socket.send_buffer_size()?);
+    socket.bind(&address.into())?;
+    // Linux doubles what it was asked for, for its own bookkeeping, and reports the double.
+    let payload = if cfg!(target_os = "linux") { given / 2 } else { given };
+    Ok((socket.into(), payload))
+}
+
+fn refused(address: SocketAddr, source: io::Error) -> BindError {
+    let kind = source.kind();
+    if kind == io::ErrorKind::AddrInUse {
+        BindError::AddressInUse { address }
+    } else if kind == io::ErrorKind::AddrNotAvailable {
+        BindError::NotThisHost { address }
+    } else if kind == io::ErrorKind::PermissionDenied {
+        BindError::PermissionDenied { address }
+    } else {
+        BindError::Other { address, source }
+    }
+}

@@ -1,0 +1,21 @@
+//! QUIC as this job uses it: endpoints with mutual TLS under the job's authority, dialling and accepting with the other end's
+//! identity checked, and plain words for what went wrong.
+//!
+//! Before a peer's certificate is verified it gets a bounded buffer, a deadline and nothing else (SEC-2). Nothing here knows what
+//! is said over a connection.
+
+mod connect;
+mod crypto;
+mod endpoint;
+mod explain;
+pub mod limits;
+mod path;
+mod purpose;
+
+#[cfg(test)]
+mod tests;
+
+pub use connect::{AcceptError, ConnectError, accept, connect, next_incoming};
+pub use endpoint::{BindError, bind_client, bind_server};
+pub use explain::explain;
+pub use purpose::Purpose;

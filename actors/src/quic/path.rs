@@ -1,0 +1,133 @@
+//! Which datagrams suit the path: loopback carries 64 KiB at once, everything else is left to QUIC's own discovery.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use quinn::TransportConfig;
+use quinn::congestion::CubicConfig;
+
+use super::limits::{
+    LEAST_DATAGRAMS, LOOPBACK_V4_BYTES, LOOPBACK_V6_BYTES, LOOPBACK_WINDOW_BYTES, ROOMY_BUFFER_BYTES, TIGHT_LOOPBACK_BYTES,
+};
+
+/// What an endpoint on one local address does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Path {
+    /// Within this host only.
+    Loopback {
+        /// The UDP payload that every datagram fills.
+        datagram_bytes: u16,
+        /// What one connection may have on its way.
+        window_bytes: usize,
+    },
+    /// Through a network, or to every address of this host.
+    Network,
+}
+
+impl Path {
+    /// The path of an endpoint at `local` whose sockets have buffers of `buffer_bytes`.
+    pub(super) fn of(local: IpAddr, buffer_bytes: usize) -> Self {
+        if !local.is_loopback() {
+            return Self::Network;
+        }
+        let largest = if local.is_ipv4() {
+            LOOPBACK_V4_BYTES
+        } else {
+            LOOPBACK_V6_BYTES
+        };
+        let datagram_bytes = if buffer_bytes < ROOMY_BUFFER_BYTES {
+            TIGHT_LOOPBACK_BYTES
+        } else {
+            largest
+        };
+        Self::Loopback {
+            datagram_bytes,
+            window_bytes: buffer_bytes.max(LEAST_DATAGRAMS * usize::from(datagram_bytes)),
+        }
+    }
+
+    /// The largest UDP payload to accept at `local`, if not QUIC's default.
+    ///
+    /// An endpoint at every address of its host is also reached over loopback, by peers that fill loopback's datagrams.
+    pub(super) fn accepted_bytes(self, local: IpAddr) -> Option<u16> {
+        match self {
+            // The peer may have found more buffer than this end.
+            Self::Loopback { .. } if local.is_ipv4() => Some(LOOPBACK_V4_BYTES),
+            Self::Loopback { .. } => Some(LOOPBACK_V6_BYTES),
+            Self::Network if local.is_unspecified() => Some(LOOPBACK_V4_BYTES),
+            Self::Network => None,
+        }
+    }
+
+    /// Fits a connection to the path.
+    pub(super) fn fit(self, transport: &mut TransportConfig) {
+        match self {
+            Self::Network => {}
+            Self::Loopback {
+                datagram_bytes,
+                window_bytes,
+            } => {
+                let mut congestion = CubicConfig::default();
+                congestion.initial_window(LOOPBACK_WINDOW_BYTES.min(window_bytes) as u64);
+                transport
+                    // Ten segments of such datagrams exceed 64 KiB and would be lost without a word.
+                    .enable_segmentation_offload(false)
+                    // Bursts dropped for want of buffer look like a path that lost its MTU; it then falls to this and stays there.
+                    // Handshake packets are padded to it too, and quinn-proto panics at one of 16 KiB (2^14) or more.
+                    .min_mtu(TIGHT_LOOPBACK_BYTES)
+                    .initial_mtu(datagram_bytes)
+                    .mtu_discovery_config(None)
+                    .congestion_controller_factory(Arc::new(congestion))
+                    // Both ends are on one host and got alike buffers. More on the way than fits is dropped by the kernel.
+                    .send_window(window_bytes as u64);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+
+    #[test]
+    fn a_roomy_loopback_fills_its_datagrams() {
+        for (local, datagram_bytes) in [(V4, 65_507), (V6, 65_488)] {
+            let path = Path::Loopback {
+                datagram_bytes,
+                window_bytes: 4 << 20,
+            };
+            assert_eq!(Path::of(local, 4 << 20), path);
+            assert_eq!(path.accepted_bytes(local), Some(datagram_bytes));
+        }
+    }
+
+    #[test]
+    fn a_tight_loopback_keeps_to_its_buffer() {
+        let path = Path::Loopback {
+            datagram_bytes: TIGHT_LOOPBACK_BYTES,
+            window_bytes: 212_992,
+        };
+        assert_eq!(Path::of(V4, 212_992), path);
+        assert_eq!(path.accepted_bytes(V4), Some(65_507), "the other end may have more");
+        let least = Path::Loopback {
+            datagram_bytes: TIGHT_LOOPBACK_BYTES,
+            window_bytes: 60_000,
+        };
+        assert_eq!(Path::of(V4, 0), least, "a window of no datagram would never send");
+    }
+
+    #[test]
+    fn a_network_is_left_to_discovery() {
+        let host = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        assert_eq!(Path::of(host, 4 << 20), Path::Network);
+        assert_eq!(Path::Network.accepted_bytes(host), None);
+        let everywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        assert_eq!(Path::of(everywhere, 4 << 20), Path::Network);
+        assert_eq!(Path::Network.accepted_bytes(everywhere), Some(65_507));
+    }
+}

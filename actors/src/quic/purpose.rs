@@ -1,0 +1,49 @@
+//! What a connection is for: it decides the protocol that both ends must name, and how much the other end may open.
+
+use std::fmt;
+
+use quinn::{TransportConfig, VarInt};
+
+use super::limits::{CONTROL_STREAM_WINDOW_BYTES, PEER_BIDI_STREAMS, PEER_UNI_STREAMS, STREAM_WINDOW_BYTES};
+
+/// What a connection is for. Both ends must mean the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// Between a worker or agent and the coordinator: messages.
+    Control,
+    /// Between two workers: links.
+    Peer,
+}
+
+impl Purpose {
+    /// The protocol's name in the TLS handshake (ALPN). Its number changes when older processes could not follow.
+    #[must_use]
+    pub const fn protocol(self) -> &'static [u8] {
+        match self {
+            Self::Control => b"sardana-control/1",
+            Self::Peer => b"sardana-peer/1",
+        }
+    }
+
+    /// Bounds what the other end may open and send unread.
+    pub(super) fn bound(self, transport: &mut TransportConfig) {
+        let (bidi, uni, window) = match self {
+            Self::Control => (1, 0, CONTROL_STREAM_WINDOW_BYTES),
+            Self::Peer => (PEER_BIDI_STREAMS, PEER_UNI_STREAMS, STREAM_WINDOW_BYTES),
+        };
+        transport
+            .max_concurrent_bidi_streams(VarInt::from_u32(bidi))
+            .max_concurrent_uni_streams(VarInt::from_u32(uni))
+            .stream_receive_window(VarInt::from_u32(window))
+            .datagram_receive_buffer_size(None);
+    }
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Control => "control",
+            Self::Peer => "peer",
+        })
+    }
+}

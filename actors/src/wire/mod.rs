@@ -1,0 +1,19 @@
+//! How messages become bytes and back: one codec for control streams and for bundles over a child's standard input.
+//!
+//! A frame is, all little-endian: version (`u16`), zero (`u16`), payload length (`u32`), payload (bincode 2, standard
+//! configuration). A reader bounds the length before it believes it, and refuses other versions, bytes left over and bytes
+//! missing. Nothing here knows what the messages mean.
+
+mod codec;
+mod frame;
+pub mod limits;
+
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod over_quic;
+#[cfg(test)]
+mod tests;
+
+pub use codec::{decode, encode};
+pub use frame::{FrameError, read_frame, read_frame_blocking, write_frame, write_frame_blocking};

@@ -1,0 +1,232 @@
+//! The control connection of a worker: a child actor that dials, says hello, and carries messages until it breaks.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use quinn::{Connection, Endpoint};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use sardana_protocol::messages::{CoordinatorMessage, Greeting, Hello, WorkerHello, WorkerMessage};
+use sardana_protocol::words::WorkerId;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::actor::Message;
+use super::desk::Desk;
+use super::limits::{COORDINATOR_PATIENCE, GREETING_DEADLINE, RETRY_EVERY};
+use super::WorkerConfig;
+use crate::fault::{self, Point};
+use crate::quic::limits::CONNECT_DEADLINE;
+use crate::quic::{BindError, ConnectError, Purpose, bind_client, connect};
+use crate::trust::{Credentials, PeerIdentity};
+use crate::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
+use crate::wire::{FrameError, read_frame, write_frame};
+
+/// Why a worker could not join.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// No local socket. Fix the machine's limits.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The coordinator was not there for the whole patience. Start it, or fix its address.
+    #[error("no coordinator at {address} for {COORDINATOR_PATIENCE:?}: {last}; start it, or give the address where it listens")]
+    NotThere {
+        /// Where it should be.
+        address: SocketAddr,
+        /// What the last attempt said.
+        last: String,
+    },
+    /// The coordinator's certificate or ours is not of this job. Use credentials of this job.
+    #[error("the coordinator at {address} cannot be trusted, or does not trust us: {source}")]
+    NotTrusted {
+        /// Where it is.
+        address: SocketAddr,
+        /// What was wrong.
+        #[source]
+        source: ConnectError,
+    },
+    /// The coordinator refused this worker and said why.
+    #[error("the coordinator at {address} refused this worker: {reason}")]
+    Refused {
+        /// Where it is.
+        address: SocketAddr,
+        /// Expected, found, and what to do.
+        reason: String,
+    },
+}
+
+/// One attempt's end: try again, or not.
+enum Attempt {
+    Again(String),
+    Never(JoinError),
+}
+
+/// What a control connection is made from.
+#[derive(Debug, Clone)]
+pub(super) struct Link {
+    pub(super) credentials: Credentials,
+    pub(super) coordinator: SocketAddr,
+    endpoint: Endpoint,
+}
+
+impl Link {
+    pub(super) fn new(config: &WorkerConfig) -> Result<Self, BindError> {
+        Ok(Self {
+            credentials: config.credentials.clone(),
+            coordinator: config.coordinator,
+            endpoint: bind_client(&config.credentials, Purpose::Control, config.coordinator)?,
+        })
+    }
+
+    pub(super) async fn close(&self) {
+        self.endpoint.close(0_u32.into(), b"the worker ends");
+        self.endpoint.wait_idle().await;
+    }
+
+    /// Dials and says hello until the coordinator welcomes this worker, or refuses it, or patience ends.
+    async fn join(&self, hello: impl Fn() -> WorkerHello) -> Result<Carrier, JoinError> {
+        let give_up = Instant::now() + COORDINATOR_PATIENCE;
+        loop {
+            match self.attempt(hello()).await {
+                Ok(carrier) => return Ok(carrier),
+                Err(Attempt::Never(error)) => return Err(error),
+                Err(Attempt::Again(last)) if Instant::now() + RETRY_EVERY > give_up => {
+                    return Err(JoinError::NotThere { address: self.coordinator, last });
+                }
+                Err(Attempt::Again(last)) => {
+                    tracing::debug!(coordinator = %self.coordinator, %last, "the coordinator is not there yet");
+                    sleep(RETRY_EVERY).await;
+                }
+            }
+        }
+    }
+
+    async fn attempt(&self, hello: WorkerHello) -> Result<Carrier, Attempt> {
+        let address = self.coordinator;
+        let expected = PeerIdentity::coordinator(self.credentials.job());
+        let connection = connect(&self.endpoint, address, expected, CONNECT_DEADLINE).await.map_err(|source| match source {
+            ConnectError::Unreachable { .. } | ConnectError::Busy { .. } | ConnectError::Lost { .. } => {
+                Attempt::Again(source.to_string())
+            }
+            ConnectError::Refused { .. }
+            | ConnectError::WrongPeer { .. }
+            | ConnectError::OtherProtocol { .. }
+            | ConnectError::Local { .. } => Attempt::Never(JoinError::NotTrusted { address, source }),
+        })?;
+        let again = |error: FrameError| Attempt::Again(error.to_string());
+        let refused = |reason: String| Attempt::Never(JoinError::Refused { address, reason });
+        let (mut send, mut receive) =
+            connection.open_bi().await.map_err(|error| again(FrameError::Connection(error)))?;
+        let hello = Hello::Worker(Box::new(hello));
+        let greeting = async {
+            write_frame(&mut send, &hello, HELLO_FRAME_BYTES).await?;
+            read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await
+        };
+        match timeout(GREETING_DEADLINE, greeting).await {
+            Ok(Ok(Some(Greeting::Welcome))) => Ok(Carrier { connection, send, receive }),
+            Ok(Ok(Some(Greeting::Refused { reason }))) => Err(refused(reason)),
+            Ok(Ok(None)) => Err(Attempt::Again("it closed without an answer".to_owned())),
+            // A certificate that it refuses, or another version, shows only now.
+            Ok(Err(error @ (FrameError::Connection(quinn::ConnectionError::ConnectionClosed(_)) | FrameError::Version { .. }))) => {
+                Err(refused(error.to_string()))
+            }
+            Ok(Err(error)) => Err(again(error)),
+            Err(_) => Err(Attempt::Again(format!("it did not answer a hello within {GREETING_DEADLINE:?}"))),
+        }
+    }
+}
+
+/// A connection that the coordinator has welcomed.
+struct Carrier {
+    connection: Connection,
+    send: quinn::SendStream,
+    receive: quinn::RecvStream,
+}
+
+/// The child actor. Its messages go to the coordinator; what comes back goes to the worker.
+pub(super) struct Control;
+
+/// What it starts from.
+pub(super) struct ControlArguments {
+    pub(super) link: Link,
+    pub(super) worker: ActorRef<Message>,
+    pub(super) desk: Arc<Desk>,
+    /// The hello without what changes from one connection to the next.
+    pub(super) hello: WorkerHello,
+}
+
+pub(super) struct ControlState {
+    outgoing: mpsc::UnboundedSender<WorkerMessage>,
+}
+
+impl Actor for Control {
+    type Msg = WorkerMessage;
+    type State = ControlState;
+    type Arguments = ControlArguments;
+
+    async fn pre_start(&self, myself: ActorRef<WorkerMessage>, arguments: ControlArguments) -> Result<ControlState, ActorProcessingErr> {
+        let (outgoing, queue) = mpsc::unbounded_channel();
+        tokio::spawn(carry(arguments, myself, queue));
+        Ok(ControlState { outgoing })
+    }
+
+    async fn handle(&self, _: ActorRef<WorkerMessage>, message: WorkerMessage, state: &mut ControlState) -> Result<(), ActorProcessingErr> {
+        // Nobody takes it once the connection is lost; the worker is told of that, and its machine says again what matters.
+        let _ = state.outgoing.send(message);
+        Ok(())
+    }
+}
+
+/// Joins, then carries messages both ways until the connection breaks.
+async fn carry(arguments: ControlArguments, control: ActorRef<WorkerMessage>, mut queue: mpsc::UnboundedReceiver<WorkerMessage>) {
+    let ControlArguments { link, worker, desk, hello } = arguments;
+    let current = || {
+        let (generation, rank, world_size, training, standing) = desk.read(sardana_protocol::member::Member::introduction);
+        WorkerHello { generation, rank, world_size, training, standing, ..hello.clone() }
+    };
+    let Carrier { connection, mut send, mut receive } = match link.join(current).await {
+        Ok(carrier) => carrier,
+        Err(error) => {
+            let _ = worker.cast(Message::NotJoined(error));
+            return control.stop(None);
+        }
+    };
+    tracing::info!(target: "sardana::event::joined", worker = %WorkerId::new(link.credentials.id()), coordinator = %link.coordinator);
+    let reading = async {
+        loop {
+            match read_frame::<CoordinatorMessage>(&mut receive, CONTROL_FRAME_BYTES).await {
+                Ok(Some(message)) => {
+                    if worker.cast(Message::Told(message)).is_err() {
+                        return "the worker ends".to_owned();
+                    }
+                }
+                Ok(None) => return "the coordinator closed it".to_owned(),
+                Err(error) => return error.to_string(),
+            }
+        }
+    };
+    let writing = async {
+        while let Some(message) = queue.recv().await {
+            if let Err(error) = write_frame(&mut send, &message, CONTROL_FRAME_BYTES).await {
+                return error.to_string();
+            }
+            at_fault_point(&message, &desk);
+        }
+        "the worker ends".to_owned()
+    };
+    let why = tokio::select! { why = reading => why, why = writing => why };
+    connection.close(0_u32.into(), b"the worker leaves this connection");
+    let _ = worker.cast(Message::ControlLost { why });
+    control.stop(None);
+}
+
+fn at_fault_point(message: &WorkerMessage, desk: &Desk) {
+    let point = match message {
+        WorkerMessage::Halted { .. } => Point::Halted,
+        WorkerMessage::Finished { .. } => Point::Finished,
+        WorkerMessage::Ready { .. }
+        | WorkerMessage::Progress { .. }
+        | WorkerMessage::LinkBroken { .. }
+        | WorkerMessage::Failed { .. } => return,
+    };
+    fault::reached(point, desk.read(sardana_protocol::member::Member::step));
+}

@@ -1,0 +1,137 @@
+//! A worker: joins a job, trains in it through its [`Desk`], and ends when the job does.
+//!
+//! The actor takes what the coordinator says to the machine, makes the links and transfers that the machine wants, and speaks for
+//! it. Must not know the model: a saved state is bytes to it.
+
+mod actor;
+mod control;
+mod desk;
+pub mod limits;
+mod ring;
+mod tally;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ractor::Actor;
+use sardana_protocol::job::JobIdentity;
+use sardana_protocol::state::StateHash;
+use sardana_protocol::words::Step;
+use tokio::sync::{mpsc, oneshot};
+
+pub use control::JoinError;
+pub use desk::{Data, Desk, Errand, Task};
+pub use tally::TallyFile;
+
+use crate::peers::Peers;
+use crate::quic::BindError;
+use crate::trust::Credentials;
+use actor::{Arguments, Worker};
+
+/// What a worker needs besides its model.
+#[derive(Debug)]
+pub struct WorkerConfig {
+    /// Its certificate and key; the worker's id is theirs.
+    pub credentials: Credentials,
+    /// Where the coordinator listens.
+    pub coordinator: SocketAddr,
+    /// Where to listen for other workers; port 0 takes any.
+    pub listen: SocketAddr,
+    /// Where others reach it, if that is not where it listens.
+    pub advertise: Option<SocketAddr>,
+    /// What it would compute.
+    pub identity: JobIdentity,
+    /// How many shards' gradients fit into its memory at once.
+    pub shard_capacity: u32,
+    /// Bytes of a saved state of its model.
+    pub state_bytes: usize,
+}
+
+/// How a worker's part in a job ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// Updates applied.
+    pub step: Step,
+    /// Hash of the final state: the same on every worker.
+    pub hash: StateHash,
+}
+
+/// Why a worker ended before its job.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// It could not listen. Fix the address.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// It could not join, or lost the coordinator for good.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The coordinator no longer wants it. It may join anew, as a new worker.
+    #[error("the coordinator dismissed this worker: {reason}")]
+    Dismissed {
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The model failed; it would fail on every worker.
+    #[error("the model failed: {reason}")]
+    Model {
+        /// What it said.
+        reason: String,
+    },
+    /// A part of the worker panicked. Report it.
+    #[error("a part of the worker failed: {reason}")]
+    Broken {
+        /// What is known.
+        reason: String,
+    },
+}
+
+/// Lets the training thread say that it cannot go on.
+#[derive(Debug, Clone)]
+pub struct ModelFailure(mpsc::UnboundedSender<String>);
+
+impl ModelFailure {
+    /// A failure that reports to the receiver.
+    #[must_use]
+    pub fn channel() -> (Self, mpsc::UnboundedReceiver<String>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (Self(sender), receiver)
+    }
+
+    /// The model said `reason`; the worker tells the coordinator and ends.
+    pub fn report(&self, reason: String) {
+        // Nobody listens only if the worker is ending anyway.
+        let _ = self.0.send(reason);
+    }
+}
+
+/// Takes part in the job until it ends. `desk` and `errands` are two ends of one desk; `failures` come from the training thread.
+///
+/// # Errors
+/// See [`WorkerError`].
+pub async fn run(
+    config: WorkerConfig,
+    desk: Arc<Desk>,
+    errands: mpsc::UnboundedReceiver<Errand>,
+    failures: mpsc::UnboundedReceiver<String>,
+) -> Result<Ended, WorkerError> {
+    let peers = Peers::listen(&config.credentials, config.listen, Arc::clone(&desk))?;
+    let address = match config.advertise {
+        Some(address) => address,
+        None => peers.local_address().map_err(|error| WorkerError::Broken { reason: error.to_string() })?,
+    };
+    let (ended, outcome) = oneshot::channel();
+    let arguments = Arguments { config, address, desk: Arc::clone(&desk), peers: Arc::clone(&peers), ended };
+    let (worker, running) = Actor::spawn(None, Worker, arguments)
+        .await
+        .map_err(|error| WorkerError::Broken { reason: error.to_string() })?;
+    actor::forward(&worker, errands, failures);
+    let outcome = outcome.await.unwrap_or_else(|_| {
+        Err(WorkerError::Broken { reason: "the worker's actor ended without a word".to_owned() })
+    });
+    desk.end();
+    worker.stop(None);
+    // The actor's own end has nothing to add to its outcome.
+    let _ = running.await;
+    peers.close("the worker ends").await;
+    outcome
+}

@@ -1,0 +1,104 @@
+//! One generation's ring, from its `Form` to its end: makes the links, then sums step after step.
+
+use std::sync::Arc;
+
+use ractor::ActorRef;
+use sardana_collectives::plan::{Plan, PlanError};
+use sardana_collectives::ring::{self, RingConfig, RingError, RingInput};
+use sardana_protocol::job::Order;
+use sardana_protocol::messages::Form;
+use sardana_protocol::words::WorkerId;
+use tokio::sync::mpsc;
+
+use super::actor::Message;
+use super::desk::Desk;
+use crate::fault::{self, Point};
+use crate::peers::Peers;
+
+/// What a ring is made from.
+pub(super) struct Ring {
+    pub(super) form: Form,
+    pub(super) order: Order,
+    pub(super) inbox: mpsc::UnboundedReceiver<RingInput>,
+    pub(super) desk: Arc<Desk>,
+    pub(super) peers: Arc<Peers>,
+    pub(super) worker: ActorRef<Message>,
+}
+
+impl Ring {
+    /// Runs until a link breaks or the machine aborts it, by dropping this future.
+    pub(super) async fn run(self) {
+        let generation = self.form.generation;
+        let worker = self.worker.clone();
+        let message = match self.sum().await {
+            Ok(()) => return,
+            Err(Broken::By(peer)) => Message::LinkBroken { generation, peer },
+            Err(Broken::Senseless(reason)) => Message::Failed { reason: format!("generation {generation}: {reason}") },
+        };
+        // The worker is gone only when the process ends.
+        let _ = worker.cast(message);
+    }
+
+    async fn sum(self) -> Result<(), Broken> {
+        let Self { form, order, inbox, desk, peers, worker } = self;
+        let world_size = u32::try_from(form.members.len()).unwrap_or(u32::MAX);
+        fault::reached(Point::Form, form.step);
+        let first = Plan::new(order, world_size, &form.first)?;
+        let steady = Plan::new(order, world_size, &form.steady)?;
+        peers.keep(&form.members);
+        peers.fence(form.generation);
+        let links = peers.link(&form, &first, &steady).await.map_err(|error| {
+            tracing::warn!(generation = %form.generation, rank = %form.rank, %error, "a link could not be made");
+            Broken::By(error.peer())
+        })?;
+        fault::reached(Point::Linked, form.step);
+        if worker.cast(Message::LinksReady { generation: form.generation }).is_err() {
+            return Ok(());
+        }
+        let config = RingConfig {
+            generation: form.generation,
+            rank: form.rank,
+            world_size,
+            step: form.step,
+            first,
+            steady,
+            layout: Arc::clone(desk.layout()),
+            probe: fault::COMPILED_IN.then(|| Arc::new(fault::RingFaults) as _),
+        };
+        ring::run(config, links, inbox, |sum| {
+            fault::reached(Point::BeforeApply, sum.step);
+            desk.summed(sum);
+        })
+        .await
+        .map_err(|error| broken(&form, &error))
+    }
+}
+
+enum Broken {
+    /// A neighbour is gone, or cannot be reached.
+    By(WorkerId),
+    /// The orders make no sense; no neighbour is to blame.
+    Senseless(String),
+}
+
+impl From<PlanError> for Broken {
+    fn from(error: PlanError) -> Self {
+        Self::Senseless(error.to_string())
+    }
+}
+
+fn broken(form: &Form, error: &RingError) -> Broken {
+    match error {
+        RingError::Link { peer, .. } => {
+            tracing::info!(generation = %form.generation, rank = %form.rank, %error, "a link broke");
+            form.members.get(peer.index()).map_or_else(|| Broken::Senseless(error.to_string()), |peer| Broken::By(peer.worker))
+        }
+        RingError::LinkMissing { .. }
+        | RingError::WorldSize { .. }
+        | RingError::Shards { .. }
+        | RingError::UnknownRank { .. }
+        | RingError::Begin { .. }
+        | RingError::BufferLength { .. }
+        | RingError::Piece { .. } => Broken::Senseless(error.to_string()),
+    }
+}

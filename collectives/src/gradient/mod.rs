@@ -1,0 +1,164 @@
+//! Gradients as bytes of one layout: written shard by shard, summed elsewhere, read as a mean. Knows no ranks and no links.
+
+mod sum;
+mod writer;
+
+use std::ops::Range;
+
+use sardana_protocol::state::{Dtype, TensorSpec};
+
+use crate::layout::Layout;
+
+pub use sum::{Mean, Sum, SumLengthError};
+pub use writer::GradientWriter;
+
+/// Why a gradient cannot be written or read. All are mistakes of the model: the worker gives up and says so. After a failed
+/// write the buffer's content is meaningless until it is cleared or stored anew.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GradientError {
+    /// Name a tensor of the layout.
+    #[error("the gradient has {tensors} tensors, found index {index}: count from 0 in the order they were visited")]
+    NoSuchTensor {
+        /// How many there are.
+        tensors: usize,
+        /// The index asked for.
+        index: usize,
+    },
+    /// Use the tensor's own type.
+    #[error("tensor `{spec}` was used as {found}: write and read it as {}", .spec.dtype)]
+    Dtype {
+        /// The tensor.
+        spec: TensorSpec,
+        /// As what it was used.
+        found: Dtype,
+    },
+    /// Give all of the tensor's values.
+    #[error("tensor `{spec}` has {expected} elements, found {found}: give the whole tensor at once")]
+    Elements {
+        /// The tensor.
+        spec: TensorSpec,
+        /// Elements of its shape.
+        expected: usize,
+        /// Elements given, or room for them.
+        found: usize,
+    },
+    /// Write each tensor once per shard.
+    #[error("tensor `{spec}` was written twice for one shard: sum over the shard's samples first")]
+    WrittenTwice {
+        /// The tensor.
+        spec: TensorSpec,
+    },
+    /// Write every tensor; one that has no gradient is written as zeros.
+    #[error("tensor `{spec}` was not written for this shard: write zeros if it has no gradient")]
+    NotWritten {
+        /// The first such tensor.
+        spec: TensorSpec,
+    },
+    /// Name an auxiliary sum that the model declared.
+    #[error("the gradient has {auxiliary} auxiliary sums, found index {index}: declare as many as are reported")]
+    NoSuchAuxiliary {
+        /// How many there are.
+        auxiliary: usize,
+        /// The index asked for.
+        index: usize,
+    },
+    /// Report each auxiliary sum at most once per shard.
+    #[error("auxiliary sum {index} was reported twice for one shard: sum over the shard's samples first")]
+    AuxiliaryTwice {
+        /// Its index.
+        index: usize,
+    },
+    /// Say the number of samples once per shard.
+    #[error("the number of samples of a shard is said once, found {found} times")]
+    Samples {
+        /// How often it was said.
+        found: usize,
+    },
+    /// A step whose global batch is empty has no mean: correct the data plan.
+    #[error("the sum is over no samples and has no mean: every step's global batch needs at least one")]
+    NoSamples,
+}
+
+/// The bytes of one gradient: of a shard, or a running sum over a prefix of the shards, or room for a finished sum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GradientBuffer {
+    bytes: Vec<u8>,
+}
+
+/// How a shard's gradient goes into a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteMode {
+    /// It replaces what is there: the first shard of a running sum, or a shard's own buffer.
+    Store,
+    /// It is added element by element, `buffer + gradient`: the next shard of a running sum.
+    Add,
+}
+
+impl GradientBuffer {
+    /// Room for one gradient, all zeros: what an empty shard contributes.
+    #[must_use]
+    pub fn zeros(layout: &Layout) -> Self {
+        Self {
+            bytes: vec![0; layout.bytes()],
+        }
+    }
+
+    /// Its bytes, laid out by its layout.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Its bytes, for the executor that fills it.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// Starts to write one shard's gradient. Nothing of what was there survives [`WriteMode::Store`].
+    ///
+    /// # Panics
+    /// When `layout` is not as long as the one that the buffer was made for.
+    pub fn writer<'a>(&'a mut self, layout: &'a Layout, mode: WriteMode) -> GradientWriter<'a> {
+        assert_eq!(
+            self.bytes.len(),
+            layout.bytes(),
+            "a buffer is used with the layout it was made for"
+        );
+        GradientWriter::new(&mut self.bytes, layout, mode)
+    }
+
+    /// Makes it all zeros.
+    pub fn clear(&mut self) {
+        self.bytes.fill(0);
+    }
+}
+
+fn locate(layout: &Layout, tensor: usize, dtype: Dtype, found: usize) -> Result<Range<usize>, GradientError> {
+    let tensors = layout.tensors().len();
+    let section = layout
+        .tensor(tensor)
+        .ok_or(GradientError::NoSuchTensor { tensors, index: tensor })?;
+    let spec = || layout.tensors()[tensor].clone();
+    if section.dtype != dtype {
+        return Err(GradientError::Dtype {
+            spec: spec(),
+            found: dtype,
+        });
+    }
+    let expected = section.bytes.len() / dtype.bytes();
+    if expected != found {
+        return Err(GradientError::Elements {
+            spec: spec(),
+            expected,
+            found,
+        });
+    }
+    Ok(section.bytes)
+}
+
+fn read_u64(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("a count has eight bytes"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! A finished sum and its mean. Knows not how it was added.
+
+use sardana_protocol::state::{Dtype, TensorSpec};
+use sardana_protocol::words::Step;
+
+use super::{GradientBuffer, GradientError, locate, read_u64};
+use crate::layout::Layout;
+
+/// Bytes that cannot be a sum of a layout: the peer that sent them is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the sum of {step} has {expected} bytes, found {found}: fetch it from another rank")]
+pub struct SumLengthError {
+    /// The sum's step.
+    pub step: Step,
+    /// Bytes of the layout.
+    pub expected: usize,
+    /// Bytes found.
+    pub found: usize,
+}
+
+/// A finished sum over all shards of one step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sum {
+    step: Step,
+    buffer: GradientBuffer,
+}
+
+impl Sum {
+    /// The sum of `step` with these bytes, as another rank sent them.
+    ///
+    /// # Errors
+    /// When there are not as many as `layout` has.
+    pub fn from_bytes(step: Step, layout: &Layout, bytes: Vec<u8>) -> Result<Self, SumLengthError> {
+        if bytes.len() != layout.bytes() {
+            return Err(SumLengthError {
+                step,
+                expected: layout.bytes(),
+                found: bytes.len(),
+            });
+        }
+        Ok(Self::from_buffer(step, GradientBuffer { bytes }))
+    }
+
+    /// The sum of `step` that fills `buffer`: a running sum over all shards.
+    #[must_use]
+    pub const fn from_buffer(step: Step, buffer: GradientBuffer) -> Self {
+        Self { step, buffer }
+    }
+
+    /// The step it updates: from `step` to `step + 1`.
+    #[must_use]
+    pub const fn step(&self) -> Step {
+        self.step
+    }
+
+    /// Its bytes, laid out by its layout.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.bytes()
+    }
+
+    /// The buffer, to be used again.
+    #[must_use]
+    pub fn into_buffer(self) -> GradientBuffer {
+        self.buffer
+    }
+
+    /// n: samples in the global batch.
+    ///
+    /// # Panics
+    /// When `layout` is longer than the sum's.
+    #[must_use]
+    pub fn samples(&self, layout: &Layout) -> u64 {
+        read_u64(&self.bytes()[layout.samples_bytes()])
+    }
+
+    /// The auxiliary sums over all shards.
+    ///
+    /// # Panics
+    /// When `layout` is longer than the sum's.
+    #[must_use]
+    pub fn auxiliary(&self, layout: &Layout) -> Vec<f64> {
+        let (elements, _) = self.bytes()[layout.auxiliary_bytes()].as_chunks::<8>();
+        elements.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect()
+    }
+
+    /// G / n, read tensor by tensor.
+    ///
+    /// # Panics
+    /// When `layout` is not as long as the sum's.
+    #[must_use]
+    pub fn mean<'a>(&'a self, layout: &'a Layout) -> Mean<'a> {
+        assert_eq!(self.bytes().len(), layout.bytes(), "a sum is read with its own layout");
+        Mean { sum: self, layout }
+    }
+}
+
+/// A finished sum divided by its number of samples, element by element while it is copied out.
+#[derive(Clone, Copy, Debug)]
+pub struct Mean<'a> {
+    sum: &'a Sum,
+    layout: &'a Layout,
+}
+
+impl Mean<'_> {
+    /// n: samples in the global batch.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.sum.samples(self.layout)
+    }
+
+    /// The auxiliary sums, not divided.
+    #[must_use]
+    pub fn auxiliary(&self) -> Vec<f64> {
+        self.sum.auxiliary(self.layout)
+    }
+
+    /// Copies the f32 tensor `tensor` divided by n, row-major.
+    ///
+    /// # Errors
+    /// When there is no such tensor of that size and type, or n is 0.
+    #[expect(clippy::cast_precision_loss, reason = "n is divided by as f32 on every worker alike")]
+    pub fn copy_f32(&self, tensor: usize, out: &mut [f32]) -> Result<(), GradientError> {
+        let at = locate(self.layout, tensor, Dtype::F32, out.len())?;
+        let n = self.divisor()? as f32;
+        let (elements, _) = self.sum.bytes()[at].as_chunks::<4>();
+        out.iter_mut()
+            .zip(elements)
+            .for_each(|(out, bytes)| *out = f32::from_le_bytes(*bytes) / n);
+        Ok(())
+    }
+
+    /// Copies the f64 tensor `tensor` divided by n, row-major.
+    ///
+    /// # Errors
+    /// When there is no such tensor of that size and type, or n is 0.
+    #[expect(clippy::cast_precision_loss, reason = "n is divided by as f64 on every worker alike")]
+    pub fn copy_f64(&self, tensor: usize, out: &mut [f64]) -> Result<(), GradientError> {
+        let at = locate(self.layout, tensor, Dtype::F64, out.len())?;
+        let n = self.divisor()? as f64;
+        let (elements, _) = self.sum.bytes()[at].as_chunks::<8>();
+        out.iter_mut()
+            .zip(elements)
+            .for_each(|(out, bytes)| *out = f64::from_le_bytes(*bytes) / n);
+        Ok(())
+    }
+
+    /// The f32 tensor `tensor` divided by n, row-major.
+    ///
+    /// # Errors
+    /// When there is no such tensor of that type, or n is 0.
+    pub fn f32(&self, tensor: usize) -> Result<Vec<f32>, GradientError> {
+        let mut out = vec![0.0; elements(self.layout, tensor)];
+        self.copy_f32(tensor, &mut out)?;
+        Ok(out)
+    }
+
+    /// The f64 tensor `tensor` divided by n, row-major.
+    ///
+    /// # Errors
+    /// When there is no such tensor of that type, or n is 0.
+    pub fn f64(&self, tensor: usize) -> Result<Vec<f64>, GradientError> {
+        let mut out = vec![0.0; elements(self.layout, tensor)];
+        self.copy_f64(tensor, &mut out)?;
+        Ok(out)
+    }
+
+    fn divisor(&self) -> Result<u64, GradientError> {
+        match self.samples() {
+            0 => Err(GradientError::NoSamples),
+            samples => Ok(samples),
+        }
+    }
+}
+
+fn elements(layout: &Layout, tensor: usize) -> usize {
+    layout.tensors().get(tensor).and_then(TensorSpec::elements).unwrap_or(0)
+}

@@ -1,0 +1,146 @@
+//! Tests of buffers, writers and means.
+
+use sardana_protocol::words::Step;
+
+use super::*;
+use crate::reduce;
+
+fn layout() -> Layout {
+    let tensors = vec![
+        TensorSpec::new("a", Dtype::F32, &[2, 2]),
+        TensorSpec::new("b", Dtype::F64, &[3]),
+    ];
+    Layout::new(tensors, 2).unwrap()
+}
+
+fn write(buffer: &mut GradientBuffer, layout: &Layout, mode: WriteMode, scale: f32) {
+    let mut writer = buffer.writer(layout, mode);
+    writer.write_f64(1, &[1e20, f64::from(scale), -1e20]).unwrap();
+    writer.write_f32(0, &[scale, -scale, 1e-8, 3e7]).unwrap();
+    writer.auxiliary(1, 0.5).unwrap();
+    writer.samples(3).unwrap();
+    writer.finish().unwrap();
+}
+
+#[test]
+fn adding_into_a_running_sum_is_adding_buffers() {
+    let layout = layout();
+    let mut running = GradientBuffer::zeros(&layout);
+    write(&mut running, &layout, WriteMode::Store, 0.1);
+    let mut expected = running.clone();
+    write(&mut running, &layout, WriteMode::Add, 0.7);
+    let mut second = GradientBuffer::zeros(&layout);
+    write(&mut second, &layout, WriteMode::Store, 0.7);
+    reduce::add(&layout, 0..layout.bytes(), expected.bytes_mut(), second.bytes());
+    assert_eq!(running, expected);
+}
+
+#[test]
+fn storing_leaves_nothing_of_what_was_there() {
+    let layout = layout();
+    let mut used = GradientBuffer::zeros(&layout);
+    write(&mut used, &layout, WriteMode::Store, 9.0);
+    let mut writer = used.writer(&layout, WriteMode::Store);
+    writer.write_f32(0, &[0.0; 4]).unwrap();
+    writer.write_f64(1, &[0.0; 3]).unwrap();
+    writer.samples(0).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(used, GradientBuffer::zeros(&layout));
+    write(&mut used, &layout, WriteMode::Store, 9.0);
+    used.writer(&layout, WriteMode::Store).zero();
+    assert_eq!(used, GradientBuffer::zeros(&layout));
+}
+
+#[test]
+fn an_empty_shard_is_a_buffer_of_zeros() {
+    let layout = layout();
+    let mut stored = GradientBuffer::zeros(&layout);
+    let mut writer = stored.writer(&layout, WriteMode::Store);
+    writer.write_f32(0, &[-0.0; 4]).unwrap();
+    writer.write_f64(1, &[-0.0; 3]).unwrap();
+    writer.auxiliary(0, -0.0).unwrap();
+    writer.samples(7).unwrap();
+    writer.finish().unwrap();
+    let mut added = stored.clone();
+    stored.writer(&layout, WriteMode::Add).zero();
+    reduce::add(
+        &layout,
+        0..layout.bytes(),
+        added.bytes_mut(),
+        GradientBuffer::zeros(&layout).bytes(),
+    );
+    assert_eq!(stored, added);
+    let sum = Sum::from_buffer(Step::ZERO, stored);
+    assert_eq!(sum.mean(&layout).f32(0).unwrap()[0].to_bits(), 0);
+    assert_eq!(sum.auxiliary(&layout)[0].to_bits(), 0);
+    assert_eq!(sum.samples(&layout), 7);
+}
+
+#[test]
+fn the_mean_divides_tensors_and_not_auxiliary_sums() {
+    let layout = layout();
+    let mut buffer = GradientBuffer::zeros(&layout);
+    write(&mut buffer, &layout, WriteMode::Store, 0.1);
+    let sum = Sum::from_buffer(Step::new(4), buffer);
+    let mean = sum.mean(&layout);
+    assert_eq!(mean.samples(), 3);
+    assert_eq!(mean.auxiliary(), [0.0, 0.5]);
+    assert_eq!(
+        mean.f32(0).unwrap(),
+        [0.1_f32 / 3.0, -0.1_f32 / 3.0, 1e-8_f32 / 3.0, 3e7_f32 / 3.0]
+    );
+    assert_eq!(mean.f64(1).unwrap(), [1e20 / 3.0, f64::from(0.1_f32) / 3.0, -1e20 / 3.0]);
+    let again = Sum::from_bytes(Step::new(4), &layout, sum.bytes().to_vec()).unwrap();
+    assert_eq!((again.step(), &again), (Step::new(4), &sum));
+    assert_eq!(again.clone().into_buffer().bytes(), sum.bytes());
+    assert!(Sum::from_bytes(Step::new(4), &layout, vec![0; layout.bytes() + 1]).is_err());
+}
+
+#[test]
+fn an_empty_global_batch_has_no_mean() {
+    let layout = layout();
+    let sum = Sum::from_buffer(Step::ZERO, GradientBuffer::zeros(&layout));
+    assert_eq!(sum.mean(&layout).f32(0), Err(GradientError::NoSamples));
+}
+
+#[test]
+fn mistakes_are_named() {
+    let layout = layout();
+    let [a, b] = [layout.tensors()[0].clone(), layout.tensors()[1].clone()];
+    let mut buffer = GradientBuffer::zeros(&layout);
+    let mut writer = buffer.writer(&layout, WriteMode::Add);
+    assert_eq!(
+        writer.write_f32(2, &[]),
+        Err(GradientError::NoSuchTensor { tensors: 2, index: 2 })
+    );
+    assert_eq!(
+        writer.write_f32(1, &[0.0; 3]),
+        Err(GradientError::Dtype {
+            spec: b.clone(),
+            found: Dtype::F32
+        })
+    );
+    assert_eq!(
+        writer.write_f32(0, &[0.0; 3]),
+        Err(GradientError::Elements {
+            spec: a.clone(),
+            expected: 4,
+            found: 3
+        })
+    );
+    writer.write_f32(0, &[0.0; 4]).unwrap();
+    assert_eq!(writer.write_f32(0, &[0.0; 4]), Err(GradientError::WrittenTwice { spec: a }));
+    assert_eq!(
+        writer.auxiliary(2, 0.0),
+        Err(GradientError::NoSuchAuxiliary { auxiliary: 2, index: 2 })
+    );
+    writer.auxiliary(0, 0.0).unwrap();
+    assert_eq!(writer.auxiliary(0, 0.0), Err(GradientError::AuxiliaryTwice { index: 0 }));
+    writer.samples(1).unwrap();
+    assert_eq!(writer.samples(1), Err(GradientError::Samples { found: 2 }));
+    assert_eq!(writer.finish(), Err(GradientError::NotWritten { spec: b }));
+    let mut writer = buffer.writer(&layout, WriteMode::Store);
+    writer.write_f32(0, &[0.0; 4]).unwrap();
+    writer.write_f64(1, &[0.0; 3]).unwrap();
+    assert_eq!(writer.finish(), Err(GradientError::Samples { found: 0 }));
+}

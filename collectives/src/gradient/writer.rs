@@ -1,0 +1,157 @@
+//! Writing one shard's gradient into a buffer. Knows no values beyond the shard's.
+
+use std::ops::Range;
+
+use sardana_protocol::state::Dtype;
+
+use super::{GradientError, WriteMode, locate, read_u64};
+use crate::layout::Layout;
+use crate::reduce::{self, add_f32, add_f64};
+
+/// Writes one shard's gradient into a buffer. The order in which tensors are written does not matter.
+#[derive(Debug)]
+#[must_use = "a shard's gradient counts only once `finish` or `zero` has said that it is whole"]
+pub struct GradientWriter<'a> {
+    bytes: &'a mut [u8],
+    layout: &'a Layout,
+    mode: WriteMode,
+    tensors: Vec<bool>,
+    auxiliary: Vec<bool>,
+    samples: usize,
+}
+
+impl<'a> GradientWriter<'a> {
+    pub(super) fn new(bytes: &'a mut [u8], layout: &'a Layout, mode: WriteMode) -> Self {
+        Self {
+            tensors: vec![false; layout.tensors().len()],
+            auxiliary: vec![false; layout.auxiliary()],
+            samples: 0,
+            bytes,
+            layout,
+            mode,
+        }
+    }
+
+    /// Writes all values of the f32 tensor `tensor`, an index into [`Layout::tensors`], row-major.
+    ///
+    /// # Errors
+    /// When there is no such tensor of that size and type, or it is already written.
+    pub fn write_f32(&mut self, tensor: usize, values: &[f32]) -> Result<(), GradientError> {
+        let at = self.claim(tensor, Dtype::F32, values.len())?;
+        let (elements, _) = self.bytes[at].as_chunks_mut::<4>();
+        let elements = elements.iter_mut().zip(values);
+        match self.mode {
+            WriteMode::Store => elements.for_each(|(bytes, value)| *bytes = value.to_le_bytes()),
+            WriteMode::Add => {
+                elements.for_each(|(bytes, value)| *bytes = add_f32(f32::from_le_bytes(*bytes), *value).to_le_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all values of the f64 tensor `tensor`, an index into [`Layout::tensors`], row-major.
+    ///
+    /// # Errors
+    /// When there is no such tensor of that size and type, or it is already written.
+    pub fn write_f64(&mut self, tensor: usize, values: &[f64]) -> Result<(), GradientError> {
+        let at = self.claim(tensor, Dtype::F64, values.len())?;
+        self.put_f64(at, values);
+        Ok(())
+    }
+
+    /// Reports the shard's auxiliary sum `index`; one that is not reported counts as 0.
+    ///
+    /// # Errors
+    /// When there is no such sum, or it is already reported.
+    pub fn auxiliary(&mut self, index: usize, value: f64) -> Result<(), GradientError> {
+        let auxiliary = self.layout.auxiliary();
+        let Some(reported) = self.auxiliary.get_mut(index) else {
+            return Err(GradientError::NoSuchAuxiliary { auxiliary, index });
+        };
+        if std::mem::replace(reported, true) {
+            return Err(GradientError::AuxiliaryTwice { index });
+        }
+        self.put_auxiliary(index, value);
+        Ok(())
+    }
+
+    /// Says how many samples the shard holds.
+    ///
+    /// # Errors
+    /// When it was said before.
+    pub fn samples(&mut self, count: u64) -> Result<(), GradientError> {
+        self.samples += 1;
+        if self.samples > 1 {
+            return Err(GradientError::Samples { found: self.samples });
+        }
+        let at = self.layout.samples_bytes();
+        let total = match self.mode {
+            WriteMode::Store => count,
+            WriteMode::Add => read_u64(&self.bytes[at.clone()]).wrapping_add(count),
+        };
+        self.bytes[at].copy_from_slice(&total.to_le_bytes());
+        Ok(())
+    }
+
+    /// Ends the shard's gradient.
+    ///
+    /// # Errors
+    /// When a tensor or the number of samples is missing.
+    pub fn finish(mut self) -> Result<(), GradientError> {
+        if let Some(missing) = self.tensors.iter().position(|written| !written) {
+            return Err(GradientError::NotWritten {
+                spec: self.layout.tensors()[missing].clone(),
+            });
+        }
+        if self.samples != 1 {
+            return Err(GradientError::Samples { found: self.samples });
+        }
+        for index in 0..self.auxiliary.len() {
+            if !self.auxiliary[index] {
+                self.put_auxiliary(index, 0.0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Instead of writing anything: the shard is empty. The same bits as storing or adding a buffer of zeros.
+    pub fn zero(self) {
+        match self.mode {
+            WriteMode::Store => self.bytes.fill(0),
+            // Not a no-op: -0.0 + 0.0 is 0.0.
+            WriteMode::Add => {
+                let zeros = [0; crate::limits::CHUNK_BYTES];
+                for chunk in (0..self.layout.chunks()).map(|index| self.layout.chunk(index)) {
+                    let zeros = &zeros[..chunk.len()];
+                    reduce::add(self.layout, chunk.clone(), &mut self.bytes[chunk], zeros);
+                }
+            }
+        }
+    }
+
+    fn claim(&mut self, tensor: usize, dtype: Dtype, elements: usize) -> Result<Range<usize>, GradientError> {
+        let at = locate(self.layout, tensor, dtype, elements)?;
+        if std::mem::replace(&mut self.tensors[tensor], true) {
+            return Err(GradientError::WrittenTwice {
+                spec: self.layout.tensors()[tensor].clone(),
+            });
+        }
+        Ok(at)
+    }
+
+    fn put_auxiliary(&mut self, index: usize, value: f64) {
+        let start = self.layout.auxiliary_bytes().start + index * 8;
+        self.put_f64(start..start + 8, &[value]);
+    }
+
+    fn put_f64(&mut self, at: Range<usize>, values: &[f64]) {
+        let (elements, _) = self.bytes[at].as_chunks_mut::<8>();
+        let elements = elements.iter_mut().zip(values);
+        match self.mode {
+            WriteMode::Store => elements.for_each(|(bytes, value)| *bytes = value.to_le_bytes()),
+            WriteMode::Add => {
+                elements.for_each(|(bytes, value)| *bytes = add_f64(f64::from_le_bytes(*bytes), *value).to_le_bytes());
+            }
+        }
+    }
+}

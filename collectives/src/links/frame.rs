@@ -1,0 +1,277 @@
+//! The header before each chunk and trailer on a link. Knows no transport.
+//!
+//! | bytes | little-endian |
+//! |---|---|
+//! | 0..4 | `SDR` and the version of this format |
+//! | 4..8 | kind |
+//! | 8..16 | the generation's incarnation |
+//! | 16..24 | the generation's count |
+//! | 24..32 | step |
+//! | 32..36 | chunk number, 0 for a trailer |
+//! | 36..40 | bytes of the payload |
+//! | 40..42 | the generation's plan: 0 its first, 1 its steady one |
+//! | 42..44 | the hop's id in that plan |
+//! | 44..48 | zero |
+//!
+//! A receiver knows every field of the frame that comes next, so it compares instead of believing.
+
+use std::fmt;
+
+use bytes::Bytes;
+use sardana_protocol::messages::Trailer;
+use sardana_protocol::words::{Generation, Step};
+
+use super::LinkError;
+use crate::plan::HopId;
+
+/// Bytes of an encoded header.
+pub const HEADER_BYTES: usize = 48;
+
+/// Bytes of a trailer's payload.
+pub const TRAILER_BYTES: u32 = 1;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"SDR\x01");
+
+/// What comes before a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// The generation of the link (GEN-3).
+    pub generation: Generation,
+    /// The step whose sum is on its way.
+    pub step: Step,
+    /// Which of the generation's plans it belongs to.
+    pub plan: PlanSlot,
+    /// Over which hop of that plan it goes.
+    pub hop: HopId,
+    /// What the payload is.
+    pub kind: FrameKind,
+    /// Which chunk; 0 for a trailer.
+    pub chunk: u32,
+    /// Bytes of the payload.
+    pub payload_bytes: u32,
+}
+
+/// What a payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameKind {
+    /// A chunk of the sum over some shards.
+    Running,
+    /// A chunk of the sum over all shards.
+    Sum,
+    /// The orders for the boundary.
+    Trailer,
+}
+
+/// One of a generation's two plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanSlot {
+    /// For the generation's first step, which may be a retry.
+    First,
+    /// For every later step.
+    Steady,
+}
+
+/// A part of a header, in the order of comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderField {
+    /// Format and version.
+    Magic,
+    /// The generation's incarnation.
+    Incarnation,
+    /// The generation's count.
+    Count,
+    /// The step.
+    Step,
+    /// The plan.
+    Plan,
+    /// The hop.
+    Hop,
+    /// The kind of payload.
+    Kind,
+    /// The chunk number.
+    Chunk,
+    /// The bytes of the payload.
+    PayloadBytes,
+    /// The zeros at the end.
+    Reserved,
+}
+
+impl FrameHeader {
+    /// The header as bytes.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.array())
+    }
+
+    /// Compares what came with what is expected.
+    pub(super) fn check(&self, found: &[u8; HEADER_BYTES]) -> Result<(), LinkError> {
+        let expected = self.array();
+        if expected == *found {
+            return Ok(());
+        }
+        for (field, start, end) in FIELDS {
+            let (expected, found) = (number(&expected[start..end]), number(&found[start..end]));
+            if expected != found {
+                return Err(LinkError::Unexpected { field, expected, found });
+            }
+        }
+        Ok(())
+    }
+
+    fn array(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.kind.code().to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.generation.incarnation().get().to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.generation.count().to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.step.get().to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.chunk.to_le_bytes());
+        bytes[36..40].copy_from_slice(&self.payload_bytes.to_le_bytes());
+        bytes[40..42].copy_from_slice(&self.plan.code().to_le_bytes());
+        bytes[42..44].copy_from_slice(&self.hop.to_le_bytes());
+        bytes
+    }
+}
+
+/// All 48 bytes, the most telling differences first.
+const FIELDS: [(HeaderField, usize, usize); 10] = [
+    (HeaderField::Magic, 0, 4),
+    (HeaderField::Incarnation, 8, 16),
+    (HeaderField::Count, 16, 24),
+    (HeaderField::Step, 24, 32),
+    (HeaderField::Plan, 40, 42),
+    (HeaderField::Hop, 42, 44),
+    (HeaderField::Kind, 4, 8),
+    (HeaderField::Chunk, 32, 36),
+    (HeaderField::PayloadBytes, 36, 40),
+    (HeaderField::Reserved, 44, 48),
+];
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+impl FrameKind {
+    const fn code(self) -> u32 {
+        match self {
+            Self::Running => 1,
+            Self::Sum => 2,
+            Self::Trailer => 3,
+        }
+    }
+}
+
+impl PlanSlot {
+    const fn code(self) -> u16 {
+        match self {
+            Self::First => 0,
+            Self::Steady => 1,
+        }
+    }
+}
+
+impl fmt::Display for FrameKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Running => "a running sum",
+            Self::Sum => "a finished sum",
+            Self::Trailer => "a trailer",
+        })
+    }
+}
+
+impl fmt::Display for HeaderField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Magic => "format",
+            Self::Incarnation => "incarnation",
+            Self::Count => "generation count",
+            Self::Step => "step",
+            Self::Plan => "plan",
+            Self::Hop => "hop",
+            Self::Kind => "kind",
+            Self::Chunk => "chunk number",
+            Self::PayloadBytes => "payload length",
+            Self::Reserved => "reserved part",
+        })
+    }
+}
+
+/// A trailer's payload.
+#[must_use]
+pub const fn encode_trailer(trailer: Trailer) -> Bytes {
+    Bytes::from_static(match trailer {
+        Trailer::Continue => &[0],
+        Trailer::Stop => &[1],
+    })
+}
+
+/// The trailer with this payload.
+pub(crate) fn decode_trailer(payload: &[u8]) -> Result<Trailer, LinkError> {
+    match payload {
+        [0] => Ok(Trailer::Continue),
+        [1] => Ok(Trailer::Stop),
+        [] => Err(LinkError::Trailer { found: u8::MAX }),
+        [found, ..] => Err(LinkError::Trailer { found: *found }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardana_protocol::words::Incarnation;
+
+    use super::*;
+
+    fn header() -> FrameHeader {
+        FrameHeader {
+            generation: Generation::new(Incarnation::new(0x0102), 0x0304),
+            step: Step::new(0x0506),
+            plan: PlanSlot::Steady,
+            hop: 0x0708,
+            kind: FrameKind::Sum,
+            chunk: 0x090a,
+            payload_bytes: 0x0b0c,
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_fixed() {
+        let mut expected = Vec::new();
+        expected.extend(b"SDR\x01");
+        expected.extend([2, 0, 0, 0]);
+        expected.extend([2, 1, 0, 0, 0, 0, 0, 0]);
+        expected.extend([4, 3, 0, 0, 0, 0, 0, 0]);
+        expected.extend([6, 5, 0, 0, 0, 0, 0, 0]);
+        expected.extend([10, 9, 0, 0, 12, 11, 0, 0]);
+        expected.extend([1, 0, 8, 7, 0, 0, 0, 0]);
+        assert_eq!(header().encode(), expected);
+    }
+
+    #[test]
+    fn a_difference_in_any_byte_is_found_and_named() {
+        let expected = header();
+        assert!(expected.check(&expected.array()).is_ok());
+        let fields: [(HeaderField, usize); 10] = FIELDS.map(|(field, start, _)| (field, start));
+        for byte in 0..HEADER_BYTES {
+            let mut found = expected.array();
+            found[byte] ^= 0x40;
+            let LinkError::Unexpected { field, .. } = expected.check(&found).unwrap_err() else {
+                panic!("a different header is unexpected");
+            };
+            let (named, _) = fields
+                .iter()
+                .filter(|(_, start)| *start <= byte)
+                .max_by_key(|(_, start)| *start)
+                .unwrap();
+            assert_eq!(field, *named, "byte {byte}");
+        }
+    }
+
+    #[test]
+    fn trailers_come_back_or_are_refused() {
+        for trailer in [Trailer::Continue, Trailer::Stop] {
+            assert_eq!(decode_trailer(&encode_trailer(trailer)).unwrap(), trailer);
+        }
+        assert!(matches!(decode_trailer(&[7]), Err(LinkError::Trailer { found: 7 })));
+    }
+}

@@ -1,0 +1,115 @@
+//! Why a ring ends before its time, and what its worker does then.
+
+use sardana_protocol::words::{Generation, Rank, ShardRange, Step};
+
+use crate::links::LinkError;
+use crate::plan::HopId;
+
+/// Why a ring ended.
+#[derive(Debug, thiserror::Error)]
+pub enum RingError {
+    /// A link broke. The worker tells the coordinator whom it led to, keeps its gradients, and waits for the next generation.
+    #[error("{generation} {step}: hop {hop} with {peer} failed")]
+    Link {
+        /// The generation of the link.
+        generation: Generation,
+        /// The step under way.
+        step: Step,
+        /// The hop.
+        hop: HopId,
+        /// The rank at its other end.
+        peer: Rank,
+        /// How it broke.
+        source: LinkError,
+    },
+    /// The links that were handed over lack one of the plan's. A mistake of the caller, who gives the generation up.
+    #[error("hop {hop} with {peer} has no link: make all links of the plan before the ring is run")]
+    LinkMissing {
+        /// The hop.
+        hop: HopId,
+        /// The rank at its other end.
+        peer: Rank,
+    },
+    /// The plans are not for this ring. A mistake of the caller, who gives the generation up.
+    #[error("the ring has {expected} ranks, found a plan for {found}: make both plans from one generation")]
+    WorldSize {
+        /// Of the ring.
+        expected: u32,
+        /// Of the plan.
+        found: u32,
+    },
+    /// The plans are of two jobs. A mistake of the caller, who gives the generation up.
+    #[error("the first plan adds {first} shards and the steady one {steady}: K is fixed for the life of a job")]
+    Shards {
+        /// Of the first plan.
+        first: u32,
+        /// Of the steady plan.
+        steady: u32,
+    },
+    /// The ring has no such rank. A mistake of the caller, who gives the generation up.
+    #[error("ranks are below {world_size}, found {rank}")]
+    UnknownRank {
+        /// The rank.
+        rank: Rank,
+        /// How many there are.
+        world_size: u32,
+    },
+    /// A step began twice or out of order. A mistake of the trainer, whose worker ends.
+    #[error(
+        "the step that may begin next is {expected}, found {found}: begin each step once, after applying the one before"
+    )]
+    Begin {
+        /// The step that was under way or awaited.
+        expected: Step,
+        /// The step that was begun.
+        found: Step,
+    },
+    /// A buffer is of another layout. A mistake of the trainer, whose worker ends.
+    #[error("a buffer of {step} has {found} bytes, expected {expected}: make it with the ring's layout")]
+    BufferLength {
+        /// The step it was for.
+        step: Step,
+        /// Bytes of the layout.
+        expected: usize,
+        /// Bytes of the buffer.
+        found: usize,
+    },
+    /// A gradient cannot be part of the sum. A mistake of the trainer, whose worker ends.
+    #[error("the gradient of {step}, shards {shards}, cannot be added")]
+    Piece {
+        /// Its step.
+        step: Step,
+        /// Its shards.
+        shards: ShardRange,
+        /// Why.
+        source: PieceError,
+    },
+}
+
+/// Why a gradient cannot be part of a sum. All are mistakes of the trainer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PieceError {
+    /// Hand gradients over while their step is under way.
+    #[error("the ring is at {current} already: hand each gradient over before its step's sum is complete")]
+    Late {
+        /// The step under way.
+        current: Step,
+    },
+    /// Hand over only what the plan assigns to this rank.
+    #[error("this rank brings shards {expected:?}: hand over those and no others")]
+    NotAssigned {
+        /// What it brings, run by run.
+        expected: Vec<ShardRange>,
+    },
+    /// Hand each shard over once.
+    #[error("shards {earlier} are here already: hand each shard over once")]
+    Overlap {
+        /// What came before.
+        earlier: ShardRange,
+    },
+    /// In exact order only a prefix from shard 0 on can be one running sum.
+    #[error(
+        "only a prefix from shard 0 on can be added before it is handed over: hand other shards over one by one (BITS-1)"
+    )]
+    NotPrefix,
+}

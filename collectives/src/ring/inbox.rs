@@ -1,0 +1,166 @@
+//! What this worker told its ring, sorted by step. Knows which gradients a step needs, and no links.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sardana_protocol::job::Order;
+use sardana_protocol::messages::Trailer;
+use sardana_protocol::words::{ShardRange, Step};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::error::TryRecvError;
+
+use super::{PieceError, RingConfig, RingError, RingInput};
+use crate::gradient::GradientBuffer;
+use crate::links::frame::PlanSlot;
+
+/// What one rank brings to one step.
+#[derive(Debug)]
+pub(super) struct Contribution {
+    /// The room for the sum.
+    pub(super) into: GradientBuffer,
+    /// Its gradients in shard order, each with the first of its shards.
+    pub(super) pieces: BTreeMap<u32, Piece>,
+}
+
+/// The gradient of a run of shards.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    pub(super) shards: ShardRange,
+    pub(super) gradient: Arc<GradientBuffer>,
+}
+
+#[derive(Debug)]
+pub(super) struct Inbox {
+    inputs: UnboundedReceiver<RingInput>,
+    buffer_bytes: usize,
+    first_step: Step,
+    current: Step,
+    first: Assignment,
+    steady: Assignment,
+    begun: BTreeMap<Step, GradientBuffer>,
+    pieces: BTreeMap<Step, BTreeMap<u32, Piece>>,
+    closing: Trailer,
+}
+
+/// What this rank brings in one plan.
+#[derive(Debug)]
+struct Assignment {
+    order: Order,
+    runs: Vec<ShardRange>,
+}
+
+impl Assignment {
+    fn of(config: &RingConfig, slot: PlanSlot) -> Result<Self, RingError> {
+        let (plan, part) = config.part(slot)?;
+        Ok(Self {
+            order: plan.order(),
+            runs: part.shards(),
+        })
+    }
+}
+
+impl Inbox {
+    pub(super) fn new(config: &RingConfig, inputs: UnboundedReceiver<RingInput>) -> Result<Self, RingError> {
+        Ok(Self {
+            inputs,
+            buffer_bytes: config.layout.bytes(),
+            first_step: config.step,
+            current: config.step,
+            first: Assignment::of(config, PlanSlot::First)?,
+            steady: Assignment::of(config, PlanSlot::Steady)?,
+            begun: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+            closing: Trailer::Continue,
+        })
+    }
+
+    /// Waits until `step` has begun and all its gradients are here. None when the inbox was closed before.
+    pub(super) async fn contribution(&mut self, step: Step) -> Result<Option<Contribution>, RingError> {
+        self.current = step;
+        while !self.complete(step) {
+            let Some(input) = self.inputs.recv().await else {
+                return Ok(None);
+            };
+            self.accept(input)?;
+        }
+        let pieces = self.pieces.remove(&step).unwrap_or_default();
+        Ok(self.begun.remove(&step).map(|into| Contribution { into, pieces }))
+    }
+
+    /// The trailer for a sum that this rank closes now.
+    pub(super) fn trailer(&mut self) -> Result<Trailer, RingError> {
+        loop {
+            match self.inputs.try_recv() {
+                Ok(input) => self.accept(input)?,
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(self.closing),
+            }
+        }
+    }
+
+    fn complete(&self, step: Step) -> bool {
+        let brought: u32 = self
+            .pieces
+            .get(&step)
+            .map_or(0, |pieces| pieces.values().map(|piece| piece.shards.len()).sum());
+        let assigned: u32 = self.assignment(step).runs.iter().map(|run| run.len()).sum();
+        // Pieces neither overlap nor leave what is assigned, so their number tells.
+        self.begun.contains_key(&step) && brought == assigned
+    }
+
+    fn accept(&mut self, input: RingInput) -> Result<(), RingError> {
+        match input {
+            RingInput::Begin { step, into } => {
+                self.check_length(step, &into)?;
+                if step < self.current || self.begun.insert(step, into).is_some() {
+                    return Err(RingError::Begin {
+                        expected: self.current,
+                        found: step,
+                    });
+                }
+            }
+            RingInput::Piece { step, shards, gradient } => {
+                self.check_length(step, &gradient)?;
+                self.check_piece(step, shards)
+                    .map_err(|source| RingError::Piece { step, shards, source })?;
+                let pieces = self.pieces.entry(step).or_default();
+                pieces.insert(shards.start(), Piece { shards, gradient });
+            }
+            RingInput::CloseWithStop => self.closing = Trailer::Stop,
+        }
+        Ok(())
+    }
+
+    fn check_piece(&self, step: Step, shards: ShardRange) -> Result<(), PieceError> {
+        if step < self.current {
+            return Err(PieceError::Late { current: self.current });
+        }
+        let Assignment { order, runs } = self.assignment(step);
+        if shards.is_empty() || !runs.iter().any(|run| run.covers(shards)) {
+            return Err(PieceError::NotAssigned { expected: runs.clone() });
+        }
+        match order {
+            Order::Exact if shards.len() > 1 && shards.start() > 0 => return Err(PieceError::NotPrefix),
+            Order::Exact | Order::Fast => {}
+        }
+        let pieces = self.pieces.get(&step).into_iter().flat_map(BTreeMap::values);
+        let mut overlapping =
+            pieces.filter(|piece| piece.shards.start() < shards.end() && shards.start() < piece.shards.end());
+        match overlapping.next() {
+            Some(piece) => Err(PieceError::Overlap { earlier: piece.shards }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_length(&self, step: Step, buffer: &GradientBuffer) -> Result<(), RingError> {
+        let (expected, found) = (self.buffer_bytes, buffer.bytes().len());
+        if expected == found {
+            Ok(())
+        } else {
+            Err(RingError::BufferLength { step, expected, found })
+        }
+    }
+
+    fn assignment(&self, step: Step) -> &Assignment {
+        if step == self.first_step { &self.first } else { &self.steady }
+    }
+}

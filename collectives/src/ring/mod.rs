@@ -1,0 +1,278 @@
+//! Executes a generation's plans, step after step, over its links. Knows no peers' addresses, and never looks into a model: the
+//! trainer's thread writes gradients and applies sums.
+//!
+//! ```text
+//!             Begin, Piece…                        completed(sum, trailer)
+//! trainer ───────────────────> wait ──> pass ──┬──────────────────────────> trainer applies ──┐
+//!                               ^              └ the sum goes on to the next rank             │
+//!                               └─────────────────────────────────────────────────────────────┘
+//! ```
+//! A rank sends nothing of step s+1 before it has `Begin` of s+1, which comes after it has applied s; so nobody finishes the
+//! sum of s+1 before all have applied s.
+
+mod error;
+mod fast;
+mod inbox;
+mod ordered;
+mod passage;
+mod together;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use sardana_protocol::messages::Trailer;
+use sardana_protocol::words::{Generation, Rank, ShardRange, Step};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::gradient::{GradientBuffer, Sum};
+use crate::layout::Layout;
+use crate::links::frame::PlanSlot;
+use crate::links::{LinkReceiver, LinkSender};
+use crate::plan::{HopId, Part, Plan};
+
+pub use error::{PieceError, RingError};
+
+use fast::FastExecutor;
+use inbox::{Contribution, Inbox};
+use ordered::OrderedExecutor;
+use passage::Passage;
+
+/// What a rank must know to take part in its generation's ring.
+#[derive(Clone)]
+pub struct RingConfig {
+    /// The generation; every frame carries it (GEN-3).
+    pub generation: Generation,
+    /// The rank that is executed here.
+    pub rank: Rank,
+    /// How many ranks there are.
+    pub world_size: u32,
+    /// The first step.
+    pub step: Step,
+    /// How the first step is summed.
+    pub first: Plan,
+    /// How every later step is summed.
+    pub steady: Plan,
+    /// The bytes of a gradient.
+    pub layout: Arc<Layout>,
+    /// Told of each chunk of a running sum that is passed on; chaos tests end the process there.
+    pub probe: Option<Arc<dyn Probe + Send + Sync>>,
+}
+
+/// The links of one plan that end at this rank, by hop.
+#[derive(Debug, Default)]
+pub struct PlanLinks {
+    /// The hops that start here.
+    pub outgoing: BTreeMap<HopId, LinkSender>,
+    /// The hops that end here.
+    pub incoming: BTreeMap<HopId, LinkReceiver>,
+}
+
+/// The links of a generation that end at this rank.
+#[derive(Debug, Default)]
+pub struct RingLinks {
+    /// Of the first step's plan.
+    pub first: PlanLinks,
+    /// Of the later steps' plan.
+    pub steady: PlanLinks,
+}
+
+/// What the ring is told by this worker. Nothing comes back but finished sums.
+#[derive(Debug)]
+pub enum RingInput {
+    /// From the trainer: everything before `step` is applied, and here is the room for its sum.
+    Begin {
+        /// The step that may be summed now.
+        step: Step,
+        /// Where to. What it holds is overwritten.
+        into: GradientBuffer,
+    },
+    /// From the trainer: a gradient is whole. It may come before `Begin`.
+    Piece {
+        /// The step it belongs to.
+        step: Step,
+        /// The shards it is the sum of, in order. In exact order one shard, or a prefix from shard 0 on.
+        shards: ShardRange,
+        /// The gradient. It is read only, and let go when the step's sum is complete.
+        gradient: Arc<GradientBuffer>,
+    },
+    /// From the coordinator, by the worker: if this rank closes the sums, the next one carries [`Trailer::Stop`].
+    CloseWithStop,
+}
+
+/// A sum that is whole, with its trailer.
+#[derive(Debug)]
+pub struct CompletedSum {
+    /// The generation that summed it.
+    pub generation: Generation,
+    /// The step it updates.
+    pub step: Step,
+    /// The sum, in the buffer of `Begin`.
+    pub sum: Sum,
+    /// The orders for this boundary.
+    pub trailer: Trailer,
+}
+
+/// Is told where a ring stands, at the moments when a fault is most telling.
+pub trait Probe {
+    /// Called on the ring's task, which waits for its return.
+    fn reached(&self, point: RingPoint);
+}
+
+/// A moment in passing a chunk of a running sum on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingPoint {
+    /// All of this rank's shards are added; nothing is sent.
+    BeforePass {
+        /// The step.
+        step: Step,
+        /// The chunk.
+        chunk: u32,
+    },
+    /// Header and half of the chunk are with the transport.
+    WhilePassing {
+        /// The step.
+        step: Step,
+        /// The chunk.
+        chunk: u32,
+    },
+    /// The chunk is with the transport.
+    AfterPass {
+        /// The step.
+        step: Step,
+        /// The chunk.
+        chunk: u32,
+    },
+}
+
+/// Sums step after step until the inbox is closed, or until a sum closed with [`Trailer::Stop`] is complete and sent on; then
+/// all that was sent is delivered before it returns. `completed` is called once per step, when the whole sum and its trailer are
+/// here. Drop the future to give up in the middle: the links are reset, and all gradients are let go unchanged.
+///
+/// # Errors
+/// See [`RingError`]. The links are reset before it returns.
+pub async fn run(
+    config: RingConfig,
+    links: RingLinks,
+    inbox: UnboundedReceiver<RingInput>,
+    mut completed: impl FnMut(CompletedSum),
+) -> Result<(), RingError> {
+    let mut first = Executor::new(&config, PlanSlot::First, links.first)?;
+    let mut steady = Executor::new(&config, PlanSlot::Steady, links.steady)?;
+    let mut inbox = Inbox::new(&config, inbox)?;
+    let mut step = config.step;
+    while let Some(contribution) = inbox.contribution(step).await? {
+        let executor = if step == config.step { &mut first } else { &mut steady };
+        match executor.pass(&config, step, contribution, &mut inbox, &mut completed).await? {
+            Trailer::Continue => {}
+            Trailer::Stop => break,
+        }
+        if step == config.step {
+            first.finish();
+        }
+        step = step.next();
+    }
+    for executor in [&mut first, &mut steady] {
+        executor.finish();
+    }
+    for executor in [first, steady] {
+        executor.delivered().await;
+    }
+    Ok(())
+}
+
+/// A plan's part with its links.
+#[derive(Debug)]
+enum Executor {
+    Ordered(OrderedExecutor),
+    Fast(FastExecutor),
+}
+
+impl Executor {
+    fn new(config: &RingConfig, slot: PlanSlot, mut links: PlanLinks) -> Result<Self, RingError> {
+        let (plan, part) = config.part(slot)?;
+        Ok(match part {
+            Part::Ordered(part) => Self::Ordered(OrderedExecutor::new(plan, slot, &part, &mut links)?),
+            Part::Ring(part) => Self::Fast(FastExecutor::new(plan, slot, part, &mut links)?),
+        })
+    }
+
+    async fn pass(
+        &mut self,
+        config: &RingConfig,
+        step: Step,
+        contribution: Contribution,
+        inbox: &mut Inbox,
+        completed: &mut impl FnMut(CompletedSum),
+    ) -> Result<Trailer, RingError> {
+        let passage = Passage { config, step };
+        match self {
+            Self::Ordered(executor) => executor.pass(passage, contribution, inbox, completed).await,
+            Self::Fast(executor) => executor.pass(passage, contribution, inbox, completed).await,
+        }
+    }
+
+    fn finish(&mut self) {
+        self.senders().for_each(LinkSender::finish);
+    }
+
+    async fn delivered(mut self) {
+        for sender in self.senders() {
+            sender.delivered().await;
+        }
+    }
+
+    fn senders(&mut self) -> impl Iterator<Item = &mut LinkSender> + Send {
+        let (ordered, fast) = match self {
+            Self::Ordered(executor) => (Some(executor.senders()), None),
+            Self::Fast(executor) => (None, Some(executor.senders())),
+        };
+        ordered.into_iter().flatten().chain(fast.into_iter().flatten())
+    }
+}
+
+impl RingConfig {
+    fn plan(&self, slot: PlanSlot) -> &Plan {
+        match slot {
+            PlanSlot::First => &self.first,
+            PlanSlot::Steady => &self.steady,
+        }
+    }
+
+    fn part(&self, slot: PlanSlot) -> Result<(&Plan, Part), RingError> {
+        let plan = self.plan(slot);
+        if plan.world_size() != self.world_size {
+            return Err(RingError::WorldSize {
+                expected: self.world_size,
+                found: plan.world_size(),
+            });
+        }
+        if plan.shards() != self.first.shards() {
+            return Err(RingError::Shards {
+                first: self.first.shards(),
+                steady: plan.shards(),
+            });
+        }
+        let part = plan.part(self.rank);
+        let part = part.ok_or(RingError::UnknownRank {
+            rank: self.rank,
+            world_size: self.world_size,
+        })?;
+        Ok((plan, part))
+    }
+}
+
+impl fmt::Debug for RingConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RingConfig")
+            .field("generation", &self.generation)
+            .field("rank", &self.rank)
+            .field("world_size", &self.world_size)
+            .field("step", &self.step)
+            .field("first", &self.first)
+            .field("steady", &self.steady)
+            .field("layout", &self.layout)
+            .field("probed", &self.probe.is_some())
+            .finish()
+    }
+}

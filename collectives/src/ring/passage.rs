@@ -1,0 +1,157 @@
+//! One step on its way through the ring: what every frame of it has in common, and links that say where they lead.
+
+use bytes::{Bytes, BytesMut};
+use sardana_protocol::messages::Trailer;
+use sardana_protocol::words::{Rank, Step};
+
+use super::{PlanLinks, RingConfig, RingError, RingPoint};
+use crate::layout::Layout;
+use crate::links::frame::{FrameHeader, FrameKind, PlanSlot, TRAILER_BYTES, decode_trailer, encode_trailer};
+use crate::links::{LinkError, LinkReceiver, LinkSender};
+use crate::plan::{HopId, Plan};
+
+/// The step under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passage<'a> {
+    pub(super) config: &'a RingConfig,
+    pub(super) step: Step,
+}
+
+/// Where a link leads.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    slot: PlanSlot,
+    hop: HopId,
+    peer: Rank,
+}
+
+/// A link from this rank.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    way: Way,
+    pub(super) link: LinkSender,
+}
+
+/// A link to this rank.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    way: Way,
+    link: LinkReceiver,
+}
+
+/// A frame's payload with its place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunk {
+    pub(super) kind: FrameKind,
+    pub(super) index: u32,
+}
+
+impl Passage<'_> {
+    pub(super) fn layout(&self) -> &Layout {
+        &self.config.layout
+    }
+
+    fn header(&self, way: Way, chunk: Chunk) -> FrameHeader {
+        let bytes = self.layout().chunk(chunk.index).len();
+        FrameHeader {
+            generation: self.config.generation,
+            step: self.step,
+            plan: way.slot,
+            hop: way.hop,
+            kind: chunk.kind,
+            chunk: chunk.index,
+            payload_bytes: u32::try_from(bytes).expect("a chunk has at most CHUNK_BYTES"),
+        }
+    }
+
+    fn trailer_header(&self, way: Way) -> FrameHeader {
+        let chunk = Chunk {
+            kind: FrameKind::Trailer,
+            index: 0,
+        };
+        FrameHeader {
+            payload_bytes: TRAILER_BYTES,
+            ..self.header(way, chunk)
+        }
+    }
+
+    fn broke(&self, way: Way) -> impl FnOnce(LinkError) -> RingError + use<> {
+        let (generation, step) = (self.config.generation, self.step);
+        move |source| RingError::Link {
+            generation,
+            step,
+            hop: way.hop,
+            peer: way.peer,
+            source,
+        }
+    }
+}
+
+impl Outgoing {
+    /// Takes the link of `hop` out of `links`.
+    pub(super) fn take(plan: &Plan, slot: PlanSlot, hop: HopId, links: &mut PlanLinks) -> Result<Self, RingError> {
+        let peer = plan.hops()[usize::from(hop)].to;
+        let link = links.outgoing.remove(&hop).ok_or(RingError::LinkMissing { hop, peer })?;
+        Ok(Self {
+            way: Way { slot, hop, peer },
+            link,
+        })
+    }
+
+    pub(super) async fn send(&mut self, passage: Passage<'_>, chunk: Chunk, payload: Bytes) -> Result<(), RingError> {
+        let header = passage.header(self.way, chunk);
+        self.link.send(&header, payload).await.map_err(passage.broke(self.way))
+    }
+
+    /// Sends a chunk of a running sum, and tells the probe.
+    pub(super) async fn pass(&mut self, passage: Passage<'_>, index: u32, payload: Bytes) -> Result<(), RingError> {
+        let chunk = Chunk {
+            kind: FrameKind::Running,
+            index,
+        };
+        let Some(probe) = &passage.config.probe else {
+            return self.send(passage, chunk, payload).await;
+        };
+        let step = passage.step;
+        probe.reached(RingPoint::BeforePass { step, chunk: index });
+        let halfway = || probe.reached(RingPoint::WhilePassing { step, chunk: index });
+        let header = passage.header(self.way, chunk);
+        self.link
+            .send_in_halves(&header, payload, halfway)
+            .await
+            .map_err(passage.broke(self.way))?;
+        probe.reached(RingPoint::AfterPass { step, chunk: index });
+        Ok(())
+    }
+
+    pub(super) async fn send_trailer(&mut self, passage: Passage<'_>, trailer: Trailer) -> Result<(), RingError> {
+        let header = passage.trailer_header(self.way);
+        self.link
+            .send(&header, encode_trailer(trailer))
+            .await
+            .map_err(passage.broke(self.way))
+    }
+}
+
+impl Incoming {
+    /// Takes the link of `hop` out of `links`.
+    pub(super) fn take(plan: &Plan, slot: PlanSlot, hop: HopId, links: &mut PlanLinks) -> Result<Self, RingError> {
+        let peer = plan.hops()[usize::from(hop)].from;
+        let link = links.incoming.remove(&hop).ok_or(RingError::LinkMissing { hop, peer })?;
+        Ok(Self {
+            way: Way { slot, hop, peer },
+            link,
+        })
+    }
+
+    pub(super) async fn receive(&mut self, passage: Passage<'_>, chunk: Chunk) -> Result<BytesMut, RingError> {
+        let header = passage.header(self.way, chunk);
+        self.link.receive(&header).await.map_err(passage.broke(self.way))
+    }
+
+    pub(super) async fn receive_trailer(&mut self, passage: Passage<'_>) -> Result<Trailer, RingError> {
+        let header = passage.trailer_header(self.way);
+        let payload = self.link.receive(&header).await.map_err(passage.broke(self.way))?;
+        decode_trailer(&payload).map_err(passage.broke(self.way))
+    }
+}

@@ -1,0 +1,356 @@
+//! A whole ring in one process: gradients drawn by counter, trainers that hand them over, and a sequential sum to compare with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sardana_collectives::gradient::{GradientBuffer, WriteMode};
+use sardana_collectives::layout::Layout;
+use sardana_collectives::links::{self, LinkReceiver, LinkSender};
+use sardana_collectives::plan::{Hop, Plan};
+use sardana_collectives::ring::{self, CompletedSum, RingConfig, RingError, RingInput, RingLinks};
+use sardana_protocol::job::Order;
+use sardana_protocol::messages::{Trailer, Visit};
+use sardana_protocol::state::{Dtype, TensorSpec};
+use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+
+pub(crate) const GENERATION: Generation = Generation::new(Incarnation::new(3), 14);
+pub(crate) const FIRST_STEP: Step = Step::new(40);
+
+/// Far beyond what a test needs: a ring that hangs fails instead.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(crate) async fn patiently<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("the ring does not hang")
+}
+
+/// Seven chunks of both dtypes, with gaps between tensors and one tensor without elements.
+pub(crate) fn layout() -> Arc<Layout> {
+    let tensors = vec![
+        TensorSpec::new("embedding", Dtype::F32, &[500, 251]),
+        TensorSpec::new("none", Dtype::F32, &[0, 3]),
+        TensorSpec::new("scale", Dtype::F64, &[37_003]),
+        TensorSpec::new("bias", Dtype::F32, &[]),
+    ];
+    Arc::new(Layout::new(tensors, 3).unwrap())
+}
+
+/// A gradient as plain numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Gradient {
+    pub(crate) tensors: Vec<Values>,
+    pub(crate) auxiliary: Vec<f64>,
+    pub(crate) samples: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Values {
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+}
+
+/// SplitMix64.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut word = *state;
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+/// Of either sign, and of magnitudes so different that the order of addition shows.
+fn number(state: &mut u64) -> f64 {
+    let word = random(state);
+    let fraction = 1.0 + f64::from((word >> 32) as u32) / 4_294_967_296.0;
+    let sign = if word & 1 == 0 { 1.0 } else { -1.0 };
+    sign * fraction * 2_f64.powi(i32::try_from(word >> 1 & 31).unwrap() - 16)
+}
+
+impl Gradient {
+    /// The gradient of one shard of one step; shard 3 is empty and all negative zeros.
+    pub(crate) fn draw(layout: &Layout, step: Step, shard: u32) -> Self {
+        let mut state = step.get() << 32 | u64::from(shard);
+        let mut next = || if shard == 3 { -0.0 } else { number(&mut state) };
+        let tensors = layout.tensors().iter().map(|spec| {
+            let elements = spec.elements().unwrap();
+            match spec.dtype {
+                Dtype::F32 => Values::F32((0..elements).map(|_| next() as f32).collect()),
+                Dtype::F64 => Values::F64((0..elements).map(|_| next()).collect()),
+                Dtype::U64 => panic!("a gradient has no counters"),
+            }
+        });
+        Self {
+            tensors: tensors.collect(),
+            auxiliary: (0..layout.auxiliary()).map(|_| next()).collect(),
+            samples: if shard == 3 { 0 } else { 2 + u64::from(shard % 5) },
+        }
+    }
+
+    /// Adds `other`, element by element.
+    pub(crate) fn plus(&mut self, other: &Self) {
+        for pair in self.tensors.iter_mut().zip(&other.tensors) {
+            match pair {
+                (Values::F32(sum), Values::F32(shard)) => sum.iter_mut().zip(shard).for_each(|(sum, shard)| *sum += shard),
+                (Values::F64(sum), Values::F64(shard)) => sum.iter_mut().zip(shard).for_each(|(sum, shard)| *sum += shard),
+                (Values::F32(_), Values::F64(_)) | (Values::F64(_), Values::F32(_)) => panic!("one layout"),
+            }
+        }
+        self.auxiliary
+            .iter_mut()
+            .zip(&other.auxiliary)
+            .for_each(|(sum, shard)| *sum += shard);
+        self.samples += other.samples;
+    }
+
+    /// Shard after shard, from 0: the law.
+    pub(crate) fn sequential(layout: &Layout, step: Step, shards: u32) -> Self {
+        let mut sum = Self::draw(layout, step, 0);
+        (1..shards).for_each(|shard| sum.plus(&Self::draw(layout, step, shard)));
+        sum
+    }
+
+    pub(crate) fn write(&self, layout: &Layout, buffer: &mut GradientBuffer, mode: WriteMode) {
+        let mut writer = buffer.writer(layout, mode);
+        // Backwards, since the order of tensors is free.
+        for (index, values) in self.tensors.iter().enumerate().rev() {
+            match values {
+                Values::F32(values) => writer.write_f32(index, values).unwrap(),
+                Values::F64(values) => writer.write_f64(index, values).unwrap(),
+            }
+        }
+        for (index, value) in self.auxiliary.iter().enumerate() {
+            writer.auxiliary(index, *value).unwrap();
+        }
+        writer.samples(self.samples).unwrap();
+        writer.finish().unwrap();
+    }
+
+    pub(crate) fn buffer(&self, layout: &Layout) -> GradientBuffer {
+        let mut buffer = GradientBuffer::zeros(layout);
+        self.write(layout, &mut buffer, WriteMode::Store);
+        buffer
+    }
+}
+
+pub(crate) fn visit(rank: u32, start: u32, end: u32) -> Visit {
+    Visit {
+        rank: Rank::new(rank),
+        shards: ShardRange::new(start, end),
+    }
+}
+
+/// Cuts 0..`shards` among `ranks` in this order; spares follow.
+fn cut(ranks: &[u32], shards: u32, world: u32) -> Vec<Visit> {
+    let parts = u32::try_from(ranks.len()).unwrap();
+    let at = |index: u32| shards * index / parts;
+    let busy = (0..).zip(ranks).map(|(index, rank)| visit(*rank, at(index), at(index + 1)));
+    busy.chain(
+        (parts.min(shards)..world)
+            .filter(|rank| !ranks.contains(rank))
+            .map(|rank| visit(rank, shards, shards)),
+    )
+    .collect()
+}
+
+/// Each rank once; what has no shard is a spare.
+pub(crate) fn steady(world: u32, shards: u32) -> Vec<Visit> {
+    cut(&(0..world.min(shards)).collect::<Vec<_>>(), shards, world)
+}
+
+/// As after deaths: ranks 0 and 1 come twice where there are shards enough.
+pub(crate) fn retry(world: u32, shards: u32) -> Vec<Visit> {
+    let mut ranks: Vec<u32> = (0..world.min(shards)).rev().collect();
+    if ranks.len() >= 2 && shards as usize > ranks.len() {
+        ranks.insert(1, 0);
+    }
+    if ranks.len() >= 4 && shards as usize > ranks.len() {
+        ranks.push(1);
+    }
+    cut(&ranks, shards, world)
+}
+
+/// Makes a link for each hop of both plans.
+pub(crate) fn in_process_links(first: &Plan, steady: &Plan) -> Vec<RingLinks> {
+    make_links(first, steady, |_| links::in_process())
+}
+
+pub(crate) fn make_links(
+    first: &Plan,
+    steady: &Plan,
+    mut make: impl FnMut(&Hop) -> (LinkSender, LinkReceiver),
+) -> Vec<RingLinks> {
+    let mut rings: Vec<RingLinks> = (0..first.world_size()).map(|_| RingLinks::default()).collect();
+    for hop in first.hops() {
+        let (sender, receiver) = make(hop);
+        rings[hop.from.index()].first.outgoing.insert(hop.id, sender);
+        rings[hop.to.index()].first.incoming.insert(hop.id, receiver);
+    }
+    for hop in steady.hops() {
+        let (sender, receiver) = make(hop);
+        rings[hop.from.index()].steady.outgoing.insert(hop.id, sender);
+        rings[hop.to.index()].steady.incoming.insert(hop.id, receiver);
+    }
+    rings
+}
+
+pub(crate) fn config(rank: u32, first: &Plan, steady: &Plan, layout: &Arc<Layout>) -> RingConfig {
+    RingConfig {
+        generation: GENERATION,
+        rank: Rank::new(rank),
+        world_size: first.world_size(),
+        step: FIRST_STEP,
+        first: first.clone(),
+        steady: steady.clone(),
+        layout: Arc::clone(layout),
+        probe: None,
+    }
+}
+
+/// One rank that runs, and the trainer's ends of it.
+pub(crate) struct Dancer {
+    pub(crate) inbox: UnboundedSender<RingInput>,
+    pub(crate) completed: UnboundedReceiver<CompletedSum>,
+    pub(crate) ring: JoinHandle<Result<(), RingError>>,
+}
+
+pub(crate) fn start(config: RingConfig, links: RingLinks) -> Dancer {
+    let (inbox, inputs) = unbounded_channel();
+    let (done, completed) = unbounded_channel();
+    let ring = tokio::spawn(ring::run(config, links, inputs, move |sum| {
+        // A test that stops listening has seen enough.
+        let _ = done.send(sum);
+    }));
+    Dancer { inbox, completed, ring }
+}
+
+/// A ring under test.
+pub(crate) struct Dance {
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) first: Plan,
+    pub(crate) steady: Plan,
+}
+
+impl Dance {
+    pub(crate) fn new(order: Order, world: u32, shards: u32) -> Self {
+        Self {
+            layout: layout(),
+            first: Plan::new(order, world, &retry(world, shards)).unwrap(),
+            steady: Plan::new(order, world, &steady(world, shards)).unwrap(),
+        }
+    }
+
+    pub(crate) fn plan(&self, step: Step) -> &Plan {
+        if step == FIRST_STEP { &self.first } else { &self.steady }
+    }
+
+    /// The gradients that `rank` hands over: shard by shard in even steps, else runs of them where the order allows.
+    pub(crate) fn pieces(&self, rank: u32, step: Step) -> Vec<(ShardRange, Arc<GradientBuffer>)> {
+        let runs = self.plan(step).part(Rank::new(rank)).unwrap().shards();
+        let mut pieces = BTreeMap::new();
+        for run in runs {
+            let together = step.get() % 2 == 1 && (run.start() == 0 || self.steady.order() == Order::Fast);
+            // In a prefix of three the last shard stays apart.
+            let joined = if together { run.len().min(2) } else { 1 };
+            let head = ShardRange::new(run.start(), run.start() + joined);
+            let tail = (head.end()..run.end()).map(ShardRange::one);
+            for shards in std::iter::once(head).chain(tail) {
+                let mut buffer = GradientBuffer::zeros(&self.layout);
+                for shard in shards.iter() {
+                    let mode = if shard == shards.start() {
+                        WriteMode::Store
+                    } else {
+                        WriteMode::Add
+                    };
+                    Gradient::draw(&self.layout, step, shard).write(&self.layout, &mut buffer, mode);
+                }
+                pieces.insert(shards.start(), (shards, Arc::new(buffer)));
+            }
+        }
+        // The last first: they may come in any order.
+        pieces.into_values().rev().collect()
+    }
+
+    /// Runs `steps` steps over `links` and returns what every rank got, step by step. With `stop` the last one's closer is told
+    /// to stop.
+    pub(crate) async fn run(&self, links: Vec<RingLinks>, steps: u64, stop: bool) -> Vec<Vec<(Vec<u8>, Trailer)>> {
+        let steps: Vec<Step> = (0..steps).map(|step| Step::new(FIRST_STEP.get() + step)).collect();
+        let mut trainers = Vec::new();
+        for (rank, links) in (0..).zip(links) {
+            let dancer = start(config(rank, &self.first, &self.steady, &self.layout), links);
+            let pieces = steps.iter().map(|&step| self.pieces(rank, step)).collect();
+            let last = steps
+                .last()
+                .copied()
+                .filter(|&step| stop && self.plan(step).closer().get() == rank);
+            trainers.push(tokio::spawn(train(
+                Arc::clone(&self.layout),
+                dancer,
+                steps.clone(),
+                pieces,
+                last,
+            )));
+        }
+        let mut sums = Vec::new();
+        for trainer in trainers {
+            sums.push(patiently(trainer).await.unwrap());
+        }
+        (0..steps.len())
+            .map(|step| sums.iter().map(|sums| sums[step].clone()).collect())
+            .collect()
+    }
+}
+
+type Pieces = Vec<(ShardRange, Arc<GradientBuffer>)>;
+
+/// What a trainer's thread does, without the training.
+async fn train(
+    layout: Arc<Layout>,
+    mut dancer: Dancer,
+    steps: Vec<Step>,
+    pieces: Vec<Pieces>,
+    stop_at: Option<Step>,
+) -> Vec<(Vec<u8>, Trailer)> {
+    let mut sums = Vec::new();
+    let mut into = Some(GradientBuffer::zeros(&layout));
+    for (step, pieces) in steps.into_iter().zip(pieces) {
+        let begin = RingInput::Begin {
+            step,
+            into: into.take().unwrap(),
+        };
+        let piece = |(shards, gradient): &(ShardRange, Arc<GradientBuffer>)| RingInput::Piece {
+            step,
+            shards: *shards,
+            gradient: Arc::clone(gradient),
+        };
+        if stop_at == Some(step) {
+            dancer.inbox.send(RingInput::CloseWithStop).unwrap();
+        }
+        if step.get() % 2 == 0 {
+            pieces.iter().for_each(|entry| dancer.inbox.send(piece(entry)).unwrap());
+            dancer.inbox.send(begin).unwrap();
+        } else {
+            dancer.inbox.send(begin).unwrap();
+            pieces.iter().for_each(|entry| dancer.inbox.send(piece(entry)).unwrap());
+        }
+        let Some(done) = dancer.completed.recv().await else {
+            panic!("the ring of {step} ended: {:?}", dancer.ring.await);
+        };
+        assert_eq!((done.generation, done.step, done.sum.step()), (GENERATION, step, step));
+        for (shards, gradient) in &pieces {
+            assert_eq!(
+                Arc::strong_count(gradient),
+                1,
+                "shards {shards} of {step} are let go before the sum is delivered"
+            );
+        }
+        sums.push((done.sum.bytes().to_vec(), done.trailer));
+        into = Some(done.sum.into_buffer());
+    }
+    if stop_at.is_none() && sums.last().is_some_and(|(_, trailer)| *trailer == Trailer::Continue) {
+        drop(dancer.inbox);
+    }
+    dancer.ring.await.unwrap().expect("the ring ends well");
+    sums
+}

@@ -1,0 +1,346 @@
+//! What breaks in a ring: aborts, frames that do not belong, ends that come early. Nothing of it may change a gradient.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sardana_collectives::gradient::GradientBuffer;
+use sardana_collectives::links::frame::{FrameHeader, FrameKind, HeaderField, PlanSlot, encode_trailer};
+use sardana_collectives::links::{self, LinkError, LinkReceiver, LinkSender};
+use sardana_collectives::plan::Plan;
+use sardana_collectives::ring::{Probe, RingError, RingInput, RingLinks, RingPoint};
+use sardana_protocol::job::Order;
+use sardana_protocol::messages::Trailer;
+use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::dance::{
+    Dance, Dancer, FIRST_STEP, GENERATION, Gradient, config, in_process_links, layout, patiently, start, steady,
+};
+
+/// Rank 1 of two, and rank 0's ends of its links.
+struct Closer {
+    dancer: Dancer,
+    running: LinkSender,
+    sum: LinkReceiver,
+}
+
+fn two() -> Plan {
+    Plan::new(Order::Exact, 2, &steady(2, 2)).unwrap()
+}
+
+fn closer() -> Closer {
+    let plan = two();
+    let (running, running_in) = links::in_process();
+    let (sum_out, sum) = links::in_process();
+    let mut own = RingLinks::default();
+    own.first.incoming.insert(0, running_in);
+    own.first.outgoing.insert(1, sum_out);
+    let mut other = in_process_links(&plan, &plan);
+    own.steady = other.remove(1).steady;
+    let layout = layout();
+    let dancer = start(config(1, &plan, &plan, &layout), own);
+    let gradient = Arc::new(Gradient::draw(&layout, FIRST_STEP, 1).buffer(&layout));
+    dancer
+        .inbox
+        .send(RingInput::Begin {
+            step: FIRST_STEP,
+            into: GradientBuffer::zeros(&layout),
+        })
+        .unwrap();
+    dancer
+        .inbox
+        .send(RingInput::Piece {
+            step: FIRST_STEP,
+            shards: ShardRange::one(1),
+            gradient,
+        })
+        .unwrap();
+    Closer { dancer, running, sum }
+}
+
+fn header() -> FrameHeader {
+    FrameHeader {
+        generation: GENERATION,
+        step: FIRST_STEP,
+        plan: PlanSlot::First,
+        hop: 0,
+        kind: FrameKind::Running,
+        chunk: 0,
+        payload_bytes: u32::try_from(layout().chunk(0).len()).unwrap(),
+    }
+}
+
+async fn send(link: &mut LinkSender, header: FrameHeader) {
+    link.send(&header, Bytes::from(vec![0; header.payload_bytes as usize]))
+        .await
+        .unwrap();
+}
+
+/// How the ring ended, which must be on hop 0 with rank 0.
+async fn broken(dancer: Dancer) -> LinkError {
+    let error = patiently(dancer.ring).await.unwrap().unwrap_err();
+    let RingError::Link {
+        generation,
+        step,
+        hop,
+        peer,
+        source,
+    } = error
+    else {
+        panic!("a link error was expected, found {error:?}");
+    };
+    assert_eq!((generation, step, hop, peer), (GENERATION, FIRST_STEP, 0, Rank::ZERO));
+    source
+}
+
+#[tokio::test]
+async fn a_frame_that_does_not_come_next_is_refused_by_name() {
+    let good = FrameHeader { chunk: 1, ..header() };
+    let newer = Generation::new(Incarnation::new(4), 14);
+    for (field, wrong) in [
+        (
+            HeaderField::Incarnation,
+            FrameHeader {
+                generation: newer,
+                ..good
+            },
+        ),
+        (
+            HeaderField::Count,
+            FrameHeader {
+                generation: GENERATION.next(),
+                ..good
+            },
+        ),
+        (
+            HeaderField::Step,
+            FrameHeader {
+                step: FIRST_STEP.next(),
+                ..good
+            },
+        ),
+        (
+            HeaderField::Plan,
+            FrameHeader {
+                plan: PlanSlot::Steady,
+                ..good
+            },
+        ),
+        (HeaderField::Hop, FrameHeader { hop: 1, ..good }),
+        (
+            HeaderField::Kind,
+            FrameHeader {
+                kind: FrameKind::Sum,
+                ..good
+            },
+        ),
+        (HeaderField::Chunk, FrameHeader { chunk: 2, ..good }),
+        (
+            HeaderField::PayloadBytes,
+            FrameHeader {
+                payload_bytes: 100,
+                ..good
+            },
+        ),
+    ] {
+        let Closer {
+            dancer,
+            mut running,
+            sum,
+        } = closer();
+        send(&mut running, header()).await;
+        send(&mut running, wrong).await;
+        let error = broken(dancer).await;
+        assert!(
+            matches!(error, LinkError::Unexpected { field: found, .. } if found == field),
+            "{field}: {error}"
+        );
+        drop(sum);
+    }
+}
+
+#[tokio::test]
+async fn an_early_end_is_told_from_a_reset() {
+    let Closer {
+        dancer,
+        mut running,
+        sum: _sum,
+    } = closer();
+    send(&mut running, header()).await;
+    running.finish();
+    drop(running);
+    assert!(matches!(broken(dancer).await, LinkError::Ended { expected } if expected.chunk == 1));
+
+    let Closer {
+        dancer,
+        mut running,
+        sum: _sum,
+    } = closer();
+    send(&mut running, header()).await;
+    drop(running);
+    assert!(matches!(broken(dancer).await, LinkError::Reset));
+}
+
+#[tokio::test]
+async fn a_broken_ring_resets_its_other_links() {
+    let Closer {
+        dancer,
+        running,
+        mut sum,
+    } = closer();
+    drop(running);
+    broken(dancer).await;
+    let expected = FrameHeader {
+        hop: 1,
+        kind: FrameKind::Sum,
+        ..header()
+    };
+    assert!(matches!(sum.receive(&expected).await, Err(LinkError::Reset)));
+}
+
+struct Told(UnboundedSender<RingPoint>);
+
+impl Probe for Told {
+    fn reached(&self, point: RingPoint) {
+        // The test may have seen enough.
+        let _ = self.0.send(point);
+    }
+}
+
+#[tokio::test]
+async fn an_abort_in_the_middle_lets_gradients_go_unchanged() {
+    let dance = Dance::new(Order::Exact, 3, 8);
+    let mut links = in_process_links(&dance.steady, &dance.steady).into_iter();
+    let (told, mut points) = unbounded_channel();
+    let mut zero = config(0, &dance.steady, &dance.steady, &dance.layout);
+    zero.probe = Some(Arc::new(Told(told)));
+    let zero = start(zero, links.next().unwrap());
+    let one = start(config(1, &dance.steady, &dance.steady, &dance.layout), links.next().unwrap());
+    // Rank 2 never begins, so that the sum cannot be finished.
+    let two = start(config(2, &dance.steady, &dance.steady, &dance.layout), links.next().unwrap());
+    let mut handed = Vec::new();
+    for (rank, dancer) in [(0, &zero), (1, &one)] {
+        for shard in dance
+            .steady
+            .part(Rank::new(rank))
+            .unwrap()
+            .shards()
+            .into_iter()
+            .flat_map(ShardRange::iter)
+        {
+            let gradient = Arc::new(Gradient::draw(&dance.layout, FIRST_STEP, shard).buffer(&dance.layout));
+            let (step, shards) = (FIRST_STEP, ShardRange::one(shard));
+            dancer
+                .inbox
+                .send(RingInput::Piece {
+                    step,
+                    shards,
+                    gradient: Arc::clone(&gradient),
+                })
+                .unwrap();
+            handed.push((shard, gradient));
+        }
+        let into = GradientBuffer::zeros(&dance.layout);
+        dancer.inbox.send(RingInput::Begin { step: FIRST_STEP, into }).unwrap();
+    }
+    let step = FIRST_STEP;
+    for chunk in 0..3 {
+        assert_eq!(patiently(points.recv()).await, Some(RingPoint::BeforePass { step, chunk }));
+        assert_eq!(patiently(points.recv()).await, Some(RingPoint::WhilePassing { step, chunk }));
+        assert_eq!(patiently(points.recv()).await, Some(RingPoint::AfterPass { step, chunk }));
+    }
+    two.ring.abort();
+    assert!(patiently(two.ring).await.unwrap_err().is_cancelled());
+    // Rank 1 cannot pass on, nor receive the sum, and its end ends rank 0.
+    for (rank, dancer) in [(1, one), (0, zero)] {
+        let error = patiently(dancer.ring).await.unwrap().unwrap_err();
+        assert!(matches!(error, RingError::Link { .. }), "{rank}: {error:?}");
+    }
+    for (shard, gradient) in handed {
+        assert_eq!(Arc::strong_count(&gradient), 1);
+        assert_eq!(
+            *gradient,
+            Gradient::draw(&dance.layout, FIRST_STEP, shard).buffer(&dance.layout)
+        );
+    }
+}
+
+/// One thread and no timers: after each yield every task that can go on has done so.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_a_step_is_sent_before_it_begins() {
+    let layout = layout();
+    let plan = two();
+    let mut links = in_process_links(&plan, &plan);
+    let mut other = links.remove(1);
+    let dancer = start(config(0, &plan, &plan, &layout), links.remove(0));
+    let mut completed = dancer.completed;
+    for (step, plan, mut ends) in [
+        (FIRST_STEP, PlanSlot::First, other.first),
+        (FIRST_STEP.next(), PlanSlot::Steady, std::mem::take(&mut other.steady)),
+    ] {
+        let (_, mut running) = ends.incoming.pop_first().unwrap();
+        let (_, mut sum) = ends.outgoing.pop_first().unwrap();
+        let gradient = Arc::new(Gradient::draw(&layout, step, 0).buffer(&layout));
+        let shards = ShardRange::one(0);
+        dancer
+            .inbox
+            .send(RingInput::Piece {
+                step,
+                shards,
+                gradient: Arc::clone(&gradient),
+            })
+            .unwrap();
+        let frame = |hop, kind, chunk| FrameHeader {
+            step,
+            plan,
+            hop,
+            kind,
+            chunk,
+            payload_bytes: u32::try_from(layout.chunk(chunk).len()).unwrap(),
+            ..header()
+        };
+        let frames: Vec<_> = (0..layout.chunks())
+            .map(|chunk| frame(0, FrameKind::Running, chunk))
+            .collect();
+        let receiving = tokio::spawn(async move {
+            let mut bytes = Vec::new();
+            for header in frames {
+                bytes.extend(running.receive(&header).await.unwrap());
+            }
+            (bytes, running)
+        });
+        settle().await;
+        assert!(!receiving.is_finished() && completed.is_empty(), "{step} has not begun");
+        dancer
+            .inbox
+            .send(RingInput::Begin {
+                step,
+                into: GradientBuffer::zeros(&layout),
+            })
+            .unwrap();
+        let (bytes, _running) = patiently(receiving).await.unwrap();
+        assert!(bytes == gradient.bytes(), "rank 0 passes its own gradient on");
+        // The gradient alone stands for the sum.
+        for chunk in 0..layout.chunks() {
+            let payload = Bytes::copy_from_slice(&bytes[layout.chunk(chunk)]);
+            sum.send(&frame(1, FrameKind::Sum, chunk), payload).await.unwrap();
+        }
+        settle().await;
+        assert!(completed.is_empty(), "a sum is complete with its trailer");
+        let trailer = FrameHeader {
+            payload_bytes: 1,
+            ..frame(1, FrameKind::Trailer, 0)
+        };
+        sum.send(&trailer, encode_trailer(Trailer::Continue)).await.unwrap();
+        let done = patiently(completed.recv()).await.unwrap();
+        assert!(done.step == step && done.sum.bytes() == bytes);
+    }
+    drop(dancer.inbox);
+    patiently(dancer.ring).await.unwrap().unwrap();
+}

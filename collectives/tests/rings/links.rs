@@ -1,0 +1,76 @@
+//! Links within a process obey the rules of a stream.
+
+use bytes::Bytes;
+use sardana_collectives::limits::QUEUED_CHUNKS;
+use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
+use sardana_collectives::links::{LinkError, in_process};
+
+use crate::dance::{FIRST_STEP, GENERATION};
+
+pub(crate) fn header(chunk: u32, payload: &[u8]) -> FrameHeader {
+    FrameHeader {
+        generation: GENERATION,
+        step: FIRST_STEP,
+        plan: PlanSlot::Steady,
+        hop: 5,
+        kind: FrameKind::Sum,
+        chunk,
+        payload_bytes: u32::try_from(payload.len()).unwrap(),
+    }
+}
+
+#[tokio::test]
+async fn frames_arrive_in_order_and_the_end_is_told() {
+    let (mut sender, mut receiver) = in_process();
+    let payload = Bytes::from_static(b"sum");
+    for chunk in 0..3 {
+        sender.send(&header(chunk, &payload), payload.clone()).await.unwrap();
+    }
+    sender.finish();
+    assert!(matches!(
+        sender.send(&header(3, &payload), payload.clone()).await,
+        Err(LinkError::Closed)
+    ));
+    drop(sender);
+    for chunk in 0..3 {
+        assert_eq!(receiver.receive(&header(chunk, &payload)).await.unwrap(), payload);
+    }
+    assert!(matches!(
+        receiver.receive(&header(3, &payload)).await,
+        Err(LinkError::Ended { .. })
+    ));
+}
+
+#[tokio::test]
+async fn a_sender_that_is_dropped_resets() {
+    let (sender, mut receiver) = in_process();
+    drop(sender);
+    assert!(matches!(receiver.receive(&header(0, b"sum")).await, Err(LinkError::Reset)));
+}
+
+#[tokio::test]
+async fn a_full_link_holds_its_sender_back() {
+    let (mut sender, mut receiver) = in_process();
+    let payload = Bytes::from_static(b"sum");
+    let chunks = u32::try_from(QUEUED_CHUNKS).unwrap() + 1;
+    let sending = tokio::spawn({
+        let payload = payload.clone();
+        async move {
+            for chunk in 0..chunks {
+                sender.send(&header(chunk, &payload), payload.clone()).await.unwrap();
+            }
+            sender
+        }
+    });
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!sending.is_finished());
+    receiver.receive(&header(0, &payload)).await.unwrap();
+    let mut sender = sending.await.unwrap();
+    drop(receiver);
+    assert!(matches!(
+        sender.send(&header(0, &payload), payload.clone()).await,
+        Err(LinkError::Refused)
+    ));
+}

@@ -1,0 +1,12 @@
+//! Rings as a user of the crate runs them: every rank a task, over in-process links and over QUIC, against sums that know
+//! nothing of rings.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+
+mod dance;
+mod fast;
+mod faults;
+mod inputs;
+mod links;
+mod ordered;
+mod quic;

@@ -1,0 +1,238 @@
+//! Links and rings over QUIC on loopback.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quinn::crypto::rustls::QuicClientConfig;
+use quinn::{Connection, Endpoint, RecvStream, SendStream, VarInt};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use sardana_collectives::limits::CHUNK_BYTES;
+use sardana_collectives::links::frame::{FrameHeader, HeaderField};
+use sardana_collectives::links::{LinkError, LinkReceiver, LinkSender};
+use sardana_protocol::job::Order;
+use sardana_protocol::messages::Trailer;
+use sardana_protocol::words::Step;
+
+use crate::dance::{Dance, FIRST_STEP, Gradient, make_links, patiently};
+use crate::links::header;
+
+/// Both ends of one connection. The endpoints live as long.
+struct Loopback {
+    client: Connection,
+    server: Connection,
+    _endpoints: [Endpoint; 2],
+}
+
+async fn loopback() -> Loopback {
+    let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(vec!["ring".to_owned()]).unwrap();
+    let certificate = CertificateDer::from(cert);
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
+    let server_config = quinn::ServerConfig::with_single_cert(vec![certificate.clone()], key).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let client_config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
+
+    let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
+    let server = Endpoint::server(server_config, anywhere).unwrap();
+    let mut client = Endpoint::client(anywhere).unwrap();
+    client.set_default_client_config(client_config);
+    let connecting = client.connect(server.local_addr().unwrap(), "ring").unwrap();
+    let accepting = async { server.accept().await.unwrap().await.unwrap() };
+    let (connected, accepted) = tokio::join!(connecting, accepting);
+    Loopback {
+        client: connected.unwrap(),
+        server: accepted,
+        _endpoints: [client, server],
+    }
+}
+
+impl Loopback {
+    /// A stream that has been used for a hello, as links are.
+    async fn stream(&self) -> (SendStream, RecvStream) {
+        let mut sender = self.client.open_uni().await.unwrap();
+        sender.write_all(b"hello").await.unwrap();
+        let mut receiver = self.server.accept_uni().await.unwrap();
+        let mut hello = [0; 5];
+        receiver.read_exact(&mut hello).await.unwrap();
+        (sender, receiver)
+    }
+
+    async fn link(&self) -> (LinkSender, LinkReceiver) {
+        let (sender, receiver) = self.stream().await;
+        (LinkSender::quic(sender), LinkReceiver::quic(receiver))
+    }
+}
+
+fn payload() -> Bytes {
+    (0..CHUNK_BYTES).map(|byte| (byte % 251) as u8).collect()
+}
+
+#[tokio::test]
+async fn frames_arrive_whole_even_when_the_connection_closes_after_delivery() {
+    let loopback = loopback().await;
+    let (mut sender, mut receiver) = loopback.link().await;
+    let payload = payload();
+    sender.send(&header(0, &payload), payload.clone()).await.unwrap();
+    let mut halfway = false;
+    sender
+        .send_in_halves(&header(1, &payload), payload.clone(), || halfway = true)
+        .await
+        .unwrap();
+    assert!(halfway);
+    sender.finish();
+    patiently(sender.delivered()).await;
+    drop(sender);
+    loopback.client.close(VarInt::from_u32(0), b"done");
+    patiently(loopback.server.closed()).await;
+    for chunk in 0..2 {
+        assert_eq!(patiently(receiver.receive(&header(chunk, &payload))).await.unwrap(), payload);
+    }
+}
+
+#[tokio::test]
+async fn a_sender_that_is_dropped_resets() {
+    let loopback = loopback().await;
+    let (mut sender, mut receiver) = loopback.link().await;
+    let payload = payload();
+    sender.send(&header(0, &payload), payload.clone()).await.unwrap();
+    assert_eq!(patiently(receiver.receive(&header(0, &payload))).await.unwrap(), payload);
+    drop(sender);
+    assert!(matches!(
+        patiently(receiver.receive(&header(1, &payload))).await,
+        Err(LinkError::Reset)
+    ));
+}
+
+#[tokio::test]
+async fn a_good_end_is_an_end_between_frames_and_within_one() {
+    let loopback = loopback().await;
+    let payload = payload();
+    let expected = header(0, &payload);
+    let (mut sender, mut receiver) = loopback.link().await;
+    sender.finish();
+    assert!(matches!(
+        patiently(receiver.receive(&expected)).await,
+        Err(LinkError::Ended { .. })
+    ));
+
+    let cut: Vec<u8> = [&expected.encode()[..], &payload[..1_000]].concat();
+    for bytes in [&cut[..20], &cut] {
+        let (mut sender, receiver) = loopback.stream().await;
+        sender.write_all(bytes).await.unwrap();
+        sender.finish().unwrap();
+        let mut receiver = LinkReceiver::quic(receiver);
+        assert!(matches!(
+            patiently(receiver.receive(&expected)).await,
+            Err(LinkError::Ended { .. })
+        ));
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_header_is_refused_before_its_payload() {
+    let loopback = loopback().await;
+    let payload = payload();
+    let expected = header(0, &payload);
+    for (field, wrong) in [
+        (
+            HeaderField::Count,
+            FrameHeader {
+                generation: expected.generation.next(),
+                ..expected
+            },
+        ),
+        (
+            HeaderField::Step,
+            FrameHeader {
+                step: expected.step.next(),
+                ..expected
+            },
+        ),
+        (
+            HeaderField::PayloadBytes,
+            FrameHeader {
+                payload_bytes: u32::MAX,
+                ..expected
+            },
+        ),
+    ] {
+        let (mut sender, receiver) = loopback.stream().await;
+        // No payload follows, so the answer cannot come from reading it.
+        sender.write_all(&wrong.encode()).await.unwrap();
+        let error = patiently(LinkReceiver::quic(receiver).receive(&expected)).await.unwrap_err();
+        assert!(
+            matches!(error, LinkError::Unexpected { field: found, .. } if found == field),
+            "{error}"
+        );
+    }
+    let (mut sender, receiver) = loopback.stream().await;
+    sender.write_all(&[0x5a; 48]).await.unwrap();
+    let error = patiently(LinkReceiver::quic(receiver).receive(&expected)).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            LinkError::Unexpected {
+                field: HeaderField::Magic,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_peer_that_stops_or_is_lost_is_told() {
+    let loopback = loopback().await;
+    let (mut sender, receiver) = loopback.link().await;
+    let payload = payload();
+    drop(receiver);
+    let refused = async {
+        loop {
+            if let Err(error) = sender.send(&header(0, &payload), payload.clone()).await {
+                return error;
+            }
+        }
+    };
+    assert!(matches!(patiently(refused).await, LinkError::Refused));
+
+    let (_sender, mut receiver) = loopback.link().await;
+    loopback.client.close(VarInt::from_u32(0), b"gone");
+    assert!(matches!(
+        patiently(receiver.receive(&header(0, &payload))).await,
+        Err(LinkError::Lost(_))
+    ));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rings_over_quic_sum_like_one_machine() {
+    const STEPS: u64 = 3;
+    for order in [Order::Exact, Order::Fast] {
+        let dance = Dance::new(order, 3, 8);
+        let loopback = loopback().await;
+        let mut links = BTreeMap::new();
+        let hops = dance.first.hops().len() + dance.steady.hops().len();
+        for index in 0..hops {
+            links.insert(index, loopback.link().await);
+        }
+        let links = make_links(&dance.first, &dance.steady, |_| links.pop_first().unwrap().1);
+        let sums = dance.run(links, STEPS, true).await;
+        for (ranks, step) in sums.iter().zip(FIRST_STEP.get()..) {
+            assert!(ranks.iter().all(|other| other == &ranks[0]));
+            let last = step == FIRST_STEP.get() + STEPS - 1;
+            assert_eq!(ranks[0].1, if last { Trailer::Stop } else { Trailer::Continue });
+            let expected = Gradient::sequential(&dance.layout, Step::new(step), 8).buffer(&dance.layout);
+            match order {
+                Order::Exact => assert!(ranks[0].0 == expected.bytes(), "s{step} differs"),
+                Order::Fast => assert_eq!(ranks[0].0.len(), expected.bytes().len()),
+            }
+        }
+    }
+}

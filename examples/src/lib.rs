@@ -1,0 +1,13 @@
+//! Small real jobs on Sardana: a newcomer's second page.
+//!
+//! - [`linear_regression`]: least squares in plain Rust, beside its closed form: the shortest complete model;
+//! - [`digits`]: a neural network for handwritten digits, with gradients by candle;
+//! - [`candle_adapter`]: makes a loss written in candle a model that Sardana trains; reusable for other networks;
+//! - [`table`]: reads the numbers of a CSV file.
+//!
+//! Nothing here knows of workers or the network: the same models run in a plain loop and in an elastic run, to the same bits.
+
+pub mod candle_adapter;
+pub mod digits;
+pub mod linear_regression;
+pub mod table;

@@ -1,0 +1,295 @@
+//! Who may take part: what a worker's hello must match before it becomes a member.
+//!
+//! The first worker of a job sets the job's identity; every later one must have the same. That is what makes BITS-1 more than a
+//! hope: a machine whose arithmetic differs is refused before it touches a gradient.
+
+use std::fmt::Display;
+
+use crate::job::{Fingerprint, JobIdentity, JobSpec};
+use crate::limits::{MAX_SHARDS, MAX_TEXT_BYTES};
+use crate::messages::WorkerHello;
+use crate::words::{Generation, JobId};
+
+/// Why a worker is refused. All of them end the worker: it must be fixed or be started anew.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It was started for another job: start it with this job's credentials.
+    #[error("this is job {expected}, the worker belongs to job {found}: start it with the credentials of this job")]
+    OtherJob {
+        /// The coordinator's job.
+        expected: JobId,
+        /// The worker's.
+        found: JobId,
+    },
+    /// Its constants, model, program or machine differ: run the same program with the same settings on every worker.
+    #[error("{what} differs from the job's: expected {expected}, found {found}; {remedy}")]
+    Differs {
+        /// Which part of the identity.
+        what: &'static str,
+        /// The job's.
+        expected: String,
+        /// The worker's.
+        found: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// A worker with the same id is connected already: each worker needs credentials of its own.
+    #[error("worker {0} is connected already: a worker's credentials serve one process; start the second with its own")]
+    Duplicate(crate::words::WorkerId),
+    /// Its hello makes no sense: it was altered or comes from a broken build.
+    #[error("the worker's hello says {found}, which cannot be: expected {expected}; start the worker anew")]
+    Senseless {
+        /// What a hello may say.
+        expected: String,
+        /// What it says.
+        found: String,
+    },
+    /// The job is over.
+    #[error("the job is over: start a new one")]
+    Over,
+}
+
+/// Compares a hello with the job. The `identity` is none until the first worker is admitted.
+///
+/// # Errors
+/// The first [`Refusal`] that applies.
+pub fn admit(job: JobId, identity: Option<&JobIdentity>, newest: Generation, hello: &WorkerHello) -> Result<(), Refusal> {
+    if hello.job != job {
+        return Err(Refusal::OtherJob {
+            expected: job,
+            found: hello.job,
+        });
+    }
+    sensible(hello, newest)?;
+    match identity {
+        Some(expected) => same_identity(expected, &hello.identity),
+        None => Ok(()),
+    }
+}
+
+fn sensible(hello: &WorkerHello, newest: Generation) -> Result<(), Refusal> {
+    let spec = &hello.identity.spec;
+    let senseless = |expected: &str, found: String| {
+        Err(Refusal::Senseless {
+            expected: expected.to_owned(),
+            found,
+        })
+    };
+    if spec.shards == 0 || spec.shards > MAX_SHARDS {
+        return senseless(&format!("1 to {MAX_SHARDS} shards"), format!("{} shards", spec.shards));
+    }
+    if hello.shard_capacity == 0 {
+        return senseless("room for at least one shard", "room for none".to_owned());
+    }
+    if spec.name.len() > MAX_TEXT_BYTES {
+        return senseless(
+            &format!("a job name of at most {MAX_TEXT_BYTES} bytes"),
+            format!("{} bytes", spec.name.len()),
+        );
+    }
+    if hello.generation > newest {
+        return senseless(
+            &format!("a generation up to {newest}"),
+            format!("generation {}", hello.generation),
+        );
+    }
+    if hello.standing.step > spec.steps {
+        return senseless(
+            &format!("a step up to {}", spec.steps),
+            format!("step {}", hello.standing.step),
+        );
+    }
+    Ok(())
+}
+
+fn same_identity(expected: &JobIdentity, found: &JobIdentity) -> Result<(), Refusal> {
+    same_spec(&expected.spec, &found.spec)?;
+    same_fingerprint(&expected.fingerprint, &found.fingerprint)?;
+    same(
+        "the initial state",
+        &expected.state_zero,
+        &found.state_zero,
+        "make the initial state from the job's seed alone",
+    )?;
+    same(
+        "the probe (one gradient and one update of the initial state)",
+        &expected.fingerprint.probe,
+        &found.fingerprint.probe,
+        "this machine computes other bits: leave it out or find out why",
+    )
+}
+
+fn same_spec(expected: &JobSpec, found: &JobSpec) -> Result<(), Refusal> {
+    const REMEDY: &str = "give every worker the same settings";
+    same("the job's name", &expected.name, &found.name, REMEDY)?;
+    same("the seed", &expected.seed, &found.seed, REMEDY)?;
+    same("the number of shards", &expected.shards, &found.shards, REMEDY)?;
+    same("the number of steps", &expected.steps, &found.steps, REMEDY)?;
+    same(
+        "the number of samples",
+        &expected.samples,
+        &found.samples,
+        "give every worker the same data",
+    )?;
+    same("the batch size", &expected.batch, &found.batch, REMEDY)?;
+    same("the order of addition", &expected.order, &found.order, REMEDY)
+}
+
+fn same_fingerprint(expected: &Fingerprint, found: &Fingerprint) -> Result<(), Refusal> {
+    same(
+        "the model (names, dtypes, shapes)",
+        &expected.tensors,
+        &found.tensors,
+        "give every worker the same model",
+    )?;
+    same(
+        "the device",
+        &expected.device,
+        &found.device,
+        "run every worker on the same kind of device",
+    )?;
+    same(
+        "the processor",
+        &expected.processor,
+        &found.processor,
+        "use machines with the same vector extensions",
+    )?;
+    same(
+        "the set of libraries",
+        &expected.libraries,
+        &found.libraries,
+        "run the same build everywhere",
+    )?;
+    same(
+        "the program",
+        &expected.program,
+        &found.program,
+        "run the same build everywhere",
+    )
+}
+
+fn same<T: PartialEq + Display>(what: &'static str, expected: &T, found: &T, remedy: &'static str) -> Result<(), Refusal> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(Refusal::Differs {
+        what,
+        expected: expected.to_string(),
+        found: found.to_string(),
+        remedy,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use super::*;
+    use crate::job::Order;
+    use crate::messages::{Standing, Tally};
+    use crate::state::StateHash;
+    use crate::words::{Step, WorkerId};
+
+    /// Makes one part of a hello differ.
+    type Change = fn(&mut WorkerHello, StateHash);
+
+    fn hello() -> WorkerHello {
+        let hash = StateHash::of(b"x");
+        WorkerHello {
+            job: JobId::new([1; 16]),
+            worker: WorkerId::new(1),
+            identity: JobIdentity {
+                spec: JobSpec {
+                    name: "test".to_owned(),
+                    seed: 1,
+                    shards: 8,
+                    steps: Step::new(10),
+                    samples: 64,
+                    batch: 16,
+                    order: Order::Exact,
+                },
+                state_zero: hash,
+                fingerprint: Fingerprint {
+                    program: hash,
+                    tensors: hash,
+                    processor: "x".to_owned(),
+                    device: "cpu".to_owned(),
+                    libraries: "l".to_owned(),
+                    probe: hash,
+                },
+            },
+            generation: Generation::NONE,
+            rank: None,
+            world_size: 0,
+            training: false,
+            standing: Standing {
+                step: Step::ZERO,
+                kept: vec![],
+                sum: None,
+                stop_at: None,
+                tally: Tally::default(),
+            },
+            shard_capacity: 8,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+        }
+    }
+
+    #[test]
+    fn each_part_of_the_identity_is_compared_and_named() {
+        let job = hello();
+        let other = StateHash::of(b"y");
+        let changes: Vec<(&str, Change)> = vec![
+            ("name", |h, _| h.identity.spec.name = "other".to_owned()),
+            ("seed", |h, _| h.identity.spec.seed = 2),
+            ("shards", |h, _| h.identity.spec.shards = 4),
+            ("steps", |h, _| h.identity.spec.steps = Step::new(11)),
+            ("samples", |h, _| h.identity.spec.samples = 63),
+            ("batch", |h, _| h.identity.spec.batch = 8),
+            ("order", |h, _| h.identity.spec.order = Order::Fast),
+            ("model", |h, y| h.identity.fingerprint.tensors = y),
+            ("device", |h, _| h.identity.fingerprint.device = "gpu".to_owned()),
+            ("processor", |h, _| h.identity.fingerprint.processor = "z".to_owned()),
+            ("libraries", |h, _| h.identity.fingerprint.libraries = "z".to_owned()),
+            ("program", |h, y| h.identity.fingerprint.program = y),
+            ("initial state", |h, y| h.identity.state_zero = y),
+            ("probe", |h, y| h.identity.fingerprint.probe = y),
+        ];
+        for (name, change) in changes {
+            let mut found = hello();
+            change(&mut found, other);
+            let refusal = admit(job.job, Some(&job.identity), Generation::NONE, &found)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                refusal.contains(name) && refusal.contains("expected") && refusal.contains("found"),
+                "{name}: {refusal}"
+            );
+        }
+        assert_eq!(admit(job.job, Some(&job.identity), Generation::NONE, &hello()), Ok(()));
+        assert_eq!(admit(job.job, None, Generation::NONE, &hello()), Ok(()));
+    }
+
+    #[test]
+    fn another_job_and_senseless_hellos_are_refused() {
+        let refused = |change: fn(&mut WorkerHello)| {
+            let mut found = hello();
+            change(&mut found);
+            admit(JobId::new([1; 16]), None, Generation::NONE, &found).unwrap_err()
+        };
+        assert!(matches!(refused(|h| h.job = JobId::new([2; 16])), Refusal::OtherJob { .. }));
+        assert!(matches!(refused(|h| h.shard_capacity = 0), Refusal::Senseless { .. }));
+        assert!(matches!(refused(|h| h.identity.spec.shards = 0), Refusal::Senseless { .. }));
+        assert!(matches!(
+            refused(|h| h.identity.spec.shards = u32::MAX),
+            Refusal::Senseless { .. }
+        ));
+        assert!(matches!(
+            refused(|h| h.standing.step = Step::new(11)),
+            Refusal::Senseless { .. }
+        ));
+        assert!(matches!(
+            refused(|h| h.generation = Generation::NONE.next()),
+            Refusal::Senseless { .. }
+        ));
+    }
+}

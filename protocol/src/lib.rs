@@ -1,0 +1,21 @@
+//! The words of Sardana and every decision it takes, without I/O.
+//!
+//! Nothing here reads a clock, draws a random number, opens a file or a socket, or knows of an async runtime: time, fresh
+//! ids and what the network brought are arguments, and what is to be done comes back as values. That is why the very code
+//! that ships also runs under a simulator.
+//!
+//! - [`words`]: the newtypes of the glossary; [`job`]: what a job is; [`state`]: the hash of its state.
+//! - [`messages`]: what workers, agents and the coordinator say to each other.
+//! - [`assign`]: which rank computes which shards.
+//! - [`admission`]: who may take part; [`membership`]: the coordinator's machine; [`member`]: a worker's machine.
+//! - [`limits`]: every bound and timeout, with its argument.
+
+pub mod admission;
+pub mod assign;
+pub mod job;
+pub mod limits;
+pub mod member;
+pub mod membership;
+pub mod messages;
+pub mod state;
+pub mod words;

@@ -1,0 +1,58 @@
+//! Every bound and timeout of the protocol: why this number, and what happens when it is reached.
+
+use std::time::Duration;
+
+/// Version of every message. A peer of another version is refused with both numbers.
+pub const WIRE_VERSION: u16 = 1;
+
+/// Most shards of a job. A message lists at most one range per shard, so this bounds messages; finer grain than 4,096 shards a
+/// step buys no balance. A job with more is refused when it is built.
+pub const MAX_SHARDS: u32 = 4_096;
+
+/// Most workers of a generation. `Form` lists the members, about 40 bytes each, and must fit one control frame.
+pub const MAX_WORKERS: u32 = 1_024;
+
+/// Most tensors of a state or gradient: a length that came over a link is compared with it before anything is allocated.
+pub const MAX_TENSORS: usize = 65_536;
+
+/// Most bytes of a name, address or reason in a message; longer ones are cut or refused.
+pub const MAX_TEXT_BYTES: usize = 1_024;
+
+/// Most auxiliary sums of a step. They are reported to the coordinator each step, which must stay small.
+pub const MAX_AUXILIARY: usize = 64;
+
+/// Bytes of a piece of a tensor: large enough that its hash (32 bytes) is noise, small enough that a changed piece is cheap.
+pub const PIECE_BYTES: usize = 1 << 20;
+
+/// Between two heartbeats of a worker: a tenth of [`SILENCE`], so that nine may be lost.
+pub const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// After this long without a word a worker counts as dead, unless its generation's steps advance. A host that vanished costs
+/// this; a process that ends under an agent does not.
+pub const SILENCE: Duration = Duration::from_secs(5);
+
+/// An unanswered `Halt`, `Form` or `Complete` is sent again after this. Control streams are reliable, so this only matters for
+/// a message that fell into a broken connection; it is far above a round trip and far below [`SILENCE`].
+pub const RESEND: Duration = Duration::from_millis(300);
+
+/// How long a gathering job waits for its expected workers before it starts with those present (at least `min`): starting a
+/// process takes well under a second, a slow host some.
+pub const GATHER: Duration = Duration::from_secs(10);
+
+/// A job that had made progress does not start again from step 0 before this has passed since the last holder of the state was
+/// lost, unless all those deaths are certain: a holder that was only cut off may be on its way back.
+pub const STATE_GRACE: Duration = Duration::from_secs(5);
+
+/// A worker that this many generations in a row could not be linked with is left out of the next one.
+pub const MAX_LINK_FAILURES: u32 = 3;
+
+/// Most step reports in one message: with [`MAX_AUXILIARY`] sums each they fit a control frame.
+pub const MAX_REPORTS: usize = 256;
+
+/// Most step reports that a worker keeps for a coordinator that may lack them. Reports go out every few milliseconds, so only a
+/// coordinator that was long away misses any; it then shows a gap in the metrics, never in the training.
+pub const MAX_KEPT_REPORTS: usize = 4_096;
+
+const _: () = assert!(SILENCE.as_millis() >= 10 * HEARTBEAT.as_millis());
+const _: () = assert!(RESEND.as_millis() * 10 <= SILENCE.as_millis());
+const _: () = assert!(PIECE_BYTES.is_multiple_of(8));

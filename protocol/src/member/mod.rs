@@ -1,0 +1,209 @@
+//! A worker's machine: what it computes, accepts, applies and says.
+//!
+//! ```text
+//!            Form                    Summed                  Applied
+//!  halted ──────────▶ computing ──────────────▶ summed ──▶ applying ──┐
+//!    ▲   (catching up)   ▲  │ Halt                              │     │
+//!    └───────────────────┼──┴───────────────────────────────────┘     │ next step, or concluding
+//!                        └────────────────────────────────────────────┘
+//! ```
+//! `Halted` is a promise: nothing of an older generation is accepted afterwards (GEN-3). Gradients that are under way go on, an
+//! update that is under way ends first (STEP-1).
+
+mod event;
+mod pieces;
+mod reporting;
+mod seat;
+#[cfg(test)]
+mod tests;
+mod update;
+
+use std::collections::VecDeque;
+
+pub use event::{Command, Event, Heartbeat, Work};
+use pieces::Pieces;
+use seat::Seat;
+use update::Update;
+
+use crate::job::JobSpec;
+use crate::messages::{CatchUp, Standing, StepReport, Tally};
+use crate::state::StateHash;
+use crate::words::{Generation, Rank, ShardRange, Step};
+
+/// A worker's machine.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// The job's last step.
+    end: Step,
+    /// K.
+    shards: u32,
+    /// Updates applied.
+    step: Step,
+    /// The step whose sum is still held.
+    sum: Option<Step>,
+    /// Where a trailer has told the job to stop.
+    stop_at: Option<Step>,
+    /// The newest generation that was promised to, or joined.
+    promised: Generation,
+    seat: Option<Seat>,
+    pieces: Pieces,
+    /// What to compute after the update under way, if a halt waits for that update.
+    next_shards: Vec<ShardRange>,
+    update: Update,
+    /// The `Halted` that is said once the update under way has ended.
+    owed: Option<Generation>,
+    /// The step that the trainer was asked to conclude.
+    concluding: Option<Step>,
+    /// What it found there: the final state's hash, and the evaluation.
+    concluded: Option<(StateHash, Vec<(String, f64)>)>,
+    tally: Tally,
+    /// Of the last steps, oldest first.
+    reports: VecDeque<StepReport>,
+    /// The first step whose report the coordinator lacks.
+    report_from: Step,
+}
+
+impl Member {
+    /// A worker of `job` with the initial state.
+    #[must_use]
+    pub fn new(job: &JobSpec) -> Self {
+        Self {
+            end: job.steps,
+            shards: job.shards,
+            step: Step::ZERO,
+            sum: None,
+            stop_at: None,
+            promised: Generation::NONE,
+            seat: None,
+            pieces: Pieces::new(job.order),
+            next_shards: Vec::new(),
+            update: Update::None,
+            owed: None,
+            concluded: None,
+            concluding: None,
+            tally: Tally::default(),
+            reports: VecDeque::new(),
+            report_from: Step::ZERO,
+        }
+    }
+
+    /// What a hello says of this worker: generation, rank, world size, whether it takes part, and where it stands.
+    #[must_use]
+    pub fn introduction(&self) -> (Generation, Option<Rank>, u32, bool, Standing) {
+        let world = self
+            .seat
+            .as_ref()
+            .map_or(0, |seat| u32::try_from(seat.form.members.len()).unwrap_or(u32::MAX));
+        let busy = self.seat.is_some() || self.owed.is_some();
+        (
+            self.promised,
+            self.seat.as_ref().map(|seat| seat.form.rank),
+            world,
+            busy,
+            self.standing(),
+        )
+    }
+
+    /// Updates applied.
+    #[must_use]
+    pub fn step(&self) -> Step {
+        self.step
+    }
+
+    /// The newest generation that this worker is a member of or has promised to.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.promised
+    }
+
+    /// Gradients computed.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Takes in one event.
+    #[must_use]
+    pub fn handle(&mut self, event: Event) -> Vec<Command> {
+        let mut out = Vec::new();
+        match event {
+            Event::Halt { generation } => self.halt(generation, &mut out),
+            Event::Form(form) => self.form(*form, &mut out),
+            Event::CloseWithStop { generation } => self.close_with_stop(generation, &mut out),
+            Event::LinksReady { generation } => self.links_ready(generation, &mut out),
+            Event::LinkBroken { generation, peer } => self.link_broken(generation, peer, &mut out),
+            Event::Summed {
+                generation,
+                step,
+                trailer,
+            } => self.summed(generation, step, trailer, &mut out),
+            Event::Fetched { generation, step } => self.fetched(generation, step, &mut out),
+            Event::Computed { step, piece, shard } => self.computed(step, piece, shard, &mut out),
+            Event::Applied { report } => self.applied(report, &mut out),
+            Event::Loaded => self.loaded(&mut out),
+            Event::Concluded { hash, results } => self.concluded(hash, results, &mut out),
+            Event::Beat { heartbeat } => {
+                self.beat(heartbeat, &mut out);
+                if heartbeat == Heartbeat::Due {
+                    self.finished(&mut out);
+                }
+            }
+        }
+        out
+    }
+
+    /// What the trainer does next. Asking commits: whatever is handed out is done, and then told.
+    #[must_use]
+    pub fn next_work(&mut self) -> Work {
+        match self.update {
+            Update::Summed(trailer) => {
+                self.update = Update::Applying(trailer);
+                return Work::Apply { step: self.step };
+            }
+            Update::Fetched(step) => {
+                self.update = Update::Loading(step);
+                return Work::Load { step };
+            }
+            Update::Applying(_) | Update::Loading(_) => return Work::Wait,
+            Update::None => {}
+        }
+        if self.seat.as_ref().is_some_and(|seat| seat.catching_up != CatchUp::None) {
+            return Work::Wait;
+        }
+        if self.is_over() {
+            if self.concluding == Some(self.step) {
+                return Work::Wait;
+            }
+            self.concluding = Some(self.step);
+            return Work::Conclude { step: self.step };
+        }
+        match self.pieces.next() {
+            Some((piece, shard)) => Work::Gradient {
+                step: self.step,
+                piece,
+                shard,
+            },
+            None => Work::Wait,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.step >= self.end || self.stop_at.is_some_and(|stop| self.step >= stop)
+    }
+
+    fn standing(&self) -> Standing {
+        Standing {
+            step: self.step,
+            kept: self.pieces.ranges(),
+            sum: self.sum,
+            stop_at: self.stop_at,
+            tally: self.tally,
+        }
+    }
+
+    /// K.
+    #[must_use]
+    pub fn shards(&self) -> u32 {
+        self.shards
+    }
+}

@@ -1,0 +1,160 @@
+//! The pieces of a step's gradient that one worker holds or goes on computing.
+//!
+//! A piece is what is held in one buffer: in exact order a single shard, or the run of shards from 0 on, which is the running
+//! sum itself; in fast order any run of shards. Only whole pieces are kept or dropped.
+
+use crate::job::Order;
+use crate::words::ShardRange;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Piece {
+    shards: ShardRange,
+    done: u32,
+}
+
+/// A worker's pieces of the step under way.
+#[derive(Debug, Clone)]
+pub(super) struct Pieces {
+    order: Order,
+    list: Vec<Piece>,
+}
+
+/// What became of a computed gradient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Credit {
+    /// Its piece is not wanted any more.
+    Stale,
+    /// Its piece lacks further shards.
+    Partial,
+    /// Its piece is complete.
+    Complete,
+}
+
+impl Pieces {
+    pub(super) fn new(order: Order) -> Self {
+        Self { order, list: Vec::new() }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+    }
+
+    pub(super) fn ranges(&self) -> Vec<ShardRange> {
+        self.list.iter().map(|piece| piece.shards).collect()
+    }
+
+    pub(super) fn complete(&self) -> impl Iterator<Item = ShardRange> + '_ {
+        self.list
+            .iter()
+            .filter(|piece| piece.done == piece.shards.len())
+            .map(|piece| piece.shards)
+    }
+
+    pub(super) fn all_complete(&self) -> bool {
+        self.list.iter().all(|piece| piece.done == piece.shards.len())
+    }
+
+    /// The next shard to compute: its piece, and the shard.
+    pub(super) fn next(&self) -> Option<(ShardRange, u32)> {
+        let piece = self.list.iter().find(|piece| piece.done < piece.shards.len())?;
+        Some((piece.shards, piece.shards.start() + piece.done))
+    }
+
+    /// Books the gradient of `shard`, computed into the piece `shards`.
+    pub(super) fn computed(&mut self, shards: ShardRange, shard: u32) -> Credit {
+        let wanted = |piece: &&mut Piece| piece.shards == shards && piece.shards.start() + piece.done == shard;
+        match self.list.iter_mut().find(wanted) {
+            Some(piece) => {
+                piece.done += 1;
+                if piece.done == piece.shards.len() {
+                    Credit::Complete
+                } else {
+                    Credit::Partial
+                }
+            }
+            None => Credit::Stale,
+        }
+    }
+
+    /// Keeps the pieces that lie within `assigned`, drops the others, and adds what `assigned` lacks.
+    pub(super) fn assign(&mut self, assigned: &[ShardRange]) {
+        self.list
+            .retain(|piece| assigned.iter().any(|range| range.covers(piece.shards)));
+        for &range in assigned {
+            let mut next = range.start();
+            while next < range.end() {
+                let (gap, after) = self.gap(next, range.end());
+                self.add(gap);
+                next = after;
+            }
+        }
+        self.list.sort_by_key(|piece| piece.shards);
+    }
+
+    /// The first uncovered run of shards in `from..to`, and where to look on.
+    fn gap(&self, from: u32, to: u32) -> (ShardRange, u32) {
+        if let Some(piece) = self.list.iter().find(|piece| piece.shards.contains(from)) {
+            return (ShardRange::new(from, from), piece.shards.end());
+        }
+        let end = self
+            .list
+            .iter()
+            .map(|piece| piece.shards.start())
+            .filter(|&start| start > from)
+            .min()
+            .unwrap_or(to)
+            .min(to);
+        (ShardRange::new(from, end), end)
+    }
+
+    fn add(&mut self, gap: ShardRange) {
+        let one_buffer = match self.order {
+            Order::Exact => gap.start() == 0,
+            Order::Fast => true,
+        };
+        if gap.is_empty() {
+        } else if one_buffer {
+            self.list.push(Piece { shards: gap, done: 0 });
+        } else {
+            self.list.extend(gap.iter().map(|shard| Piece {
+                shards: ShardRange::one(shard),
+                done: 0,
+            }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: u32, end: u32) -> ShardRange {
+        ShardRange::new(start, end)
+    }
+
+    #[test]
+    fn the_prefix_is_one_piece_and_every_other_shard_its_own() {
+        let mut pieces = Pieces::new(Order::Exact);
+        pieces.assign(&[range(0, 2), range(4, 6)]);
+        assert_eq!(pieces.ranges(), [range(0, 2), range(4, 5), range(5, 6)]);
+        let mut pieces = Pieces::new(Order::Fast);
+        pieces.assign(&[range(0, 2), range(4, 6)]);
+        assert_eq!(pieces.ranges(), [range(0, 2), range(4, 6)]);
+    }
+
+    #[test]
+    fn a_retry_keeps_what_is_there_and_adds_what_is_missing() {
+        let mut pieces = Pieces::new(Order::Exact);
+        pieces.assign(&[range(0, 2)]);
+        assert_eq!(pieces.computed(range(0, 2), 0), Credit::Partial);
+        pieces.assign(&[range(0, 3), range(6, 7)]);
+        assert_eq!(pieces.ranges(), [range(0, 2), range(2, 3), range(6, 7)]);
+        assert_eq!(pieces.next(), Some((range(0, 2), 1)));
+        assert_eq!(pieces.computed(range(0, 2), 1), Credit::Complete);
+        // A prefix that is split goes: a running sum cannot be taken apart.
+        pieces.assign(&[range(0, 1), range(2, 3)]);
+        assert_eq!(pieces.ranges(), [range(0, 1), range(2, 3)]);
+        assert_eq!(pieces.computed(range(0, 2), 1), Credit::Stale);
+        assert_eq!(pieces.next(), Some((range(0, 1), 0)));
+    }
+}

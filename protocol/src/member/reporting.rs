@@ -1,0 +1,80 @@
+//! What a worker says unasked: that it lives, what its steps summed up to, and that it is done.
+
+use super::Member;
+use super::event::{Command, Heartbeat};
+use crate::limits::{MAX_KEPT_REPORTS, MAX_REPORTS};
+use crate::messages::{CatchUp, StepReport, WorkerMessage};
+use crate::state::StateHash;
+use crate::words::Rank;
+
+impl Member {
+    /// Keeps the report of an applied step until a coordinator has it, up to a bound.
+    pub(super) fn keep_report(&mut self, report: StepReport) {
+        self.reports.push_back(report);
+        if self.reports.len() > MAX_KEPT_REPORTS {
+            self.reports.pop_front();
+        }
+    }
+
+    pub(super) fn concluded(&mut self, hash: StateHash, results: Vec<(String, f64)>, out: &mut Vec<Command>) {
+        if self.concluding == Some(self.step) {
+            self.concluded = Some((hash, results));
+            self.finished(out);
+        }
+    }
+
+    /// Says that this worker is done, if it is and has a seat to say it from.
+    pub(super) fn finished(&mut self, out: &mut Vec<Command>) {
+        let (Some(seat), Some((hash, results))) = (&self.seat, &self.concluded) else {
+            return;
+        };
+        // The others of this generation are further: what was the end no longer is.
+        if seat.catching_up != CatchUp::None {
+            return;
+        }
+        let finished = WorkerMessage::Finished {
+            generation: seat.form.generation,
+            step: self.step,
+            hash: *hash,
+            results: results.clone(),
+            tally: self.tally,
+        };
+        self.beat(Heartbeat::NotDue, out);
+        out.push(Command::Send(finished));
+    }
+
+    pub(super) fn beat(&mut self, heartbeat: Heartbeat, out: &mut Vec<Command>) {
+        let chief = self.seat.as_ref().is_some_and(|seat| seat.form.rank == Rank::ZERO);
+        let mut due = heartbeat == Heartbeat::Due;
+        loop {
+            let reports = if chief { self.take_reports() } else { Vec::new() };
+            if reports.is_empty() && !due {
+                return;
+            }
+            due = false;
+            let (generation, step, tally) = (self.promised, self.step, self.tally);
+            out.push(Command::Send(WorkerMessage::Progress {
+                generation,
+                step,
+                tally,
+                reports,
+            }));
+        }
+    }
+
+    /// The next reports that the coordinator lacks.
+    fn take_reports(&mut self) -> Vec<StepReport> {
+        let from = self.report_from;
+        let news: Vec<StepReport> = self
+            .reports
+            .iter()
+            .filter(|report| report.step >= from)
+            .take(MAX_REPORTS)
+            .cloned()
+            .collect();
+        if let Some(last) = news.last() {
+            self.report_from = last.step.next();
+        }
+        news
+    }
+}

@@ -1,0 +1,172 @@
+//! A worker's seat in a generation: taking it, leaving it, and catching up with the others.
+
+use super::Member;
+use super::event::Command;
+use super::update::Update;
+use crate::messages::{CatchUp, Form, Trailer, Visit, WorkerMessage};
+use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
+
+/// A place in a generation.
+#[derive(Debug, Clone)]
+pub(super) struct Seat {
+    pub(super) form: Form,
+    /// What is still missing before the first step can begin.
+    pub(super) catching_up: CatchUp,
+    pub(super) links: Links,
+    /// What this worker says when it closes a sum.
+    pub(super) stop: Trailer,
+    pub(super) progressed: Progressed,
+}
+
+/// Whether the links of the generation that end here are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Links {
+    /// Being made.
+    Pending,
+    /// All made.
+    Ready,
+}
+
+/// Whether the coordinator knows that the generation works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progressed {
+    /// No update of this generation is applied.
+    NotYet,
+    /// It is applied and told.
+    Yes,
+}
+
+impl Seat {
+    pub(super) fn shards_of(visits: &[Visit], rank: Rank) -> Vec<ShardRange> {
+        visits
+            .iter()
+            .filter(|visit| visit.rank == rank && !visit.shards.is_empty())
+            .map(|visit| visit.shards)
+            .collect()
+    }
+
+    pub(super) fn assigned(&self, step: Step) -> Vec<ShardRange> {
+        let visits = if step == self.form.step {
+            &self.form.first
+        } else {
+            &self.form.steady
+        };
+        Self::shards_of(visits, self.form.rank)
+    }
+
+    pub(super) fn alone(&self) -> bool {
+        self.form.members.len() == 1
+    }
+}
+
+impl Member {
+    /// The seat in `generation`, if it is still taken.
+    pub(super) fn seated(&mut self, generation: Generation) -> Option<&mut Seat> {
+        self.seat.as_mut().filter(|seat| seat.form.generation == generation)
+    }
+
+    pub(super) fn halt(&mut self, generation: Generation, out: &mut Vec<Command>) {
+        let again = generation == self.promised && self.seat.is_none();
+        if generation <= self.promised && !again {
+            return;
+        }
+        self.promised = generation;
+        if let Some(seat) = self.seat.take() {
+            out.push(Command::Abort {
+                generation: seat.form.generation,
+            });
+            // An update that is under way ends first; the worker then goes on with the shards it would have had.
+            let visits = if seat.catching_up == CatchUp::None {
+                &seat.form.steady
+            } else {
+                &seat.form.first
+            };
+            self.next_shards = Seat::shards_of(visits, seat.form.rank);
+        }
+        self.owed = Some(generation);
+        self.settle(out);
+    }
+
+    /// Sends the `Halted` that is owed, unless an update is under way.
+    pub(super) fn settle(&mut self, out: &mut Vec<Command>) {
+        if self.update != Update::None {
+            return;
+        }
+        if let Some(generation) = self.owed.take() {
+            out.push(Command::Send(WorkerMessage::Halted {
+                generation,
+                standing: self.standing(),
+            }));
+        }
+    }
+
+    pub(super) fn form(&mut self, form: Form, out: &mut Vec<Command>) {
+        if let Some(seat) = self.seated(form.generation) {
+            if seat.links == Links::Ready {
+                out.push(Command::Send(WorkerMessage::Ready {
+                    generation: form.generation,
+                }));
+            }
+            return;
+        }
+        if form.generation < self.promised || self.owed.is_some() || self.update != Update::None || self.seat.is_some() {
+            return;
+        }
+        self.promised = form.generation;
+        self.stop_at = form.stop_at.or(self.stop_at);
+        self.report_from = form.report_from;
+        let seat = Seat {
+            catching_up: form.catch_up,
+            links: Links::Pending,
+            stop: Trailer::Continue,
+            progressed: Progressed::NotYet,
+            form: form.clone(),
+        };
+        let alone = seat.alone();
+        self.seat = Some(seat);
+        if alone {
+            self.links_ready(form.generation, out);
+        } else {
+            out.push(Command::Connect(Box::new(form.clone())));
+        }
+        self.catch_up(&form, out);
+    }
+
+    fn catch_up(&mut self, form: &Form, out: &mut Vec<Command>) {
+        let (from, step) = match form.catch_up {
+            CatchUp::None => return self.begin(out),
+            CatchUp::Sum { from } => (from, self.step),
+            CatchUp::State { from } => (from, form.step),
+        };
+        if let Some(&donor) = form.members.get(from.index()) {
+            out.push(Command::Fetch {
+                generation: form.generation,
+                what: form.catch_up,
+                step,
+                donor,
+            });
+        }
+    }
+
+    pub(super) fn links_ready(&mut self, generation: Generation, out: &mut Vec<Command>) {
+        if let Some(seat) = self.seated(generation) {
+            seat.links = Links::Ready;
+            out.push(Command::Send(WorkerMessage::Ready { generation }));
+        }
+    }
+
+    pub(super) fn link_broken(&mut self, generation: Generation, peer: WorkerId, out: &mut Vec<Command>) {
+        if self.seated(generation).is_some() {
+            out.push(Command::Send(WorkerMessage::LinkBroken { generation, peer }));
+        }
+    }
+
+    pub(super) fn close_with_stop(&mut self, generation: Generation, out: &mut Vec<Command>) {
+        if let Some(seat) = self.seated(generation) {
+            seat.stop = Trailer::Stop;
+            if !seat.alone() {
+                out.push(Command::CloseWithStop);
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! How the state of a worker changes: gradients become a sum, the sum is applied, the next step begins.
+
+use super::Member;
+use super::event::{Command, Heartbeat};
+use super::pieces::Credit;
+use super::seat::Progressed;
+use crate::messages::{CatchUp, StepReport, Tally, Trailer};
+use crate::words::{Generation, ShardRange, Step};
+
+/// How far the state's next change is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Update {
+    /// Gradients are being computed, or nothing happens.
+    None,
+    /// The whole sum is there, closed with these orders.
+    Summed(Trailer),
+    /// The trainer applies it.
+    Applying(Trailer),
+    /// A donor's state at this step is there.
+    Fetched(Step),
+    /// The trainer loads it.
+    Loading(Step),
+}
+
+impl Member {
+    /// Starts the step that the state stands at, in the seat's generation.
+    pub(super) fn begin(&mut self, out: &mut Vec<Command>) {
+        if self.is_over() {
+            self.pieces.clear();
+            out.push(Command::Retain { pieces: Vec::new() });
+            return self.finished(out);
+        }
+        let Some(seat) = &self.seat else { return };
+        self.pieces.assign(&seat.assigned(self.step));
+        out.push(Command::Retain {
+            pieces: self.pieces.ranges(),
+        });
+        if seat.alone() {
+            return self.sum_alone(out);
+        }
+        out.push(Command::Begin { step: self.step });
+        out.extend(self.pieces.complete().map(|piece| Command::Offer { piece }));
+    }
+
+    pub(super) fn computed(&mut self, step: Step, piece: ShardRange, shard: u32, out: &mut Vec<Command>) {
+        self.tally.total += 1;
+        if step != self.step {
+            return;
+        }
+        self.tally.this_step += 1;
+        let credit = self.pieces.computed(piece, shard);
+        if credit != Credit::Complete {
+            return;
+        }
+        let Some(seat) = self.seat.as_ref().filter(|seat| seat.catching_up == CatchUp::None) else {
+            return;
+        };
+        if seat.alone() {
+            self.sum_alone(out);
+        } else {
+            out.push(Command::Offer { piece });
+        }
+    }
+
+    fn sum_alone(&mut self, out: &mut Vec<Command>) {
+        let Some(seat) = &self.seat else { return };
+        if self.update == Update::None && self.pieces.all_complete() {
+            let trailer = seat.stop;
+            out.push(Command::SumAlone {
+                pieces: self.pieces.ranges(),
+            });
+            self.update = Update::Summed(trailer);
+        }
+    }
+
+    pub(super) fn summed(&mut self, generation: Generation, step: Step, trailer: Trailer, out: &mut Vec<Command>) {
+        let current = self.step == step && self.update == Update::None;
+        if self.seated(generation).is_some_and(|seat| seat.catching_up == CatchUp::None) && current {
+            out.push(Command::Accept);
+            self.update = Update::Summed(trailer);
+        }
+    }
+
+    pub(super) fn fetched(&mut self, generation: Generation, step: Step, out: &mut Vec<Command>) {
+        let (mine, idle) = (self.step, self.update == Update::None);
+        let Some(seat) = self.seated(generation).filter(|_| idle) else {
+            return;
+        };
+        self.update = match seat.catching_up {
+            CatchUp::Sum { .. } if step == mine => Update::Summed(Trailer::Continue),
+            CatchUp::State { .. } if step == seat.form.step => Update::Fetched(step),
+            CatchUp::None | CatchUp::Sum { .. } | CatchUp::State { .. } => return,
+        };
+        out.push(Command::Accept);
+    }
+
+    pub(super) fn applied(&mut self, report: StepReport, out: &mut Vec<Command>) {
+        let trailer = match self.update {
+            Update::Applying(trailer) => trailer,
+            Update::None | Update::Summed(_) | Update::Fetched(_) | Update::Loading(_) => return,
+        };
+        self.sum = Some(self.step);
+        self.advance(self.step.next(), self.tally.this_step);
+        if trailer == Trailer::Stop {
+            self.stop_at = Some(self.step);
+        }
+        self.keep_report(report);
+        self.go_on(out);
+    }
+
+    pub(super) fn loaded(&mut self, out: &mut Vec<Command>) {
+        let step = match self.update {
+            Update::Loading(step) => step,
+            Update::None | Update::Summed(_) | Update::Applying(_) | Update::Fetched(_) => return,
+        };
+        self.sum = None;
+        self.pieces.clear();
+        self.advance(step, 0);
+        self.go_on(out);
+    }
+
+    fn advance(&mut self, step: Step, previous_step: u32) {
+        self.step = step;
+        self.update = Update::None;
+        // What was found at an earlier boundary, where the others did not stop after all, says nothing of this one.
+        self.concluded = None;
+        self.tally = Tally {
+            total: self.tally.total,
+            step,
+            this_step: 0,
+            previous_step,
+        };
+    }
+
+    /// After the state has changed: into the next step, or into the halt that waited for it.
+    fn go_on(&mut self, out: &mut Vec<Command>) {
+        self.pieces.clear();
+        if self.owed.is_some() {
+            let shards = std::mem::take(&mut self.next_shards);
+            if !self.is_over() {
+                self.pieces.assign(&shards);
+            }
+            out.push(Command::Retain { pieces: Vec::new() });
+            return self.settle(out);
+        }
+        let Some(seat) = &mut self.seat else { return };
+        seat.catching_up = CatchUp::None;
+        let first = seat.progressed == Progressed::NotYet && self.step > seat.form.step;
+        if first {
+            seat.progressed = Progressed::Yes;
+            self.beat(Heartbeat::Due, out);
+        }
+        self.begin(out);
+    }
+}

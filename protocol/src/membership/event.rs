@@ -1,0 +1,261 @@
+//! What the coordinator's machine is told, what it wants done, and what it tells people.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::messages::{CoordinatorMessage, Standing, StepReport, Tally, WorkerMessage};
+use crate::state::StateHash;
+use crate::words::{Generation, Rank, Step, WorkerId};
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// A worker was admitted.
+    Arrived(Box<Arrival>),
+    /// A worker said something.
+    Said {
+        /// Who.
+        worker: WorkerId,
+        /// What.
+        message: WorkerMessage,
+    },
+    /// A worker is gone.
+    Lost {
+        /// Who.
+        worker: WorkerId,
+        /// How it was noticed.
+        cause: Loss,
+    },
+    /// An operator wants the job to end at the next boundary.
+    StopRequested,
+    /// Nothing; time has passed.
+    Tick,
+}
+
+/// An admitted worker, as its hello describes it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Arrival {
+    /// Who.
+    pub worker: WorkerId,
+    /// Where others reach it.
+    pub address: SocketAddr,
+    /// How many shards' gradients fit into its memory.
+    pub capacity: u32,
+    /// Whether it still takes part in a generation; then it must be halted first.
+    pub training: bool,
+    /// Where it stands.
+    pub standing: Standing,
+}
+
+/// How a loss was noticed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loss {
+    /// Its agent saw it end: certain, and at once.
+    Exited {
+        /// `signal 9`, `exit code 1`.
+        how: String,
+        /// What it had computed, if that is known.
+        tally: Option<Tally>,
+    },
+    /// Its control connection broke. It may live.
+    ConnectionLost {
+        /// What the transport said.
+        why: String,
+    },
+    /// It said nothing for this long while nothing advanced. It may live.
+    Silent {
+        /// How long.
+        silence: Duration,
+    },
+    /// Others could not be linked with it, several times in a row.
+    Unreachable,
+}
+
+impl Loss {
+    /// Whether the process has certainly ended.
+    #[must_use]
+    pub fn is_certain(&self) -> bool {
+        match self {
+            Self::Exited { .. } => true,
+            Self::ConnectionLost { .. } | Self::Silent { .. } | Self::Unreachable => false,
+        }
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited { how, .. } => write!(f, "its agent saw it end ({how})"),
+            Self::ConnectionLost { why } => write!(f, "its connection broke ({why})"),
+            Self::Silent { silence } => write!(f, "it was silent for {:.1} s", silence.as_secs_f64()),
+            Self::Unreachable => f.write_str("others could not link with it"),
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    /// Tell a worker.
+    Send {
+        /// Whom.
+        worker: WorkerId,
+        /// What.
+        message: CoordinatorMessage,
+    },
+    /// Tell people.
+    Tell(JobEvent),
+}
+
+/// Where the membership was when something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Waiting for enough workers.
+    Gathering,
+    /// Everybody was asked to halt.
+    Halting,
+    /// The next generation's ring is being made.
+    Forming,
+    /// Training.
+    Running,
+    /// The job is over.
+    Done,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gathering => "gathering",
+            Self::Halting => "halting",
+            Self::Forming => "forming",
+            Self::Running => "running",
+            Self::Done => "done",
+        })
+    }
+}
+
+/// What people are told about a job.
+#[derive(Debug, Clone, PartialEq)]
+pub enum JobEvent {
+    /// A worker was admitted.
+    Joined {
+        /// Who.
+        worker: WorkerId,
+        /// Updates its state has had.
+        step: Step,
+    },
+    /// A worker is gone.
+    Lost {
+        /// Who.
+        worker: WorkerId,
+        /// The rank it had.
+        rank: Option<Rank>,
+        /// How that was noticed.
+        cause: Loss,
+        /// What was going on.
+        stage: Stage,
+    },
+    /// Everybody was told to halt.
+    Halting {
+        /// The generation to come.
+        generation: Generation,
+    },
+    /// A generation's orders have gone out.
+    Forming {
+        /// Its number.
+        generation: Generation,
+        /// Members in rank order.
+        members: Vec<WorkerId>,
+        /// The step it starts from.
+        step: Step,
+        /// Shard gradients that are computed again because their first computation was lost.
+        recomputed: u64,
+        /// Members that fetch the state.
+        fetching: u32,
+    },
+    /// All links of the generation are made.
+    Formed {
+        /// Its number.
+        generation: Generation,
+        /// How many members.
+        world_size: u32,
+        /// Since its `Halt`, or since the job had enough workers.
+        took: Duration,
+    },
+    /// The first update of a generation is applied.
+    Resumed {
+        /// Its number.
+        generation: Generation,
+        /// Updates applied.
+        step: Step,
+        /// Since the loss, or the arrival, that made it necessary.
+        after: Duration,
+    },
+    /// Steps were applied; told once per step, in step order.
+    Steps(Vec<StepReport>),
+    /// There are too few workers to train.
+    Waiting {
+        /// How many there are.
+        have: u32,
+        /// What is missing.
+        need: Need,
+    },
+    /// Every holder of the state is gone: training starts again from an older step.
+    StateLost {
+        /// The newest step that was reached.
+        reached: Step,
+        /// The step it starts from again.
+        from: Step,
+    },
+    /// Everybody reported the last step and the same hash.
+    Done(Summary),
+    /// The job cannot be finished.
+    Failed {
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+/// What a waiting job needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// At least this many workers.
+    Workers(u32),
+    /// Memory for this many shards.
+    Room {
+        /// How many fit.
+        room: u64,
+        /// K.
+        shards: u32,
+    },
+    /// A holder of the state that may be on its way back.
+    State,
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Workers(workers) => write!(f, "at least {workers} workers"),
+            Self::Room { room, shards } => write!(f, "room for {shards} shards, there is room for {room}"),
+            Self::State => f.write_str("a worker that holds the state and may be on its way back"),
+        }
+    }
+}
+
+/// A finished job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    /// Updates applied.
+    pub step: Step,
+    /// Hash of the final state.
+    pub hash: StateHash,
+    /// What the model's evaluation found.
+    pub results: Vec<(String, f64)>,
+    /// Shard gradients computed by all workers there ever were; less than that if `unknown` is not 0.
+    pub computed: u64,
+    /// Shard gradients computed again because their first computation was lost.
+    pub recomputed: u64,
+    /// Lost workers whose count is not known, because no agent saw them end.
+    pub unknown: u32,
+}

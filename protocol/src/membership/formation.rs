@@ -1,0 +1,128 @@
+//! A generation as the coordinator keeps it: enough to tell every member its part, also a second time.
+
+use crate::assign::{NoRoom, Seat, retry, steady};
+use crate::messages::{CatchUp, Form, MemberAddress, Standing, Visit};
+use crate::words::{Generation, Rank, Step, WorkerId};
+
+/// A candidate for membership, in the order of ranks.
+#[derive(Debug)]
+pub(super) struct Candidate<'a> {
+    pub(super) member: MemberAddress,
+    /// 0 for a spare.
+    pub(super) capacity: u32,
+    pub(super) standing: &'a Standing,
+}
+
+/// One generation.
+#[derive(Debug, Clone)]
+pub(super) struct Formation {
+    pub(super) generation: Generation,
+    pub(super) step: Step,
+    members: Vec<MemberAddress>,
+    first: Vec<Visit>,
+    steady: Vec<Visit>,
+    catch_up: Vec<CatchUp>,
+    stop_at: Option<Step>,
+}
+
+impl Formation {
+    /// Decides who does what. The generation starts from the newest state that any candidate has.
+    ///
+    /// # Errors
+    /// [`NoRoom`] when the candidates' memory does not cover `shards`.
+    pub(super) fn decide(generation: Generation, shards: u32, candidates: &[Candidate<'_>]) -> Result<Self, NoRoom> {
+        let standings = || candidates.iter().map(|candidate| candidate.standing);
+        let step = standings().map(|standing| standing.step).max().unwrap_or(Step::ZERO);
+        let stop_at = standings().filter_map(|standing| standing.stop_at).max();
+        let kept = |standing: &Standing| {
+            if standing.step == step {
+                standing.kept.clone()
+            } else {
+                Vec::new()
+            }
+        };
+        let seats: Vec<Seat> = candidates
+            .iter()
+            .map(|one| Seat {
+                capacity: one.capacity,
+                kept: kept(one.standing),
+            })
+            .collect();
+        let capacities: Vec<u32> = candidates.iter().map(|one| one.capacity).collect();
+        Ok(Self {
+            generation,
+            step,
+            members: candidates.iter().map(|candidate| candidate.member).collect(),
+            first: retry(shards, &seats)?,
+            steady: steady(shards, &capacities)?,
+            catch_up: catch_up(step, candidates),
+            stop_at,
+        })
+    }
+
+    /// What rank `rank` is told. `report_from` is the first step whose report is missing.
+    pub(super) fn form(&self, rank: Rank, report_from: Step) -> Form {
+        Form {
+            generation: self.generation,
+            rank,
+            members: self.members.clone(),
+            step: self.step,
+            first: self.first.clone(),
+            steady: self.steady.clone(),
+            catch_up: self.catch_up.get(rank.index()).copied().unwrap_or(CatchUp::None),
+            report_from,
+            stop_at: self.stop_at,
+        }
+    }
+
+    pub(super) fn workers(&self) -> impl Iterator<Item = WorkerId> + '_ {
+        self.members.iter().map(|member| member.worker)
+    }
+
+    /// How many members fetch the state.
+    pub(super) fn fetching(&self) -> u32 {
+        let states = self
+            .catch_up
+            .iter()
+            .filter(|catch_up| matches!(catch_up, CatchUp::State { .. }));
+        u32::try_from(states.count()).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn stop_at(&self) -> Option<Step> {
+        self.stop_at
+    }
+
+    /// The member that closes the sums: the last to be visited.
+    pub(super) fn closer(&self) -> Option<WorkerId> {
+        let last = self.steady.last()?;
+        self.members.get(last.rank.index()).map(|member| member.worker)
+    }
+}
+
+/// Who fetches what from whom. Donors take turns.
+fn catch_up(step: Step, candidates: &[Candidate<'_>]) -> Vec<CatchUp> {
+    let rank = |index: usize| Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
+    let donors = |wanted: &dyn Fn(&Standing) -> bool| {
+        let donors = candidates.iter().enumerate().filter(|(_, one)| wanted(one.standing));
+        donors.map(|(index, _)| rank(index)).collect::<Vec<_>>()
+    };
+    let holders = donors(&|standing| standing.step == step);
+    let summed = donors(&|standing| standing.step == step && standing.sum.is_some() && standing.sum == step.previous());
+    candidates
+        .iter()
+        .enumerate()
+        .map(|(turn, candidate)| {
+            if candidate.standing.step == step {
+                CatchUp::None
+            } else if candidate.standing.step.next() == step && !summed.is_empty() {
+                CatchUp::Sum {
+                    from: summed[turn % summed.len()],
+                }
+            } else {
+                CatchUp::State {
+                    from: holders[turn % holders.len()],
+                }
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,244 @@
+//! From a disturbance to the next generation: halt, gather, form.
+
+use super::formation::{Candidate, Formation};
+use super::roster::Place;
+use super::{JobEvent, Membership, Need, Phase, Resumed};
+use crate::limits::{GATHER, MAX_WORKERS, RESEND, STATE_GRACE};
+use crate::messages::{CoordinatorMessage, MemberAddress};
+use crate::words::{Rank, Step, WorkerId};
+
+impl Membership {
+    /// Asks everybody to halt for the next number.
+    pub(super) fn halt(&mut self) {
+        if self.generation == self.formed {
+            self.generation = self.formed.next();
+        }
+        self.phase = Phase::Halting { since: self.now };
+        let generation = self.generation;
+        self.tell(JobEvent::Halting { generation });
+        for worker in self.unquiet() {
+            if let Some(record) = self.members.get_mut(&worker) {
+                record.place = Place::Called;
+            }
+            self.send(worker, CoordinatorMessage::Halt { generation });
+        }
+    }
+
+    fn unquiet(&self) -> Vec<WorkerId> {
+        self.members
+            .iter()
+            .filter(|(_, record)| record.quiet().is_none())
+            .map(|(&worker, _)| worker)
+            .collect()
+    }
+
+    /// Goes on as far as what is known allows.
+    pub(super) fn advance(&mut self) {
+        if let Phase::Gathering { .. } = self.phase
+            && !self.unquiet().is_empty()
+        {
+            self.halt();
+        }
+        if let Phase::Halting { since } = self.phase
+            && self.unquiet().is_empty()
+        {
+            self.phase = Phase::Gathering { since, told: None };
+        }
+        if let Phase::Gathering { since, told } = self.phase {
+            match self.lacks(since) {
+                Lack::Nothing => self.form(since),
+                Lack::Patience => {}
+                Lack::Need(need) if told == Some(need) => {}
+                Lack::Need(need) => {
+                    self.phase = Phase::Gathering { since, told: Some(need) };
+                    let have = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
+                    self.tell(JobEvent::Waiting { have, need });
+                }
+            }
+        }
+        let called = self.members.values().any(super::Record::is_called);
+        if let Phase::Forming { since } = self.phase
+            && !called
+        {
+            let world_size = self.formation.as_ref().map_or(0, |formation| formation.workers().count());
+            let world_size = u32::try_from(world_size).unwrap_or(u32::MAX);
+            let took = self.now.saturating_sub(since);
+            self.tell(JobEvent::Formed {
+                generation: self.formed,
+                world_size,
+                took,
+            });
+            self.run(Resumed::NotYet);
+        }
+        if let Phase::Running { .. } = self.phase {
+            self.conclude();
+        }
+    }
+
+    pub(super) fn run(&mut self, resumed: Resumed) {
+        self.phase = Phase::Running { resumed };
+        self.advanced = self.now;
+        if self.stop != super::Stop::No {
+            self.close_with_stop();
+        }
+    }
+
+    /// What keeps the next generation from being formed. Everybody is quiet.
+    fn lacks(&self, since: std::time::Duration) -> Lack {
+        let have = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
+        if have < self.config.min.max(1) {
+            return Lack::Need(Need::Workers(self.config.min.max(1)));
+        }
+        let room: u64 = self.candidates().iter().map(|candidate| u64::from(candidate.capacity)).sum();
+        if room < u64::from(self.config.shards) {
+            return Lack::Need(Need::Room {
+                room,
+                shards: self.config.shards,
+            });
+        }
+        let started = self.formed.count() > 0;
+        if !started && have < self.config.expected && self.now.saturating_sub(since) < GATHER {
+            return Lack::Patience;
+        }
+        let on_its_way = || {
+            self.missed
+                .values()
+                .any(|&since| self.now.saturating_sub(since) < STATE_GRACE)
+        };
+        if self.newest() < self.behind_which_state_is_lost() && on_its_way() {
+            return Lack::Need(Need::State);
+        }
+        Lack::Nothing
+    }
+
+    /// The newest state that is present.
+    fn newest(&self) -> Step {
+        let quiet = self.members.values().filter_map(super::Record::quiet);
+        quiet.map(|standing| standing.step).max().unwrap_or(Step::ZERO)
+    }
+
+    /// One step may be lost with all who had applied it, and is computed again; more than one means that the state is lost.
+    fn behind_which_state_is_lost(&self) -> Step {
+        self.reached.previous().unwrap_or(Step::ZERO)
+    }
+
+    /// How many gradients of lost workers the state at `step` holds: all but those of the living.
+    fn kept_of_the_lost(&self, step: Step) -> u64 {
+        let of_the_living: u64 = self
+            .members
+            .values()
+            .filter_map(super::Record::quiet)
+            .map(|standing| (standing.step, standing.tally))
+            .map(|(at, tally)| {
+                tally.total
+                    - if at == step {
+                        u64::from(tally.this_step).min(tally.total)
+                    } else {
+                        0
+                    }
+            })
+            .sum();
+        (u64::from(self.config.shards) * step.get()).saturating_sub(of_the_living)
+    }
+
+    fn candidates(&self) -> Vec<Candidate<'_>> {
+        let mut order: Vec<_> = self.members.iter().filter(|(_, record)| record.quiet().is_some()).collect();
+        order.sort_by_key(|(worker, record)| record.order(**worker));
+        order.truncate(MAX_WORKERS as usize);
+        let working = self.config.max as usize;
+        order
+            .into_iter()
+            .enumerate()
+            .filter_map(|(index, (&worker, record))| {
+                Some(Candidate {
+                    member: MemberAddress {
+                        worker,
+                        address: record.address,
+                    },
+                    capacity: if index < working { record.capacity } else { 0 },
+                    standing: record.quiet()?,
+                })
+            })
+            .collect()
+    }
+
+    fn form(&mut self, since: std::time::Duration) {
+        if self.generation == self.formed {
+            self.generation = self.formed.next();
+        }
+        let newest = self.newest();
+        if newest < self.behind_which_state_is_lost() {
+            self.ledger.restart(self.kept_of_the_lost(newest));
+            self.tell(JobEvent::StateLost {
+                reached: self.reached,
+                from: newest,
+            });
+            self.next_report = newest;
+            self.reached = newest;
+        }
+        let Ok(formation) = Formation::decide(self.generation, self.config.shards, &self.candidates()) else {
+            return;
+        };
+        self.formed = self.generation;
+        let recomputed = self.ledger.resume(formation.step);
+        self.tell(JobEvent::Forming {
+            generation: self.formed,
+            members: formation.workers().collect(),
+            step: formation.step,
+            recomputed,
+            fetching: formation.fetching(),
+        });
+        self.phase = Phase::Forming { since };
+        let workers: Vec<WorkerId> = formation.workers().collect();
+        self.formation = Some(formation);
+        for (index, worker) in workers.into_iter().enumerate() {
+            let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
+            if let Some(record) = self.members.get_mut(&worker) {
+                record.rank = Some(rank);
+                record.place = Place::Called;
+            }
+            self.send_form(worker, rank);
+        }
+    }
+
+    fn send_form(&mut self, worker: WorkerId, rank: Rank) {
+        if let Some(formation) = &self.formation {
+            let form = Box::new(formation.form(rank, self.next_report));
+            self.send(worker, CoordinatorMessage::Form(form));
+        }
+    }
+
+    /// Sends again what was not answered.
+    pub(super) fn resend(&mut self) {
+        let due: Vec<(WorkerId, Option<Rank>, bool)> = self
+            .members
+            .iter()
+            .filter(|(_, record)| self.now.saturating_sub(record.asked) >= RESEND)
+            .map(|(&worker, record)| (worker, record.rank, record.is_called()))
+            .collect();
+        for (worker, rank, called) in due {
+            match (&self.phase, rank) {
+                (Phase::Halting { .. }, _) if called => {
+                    self.send(
+                        worker,
+                        CoordinatorMessage::Halt {
+                            generation: self.generation,
+                        },
+                    );
+                }
+                (Phase::Forming { .. }, Some(rank)) if called => self.send_form(worker, rank),
+                (Phase::Done, _) => self.complete(worker),
+                (Phase::Gathering { .. } | Phase::Halting { .. } | Phase::Forming { .. }, _)
+                | (Phase::Running { .. } | Phase::Failed, _) => {}
+            }
+        }
+    }
+}
+
+/// What keeps a generation from being formed.
+enum Lack {
+    Nothing,
+    /// The first generation waits a little for all that are expected.
+    Patience,
+    Need(Need),
+}

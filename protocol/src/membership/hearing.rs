@@ -1,0 +1,111 @@
+//! What workers say, and what follows from it.
+
+use super::roster::{Ending, Place};
+use super::{JobEvent, Loss, Membership, Phase, Resumed};
+use crate::limits::MAX_LINK_FAILURES;
+use crate::messages::{Standing, StepReport, WorkerMessage};
+use crate::words::{Generation, Step, WorkerId};
+
+impl Membership {
+    pub(super) fn said(&mut self, worker: WorkerId, message: WorkerMessage) {
+        let Some(record) = self.members.get_mut(&worker) else { return };
+        record.heard = self.now;
+        match message {
+            WorkerMessage::Halted { generation, standing } => self.halted(worker, generation, standing),
+            WorkerMessage::Ready { generation } => {
+                let forming = matches!(self.phase, Phase::Forming { .. });
+                if forming && generation == self.formed && record.is_called() {
+                    record.place = Place::Ready;
+                }
+            }
+            WorkerMessage::Progress {
+                generation,
+                step,
+                tally,
+                reports,
+            } => {
+                record.computed = record.computed.max(tally.total);
+                self.progressed(generation, step, reports);
+            }
+            WorkerMessage::Finished {
+                generation,
+                step,
+                hash,
+                results,
+                tally,
+            } => {
+                record.computed = record.computed.max(tally.total);
+                if generation == self.formed && generation == self.generation {
+                    record.place = Place::Finished(Ending { step, hash, results });
+                    self.reach(step);
+                }
+            }
+            WorkerMessage::LinkBroken { generation, peer } => self.link_broken(generation, peer),
+            WorkerMessage::Failed { reason } => self.fail(format!("worker {worker}: {reason}")),
+        }
+    }
+
+    fn halted(&mut self, worker: WorkerId, generation: Generation, standing: Standing) {
+        if generation != self.generation || self.formed == self.generation {
+            return;
+        }
+        self.reach(standing.step);
+        if let Some(record) = self.members.get_mut(&worker) {
+            record.computed = record.computed.max(standing.tally.total);
+            record.place = Place::Quiet(standing);
+        }
+    }
+
+    fn progressed(&mut self, generation: Generation, step: Step, reports: Vec<StepReport>) {
+        self.reach(step);
+        let news: Vec<StepReport> = reports.into_iter().filter(|report| report.step >= self.next_report).collect();
+        if let Some(last) = news.last() {
+            self.next_report = last.step.next();
+            self.tell(JobEvent::Steps(news));
+        }
+        let first = self.formation.as_ref().is_some_and(|formation| step > formation.step);
+        let running = matches!(
+            self.phase,
+            Phase::Forming { .. }
+                | Phase::Running {
+                    resumed: Resumed::NotYet
+                }
+        );
+        if first && running && generation == self.formed {
+            self.forget_accusations();
+            self.run(Resumed::Yes);
+            if let Some(since) = self.disturbed.take() {
+                self.tell(JobEvent::Resumed {
+                    generation,
+                    step,
+                    after: self.now.saturating_sub(since),
+                });
+            }
+        }
+    }
+
+    pub(super) fn reach(&mut self, step: Step) {
+        if step > self.reached {
+            self.reached = step;
+            self.advanced = self.now;
+        }
+    }
+
+    fn link_broken(&mut self, generation: Generation, peer: WorkerId) {
+        if generation != self.formed || !self.is_formed() {
+            return;
+        }
+        self.disturbed.get_or_insert(self.now);
+        self.halt();
+        if let Some(record) = self.members.get_mut(&peer) {
+            record.accusations += 1;
+            if record.accusations >= MAX_LINK_FAILURES && self.members.len() > 1 {
+                self.evict(peer, Loss::Unreachable);
+            }
+        }
+    }
+
+    fn forget_accusations(&mut self) {
+        self.members.values_mut().for_each(|record| record.accusations = 0);
+    }
+}

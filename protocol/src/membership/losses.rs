@@ -1,0 +1,76 @@
+//! How workers are lost: seen to end, cut off, silent, or out of reach of the others.
+
+use std::time::Duration;
+
+use super::{JobEvent, Loss, Membership, Phase, Stage};
+use crate::limits::SILENCE;
+use crate::messages::CoordinatorMessage;
+use crate::words::{Step, WorkerId};
+
+impl Membership {
+    pub(super) fn lost(&mut self, worker: WorkerId, cause: Loss) {
+        let tally = match &cause {
+            Loss::Exited { tally, .. } => *tally,
+            Loss::ConnectionLost { .. } | Loss::Silent { .. } | Loss::Unreachable => None,
+        };
+        let Some(record) = self.members.remove(&worker) else {
+            // Its end was noticed before, with less certainty; now its count is known as well.
+            if let (Some(_), Some(tally)) = (self.missed.remove(&worker), tally) {
+                self.ledger.found(tally);
+            }
+            return;
+        };
+        if self.stage() == Stage::Done {
+            return;
+        }
+        if !cause.is_certain() {
+            self.missed.insert(worker, self.now);
+        }
+        self.ledger.lost(tally);
+        self.reached = self.reached.max(tally.map_or(Step::ZERO, |tally| tally.step));
+        self.tell(JobEvent::Lost {
+            worker,
+            rank: record.rank,
+            cause,
+            stage: self.stage(),
+        });
+        let seated = || self.members.values().filter(|record| record.quiet().is_none());
+        let all_ended = seated().count() > 0 && seated().all(|record| record.ending().is_some());
+        if self.is_formed() && record.quiet().is_none() && !all_ended {
+            self.disturbed.get_or_insert(self.now);
+            self.halt();
+        }
+    }
+
+    pub(super) fn evict(&mut self, worker: WorkerId, cause: Loss) {
+        let reason = format!("worker {worker} was left out: {cause}; it may join anew with a new id");
+        self.send(worker, CoordinatorMessage::Dismiss { reason });
+        self.lost(worker, cause);
+    }
+
+    /// Leaves out who said nothing for too long. Silent heartbeats evict nobody while the generation's steps advance.
+    pub(super) fn evict_silent(&mut self) {
+        if self.stage() == Stage::Done {
+            return;
+        }
+        let advanced = self.advanced_if_running();
+        let silent: Vec<(WorkerId, Duration)> = self
+            .members
+            .iter()
+            .filter(|(_, record)| self.now.saturating_sub(record.heard.max(advanced)) >= SILENCE)
+            .map(|(&worker, record)| (worker, self.now.saturating_sub(record.heard)))
+            .collect();
+        for (worker, silence) in silent {
+            self.evict(worker, Loss::Silent { silence });
+        }
+    }
+
+    fn advanced_if_running(&self) -> Duration {
+        match self.phase {
+            Phase::Running { .. } => self.advanced,
+            Phase::Gathering { .. } | Phase::Halting { .. } | Phase::Forming { .. } | Phase::Done | Phase::Failed => {
+                Duration::ZERO
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The coordinator's machine: who is a member, and which generation is current.
+//!
+//! ```text
+//!             enough, all quiet            all Ready             all Finished, one hash
+//!  Gathering ───────────────────▶ Forming ───────────▶ Running ────────────────────────▶ Done
+//!      ▲                             │                    │
+//!      │ all Halted                  │ a loss, a broken link, an arrival
+//!      └────────── Halting ◀─────────┴────────────────────┘
+//! ```
+//! Deaths during `Halting` only shorten the wait; deaths during `Forming` halt again under the next number (GEN-1).
+
+mod conclude;
+mod event;
+mod formation;
+mod forming;
+mod hearing;
+mod ledger;
+mod losses;
+mod roster;
+mod stopping;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub use event::{Arrival, Command, Event, JobEvent, Loss, Need, Stage, Summary};
+use formation::Formation;
+use ledger::Ledger;
+use roster::{Place, Record};
+
+use crate::messages::CoordinatorMessage;
+use crate::words::{Generation, Incarnation, Step, WorkerId};
+
+/// What decides when a generation forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// Fewer workers than this do not train.
+    pub min: u32,
+    /// How many workers the first generation waits for, within [`crate::limits::GATHER`].
+    pub expected: u32,
+    /// Workers beyond this are spares.
+    pub max: u32,
+    /// K.
+    pub shards: u32,
+    /// The last step.
+    pub steps: Step,
+}
+
+/// The coordinator's machine. Time is what has passed since any fixed moment.
+#[derive(Debug)]
+pub struct Membership {
+    config: Config,
+    phase: Phase,
+    /// The newest number that was announced.
+    generation: Generation,
+    /// The newest number that was formed.
+    formed: Generation,
+    formation: Option<Formation>,
+    members: BTreeMap<WorkerId, Record>,
+    arrivals: u64,
+    ledger: Ledger,
+    /// Workers that may be on their way back, and since when they are missed.
+    missed: BTreeMap<WorkerId, Duration>,
+    /// The newest step that anybody is known to have reached.
+    reached: Step,
+    next_report: Step,
+    advanced: Duration,
+    disturbed: Option<Duration>,
+    stop: Stop,
+    now: Duration,
+    out: Vec<Command>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Phase {
+    Gathering { since: Duration, told: Option<Need> },
+    Halting { since: Duration },
+    Forming { since: Duration },
+    Running { resumed: Resumed },
+    Done,
+    Failed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Resumed {
+    NotYet,
+    Yes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    No,
+    Wanted { asked: Duration },
+}
+
+impl Membership {
+    /// A coordinator in its life `incarnation`, at the time `now`.
+    #[must_use]
+    pub fn new(config: Config, incarnation: Incarnation, now: Duration) -> Self {
+        let none = Generation::new(incarnation, 0);
+        Self {
+            config,
+            phase: Phase::Gathering { since: now, told: None },
+            generation: none,
+            formed: none,
+            formation: None,
+            members: BTreeMap::new(),
+            arrivals: 0,
+            ledger: Ledger::default(),
+            missed: BTreeMap::new(),
+            reached: Step::ZERO,
+            next_report: Step::ZERO,
+            advanced: now,
+            disturbed: None,
+            stop: Stop::No,
+            now,
+            out: Vec::new(),
+        }
+    }
+
+    /// The newest generation that was announced.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// What is going on.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        match self.phase {
+            Phase::Gathering { .. } => Stage::Gathering,
+            Phase::Halting { .. } => Stage::Halting,
+            Phase::Forming { .. } => Stage::Forming,
+            Phase::Running { .. } => Stage::Running,
+            Phase::Done | Phase::Failed => Stage::Done,
+        }
+    }
+
+    /// Whether `worker` is connected as far as this machine knows.
+    #[must_use]
+    pub fn knows(&self, worker: WorkerId) -> bool {
+        self.members.contains_key(&worker)
+    }
+
+    /// How many workers are connected.
+    #[must_use]
+    pub fn present(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Takes in one event.
+    #[must_use]
+    pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Command> {
+        self.now = now;
+        match event {
+            Event::Arrived(arrival) => self.arrived(*arrival),
+            Event::Said { worker, message } => self.said(worker, message),
+            Event::Lost { worker, cause } => self.lost(worker, cause),
+            Event::StopRequested => self.stop_requested(),
+            Event::Tick => self.tick(),
+        }
+        self.advance();
+        std::mem::take(&mut self.out)
+    }
+
+    fn arrived(&mut self, arrival: Arrival) {
+        self.missed.remove(&arrival.worker);
+        let training = arrival.training;
+        self.reached = self.reached.max(arrival.standing.step);
+        self.tell(JobEvent::Joined {
+            worker: arrival.worker,
+            step: arrival.standing.step,
+        });
+        let record = Record {
+            arrival: self.arrivals,
+            address: arrival.address,
+            capacity: arrival.capacity,
+            rank: None,
+            computed: arrival.standing.tally.total,
+            place: if training {
+                Place::Called
+            } else {
+                Place::Quiet(arrival.standing)
+            },
+            heard: self.now,
+            asked: self.now,
+            accusations: 0,
+        };
+        self.arrivals += 1;
+        self.members.insert(arrival.worker, record);
+        // A job that is ending is not held up for a newcomer, only for one that is still in its old place.
+        let ending = self.members.values().any(|record| record.ending().is_some());
+        if self.is_formed() && (!ending || training) {
+            self.disturbed.get_or_insert(self.now);
+            self.halt();
+        }
+    }
+
+    fn tick(&mut self) {
+        self.evict_silent();
+        self.resend();
+        self.ask_again_to_stop();
+    }
+
+    /// Whether a generation is formed or being formed.
+    fn is_formed(&self) -> bool {
+        matches!(self.phase, Phase::Forming { .. } | Phase::Running { .. })
+    }
+
+    fn send(&mut self, worker: WorkerId, message: CoordinatorMessage) {
+        if let Some(record) = self.members.get_mut(&worker) {
+            record.asked = self.now;
+        }
+        self.out.push(Command::Send { worker, message });
+    }
+
+    fn tell(&mut self, event: JobEvent) {
+        self.out.push(Command::Tell(event));
+    }
+}

@@ -1,0 +1,271 @@
+//! What is said over control connections. Each type's doc says who sends it and what comes back.
+//!
+//! These are the wire types of [`crate::limits::WIRE_VERSION`]; their bytes are fixed by golden tests beside the codec.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::JobIdentity;
+use crate::state::StateHash;
+use crate::words::{Generation, JobId, Rank, ShardRange, Step, WorkerId};
+
+/// First message on a control connection, from worker or agent to coordinator. [`Greeting`] comes back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Hello {
+    /// A worker that wants to take part.
+    Worker(Box<WorkerHello>),
+    /// An agent that reports its children.
+    Agent {
+        /// The job it serves.
+        job: JobId,
+    },
+}
+
+/// A worker's first message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerHello {
+    /// The job it belongs to.
+    pub job: JobId,
+    /// Who it is; must be the id in its certificate.
+    pub worker: WorkerId,
+    /// What it would compute; must equal the job's.
+    pub identity: JobIdentity,
+    /// The newest generation it was a member of or has promised to, [`Generation::NONE`] at first. Carries the incarnation.
+    pub generation: Generation,
+    /// Its rank there, if it was a member.
+    pub rank: Option<Rank>,
+    /// How many were in it.
+    pub world_size: u32,
+    /// Whether it still takes part in that generation: it has not promised anything newer.
+    pub training: bool,
+    /// Where it stands.
+    pub standing: Standing,
+    /// How many shards' gradients fit into its memory at once.
+    pub shard_capacity: u32,
+    /// Where other workers reach it.
+    pub address: SocketAddr,
+}
+
+/// The coordinator's answer to a [`Hello`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Greeting {
+    /// Accepted: a worker waits for its `Form`, an agent reports.
+    Welcome,
+    /// Not accepted; the connection ends.
+    Refused {
+        /// Expected, found, and what to do.
+        reason: String,
+    },
+}
+
+/// What a worker has when nothing moves: told in a hello and after a halt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// Updates applied.
+    pub step: Step,
+    /// Shards of that step whose gradients it holds or goes on computing.
+    pub kept: Vec<ShardRange>,
+    /// The step whose sum it still holds: `step - 1`, unless its state came from another worker.
+    pub sum: Option<Step>,
+    /// The step that a trailer has told it to stop at.
+    pub stop_at: Option<Step>,
+    /// Gradients it computed.
+    pub tally: Tally,
+}
+
+/// How many shard gradients one worker has computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// In its whole life.
+    pub total: u64,
+    /// The step under way.
+    pub step: Step,
+    /// Of the step under way.
+    pub this_step: u32,
+    /// Of the step before.
+    pub previous_step: u32,
+}
+
+/// From worker to coordinator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum WorkerMessage {
+    /// Answer to `Halt`: a promise that nothing of an older generation is accepted from now on.
+    Halted {
+        /// The generation of the `Halt`.
+        generation: Generation,
+        /// What the worker has.
+        standing: Standing,
+    },
+    /// Answer to `Form`: all links of the generation that end here are made.
+    Ready {
+        /// The generation of the `Form`.
+        generation: Generation,
+    },
+    /// Heartbeat, and the reports of steps. Nothing comes back.
+    Progress {
+        /// The generation under way.
+        generation: Generation,
+        /// Updates applied.
+        step: Step,
+        /// Gradients computed.
+        tally: Tally,
+        /// Reports of the last steps, by rank 0 only.
+        reports: Vec<StepReport>,
+    },
+    /// The job's last update is applied. `Complete` comes back once everybody has said so.
+    Finished {
+        /// The generation under way.
+        generation: Generation,
+        /// Updates applied.
+        step: Step,
+        /// Hash of the final state.
+        hash: StateHash,
+        /// What the model's evaluation found.
+        results: Vec<(String, f64)>,
+        /// Gradients computed.
+        tally: Tally,
+    },
+    /// A link to `peer` broke or could not be made.
+    LinkBroken {
+        /// The generation of the link.
+        generation: Generation,
+        /// Whom it led to.
+        peer: WorkerId,
+    },
+    /// The model or its data failed; the worker ends.
+    Failed {
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// The auxiliary sums of one step over all its shards. Keyed by step: a step told twice counts once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepReport {
+    /// The step that these sums belong to: the update from `step` to `step + 1`.
+    pub step: Step,
+    /// Samples in its global batch.
+    pub samples: u64,
+    /// The model's auxiliary sums, in the model's order.
+    pub sums: Vec<f64>,
+}
+
+/// From coordinator to worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum CoordinatorMessage {
+    /// Accept nothing older than `generation` any more. `Halted` comes back.
+    Halt {
+        /// The generation that will be formed next.
+        generation: Generation,
+    },
+    /// The next generation. `Ready` comes back.
+    Form(Box<Form>),
+    /// To the rank that closes the sums of `generation`: end the job at the next boundary, by trailer.
+    CloseWithStop {
+        /// The generation meant.
+        generation: Generation,
+    },
+    /// The job is done: everybody reported this step and hash. The worker ends.
+    Complete {
+        /// Updates applied.
+        step: Step,
+        /// Hash of the final state.
+        hash: StateHash,
+    },
+    /// The worker is no longer part of the job and ends.
+    Dismiss {
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+/// A generation as one member sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Form {
+    /// Its number.
+    pub generation: Generation,
+    /// The receiver's place.
+    pub rank: Rank,
+    /// All members in rank order.
+    pub members: Vec<MemberAddress>,
+    /// The step it starts from: all members' state once they have caught up.
+    pub step: Step,
+    /// Who adds which shards in the first step, in shard order. In a retry a rank may come twice.
+    pub first: Vec<Visit>,
+    /// Who adds which shards in every later step, in shard order, each rank once (GEN-2).
+    pub steady: Vec<Visit>,
+    /// How the receiver gets to `step`.
+    pub catch_up: CatchUp,
+    /// The first step whose report the coordinator lacks.
+    pub report_from: Step,
+    /// The step at which the job ends early, if a trailer has already said so.
+    pub stop_at: Option<Step>,
+}
+
+/// A member of a generation and where it is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberAddress {
+    /// Who.
+    pub worker: WorkerId,
+    /// Where.
+    pub address: SocketAddr,
+}
+
+/// One stay of the running sum at a rank: the rank adds the gradients of `shards`, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Visit {
+    /// Whose gradients.
+    pub rank: Rank,
+    /// Of which shards; may be empty for a spare.
+    pub shards: ShardRange,
+}
+
+/// How a member comes to the step that its generation starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CatchUp {
+    /// It is there.
+    None,
+    /// It is one step behind: fetch the sum of that step from this rank and apply it.
+    Sum {
+        /// The donor.
+        from: Rank,
+    },
+    /// It has no usable state: fetch it from this rank.
+    State {
+        /// The donor.
+        from: Rank,
+    },
+}
+
+/// The orders for a boundary, which close every sum, so that all agree on them without asking anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Trailer {
+    /// Go on with the next step.
+    Continue,
+    /// The job ends after this update.
+    Stop,
+}
+
+/// From agent to coordinator. Nothing comes back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AgentMessage {
+    /// A child has ended.
+    ChildExited {
+        /// Which.
+        worker: WorkerId,
+        /// How, in words: `signal 9`, `exit code 1`.
+        how: String,
+        /// What it had computed, read after its end; none if it never said.
+        tally: Option<Tally>,
+        /// Whether the agent starts a successor.
+        restarting: bool,
+    },
+}
+
+/// From coordinator to agent. Nothing comes back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AgentOrder {
+    /// The job is over: restart nobody, let the children end.
+    JobOver,
+}

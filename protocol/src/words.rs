@@ -1,0 +1,326 @@
+//! The glossary as types: one meaning each, private fields, no silent conversion between them.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+        pub struct $name($inner);
+
+        impl $name {
+            /// The first one.
+            pub const ZERO: Self = Self(0);
+
+            /// Names the number `value`.
+            #[must_use]
+            pub const fn new(value: $inner) -> Self {
+                Self(value)
+            }
+
+            /// The bare number.
+            #[must_use]
+            pub const fn get(self) -> $inner {
+                self.0
+            }
+
+            /// The one after this.
+            ///
+            /// # Panics
+            /// At the last number of the type, which no run reaches.
+            #[must_use]
+            pub fn next(self) -> Self {
+                Self(self.0.checked_add(1).expect(concat!(stringify!($name), " does not run out")))
+            }
+
+            /// The one before this; none before the first.
+            #[must_use]
+            pub fn previous(self) -> Option<Self> {
+                self.0.checked_sub(1).map(Self)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
+number!(
+    /// One optimizer update. "State at step s" has had s updates.
+    Step(u64), "s"
+);
+number!(
+    /// A worker's place in the ring of one generation, `0..world_size`. Rank 0 is what others call the chief.
+    Rank(u32), "r"
+);
+number!(
+    /// One life of the coordinator; it fences every older one.
+    Incarnation(u64), "i"
+);
+
+impl Rank {
+    /// This rank as an index into a list of members.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One agreed membership: who, in which order, who computes which shards, from which step. It only grows (GEN-1).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct Generation {
+    incarnation: Incarnation,
+    count: u64,
+}
+
+impl Generation {
+    /// Before the first generation of any coordinator.
+    pub const NONE: Self = Self {
+        incarnation: Incarnation::ZERO,
+        count: 0,
+    };
+
+    /// The generation `count` of the coordinator's life `incarnation`.
+    #[must_use]
+    pub const fn new(incarnation: Incarnation, count: u64) -> Self {
+        Self { incarnation, count }
+    }
+
+    /// The coordinator's life that formed it.
+    #[must_use]
+    pub const fn incarnation(self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// Its number within that life.
+    #[must_use]
+    pub const fn count(self) -> u64 {
+        self.count
+    }
+
+    /// The generation after this one, of the same incarnation.
+    ///
+    /// # Panics
+    /// After 2⁶⁴ generations, which no run reaches.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self {
+            incarnation: self.incarnation,
+            count: self.count.checked_add(1).expect("generations do not run out"),
+        }
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "g{}.{}", self.incarnation.get(), self.count)
+    }
+}
+
+impl fmt::Debug for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A process that computes shards. The id is new with every incarnation of the process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WorkerId(u64);
+
+impl WorkerId {
+    /// The worker with this number; whoever starts a worker draws it at random.
+    #[must_use]
+    pub const fn new(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// The bare number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "w{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One training run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct JobId([u8; 16]);
+
+impl JobId {
+    /// The job with these bytes, drawn at random by whoever starts it.
+    #[must_use]
+    pub const fn new(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bare bytes.
+    #[must_use]
+    pub const fn bytes(self) -> [u8; 16] {
+        self.0
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A contiguous range of shards, `start..end`. May be empty.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "(u32, u32)", into = "(u32, u32)")]
+pub struct ShardRange {
+    start: u32,
+    end: u32,
+}
+
+/// A shard range whose end lies before its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a shard range cannot end at {end}, before its start {start}")]
+pub struct BackwardsRange {
+    start: u32,
+    end: u32,
+}
+
+impl ShardRange {
+    /// The shards `start..end`.
+    ///
+    /// # Panics
+    /// When `end < start`. For values that came from outside use `TryFrom`.
+    #[must_use]
+    pub fn new(start: u32, end: u32) -> Self {
+        assert!(start <= end, "a shard range does not run backwards: {start}..{end}");
+        Self { start, end }
+    }
+
+    /// The one shard `shard`.
+    #[must_use]
+    pub fn one(shard: u32) -> Self {
+        Self::new(shard, shard + 1)
+    }
+
+    /// The first shard.
+    #[must_use]
+    pub const fn start(self) -> u32 {
+        self.start
+    }
+
+    /// The shard after the last.
+    #[must_use]
+    pub const fn end(self) -> u32 {
+        self.end
+    }
+
+    /// How many shards.
+    #[must_use]
+    pub const fn len(self) -> u32 {
+        self.end - self.start
+    }
+
+    /// Whether it holds no shard.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    /// Whether it holds `shard`.
+    #[must_use]
+    pub const fn contains(self, shard: u32) -> bool {
+        self.start <= shard && shard < self.end
+    }
+
+    /// Whether it holds every shard of `other`.
+    #[must_use]
+    pub const fn covers(self, other: Self) -> bool {
+        other.is_empty() || (self.start <= other.start && other.end <= self.end)
+    }
+
+    /// The shards in order.
+    #[must_use]
+    pub fn iter(self) -> Range<u32> {
+        self.start..self.end
+    }
+}
+
+impl TryFrom<(u32, u32)> for ShardRange {
+    type Error = BackwardsRange;
+
+    fn try_from((start, end): (u32, u32)) -> Result<Self, BackwardsRange> {
+        if start <= end {
+            Ok(Self { start, end })
+        } else {
+            Err(BackwardsRange { start, end })
+        }
+    }
+}
+
+impl From<ShardRange> for (u32, u32) {
+    fn from(range: ShardRange) -> Self {
+        (range.start, range.end)
+    }
+}
+
+impl fmt::Display for ShardRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..{}", self.start, self.end)
+    }
+}
+
+impl fmt::Debug for ShardRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_print_short() {
+        assert_eq!(Step::new(1200).to_string(), "s1200");
+        assert_eq!(Rank::new(3).to_string(), "r3");
+        assert_eq!(Generation::new(Incarnation::new(1), 7).to_string(), "g1.7");
+        assert_eq!(ShardRange::new(2, 5).to_string(), "2..5");
+    }
+
+    #[test]
+    fn a_newer_incarnation_outranks_any_count() {
+        assert!(Generation::new(Incarnation::new(2), 1) > Generation::new(Incarnation::new(1), 900));
+    }
+
+    #[test]
+    fn a_backwards_range_cannot_be_decoded() {
+        assert!(ShardRange::try_from((3, 2)).is_err());
+        assert_eq!(ShardRange::try_from((2, 3)), Ok(ShardRange::one(2)));
+    }
+}

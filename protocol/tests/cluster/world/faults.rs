@@ -1,0 +1,73 @@
+//! What goes wrong: processes die, connections break, messages are lost, strangers arrive.
+
+use sardana_protocol::membership::{Event, Loss};
+use sardana_protocol::words::WorkerId;
+
+use super::World;
+use super::law::Count;
+use super::network::Mail;
+use super::process::Process;
+
+/// How much goes wrong: counts of events, kills and cut connections; lost messages in a thousand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Chaos {
+    pub(crate) events: u32,
+    pub(crate) kills: u32,
+    pub(crate) losses: u32,
+    pub(crate) cuts: u32,
+}
+
+impl World {
+    /// Lets chaos reign for a while.
+    pub(crate) fn suffer(&mut self, chaos: Chaos) {
+        self.losses = chaos.losses;
+        let per = |count: u32| u64::from(chaos.events / count.max(1)).max(1);
+        for _ in 0..chaos.events {
+            if self.summary.is_some() {
+                break;
+            }
+            if chaos.kills > 0 && self.dice.once_in(per(chaos.kills)) {
+                self.kill();
+            }
+            if chaos.cuts > 0 && self.dice.once_in(per(chaos.cuts)) {
+                self.cut();
+            }
+            if self.dice.once_in(60) && self.processes.len() < 8 {
+                self.start();
+            }
+            self.event();
+        }
+        self.losses = 0;
+    }
+
+    fn kill(&mut self) {
+        let Some(worker) = self.pick() else { return };
+        self.end(worker, "signal 9");
+        if self.dice.once_in(2) {
+            self.start();
+        }
+    }
+
+    /// A process ends, and its agent sees it.
+    pub(super) fn end(&mut self, worker: WorkerId, how: &str) -> Option<Process> {
+        let process = self.processes.remove(&worker)?;
+        let cause = Loss::Exited {
+            how: how.to_owned(),
+            tally: Some(process.member.tally()),
+        };
+        self.mail.push(Mail::Lost(worker, cause));
+        Some(process)
+    }
+
+    /// A control connection breaks; the worker lives on and says hello again.
+    fn cut(&mut self) {
+        let Some(worker) = self.pick() else { return };
+        self.count = Count::Unknown;
+        self.mail.retain(|mail| !mail.travels_with(worker));
+        if self.coordinator.knows(worker) {
+            let cause = Loss::ConnectionLost { why: "cut".to_owned() };
+            self.coordinate(Event::Lost { worker, cause });
+            self.mail.push(Mail::Hello(worker));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What must hold, whatever happens: the invariants, checked against an undisturbed run.
+
+use sardana_protocol::membership::Summary;
+use sardana_protocol::messages::Form;
+use sardana_protocol::state::StateHash;
+use sardana_protocol::words::{Generation, Step};
+
+use crate::model;
+
+/// The job and its undisturbed run.
+pub(crate) struct Law {
+    /// Replays the run; every failure names it.
+    pub(crate) seed: u64,
+    pub(crate) shards: u32,
+    steps: Step,
+    reference: Vec<u64>,
+    newest: Generation,
+}
+
+impl Law {
+    pub(crate) fn new(seed: u64, shards: u32, steps: u64) -> Self {
+        Self {
+            seed,
+            shards,
+            steps: Step::new(steps),
+            reference: model::reference(shards, steps),
+            newest: Generation::NONE,
+        }
+    }
+
+    /// GEN-1.
+    pub(crate) fn newer(&mut self, generation: Generation) {
+        let (newest, seed) = (self.newest, self.seed);
+        assert!(generation > newest, "GEN-1: {generation} after {newest}, seed {seed}");
+        self.newest = generation;
+    }
+
+    /// GEN-2.
+    pub(crate) fn well_formed(&self, form: &Form) {
+        let members = form.members.len();
+        assert!(form.rank.index() < members, "GEN-2: {form:?}");
+        for visits in [&form.first, &form.steady] {
+            let mut next = 0;
+            for visit in visits {
+                assert_eq!(visit.shards.start(), next, "GEN-2: {form:?}");
+                assert!(visit.rank.index() < members, "GEN-2: {form:?}");
+                next = visit.shards.end();
+            }
+            assert_eq!(next, self.shards, "GEN-2: {form:?}");
+        }
+        assert_eq!(form.steady.len(), members, "GEN-2: one segment per worker: {form:?}");
+    }
+
+    /// STEP-2, and BITS-1 after an update.
+    pub(crate) fn same_state(&self, step: Step, state: u64) {
+        let reference = self.reference[usize::try_from(step.get()).expect("steps are few")];
+        assert_eq!(
+            state, reference,
+            "STEP-2, BITS-1: not the job's state at {step}, seed {}",
+            self.seed
+        );
+    }
+
+    /// DATA-1.
+    pub(crate) fn each_shard_once(&self, step: Step, gradients: &[(u32, u64)]) {
+        let shards: Vec<u32> = gradients.iter().map(|&(shard, _)| shard).collect();
+        let all: Vec<u32> = (0..self.shards).collect();
+        assert_eq!(shards, all, "DATA-1: {step}, seed {}", self.seed);
+    }
+
+    /// The job ended where it should, with the reference's state.
+    pub(crate) fn ended_well(&self, summary: &Summary, end: End, count: Count) {
+        let (step, seed) = (summary.step, self.seed);
+        match end {
+            End::Last => assert_eq!(step, self.steps, "seed {seed}"),
+            End::AnyBoundary => assert!(step <= self.steps, "{step} is beyond the end, seed {seed}"),
+        }
+        let reference = self.reference[usize::try_from(step.get()).expect("steps are few")];
+        assert_eq!(summary.hash, hash_of(reference), "BITS-1: at {step}, seed {seed}");
+        match count {
+            Count::Exact => {
+                let once = u64::from(self.shards) * step.get();
+                assert_eq!(summary.computed, once + summary.recomputed, "each shard once, seed {seed}");
+            }
+            Count::Unknown => {}
+        }
+    }
+}
+
+/// Where a job may end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// At its last step only.
+    Last,
+    /// An operator asked it to stop.
+    AnyBoundary,
+}
+
+/// Whether the coordinator can know how many gradients were computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Count {
+    /// Every loss told it.
+    Exact,
+    /// Connections broke or messages were lost.
+    Unknown,
+}
+
+pub(crate) fn hash_of(state: u64) -> StateHash {
+    StateHash::of(&state.to_le_bytes())
+}

@@ -1,0 +1,197 @@
+//! The simulated cluster: processes, their network, and a scheduler that does whatever a seed says.
+
+mod dice;
+mod faults;
+mod law;
+mod network;
+mod process;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use dice::Dice;
+use law::{Count, End, Law};
+use network::Mail;
+use process::Process;
+use sardana_protocol::job::{JobSpec, Order};
+use sardana_protocol::member::{self, Heartbeat};
+use sardana_protocol::membership::{Config, Event, Membership, Stage, Summary};
+use sardana_protocol::words::{Incarnation, Step, WorkerId};
+
+use crate::ring::Sums;
+
+pub(crate) use faults::Chaos;
+
+/// More workers than this are not in the ring.
+const MAX: u32 = 5;
+
+/// A job whose last fault is over ends within this many events (LIVE-1).
+const PATIENCE: u32 = 400_000;
+
+pub(crate) struct World {
+    law: Law,
+    dice: Dice,
+    now: Duration,
+    spec: JobSpec,
+    min: u32,
+    coordinator: Membership,
+    processes: BTreeMap<WorkerId, Process>,
+    sums: Sums,
+    mail: Vec<Mail>,
+    next_worker: u64,
+    /// Lost messages in a thousand.
+    losses: u32,
+    count: Count,
+    operator: Operator,
+    summary: Option<Summary>,
+}
+
+/// What the operator does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    Watches,
+    /// Stops the job as soon as it trains.
+    WantsToStop,
+    HasAsked,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, workers: u32, shards: u32, steps: u64) -> Self {
+        let min = 1 + u32::try_from(seed % u64::from(workers)).expect("below a u32");
+        let config = Config {
+            min,
+            expected: workers,
+            max: MAX,
+            shards,
+            steps: Step::new(steps),
+        };
+        let spec = JobSpec {
+            name: "cluster".to_owned(),
+            seed,
+            shards,
+            steps: Step::new(steps),
+            samples: 100,
+            batch: 10,
+            order: Order::Exact,
+        };
+        let mut world = Self {
+            law: Law::new(seed, shards, steps),
+            dice: Dice::new(seed),
+            now: Duration::ZERO,
+            spec,
+            min,
+            coordinator: Membership::new(config, Incarnation::new(1), Duration::ZERO),
+            processes: BTreeMap::new(),
+            sums: Sums::default(),
+            mail: Vec::new(),
+            next_worker: 1,
+            losses: 0,
+            count: Count::Exact,
+            operator: Operator::Watches,
+            summary: None,
+        };
+        for _ in 0..workers {
+            world.start();
+        }
+        world
+    }
+
+    fn start(&mut self) {
+        let worker = WorkerId::new(self.next_worker);
+        self.next_worker += 1;
+        self.processes.insert(worker, Process::new(&self.spec));
+        self.mail.push(Mail::Hello(worker));
+    }
+
+    /// From now on an operator wants the job to end at the next boundary.
+    pub(crate) fn stop(&mut self) {
+        self.operator = Operator::WantsToStop;
+    }
+
+    /// Ends all faults; the job must then end, within a bound.
+    pub(crate) fn heal(&mut self) -> Summary {
+        while self.processes.len() < (self.min as usize).max(2) {
+            self.start();
+        }
+        for _ in 0..PATIENCE {
+            if let Some(summary) = self.summary.clone() {
+                let end = match self.operator {
+                    Operator::Watches | Operator::WantsToStop => End::Last,
+                    Operator::HasAsked => End::AnyBoundary,
+                };
+                self.law.ended_well(&summary, end, self.count);
+                return summary;
+            }
+            self.event();
+        }
+        panic!("LIVE-1: seed {} makes no progress: {:#?}", self.law.seed, self.coordinator);
+    }
+
+    /// One thing happens, somewhere.
+    pub(crate) fn event(&mut self) {
+        self.operate();
+        match self.dice.below(8) {
+            0..=2 => self.deliver(),
+            3 | 4 => self.train(),
+            5 => self.pass_sums(),
+            6 => self.link_and_fetch(),
+            _ => self.pass_time(),
+        }
+    }
+
+    /// A job that waits for workers has no boundary to stop at: asked then, it fails, which is tested elsewhere.
+    fn operate(&mut self) {
+        let trains = match self.coordinator.stage() {
+            Stage::Halting | Stage::Forming | Stage::Running => true,
+            Stage::Gathering | Stage::Done => false,
+        };
+        if trains && self.operator == Operator::WantsToStop {
+            self.operator = Operator::HasAsked;
+            self.coordinate(Event::StopRequested);
+        }
+    }
+
+    fn pass_time(&mut self) {
+        self.now += Duration::from_millis(self.dice.below(40));
+        let heartbeat = if self.dice.once_in(4) {
+            Heartbeat::Due
+        } else {
+            Heartbeat::NotDue
+        };
+        for worker in self.processes.keys().copied().collect::<Vec<_>>() {
+            self.member(worker, member::Event::Beat { heartbeat }, None);
+        }
+        self.coordinate(Event::Tick);
+    }
+
+    fn pick(&mut self) -> Option<WorkerId> {
+        let index = self.dice.index(self.processes.len());
+        self.processes.keys().nth(index).copied()
+    }
+
+    /// A trainer does its next piece of work.
+    fn train(&mut self) {
+        let Some(worker) = self.pick() else { return };
+        let process = self.processes.get_mut(&worker);
+        if let Some(event) = process.and_then(|process| process.work(&self.law)) {
+            self.member(worker, event, None);
+        }
+    }
+
+    /// Gives a worker's machine an event, and does what it commands.
+    fn member(&mut self, worker: WorkerId, event: member::Event, data: Option<process::Data>) {
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
+        let before = process.member.step();
+        let commands = process.member.handle(event);
+        let after = process.member.step();
+        assert!(after >= before, "STEP-1: {worker} went back, seed {}", self.law.seed);
+        let mut data = data;
+        for command in commands {
+            if let Some(message) = process.obey(command, &mut data) {
+                self.mail.push(Mail::ToCoordinator(worker, message));
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Everything that travels: messages, which arrive in any order or never, finished sums, and what donors deliver.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use sardana_protocol::member;
+use sardana_protocol::membership::{Arrival, Command, Event, JobEvent, Loss};
+use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
+use sardana_protocol::words::WorkerId;
+
+use super::World;
+use super::law::Count;
+use super::process::Data;
+use crate::ring::{RingEnd, Sum};
+
+/// A message on its way.
+pub(super) enum Mail {
+    ToWorker(WorkerId, CoordinatorMessage),
+    ToCoordinator(WorkerId, WorkerMessage),
+    Hello(WorkerId),
+    Lost(WorkerId, Loss),
+}
+
+impl Mail {
+    /// Whether it is lost with the control connection of `worker`.
+    pub(super) fn travels_with(&self, worker: WorkerId) -> bool {
+        match self {
+            Self::ToWorker(other, _) | Self::ToCoordinator(other, _) => *other == worker,
+            Self::Hello(_) | Self::Lost(_, _) => false,
+        }
+    }
+}
+
+impl World {
+    pub(super) fn deliver(&mut self) {
+        if self.mail.is_empty() {
+            return;
+        }
+        let index = self.dice.index(self.mail.len());
+        let mail = self.mail.swap_remove(index);
+        let lost = self.dice.below(1000) < u64::from(self.losses);
+        match mail {
+            // A dismissal closes the connection as well, which the worker notices.
+            Mail::ToWorker(worker, CoordinatorMessage::Dismiss { .. }) if lost => self.mail.push(Mail::Hello(worker)),
+            Mail::ToWorker(_, _) | Mail::ToCoordinator(_, _) if lost => self.count = Count::Unknown,
+            Mail::ToWorker(worker, message) => self.tell_worker(worker, message),
+            Mail::ToCoordinator(worker, message) => self.coordinate(Event::Said { worker, message }),
+            Mail::Lost(worker, cause) => self.coordinate(Event::Lost { worker, cause }),
+            Mail::Hello(worker) => self.hello(worker),
+        }
+    }
+
+    fn hello(&mut self, worker: WorkerId) {
+        let Some(process) = self.processes.get(&worker) else { return };
+        let (_, _, _, training, standing) = process.member.introduction();
+        let arrival = Arrival {
+            worker,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            capacity: self.law.shards,
+            training,
+            standing,
+        };
+        self.coordinate(Event::Arrived(Box::new(arrival)));
+    }
+
+    fn tell_worker(&mut self, worker: WorkerId, message: CoordinatorMessage) {
+        let event = match message {
+            CoordinatorMessage::Halt { generation } => member::Event::Halt { generation },
+            CoordinatorMessage::Form(form) => member::Event::Form(form),
+            CoordinatorMessage::CloseWithStop { generation } => member::Event::CloseWithStop { generation },
+            CoordinatorMessage::Complete { .. } => return,
+            CoordinatorMessage::Dismiss { .. } => {
+                if self.end(worker, "exit code 1").is_some() {
+                    self.start();
+                }
+                return;
+            }
+        };
+        self.member(worker, event, None);
+    }
+
+    pub(super) fn coordinate(&mut self, event: Event) {
+        for command in self.coordinator.handle(self.now, event) {
+            match command {
+                Command::Send { worker, message } => {
+                    if let CoordinatorMessage::Form(form) = &message {
+                        self.law.well_formed(form);
+                    }
+                    self.mail.push(Mail::ToWorker(worker, message));
+                }
+                Command::Tell(event) => self.told(event),
+            }
+        }
+    }
+
+    fn told(&mut self, event: JobEvent) {
+        match event {
+            JobEvent::Forming { generation, .. } => self.law.newer(generation),
+            JobEvent::Done(summary) => self.summary = Some(summary),
+            JobEvent::Failed { reason } => panic!("seed {}: {reason}", self.law.seed),
+            JobEvent::Joined { .. }
+            | JobEvent::Lost { .. }
+            | JobEvent::Halting { .. }
+            | JobEvent::Formed { .. }
+            | JobEvent::Resumed { .. }
+            | JobEvent::Steps(_)
+            | JobEvent::Waiting { .. }
+            | JobEvent::StateLost { .. } => {}
+        }
+    }
+
+    /// A finished sum reaches one more member.
+    pub(super) fn pass_sums(&mut self) {
+        let Some(worker) = self.pick() else { return };
+        let rings = self.processes.iter();
+        let ends: BTreeMap<WorkerId, &RingEnd> = rings
+            .filter_map(|(&id, process)| Some((id, process.ring.as_ref()?)))
+            .collect();
+        let Some((generation, step, sum)) = self.sums.next(worker, &ends) else {
+            return;
+        };
+        let Sum { gradients, trailer } = sum;
+        if let Some(ring) = self.processes.get_mut(&worker).and_then(|process| process.ring.as_mut()) {
+            ring.delivered = Some(step);
+        }
+        let summed = member::Event::Summed {
+            generation,
+            step,
+            trailer,
+        };
+        self.member(worker, summed, Some(Data::Sum(step, gradients)));
+    }
+
+    /// Links come up, or break because a peer is gone; donors deliver.
+    pub(super) fn link_and_fetch(&mut self) {
+        let Some(worker) = self.pick() else { return };
+        if !self.link(worker) {
+            self.fetch(worker);
+        }
+    }
+
+    /// Whether there were links to make.
+    fn link(&mut self, worker: WorkerId) -> bool {
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return false;
+        };
+        let (Some(generation), Some(ring)) = (process.linking.take(), &process.ring) else {
+            return false;
+        };
+        let peers: Vec<WorkerId> = ring.form.members.iter().map(|member| member.worker).collect();
+        let event = match peers.into_iter().find(|peer| !self.processes.contains_key(peer)) {
+            Some(peer) => member::Event::LinkBroken { generation, peer },
+            None => member::Event::LinksReady { generation },
+        };
+        self.member(worker, event, None);
+        true
+    }
+
+    fn fetch(&mut self, worker: WorkerId) {
+        let Some(wanted) = self.processes.get_mut(&worker).and_then(|process| process.fetching.take()) else {
+            return;
+        };
+        let (generation, step, peer) = (wanted.generation, wanted.step, wanted.donor.worker);
+        let delivered = self.processes.get(&peer).and_then(|donor| donor.donate(&wanted));
+        let event = match delivered {
+            Some(_) => member::Event::Fetched { generation, step },
+            None => member::Event::LinkBroken { generation, peer },
+        };
+        self.member(worker, event, delivered);
+    }
+}

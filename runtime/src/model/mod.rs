@@ -1,0 +1,81 @@
+//! What a model must offer to be trained: sums of gradients, an update, and its state as named tensors.
+//!
+//! A model must not know how many workers there are, who computes a shard, or that anything can fail: it is told a shard and
+//! an averaged gradient, and that is all (the law: who computes a shard never reaches the arithmetic).
+//!
+//! - [`Trainable`]: the trait that a user implements;
+//! - [`state`]: the hash of a model's state;
+//! - [`saved`]: a state as bytes, sent to a returning worker;
+//! - [`mod@probe`]: finds a model that breaks the trait's promises before it joins a run.
+
+pub mod probe;
+pub mod saved;
+pub mod state;
+#[cfg(test)]
+pub(crate) mod toys;
+
+pub use probe::{Probe, ProbeError, probe};
+pub use sardana_collectives::gradient::{GradientBuffer, GradientError, GradientWriter, Mean, Sum, WriteMode};
+pub use sardana_collectives::layout::{Layout, LayoutError};
+pub use sardana_protocol::state::{Dtype, StateHash, TensorSpec};
+pub use sardana_protocol::words::Step;
+pub use saved::{DecodeError, SavedState, restore, save};
+pub use state::{StateError, state_hash, tensors_hash};
+
+use crate::data::Shard;
+
+/// What went wrong inside a model. The worker that meets it reports it and ends.
+pub type ModelError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A model, its data and its optimizer, as the runtime trains them.
+///
+/// It need not be `Send`: it is built and lives on the runtime's training thread.
+///
+/// Two promises make every membership give the same bits. [`probe()`] checks both on the first step, and a worker refuses to
+/// start with a model that breaks them:
+/// - `gradient` changes nothing and depends only on the state and the shard: random numbers come from [`Shard::random`];
+/// - `visit` shows all that `gradient` and `apply` depend on, and `load` brings all of it back.
+pub trait Trainable {
+    /// The tensors that [`Self::gradient`] writes, f32 or f64, in the order of their numbers. Always the same.
+    fn gradients(&self) -> Vec<TensorSpec>;
+
+    /// Names of the sums reported for each step besides the gradient, such as `loss`. Always the same.
+    fn auxiliary(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Writes every gradient tensor, summed (not averaged) over the shard's samples, every auxiliary sum, and the number of
+    /// samples. Never called for an empty shard. Must not change the state.
+    ///
+    /// # Errors
+    /// Whatever keeps the model from computing it; the worker ends.
+    fn gradient(&self, shard: &Shard, out: &mut GradientWriter<'_>) -> Result<(), ModelError>;
+
+    /// Makes the state at `step + 1` from the state at `step` and the gradient averaged over the global batch. There is no
+    /// learning rate to scale: the batch does not depend on the number of workers.
+    ///
+    /// # Errors
+    /// Whatever keeps the model from applying it; the worker ends.
+    fn apply(&mut self, step: Step, mean: &Mean<'_>) -> Result<(), ModelError>;
+
+    /// Shows every tensor of the state with its little-endian bytes: parameters, optimizer moments, counters. Always the same
+    /// tensors in the same order, with names of their own.
+    ///
+    /// # Errors
+    /// Whatever keeps the model from reading its state; the worker ends.
+    fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError>;
+
+    /// Takes back one tensor that [`Self::visit`] showed; called for every one of them, in that order.
+    ///
+    /// # Errors
+    /// When the model has no such tensor or cannot take it; the worker ends.
+    fn load(&mut self, tensor: &TensorSpec, bytes: &[u8]) -> Result<(), ModelError>;
+
+    /// Named results after the last step, such as the accuracy on held-out data.
+    ///
+    /// # Errors
+    /// Whatever keeps the model from evaluating; the worker ends.
+    fn evaluate(&self) -> Result<Vec<(String, f64)>, ModelError> {
+        Ok(Vec::new())
+    }
+}

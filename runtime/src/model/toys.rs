@@ -1,0 +1,193 @@
+//! Toy models for tests: one that keeps the promises of [`Trainable`], with a switch for each promise to break, and one that is
+//! only a state.
+
+use std::cell::Cell;
+
+use sardana_protocol::job::{JobSpec, Order};
+
+use super::{Dtype, GradientWriter, Mean, ModelError, Step, TensorSpec, Trainable};
+use crate::data::Shard;
+
+/// The job that [`Line`] is for: 37 samples in batches of 10, 4 shards of 3, 3, 3 and 1.
+pub(crate) fn line_spec(steps: u64) -> JobSpec {
+    JobSpec {
+        name: "line".to_owned(),
+        seed: 7,
+        shards: 4,
+        steps: Step::new(steps),
+        samples: 37,
+        batch: 10,
+        order: Order::Exact,
+    }
+}
+
+/// Which promise a [`Line`] breaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// None.
+    #[default]
+    None,
+    /// Each gradient differs from the last.
+    GradientVaries,
+    /// A gradient changes the state.
+    GradientMovesState,
+    /// `load` leaves the velocity as it is.
+    LoadForgets,
+    /// `visit` does not show the velocity.
+    VelocityHidden,
+    /// The gradient uses a copy of the parameters that `load` does not renew.
+    GradientUsesStaleCopy,
+    /// The gradient fails.
+    GradientFails,
+    /// The gradient does not say how many samples it summed.
+    SamplesUntold,
+}
+
+/// Fits y = w₀ + w₁ x to y = 3 + 2 x by gradient descent with momentum.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Line {
+    pub(crate) w: [f64; 2],
+    pub(crate) velocity: [f64; 2],
+    pub(crate) fault: Fault,
+    /// How many gradients were taken; only faulty lines look at it.
+    pub(crate) taken: Cell<u32>,
+    /// The parameters as of the last update; only faulty lines look at it.
+    pub(crate) copy: [f64; 2],
+}
+
+impl Line {
+    pub(crate) fn faulty(fault: Fault) -> Self {
+        Self {
+            fault,
+            ..Self::default()
+        }
+    }
+
+    /// Sample number `sample`, as x and y.
+    pub(crate) fn sample(sample: u64) -> (f64, f64) {
+        let x = sample as f64 / 37.0;
+        (x, 3.0 + 2.0 * x)
+    }
+
+    fn spec(name: &str) -> TensorSpec {
+        TensorSpec::new(name, Dtype::F64, &[2])
+    }
+}
+
+fn to_bytes(values: [f64; 2]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+impl Trainable for Line {
+    fn gradients(&self) -> Vec<TensorSpec> {
+        vec![Self::spec("w")]
+    }
+
+    fn auxiliary(&self) -> Vec<String> {
+        vec!["loss".to_owned()]
+    }
+
+    fn gradient(&self, shard: &Shard, out: &mut GradientWriter<'_>) -> Result<(), ModelError> {
+        let taken = self.taken.replace(self.taken.get() + 1);
+        let w = if self.fault == Fault::GradientUsesStaleCopy {
+            self.copy
+        } else {
+            self.w
+        };
+        let (mut gradient, mut loss) = ([0.0; 2], 0.0);
+        for &sample in shard.samples() {
+            let (x, y) = Self::sample(sample);
+            let residual = w[0] + w[1] * x - y;
+            gradient[0] += residual;
+            gradient[1] += residual * x;
+            loss += residual * residual;
+        }
+        if self.fault == Fault::GradientVaries {
+            gradient[0] += f64::from(taken);
+        }
+        if self.fault == Fault::GradientFails {
+            return Err("no such sample".into());
+        }
+        out.write_f64(0, &gradient)?;
+        out.auxiliary(0, loss)?;
+        if self.fault != Fault::SamplesUntold {
+            out.samples(shard.samples().len() as u64)?;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, _step: Step, mean: &Mean<'_>) -> Result<(), ModelError> {
+        let gradient = mean.f64(0)?;
+        for (index, slope) in gradient.into_iter().enumerate() {
+            self.velocity[index] = 0.9 * self.velocity[index] + slope;
+            self.w[index] -= 0.1 * self.velocity[index];
+        }
+        self.copy = self.w;
+        Ok(())
+    }
+
+    fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
+        let mut w = self.w;
+        if self.fault == Fault::GradientMovesState {
+            w[0] += f64::from(self.taken.get());
+        }
+        visitor(&Self::spec("w"), &to_bytes(w));
+        if self.fault != Fault::VelocityHidden {
+            visitor(&Self::spec("velocity"), &to_bytes(self.velocity));
+        }
+        Ok(())
+    }
+
+    fn load(&mut self, tensor: &TensorSpec, bytes: &[u8]) -> Result<(), ModelError> {
+        let mut values = [0.0; 2];
+        for (value, bytes) in values.iter_mut().zip(bytes.chunks_exact(8)) {
+            *value = f64::from_le_bytes(bytes.try_into()?);
+        }
+        match tensor.name.as_str() {
+            "w" => self.w = values,
+            "velocity" if self.fault == Fault::LoadForgets => {}
+            "velocity" => self.velocity = values,
+            other => return Err(format!("no tensor {other}").into()),
+        }
+        Ok(())
+    }
+
+    fn evaluate(&self) -> Result<Vec<(String, f64)>, ModelError> {
+        Ok(vec![("slope".to_owned(), self.w[1])])
+    }
+}
+
+/// Only a state, which never changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Fixed {
+    pub(crate) tensors: Vec<(TensorSpec, Vec<u8>)>,
+}
+
+impl Trainable for Fixed {
+    fn gradients(&self) -> Vec<TensorSpec> {
+        Vec::new()
+    }
+
+    fn gradient(&self, _shard: &Shard, _out: &mut GradientWriter<'_>) -> Result<(), ModelError> {
+        Err("it has no gradient".into())
+    }
+
+    fn apply(&mut self, _step: Step, _mean: &Mean<'_>) -> Result<(), ModelError> {
+        Err("it has no update".into())
+    }
+
+    fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
+        self.tensors.iter().for_each(|(spec, bytes)| visitor(spec, bytes));
+        Ok(())
+    }
+
+    fn load(&mut self, tensor: &TensorSpec, bytes: &[u8]) -> Result<(), ModelError> {
+        let (_, own) = self
+            .tensors
+            .iter_mut()
+            .find(|(spec, _)| spec == tensor)
+            .ok_or_else(|| format!("no tensor {tensor}"))?;
+        *own = bytes.to_vec();
+        Ok(())
+    }
+}
