@@ -10,6 +10,7 @@
 //! - [`fault`]: where chaos tests kill.
 
 pub mod agent;
+mod control;
 pub mod coordinator;
 pub mod fault;
 pub mod peers;

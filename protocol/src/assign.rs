@@ -62,12 +62,7 @@ pub fn retry(shards: u32, seats: &[Seat]) -> Result<Vec<Visit>, NoRoom> {
     let mut owner: Vec<Option<usize>> = vec![None; shards as usize];
     let mut load = vec![0_u32; seats.len()];
     for (rank, seat) in seats.iter().enumerate() {
-        for shard in seat
-            .kept
-            .iter()
-            .flat_map(|range| range.iter())
-            .filter(|&shard| shard < shards)
-        {
+        for shard in seat.kept.iter().flat_map(|range| range.start()..range.end().min(shards)) {
             let slot = &mut owner[shard as usize];
             if slot.is_none() && load[rank] < seat.capacity {
                 *slot = Some(rank);

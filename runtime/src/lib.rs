@@ -1,10 +1,30 @@
 //! Elastic data-parallel training: workers come and go, the result stays the same, bit for bit.
 //!
-//! This crate is what a user touches. A model implements [`model::Trainable`]; [`data`] tells which samples a shard holds;
-//! [`reference`](mod@reference) trains it in a plain loop, which is what every elastic run must equal (BITS-1).
+//! This crate is what a user touches. A model implements [`model::Trainable`]; a [`Job`] says how long it is trained and on how
+//! many workers; [`train()`] runs it in worker processes of the same program. Membership never shows in the model's code.
+//!
+//! - [`job`]: what is trained; [`model`]: what a model must offer; [`data`]: which samples a shard holds.
+//! - [`mod@train`] and [`launch`]: run it on this host; [`worker`]: be one of its processes; [`local`]: threads instead.
+//! - [`reference`](mod@reference): the plain loop that every elastic run must equal (BITS-1).
 
 pub mod data;
+mod fingerprint;
+pub mod job;
+pub mod launch;
+pub mod local;
 pub mod model;
 pub mod reference;
+pub mod train;
+mod trainer;
+pub mod worker;
 
+pub use job::Job;
+pub use sardana_actors::agent::AgentEvent;
+pub use sardana_actors::fault;
 pub use sardana_protocol::job::{JobSpec, Order};
+pub use sardana_protocol::membership::{JobEvent, Loss, Stage, Summary};
+pub use sardana_protocol::messages::StepReport;
+pub use sardana_protocol::words::{Generation, Rank, Step, WorkerId};
+pub use train::train;
+pub use trainer::TrainingError;
+pub use worker::serve_if_started_by_agent;

@@ -1,1 +1,129 @@
-//! Placeholder.
+//! An agent: one per host. Starts workers, sees them end, and reports it at once, so that nobody waits for a timeout.
+//!
+//! A child gets its credentials through its standard input, which stays open: when the agent is gone, the child reads the end of
+//! it and ends as well. Must not know what the children compute.
+
+mod actor;
+mod bundle;
+mod child;
+pub mod limits;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ractor::{Actor, ActorRef};
+use sardana_protocol::words::WorkerId;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+pub use bundle::{BUNDLE_VARIABLE, Bundle, BundleError, receive_bundle};
+
+use crate::trust::{Authority, Credentials};
+use actor::{Arguments, Message, Shell};
+
+/// What an agent needs.
+#[derive(Debug)]
+pub struct AgentConfig {
+    /// Its own certificate and key.
+    pub credentials: Credentials,
+    /// Makes the children's certificates.
+    pub authority: Arc<Authority>,
+    /// Where the coordinator listens.
+    pub coordinator: SocketAddr,
+    /// Where children listen for each other; port 0 takes any.
+    pub listen: SocketAddr,
+    /// What to start.
+    pub program: PathBuf,
+    /// With which arguments.
+    pub arguments: Vec<OsString>,
+    /// With which additional environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// How many workers to keep running.
+    pub workers: u32,
+    /// How many times in all a worker that ended badly is replaced.
+    pub restarts: u32,
+}
+
+/// What an agent tells the program that runs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AgentEvent {
+    /// A worker process was started.
+    Started {
+        /// Its id.
+        worker: WorkerId,
+        /// Its process id.
+        pid: u32,
+    },
+    /// A worker process ended.
+    Ended {
+        /// Its id.
+        worker: WorkerId,
+        /// How, in words.
+        how: String,
+    },
+    /// A worker process could not be started.
+    NotStarted {
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// No worker process is left, and none will be started.
+    Exhausted,
+}
+
+/// Why an agent could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// No folder for its children's counts, or the actor did not start.
+    #[error("the agent could not start: {0}")]
+    Start(String),
+}
+
+/// The processes of an agent by worker.
+type Processes = Arc<Mutex<BTreeMap<WorkerId, u32>>>;
+
+/// A running agent. Dropping it ends its children.
+#[derive(Debug)]
+pub struct Agent {
+    actor: ActorRef<Message>,
+    running: Option<JoinHandle<()>>,
+    processes: Processes,
+}
+
+/// Starts an agent and its workers. What happens to them comes through the receiver.
+///
+/// # Errors
+/// See [`AgentError`].
+pub async fn start(config: AgentConfig) -> Result<(Agent, mpsc::UnboundedReceiver<AgentEvent>), AgentError> {
+    let (events, receiver) = mpsc::unbounded_channel();
+    let processes = Processes::default();
+    let arguments = Arguments { config, events, processes: Arc::clone(&processes) };
+    let (actor, running) =
+        Actor::spawn(None, Shell, arguments).await.map_err(|error| AgentError::Start(error.to_string()))?;
+    Ok((Agent { actor, running: Some(running), processes }, receiver))
+}
+
+impl Agent {
+    /// The process of `worker`, if it runs.
+    #[must_use]
+    pub fn pid(&self, worker: WorkerId) -> Option<u32> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner).get(&worker).copied()
+    }
+
+    /// Lets the children end by themselves for a while, then ends them, and the agent.
+    pub async fn end(mut self) {
+        // It may have ended already.
+        let _ = self.actor.cast(Message::End);
+        if let Some(running) = self.running.take() {
+            let _ = running.await;
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.actor.kill();
+    }
+}

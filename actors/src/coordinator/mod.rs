@@ -1,1 +1,121 @@
-//! Placeholder.
+//! The coordinator: the rendezvous that forms generations. It sees decisions only; no byte of a gradient or state passes it.
+
+mod actor;
+mod session;
+
+use std::net::SocketAddr;
+
+use quinn::Endpoint;
+use ractor::{Actor, ActorRef};
+use sardana_protocol::membership::JobEvent;
+use sardana_protocol::words::{Incarnation, JobId};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::quic::{BindError, Purpose, bind_server};
+use crate::trust::Credentials;
+use actor::{Arguments, Message, Shell};
+
+/// What a coordinator needs.
+#[derive(Debug)]
+pub struct CoordinatorConfig {
+    /// Its certificate and key.
+    pub credentials: Credentials,
+    /// Where to listen; port 0 takes any.
+    pub listen: SocketAddr,
+    /// Which life of the coordinator of this job it is.
+    pub incarnation: Incarnation,
+    /// Fewer workers than this do not train.
+    pub min: u32,
+    /// How many workers the first generation waits for.
+    pub expected: u32,
+    /// Workers beyond this are spares.
+    pub max: u32,
+}
+
+/// Why a coordinator could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum CoordinatorError {
+    /// It could not listen. Fix the address.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The system does not say where it listens, or the actor did not start.
+    #[error("the coordinator could not start: {0}")]
+    Start(String),
+}
+
+/// A running coordinator. Dropping it ends it.
+#[derive(Debug)]
+pub struct Coordinator {
+    job: JobId,
+    address: SocketAddr,
+    actor: ActorRef<Message>,
+    running: Option<JoinHandle<()>>,
+    endpoint: Endpoint,
+}
+
+/// Starts a coordinator. What happens to the job comes through the receiver.
+///
+/// # Errors
+/// See [`CoordinatorError`].
+pub async fn start(config: CoordinatorConfig) -> Result<(Coordinator, mpsc::UnboundedReceiver<JobEvent>), CoordinatorError> {
+    let endpoint = bind_server(&config.credentials, Purpose::Control, config.listen)?;
+    let address = endpoint.local_addr().map_err(|error| CoordinatorError::Start(error.to_string()))?;
+    let job = config.credentials.job();
+    let (events, receiver) = mpsc::unbounded_channel();
+    let credentials = config.credentials.clone();
+    let (actor, running) = Actor::spawn(None, Shell, Arguments { config, events })
+        .await
+        .map_err(|error| CoordinatorError::Start(error.to_string()))?;
+    tokio::spawn(session::accept_all(endpoint.clone(), credentials, actor.clone()));
+    Ok((Coordinator { job, address, actor, running: Some(running), endpoint }, receiver))
+}
+
+impl Coordinator {
+    /// The job that it coordinates.
+    #[must_use]
+    pub fn job(&self) -> JobId {
+        self.job
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Asks the job to end at the next boundary.
+    pub fn request_stop(&self) {
+        // It is gone only if the job is over.
+        let _ = self.actor.cast(Message::StopRequested);
+    }
+
+    /// Bytes that have arrived here over QUIC, in datagrams' payloads, from all connections there ever were.
+    ///
+    /// # Errors
+    /// When the coordinator has ended.
+    pub async fn bytes_received(&self) -> Result<u64, CoordinatorError> {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        let asked = self.actor.cast(Message::BytesReceived { reply });
+        asked.map_err(|error| CoordinatorError::Start(error.to_string()))?;
+        answer.await.map_err(|error| CoordinatorError::Start(error.to_string()))
+    }
+
+    /// Ends the coordinator: closes all connections, and waits until the others have been told.
+    pub async fn end(mut self) {
+        self.actor.stop(None);
+        if let Some(running) = self.running.take() {
+            // A panic in the actor has been logged by its runtime.
+            let _ = running.await;
+        }
+        self.endpoint.close(0_u32.into(), b"the coordinator ends");
+        self.endpoint.wait_idle().await;
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        self.actor.stop(None);
+        self.endpoint.close(0_u32.into(), b"the coordinator ends");
+    }
+}

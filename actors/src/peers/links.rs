@@ -82,6 +82,9 @@ impl Peers {
     ///
     /// # Errors
     /// The first link that could not be made; the others are reset.
+    ///
+    /// # Panics
+    /// When the plans are for more ranks than the generation has members.
     pub async fn link(self: &Arc<Self>, form: &Form, first: &Plan, steady: &Plan) -> Result<RingLinks, LinkingError> {
         let mut making = JoinSet::new();
         for (slot, plan) in [(Slot::First, first), (Slot::Steady, steady)] {

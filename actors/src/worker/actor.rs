@@ -146,7 +146,7 @@ impl Actor for Worker {
                 tracing::warn!(target: "sardana::event::control_lost", %why, "training goes on, looking for the coordinator");
                 state.control = connect(&myself, &state.link, &state.desk, &state.hello).await?;
             }
-            Message::NotJoined(error) => state.end(Err(error.into())),
+            Message::NotJoined(error) => state.end(Err(Box::new(error).into())),
             Message::Do(errand) => state.execute(&myself, errand),
             Message::LinksReady { generation } => state.desk.handle(Event::LinksReady { generation }, Data::None),
             Message::LinkBroken { generation, peer } => {

@@ -14,11 +14,12 @@ use super::actor::Message;
 use super::desk::Desk;
 use super::limits::{COORDINATOR_PATIENCE, GREETING_DEADLINE, RETRY_EVERY};
 use super::WorkerConfig;
+use crate::control::{Next, carry as carry_messages};
 use crate::fault::{self, Point};
 use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{BindError, ConnectError, Purpose, bind_client, connect};
 use crate::trust::{Credentials, PeerIdentity};
-use crate::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
+use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{FrameError, read_frame, write_frame};
 
 /// Why a worker could not join.
@@ -177,13 +178,13 @@ impl Actor for Control {
 }
 
 /// Joins, then carries messages both ways until the connection breaks.
-async fn carry(arguments: ControlArguments, control: ActorRef<WorkerMessage>, mut queue: mpsc::UnboundedReceiver<WorkerMessage>) {
+async fn carry(arguments: ControlArguments, control: ActorRef<WorkerMessage>, queue: mpsc::UnboundedReceiver<WorkerMessage>) {
     let ControlArguments { link, worker, desk, hello } = arguments;
     let current = || {
         let (generation, rank, world_size, training, standing) = desk.read(sardana_protocol::member::Member::introduction);
         WorkerHello { generation, rank, world_size, training, standing, ..hello.clone() }
     };
-    let Carrier { connection, mut send, mut receive } = match link.join(current).await {
+    let Carrier { connection, send, receive } = match link.join(current).await {
         Ok(carrier) => carrier,
         Err(error) => {
             let _ = worker.cast(Message::NotJoined(error));
@@ -191,29 +192,11 @@ async fn carry(arguments: ControlArguments, control: ActorRef<WorkerMessage>, mu
         }
     };
     tracing::info!(target: "sardana::event::joined", worker = %WorkerId::new(link.credentials.id()), coordinator = %link.coordinator);
-    let reading = async {
-        loop {
-            match read_frame::<CoordinatorMessage>(&mut receive, CONTROL_FRAME_BYTES).await {
-                Ok(Some(message)) => {
-                    if worker.cast(Message::Told(message)).is_err() {
-                        return "the worker ends".to_owned();
-                    }
-                }
-                Ok(None) => return "the coordinator closed it".to_owned(),
-                Err(error) => return error.to_string(),
-            }
-        }
+    let told = |message: CoordinatorMessage| match worker.cast(Message::Told(message)) {
+        Ok(()) => Next::Message,
+        Err(_) => Next::Stop,
     };
-    let writing = async {
-        while let Some(message) = queue.recv().await {
-            if let Err(error) = write_frame(&mut send, &message, CONTROL_FRAME_BYTES).await {
-                return error.to_string();
-            }
-            at_fault_point(&message, &desk);
-        }
-        "the worker ends".to_owned()
-    };
-    let why = tokio::select! { why = reading => why, why = writing => why };
+    let why = carry_messages(send, receive, queue, told, |message| at_fault_point(message, &desk)).await;
     connection.close(0_u32.into(), b"the worker leaves this connection");
     let _ = worker.cast(Message::ControlLost { why });
     control.stop(None);

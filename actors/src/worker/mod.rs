@@ -64,7 +64,7 @@ pub enum WorkerError {
     Bind(#[from] BindError),
     /// It could not join, or lost the coordinator for good.
     #[error(transparent)]
-    Join(#[from] JoinError),
+    Join(#[from] Box<JoinError>),
     /// The coordinator no longer wants it. It may join anew, as a new worker.
     #[error("the coordinator dismissed this worker: {reason}")]
     Dismissed {

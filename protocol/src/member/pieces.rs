@@ -157,4 +157,39 @@ mod tests {
         assert_eq!(pieces.computed(range(0, 2), 1), Credit::Stale);
         assert_eq!(pieces.next(), Some((range(0, 1), 0)));
     }
+
+    #[test]
+    fn in_fast_order_every_run_of_shards_is_one_piece() {
+        let mut pieces = Pieces::new(Order::Fast);
+        pieces.assign(&[range(4, 6)]);
+        assert_eq!(pieces.computed(range(4, 6), 5), Credit::Stale, "a piece is filled in order");
+        assert_eq!(pieces.computed(range(4, 6), 4), Credit::Partial);
+        // A retry adds runs around what is there; only whole pieces are kept.
+        pieces.assign(&[range(2, 8)]);
+        assert_eq!(pieces.ranges(), [range(2, 4), range(4, 6), range(6, 8)]);
+        assert_eq!(pieces.computed(range(4, 6), 5), Credit::Complete);
+        assert_eq!(pieces.complete().collect::<Vec<_>>(), [range(4, 6)]);
+        assert_eq!(pieces.next(), Some((range(2, 4), 2)));
+        pieces.assign(&[range(5, 8)]);
+        assert_eq!(pieces.ranges(), [range(5, 6), range(6, 8)]);
+        assert!(!pieces.all_complete());
+    }
+
+    #[test]
+    fn both_orders_hold_exactly_what_is_assigned() {
+        for order in [Order::Exact, Order::Fast] {
+            let mut pieces = Pieces::new(order);
+            for assigned in [
+                vec![range(0, 3), range(5, 9)],
+                vec![range(1, 6)],
+                vec![],
+                vec![range(4, 4), range(7, 9)],
+            ] {
+                pieces.assign(&assigned);
+                let held: Vec<u32> = pieces.ranges().into_iter().flat_map(ShardRange::iter).collect();
+                let wanted: Vec<u32> = assigned.into_iter().flat_map(ShardRange::iter).collect();
+                assert_eq!(held, wanted, "{order}");
+            }
+        }
+    }
 }

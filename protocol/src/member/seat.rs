@@ -112,6 +112,10 @@ impl Member {
         if form.generation < self.promised || self.owed.is_some() || self.update != Update::None || self.seat.is_some() {
             return;
         }
+        // What no sound coordinator sends is not answered.
+        if !self.is_sound(&form) {
+            return;
+        }
         self.promised = form.generation;
         self.stop_at = form.stop_at.or(self.stop_at);
         self.report_from = form.report_from;
@@ -130,6 +134,22 @@ impl Member {
             out.push(Command::Connect(Box::new(form.clone())));
         }
         self.catch_up(&form, out);
+    }
+
+    /// Whether everybody in it exists and its shards are those of the job (GEN-2).
+    fn is_sound(&self, form: &Form) -> bool {
+        let exists = |rank: Rank| rank.index() < form.members.len();
+        let covers = |visits: &[Visit]| {
+            let end = visits
+                .iter()
+                .try_fold(0, |next, visit| (visit.shards.start() == next).then_some(visit.shards.end()));
+            end == Some(self.shards) && visits.iter().all(|visit| exists(visit.rank))
+        };
+        let donor = match form.catch_up {
+            CatchUp::None => form.rank,
+            CatchUp::Sum { from } | CatchUp::State { from } => from,
+        };
+        exists(form.rank) && exists(donor) && form.step <= self.end && covers(&form.first) && covers(&form.steady)
     }
 
     fn catch_up(&mut self, form: &Form, out: &mut Vec<Command>) {

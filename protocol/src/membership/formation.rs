@@ -114,7 +114,7 @@ fn catch_up(step: Step, candidates: &[Candidate<'_>]) -> Vec<CatchUp> {
         .map(|(turn, candidate)| {
             if candidate.standing.step == step {
                 CatchUp::None
-            } else if candidate.standing.step.next() == step && !summed.is_empty() {
+            } else if step.previous() == Some(candidate.standing.step) && !summed.is_empty() {
                 CatchUp::Sum {
                     from: summed[turn % summed.len()],
                 }

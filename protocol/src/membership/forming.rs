@@ -137,8 +137,10 @@ impl Membership {
                         0
                     }
             })
-            .sum();
-        (u64::from(self.config.shards) * step.get()).saturating_sub(of_the_living)
+            .fold(0, u64::saturating_add);
+        u64::from(self.config.shards)
+            .saturating_mul(step.get())
+            .saturating_sub(of_the_living)
     }
 
     fn candidates(&self) -> Vec<Candidate<'_>> {

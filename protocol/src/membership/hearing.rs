@@ -9,6 +9,10 @@ use crate::words::{Generation, Step, WorkerId};
 impl Membership {
     pub(super) fn said(&mut self, worker: WorkerId, message: WorkerMessage) {
         let Some(record) = self.members.get_mut(&worker) else { return };
+        // A worker that says only what cannot be counts as silent.
+        if newest_step(&message).is_some_and(|step| step > self.config.steps) {
+            return;
+        }
         record.heard = self.now;
         match message {
             WorkerMessage::Halted { generation, standing } => self.halted(worker, generation, standing),
@@ -107,5 +111,20 @@ impl Membership {
 
     fn forget_accusations(&mut self) {
         self.members.values_mut().for_each(|record| record.accusations = 0);
+    }
+}
+
+/// The newest step that a message names.
+fn newest_step(message: &WorkerMessage) -> Option<Step> {
+    match message {
+        WorkerMessage::Halted { standing, .. } => Some(standing.step.max(standing.tally.step)),
+        WorkerMessage::Progress {
+            step, tally, reports, ..
+        } => {
+            let reported = reports.iter().map(|report| report.step).max();
+            Some(tally.step.max(*step)).max(reported)
+        }
+        WorkerMessage::Finished { step, tally, .. } => Some(tally.step.max(*step)),
+        WorkerMessage::Ready { .. } | WorkerMessage::LinkBroken { .. } | WorkerMessage::Failed { .. } => None,
     }
 }

@@ -24,7 +24,7 @@ impl Ledger {
     pub(super) fn lost(&mut self, tally: Option<Tally>) {
         match tally {
             Some(tally) => {
-                self.gone += tally.total;
+                self.gone = self.gone.saturating_add(tally.total);
                 self.recent.push((tally, 0));
             }
             None => self.unknown += 1,
@@ -46,9 +46,12 @@ impl Ledger {
             *counted = lost;
         }
         // Steps only go back by one, unless the state is lost.
-        let (settled, recent) = self.recent.drain(..).partition(|(tally, _)| tally.step.next() < step);
+        let (settled, recent) = self
+            .recent
+            .drain(..)
+            .partition(|(tally, _)| step.previous().is_some_and(|previous| tally.step < previous));
         self.recent = recent;
-        self.useful += useful(settled);
+        self.useful = self.useful.saturating_add(useful(settled));
         self.recomputed += again;
         again
     }
@@ -56,7 +59,7 @@ impl Ledger {
     /// The newest state is lost: training starts again from one that holds only `kept` gradients.
     pub(super) fn restart(&mut self, kept: u64) {
         let recent = std::mem::take(&mut self.recent);
-        self.useful += useful(recent);
+        self.useful = self.useful.saturating_add(useful(recent));
         let lost = self.useful.saturating_sub(kept);
         self.useful -= lost;
         self.recomputed += lost;
@@ -64,7 +67,7 @@ impl Ledger {
 
     /// Gradients computed by the lost and by the living.
     pub(super) fn computed(&self, living: impl Iterator<Item = u64>) -> u64 {
-        self.gone + living.sum::<u64>()
+        living.fold(self.gone, u64::saturating_add)
     }
 
     pub(super) fn recomputed(&self) -> u64 {
@@ -77,7 +80,9 @@ impl Ledger {
 }
 
 fn useful(tallies: Vec<(Tally, u64)>) -> u64 {
-    tallies.into_iter().map(|(tally, counted)| tally.total - counted).sum()
+    tallies
+        .into_iter()
+        .fold(0, |sum, (tally, counted)| sum.saturating_add(tally.total - counted))
 }
 
 /// How many of a lost worker's gradients are not part of the state at `step`.

@@ -10,7 +10,8 @@ use crate::words::{Step, WorkerId};
 impl Membership {
     pub(super) fn lost(&mut self, worker: WorkerId, cause: Loss) {
         let tally = match &cause {
-            Loss::Exited { tally, .. } => *tally,
+            // A count that cannot be is not known.
+            Loss::Exited { tally, .. } => tally.filter(|tally| tally.step <= self.config.steps),
             Loss::ConnectionLost { .. } | Loss::Silent { .. } | Loss::Unreachable => None,
         };
         let Some(record) = self.members.remove(&worker) else {

@@ -64,14 +64,18 @@ pub struct Membership {
     missed: BTreeMap<WorkerId, Duration>,
     /// The newest step that anybody is known to have reached.
     reached: Step,
+    /// The first step whose report is missing.
     next_report: Step,
+    /// When `reached` last grew, or training last began.
     advanced: Duration,
+    /// Since when no update was applied because of a loss or an arrival.
     disturbed: Option<Duration>,
     stop: Stop,
     now: Duration,
     out: Vec<Command>,
 }
 
+/// The states of the drawing above. `since`: when the way to the next generation began.
 #[derive(Debug, Clone, PartialEq)]
 enum Phase {
     Gathering { since: Duration, told: Option<Need> },
@@ -82,12 +86,14 @@ enum Phase {
     Failed,
 }
 
+/// Whether the generation has applied its first update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Resumed {
     NotYet,
     Yes,
 }
 
+/// Whether an operator wants the job to end, and when the closer was last asked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stop {
     No,

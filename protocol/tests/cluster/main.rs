@@ -47,11 +47,11 @@ proptest! {
         seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 1_u64..12,
         before in 0_u32..900, after in 0_u32..800, losses in prop_oneof![Just(0_u32), Just(100)],
     ) {
-        let cuts = losses / 20;
         let mut world = World::new(seed, workers, shards, steps);
-        world.suffer(Chaos { events: before, kills: 4, losses, cuts });
+        world.suffer(Chaos { events: before, kills: 4, losses, cuts: losses / 20 });
         world.stop();
-        world.suffer(Chaos { events: after, kills: 8, losses, cuts: 60 });
+        // Many cuts: some stop where the trailer says while others, without them, go on.
+        world.suffer(Chaos { events: after, kills: 8, losses, cuts: losses / 2 });
         world.heal();
     }
 

@@ -1,0 +1,63 @@
+//! What a child is given through its standard input: never through arguments, which anybody on the host can read.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process;
+
+use serde::{Deserialize, Serialize};
+
+use crate::trust::Credentials;
+use crate::wire::limits::BUNDLE_BYTES;
+use crate::wire::{FrameError, read_frame_blocking};
+
+/// The environment variable that tells a program that it is a worker with a bundle on its standard input.
+pub const BUNDLE_VARIABLE: &str = "SARDANA_WORKER";
+
+/// The exit code of a worker whose agent is gone.
+const ORPHANED: i32 = 4;
+
+/// A child's start.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Bundle {
+    /// Its certificate and key.
+    pub credentials: Credentials,
+    /// Where the coordinator listens.
+    pub coordinator: SocketAddr,
+    /// Where to listen for other workers.
+    pub listen: SocketAddr,
+    /// Where to count gradients.
+    pub tally: Option<PathBuf>,
+}
+
+/// Why a bundle could not be received.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// The bundle is damaged or of another version: let the agent of the same release start this program.
+    #[error("the worker's start on standard input cannot be used: {0}; workers are started by an agent of the same release")]
+    Frame(#[from] FrameError),
+    /// There is none: the variable was set by hand.
+    #[error("{BUNDLE_VARIABLE} is set, but standard input holds no worker's start: unset it, or let an agent start this program")]
+    Missing,
+}
+
+/// The bundle on this process's standard input, if the environment says that there is one. From then on the process ends when its
+/// agent does: a thread waits for the end of the input.
+///
+/// # Errors
+/// See [`BundleError`].
+pub fn receive_bundle() -> Result<Option<Bundle>, BundleError> {
+    if std::env::var_os(BUNDLE_VARIABLE).is_none() {
+        return Ok(None);
+    }
+    let bundle = read_frame_blocking(&mut io::stdin().lock(), BUNDLE_BYTES)?.ok_or(BundleError::Missing)?;
+    std::thread::Builder::new()
+        .name("agent-watch".to_owned())
+        .spawn(|| {
+            // Nothing more is ever sent: whatever this returns, the other end is gone.
+            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            process::exit(ORPHANED);
+        })
+        .map_err(FrameError::Io)?;
+    Ok(Some(bundle))
+}

@@ -1,0 +1,223 @@
+//! The coordinator's actor: receives, asks the membership's machine, sends. Takes no decision.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use sardana_protocol::admission::{Refusal, admit};
+use sardana_protocol::job::JobIdentity;
+use sardana_protocol::membership::{Arrival, Command, Config, Event, JobEvent, Loss, Membership, Stage};
+use sardana_protocol::messages::{AgentMessage, AgentOrder, CoordinatorMessage, Greeting, WorkerHello, WorkerMessage};
+use sardana_protocol::words::{Generation, WorkerId};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::CoordinatorConfig;
+use super::session::Outlet;
+
+/// Between two looks at what is due. The machine's shortest timeout is three times as long.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What the actor is told.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// By a session: a worker wants to join. The greeting goes back.
+    Hello { hello: Box<WorkerHello>, outlet: Outlet<CoordinatorMessage>, reply: oneshot::Sender<Greeting> },
+    /// By a session: an agent reports for duty. The greeting goes back.
+    AgentHello { agent: u64, outlet: Outlet<AgentOrder>, reply: oneshot::Sender<Greeting> },
+    /// By a session: a worker said this.
+    Said { worker: WorkerId, message: WorkerMessage },
+    /// By a session: an agent said this.
+    AgentSaid(AgentMessage),
+    /// By a session: it is over.
+    SessionLost { worker: WorkerId, why: String },
+    /// By the embedding program: end the job at the next boundary.
+    StopRequested,
+    /// By the embedding program: how many bytes have arrived. The number goes back.
+    BytesReceived { reply: oneshot::Sender<u64> },
+    /// By the clock.
+    Tick,
+}
+
+pub(super) struct Shell;
+
+pub(super) struct Arguments {
+    pub(super) config: CoordinatorConfig,
+    pub(super) events: mpsc::UnboundedSender<JobEvent>,
+}
+
+pub(super) struct State {
+    config: CoordinatorConfig,
+    events: mpsc::UnboundedSender<JobEvent>,
+    started: Instant,
+    /// Set by the first worker.
+    job: Option<(JobIdentity, Membership)>,
+    workers: BTreeMap<WorkerId, Outlet<CoordinatorMessage>>,
+    agents: BTreeMap<u64, Outlet<AgentOrder>>,
+    /// Workers whose end an agent has seen: a hello of theirs that comes late is nobody's.
+    exited: BTreeSet<WorkerId>,
+    /// Bytes from connections that are over.
+    received: u64,
+}
+
+impl Actor for Shell {
+    type Msg = Message;
+    type State = State;
+    type Arguments = Arguments;
+
+    async fn pre_start(&self, myself: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
+        // The interval ends with the actor.
+        drop(myself.send_interval(TICK, || Message::Tick));
+        Ok(State {
+            config: arguments.config,
+            events: arguments.events,
+            started: Instant::now(),
+            job: None,
+            workers: BTreeMap::new(),
+            agents: BTreeMap::new(),
+            exited: BTreeSet::new(),
+            received: 0,
+        })
+    }
+
+    async fn handle(&self, _: ActorRef<Message>, message: Message, state: &mut State) -> Result<(), ActorProcessingErr> {
+        match message {
+            Message::Hello { hello, outlet, reply } => state.hello(*hello, outlet, reply),
+            Message::AgentHello { agent, outlet, reply } => {
+                state.agents.insert(agent, outlet);
+                let _ = reply.send(Greeting::Welcome);
+            }
+            Message::Said { worker, message } => state.decide(Event::Said { worker, message }),
+            Message::AgentSaid(message) => state.agent_said(message),
+            Message::SessionLost { worker, why } => {
+                if state.forget(worker) {
+                    state.decide(Event::Lost { worker, cause: Loss::ConnectionLost { why } });
+                }
+            }
+            Message::StopRequested => state.stop_requested(),
+            Message::BytesReceived { reply } => {
+                let _ = reply.send(state.bytes_received());
+            }
+            Message::Tick => state.decide(Event::Tick),
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn hello(&mut self, hello: WorkerHello, outlet: Outlet<CoordinatorMessage>, reply: oneshot::Sender<Greeting>) {
+        let worker = hello.worker;
+        if self.exited.contains(&worker) {
+            return;
+        }
+        if let Err(refusal) = self.admit(&hello) {
+            tracing::warn!(target: "sardana::event::refused", %worker, %refusal, "a worker was refused");
+            // The session is gone if nobody takes it.
+            let _ = reply.send(Greeting::Refused { reason: refusal.to_string() });
+            return;
+        }
+        if reply.send(Greeting::Welcome).is_err() {
+            return;
+        }
+        self.workers.insert(worker, outlet);
+        if self.job.is_none() {
+            let spec = &hello.identity.spec;
+            let config = Config {
+                min: self.config.min,
+                expected: self.config.expected,
+                max: self.config.max,
+                shards: spec.shards,
+                steps: spec.steps,
+            };
+            let membership = Membership::new(config, self.config.incarnation, self.started.elapsed());
+            self.job = Some((hello.identity, membership));
+        }
+        self.decide(Event::Arrived(Box::new(Arrival {
+            worker,
+            address: hello.address,
+            capacity: hello.shard_capacity,
+            training: hello.training,
+            standing: hello.standing,
+        })));
+    }
+
+    fn admit(&self, hello: &WorkerHello) -> Result<(), Refusal> {
+        let (identity, newest, stage) = match &self.job {
+            Some((identity, membership)) => (Some(identity), membership.generation(), membership.stage()),
+            None => (None, Generation::new(self.config.incarnation, 0), Stage::Gathering),
+        };
+        if stage == Stage::Done {
+            return Err(Refusal::Over);
+        }
+        if self.workers.contains_key(&hello.worker) {
+            return Err(Refusal::Duplicate(hello.worker));
+        }
+        admit(self.config.credentials.job(), identity, newest, hello)
+    }
+
+    fn agent_said(&mut self, message: AgentMessage) {
+        match message {
+            AgentMessage::ChildExited { worker, how, tally, restarting } => {
+                tracing::info!(target: "sardana::event::exited", %worker, %how, restarting, "a worker process ended");
+                self.exited.insert(worker);
+                self.forget(worker);
+                self.decide(Event::Lost { worker, cause: Loss::Exited { how, tally } });
+            }
+        }
+    }
+
+    fn stop_requested(&mut self) {
+        if self.job.is_some() {
+            self.decide(Event::StopRequested);
+        } else {
+            self.tell(JobEvent::Failed { reason: "stopped before the first worker came".to_owned() });
+        }
+    }
+
+    /// Asks the machine, and does what it says.
+    fn decide(&mut self, event: Event) {
+        let now = self.started.elapsed();
+        let Some((_, membership)) = &mut self.job else { return };
+        for command in membership.handle(now, event) {
+            match command {
+                Command::Send { worker, message } => self.send(worker, message),
+                Command::Tell(event) => self.tell(event),
+            }
+        }
+    }
+
+    fn send(&mut self, worker: WorkerId, message: CoordinatorMessage) {
+        let last = matches!(message, CoordinatorMessage::Dismiss { .. });
+        if let Some(outlet) = self.workers.get(&worker) {
+            // A session that is over has said so, or will.
+            let _ = outlet.queue.send(message);
+        }
+        if last {
+            // Its queue ends with this message, and its connection with the queue.
+            self.forget(worker);
+        }
+    }
+
+    fn tell(&mut self, event: JobEvent) {
+        if matches!(event, JobEvent::Done(_) | JobEvent::Failed { .. }) {
+            for agent in self.agents.values() {
+                let _ = agent.queue.send(AgentOrder::JobOver);
+            }
+        }
+        // Nobody may be listening; the job goes on.
+        let _ = self.events.send(event);
+    }
+
+    /// Lets go of a worker's session. Whether there was one.
+    fn forget(&mut self, worker: WorkerId) -> bool {
+        let outlet = self.workers.remove(&worker);
+        self.received += outlet.as_ref().map_or(0, |outlet| outlet.connection.stats().udp_rx.bytes);
+        outlet.is_some()
+    }
+
+    fn bytes_received(&self) -> u64 {
+        let open = self.workers.values().map(|outlet| outlet.connection.stats().udp_rx.bytes);
+        let agents = self.agents.values().map(|outlet| outlet.connection.stats().udp_rx.bytes);
+        self.received + open.chain(agents).sum::<u64>()
+    }
+}

@@ -1,0 +1,154 @@
+//! One control connection at the coordinator: hello, greeting, then messages until it breaks.
+
+use quinn::{Connection, Endpoint, RecvStream, SendStream};
+use ractor::ActorRef;
+use sardana_protocol::messages::{AgentMessage, AgentOrder, CoordinatorMessage, Greeting, Hello, WorkerMessage};
+use sardana_protocol::words::WorkerId;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::actor::Message;
+use crate::control::{Next, carry};
+use crate::quic::limits::HANDSHAKE_DEADLINE;
+use crate::quic::{accept, next_incoming};
+use crate::trust::{Credentials, PeerIdentity, Role};
+use crate::wire::limits::HELLO_FRAME_BYTES;
+use crate::wire::{read_frame, write_frame};
+
+/// What the coordinator keeps of a session.
+#[derive(Debug)]
+pub(super) struct Outlet<Out> {
+    pub(super) queue: mpsc::UnboundedSender<Out>,
+    pub(super) connection: Connection,
+}
+
+/// Takes in connections until the endpoint is closed.
+pub(super) async fn accept_all(endpoint: Endpoint, credentials: Credentials, coordinator: ActorRef<Message>) {
+    while let Some(incoming) = next_incoming(&endpoint).await {
+        let (credentials, coordinator) = (credentials.clone(), coordinator.clone());
+        tokio::spawn(async move {
+            match accept(incoming, &credentials, HANDSHAKE_DEADLINE).await {
+                Ok((connection, peer)) => greet(connection, peer, coordinator).await,
+                Err(error) => tracing::warn!(target: "sardana::event::refused", %error, "a connection was refused"),
+            }
+        });
+    }
+}
+
+/// A peer that has shown its certificate says who it is; it has little time and few bytes for that (SEC-2).
+async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef<Message>) {
+    let hello = async {
+        let (send, mut receive) = connection.accept_bi().await.ok()?;
+        match read_frame::<Hello>(&mut receive, HELLO_FRAME_BYTES).await {
+            Ok(hello) => Some((send, receive, hello?)),
+            Err(error) => {
+                tracing::warn!(target: "sardana::event::refused", %peer, %error, "a hello could not be read");
+                connection.close(1_u32.into(), error.to_string().as_bytes());
+                None
+            }
+        }
+    };
+    let Ok(Some((send, receive, hello))) = timeout(HANDSHAKE_DEADLINE, hello).await else {
+        return connection.close(1_u32.into(), b"expected a hello");
+    };
+    let streams = Streams { connection, send, receive };
+    match (peer.role, hello) {
+        (Role::Worker, Hello::Worker(hello)) if hello.worker.get() == peer.id => {
+            let (queue, outgoing) = mpsc::unbounded_channel();
+            let (reply, greeting) = oneshot::channel();
+            let outlet = Outlet { queue, connection: streams.connection.clone() };
+            let worker = hello.worker;
+            let asked = coordinator.cast(Message::Hello { hello, outlet, reply });
+            let session = streams.answer(asked.is_ok(), greeting).await;
+            if let Some(session) = session {
+                session.serve_worker(worker, coordinator, outgoing).await;
+            }
+        }
+        (Role::Agent, Hello::Agent { job }) if job == peer.job => {
+            let (queue, outgoing) = mpsc::unbounded_channel();
+            let (reply, greeting) = oneshot::channel();
+            let outlet = Outlet { queue, connection: streams.connection.clone() };
+            let asked = coordinator.cast(Message::AgentHello { agent: peer.id, outlet, reply });
+            let session = streams.answer(asked.is_ok(), greeting).await;
+            if let Some(session) = session {
+                session.serve_agent(coordinator, outgoing).await;
+            }
+        }
+        (Role::Worker | Role::Agent | Role::Coordinator, Hello::Worker(_) | Hello::Agent { .. }) => {
+            let reason = format!("the hello is not one of {peer}: start the process with credentials of its own role and job");
+            tracing::warn!(target: "sardana::event::refused", %peer, "a hello under a false name");
+            let refused = async { Greeting::Refused { reason } };
+            streams.refuse(refused.await).await;
+        }
+    }
+}
+
+struct Streams {
+    connection: Connection,
+    send: SendStream,
+    receive: RecvStream,
+}
+
+impl Streams {
+    /// Sends the greeting. None if it is a refusal.
+    async fn answer(mut self, asked: bool, greeting: oneshot::Receiver<Greeting>) -> Option<Self> {
+        let over = Greeting::Refused { reason: "the coordinator is ending: start a new job".to_owned() };
+        let greeting = if asked { greeting.await.unwrap_or(over) } else { over };
+        match greeting {
+            Greeting::Welcome => write_frame(&mut self.send, &Greeting::Welcome, HELLO_FRAME_BYTES).await.ok().map(|()| self),
+            refusal @ Greeting::Refused { .. } => {
+                self.refuse(refusal).await;
+                None
+            }
+        }
+    }
+
+    async fn refuse(mut self, refusal: Greeting) {
+        if write_frame(&mut self.send, &refusal, HELLO_FRAME_BYTES).await.is_ok() {
+            let _ = self.send.finish();
+            // The peer closes once it has read the reason.
+            let _ = timeout(HANDSHAKE_DEADLINE, self.connection.closed()).await;
+        }
+        self.connection.close(1_u32.into(), b"refused");
+    }
+
+    async fn serve_worker(
+        self,
+        worker: WorkerId,
+        coordinator: ActorRef<Message>,
+        outgoing: mpsc::UnboundedReceiver<CoordinatorMessage>,
+    ) {
+        let mut goodbye = Goodbye { worker, coordinator: coordinator.clone(), why: "its session failed".to_owned() };
+        let said = |message: WorkerMessage| match coordinator.cast(Message::Said { worker, message }) {
+            Ok(()) => Next::Message,
+            Err(_) => Next::Stop,
+        };
+        goodbye.why = carry(self.send, self.receive, outgoing, said, |_| {}).await;
+        self.connection.close(0_u32.into(), b"the session is over");
+    }
+
+    async fn serve_agent(self, coordinator: ActorRef<Message>, outgoing: mpsc::UnboundedReceiver<AgentOrder>) {
+        let said = |message: AgentMessage| match coordinator.cast(Message::AgentSaid(message)) {
+            Ok(()) => Next::Message,
+            Err(_) => Next::Stop,
+        };
+        let why = carry(self.send, self.receive, outgoing, said, |_| {}).await;
+        tracing::debug!(%why, "an agent's session is over");
+        self.connection.close(0_u32.into(), b"the session is over");
+    }
+}
+
+/// Tells the coordinator that a session is over, however it ends.
+struct Goodbye {
+    worker: WorkerId,
+    coordinator: ActorRef<Message>,
+    why: String,
+}
+
+impl Drop for Goodbye {
+    fn drop(&mut self) {
+        let why = std::mem::take(&mut self.why);
+        // The coordinator is gone only when the job is over.
+        let _ = self.coordinator.cast(Message::SessionLost { worker: self.worker, why });
+    }
+}

@@ -1,0 +1,139 @@
+//! The end of a job: by its last step, or by a trailer that says stop.
+
+use super::*;
+
+/// A worker at rank 0 of two that has been told in a trailer to stop after its first step.
+fn stopped() -> (Member, Vec<Command>) {
+    let mut worker = seated(0);
+    compute_all(&mut worker, shards(0, 2));
+    assert_eq!(summed(&mut worker, 1, 0, Trailer::Stop), [Command::Accept]);
+    let commands = apply(&mut worker, 0);
+    (worker, commands)
+}
+
+#[test]
+fn the_closer_of_the_current_generation_closes_with_stop() {
+    let mut worker = seated(1);
+    assert_eq!(worker.handle(Event::CloseWithStop { generation: g(2) }), []);
+    assert_eq!(
+        worker.handle(Event::CloseWithStop { generation: g(1) }),
+        [Command::CloseWithStop]
+    );
+}
+
+#[test]
+fn a_trailer_that_says_stop_ends_the_job_after_its_update() {
+    let (mut worker, commands) = stopped();
+    assert_eq!(commands.last(), Some(&Command::Retain { pieces: vec![] }), "no step begins");
+    assert_eq!(worker.introduction().4.stop_at, Some(s(1)), "those behind learn it from here");
+    let finished = format!("finished g1.1 s1 {:?}", hash(1));
+    assert_eq!(said(&conclude(&mut worker, 1)), std::slice::from_ref(&finished));
+    assert_eq!(worker.next_work(), Work::Wait);
+    // It may have been lost: it is said again with every heartbeat.
+    assert_eq!(
+        said(&beat(&mut worker, Heartbeat::Due)),
+        ["progress g1.1 s1 []".to_owned(), finished]
+    );
+}
+
+#[test]
+fn a_worker_behind_the_stop_catches_up_and_stops_too() {
+    let mut worker = worker();
+    let behind = Form {
+        catch_up: CatchUp::Sum { from: Rank::ZERO },
+        stop_at: Some(s(1)),
+        ..pair(1, 1, 1)
+    };
+    form(&mut worker, behind);
+    let _ = fetched(&mut worker, 1, 0);
+    let _ = apply(&mut worker, 0);
+    assert_eq!(said(&conclude(&mut worker, 1)).len(), 1);
+}
+
+#[test]
+fn the_only_worker_stops_at_the_next_boundary() {
+    let mut worker = worker();
+    form(&mut worker, single(1, 0));
+    assert_eq!(
+        worker.handle(Event::CloseWithStop { generation: g(1) }),
+        [],
+        "there is no ring"
+    );
+    compute_all(&mut worker, shards(0, 4));
+    let _ = apply(&mut worker, 0);
+    assert_eq!(said(&conclude(&mut worker, 1)).len(), 1);
+}
+
+#[test]
+fn the_last_step_ends_the_job() {
+    let mut worker = worker();
+    form(&mut worker, single(1, 0));
+    for step in 0..10 {
+        compute_all(&mut worker, shards(0, 4));
+        let _ = apply(&mut worker, step);
+    }
+    // What the coordinator lacks is said before the end.
+    let rest = "progress g1.1 s10 [s1, s2, s3, s4, s5, s6, s7, s8, s9]".to_owned();
+    let finished = format!("finished g1.1 s10 {:?}", hash(10));
+    assert_eq!(said(&conclude(&mut worker, 10)), [rest, finished]);
+}
+
+#[test]
+fn finished_is_said_again_in_a_new_generation() {
+    let (mut worker, _) = stopped();
+    let _ = conclude(&mut worker, 1);
+    assert_eq!(said(&halt(&mut worker, 2)), ["halted g1.2 at s1 with []"]);
+    assert_eq!(
+        said(&beat(&mut worker, Heartbeat::Due)),
+        ["progress g1.2 s1 []"],
+        "it has no seat"
+    );
+    let again = form(&mut worker, pair(2, 0, 1));
+    let reported = "progress g1.2 s1 [s0]".to_owned();
+    assert_eq!(said(&again), [reported, format!("finished g1.2 s1 {:?}", hash(1))]);
+    assert_eq!(worker.next_work(), Work::Wait, "it is concluded once");
+}
+
+#[test]
+fn a_halt_before_the_conclusion_does_not_lose_it() {
+    let (mut worker, _) = stopped();
+    assert_eq!(worker.next_work(), Work::Conclude { step: s(1) });
+    halt(&mut worker, 2);
+    let concluded = Event::Concluded {
+        hash: hash(1),
+        results: vec![],
+    };
+    assert_eq!(said(&worker.handle(concluded)), [""; 0]);
+    assert_eq!(said(&form(&mut worker, pair(2, 0, 1))).len(), 2);
+}
+
+/// A trailer reached only this worker, which was then cut off; the others computed the step again, without the stop, and more.
+#[test]
+fn an_end_that_the_others_went_beyond_is_forgotten() {
+    for catch_up in [CatchUp::Sum { from: Rank::new(1) }, CatchUp::State { from: Rank::new(1) }] {
+        let (mut worker, _) = stopped();
+        let _ = conclude(&mut worker, 1);
+        halt(&mut worker, 2);
+        let beyond = Form {
+            catch_up,
+            stop_at: Some(s(1)),
+            ..pair(2, 0, 2)
+        };
+        assert_eq!(said(&form(&mut worker, beyond)), [""; 0]);
+        assert_eq!(
+            said(&beat(&mut worker, Heartbeat::Due)).len(),
+            1,
+            "it is not finished while it catches up"
+        );
+        if let CatchUp::Sum { .. } = catch_up {
+            let _ = fetched(&mut worker, 2, 1);
+            assert_eq!(said(&apply(&mut worker, 1)), [""; 0]);
+        } else {
+            let _ = fetched(&mut worker, 2, 2);
+            assert_eq!(worker.next_work(), Work::Load { step: s(2) });
+            assert_eq!(said(&worker.handle(Event::Loaded)), [""; 0]);
+        }
+        let last = said(&conclude(&mut worker, 2)).pop();
+        assert_eq!(last, Some(format!("finished g1.2 s2 {:?}", hash(2))), "BITS-1");
+    }
+}

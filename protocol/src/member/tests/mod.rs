@@ -1,0 +1,205 @@
+//! A worker's machine, one story per test: events in, commands out.
+
+mod changes;
+mod ends;
+mod halts;
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use super::{Command, Event, Heartbeat, Member, Work};
+use crate::job::{JobSpec, Order};
+use crate::messages::{CatchUp, Form, MemberAddress, StepReport, Trailer, Visit, WorkerMessage};
+use crate::state::StateHash;
+use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
+
+/// K, two each for two workers.
+const SHARDS: u32 = 4;
+
+fn spec() -> JobSpec {
+    JobSpec {
+        name: "test".to_owned(),
+        seed: 1,
+        shards: SHARDS,
+        steps: Step::new(10),
+        samples: 64,
+        batch: 16,
+        order: Order::Exact,
+    }
+}
+
+fn worker() -> Member {
+    Member::new(&spec())
+}
+
+fn g(count: u64) -> Generation {
+    Generation::new(Incarnation::new(1), count)
+}
+
+fn s(step: u64) -> Step {
+    Step::new(step)
+}
+
+fn shards(start: u32, end: u32) -> ShardRange {
+    ShardRange::new(start, end)
+}
+
+fn visits(parts: &[(u32, ShardRange)]) -> Vec<Visit> {
+    let visit = |&(rank, shards)| Visit {
+        rank: Rank::new(rank),
+        shards,
+    };
+    parts.iter().map(visit).collect()
+}
+
+fn member(rank: u32) -> MemberAddress {
+    MemberAddress {
+        worker: WorkerId::new(u64::from(rank) + 1),
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+    }
+}
+
+/// The seat `rank` among two, from step `step`.
+fn pair(count: u64, rank: u32, step: u64) -> Form {
+    let halves = visits(&[(0, shards(0, 2)), (1, shards(2, 4))]);
+    Form {
+        generation: g(count),
+        rank: Rank::new(rank),
+        members: vec![member(0), member(1)],
+        step: s(step),
+        first: halves.clone(),
+        steady: halves,
+        catch_up: CatchUp::None,
+        report_from: Step::ZERO,
+        stop_at: None,
+    }
+}
+
+/// The only seat, from step `step`.
+fn single(count: u64, step: u64) -> Form {
+    let all = visits(&[(0, shards(0, 4))]);
+    Form {
+        members: vec![member(0)],
+        first: all.clone(),
+        steady: all,
+        ..pair(count, 0, step)
+    }
+}
+
+/// A worker that sits at `rank` among two in g1, at step 0.
+fn seated(rank: u32) -> Member {
+    let mut worker = worker();
+    form(&mut worker, pair(1, rank, 0));
+    worker
+}
+
+fn form(worker: &mut Member, form: Form) -> Vec<Command> {
+    worker.handle(Event::Form(Box::new(form)))
+}
+
+fn halt(worker: &mut Member, count: u64) -> Vec<Command> {
+    worker.handle(Event::Halt { generation: g(count) })
+}
+
+/// The ring of g`count` has the sum of `step`.
+fn summed(worker: &mut Member, count: u64, step: u64, trailer: Trailer) -> Vec<Command> {
+    worker.handle(Event::Summed {
+        generation: g(count),
+        step: s(step),
+        trailer,
+    })
+}
+
+fn fetched(worker: &mut Member, count: u64, step: u64) -> Vec<Command> {
+    worker.handle(Event::Fetched {
+        generation: g(count),
+        step: s(step),
+    })
+}
+
+/// The trainer computes one gradient, which must be this one.
+fn compute(worker: &mut Member, shard: u32) -> Vec<Command> {
+    let work = worker.next_work();
+    let Work::Gradient {
+        step,
+        piece,
+        shard: found,
+    } = work
+    else {
+        panic!("expected the gradient of shard {shard}, found {work:?}");
+    };
+    assert_eq!(found, shard);
+    worker.handle(Event::Computed { step, piece, shard })
+}
+
+fn compute_all(worker: &mut Member, shards: ShardRange) -> Vec<Command> {
+    shards.iter().flat_map(|shard| compute(worker, shard)).collect()
+}
+
+/// The trainer applies the sum, which must be that of `step`.
+fn apply(worker: &mut Member, step: u64) -> Vec<Command> {
+    assert_eq!(worker.next_work(), Work::Apply { step: s(step) });
+    assert_eq!(worker.next_work(), Work::Wait, "the trainer is busy");
+    worker.handle(Event::Applied { report: report(step) })
+}
+
+/// The trainer concludes, which it must be asked to at `step`.
+fn conclude(worker: &mut Member, step: u64) -> Vec<Command> {
+    assert_eq!(worker.next_work(), Work::Conclude { step: s(step) });
+    worker.handle(Event::Concluded {
+        hash: hash(step),
+        results: vec![],
+    })
+}
+
+fn beat(worker: &mut Member, heartbeat: Heartbeat) -> Vec<Command> {
+    worker.handle(Event::Beat { heartbeat })
+}
+
+fn report(step: u64) -> StepReport {
+    StepReport {
+        step: s(step),
+        samples: 16,
+        sums: vec![0.5],
+    }
+}
+
+/// The hash of the state at `step`.
+fn hash(step: u64) -> StateHash {
+    StateHash::of(&step.to_le_bytes())
+}
+
+/// What is said, in words that are short enough to compare.
+fn said(commands: &[Command]) -> Vec<String> {
+    let words = |command: &Command| match command {
+        Command::Send(WorkerMessage::Halted { generation, standing }) => {
+            Some(format!("halted {generation} at {} with {:?}", standing.step, standing.kept))
+        }
+        Command::Send(WorkerMessage::Ready { generation }) => Some(format!("ready {generation}")),
+        Command::Send(WorkerMessage::Progress {
+            generation,
+            step,
+            reports,
+            ..
+        }) => {
+            let reports: Vec<Step> = reports.iter().map(|report| report.step).collect();
+            Some(format!("progress {generation} {step} {reports:?}"))
+        }
+        Command::Send(WorkerMessage::Finished {
+            generation, step, hash, ..
+        }) => Some(format!("finished {generation} {step} {hash:?}")),
+        Command::Send(WorkerMessage::LinkBroken { generation, peer }) => {
+            Some(format!("link broken {generation} w{}", peer.get()))
+        }
+        Command::Send(WorkerMessage::Failed { reason }) => Some(format!("failed: {reason}")),
+        Command::Connect(_)
+        | Command::Abort { .. }
+        | Command::Begin { .. }
+        | Command::Offer { .. }
+        | Command::Retain { .. }
+        | Command::SumAlone { .. }
+        | Command::Accept
+        | Command::CloseWithStop
+        | Command::Fetch { .. } => None,
+    };
+    commands.iter().filter_map(words).collect()
+}

@@ -1,0 +1,154 @@
+//! How jobs end: done, stopped, or failed.
+
+use super::*;
+use crate::limits::RESEND;
+use crate::membership::Stage;
+
+/// A job of two workers, both of which have applied the last step.
+fn at_the_end() -> Job {
+    let mut job = Job::training(2, config());
+    job.progress(1, 1, 10, &[]);
+    job.progress(2, 1, 10, &[]);
+    job
+}
+
+fn done() -> String {
+    format!("done at s10 with {:?}", hash(10))
+}
+
+#[test]
+fn a_job_is_done_when_everybody_has_said_so() {
+    let mut job = at_the_end();
+    assert_eq!(job.says(1, finished(1, 10, hash(10))), [""; 0]);
+    let told = job.event(Event::Said {
+        worker: w(2),
+        message: finished(1, 10, hash(10)),
+    });
+    assert_eq!(words(&told), ["to w1: complete s10", "to w2: complete s10", &done()]);
+    let Some(Command::Tell(JobEvent::Done(summary))) = told.last() else {
+        panic!("expected a summary, found {told:?}");
+    };
+    // Two workers, two shards each, ten steps.
+    assert_eq!((summary.computed, summary.recomputed, summary.unknown), (40, 0, 0));
+    assert_eq!(job.passes(RESEND), ["to w1: complete s10", "to w2: complete s10"]);
+    job.dies(1, 10);
+    assert_eq!(job.passes(RESEND), ["to w2: complete s10"]);
+}
+
+#[test]
+fn another_final_state_fails_the_job() {
+    let mut job = at_the_end();
+    job.says(1, finished(1, 10, hash(10)));
+    let told = job.says(2, finished(1, 10, hash(11)));
+    assert_eq!(told[..2], ["to w1: dismiss", "to w2: dismiss"]);
+    assert!(told[2].starts_with("failed: ") && told[2].contains("BITS-1"), "{}", told[2]);
+    assert_eq!(job.membership.stage(), Stage::Done);
+}
+
+#[test]
+fn other_results_of_the_same_state_fail_the_job() {
+    let mut job = at_the_end();
+    let mut with = |worker, loss: f64| {
+        let message = WorkerMessage::Finished {
+            generation: g(1),
+            step: s(10),
+            hash: hash(10),
+            results: vec![("loss".to_owned(), loss)],
+            tally: tally(10),
+        };
+        job.says(worker, message)
+    };
+    with(1, 0.0);
+    assert!(with(2, -0.0)[2].contains("BITS-1"));
+}
+
+#[test]
+fn a_worker_whose_model_fails_fails_the_job() {
+    let mut job = Job::training(2, config());
+    let reason = "no such file".to_owned();
+    let told = job.says(2, WorkerMessage::Failed { reason });
+    assert!(told[2].contains("no such file"), "{}", told[2]);
+}
+
+#[test]
+fn a_late_arrival_does_not_hold_the_end_up() {
+    let mut job = at_the_end();
+    job.says(1, finished(1, 10, hash(10)));
+    assert_eq!(job.arrives(3, 0), ["joined w3 at s0"]);
+    let told = job.says(2, finished(1, 10, hash(10)));
+    assert_eq!(told.last(), Some(&done()));
+    assert!(
+        told.contains(&"to w3: complete s10".to_owned()),
+        "the newcomer may go: {told:?}"
+    );
+}
+
+#[test]
+fn a_death_after_the_last_step_does_not_hold_the_end_up() {
+    let mut job = at_the_end();
+    job.says(1, finished(1, 10, hash(10)));
+    assert_eq!(
+        job.dies(2, 10),
+        [
+            "lost w2 while running: its agent saw it end (signal 9)",
+            "to w1: complete s10",
+            &done(),
+        ]
+    );
+}
+
+#[test]
+fn a_death_before_anybody_has_finished_forms_once_more() {
+    let mut job = at_the_end();
+    job.dies(2, 10);
+    job.halted(1, 2, 10);
+    job.ready(1, 2);
+    assert_eq!(job.says(1, finished(1, 10, hash(10))), [""; 0], "GEN-3");
+    let told = job.says(1, finished(2, 10, hash(10)));
+    assert_eq!(told.last(), Some(&done()));
+}
+
+#[test]
+fn a_stop_is_passed_to_the_closer_and_again_until_it_works() {
+    let mut job = Job::training(2, config());
+    let close = ["to w2: close g1.1 with stop"];
+    assert_eq!(words(&job.event(Event::StopRequested)), close);
+    assert_eq!(job.passes(RESEND - Duration::from_millis(1)), [""; 0]);
+    assert_eq!(job.passes(Duration::from_millis(1)), close);
+    // The closer dies; the next generation's closer is asked as soon as it trains.
+    job.dies(2, 3);
+    job.halted(1, 2, 3);
+    assert_eq!(job.ready(1, 2), ["formed g1.2", "to w1: close g1.2 with stop"]);
+    let told = job.says(1, finished(2, 4, hash(4)));
+    assert_eq!(told.last(), Some(&format!("done at s4 with {:?}", hash(4))));
+    assert_eq!(job.passes(RESEND), ["to w1: complete s4"], "nobody is asked to stop any more");
+}
+
+#[test]
+fn a_stop_that_a_trailer_has_told_is_passed_on_to_all() {
+    let mut job = Job::training(2, config());
+    let _ = job.event(Event::StopRequested);
+    job.arrives(3, 0);
+    job.halted(1, 2, 3);
+    let message = WorkerMessage::Halted {
+        generation: g(2),
+        standing: Standing {
+            stop_at: Some(s(4)),
+            ..standing(4)
+        },
+    };
+    let forms = forms(&job.event(Event::Said { worker: w(2), message }));
+    assert_eq!(forms.len(), 3);
+    assert!(forms.iter().all(|(_, form)| (form.step, form.stop_at) == (s(4), Some(s(4)))));
+    job.ready(1, 2);
+    job.ready(2, 2);
+    assert_eq!(job.ready(3, 2), ["formed g1.2"], "no closer needs to be asked");
+}
+
+#[test]
+fn a_stop_while_waiting_ends_the_job_at_once() {
+    let mut job = Job::new(config());
+    job.arrives(1, 0);
+    let told = words(&job.event(Event::StopRequested));
+    assert_eq!(told, ["to w1: dismiss", "failed: stopped while the job waited for workers"]);
+}

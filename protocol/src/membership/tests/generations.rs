@@ -1,0 +1,171 @@
+//! Gathering and forming: who is waited for, who is told what, and what is said again.
+
+use super::*;
+use crate::limits::{GATHER, RESEND};
+use crate::membership::Stage;
+
+#[test]
+fn the_first_generation_waits_for_all_that_are_expected() {
+    let mut job = Job::new(config());
+    assert_eq!(job.arrives(1, 0), ["joined w1 at s0"]);
+    assert_eq!(
+        job.arrives(2, 0),
+        [
+            "joined w2 at s0",
+            "forming g1.1 of [1, 2] at s0",
+            "to w1: form g1.1 r0 at s0",
+            "to w2: form g1.1 r1 at s0",
+        ]
+    );
+    assert_eq!(job.ready(2, 1), [""; 0]);
+    assert_eq!(job.ready(1, 1), ["formed g1.1"]);
+    assert_eq!(job.membership.stage(), Stage::Running);
+}
+
+#[test]
+fn the_first_generation_does_not_wait_for_ever() {
+    let mut job = Job::new(config());
+    job.arrives(1, 0);
+    job.now = GATHER - Duration::from_millis(1);
+    job.progress(1, 0, 0, &[]);
+    assert_eq!(job.passes(Duration::ZERO), [""; 0]);
+    assert_eq!(
+        job.passes(Duration::from_millis(1)),
+        ["forming g1.1 of [1] at s0", "to w1: form g1.1 r0 at s0"]
+    );
+}
+
+#[test]
+fn a_job_with_too_few_workers_waits_and_says_so_once() {
+    let mut job = Job::new(Config { min: 2, ..config() });
+    let waiting = "waiting: 1 here, needs at least 2 workers";
+    assert_eq!(job.arrives(1, 0), ["joined w1 at s0", waiting]);
+    assert_eq!(job.passes(RESEND), [""; 0]);
+    job.arrives(2, 0);
+    job.ready(1, 1);
+    job.ready(2, 1);
+    job.dies(2, 0);
+    assert_eq!(job.halted(1, 2, 0), [waiting]);
+    assert_eq!(job.passes(RESEND), [""; 0]);
+    assert_eq!(
+        job.arrives(3, 0),
+        [
+            "joined w3 at s0",
+            "forming g1.2 of [1, 3] at s0",
+            "to w1: form g1.2 r0 at s0",
+            "to w3: form g1.2 r1 at s0",
+        ]
+    );
+}
+
+#[test]
+fn a_job_without_room_for_its_shards_waits_and_says_so() {
+    let mut job = Job::new(Config {
+        shards: 5,
+        expected: 1,
+        ..config()
+    });
+    let need = "waiting: 1 here, needs room for 5 shards, there is room for 4";
+    assert_eq!(job.arrives(1, 0), ["joined w1 at s0", need]);
+    assert_eq!(job.arrives(2, 0)[1], "forming g1.1 of [1, 2] at s0");
+}
+
+#[test]
+fn an_arrival_halts_everybody_and_comes_last() {
+    let mut job = Job::training(2, config());
+    assert_eq!(
+        job.arrives(3, 0),
+        ["joined w3 at s0", "halting for g1.2", "to w1: halt g1.2", "to w2: halt g1.2"]
+    );
+    job.halted(2, 2, 4);
+    // The one that was ahead gives its sum to the one just behind, and its state to the newcomer.
+    assert_eq!(
+        job.halted(1, 2, 5),
+        [
+            "forming g1.2 of [1, 2, 3] at s5",
+            "to w1: form g1.2 r0 at s5",
+            "to w2: form g1.2 r1 at s5, sum from r0",
+            "to w3: form g1.2 r2 at s5, state from r0",
+        ]
+    );
+    for worker in 1..=3 {
+        job.ready(worker, 2);
+    }
+    assert_eq!(job.progress(1, 2, 6, &[5]), ["steps [s5]", "resumed g1.2 with s6"]);
+    assert_eq!(job.progress(1, 2, 7, &[5, 6]), ["steps [s6]"], "each step is told once");
+}
+
+#[test]
+fn old_answers_change_nothing() {
+    let mut job = Job::training(2, config());
+    job.dies(2, 0);
+    assert_eq!(job.halted(1, 1, 0), [""; 0], "GEN-3");
+    job.halted(1, 2, 0);
+    assert_eq!(job.ready(1, 1), [""; 0], "GEN-3");
+    assert_eq!(job.link_broken(1, 1, 2), [""; 0], "GEN-3");
+    assert_eq!(job.says(1, finished(1, 10, hash(10))), [""; 0], "GEN-3");
+    assert_eq!(job.membership.stage(), Stage::Forming);
+    assert_eq!(job.ready(1, 2), ["formed g1.2"]);
+    assert_eq!(job.ready(9, 2), [""; 0], "nobody knows this worker");
+}
+
+#[test]
+fn halts_and_forms_that_are_not_answered_are_sent_again() {
+    let mut job = Job::training(2, config());
+    job.arrives(3, 0);
+    job.halted(1, 2, 0);
+    let just_before = RESEND - Duration::from_millis(1);
+    assert_eq!(job.passes(just_before), [""; 0]);
+    assert_eq!(job.passes(Duration::from_millis(1)), ["to w2: halt g1.2"]);
+    assert_eq!(job.passes(just_before), [""; 0]);
+    job.halted(2, 2, 0);
+    job.ready(1, 2);
+    job.ready(2, 2);
+    assert_eq!(job.passes(RESEND), ["to w3: form g1.2 r2 at s0"]);
+    assert_eq!(job.ready(3, 2), ["formed g1.2"]);
+    assert_eq!(job.passes(RESEND), [""; 0]);
+}
+
+/// The empty ranges of those without work lie behind the last shard (GEN-2).
+#[test]
+fn more_workers_than_shards_leave_the_last_without_work() {
+    let mut job = Job::new(Config {
+        shards: 2,
+        max: 3,
+        expected: 5,
+        ..config()
+    });
+    for worker in 1..5 {
+        job.arrives(worker, 0);
+    }
+    let forms = forms(&job.arrival(5, standing(0)));
+    assert_eq!(forms.len(), 5);
+    for (_, form) in forms {
+        for visits in [&form.first, &form.steady] {
+            let found: Vec<(u32, String)> = visits
+                .iter()
+                .map(|visit| (visit.rank.get(), visit.shards.to_string()))
+                .collect();
+            let expected = [(0, "0..1"), (1, "1..2"), (2, "2..2"), (3, "2..2"), (4, "2..2")];
+            assert_eq!(found, expected.map(|(rank, shards)| (rank, shards.to_owned())));
+        }
+    }
+}
+
+#[test]
+fn a_spare_steps_in_for_the_dead() {
+    let mut job = Job::training(3, Config { max: 2, ..config() });
+    job.dies(1, 0);
+    job.halted(2, 2, 0);
+    let halted = WorkerMessage::Halted {
+        generation: g(2),
+        standing: standing(0),
+    };
+    let event = Event::Said {
+        worker: w(3),
+        message: halted,
+    };
+    let forms = forms(&job.event(event));
+    let ranges: Vec<String> = forms[0].1.steady.iter().map(|visit| visit.shards.to_string()).collect();
+    assert_eq!(ranges, ["0..2", "2..4"]);
+}

@@ -1,0 +1,233 @@
+//! Deaths, silences and broken links, in every stage.
+
+use super::*;
+use crate::limits::{SILENCE, STATE_GRACE};
+use crate::membership::Stage;
+
+#[test]
+fn a_death_while_running_halts_the_others() {
+    let mut job = Job::training(3, config());
+    assert_eq!(
+        job.dies(2, 0),
+        [
+            "lost w2 while running: its agent saw it end (signal 9)",
+            "halting for g1.2",
+            "to w1: halt g1.2",
+            "to w3: halt g1.2",
+        ]
+    );
+    job.halted(3, 2, 0);
+    assert_eq!(
+        job.halted(1, 2, 0),
+        [
+            "forming g1.2 of [1, 3] at s0",
+            "to w1: form g1.2 r0 at s0",
+            "to w3: form g1.2 r1 at s0",
+        ]
+    );
+}
+
+#[test]
+fn a_death_while_halting_only_shortens_the_wait() {
+    let mut job = Job::training(3, config());
+    job.dies(3, 0);
+    job.halted(1, 2, 0);
+    assert_eq!(
+        job.dies(2, 0),
+        [
+            "lost w2 while halting: its agent saw it end (signal 9)",
+            "forming g1.2 of [1] at s0",
+            "to w1: form g1.2 r0 at s0",
+        ]
+    );
+}
+
+#[test]
+fn a_death_while_forming_halts_again_under_the_next_number() {
+    let mut job = Job::training(3, config());
+    job.dies(3, 0);
+    job.halted(1, 2, 0);
+    job.halted(2, 2, 0);
+    job.ready(1, 2);
+    assert_eq!(
+        job.dies(2, 0),
+        [
+            "lost w2 while forming: its agent saw it end (signal 9)",
+            "halting for g1.3",
+            "to w1: halt g1.3",
+        ]
+    );
+    assert_eq!(job.halted(1, 2, 0), [""; 0], "GEN-3");
+    assert_eq!(job.halted(1, 3, 0)[0], "forming g1.3 of [1] at s0");
+}
+
+/// The gradients that the dead alone held are counted as computed again; the survivors keep theirs.
+#[test]
+fn a_death_costs_what_the_dead_had_not_summed() {
+    let mut job = Job::training(2, config());
+    let cause = Loss::Exited {
+        how: "signal 9".to_owned(),
+        tally: Some(Tally {
+            total: 9,
+            step: s(4),
+            this_step: 1,
+            previous_step: 2,
+        }),
+    };
+    job.loses(2, cause);
+    let message = WorkerMessage::Halted {
+        generation: g(2),
+        standing: standing(4),
+    };
+    let commands = job.event(Event::Said { worker: w(1), message });
+    assert!(
+        commands
+            .iter()
+            .any(|command| matches!(command, Command::Tell(JobEvent::Forming { recomputed: 1, .. }))),
+        "{commands:?}"
+    );
+}
+
+#[test]
+fn when_all_are_dead_the_state_is_lost_and_that_is_told() {
+    let mut job = Job::training(2, config());
+    job.progress(1, 1, 5, &[0, 1, 2, 3, 4]);
+    job.dies(1, 5);
+    assert_eq!(
+        job.dies(2, 4),
+        [
+            "lost w2 while halting: its agent saw it end (signal 9)",
+            "waiting: 0 here, needs at least 1 workers",
+        ]
+    );
+    assert_eq!(
+        job.arrives(3, 0),
+        [
+            "joined w3 at s0",
+            "state lost: s5 reached, again from s0",
+            "forming g1.2 of [3] at s0",
+            "to w3: form g1.2 r0 at s0",
+        ]
+    );
+    job.ready(3, 2);
+    assert_eq!(job.progress(3, 2, 1, &[0])[0], "steps [s0]", "the steps are told again");
+}
+
+#[test]
+fn a_holder_of_the_state_that_was_only_cut_off_is_waited_for() {
+    let waiting = "waiting: 1 here, needs a worker that holds the state and may be on its way back";
+    let cut_off = || {
+        let mut job = Job::training(1, config());
+        job.progress(1, 1, 5, &[0, 1, 2, 3, 4]);
+        job.is_cut_off(1);
+        assert_eq!(job.arrives(2, 0), ["joined w2 at s0", waiting]);
+        job
+    };
+    let mut job = cut_off();
+    assert_eq!(
+        job.arrives(1, 5),
+        [
+            "joined w1 at s5",
+            "forming g1.2 of [2, 1] at s5",
+            "to w2: form g1.2 r0 at s5, state from r1",
+            "to w1: form g1.2 r1 at s5",
+        ]
+    );
+    // It ended after all, which is certain.
+    let mut job = cut_off();
+    assert_eq!(job.dies(1, 5)[0], "state lost: s5 reached, again from s0");
+    // It stays away.
+    let mut job = cut_off();
+    job.now = STATE_GRACE - Duration::from_millis(1);
+    assert_eq!(job.progress(2, 1, 0, &[]), [""; 0]);
+    let told = job.passes(Duration::from_millis(1));
+    assert_eq!(told[0], "state lost: s5 reached, again from s0");
+}
+
+#[test]
+fn a_silent_worker_is_left_out_only_when_no_step_advances() {
+    let mut job = Job::training(2, config());
+    for step in 1..=8 {
+        job.now += SILENCE / 4;
+        job.progress(1, 1, step, &[]);
+        assert_eq!(job.passes(Duration::ZERO), [""; 0], "steps advance, so worker 2 lives");
+    }
+    job.now += SILENCE - Duration::from_millis(1);
+    job.progress(1, 1, 8, &[]);
+    assert_eq!(job.passes(Duration::ZERO), [""; 0]);
+    assert_eq!(
+        job.passes(Duration::from_millis(1)),
+        [
+            "to w2: dismiss",
+            "lost w2 while running: it was silent for 15.0 s",
+            "halting for g1.2",
+            "to w1: halt g1.2",
+        ]
+    );
+}
+
+#[test]
+fn a_worker_that_says_only_what_cannot_be_counts_as_silent() {
+    let mut job = Job::training(2, config());
+    job.now = SILENCE;
+    job.progress(1, 1, 0, &[]);
+    assert_eq!(job.progress(2, 1, 11, &[]), [""; 0]);
+    assert_eq!(job.progress(2, 1, 0, &[u64::MAX]), [""; 0]);
+    assert_eq!(job.halted(2, 1, u64::MAX), [""; 0]);
+    assert_eq!(job.passes(Duration::ZERO)[0], "to w2: dismiss");
+}
+
+#[test]
+fn a_worker_that_cannot_be_linked_with_three_times_is_left_out() {
+    let mut job = Job::training(3, config());
+    for count in 1..3 {
+        assert_eq!(job.link_broken(1, count, 2)[0], format!("halting for g1.{}", count + 1));
+        assert_eq!(job.link_broken(3, count, 2), [""; 0], "one accusation a generation");
+        for worker in 1..=3 {
+            job.halted(worker, count + 1, 0);
+        }
+    }
+    let told = job.link_broken(1, 3, 2);
+    assert_eq!(
+        told[4..],
+        ["to w2: dismiss", "lost w2 while halting: others could not link with it"]
+    );
+    assert!(!job.membership.knows(w(2)));
+}
+
+#[test]
+fn a_generation_that_works_clears_all_accusations() {
+    let mut job = Job::training(2, config());
+    for count in 1..10 {
+        job.link_broken(1, count, 2);
+        for worker in 1..=2 {
+            job.halted(worker, count + 1, count - 1);
+        }
+        for worker in 1..=2 {
+            job.ready(worker, count + 1);
+        }
+        job.progress(1, count + 1, count, &[]);
+    }
+    assert_eq!(job.membership.stage(), Stage::Running);
+    assert!(job.membership.knows(w(2)));
+}
+
+#[test]
+fn who_comes_back_while_training_must_halt_first() {
+    let mut job = Job::training(2, config());
+    job.is_cut_off(2);
+    job.halted(1, 2, 3);
+    job.ready(1, 2);
+    let arrival = Arrival {
+        worker: w(2),
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+        capacity: 4,
+        training: true,
+        standing: standing(3),
+    };
+    let told = words(&job.event(Event::Arrived(Box::new(arrival))));
+    assert_eq!(
+        told,
+        ["joined w2 at s3", "halting for g1.3", "to w1: halt g1.3", "to w2: halt g1.3"]
+    );
+}

@@ -1,0 +1,55 @@
+//! What decides the bits of this process's arithmetic, as far as it can be named.
+
+use std::io;
+
+use sardana_protocol::job::Fingerprint;
+use sardana_protocol::state::StateHash;
+
+/// The fingerprint of this process for a model with these `tensors` and this `probe`.
+///
+/// # Errors
+/// When the program's own file cannot be read.
+pub(crate) fn of_this_process(tensors: StateHash, probe: StateHash) -> io::Result<Fingerprint> {
+    Ok(Fingerprint {
+        program: program()?,
+        tensors,
+        processor: processor(),
+        device: "cpu".to_owned(),
+        libraries: format!("sardana {}", env!("CARGO_PKG_VERSION")),
+        probe,
+    })
+}
+
+fn program() -> io::Result<StateHash> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(std::fs::File::open(std::env::current_exe()?)?)?;
+    Ok(StateHash::new(hasher.finalize().into()))
+}
+
+/// The architecture, and the extensions by which numeric libraries choose their kernels.
+fn processor() -> String {
+    let mut words = vec![std::env::consts::ARCH];
+    words.extend(extensions());
+    words.join(" ")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn extensions() -> Vec<&'static str> {
+    let found = [
+        ("sse4.2", std::is_x86_feature_detected!("sse4.2")),
+        ("avx", std::is_x86_feature_detected!("avx")),
+        ("avx2", std::is_x86_feature_detected!("avx2")),
+        ("fma", std::is_x86_feature_detected!("fma")),
+        ("f16c", std::is_x86_feature_detected!("f16c")),
+        ("avx512f", std::is_x86_feature_detected!("avx512f")),
+        ("avx512bw", std::is_x86_feature_detected!("avx512bw")),
+        ("avx512vnni", std::is_x86_feature_detected!("avx512vnni")),
+        ("avx512bf16", std::is_x86_feature_detected!("avx512bf16")),
+    ];
+    found.into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn extensions() -> Vec<&'static str> {
+    Vec::new()
+}

@@ -1,0 +1,327 @@
+//! A job as its author describes it: raw in [`JobBuilder`], checked once into [`Job`]. An invalid one cannot be held.
+
+use sardana_protocol::job::{JobSpec, Order};
+use sardana_protocol::limits::{MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS};
+use sardana_protocol::words::Step;
+
+use crate::data::{Sampler, SamplerError};
+
+/// A checked job: its constants, and how it is run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    spec: JobSpec,
+    staffing: Staffing,
+}
+
+/// How many workers run a job. None of it reaches the arithmetic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Staffing {
+    /// How many are started.
+    pub workers: u32,
+    /// Fewer than this do not train: the job waits.
+    pub min: u32,
+    /// Workers beyond this are spares.
+    pub max: u32,
+    /// How many times in all a worker that ended badly is replaced.
+    pub restarts: u32,
+    /// How many shards' gradients fit into one worker's memory at once; all of them if none.
+    pub shard_capacity: Option<u32>,
+}
+
+/// What is wrong with a job. Fix the named setting.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JobError {
+    /// The name.
+    #[error("a job's name has 1 to {MAX_TEXT_BYTES} bytes, found {found}: shorten it")]
+    Name {
+        /// Its length.
+        found: usize,
+    },
+    /// The number of shards.
+    #[error("a job has 1 to {MAX_SHARDS} shards, found {found}: set .shards(K), for example 8 per worker you may ever have")]
+    Shards {
+        /// What was set.
+        found: u32,
+    },
+    /// The length.
+    #[error("a job has at least one step: set .steps(n) or .epochs(n)")]
+    NoSteps,
+    /// Both lengths.
+    #[error("the job's length is set twice, by .steps({steps}) and .epochs({epochs}): set one")]
+    TwoLengths {
+        /// By steps.
+        steps: u64,
+        /// By epochs.
+        epochs: u64,
+    },
+    /// So many epochs that their steps cannot be counted.
+    #[error("{epochs} epochs are too many to count their steps: set fewer")]
+    TooLong {
+        /// What was set.
+        epochs: u64,
+    },
+    /// The data order.
+    #[error(transparent)]
+    Data(#[from] SamplerError),
+    /// The numbers of workers.
+    #[error(
+        "expected 1 <= min <= workers <= max <= {MAX_WORKERS}, found min {min}, workers {workers}, max {max}: \
+         change .min_workers, .workers or .max_workers"
+    )]
+    Staffing {
+        /// Least.
+        min: u32,
+        /// Started.
+        workers: u32,
+        /// Most.
+        max: u32,
+    },
+    /// The room for gradients.
+    #[error("a worker must hold at least one shard's gradient: set .shard_capacity(1) or more, or leave it out")]
+    NoRoom,
+}
+
+/// A job as it was written down. [`Self::build`] checks it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobBuilder {
+    name: String,
+    seed: u64,
+    shards: u32,
+    steps: u64,
+    epochs: u64,
+    samples: u64,
+    batch: u64,
+    order: Order,
+    workers: u32,
+    min: u32,
+    max: Option<u32>,
+    restarts: u32,
+    shard_capacity: Option<u32>,
+}
+
+impl JobBuilder {
+    /// Keys the data order and every random number. 0 if not set.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// K, into how many shards each global batch is cut: the most workers that can compute at once. 8 if not set.
+    #[must_use]
+    pub fn shards(mut self, shards: u32) -> Self {
+        self.shards = shards;
+        self
+    }
+
+    /// The job's length in updates.
+    #[must_use]
+    pub fn steps(mut self, steps: u64) -> Self {
+        self.steps = steps;
+        self
+    }
+
+    /// The job's length in passes over the data.
+    #[must_use]
+    pub fn epochs(mut self, epochs: u64) -> Self {
+        self.epochs = epochs;
+        self
+    }
+
+    /// The data: how many samples there are, and how many make one global batch, whatever the number of workers.
+    #[must_use]
+    pub fn data(mut self, samples: u64, batch: u64) -> Self {
+        self.samples = samples;
+        self.batch = batch;
+        self
+    }
+
+    /// In which order gradients are added; [`Order::Exact`] if not set. [`Order::Fast`] gives up BITS-1.
+    #[must_use]
+    pub fn order(mut self, order: Order) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// How many workers are started. 1 if not set.
+    #[must_use]
+    pub fn workers(mut self, workers: u32) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Fewer workers than this do not train. 1 if not set.
+    #[must_use]
+    pub fn min_workers(mut self, min: u32) -> Self {
+        self.min = min;
+        self
+    }
+
+    /// Workers beyond this are spares. No bound if not set.
+    #[must_use]
+    pub fn max_workers(mut self, max: u32) -> Self {
+        self.max = Some(max);
+        self
+    }
+
+    /// How many times in all a worker that ended badly is replaced. 3 if not set.
+    #[must_use]
+    pub fn restarts(mut self, restarts: u32) -> Self {
+        self.restarts = restarts;
+        self
+    }
+
+    /// How many shards' gradients fit into one worker's memory at once.
+    #[must_use]
+    pub fn shard_capacity(mut self, shards: u32) -> Self {
+        self.shard_capacity = Some(shards);
+        self
+    }
+
+    /// Checks the job.
+    ///
+    /// # Errors
+    /// The first setting that is wrong.
+    pub fn build(self) -> Result<Job, JobError> {
+        Job::try_from(self)
+    }
+
+    fn length(&self) -> Result<Step, JobError> {
+        let steps = match (self.steps, self.epochs) {
+            (0, 0) => return Err(JobError::NoSteps),
+            (steps, 0) => steps,
+            (0, epochs) => {
+                let per_epoch = self.samples.div_ceil(self.batch.max(1));
+                epochs.checked_mul(per_epoch).ok_or(JobError::TooLong { epochs })?
+            }
+            (steps, epochs) => return Err(JobError::TwoLengths { steps, epochs }),
+        };
+        Ok(Step::new(steps))
+    }
+}
+
+impl TryFrom<JobBuilder> for Job {
+    type Error = JobError;
+
+    fn try_from(raw: JobBuilder) -> Result<Self, JobError> {
+        if raw.name.is_empty() || raw.name.len() > MAX_TEXT_BYTES {
+            return Err(JobError::Name { found: raw.name.len() });
+        }
+        if raw.shards == 0 || raw.shards > MAX_SHARDS {
+            return Err(JobError::Shards { found: raw.shards });
+        }
+        if raw.shard_capacity == Some(0) {
+            return Err(JobError::NoRoom);
+        }
+        let max = raw.max.unwrap_or(MAX_WORKERS);
+        if !(1 <= raw.min && raw.min <= raw.workers && raw.workers <= max && max <= MAX_WORKERS) {
+            return Err(JobError::Staffing { min: raw.min, workers: raw.workers, max });
+        }
+        let spec = JobSpec {
+            steps: raw.length()?,
+            name: raw.name,
+            seed: raw.seed,
+            shards: raw.shards,
+            samples: raw.samples,
+            batch: raw.batch,
+            order: raw.order,
+        };
+        Sampler::new(&spec)?;
+        let staffing = Staffing {
+            workers: raw.workers,
+            min: raw.min,
+            max,
+            restarts: raw.restarts,
+            shard_capacity: raw.shard_capacity,
+        };
+        Ok(Self { spec, staffing })
+    }
+}
+
+impl Job {
+    /// Starts to describe the job `name`.
+    #[must_use]
+    pub fn builder(name: impl Into<String>) -> JobBuilder {
+        JobBuilder {
+            name: name.into(),
+            seed: 0,
+            shards: 8,
+            steps: 0,
+            epochs: 0,
+            samples: 0,
+            batch: 0,
+            order: Order::Exact,
+            workers: 1,
+            min: 1,
+            max: None,
+            restarts: 3,
+            shard_capacity: None,
+        }
+    }
+
+    /// Its constants: the same for every worker.
+    #[must_use]
+    pub const fn spec(&self) -> &JobSpec {
+        &self.spec
+    }
+
+    /// How it is run.
+    #[must_use]
+    pub const fn staffing(&self) -> &Staffing {
+        &self.staffing
+    }
+
+    /// The same job run by other numbers of workers.
+    ///
+    /// # Errors
+    /// When the numbers contradict each other.
+    pub fn staffed(mut self, staffing: Staffing) -> Result<Self, JobError> {
+        let Staffing { workers, min, max, shard_capacity, .. } = staffing;
+        if !(1 <= min && min <= workers && workers <= max && max <= MAX_WORKERS) {
+            return Err(JobError::Staffing { min, workers, max });
+        }
+        if shard_capacity == Some(0) {
+            return Err(JobError::NoRoom);
+        }
+        self.staffing = staffing;
+        Ok(self)
+    }
+
+    /// How many shards' gradients one worker is given at most.
+    #[must_use]
+    pub fn shard_capacity(&self) -> u32 {
+        self.staffing.shard_capacity.unwrap_or(self.spec.shards)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn builder() -> JobBuilder {
+        Job::builder("test").data(100, 10).steps(5)
+    }
+
+    #[test]
+    fn a_job_is_checked_once() {
+        let job = builder().seed(7).workers(4).min_workers(2).build().unwrap();
+        assert_eq!((job.spec().seed, job.spec().shards, job.spec().steps), (7, 8, Step::new(5)));
+        assert_eq!(builder().steps(0).epochs(3).build().unwrap().spec().steps, Step::new(30));
+    }
+
+    #[test]
+    fn each_wrong_setting_is_named() {
+        let wrong = |builder: JobBuilder| builder.build().unwrap_err();
+        assert!(matches!(wrong(builder().shards(0)), JobError::Shards { found: 0 }));
+        assert!(matches!(wrong(builder().shards(MAX_SHARDS + 1)), JobError::Shards { .. }));
+        assert_eq!(wrong(builder().steps(0)), JobError::NoSteps);
+        assert!(matches!(wrong(builder().epochs(2)), JobError::TwoLengths { .. }));
+        assert!(matches!(wrong(builder().steps(0).epochs(u64::MAX)), JobError::TooLong { .. }));
+        assert!(matches!(wrong(builder().data(0, 0)), JobError::Data(_)));
+        assert!(matches!(wrong(builder().workers(0)), JobError::Staffing { .. }));
+        assert!(matches!(wrong(builder().min_workers(2)), JobError::Staffing { .. }));
+        assert!(matches!(wrong(builder().workers(3).max_workers(2)), JobError::Staffing { .. }));
+        assert_eq!(wrong(builder().shard_capacity(0)), JobError::NoRoom);
+        assert!(matches!(wrong(Job::builder("").data(1, 1).steps(1)), JobError::Name { found: 0 }));
+    }
+}

@@ -1,0 +1,199 @@
+//! Runs a job on this host: a coordinator and an agent in this process, workers as processes of a program.
+
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError};
+use sardana_actors::trust::{Authority, AuthorityError, Role};
+use sardana_protocol::membership::{JobEvent, Summary};
+use sardana_protocol::words::{Incarnation, JobId, WorkerId};
+use tokio::sync::mpsc;
+
+use crate::job::Staffing;
+
+/// What to run, and how.
+#[derive(Debug, Clone)]
+pub struct LaunchConfig {
+    /// The program that becomes a worker: it calls [`crate::serve_if_started_by_agent`] or [`crate::train`].
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Additional environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// How many workers.
+    pub staffing: Staffing,
+    /// Where the coordinator listens. Nothing listens beyond loopback unless told to.
+    pub listen: SocketAddr,
+}
+
+/// Why a job did not finish.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// This program's own path or the system's random numbers could not be had.
+    #[error("the job could not be launched: {0}")]
+    System(String),
+    /// No authority or certificate.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    /// No coordinator.
+    #[error(transparent)]
+    Coordinator(#[from] CoordinatorError),
+    /// No agent.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// The job failed.
+    #[error("the job failed: {reason}")]
+    Failed {
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// All workers ended, and none is started again.
+    #[error("all workers have ended and none is started again; the last one: {last}. Its own words are on standard error")]
+    NoWorkers {
+        /// How the last one ended.
+        last: String,
+    },
+}
+
+/// What happens while a job runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// To the job.
+    Job(JobEvent),
+    /// To its processes.
+    Agent(AgentEvent),
+}
+
+/// A job that runs.
+#[derive(Debug)]
+pub struct Launched {
+    coordinator: Coordinator,
+    agent: Agent,
+    job_events: mpsc::UnboundedReceiver<JobEvent>,
+    agent_events: mpsc::UnboundedReceiver<AgentEvent>,
+    last_end: String,
+}
+
+impl LaunchConfig {
+    /// Runs this very program, with its own arguments, as workers on loopback.
+    ///
+    /// # Errors
+    /// When the program's own path cannot be found out.
+    pub fn this_program(staffing: Staffing) -> Result<Self, LaunchError> {
+        let program = std::env::current_exe().map_err(|error| LaunchError::System(error.to_string()))?;
+        Ok(Self::program(program, std::env::args_os().skip(1).collect(), staffing))
+    }
+
+    /// Runs `program` as workers on loopback.
+    #[must_use]
+    pub fn program(program: PathBuf, arguments: Vec<OsString>, staffing: Staffing) -> Self {
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self { program, arguments, environment: threads(staffing.workers), staffing, listen: loopback }
+    }
+}
+
+/// Workers of one host share its processors: libraries that start a thread for each would disturb each other.
+fn threads(workers: u32) -> Vec<(OsString, OsString)> {
+    const VARIABLE: &str = "RAYON_NUM_THREADS";
+    if std::env::var_os(VARIABLE).is_some() {
+        return Vec::new();
+    }
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let each = (processors / workers.max(1) as usize).max(1);
+    vec![(VARIABLE.into(), each.to_string().into())]
+}
+
+/// Starts the coordinator, the agent and its workers.
+///
+/// # Errors
+/// See [`LaunchError`].
+pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
+    let random = |error: getrandom::Error| LaunchError::System(error.to_string());
+    let mut job = [0; 16];
+    getrandom::fill(&mut job).map_err(random)?;
+    let authority = Arc::new(Authority::new(JobId::new(job))?);
+    let Staffing { workers, min, max, restarts, .. } = config.staffing;
+    let coordinating = CoordinatorConfig {
+        credentials: authority.issue(Role::Coordinator, 0)?,
+        listen: config.listen,
+        incarnation: Incarnation::new(1),
+        min,
+        expected: workers,
+        max,
+    };
+    let (coordinator, job_events) = coordinator::start(coordinating).await?;
+    let agent = AgentConfig {
+        credentials: authority.issue(Role::Agent, getrandom::u64().map_err(random)?)?,
+        authority,
+        coordinator: coordinator.address(),
+        listen: SocketAddr::new(coordinator.address().ip(), 0),
+        program: config.program,
+        arguments: config.arguments,
+        environment: config.environment,
+        workers,
+        restarts,
+    };
+    let (agent, agent_events) = agent::start(agent).await?;
+    Ok(Launched { coordinator, agent, job_events, agent_events, last_end: "it never started".to_owned() })
+}
+
+impl Launched {
+    /// The next event. None when nothing can happen any more.
+    pub async fn next_event(&mut self) -> Option<Event> {
+        let event = tokio::select! {
+            biased;
+            Some(event) = self.job_events.recv() => Event::Job(event),
+            Some(event) = self.agent_events.recv() => Event::Agent(event),
+            else => return None,
+        };
+        if let Event::Agent(AgentEvent::Ended { worker, how }) = &event {
+            self.last_end = format!("{worker}, {how}");
+        }
+        if let Event::Agent(AgentEvent::NotStarted { reason }) = &event {
+            self.last_end.clone_from(reason);
+        }
+        Some(event)
+    }
+
+    /// The process of a worker, if it runs here.
+    #[must_use]
+    pub fn pid(&self, worker: WorkerId) -> Option<u32> {
+        self.agent.pid(worker)
+    }
+
+    /// Asks the job to end at the next boundary.
+    pub fn request_stop(&self) {
+        self.coordinator.request_stop();
+    }
+
+    /// The coordinator.
+    #[must_use]
+    pub const fn coordinator(&self) -> &Coordinator {
+        &self.coordinator
+    }
+
+    /// Follows the job to its end, shows every event to `observe`, and ends all processes.
+    ///
+    /// # Errors
+    /// When the job fails, or no worker is left.
+    pub async fn finish(mut self, mut observe: impl FnMut(&Self, &Event)) -> Result<Summary, LaunchError> {
+        let outcome = loop {
+            let Some(event) = self.next_event().await else {
+                break Err(LaunchError::NoWorkers { last: self.last_end.clone() });
+            };
+            observe(&self, &event);
+            match event {
+                Event::Job(JobEvent::Done(summary)) => break Ok(summary),
+                Event::Job(JobEvent::Failed { reason }) => break Err(LaunchError::Failed { reason }),
+                Event::Agent(AgentEvent::Exhausted) => break Err(LaunchError::NoWorkers { last: self.last_end.clone() }),
+                Event::Job(_) | Event::Agent(_) => {}
+            }
+        };
+        self.agent.end().await;
+        self.coordinator.end().await;
+        outcome
+    }
+}

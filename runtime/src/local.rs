@@ -1,0 +1,265 @@
+//! Trains with threads instead of processes: a fixed membership, links within the process, no coordinator. For debugging, for
+//! tests, and for one device. The machines, desks and rings are those of real workers.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread;
+
+use sardana_actors::worker::{Data, Desk, Errand};
+use sardana_collectives::links;
+use sardana_collectives::plan::{Plan, PlanError};
+use sardana_collectives::ring::{self, PlanLinks, RingConfig, RingError, RingInput, RingLinks};
+use sardana_protocol::assign::{NoRoom, steady};
+use sardana_protocol::job::JobSpec;
+use sardana_protocol::member::{Event, Heartbeat};
+use sardana_protocol::messages::{CatchUp, Form, MemberAddress, StepReport, WorkerMessage};
+use sardana_protocol::state::StateHash;
+use sardana_protocol::words::{Generation, Incarnation, Rank, Step, WorkerId};
+use tokio::sync::mpsc;
+use tokio::time::{Duration, interval};
+
+use crate::model::{ModelError, Trainable};
+use crate::trainer::{self, Facts, TrainingError};
+
+/// Between two collections of reports.
+const COLLECT_EVERY: Duration = Duration::from_millis(50);
+
+/// How a job in threads ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Local {
+    /// Hash of the final state.
+    pub hash: StateHash,
+    /// The sums of every step.
+    pub reports: Vec<StepReport>,
+    /// What the model's evaluation found.
+    pub results: Vec<(String, f64)>,
+}
+
+/// Why a job in threads failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// A model failed; it would fail everywhere.
+    #[error(transparent)]
+    Training(#[from] TrainingError),
+    /// No thread to be had, or no runtime.
+    #[error("the threads could not be started: {0}")]
+    System(#[from] std::io::Error),
+    /// The shards do not fit.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+    /// The assignment makes no plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A link within the process broke, because a thread ended.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// Workers ended with different states (BITS-1): the model is not deterministic.
+    #[error("rank 0 ended with {expected}, rank {rank} with {found} (BITS-1): the model is not deterministic")]
+    Different {
+        /// Whose state differs.
+        rank: usize,
+        /// Rank 0's.
+        expected: StateHash,
+        /// The other's.
+        found: StateHash,
+    },
+    /// A model's code panicked.
+    #[error("the model's code panicked; its message is above")]
+    Panicked,
+    /// No workers were asked for.
+    #[error("expected at least one worker, found none")]
+    NoWorkers,
+}
+
+/// One worker's thread as the collector sees it.
+struct Seat {
+    desk: Arc<Desk>,
+    errands: mpsc::UnboundedReceiver<Errand>,
+}
+
+/// What a thread says first.
+type Introduction = Result<(Facts, Seat), TrainingError>;
+
+/// Trains `job` on `workers` threads. `build` is called once on each.
+///
+/// # Errors
+/// See [`LocalError`].
+pub fn train<M, F>(job: &JobSpec, workers: u32, build: F) -> Result<Local, LocalError>
+where
+    M: Trainable,
+    F: Fn(&JobSpec) -> Result<M, ModelError> + Sync,
+{
+    if workers == 0 {
+        return Err(LocalError::NoWorkers);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    thread::scope(|scope| {
+        let mut introductions = Vec::new();
+        let mut threads = Vec::new();
+        for _ in 0..workers {
+            let (introduce, introduction) = std::sync::mpsc::channel::<Introduction>();
+            let build = &build;
+            let training = move || -> Result<(), TrainingError> {
+                let mut prepared = match trainer::prepare(job, build) {
+                    Ok(prepared) => prepared,
+                    Err(error) => {
+                        let _ = introduce.send(Err(error));
+                        return Ok(());
+                    }
+                };
+                let (desk, errands) = Desk::new(job, Arc::clone(&prepared.layout), None);
+                let seat = Seat { desk: Arc::clone(&desk), errands };
+                let introduced = introduce.send(Ok((prepared.facts.clone(), seat)));
+                // Whoever waits for this worker must learn that it is gone.
+                drop(introduce);
+                introduced.map_or(Ok(()), |()| trainer::work(&mut prepared, &desk))
+            };
+            threads.push(thread::Builder::new().name("training".to_owned()).spawn_scoped(scope, training)?);
+            introductions.push(introduction);
+        }
+        let seats: Result<Vec<Seat>, LocalError> = introductions
+            .into_iter()
+            .map(|introduction| Ok(introduction.recv().map_err(|_| LocalError::Panicked)??.1))
+            .collect();
+        let seats = seats?;
+        let desks: Vec<Arc<Desk>> = seats.iter().map(|seat| Arc::clone(&seat.desk)).collect();
+        let outcome = runtime.block_on(collect(job, seats, || threads.iter().any(thread::ScopedJoinHandle::is_finished)));
+        desks.iter().for_each(|desk| desk.end());
+        for thread in threads {
+            thread.join().map_err(|_| LocalError::Panicked)??;
+        }
+        outcome
+    })
+}
+
+/// Makes the links, and collects what the workers say until all have finished.
+async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> Result<Local, LocalError> {
+    let world_size = u32::try_from(seats.len()).unwrap_or(u32::MAX);
+    let visits = steady(job.shards, &vec![job.shards; seats.len()])?;
+    let plan = Plan::new(job.order, world_size, &visits)?;
+    let mut ends = in_process_links(&plan, seats.len());
+    let members: Vec<MemberAddress> = (0..u64::from(world_size))
+        .map(|id| MemberAddress { worker: WorkerId::new(id), address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)) })
+        .collect();
+    let (all, mut errands) = mpsc::unbounded_channel();
+    let mut desks = Vec::new();
+    for (rank, Seat { desk, errands: mut own }) in seats.into_iter().enumerate() {
+        let form = Form {
+            generation: Generation::new(Incarnation::new(1), 1),
+            rank: Rank::new(u32::try_from(rank).unwrap_or(u32::MAX)),
+            members: members.clone(),
+            step: Step::ZERO,
+            first: visits.clone(),
+            steady: visits.clone(),
+            catch_up: CatchUp::None,
+            report_from: Step::ZERO,
+            stop_at: None,
+        };
+        desk.handle(Event::Form(Box::new(form)), Data::None);
+        desks.push(desk);
+        let all = all.clone();
+        tokio::spawn(async move {
+            while let Some(errand) = own.recv().await {
+                if all.send((rank, errand)).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    let mut rings = tokio::task::JoinSet::new();
+    let mut collected = Collected::new(desks.len());
+    let mut due = interval(COLLECT_EVERY);
+    while !collected.is_complete() {
+        tokio::select! {
+            Some((rank, errand)) = errands.recv() => match errand {
+                Errand::Send(message) => collected.take(rank, message),
+                Errand::Connect { form, inbox } => {
+                    let links = std::mem::take(&mut ends[rank]);
+                    rings.spawn(run_ring(*form, plan.clone(), links, inbox, Arc::clone(&desks[rank])));
+                }
+                Errand::Abort { .. } | Errand::Fetch { .. } => {}
+            },
+            Some(ring) = rings.join_next() => ring.map_err(|_| LocalError::Panicked)??,
+            _ = due.tick() => {
+                desks[0].handle(Event::Beat { heartbeat: Heartbeat::NotDue }, Data::None);
+                if ended() {
+                    return Err(LocalError::Panicked);
+                }
+            }
+        }
+    }
+    collected.outcome()
+}
+
+async fn run_ring(
+    form: Form,
+    plan: Plan,
+    links: RingLinks,
+    inbox: mpsc::UnboundedReceiver<RingInput>,
+    desk: Arc<Desk>,
+) -> Result<(), RingError> {
+    let config = RingConfig {
+        generation: form.generation,
+        rank: form.rank,
+        world_size: plan.world_size(),
+        step: form.step,
+        first: plan.clone(),
+        steady: plan,
+        layout: Arc::clone(desk.layout()),
+        probe: None,
+    };
+    ring::run(config, links, inbox, |sum| desk.summed(sum)).await
+}
+
+/// Both ends of every hop, by rank.
+fn in_process_links(plan: &Plan, ranks: usize) -> Vec<RingLinks> {
+    let mut ends: Vec<RingLinks> = (0..ranks).map(|_| RingLinks::default()).collect();
+    let slots: [fn(&mut RingLinks) -> &mut PlanLinks; 2] = [|links| &mut links.first, |links| &mut links.steady];
+    for slot in slots {
+        for hop in plan.hops() {
+            let (sender, receiver) = links::in_process();
+            slot(&mut ends[hop.from.index()]).outgoing.insert(hop.id, sender);
+            slot(&mut ends[hop.to.index()]).incoming.insert(hop.id, receiver);
+        }
+    }
+    ends
+}
+
+/// What one worker ended with.
+type Ending = (StateHash, Vec<(String, f64)>);
+
+/// What the workers have said so far.
+struct Collected {
+    endings: Vec<Option<Ending>>,
+    reports: Vec<StepReport>,
+}
+
+impl Collected {
+    fn new(ranks: usize) -> Self {
+        Self { endings: vec![None; ranks], reports: Vec::new() }
+    }
+
+    fn take(&mut self, rank: usize, message: WorkerMessage) {
+        match message {
+            WorkerMessage::Finished { hash, results, .. } => self.endings[rank] = Some((hash, results)),
+            WorkerMessage::Progress { reports, .. } => self.reports.extend(reports),
+            WorkerMessage::Ready { .. }
+            | WorkerMessage::Halted { .. }
+            | WorkerMessage::LinkBroken { .. }
+            | WorkerMessage::Failed { .. } => {}
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.endings.iter().all(Option::is_some)
+    }
+
+    fn outcome(self) -> Result<Local, LocalError> {
+        let mut endings = self.endings.into_iter().flatten().enumerate();
+        let (_, (expected, results)) = endings.next().ok_or(LocalError::NoWorkers)?;
+        match endings.find(|(_, (found, _))| *found != expected) {
+            Some((rank, (found, _))) => Err(LocalError::Different { rank, expected, found }),
+            None => Ok(Local { hash: expected, reports: self.reports, results }),
+        }
+    }
+}

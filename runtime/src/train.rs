@@ -1,0 +1,80 @@
+//! The shortest way to run a job: one call, on this host.
+
+use sardana_actors::agent::AgentEvent;
+use sardana_protocol::job::JobSpec;
+use sardana_protocol::membership::{JobEvent, Summary};
+
+use crate::job::Job;
+use crate::launch::{Event, LaunchConfig, LaunchError, launch};
+use crate::model::{ModelError, Trainable};
+use crate::worker::serve_if_started_by_agent;
+
+/// Trains the job in worker processes of this very program, and returns how it ended. The program is started again for each worker,
+/// with its own arguments; there this call takes part in the training and never returns. So call it early, and give `build` all
+/// that the model needs: it is called in each worker, on its training thread.
+///
+/// Events are logged through `tracing`; for anything else use [`crate::launch`].
+///
+/// # Errors
+/// When the job fails, or no worker is left.
+pub fn train<M, F>(job: &Job, build: F) -> Result<Summary, LaunchError>
+where
+    M: Trainable,
+    F: FnOnce(&JobSpec) -> Result<M, ModelError> + Send + 'static,
+{
+    serve_if_started_by_agent(job, build);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| LaunchError::System(error.to_string()))?;
+    runtime.block_on(async {
+        let launched = launch(LaunchConfig::this_program(*job.staffing())?).await?;
+        launched.finish(|_, event| log(event)).await
+    })
+}
+
+/// Logs an event: what people wait for at `info`, losses at `warn`.
+pub fn log(event: &Event) {
+    match event {
+        Event::Job(JobEvent::Lost { worker, rank, cause, stage }) => {
+            tracing::warn!(target: "sardana::event::lost", %worker, ?rank, %cause, %stage, "a worker is lost");
+        }
+        Event::Job(JobEvent::StateLost { reached, from }) => {
+            tracing::warn!(target: "sardana::event::state_lost", %reached, %from, "every holder of the state is gone: training starts again");
+        }
+        Event::Job(JobEvent::Waiting { have, need }) => {
+            tracing::warn!(target: "sardana::event::waiting", have, %need, "training waits");
+        }
+        Event::Job(JobEvent::Failed { reason }) => {
+            tracing::error!(target: "sardana::event::failed", %reason, "the job failed");
+        }
+        Event::Job(JobEvent::Steps(reports)) => {
+            if let Some(last) = reports.last() {
+                tracing::debug!(target: "sardana::event::steps", step = %last.step, samples = last.samples, sums = ?last.sums, "applied");
+            }
+        }
+        Event::Job(JobEvent::Formed { generation, world_size, took }) => {
+            tracing::info!(target: "sardana::event::formed", %generation, world_size, ?took, "the ring is formed");
+        }
+        Event::Job(JobEvent::Resumed { generation, step, after }) => {
+            tracing::info!(target: "sardana::event::resumed", %generation, %step, ?after, "training goes on");
+        }
+        Event::Job(JobEvent::Done(summary)) => {
+            tracing::info!(target: "sardana::event::done", step = %summary.step, hash = %summary.hash, "the job is done");
+        }
+        Event::Job(JobEvent::Joined { worker, step }) => {
+            tracing::info!(target: "sardana::event::joined", %worker, %step, "a worker joined");
+        }
+        Event::Job(JobEvent::Halting { .. } | JobEvent::Forming { .. }) => {}
+        Event::Agent(AgentEvent::Started { worker, pid }) => {
+            tracing::info!(target: "sardana::event::started", %worker, pid, "a worker process was started");
+        }
+        Event::Agent(AgentEvent::Ended { worker, how }) => {
+            tracing::info!(target: "sardana::event::ended", %worker, %how, "a worker process ended");
+        }
+        Event::Agent(AgentEvent::NotStarted { reason }) => {
+            tracing::error!(target: "sardana::event::not_started", %reason, "a worker process could not be started");
+        }
+        Event::Agent(AgentEvent::Exhausted) => {}
+    }
+}

@@ -1,0 +1,167 @@
+//! The training thread: does the tasks that it finds at its desk, one after the other. Knows the model and nothing else: no
+//! network, no membership.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sardana_actors::fault::{self, Point};
+use sardana_actors::worker::{Desk, Task};
+use sardana_collectives::gradient::{GradientBuffer, GradientError, Sum, WriteMode};
+use sardana_protocol::job::{JobIdentity, JobSpec};
+use sardana_protocol::messages::StepReport;
+use sardana_protocol::words::Step;
+
+use crate::data::{Sampler, SamplerError};
+use crate::fingerprint;
+use crate::model::{
+    DecodeError, Layout, LayoutError, ModelError, ProbeError, SavedState, StateError, Trainable, probe, restore, save,
+    state_hash, tensors_hash,
+};
+
+/// Why training cannot go on. It would fail in the same way on every worker.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainingError {
+    /// The model could not be built: fix the model or its data.
+    #[error("the model could not be built: {0}")]
+    Build(ModelError),
+    /// The model breaks a promise of [`Trainable`]: fix the model.
+    #[error(transparent)]
+    Probe(#[from] Box<ProbeError>),
+    /// The job's constants make no data order: fix the job.
+    #[error(transparent)]
+    Sampler(#[from] SamplerError),
+    /// The gradient's tensors make no layout: fix the model.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The state cannot be shown or taken back: fix the model.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A state that was fetched makes no sense: the donor runs another build.
+    #[error("the state that was fetched cannot be read: {0}")]
+    Fetched(#[from] DecodeError),
+    /// The program's own file cannot be read, which is part of the fingerprint.
+    #[error("this program's own file cannot be read: {0}")]
+    Program(#[source] std::io::Error),
+    /// The model failed in the middle.
+    #[error("the model failed to {operation} at {step}: {source}")]
+    Model {
+        /// Where.
+        step: Step,
+        /// At what.
+        operation: &'static str,
+        /// Its own words.
+        source: ModelError,
+    },
+    /// The model wrote an incomplete or wrong gradient: fix the model.
+    #[error("the gradient of shard {shard} at {step}: {source}")]
+    Gradient {
+        /// Where.
+        step: Step,
+        /// Of which shard.
+        shard: u32,
+        /// What is wrong.
+        source: GradientError,
+    },
+    /// The shards' sample counts do not add up to the batch (DATA-1): fix the model.
+    #[error("at {step} the shards' samples add up to {found}, the batch has {expected} (DATA-1): report every sample once")]
+    Samples {
+        /// Where.
+        step: Step,
+        /// By the data order.
+        expected: u64,
+        /// By the model.
+        found: u64,
+    },
+}
+
+/// A model that has been probed, with what others need to know of it.
+pub(crate) struct Prepared<M> {
+    pub(crate) model: M,
+    pub(crate) sampler: Sampler,
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) facts: Facts,
+}
+
+/// What others need to know of a model.
+#[derive(Debug, Clone)]
+pub(crate) struct Facts {
+    pub(crate) identity: JobIdentity,
+    pub(crate) state_bytes: usize,
+}
+
+/// Builds the model and probes it.
+pub(crate) fn prepare<M: Trainable>(
+    spec: &JobSpec,
+    build: impl FnOnce(&JobSpec) -> Result<M, ModelError>,
+) -> Result<Prepared<M>, TrainingError> {
+    let sampler = Sampler::new(spec)?;
+    let mut model = build(spec).map_err(TrainingError::Build)?;
+    let probe = probe(&mut model, &sampler).map_err(Box::new)?;
+    let layout = Arc::new(Layout::new(model.gradients(), model.auxiliary().len())?);
+    let fingerprint =
+        fingerprint::of_this_process(tensors_hash(&model)?, probe.after).map_err(TrainingError::Program)?;
+    let facts = Facts {
+        identity: JobIdentity { spec: spec.clone(), state_zero: probe.state_zero, fingerprint },
+        state_bytes: save(&model)?.as_bytes().len(),
+    };
+    Ok(Prepared { model, sampler, layout, facts })
+}
+
+/// Works at `desk` until it says that this worker ends.
+pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, desk: &Desk) -> Result<(), TrainingError> {
+    let Prepared { model, sampler, layout, .. } = prepared;
+    loop {
+        match desk.next() {
+            Task::Gradient { step, piece, shard, mut buffer, mode } => {
+                gradient(model, sampler, layout, (step, shard), &mut buffer, mode)?;
+                desk.computed(step, piece, shard, buffer);
+            }
+            Task::Apply { sum } => desk.applied(apply(model, sampler, layout, &sum)?),
+            Task::Load { step: _, state } => {
+                restore(model, &SavedState::from_bytes(state)?)?;
+                desk.loaded();
+            }
+            Task::Save { reply } => {
+                // Whoever asked may have given up.
+                let _ = reply.send(Bytes::from(save(model)?.into_bytes()));
+            }
+            Task::Conclude { step } => {
+                let failed = |source| TrainingError::Model { step, operation: "evaluate", source };
+                let results = model.evaluate().map_err(failed)?;
+                desk.concluded(state_hash(model, step)?, results);
+            }
+            Task::End => return Ok(()),
+        }
+    }
+}
+
+fn gradient<M: Trainable>(
+    model: &M,
+    sampler: &Sampler,
+    layout: &Layout,
+    (step, shard): (Step, u32),
+    buffer: &mut GradientBuffer,
+    mode: WriteMode,
+) -> Result<(), TrainingError> {
+    let samples = sampler.shard(step, shard);
+    let mut writer = buffer.writer(layout, mode);
+    if samples.is_empty() {
+        writer.zero();
+        return Ok(());
+    }
+    let failed = |source| TrainingError::Model { step, operation: "compute a gradient", source };
+    model.gradient(&samples, &mut writer).map_err(failed)?;
+    writer.finish().map_err(|source| TrainingError::Gradient { step, shard, source })
+}
+
+fn apply<M: Trainable>(model: &mut M, sampler: &Sampler, layout: &Layout, sum: &Sum) -> Result<StepReport, TrainingError> {
+    let step = sum.step();
+    let mean = sum.mean(layout);
+    let (expected, found) = (sampler.samples(step), mean.samples());
+    if expected != found {
+        return Err(TrainingError::Samples { step, expected, found });
+    }
+    model.apply(step, &mean).map_err(|source| TrainingError::Model { step, operation: "apply an update", source })?;
+    fault::reached(Point::AfterApply, step);
+    Ok(StepReport { step, samples: found, sums: mean.auxiliary() })
+}
