@@ -115,7 +115,11 @@ mod armed {
         let parse = |(index, fault): (usize, &str)| {
             let (name, step) = fault.split_once('@').expect("SARDANA_FAULT is NAME@STEP,…");
             let step = step.parse().expect("SARDANA_FAULT is NAME@STEP,… with a number");
-            Fault { name: name.to_owned(), step, mark: PathBuf::from(&folder).join(format!("{index}-{name}")) }
+            Fault {
+                name: name.to_owned(),
+                step,
+                mark: PathBuf::from(&folder).join(format!("{index}-{name}")),
+            }
         };
         list.split(',').enumerate().map(parse).collect()
     }

@@ -8,8 +8,9 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use candle_core::{D, Device, Tensor, Var};
 use sardana::data::Shard;
-use sardana::model::{ModelError, Step};
-use sardana::{JobSpec, Order};
+use sardana::job::JobBuilder;
+use sardana::model::ModelError;
+use sardana::{Job, JobSpec};
 
 use crate::candle_adapter::{Adam, CandleModel, Objective, Start};
 use crate::table::{self, FirstLine, Row};
@@ -31,18 +32,18 @@ const CSV: &str = include_str!("../data/digits.csv");
 
 /// The job: 30 epochs in batches of 64, cut into 8 shards.
 #[must_use]
-pub fn spec() -> JobSpec {
+pub fn job() -> JobBuilder {
     // 1,437 images to train on: 23 steps an epoch.
-    let (samples, batch) = (1_437_u64, 64);
-    JobSpec {
-        name: "digits".to_owned(),
-        seed: 42,
-        shards: 8,
-        steps: Step::new(EPOCHS * samples.div_ceil(batch)),
-        samples,
-        batch,
-        order: Order::Exact,
-    }
+    Job::builder("digits").seed(42).shards(8).data(1_437, 64).epochs(EPOCHS)
+}
+
+/// The constants of [`job`].
+///
+/// # Panics
+/// Never: they are valid.
+#[must_use]
+pub fn spec() -> JobSpec {
+    job().build().expect("the job's constants are valid").spec().clone()
 }
 
 /// Images, each pixel from 0 to 1, and what they show.

@@ -8,8 +8,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use sardana::data::Shard;
+use sardana::job::JobBuilder;
 use sardana::model::{Dtype, GradientWriter, Mean, ModelError, Step, TensorSpec, Trainable};
-use sardana::{JobSpec, Order};
+use sardana::{Job, JobSpec};
 
 use crate::table::{self, FirstLine};
 
@@ -32,16 +33,17 @@ const CSV: &str = include_str!("../data/diabetes.csv");
 
 /// The job: 300 steps over all rows, cut into 8 shards.
 #[must_use]
+pub fn job() -> JobBuilder {
+    Job::builder("linear-regression").seed(42).shards(8).data(442, 442).steps(300)
+}
+
+/// The constants of [`job`].
+///
+/// # Panics
+/// Never: they are valid.
+#[must_use]
 pub fn spec() -> JobSpec {
-    JobSpec {
-        name: "linear-regression".to_owned(),
-        seed: 42,
-        shards: 8,
-        steps: Step::new(300),
-        samples: 442,
-        batch: 442,
-        order: Order::Exact,
-    }
+    job().build().expect("the job's constants are valid").spec().clone()
 }
 
 /// Rows of standardised features and their targets.

@@ -35,6 +35,9 @@ fn fast_order_is_close_but_makes_no_promise() {
     spec.order = sardana::Order::Fast;
     let fast = local::train(&spec, 4, LinearRegression::new).unwrap();
     for ((name, exact), (_, fast)) in exact.results.iter().zip(&fast.results) {
-        assert!((exact - fast).abs() <= 1e-6 * exact.abs(), "{name}: {fast} is not close to {exact}");
+        assert!(
+            (exact - fast).abs() <= 1e-6 * exact.abs(),
+            "{name}: {fast} is not close to {exact}"
+        );
     }
 }

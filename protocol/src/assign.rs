@@ -190,6 +190,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn every_assignment_covers_each_shard_once(
             shards in 1_u32..40,

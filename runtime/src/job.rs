@@ -215,7 +215,11 @@ impl TryFrom<JobBuilder> for Job {
         }
         let max = raw.max.unwrap_or(MAX_WORKERS);
         if !(1 <= raw.min && raw.min <= raw.workers && raw.workers <= max && max <= MAX_WORKERS) {
-            return Err(JobError::Staffing { min: raw.min, workers: raw.workers, max });
+            return Err(JobError::Staffing {
+                min: raw.min,
+                workers: raw.workers,
+                max,
+            });
         }
         let spec = JobSpec {
             steps: raw.length()?,
@@ -276,7 +280,13 @@ impl Job {
     /// # Errors
     /// When the numbers contradict each other.
     pub fn staffed(mut self, staffing: Staffing) -> Result<Self, JobError> {
-        let Staffing { workers, min, max, shard_capacity, .. } = staffing;
+        let Staffing {
+            workers,
+            min,
+            max,
+            shard_capacity,
+            ..
+        } = staffing;
         if !(1 <= min && min <= workers && workers <= max && max <= MAX_WORKERS) {
             return Err(JobError::Staffing { min, workers, max });
         }
@@ -320,8 +330,14 @@ mod tests {
         assert!(matches!(wrong(builder().data(0, 0)), JobError::Data(_)));
         assert!(matches!(wrong(builder().workers(0)), JobError::Staffing { .. }));
         assert!(matches!(wrong(builder().min_workers(2)), JobError::Staffing { .. }));
-        assert!(matches!(wrong(builder().workers(3).max_workers(2)), JobError::Staffing { .. }));
+        assert!(matches!(
+            wrong(builder().workers(3).max_workers(2)),
+            JobError::Staffing { .. }
+        ));
         assert_eq!(wrong(builder().shard_capacity(0)), JobError::NoRoom);
-        assert!(matches!(wrong(Job::builder("").data(1, 1).steps(1)), JobError::Name { found: 0 }));
+        assert!(matches!(
+            wrong(Job::builder("").data(1, 1).steps(1)),
+            JobError::Name { found: 0 }
+        ));
     }
 }

@@ -91,7 +91,13 @@ impl LaunchConfig {
     #[must_use]
     pub fn program(program: PathBuf, arguments: Vec<OsString>, staffing: Staffing) -> Self {
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        Self { program, arguments, environment: threads(staffing.workers), staffing, listen: loopback }
+        Self {
+            program,
+            arguments,
+            environment: threads(staffing.workers),
+            staffing,
+            listen: loopback,
+        }
     }
 }
 
@@ -115,7 +121,13 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
     let mut job = [0; 16];
     getrandom::fill(&mut job).map_err(random)?;
     let authority = Arc::new(Authority::new(JobId::new(job))?);
-    let Staffing { workers, min, max, restarts, .. } = config.staffing;
+    let Staffing {
+        workers,
+        min,
+        max,
+        restarts,
+        ..
+    } = config.staffing;
     let coordinating = CoordinatorConfig {
         credentials: authority.issue(Role::Coordinator, 0)?,
         listen: config.listen,
@@ -137,7 +149,13 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         restarts,
     };
     let (agent, agent_events) = agent::start(agent).await?;
-    Ok(Launched { coordinator, agent, job_events, agent_events, last_end: "it never started".to_owned() })
+    Ok(Launched {
+        coordinator,
+        agent,
+        job_events,
+        agent_events,
+        last_end: "it never started".to_owned(),
+    })
 }
 
 impl Launched {
@@ -182,13 +200,19 @@ impl Launched {
     pub async fn finish(mut self, mut observe: impl FnMut(&Self, &Event)) -> Result<Summary, LaunchError> {
         let outcome = loop {
             let Some(event) = self.next_event().await else {
-                break Err(LaunchError::NoWorkers { last: self.last_end.clone() });
+                break Err(LaunchError::NoWorkers {
+                    last: self.last_end.clone(),
+                });
             };
             observe(&self, &event);
             match event {
                 Event::Job(JobEvent::Done(summary)) => break Ok(summary),
                 Event::Job(JobEvent::Failed { reason }) => break Err(LaunchError::Failed { reason }),
-                Event::Agent(AgentEvent::Exhausted) => break Err(LaunchError::NoWorkers { last: self.last_end.clone() }),
+                Event::Agent(AgentEvent::Exhausted) => {
+                    break Err(LaunchError::NoWorkers {
+                        last: self.last_end.clone(),
+                    });
+                }
                 Event::Job(_) | Event::Agent(_) => {}
             }
         };

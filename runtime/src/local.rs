@@ -108,13 +108,20 @@ where
                     }
                 };
                 let (desk, errands) = Desk::new(job, Arc::clone(&prepared.layout), None);
-                let seat = Seat { desk: Arc::clone(&desk), errands };
+                let seat = Seat {
+                    desk: Arc::clone(&desk),
+                    errands,
+                };
                 let introduced = introduce.send(Ok((prepared.facts.clone(), seat)));
                 // Whoever waits for this worker must learn that it is gone.
                 drop(introduce);
                 introduced.map_or(Ok(()), |()| trainer::work(&mut prepared, &desk))
             };
-            threads.push(thread::Builder::new().name("training".to_owned()).spawn_scoped(scope, training)?);
+            threads.push(
+                thread::Builder::new()
+                    .name("training".to_owned())
+                    .spawn_scoped(scope, training)?,
+            );
             introductions.push(introduction);
         }
         let seats: Result<Vec<Seat>, LocalError> = introductions
@@ -123,7 +130,9 @@ where
             .collect();
         let seats = seats?;
         let desks: Vec<Arc<Desk>> = seats.iter().map(|seat| Arc::clone(&seat.desk)).collect();
-        let outcome = runtime.block_on(collect(job, seats, || threads.iter().any(thread::ScopedJoinHandle::is_finished)));
+        let outcome = runtime.block_on(collect(job, seats, || {
+            threads.iter().any(thread::ScopedJoinHandle::is_finished)
+        }));
         desks.iter().for_each(|desk| desk.end());
         for thread in threads {
             thread.join().map_err(|_| LocalError::Panicked)??;
@@ -139,7 +148,10 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
     let plan = Plan::new(job.order, world_size, &visits)?;
     let mut ends = in_process_links(&plan, seats.len());
     let members: Vec<MemberAddress> = (0..u64::from(world_size))
-        .map(|id| MemberAddress { worker: WorkerId::new(id), address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)) })
+        .map(|id| MemberAddress {
+            worker: WorkerId::new(id),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        })
         .collect();
     let (all, mut errands) = mpsc::unbounded_channel();
     let mut desks = Vec::new();
@@ -236,7 +248,10 @@ struct Collected {
 
 impl Collected {
     fn new(ranks: usize) -> Self {
-        Self { endings: vec![None; ranks], reports: Vec::new() }
+        Self {
+            endings: vec![None; ranks],
+            reports: Vec::new(),
+        }
     }
 
     fn take(&mut self, rank: usize, message: WorkerMessage) {
@@ -259,7 +274,11 @@ impl Collected {
         let (_, (expected, results)) = endings.next().ok_or(LocalError::NoWorkers)?;
         match endings.find(|(_, (found, _))| *found != expected) {
             Some((rank, (found, _))) => Err(LocalError::Different { rank, expected, found }),
-            None => Ok(Local { hash: expected, reports: self.reports, results }),
+            None => Ok(Local {
+                hash: expected,
+                reports: self.reports,
+                results,
+            }),
         }
     }
 }

@@ -36,7 +36,12 @@ where
 /// Logs an event: what people wait for at `info`, losses at `warn`.
 pub fn log(event: &Event) {
     match event {
-        Event::Job(JobEvent::Lost { worker, rank, cause, stage }) => {
+        Event::Job(JobEvent::Lost {
+            worker,
+            rank,
+            cause,
+            stage,
+        }) => {
             tracing::warn!(target: "sardana::event::lost", %worker, ?rank, %cause, %stage, "a worker is lost");
         }
         Event::Job(JobEvent::StateLost { reached, from }) => {
@@ -53,7 +58,11 @@ pub fn log(event: &Event) {
                 tracing::debug!(target: "sardana::event::steps", step = %last.step, samples = last.samples, sums = ?last.sums, "applied");
             }
         }
-        Event::Job(JobEvent::Formed { generation, world_size, took }) => {
+        Event::Job(JobEvent::Formed {
+            generation,
+            world_size,
+            took,
+        }) => {
             tracing::info!(target: "sardana::event::formed", %generation, world_size, ?took, "the ring is formed");
         }
         Event::Job(JobEvent::Resumed { generation, step, after }) => {

@@ -98,21 +98,37 @@ pub(crate) fn prepare<M: Trainable>(
     let mut model = build(spec).map_err(TrainingError::Build)?;
     let probe = probe(&mut model, &sampler).map_err(Box::new)?;
     let layout = Arc::new(Layout::new(model.gradients(), model.auxiliary().len())?);
-    let fingerprint =
-        fingerprint::of_this_process(tensors_hash(&model)?, probe.after).map_err(TrainingError::Program)?;
+    let fingerprint = fingerprint::of_this_process(tensors_hash(&model)?, probe.after).map_err(TrainingError::Program)?;
     let facts = Facts {
-        identity: JobIdentity { spec: spec.clone(), state_zero: probe.state_zero, fingerprint },
+        identity: JobIdentity {
+            spec: spec.clone(),
+            state_zero: probe.state_zero,
+            fingerprint,
+        },
         state_bytes: save(&model)?.as_bytes().len(),
     };
-    Ok(Prepared { model, sampler, layout, facts })
+    Ok(Prepared {
+        model,
+        sampler,
+        layout,
+        facts,
+    })
 }
 
 /// Works at `desk` until it says that this worker ends.
 pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, desk: &Desk) -> Result<(), TrainingError> {
-    let Prepared { model, sampler, layout, .. } = prepared;
+    let Prepared {
+        model, sampler, layout, ..
+    } = prepared;
     loop {
         match desk.next() {
-            Task::Gradient { step, piece, shard, mut buffer, mode } => {
+            Task::Gradient {
+                step,
+                piece,
+                shard,
+                mut buffer,
+                mode,
+            } => {
                 gradient(model, sampler, layout, (step, shard), &mut buffer, mode)?;
                 desk.computed(step, piece, shard, buffer);
             }
@@ -126,7 +142,11 @@ pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, desk: &Desk) -> Res
                 let _ = reply.send(Bytes::from(save(model)?.into_bytes()));
             }
             Task::Conclude { step } => {
-                let failed = |source| TrainingError::Model { step, operation: "evaluate", source };
+                let failed = |source| TrainingError::Model {
+                    step,
+                    operation: "evaluate",
+                    source,
+                };
                 let results = model.evaluate().map_err(failed)?;
                 desk.concluded(state_hash(model, step)?, results);
             }
@@ -149,9 +169,15 @@ fn gradient<M: Trainable>(
         writer.zero();
         return Ok(());
     }
-    let failed = |source| TrainingError::Model { step, operation: "compute a gradient", source };
+    let failed = |source| TrainingError::Model {
+        step,
+        operation: "compute a gradient",
+        source,
+    };
     model.gradient(&samples, &mut writer).map_err(failed)?;
-    writer.finish().map_err(|source| TrainingError::Gradient { step, shard, source })
+    writer
+        .finish()
+        .map_err(|source| TrainingError::Gradient { step, shard, source })
 }
 
 fn apply<M: Trainable>(model: &mut M, sampler: &Sampler, layout: &Layout, sum: &Sum) -> Result<StepReport, TrainingError> {
@@ -161,7 +187,15 @@ fn apply<M: Trainable>(model: &mut M, sampler: &Sampler, layout: &Layout, sum: &
     if expected != found {
         return Err(TrainingError::Samples { step, expected, found });
     }
-    model.apply(step, &mean).map_err(|source| TrainingError::Model { step, operation: "apply an update", source })?;
+    model.apply(step, &mean).map_err(|source| TrainingError::Model {
+        step,
+        operation: "apply an update",
+        source,
+    })?;
     fault::reached(Point::AfterApply, step);
-    Ok(StepReport { step, samples: found, sums: mean.auxiliary() })
+    Ok(StepReport {
+        step,
+        samples: found,
+        sums: mean.auxiliary(),
+    })
 }

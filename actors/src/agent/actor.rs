@@ -89,7 +89,11 @@ impl Actor for Shell {
     type Arguments = Arguments;
 
     async fn pre_start(&self, myself: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
-        let Arguments { config, events, processes } = arguments;
+        let Arguments {
+            config,
+            events,
+            processes,
+        } = arguments;
         let folder = tempfile::Builder::new().prefix("sardana-agent-").tempdir()?;
         let control = report_to(&config, &myself).await?;
         for _ in 0..config.workers {
@@ -114,7 +118,12 @@ impl Actor for Shell {
         })
     }
 
-    async fn handle(&self, myself: ActorRef<Message>, message: Message, state: &mut State) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        myself: ActorRef<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
         match message {
             Message::Start => state.start(&myself),
             Message::Ended { worker, how, ending } => state.ended(&myself, worker, how, ending),
@@ -170,8 +179,11 @@ impl State {
     fn spawn(&mut self, myself: &ActorRef<Message>) -> Result<(WorkerId, u32), String> {
         let program = self.program.program.display();
         let worker = WorkerId::new(getrandom::u64().map_err(|error| error.to_string())?);
-        let credentials =
-            self.config.authority.issue(Role::Worker, worker.get()).map_err(|error| error.to_string())?;
+        let credentials = self
+            .config
+            .authority
+            .issue(Role::Worker, worker.get())
+            .map_err(|error| error.to_string())?;
         let tally = self.folder.path().join(worker.to_string());
         std::fs::write(&tally, []).map_err(|error| format!("{}: {error}", tally.display()))?;
         let process = Process::start(&self.program).map_err(|error| format!("{program} could not be started: {error}"))?;
@@ -188,8 +200,18 @@ impl State {
             // The agent is gone only if the program ends.
             let _ = agent.cast(Message::Ended { worker, how, ending });
         });
-        self.processes.lock().unwrap_or_else(PoisonError::into_inner).insert(worker, pid);
-        self.children.insert(worker, Running { task: task.abort_handle(), started: Instant::now(), tally });
+        self.processes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(worker, pid);
+        self.children.insert(
+            worker,
+            Running {
+                task: task.abort_handle(),
+                started: Instant::now(),
+                tally,
+            },
+        );
         Ok((worker, pid))
     }
 
@@ -200,7 +222,12 @@ impl State {
         let lived = child.started.elapsed();
         let restarting = self.mode == Mode::Keeping && ending == Ending::Bad && self.restarts_left > 0;
         // The coordinator first: others wait for this.
-        let exited = AgentMessage::ChildExited { worker, how: how.clone(), tally, restarting };
+        let exited = AgentMessage::ChildExited {
+            worker,
+            how: how.clone(),
+            tally,
+            restarting,
+        };
         let _ = self.control.send(exited);
         self.tell(AgentEvent::Ended { worker, how });
         if restarting {
@@ -223,7 +250,11 @@ impl State {
         self.pending += 1;
         self.failures = if lived >= LIVED { 0 } else { self.failures + 1 };
         let doublings = self.failures.saturating_sub(1).min(10);
-        let wait = if self.failures <= 1 { Duration::ZERO } else { (BACK_OFF * 2_u32.pow(doublings - 1)).min(BACK_OFF_MOST) };
+        let wait = if self.failures <= 1 {
+            Duration::ZERO
+        } else {
+            (BACK_OFF * 2_u32.pow(doublings - 1)).min(BACK_OFF_MOST)
+        };
         let agent = myself.clone();
         tokio::spawn(async move {
             sleep(wait).await;
@@ -245,7 +276,13 @@ async fn report_to(
 ) -> Result<mpsc::UnboundedSender<AgentMessage>, ActorProcessingErr> {
     let endpoint = bind_client(&config.credentials, Purpose::Control, config.coordinator)?;
     let job = config.credentials.job();
-    let connection = connect(&endpoint, config.coordinator, PeerIdentity::coordinator(job), CONNECT_DEADLINE).await?;
+    let connection = connect(
+        &endpoint,
+        config.coordinator,
+        PeerIdentity::coordinator(job),
+        CONNECT_DEADLINE,
+    )
+    .await?;
     let (mut send, mut receive) = connection.open_bi().await?;
     write_frame(&mut send, &Hello::Agent { job }, HELLO_FRAME_BYTES).await?;
     match read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await? {

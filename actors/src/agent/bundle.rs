@@ -37,7 +37,9 @@ pub enum BundleError {
     #[error("the worker's start on standard input cannot be used: {0}; workers are started by an agent of the same release")]
     Frame(#[from] FrameError),
     /// There is none: the variable was set by hand.
-    #[error("{BUNDLE_VARIABLE} is set, but standard input holds no worker's start: unset it, or let an agent start this program")]
+    #[error(
+        "{BUNDLE_VARIABLE} is set, but standard input holds no worker's start: unset it, or let an agent start this program"
+    )]
     Missing,
 }
 

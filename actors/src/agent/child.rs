@@ -37,7 +37,10 @@ impl Process {
             .stdin(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let lifeline = child.stdin.take().ok_or_else(|| io::Error::other("the child has no standard input"))?;
+        let lifeline = child
+            .stdin
+            .take()
+            .ok_or_else(|| io::Error::other("the child has no standard input"))?;
         Ok(Self { child, lifeline })
     }
 

@@ -99,17 +99,33 @@ pub struct Agent {
 pub async fn start(config: AgentConfig) -> Result<(Agent, mpsc::UnboundedReceiver<AgentEvent>), AgentError> {
     let (events, receiver) = mpsc::unbounded_channel();
     let processes = Processes::default();
-    let arguments = Arguments { config, events, processes: Arc::clone(&processes) };
-    let (actor, running) =
-        Actor::spawn(None, Shell, arguments).await.map_err(|error| AgentError::Start(error.to_string()))?;
-    Ok((Agent { actor, running: Some(running), processes }, receiver))
+    let arguments = Arguments {
+        config,
+        events,
+        processes: Arc::clone(&processes),
+    };
+    let (actor, running) = Actor::spawn(None, Shell, arguments)
+        .await
+        .map_err(|error| AgentError::Start(error.to_string()))?;
+    Ok((
+        Agent {
+            actor,
+            running: Some(running),
+            processes,
+        },
+        receiver,
+    ))
 }
 
 impl Agent {
     /// The process of `worker`, if it runs.
     #[must_use]
     pub fn pid(&self, worker: WorkerId) -> Option<u32> {
-        self.processes.lock().unwrap_or_else(PoisonError::into_inner).get(&worker).copied()
+        self.processes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&worker)
+            .copied()
     }
 
     /// Lets the children end by themselves for a while, then ends them, and the agent.

@@ -22,9 +22,17 @@ const TICK: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) enum Message {
     /// By a session: a worker wants to join. The greeting goes back.
-    Hello { hello: Box<WorkerHello>, outlet: Outlet<CoordinatorMessage>, reply: oneshot::Sender<Greeting> },
+    Hello {
+        hello: Box<WorkerHello>,
+        outlet: Outlet<CoordinatorMessage>,
+        reply: oneshot::Sender<Greeting>,
+    },
     /// By a session: an agent reports for duty. The greeting goes back.
-    AgentHello { agent: u64, outlet: Outlet<AgentOrder>, reply: oneshot::Sender<Greeting> },
+    AgentHello {
+        agent: u64,
+        outlet: Outlet<AgentOrder>,
+        reply: oneshot::Sender<Greeting>,
+    },
     /// By a session: a worker said this.
     Said { worker: WorkerId, message: WorkerMessage },
     /// By a session: an agent said this.
@@ -91,7 +99,10 @@ impl Actor for Shell {
             Message::AgentSaid(message) => state.agent_said(message),
             Message::SessionLost { worker, why } => {
                 if state.forget(worker) {
-                    state.decide(Event::Lost { worker, cause: Loss::ConnectionLost { why } });
+                    state.decide(Event::Lost {
+                        worker,
+                        cause: Loss::ConnectionLost { why },
+                    });
                 }
             }
             Message::StopRequested => state.stop_requested(),
@@ -113,7 +124,9 @@ impl State {
         if let Err(refusal) = self.admit(&hello) {
             tracing::warn!(target: "sardana::event::refused", %worker, %refusal, "a worker was refused");
             // The session is gone if nobody takes it.
-            let _ = reply.send(Greeting::Refused { reason: refusal.to_string() });
+            let _ = reply.send(Greeting::Refused {
+                reason: refusal.to_string(),
+            });
             return;
         }
         if reply.send(Greeting::Welcome).is_err() {
@@ -157,11 +170,19 @@ impl State {
 
     fn agent_said(&mut self, message: AgentMessage) {
         match message {
-            AgentMessage::ChildExited { worker, how, tally, restarting } => {
+            AgentMessage::ChildExited {
+                worker,
+                how,
+                tally,
+                restarting,
+            } => {
                 tracing::info!(target: "sardana::event::exited", %worker, %how, restarting, "a worker process ended");
                 self.exited.insert(worker);
                 self.forget(worker);
-                self.decide(Event::Lost { worker, cause: Loss::Exited { how, tally } });
+                self.decide(Event::Lost {
+                    worker,
+                    cause: Loss::Exited { how, tally },
+                });
             }
         }
     }
@@ -170,7 +191,9 @@ impl State {
         if self.job.is_some() {
             self.decide(Event::StopRequested);
         } else {
-            self.tell(JobEvent::Failed { reason: "stopped before the first worker came".to_owned() });
+            self.tell(JobEvent::Failed {
+                reason: "stopped before the first worker came".to_owned(),
+            });
         }
     }
 

@@ -60,7 +60,9 @@ pub struct Coordinator {
 /// See [`CoordinatorError`].
 pub async fn start(config: CoordinatorConfig) -> Result<(Coordinator, mpsc::UnboundedReceiver<JobEvent>), CoordinatorError> {
     let endpoint = bind_server(&config.credentials, Purpose::Control, config.listen)?;
-    let address = endpoint.local_addr().map_err(|error| CoordinatorError::Start(error.to_string()))?;
+    let address = endpoint
+        .local_addr()
+        .map_err(|error| CoordinatorError::Start(error.to_string()))?;
     let job = config.credentials.job();
     let (events, receiver) = mpsc::unbounded_channel();
     let credentials = config.credentials.clone();
@@ -68,7 +70,16 @@ pub async fn start(config: CoordinatorConfig) -> Result<(Coordinator, mpsc::Unbo
         .await
         .map_err(|error| CoordinatorError::Start(error.to_string()))?;
     tokio::spawn(session::accept_all(endpoint.clone(), credentials, actor.clone()));
-    Ok((Coordinator { job, address, actor, running: Some(running), endpoint }, receiver))
+    Ok((
+        Coordinator {
+            job,
+            address,
+            actor,
+            running: Some(running),
+            endpoint,
+        },
+        receiver,
+    ))
 }
 
 impl Coordinator {

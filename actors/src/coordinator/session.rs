@@ -51,12 +51,19 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
     let Ok(Some((send, receive, hello))) = timeout(HANDSHAKE_DEADLINE, hello).await else {
         return connection.close(1_u32.into(), b"expected a hello");
     };
-    let streams = Streams { connection, send, receive };
+    let streams = Streams {
+        connection,
+        send,
+        receive,
+    };
     match (peer.role, hello) {
         (Role::Worker, Hello::Worker(hello)) if hello.worker.get() == peer.id => {
             let (queue, outgoing) = mpsc::unbounded_channel();
             let (reply, greeting) = oneshot::channel();
-            let outlet = Outlet { queue, connection: streams.connection.clone() };
+            let outlet = Outlet {
+                queue,
+                connection: streams.connection.clone(),
+            };
             let worker = hello.worker;
             let asked = coordinator.cast(Message::Hello { hello, outlet, reply });
             let session = streams.answer(asked.is_ok(), greeting).await;
@@ -67,15 +74,23 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
         (Role::Agent, Hello::Agent { job }) if job == peer.job => {
             let (queue, outgoing) = mpsc::unbounded_channel();
             let (reply, greeting) = oneshot::channel();
-            let outlet = Outlet { queue, connection: streams.connection.clone() };
-            let asked = coordinator.cast(Message::AgentHello { agent: peer.id, outlet, reply });
+            let outlet = Outlet {
+                queue,
+                connection: streams.connection.clone(),
+            };
+            let asked = coordinator.cast(Message::AgentHello {
+                agent: peer.id,
+                outlet,
+                reply,
+            });
             let session = streams.answer(asked.is_ok(), greeting).await;
             if let Some(session) = session {
                 session.serve_agent(coordinator, outgoing).await;
             }
         }
         (Role::Worker | Role::Agent | Role::Coordinator, Hello::Worker(_) | Hello::Agent { .. }) => {
-            let reason = format!("the hello is not one of {peer}: start the process with credentials of its own role and job");
+            let reason =
+                format!("the hello is not one of {peer}: start the process with credentials of its own role and job");
             tracing::warn!(target: "sardana::event::refused", %peer, "a hello under a false name");
             let refused = async { Greeting::Refused { reason } };
             streams.refuse(refused.await).await;
@@ -92,10 +107,15 @@ struct Streams {
 impl Streams {
     /// Sends the greeting. None if it is a refusal.
     async fn answer(mut self, asked: bool, greeting: oneshot::Receiver<Greeting>) -> Option<Self> {
-        let over = Greeting::Refused { reason: "the coordinator is ending: start a new job".to_owned() };
+        let over = Greeting::Refused {
+            reason: "the coordinator is ending: start a new job".to_owned(),
+        };
         let greeting = if asked { greeting.await.unwrap_or(over) } else { over };
         match greeting {
-            Greeting::Welcome => write_frame(&mut self.send, &Greeting::Welcome, HELLO_FRAME_BYTES).await.ok().map(|()| self),
+            Greeting::Welcome => write_frame(&mut self.send, &Greeting::Welcome, HELLO_FRAME_BYTES)
+                .await
+                .ok()
+                .map(|()| self),
             refusal @ Greeting::Refused { .. } => {
                 self.refuse(refusal).await;
                 None
@@ -118,7 +138,11 @@ impl Streams {
         coordinator: ActorRef<Message>,
         outgoing: mpsc::UnboundedReceiver<CoordinatorMessage>,
     ) {
-        let mut goodbye = Goodbye { worker, coordinator: coordinator.clone(), why: "its session failed".to_owned() };
+        let mut goodbye = Goodbye {
+            worker,
+            coordinator: coordinator.clone(),
+            why: "its session failed".to_owned(),
+        };
         let said = |message: WorkerMessage| match coordinator.cast(Message::Said { worker, message }) {
             Ok(()) => Next::Message,
             Err(_) => Next::Stop,
@@ -149,6 +173,9 @@ impl Drop for Goodbye {
     fn drop(&mut self) {
         let why = std::mem::take(&mut self.why);
         // The coordinator is gone only when the job is over.
-        let _ = self.coordinator.cast(Message::SessionLost { worker: self.worker, why });
+        let _ = self.coordinator.cast(Message::SessionLost {
+            worker: self.worker,
+            why,
+        });
     }
 }

@@ -99,7 +99,12 @@ impl Peers {
     ///
     /// # Errors
     /// See [`FetchError`].
-    pub async fn fetch_sum(self: &Arc<Self>, donor: MemberAddress, step: Step, expected: usize) -> Result<Vec<u8>, FetchError> {
+    pub async fn fetch_sum(
+        self: &Arc<Self>,
+        donor: MemberAddress,
+        step: Step,
+        expected: usize,
+    ) -> Result<Vec<u8>, FetchError> {
         self.fetch(donor, Request::Sum(step), step, expected).await
     }
 
@@ -125,22 +130,40 @@ impl Peers {
     ) -> Result<Vec<u8>, FetchError> {
         let donor = member.worker;
         let frame = |source| FetchError::Frame { donor, source };
-        let connection = self.connection(member).await.map_err(|source| FetchError::Connect { donor, source })?;
-        let (mut send, mut receive) =
-            connection.open_bi().await.map_err(|error| frame(FrameError::Connection(error)))?;
+        let connection = self
+            .dial(member)
+            .await
+            .map_err(|source| FetchError::Connect { donor, source })?;
+        let (mut send, mut receive) = connection
+            .open_bi()
+            .await
+            .map_err(|error| frame(FrameError::Connection(error)))?;
         write_frame(&mut send, &request, STREAM_HELLO_BYTES).await.map_err(frame)?;
         let broken = |reason: String| FetchError::Broken { donor, reason };
         let answer = read_frame::<Answer>(&mut receive, STREAM_HELLO_BYTES).await.map_err(frame)?;
         match answer.ok_or_else(|| broken("it gave no answer".to_owned()))? {
             Answer::NotHere { stands_at } => Err(FetchError::NotHere { donor, asked, stands_at }),
-            Answer::Here { bytes, .. } if usize::try_from(bytes) != Ok(expected) => {
-                Err(FetchError::Length { donor, expected, found: bytes })
-            }
+            Answer::Here { bytes, .. } if usize::try_from(bytes) != Ok(expected) => Err(FetchError::Length {
+                donor,
+                expected,
+                found: bytes,
+            }),
             Answer::Here { hash, .. } => {
                 let mut data = vec![0; expected];
-                receive.read_exact(&mut data).await.map_err(|error| broken(error.to_string()))?;
+                receive
+                    .read_exact(&mut data)
+                    .await
+                    .map_err(|error| broken(error.to_string()))?;
                 let found = StateHash::of(&data);
-                if found == hash { Ok(data) } else { Err(FetchError::Damaged { donor, expected: hash, found }) }
+                if found == hash {
+                    Ok(data)
+                } else {
+                    Err(FetchError::Damaged {
+                        donor,
+                        expected: hash,
+                        found,
+                    })
+                }
             }
         }
     }
@@ -159,14 +182,21 @@ impl Peers {
 
     async fn serve_fetch(&self, mut send: SendStream, mut receive: RecvStream) -> Result<(), FrameError> {
         let request = timeout(STREAM_HELLO_DEADLINE, read_frame::<Request>(&mut receive, STREAM_HELLO_BYTES));
-        let Ok(Some(request)) = request.await.unwrap_or(Ok(None)) else { return Ok(()) };
+        let Ok(Some(request)) = request.await.unwrap_or(Ok(None)) else {
+            return Ok(());
+        };
         let data = match request {
             Request::Sum(step) => self.desk.sum_of(step).map(|sum| Bytes::copy_from_slice(sum.bytes())),
             Request::State(step) => self.desk.state_at(step).await,
         };
         let answer = match &data {
-            Some(data) => Answer::Here { bytes: data.len() as u64, hash: StateHash::of(data) },
-            None => Answer::NotHere { stands_at: self.desk.read(sardana_protocol::member::Member::step) },
+            Some(data) => Answer::Here {
+                bytes: data.len() as u64,
+                hash: StateHash::of(data),
+            },
+            None => Answer::NotHere {
+                stands_at: self.desk.read(sardana_protocol::member::Member::step),
+            },
         };
         write_frame(&mut send, &answer, STREAM_HELLO_BYTES).await?;
         if let Some(data) = data {

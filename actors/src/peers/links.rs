@@ -92,7 +92,10 @@ impl Peers {
                 self.make_end(form, slot, hop, &mut making);
             }
         }
-        let mut links = RingLinks { first: PlanLinks::default(), steady: PlanLinks::default() };
+        let mut links = RingLinks {
+            first: PlanLinks::default(),
+            steady: PlanLinks::default(),
+        };
         while let Some(end) = making.join_next().await {
             match end.expect("making a link does not panic and is not cancelled")? {
                 End::Sender(slot, hop, sender) => {
@@ -106,14 +109,12 @@ impl Peers {
         Ok(links)
     }
 
-    fn make_end(
-        self: &Arc<Self>,
-        form: &Form,
-        slot: Slot,
-        hop: Hop,
-        making: &mut JoinSet<Result<End, LinkingError>>,
-    ) {
-        let key = LinkKey { generation: form.generation, slot, hop: hop.id };
+    fn make_end(self: &Arc<Self>, form: &Form, slot: Slot, hop: Hop, making: &mut JoinSet<Result<End, LinkingError>>) {
+        let key = LinkKey {
+            generation: form.generation,
+            slot,
+            hop: hop.id,
+        };
         let peers = Arc::clone(self);
         if hop.from == form.rank {
             let peer = form.members[hop.to.index()];
@@ -129,7 +130,12 @@ impl Peers {
             making.spawn(async move {
                 // Whoever dials does so for the links in both directions.
                 let (connected, stream) = (peers.connection(peer), timeout(LINK_DEADLINE, coming));
-                let dial = async { connected.await.map_err(|source| LinkingError::Connect { peer: peer.worker, source }) };
+                let dial = async {
+                    connected.await.map_err(|source| LinkingError::Connect {
+                        peer: peer.worker,
+                        source,
+                    })
+                };
                 tokio::pin!(dial);
                 let stream = tokio::select! {
                     biased;
@@ -149,11 +155,20 @@ impl Peers {
 
     async fn open(self: &Arc<Self>, key: LinkKey, peer: MemberAddress) -> Result<LinkSender, LinkingError> {
         let worker = peer.worker;
-        let connection =
-            self.connection(peer).await.map_err(|source| LinkingError::Connect { peer: worker, source })?;
+        let connection = self
+            .connection(peer)
+            .await
+            .map_err(|source| LinkingError::Connect { peer: worker, source })?;
         let stream = |source| LinkingError::Stream { peer: worker, source };
-        let mut sender = connection.open_uni().await.map_err(|error| stream(FrameError::Connection(error)))?;
-        let hello = LinkHello { job: self.credentials.job(), key, from: self.own };
+        let mut sender = connection
+            .open_uni()
+            .await
+            .map_err(|error| stream(FrameError::Connection(error)))?;
+        let hello = LinkHello {
+            job: self.credentials.job(),
+            key,
+            from: self.own,
+        };
         write_frame(&mut sender, &hello, STREAM_HELLO_BYTES).await.map_err(stream)?;
         Ok(LinkSender::quic(sender))
     }
@@ -167,7 +182,11 @@ impl Peers {
     }
 
     async fn take_in(&self, peer: WorkerId, mut stream: RecvStream) {
-        let hello = timeout(STREAM_HELLO_DEADLINE, read_frame::<LinkHello>(&mut stream, STREAM_HELLO_BYTES)).await;
+        let hello = timeout(
+            STREAM_HELLO_DEADLINE,
+            read_frame::<LinkHello>(&mut stream, STREAM_HELLO_BYTES),
+        )
+        .await;
         let hello = match hello {
             Ok(Ok(Some(hello))) => hello,
             Ok(Ok(None)) => return,

@@ -1,11 +1,11 @@
 //! Connections between workers: links of rings, and what members that are behind fetch.
 //!
-//! Of two workers the one with the smaller id dials; both use the one connection in both directions. Must not know why a link
+//! For links, of two workers the one with the smaller id dials, and both use the one connection in both directions. Must not know why a link
 //! or a transfer is wanted, nor who else is a member.
 
 mod fetch;
-mod links;
 pub mod limits;
+mod links;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -117,11 +117,16 @@ impl Peers {
 
     fn slot(&self, peer: WorkerId) -> Arc<Slot> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = || Arc::new(Slot { live: watch::Sender::new(None), dialling: tokio::sync::Mutex::new(()) });
+        let fresh = || {
+            Arc::new(Slot {
+                live: watch::Sender::new(None),
+                dialling: tokio::sync::Mutex::new(()),
+            })
+        };
         Arc::clone(slots.entry(peer).or_insert_with(fresh))
     }
 
-    /// The connection to `peer`: the one there is, or a new one.
+    /// The connection to `peer` that both need for their links: the one there is, or a new one. Only one of the two dials.
     async fn connection(self: &Arc<Self>, peer: MemberAddress) -> Result<Connection, ConnectError> {
         let slot = self.slot(peer.worker);
         if self.own > peer.worker {
@@ -133,6 +138,12 @@ impl Peers {
                 reason: "this worker is ending".to_owned(),
             });
         }
+        self.dial(peer).await
+    }
+
+    /// The connection to `peer` when only this worker needs it: the one there is, or a new one.
+    async fn dial(self: &Arc<Self>, peer: MemberAddress) -> Result<Connection, ConnectError> {
+        let slot = self.slot(peer.worker);
         let _one_at_a_time = slot.dialling.lock().await;
         let live = slot.live.borrow().clone();
         if let Some(live) = live.filter(|live| live.close_reason().is_none()) {

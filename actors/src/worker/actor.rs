@@ -27,32 +27,19 @@ pub(super) enum Message {
     /// By the control connection: the coordinator said this.
     Told(CoordinatorMessage),
     /// By the control connection: it broke.
-    ControlLost {
-        why: String,
-    },
+    ControlLost { why: String },
     /// By the control connection: it could not be made.
     NotJoined(JoinError),
     /// By the desk: the machine wants this.
     Do(Errand),
     /// By the ring: its links are made.
-    LinksReady {
-        generation: Generation,
-    },
+    LinksReady { generation: Generation },
     /// By the ring or a transfer: a neighbour or donor failed.
-    LinkBroken {
-        generation: Generation,
-        peer: WorkerId,
-    },
+    LinkBroken { generation: Generation, peer: WorkerId },
     /// By a transfer: this arrived.
-    Fetched {
-        generation: Generation,
-        step: Step,
-        data: Data,
-    },
+    Fetched { generation: Generation, step: Step, data: Data },
     /// By the training thread, or a ring with senseless orders: this worker cannot go on.
-    Failed {
-        reason: String,
-    },
+    Failed { reason: String },
     /// By the clock.
     Beat,
 }
@@ -109,7 +96,13 @@ impl Actor for Worker {
     type Arguments = Arguments;
 
     async fn pre_start(&self, myself: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
-        let Arguments { config, address, desk, peers, ended } = arguments;
+        let Arguments {
+            config,
+            address,
+            desk,
+            peers,
+            ended,
+        } = arguments;
         let (generation, rank, world_size, training, standing) = desk.read(Member::introduction);
         let hello = WorkerHello {
             job: config.credentials.job(),
@@ -139,7 +132,12 @@ impl Actor for Worker {
         })
     }
 
-    async fn handle(&self, myself: ActorRef<Message>, message: Message, state: &mut State) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        myself: ActorRef<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
         match message {
             Message::Told(message) => state.told(message),
             Message::ControlLost { why } => {
@@ -192,8 +190,12 @@ async fn connect(
     desk: &Arc<Desk>,
     hello: &WorkerHello,
 ) -> Result<ActorRef<WorkerMessage>, ActorProcessingErr> {
-    let arguments =
-        ControlArguments { link: link.clone(), worker: myself.clone(), desk: Arc::clone(desk), hello: hello.clone() };
+    let arguments = ControlArguments {
+        link: link.clone(),
+        worker: myself.clone(),
+        desk: Arc::clone(desk),
+        hello: hello.clone(),
+    };
     let (control, _) = Actor::spawn_linked(None, Control, arguments, myself.get_cell()).await?;
     Ok(control)
 }
@@ -225,18 +227,37 @@ impl State {
                 self.abort();
                 let (desk, peers) = (Arc::clone(&self.desk), Arc::clone(&self.peers));
                 let order = self.config.identity.spec.order;
-                let ring = Ring { form: *form, order, inbox, desk, peers, worker: myself.clone() };
+                let ring = Ring {
+                    form: *form,
+                    order,
+                    inbox,
+                    desk,
+                    peers,
+                    worker: myself.clone(),
+                };
                 self.ring = Some(tokio::spawn(ring.run()).abort_handle());
             }
             Errand::Abort { generation } => {
                 tracing::debug!(%generation, "the ring is given up");
                 self.abort();
             }
-            Errand::Fetch { generation, what, step, donor } => self.fetch(myself, generation, what, step, donor),
+            Errand::Fetch {
+                generation,
+                what,
+                step,
+                donor,
+            } => self.fetch(myself, generation, what, step, donor),
         }
     }
 
-    fn fetch(&mut self, myself: &ActorRef<Message>, generation: Generation, what: CatchUp, step: Step, donor: MemberAddress) {
+    fn fetch(
+        &mut self,
+        myself: &ActorRef<Message>,
+        generation: Generation,
+        what: CatchUp,
+        step: Step,
+        donor: MemberAddress,
+    ) {
         let (peers, desk, worker) = (Arc::clone(&self.peers), Arc::clone(&self.desk), myself.clone());
         let state_bytes = self.config.state_bytes;
         let fetching = async move {
@@ -254,7 +275,10 @@ impl State {
                 Ok(data) => Message::Fetched { generation, step, data },
                 Err(error) => {
                     tracing::warn!(%generation, %step, %error, "catching up failed");
-                    Message::LinkBroken { generation, peer: donor.worker }
+                    Message::LinkBroken {
+                        generation,
+                        peer: donor.worker,
+                    }
                 }
             };
             let _ = worker.cast(message);
@@ -263,7 +287,11 @@ impl State {
     }
 
     fn beat(&mut self) {
-        let heartbeat = if self.spoke.elapsed() >= HEARTBEAT { Heartbeat::Due } else { Heartbeat::NotDue };
+        let heartbeat = if self.spoke.elapsed() >= HEARTBEAT {
+            Heartbeat::Due
+        } else {
+            Heartbeat::NotDue
+        };
         if heartbeat == Heartbeat::Due {
             self.spoke = Instant::now();
         }

@@ -10,10 +10,10 @@ use sardana_protocol::words::WorkerId;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::WorkerConfig;
 use super::actor::Message;
 use super::desk::Desk;
 use super::limits::{COORDINATOR_PATIENCE, GREETING_DEADLINE, RETRY_EVERY};
-use super::WorkerConfig;
 use crate::control::{Next, carry as carry_messages};
 use crate::fault::{self, Point};
 use crate::quic::limits::CONNECT_DEADLINE;
@@ -29,7 +29,9 @@ pub enum JoinError {
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The coordinator was not there for the whole patience. Start it, or fix its address.
-    #[error("no coordinator at {address} for {COORDINATOR_PATIENCE:?}: {last}; start it, or give the address where it listens")]
+    #[error(
+        "no coordinator at {address} for {COORDINATOR_PATIENCE:?}: {last}; start it, or give the address where it listens"
+    )]
     NotThere {
         /// Where it should be.
         address: SocketAddr,
@@ -91,7 +93,10 @@ impl Link {
                 Ok(carrier) => return Ok(carrier),
                 Err(Attempt::Never(error)) => return Err(error),
                 Err(Attempt::Again(last)) if Instant::now() + RETRY_EVERY > give_up => {
-                    return Err(JoinError::NotThere { address: self.coordinator, last });
+                    return Err(JoinError::NotThere {
+                        address: self.coordinator,
+                        last,
+                    });
                 }
                 Err(Attempt::Again(last)) => {
                     tracing::debug!(coordinator = %self.coordinator, %last, "the coordinator is not there yet");
@@ -104,34 +109,45 @@ impl Link {
     async fn attempt(&self, hello: WorkerHello) -> Result<Carrier, Attempt> {
         let address = self.coordinator;
         let expected = PeerIdentity::coordinator(self.credentials.job());
-        let connection = connect(&self.endpoint, address, expected, CONNECT_DEADLINE).await.map_err(|source| match source {
-            ConnectError::Unreachable { .. } | ConnectError::Busy { .. } | ConnectError::Lost { .. } => {
-                Attempt::Again(source.to_string())
-            }
-            ConnectError::Refused { .. }
-            | ConnectError::WrongPeer { .. }
-            | ConnectError::OtherProtocol { .. }
-            | ConnectError::Local { .. } => Attempt::Never(JoinError::NotTrusted { address, source }),
-        })?;
+        let connection =
+            connect(&self.endpoint, address, expected, CONNECT_DEADLINE)
+                .await
+                .map_err(|source| match source {
+                    ConnectError::Unreachable { .. } | ConnectError::Busy { .. } | ConnectError::Lost { .. } => {
+                        Attempt::Again(source.to_string())
+                    }
+                    ConnectError::Refused { .. }
+                    | ConnectError::WrongPeer { .. }
+                    | ConnectError::OtherProtocol { .. }
+                    | ConnectError::Local { .. } => Attempt::Never(JoinError::NotTrusted { address, source }),
+                })?;
         let again = |error: FrameError| Attempt::Again(error.to_string());
         let refused = |reason: String| Attempt::Never(JoinError::Refused { address, reason });
-        let (mut send, mut receive) =
-            connection.open_bi().await.map_err(|error| again(FrameError::Connection(error)))?;
+        let (mut send, mut receive) = connection
+            .open_bi()
+            .await
+            .map_err(|error| again(FrameError::Connection(error)))?;
         let hello = Hello::Worker(Box::new(hello));
         let greeting = async {
             write_frame(&mut send, &hello, HELLO_FRAME_BYTES).await?;
             read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await
         };
         match timeout(GREETING_DEADLINE, greeting).await {
-            Ok(Ok(Some(Greeting::Welcome))) => Ok(Carrier { connection, send, receive }),
+            Ok(Ok(Some(Greeting::Welcome))) => Ok(Carrier {
+                connection,
+                send,
+                receive,
+            }),
             Ok(Ok(Some(Greeting::Refused { reason }))) => Err(refused(reason)),
             Ok(Ok(None)) => Err(Attempt::Again("it closed without an answer".to_owned())),
             // A certificate that it refuses, or another version, shows only now.
-            Ok(Err(error @ (FrameError::Connection(quinn::ConnectionError::ConnectionClosed(_)) | FrameError::Version { .. }))) => {
-                Err(refused(error.to_string()))
-            }
+            Ok(Err(
+                error @ (FrameError::Connection(quinn::ConnectionError::ConnectionClosed(_)) | FrameError::Version { .. }),
+            )) => Err(refused(error.to_string())),
             Ok(Err(error)) => Err(again(error)),
-            Err(_) => Err(Attempt::Again(format!("it did not answer a hello within {GREETING_DEADLINE:?}"))),
+            Err(_) => Err(Attempt::Again(format!(
+                "it did not answer a hello within {GREETING_DEADLINE:?}"
+            ))),
         }
     }
 }
@@ -164,13 +180,22 @@ impl Actor for Control {
     type State = ControlState;
     type Arguments = ControlArguments;
 
-    async fn pre_start(&self, myself: ActorRef<WorkerMessage>, arguments: ControlArguments) -> Result<ControlState, ActorProcessingErr> {
+    async fn pre_start(
+        &self,
+        myself: ActorRef<WorkerMessage>,
+        arguments: ControlArguments,
+    ) -> Result<ControlState, ActorProcessingErr> {
         let (outgoing, queue) = mpsc::unbounded_channel();
         tokio::spawn(carry(arguments, myself, queue));
         Ok(ControlState { outgoing })
     }
 
-    async fn handle(&self, _: ActorRef<WorkerMessage>, message: WorkerMessage, state: &mut ControlState) -> Result<(), ActorProcessingErr> {
+    async fn handle(
+        &self,
+        _: ActorRef<WorkerMessage>,
+        message: WorkerMessage,
+        state: &mut ControlState,
+    ) -> Result<(), ActorProcessingErr> {
         // Nobody takes it once the connection is lost; the worker is told of that, and its machine says again what matters.
         let _ = state.outgoing.send(message);
         Ok(())
@@ -178,13 +203,33 @@ impl Actor for Control {
 }
 
 /// Joins, then carries messages both ways until the connection breaks.
-async fn carry(arguments: ControlArguments, control: ActorRef<WorkerMessage>, queue: mpsc::UnboundedReceiver<WorkerMessage>) {
-    let ControlArguments { link, worker, desk, hello } = arguments;
+async fn carry(
+    arguments: ControlArguments,
+    control: ActorRef<WorkerMessage>,
+    queue: mpsc::UnboundedReceiver<WorkerMessage>,
+) {
+    let ControlArguments {
+        link,
+        worker,
+        desk,
+        hello,
+    } = arguments;
     let current = || {
         let (generation, rank, world_size, training, standing) = desk.read(sardana_protocol::member::Member::introduction);
-        WorkerHello { generation, rank, world_size, training, standing, ..hello.clone() }
+        WorkerHello {
+            generation,
+            rank,
+            world_size,
+            training,
+            standing,
+            ..hello.clone()
+        }
     };
-    let Carrier { connection, send, receive } = match link.join(current).await {
+    let Carrier {
+        connection,
+        send,
+        receive,
+    } = match link.join(current).await {
         Ok(carrier) => carrier,
         Err(error) => {
             let _ = worker.cast(Message::NotJoined(error));

@@ -162,7 +162,14 @@ impl Desk {
             tally,
             over: Over::No,
         };
-        (Arc::new(Self { inner: Mutex::new(inner), changed: Condvar::new(), layout }), receiver)
+        (
+            Arc::new(Self {
+                inner: Mutex::new(inner),
+                changed: Condvar::new(),
+                layout,
+            }),
+            receiver,
+        )
     }
 
     /// How a gradient's bytes are laid out.
@@ -191,7 +198,11 @@ impl Desk {
 
     /// Hands in a sum that the ring has finished.
     pub fn summed(&self, done: CompletedSum) {
-        let event = Event::Summed { generation: done.generation, step: done.step, trailer: done.trailer };
+        let event = Event::Summed {
+            generation: done.generation,
+            step: done.step,
+            trailer: done.trailer,
+        };
         self.handle(event, Data::Sum(done.sum));
     }
 
@@ -284,7 +295,13 @@ impl Inner {
                 } else {
                     (self.partial.remove(&piece)?, WriteMode::Add)
                 };
-                Some(Task::Gradient { step, piece, shard, buffer, mode })
+                Some(Task::Gradient {
+                    step,
+                    piece,
+                    shard,
+                    buffer,
+                    mode,
+                })
             }
             Work::Apply { step } => match std::mem::replace(&mut self.accepted, Data::None) {
                 Data::Sum(sum) => {
@@ -341,7 +358,11 @@ impl Inner {
             Command::Offer { piece } => {
                 let step = self.member.step();
                 if let Some(gradient) = self.whole.get(&piece).cloned() {
-                    self.tell_ring(RingInput::Piece { step, shards: piece, gradient });
+                    self.tell_ring(RingInput::Piece {
+                        step,
+                        shards: piece,
+                        gradient,
+                    });
                 }
             }
             Command::Retain { pieces } => self.retain(&pieces),
@@ -351,8 +372,18 @@ impl Inner {
             }
             Command::Accept => self.accepted = std::mem::replace(data, Data::None),
             Command::CloseWithStop => self.tell_ring(RingInput::CloseWithStop),
-            Command::Fetch { generation, what, step, donor } => {
-                self.errand(Errand::Fetch { generation, what, step, donor });
+            Command::Fetch {
+                generation,
+                what,
+                step,
+                donor,
+            } => {
+                self.errand(Errand::Fetch {
+                    generation,
+                    what,
+                    step,
+                    donor,
+                });
             }
         }
     }

@@ -117,16 +117,28 @@ pub async fn run(
     let peers = Peers::listen(&config.credentials, config.listen, Arc::clone(&desk))?;
     let address = match config.advertise {
         Some(address) => address,
-        None => peers.local_address().map_err(|error| WorkerError::Broken { reason: error.to_string() })?,
+        None => peers.local_address().map_err(|error| WorkerError::Broken {
+            reason: error.to_string(),
+        })?,
     };
     let (ended, outcome) = oneshot::channel();
-    let arguments = Arguments { config, address, desk: Arc::clone(&desk), peers: Arc::clone(&peers), ended };
+    let arguments = Arguments {
+        config,
+        address,
+        desk: Arc::clone(&desk),
+        peers: Arc::clone(&peers),
+        ended,
+    };
     let (worker, running) = Actor::spawn(None, Worker, arguments)
         .await
-        .map_err(|error| WorkerError::Broken { reason: error.to_string() })?;
+        .map_err(|error| WorkerError::Broken {
+            reason: error.to_string(),
+        })?;
     actor::forward(&worker, errands, failures);
     let outcome = outcome.await.unwrap_or_else(|_| {
-        Err(WorkerError::Broken { reason: "the worker's actor ended without a word".to_owned() })
+        Err(WorkerError::Broken {
+            reason: "the worker's actor ended without a word".to_owned(),
+        })
     });
     desk.end();
     worker.stop(None);

@@ -33,14 +33,23 @@ impl Ring {
         let message = match self.sum().await {
             Ok(()) => return,
             Err(Broken::By(peer)) => Message::LinkBroken { generation, peer },
-            Err(Broken::Senseless(reason)) => Message::Failed { reason: format!("generation {generation}: {reason}") },
+            Err(Broken::Senseless(reason)) => Message::Failed {
+                reason: format!("generation {generation}: {reason}"),
+            },
         };
         // The worker is gone only when the process ends.
         let _ = worker.cast(message);
     }
 
     async fn sum(self) -> Result<(), Broken> {
-        let Self { form, order, inbox, desk, peers, worker } = self;
+        let Self {
+            form,
+            order,
+            inbox,
+            desk,
+            peers,
+            worker,
+        } = self;
         let world_size = u32::try_from(form.members.len()).unwrap_or(u32::MAX);
         fault::reached(Point::Form, form.step);
         let first = Plan::new(order, world_size, &form.first)?;
@@ -52,7 +61,12 @@ impl Ring {
             Broken::By(error.peer())
         })?;
         fault::reached(Point::Linked, form.step);
-        if worker.cast(Message::LinksReady { generation: form.generation }).is_err() {
+        if worker
+            .cast(Message::LinksReady {
+                generation: form.generation,
+            })
+            .is_err()
+        {
             return Ok(());
         }
         let config = RingConfig {
@@ -91,7 +105,9 @@ fn broken(form: &Form, error: &RingError) -> Broken {
     match error {
         RingError::Link { peer, .. } => {
             tracing::info!(generation = %form.generation, rank = %form.rank, %error, "a link broke");
-            form.members.get(peer.index()).map_or_else(|| Broken::Senseless(error.to_string()), |peer| Broken::By(peer.worker))
+            form.members
+                .get(peer.index())
+                .map_or_else(|| Broken::Senseless(error.to_string()), |peer| Broken::By(peer.worker))
         }
         RingError::LinkMissing { .. }
         | RingError::WorldSize { .. }

@@ -44,7 +44,12 @@ impl TallyFile {
         let bytes: [u8; BYTES] = std::fs::read(path).ok()?.try_into().ok()?;
         let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
         let short = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-        Some(Tally { total: long(0)?, step: Step::new(long(8)?), this_step: short(16)?, previous_step: short(20)? })
+        Some(Tally {
+            total: long(0)?,
+            step: Step::new(long(8)?),
+            this_step: short(16)?,
+            previous_step: short(20)?,
+        })
     }
 }
 
@@ -59,7 +64,12 @@ mod tests {
         assert_eq!(TallyFile::read(&path), None);
         std::fs::write(&path, []).unwrap();
         assert_eq!(TallyFile::read(&path), None);
-        let tally = Tally { total: 70, step: Step::new(9), this_step: 3, previous_step: 4 };
+        let tally = Tally {
+            total: 70,
+            step: Step::new(9),
+            this_step: 3,
+            previous_step: 4,
+        };
         TallyFile::open(&path).unwrap().write(tally);
         assert_eq!(TallyFile::read(&path), Some(tally));
     }

@@ -123,6 +123,7 @@ impl Member {
         self.step = step;
         self.update = Update::None;
         // What was found at an earlier boundary, where the others did not stop after all, says nothing of this one.
+        self.concluded = None;
         self.tally = Tally {
             total: self.tally.total,
             step,

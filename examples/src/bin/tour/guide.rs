@@ -1,0 +1,168 @@
+//! Says what happens to the job, one line per event.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use sardana::launch::Event;
+use sardana::{AgentEvent, Generation, Job, JobEvent, StepReport, Summary, WorkerId};
+
+use crate::killer::Kill;
+use crate::screen::{Progress, Screen};
+
+/// Shows one run of a job.
+#[derive(Debug)]
+pub(crate) struct Guide<'a> {
+    screen: &'a Screen,
+    steps_per_epoch: u64,
+    shards: u64,
+    started: Instant,
+    samples: u64,
+    generation: Option<Generation>,
+    world_size: usize,
+    /// Shard gradients computed again since the last line about it.
+    again: u64,
+    kills: BTreeMap<WorkerId, Instant>,
+}
+
+impl<'a> Guide<'a> {
+    pub(crate) fn new(job: &Job, screen: &'a Screen) -> Self {
+        Self {
+            screen,
+            steps_per_epoch: job.spec().samples.div_ceil(job.spec().batch),
+            shards: u64::from(job.spec().shards),
+            started: Instant::now(),
+            samples: 0,
+            generation: None,
+            world_size: 0,
+            again: 0,
+            kills: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn killed(&mut self, kill: &Kill) {
+        self.kills.insert(kill.worker, kill.at);
+        self.event(&format!(
+            "SIGKILL for rank {} ({}), {}",
+            kill.rank,
+            short(kill.worker),
+            kill.when
+        ));
+    }
+
+    pub(crate) fn show(&mut self, event: &Event) {
+        match event {
+            Event::Job(event) => self.job(event),
+            Event::Agent(AgentEvent::NotStarted { reason }) => {
+                self.event(&format!("a worker could not be started: {reason}"))
+            }
+            Event::Agent(AgentEvent::Started { .. } | AgentEvent::Ended { .. } | AgentEvent::Exhausted) => {}
+        }
+    }
+
+    fn job(&mut self, event: &JobEvent) {
+        match event {
+            JobEvent::Steps(reports) => self.steps(reports),
+            JobEvent::Lost {
+                worker,
+                rank,
+                cause,
+                stage,
+            } => {
+                let rank = rank.map_or_else(|| "no rank yet".to_owned(), |rank| format!("rank {}", rank.get()));
+                let after = self
+                    .kills
+                    .remove(worker)
+                    .map(|at| format!(", {:.1} ms after its kill", ms(at)))
+                    .unwrap_or_default();
+                self.event(&format!("{} ({rank}) is lost while {stage}: {cause}{after}", short(*worker)));
+            }
+            JobEvent::Forming {
+                generation,
+                members,
+                recomputed,
+                fetching,
+                step,
+            } => {
+                self.generation = Some(*generation);
+                self.world_size = members.len();
+                self.again += recomputed;
+                if *fetching > 0 {
+                    self.event(&format!("{fetching} worker(s) fetch the state at {step} from the others"));
+                }
+            }
+            JobEvent::Formed {
+                generation,
+                world_size,
+                took,
+            } => {
+                let ring = format!("generation {generation}: a ring of {world_size}");
+                self.event(&format!("{ring}, formed in {:.1} ms", took.as_secs_f64() * 1e3));
+            }
+            JobEvent::Resumed { step, after, .. } => {
+                let again = std::mem::take(&mut self.again);
+                let after = after.as_secs_f64() * 1e3;
+                self.event(&format!(
+                    "step {} applied {after:.1} ms later; {again} shard gradient(s) computed again",
+                    step.get()
+                ));
+            }
+            JobEvent::Joined { worker, step } => {
+                self.event(&format!("{} joined with the state at {step}", short(*worker)));
+            }
+            JobEvent::Waiting { have, need } => self.event(&format!("waiting: {have} worker(s) are here, needed: {need}")),
+            JobEvent::StateLost { reached, from } => {
+                let lost = format!("all who had the state at {reached} are gone");
+                self.event(&format!("{lost}; without a checkpoint training starts again from {from}"));
+            }
+            JobEvent::Failed { reason } => self.event(&format!("the job failed: {reason}")),
+            JobEvent::Halting { .. } | JobEvent::Done(_) => {}
+        }
+    }
+
+    fn steps(&mut self, reports: &[StepReport]) {
+        self.samples += reports.iter().map(|report| report.samples).sum::<u64>();
+        let Some(last) = reports.last() else { return };
+        let step = last.step.get() + 1;
+        self.screen.progress(&Progress {
+            step,
+            epoch: last.step.get() / self.steps_per_epoch + 1,
+            loss: last.sums.first().map_or(f64::NAN, |sum| sum / last.samples as f64),
+            samples_per_second: self.samples as f64 / self.started.elapsed().as_secs_f64(),
+            generation: self.generation.map(|generation| generation.to_string()).unwrap_or_default(),
+            world_size: self.world_size,
+        });
+    }
+
+    pub(crate) fn conclude(&self, summary: &Summary) {
+        let (steps, shards) = (summary.step.get(), self.shards);
+        let Summary {
+            computed,
+            recomputed,
+            unknown,
+            ..
+        } = summary;
+        let sum = format!("{shards} shards x {steps} steps + {recomputed} computed again");
+        let holds = if *unknown == 0 && *computed == shards * steps + recomputed {
+            ""
+        } else {
+            " (NOT: some were not counted)"
+        };
+        self.event(&format!("{computed} shard gradients computed = {sum}{holds}"));
+    }
+
+    fn event(&self, words: &str) {
+        self.screen
+            .line(&format!("{:>7.3} s  {words}", self.started.elapsed().as_secs_f64()));
+    }
+}
+
+fn ms(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
+}
+
+/// Enough of a worker's id to tell it from the others.
+fn short(worker: WorkerId) -> String {
+    let mut id = worker.to_string();
+    id.truncate(5);
+    id
+}

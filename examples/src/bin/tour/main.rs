@@ -1,0 +1,86 @@
+//! The tour: trains real handwritten digits on four worker processes, kills two of them, and shows that the final state is that of
+//! an undisturbed run, bit for bit.
+//!
+//! `cargo run --release`. Exits with 0 only if the two states are equal.
+
+mod guide;
+mod killer;
+mod screen;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use guide::Guide;
+use killer::Killer;
+use sardana::job::Staffing;
+use sardana::launch::{LaunchConfig, launch};
+use sardana::{Job, Summary, serve_if_started_by_agent};
+use sardana_examples::digits::{self, Digits};
+use screen::Screen;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> Result<ExitCode> {
+    let job = digits::job().workers(4).restarts(8).build()?;
+    serve_if_started_by_agent(&job, Digits::new);
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+
+    let screen = Screen::new(job.spec().steps.get());
+    screen.line("Sardana: workers come and go, the result stays the same, bit for bit.");
+    screen.line(&format!(
+        "The job `{}`: {} images in batches of {}, each cut into K = {} shards; {} steps.",
+        job.spec().name,
+        job.spec().samples,
+        job.spec().batch,
+        job.spec().shards,
+        job.spec().steps.get()
+    ));
+    let disturbed = run("four workers, two of them killed", &job, &screen, Killer::new())?;
+    let alone = Staffing {
+        workers: 1,
+        ..*job.staffing()
+    };
+    let undisturbed = run("one worker, undisturbed", &job.staffed(alone)?, &screen, Killer::idle())?;
+    Ok(conclude(&screen, &disturbed, &undisturbed))
+}
+
+/// Runs the job once, and shows what happens.
+fn run(title: &str, job: &Job, screen: &Screen, mut killer: Killer) -> Result<Summary> {
+    screen.start(title);
+    let mut guide = Guide::new(job, screen);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let summary = runtime.block_on(async {
+        let launched = launch(LaunchConfig::this_program(*job.staffing())?).await?;
+        launched
+            .finish(|launched, event| {
+                if let Some(kill) = killer.watch(launched, event) {
+                    guide.killed(&kill);
+                }
+                guide.show(event);
+            })
+            .await
+    });
+    screen.end();
+    let summary = summary?;
+    guide.conclude(&summary);
+    Ok(summary)
+}
+
+fn conclude(screen: &Screen, disturbed: &Summary, undisturbed: &Summary) -> ExitCode {
+    screen.line("");
+    for (name, value) in &disturbed.results {
+        screen.line(&format!("{name} on the held-out images: {:.2} %", 100.0 * value));
+    }
+    screen.line(&format!("state after the kills   {}", disturbed.hash));
+    screen.line(&format!("state without them      {}", undisturbed.hash));
+    if disturbed.hash == undisturbed.hash {
+        screen.good("EQUAL, bit for bit");
+        ExitCode::SUCCESS
+    } else {
+        screen.bad("DIFFERENT");
+        ExitCode::FAILURE
+    }
+}

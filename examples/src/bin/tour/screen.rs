@@ -1,0 +1,98 @@
+//! What a person sees: a progress bar with lines above it, or only lines where there is no terminal.
+
+use std::cell::{Cell, RefCell};
+
+use console::{Term, style};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Without a terminal, progress is a line every so many steps.
+const LINE_EVERY: u64 = 100;
+
+/// How far a run is.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    pub(crate) step: u64,
+    pub(crate) epoch: u64,
+    pub(crate) loss: f64,
+    pub(crate) samples_per_second: f64,
+    pub(crate) generation: String,
+    pub(crate) world_size: usize,
+}
+
+/// The screen.
+#[derive(Debug)]
+pub(crate) struct Screen {
+    steps: u64,
+    terminal: bool,
+    bar: RefCell<Option<ProgressBar>>,
+    next_line: Cell<u64>,
+}
+
+impl Screen {
+    pub(crate) fn new(steps: u64) -> Self {
+        Self {
+            steps,
+            terminal: Term::stdout().is_term(),
+            bar: RefCell::new(None),
+            next_line: Cell::new(LINE_EVERY),
+        }
+    }
+
+    /// Begins a run.
+    pub(crate) fn start(&self, title: &str) {
+        self.line("");
+        self.line(&style(title).bold().to_string());
+        self.next_line.set(LINE_EVERY);
+        if self.terminal {
+            let bar = ProgressBar::with_draw_target(Some(self.steps), ProgressDrawTarget::stdout());
+            let form = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}").expect("the template is valid");
+            bar.set_style(form);
+            *self.bar.borrow_mut() = Some(bar);
+        }
+    }
+
+    /// Ends a run.
+    pub(crate) fn end(&self) {
+        if let Some(bar) = self.bar.borrow_mut().take() {
+            bar.finish();
+        }
+    }
+
+    /// Shows a line.
+    pub(crate) fn line(&self, line: &str) {
+        match &*self.bar.borrow() {
+            Some(bar) => bar.println(line),
+            None => println!("{line}"),
+        }
+    }
+
+    /// Shows how far the run is.
+    pub(crate) fn progress(&self, progress: &Progress) {
+        let Progress {
+            step,
+            epoch,
+            loss,
+            samples_per_second,
+            generation,
+            world_size,
+        } = progress;
+        let words = format!(
+            "epoch {epoch}  loss {loss:.4}  {samples_per_second:.0} samples/s  {generation}  {world_size} worker(s)"
+        );
+        if let Some(bar) = &*self.bar.borrow() {
+            bar.set_position(*step);
+            bar.set_message(words);
+        } else if *step >= self.next_line.get() {
+            self.next_line.set((step / LINE_EVERY + 1) * LINE_EVERY);
+            self.line(&format!("step {step:>4} of {}  {words}", self.steps));
+        }
+    }
+
+    pub(crate) fn good(&self, verdict: &str) {
+        self.line(&style(verdict).green().bold().to_string());
+    }
+
+    pub(crate) fn bad(&self, verdict: &str) {
+        self.line(&style(verdict).red().bold().to_string());
+    }
+}
