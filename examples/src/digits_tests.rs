@@ -4,6 +4,8 @@ use sardana::data::{Sampler, Shard};
 use sardana::model::{GradientWriter, Mean, TensorSpec, Trainable, probe, restore, save, state_hash};
 use sardana::reference::{advance, train};
 
+use sardana::Step;
+
 use super::*;
 
 fn short(steps: u64) -> JobSpec {

@@ -18,7 +18,7 @@ use super::limits::{BACK_OFF, BACK_OFF_MOST, END_GRACE, LIVED};
 use super::{AgentConfig, AgentEvent, Bundle, Processes};
 use crate::control::{Next, carry};
 use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{Purpose, bind_client, connect};
+use crate::quic::{Purpose, bind_client, close, connect};
 use crate::trust::{PeerIdentity, Role};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{read_frame, write_frame};
@@ -298,9 +298,8 @@ async fn report_to(
             Err(_) => Next::Stop,
         };
         let why = carry(send, receive, outgoing, ordered, |_| {}).await;
-        connection.close(0_u32.into(), b"the agent leaves");
         let _ = agent.cast(Message::ControlLost { why });
-        endpoint.wait_idle().await;
+        close(&endpoint, "the agent leaves").await;
     });
     Ok(queue)
 }

@@ -98,7 +98,7 @@ impl Actor for Shell {
             Message::Said { worker, message } => state.decide(Event::Said { worker, message }),
             Message::AgentSaid(message) => state.agent_said(message),
             Message::SessionLost { worker, why } => {
-                if state.forget(worker) {
+                if state.forget(worker).is_some() {
                     state.decide(Event::Lost {
                         worker,
                         cause: Loss::ConnectionLost { why },
@@ -178,7 +178,9 @@ impl State {
             } => {
                 tracing::info!(target: "sardana::event::exited", %worker, %how, restarting, "a worker process ended");
                 self.exited.insert(worker);
-                self.forget(worker);
+                if let Some(outlet) = self.forget(worker) {
+                    outlet.connection.close(0_u32.into(), b"its process has ended");
+                }
                 self.decide(Event::Lost {
                     worker,
                     cause: Loss::Exited { how, tally },
@@ -231,11 +233,11 @@ impl State {
         let _ = self.events.send(event);
     }
 
-    /// Lets go of a worker's session. Whether there was one.
-    fn forget(&mut self, worker: WorkerId) -> bool {
+    /// Lets go of a worker's session, if there is one.
+    fn forget(&mut self, worker: WorkerId) -> Option<Outlet<CoordinatorMessage>> {
         let outlet = self.workers.remove(&worker);
         self.received += outlet.as_ref().map_or(0, |outlet| outlet.connection.stats().udp_rx.bytes);
-        outlet.is_some()
+        outlet
     }
 
     fn bytes_received(&self) -> u64 {

@@ -12,7 +12,7 @@ use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::quic::{BindError, Purpose, bind_server};
+use crate::quic::{BindError, Purpose, bind_server, close};
 use crate::trust::Credentials;
 use actor::{Arguments, Message, Shell};
 
@@ -119,8 +119,7 @@ impl Coordinator {
             // A panic in the actor has been logged by its runtime.
             let _ = running.await;
         }
-        self.endpoint.close(0_u32.into(), b"the coordinator ends");
-        self.endpoint.wait_idle().await;
+        close(&self.endpoint, "the coordinator ends").await;
     }
 }
 

@@ -24,7 +24,7 @@ pub use links::LinkingError;
 use table::LinkTable;
 
 use crate::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
-use crate::quic::{BindError, ConnectError, Purpose, accept, bind_server, connect, next_incoming};
+use crate::quic::{BindError, ConnectError, Purpose, accept, bind_server, close, connect, next_incoming};
 use crate::trust::{Credentials, PeerIdentity};
 use crate::worker::Desk;
 
@@ -80,8 +80,7 @@ impl Peers {
 
     /// Closes everything, and waits until the others have been told.
     pub async fn close(&self, reason: &str) {
-        self.endpoint.close(0_u32.into(), reason.as_bytes());
-        self.endpoint.wait_idle().await;
+        close(&self.endpoint, reason).await;
     }
 
     /// Closes the connections to workers that are no longer members.
@@ -102,7 +101,7 @@ impl Peers {
             tokio::spawn(async move {
                 match accept(incoming, &peers.credentials, HANDSHAKE_DEADLINE).await {
                     Ok((connection, peer)) => peers.adopt(WorkerId::new(peer.id), &connection),
-                    Err(error) => tracing::warn!(target: "sardana::event::refused", %error, "a connection was refused"),
+                    Err(error) => tracing::info!(target: "sardana::event::refused", %error, "a connection was refused"),
                 }
             });
         }

@@ -8,7 +8,9 @@ use quinn::{ClientConfig, Endpoint, EndpointConfig, IdleTimeout, ServerConfig, T
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::crypto;
-use super::limits::{IDLE_TIMEOUT, INCOMING_BYTES, INCOMING_BYTES_TOTAL, KEEP_ALIVE, MAX_INCOMING, SOCKET_BUFFER_BYTES};
+use super::limits::{
+    GOODBYE, IDLE_TIMEOUT, INCOMING_BYTES, INCOMING_BYTES_TOTAL, KEEP_ALIVE, MAX_INCOMING, SOCKET_BUFFER_BYTES,
+};
 use super::path::Path;
 use super::purpose::Purpose;
 use crate::trust::Credentials;
@@ -169,4 +171,11 @@ fn refused(address: SocketAddr, source: io::Error) -> BindError {
     } else {
         BindError::Other { address, source }
     }
+}
+
+/// Closes an endpoint, and waits a little until its peers have been told.
+pub async fn close(endpoint: &Endpoint, reason: &str) {
+    endpoint.close(0_u32.into(), reason.as_bytes());
+    // Whoever has not heard of it by now is dead, or finds out by itself.
+    let _ = tokio::time::timeout(GOODBYE, endpoint.wait_idle()).await;
 }

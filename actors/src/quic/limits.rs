@@ -16,6 +16,9 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two packets that keep an idle connection alive: four may be lost in a row.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
+/// How long an end waits until its peers know that it closes. One that is dead never acknowledges.
+pub const GOODBYE: Duration = Duration::from_millis(250);
+
 /// Most handshakes not yet taken up; further ones are refused at once. A whole generation may dial at the same time, but takes
 /// up its handshakes as they come.
 pub const MAX_INCOMING: usize = 256;

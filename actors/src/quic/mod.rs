@@ -16,6 +16,6 @@ mod purpose;
 mod tests;
 
 pub use connect::{AcceptError, ConnectError, accept, connect, next_incoming};
-pub use endpoint::{BindError, bind_client, bind_server};
+pub use endpoint::{BindError, bind_client, bind_server, close};
 pub use explain::explain;
 pub use purpose::Purpose;

@@ -17,7 +17,7 @@ use super::limits::{COORDINATOR_PATIENCE, GREETING_DEADLINE, RETRY_EVERY};
 use crate::control::{Next, carry as carry_messages};
 use crate::fault::{self, Point};
 use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{BindError, ConnectError, Purpose, bind_client, connect};
+use crate::quic::{BindError, ConnectError, Purpose, bind_client, close, connect};
 use crate::trust::{Credentials, PeerIdentity};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{FrameError, read_frame, write_frame};
@@ -81,8 +81,7 @@ impl Link {
     }
 
     pub(super) async fn close(&self) {
-        self.endpoint.close(0_u32.into(), b"the worker ends");
-        self.endpoint.wait_idle().await;
+        close(&self.endpoint, "the worker ends").await;
     }
 
     /// Dials and says hello until the coordinator welcomes this worker, or refuses it, or patience ends.

@@ -57,7 +57,7 @@ impl Ring {
         peers.keep(&form.members);
         peers.fence(form.generation);
         let links = peers.link(&form, &first, &steady).await.map_err(|error| {
-            tracing::warn!(generation = %form.generation, rank = %form.rank, %error, "a link could not be made");
+            tracing::info!(generation = %form.generation, rank = %form.rank, %error, "a link could not be made");
             Broken::By(error.peer())
         })?;
         fault::reached(Point::Linked, form.step);

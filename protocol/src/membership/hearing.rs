@@ -44,6 +44,8 @@ impl Membership {
                     self.reach(step);
                 }
             }
+            // Whoever has finished needs its links no more.
+            WorkerMessage::LinkBroken { .. } if record.ending().is_some() => {}
             WorkerMessage::LinkBroken { generation, peer } => self.link_broken(generation, peer),
             WorkerMessage::Failed { reason } => self.fail(format!("worker {worker}: {reason}")),
         }

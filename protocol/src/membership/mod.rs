@@ -172,7 +172,7 @@ impl Membership {
 
     fn arrived(&mut self, arrival: Arrival) {
         self.missed.remove(&arrival.worker);
-        let training = arrival.training;
+        let (worker, training) = (arrival.worker, arrival.training);
         self.reached = self.reached.max(arrival.standing.step);
         self.tell(JobEvent::Joined {
             worker: arrival.worker,
@@ -200,6 +200,9 @@ impl Membership {
         if self.is_formed() && (!ending || training) {
             self.disturbed.get_or_insert(self.now);
             self.halt();
+        } else if training && self.stage() == Stage::Halting {
+            let generation = self.generation;
+            self.send(worker, CoordinatorMessage::Halt { generation });
         }
     }
 
