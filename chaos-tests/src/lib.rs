@@ -1,1 +1,16 @@
-//! Placeholder.
+//! The adversary: real worker processes over real QUIC, killed and stopped at chosen and at random moments, and compared with a
+//! plain loop that nobody disturbs (BITS-1).
+//!
+//! - [`setup`]: what is trained, and how a worker process is told; [`model`]: the toy model; [`journal`]: what was really computed;
+//! - [`trial`]: runs a job while an adversary watches; [`verdict`]: what must hold afterwards;
+//! - [`gate`]: holds all workers at a step, so that no test needs to sleep; [`dice`]: random schedules from one seed.
+//!
+//! It must not know how the product works inside, only what it promises.
+
+pub mod dice;
+pub mod gate;
+pub mod journal;
+pub mod model;
+pub mod setup;
+pub mod trial;
+pub mod verdict;

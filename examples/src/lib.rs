@@ -11,3 +11,8 @@ pub mod candle_adapter;
 pub mod digits;
 pub mod linear_regression;
 pub mod table;
+
+/// Tensor libraries allocate and free at every operation, which the system's allocator makes slower once a process has a second
+/// thread.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

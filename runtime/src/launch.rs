@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent};
+pub use sardana_actors::coordinator::Stopper;
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError};
 use sardana_actors::trust::{Authority, AuthorityError, Role};
-use sardana_protocol::membership::{JobEvent, Summary};
+use sardana_protocol::membership::{JobEvent, Need, Summary};
 use sardana_protocol::words::{Incarnation, JobId, WorkerId};
 use tokio::sync::mpsc;
 
@@ -51,11 +52,36 @@ pub enum LaunchError {
         reason: String,
     },
     /// All workers ended, and none is started again.
-    #[error("all workers have ended and none is started again; the last one: {last}. Its own words are on standard error")]
+    #[error(
+        "all workers have ended and none is started again; the last one: {last}. Its own words are on standard error; a worker's \
+         program calls sardana::train or serve_if_started_by_agent"
+    )]
     NoWorkers {
         /// How the last one ended.
         last: String,
     },
+    /// Some workers ended, none is started again, and those that are left cannot train.
+    #[error(
+        "{left} of the job's workers are left and none is started again, but it needs {need}; the last to end: {last}. Its own \
+         words are on standard error; fix what ended it, or allow fewer workers (.min_workers) or more restarts (.restarts)"
+    )]
+    TooFew {
+        /// How many run.
+        left: u32,
+        /// What is missing.
+        need: Need,
+        /// How the last one ended.
+        last: String,
+    },
+    /// All workers are there, and their memory does not hold the gradients of one step.
+    #[error("the job needs {need}, and no more workers will come: start more of them, or set a larger .shard_capacity")]
+    NoRoom {
+        /// What is missing.
+        need: Need,
+    },
+    /// The coordinator, a part of this process, broke. Report it.
+    #[error("the coordinator ended before the job; its last words are in the log")]
+    NoCoordinator,
 }
 
 /// What happens while a job runs.
@@ -75,6 +101,45 @@ pub struct Launched {
     job_events: mpsc::UnboundedReceiver<JobEvent>,
     agent_events: mpsc::UnboundedReceiver<AgentEvent>,
     last_end: String,
+    prospects: Prospects,
+}
+
+/// Who may still come, and what the job waits for.
+#[derive(Debug)]
+struct Prospects {
+    min: u32,
+    /// How many worker processes run or will be started.
+    left: u32,
+    /// What the coordinator waits for, and with how many workers.
+    waiting: Option<(u32, Need)>,
+}
+
+impl Prospects {
+    fn note(&mut self, event: &Event) {
+        match event {
+            Event::Agent(AgentEvent::Short { left }) => self.left = *left,
+            Event::Agent(AgentEvent::Exhausted) => self.left = 0,
+            Event::Job(JobEvent::Waiting { have, need }) => self.waiting = Some((*have, *need)),
+            Event::Job(JobEvent::Forming { .. }) => self.waiting = None,
+            Event::Job(_) | Event::Agent(_) => {}
+        }
+    }
+
+    /// Why training will never go on, if so.
+    fn hopeless(&self, last: &str) -> Option<LaunchError> {
+        let last = last.to_owned();
+        match self.waiting {
+            _ if self.left == 0 => Some(LaunchError::NoWorkers { last }),
+            _ if self.left < self.min => Some(LaunchError::TooFew {
+                left: self.left,
+                need: Need::Workers(self.min),
+                last,
+            }),
+            // Everybody who will ever be there is there.
+            Some((have, need @ Need::Room { .. })) if have >= self.left => Some(LaunchError::NoRoom { need }),
+            Some((_, Need::Room { .. } | Need::Workers(_) | Need::State)) | None => None,
+        }
+    }
 }
 
 impl LaunchConfig {
@@ -155,18 +220,23 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         job_events,
         agent_events,
         last_end: "it never started".to_owned(),
+        prospects: Prospects {
+            min,
+            left: workers,
+            waiting: None,
+        },
     })
 }
 
 impl Launched {
-    /// The next event. None when nothing can happen any more.
+    /// The next event. None when the coordinator has ended, so that nothing can happen any more.
     pub async fn next_event(&mut self) -> Option<Event> {
         let event = tokio::select! {
             biased;
-            Some(event) = self.job_events.recv() => Event::Job(event),
+            event = self.job_events.recv() => Event::Job(event?),
             Some(event) = self.agent_events.recv() => Event::Agent(event),
-            else => return None,
         };
+        self.prospects.note(&event);
         if let Event::Agent(AgentEvent::Ended { worker, how }) = &event {
             self.last_end = format!("{worker}, {how}");
         }
@@ -182,9 +252,10 @@ impl Launched {
         self.agent.pid(worker)
     }
 
-    /// Asks the job to end at the next boundary.
-    pub fn request_stop(&self) {
-        self.coordinator.request_stop();
+    /// Lets somebody else ask the job to end at the next boundary.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.coordinator.stopper()
     }
 
     /// The coordinator.
@@ -200,20 +271,16 @@ impl Launched {
     pub async fn finish(mut self, mut observe: impl FnMut(&Self, &Event)) -> Result<Summary, LaunchError> {
         let outcome = loop {
             let Some(event) = self.next_event().await else {
-                break Err(LaunchError::NoWorkers {
-                    last: self.last_end.clone(),
-                });
+                break Err(LaunchError::NoCoordinator);
             };
             observe(&self, &event);
             match event {
                 Event::Job(JobEvent::Done(summary)) => break Ok(summary),
                 Event::Job(JobEvent::Failed { reason }) => break Err(LaunchError::Failed { reason }),
-                Event::Agent(AgentEvent::Exhausted) => {
-                    break Err(LaunchError::NoWorkers {
-                        last: self.last_end.clone(),
-                    });
-                }
                 Event::Job(_) | Event::Agent(_) => {}
+            }
+            if let Some(error) = self.prospects.hopeless(&self.last_end) {
+                break Err(error);
             }
         };
         self.agent.end().await;

@@ -77,6 +77,15 @@ struct Seat {
     errands: mpsc::UnboundedReceiver<Errand>,
 }
 
+/// The desks of the threads that work. Dropping them ends the threads: the scope waits for all of them, whatever went wrong.
+struct Desks(Vec<Arc<Desk>>);
+
+impl Drop for Desks {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|desk| desk.end());
+    }
+}
+
 /// What a thread says first.
 type Introduction = Result<(Facts, Seat), TrainingError>;
 
@@ -96,6 +105,7 @@ where
     thread::scope(|scope| {
         let mut introductions = Vec::new();
         let mut threads = Vec::new();
+        let mut started = Ok(());
         for _ in 0..workers {
             let (introduce, introduction) = std::sync::mpsc::channel::<Introduction>();
             let build = &build;
@@ -117,23 +127,26 @@ where
                 drop(introduce);
                 introduced.map_or(Ok(()), |()| trainer::work(&mut prepared, &desk))
             };
-            threads.push(
-                thread::Builder::new()
-                    .name("training".to_owned())
-                    .spawn_scoped(scope, training)?,
-            );
+            match thread::Builder::new().name("training".to_owned()).spawn_scoped(scope, training) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    started = Err(error);
+                    break;
+                }
+            }
             introductions.push(introduction);
         }
-        let seats: Result<Vec<Seat>, LocalError> = introductions
+        let introduced: Vec<Result<Seat, LocalError>> = introductions
             .into_iter()
             .map(|introduction| Ok(introduction.recv().map_err(|_| LocalError::Panicked)??.1))
             .collect();
-        let seats = seats?;
-        let desks: Vec<Arc<Desk>> = seats.iter().map(|seat| Arc::clone(&seat.desk)).collect();
+        let desks = Desks(introduced.iter().flatten().map(|seat| Arc::clone(&seat.desk)).collect());
+        started?;
+        let seats: Vec<Seat> = introduced.into_iter().collect::<Result<_, _>>()?;
         let outcome = runtime.block_on(collect(job, seats, || {
             threads.iter().any(thread::ScopedJoinHandle::is_finished)
         }));
-        desks.iter().for_each(|desk| desk.end());
+        drop(desks);
         for thread in threads {
             thread.join().map_err(|_| LocalError::Panicked)??;
         }

@@ -11,7 +11,8 @@ use crate::worker::serve_if_started_by_agent;
 
 /// Trains the job in worker processes of this very program, and returns how it ended. The program is started again for each worker,
 /// with its own arguments; there this call takes part in the training and never returns. So call it early, and give `build` all
-/// that the model needs: it is called in each worker, on its training thread.
+/// that the model needs: it is called in each worker, on the thread that
+/// called this, which trains.
 ///
 /// Events are logged through `tracing`; for anything else use [`crate::launch`].
 ///
@@ -20,7 +21,7 @@ use crate::worker::serve_if_started_by_agent;
 pub fn train<M, F>(job: &Job, build: F) -> Result<Summary, LaunchError>
 where
     M: Trainable,
-    F: FnOnce(&JobSpec) -> Result<M, ModelError> + Send + 'static,
+    F: FnOnce(&JobSpec) -> Result<M, ModelError>,
 {
     serve_if_started_by_agent(job, build);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -83,6 +84,9 @@ pub fn log(event: &Event) {
         }
         Event::Agent(AgentEvent::NotStarted { reason }) => {
             tracing::error!(target: "sardana::event::not_started", %reason, "a worker process could not be started");
+        }
+        Event::Agent(AgentEvent::Short { left }) => {
+            tracing::warn!(target: "sardana::event::short", left, "none is started in its place");
         }
         Event::Agent(AgentEvent::Exhausted) => {}
     }

@@ -1,24 +1,20 @@
 //! A worker process: the training thread on one side, the actors on the other.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
+pub use sardana_actors::agent::{EXIT_GIVE_UP, EXIT_RETRY};
 use sardana_actors::agent::{Bundle, BundleError, receive_bundle};
 use sardana_actors::worker::{self, Desk, Ended, Errand, ModelFailure, TallyFile, WorkerConfig, WorkerError};
 use sardana_protocol::job::JobSpec;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
 
 use crate::job::Job;
 use crate::model::{ModelError, Trainable};
-use crate::trainer::{self, Facts, TrainingError};
-
-/// Exit code of a worker that may be started again: the network, or a dismissal.
-pub const EXIT_RETRY: i32 = 1;
-
-/// Exit code of a worker that would fail again in the same way: it was refused, or its model failed.
-pub const EXIT_GIVE_UP: i32 = 3;
+use crate::trainer::{self, TrainingError};
 
 /// Why a worker process ended before its job.
 #[derive(Debug, thiserror::Error)]
@@ -35,8 +31,8 @@ pub enum ProcessError {
     /// The system gives no thread or runtime.
     #[error("the worker could not start: {0}")]
     System(#[from] std::io::Error),
-    /// The model's code panicked.
-    #[error("the model's code panicked; its message is above")]
+    /// The network's thread panicked. Report it.
+    #[error("the worker's network thread panicked; its message is above")]
     Panicked,
 }
 
@@ -61,7 +57,7 @@ impl ProcessError {
 pub fn serve_if_started_by_agent<M, F>(job: &Job, build: F)
 where
     M: Trainable,
-    F: FnOnce(&JobSpec) -> Result<M, ModelError> + Send + 'static,
+    F: FnOnce(&JobSpec) -> Result<M, ModelError>,
 {
     let outcome = match receive_bundle() {
         Ok(None) => return,
@@ -84,24 +80,9 @@ where
 pub fn serve<M, F>(bundle: Bundle, job: &Job, build: F) -> Result<Ended, ProcessError>
 where
     M: Trainable,
-    F: FnOnce(&JobSpec) -> Result<M, ModelError> + Send + 'static,
+    F: FnOnce(&JobSpec) -> Result<M, ModelError>,
 {
     log_warnings();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(take_part(bundle, job, build))
-}
-
-/// What the training thread says once its model is ready, or why it is not.
-type Introduction = Result<(Facts, Arc<Desk>, mpsc::UnboundedReceiver<Errand>), TrainingError>;
-
-async fn take_part<M, F>(bundle: Bundle, job: &Job, build: F) -> Result<Ended, ProcessError>
-where
-    M: Trainable,
-    F: FnOnce(&JobSpec) -> Result<M, ModelError> + Send + 'static,
-{
-    let (introduce, introduction) = oneshot::channel::<Introduction>();
-    let (failure, failures) = ModelFailure::channel();
-    let spec = job.spec().clone();
     let tally = bundle.tally.as_ref().and_then(|path| match TallyFile::open(path) {
         Ok(file) => Some(file),
         Err(error) => {
@@ -109,36 +90,61 @@ where
             None
         }
     });
-    let training = thread::Builder::new().name("training".to_owned()).spawn(move || {
-        let mut prepared = match trainer::prepare(&spec, build) {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                let _ = introduce.send(Err(error));
-                return;
-            }
-        };
-        let (desk, errands) = Desk::new(&spec, Arc::clone(&prepared.layout), tally);
-        let introduced = introduce.send(Ok((prepared.facts.clone(), Arc::clone(&desk), errands)));
-        if introduced.is_ok()
-            && let Err(error) = trainer::work(&mut prepared, &desk)
-        {
-            failure.report(error.to_string());
-        }
-    })?;
-    // Without a word the thread has panicked.
-    let (facts, desk, errands) = introduction.await.map_err(|_| ProcessError::Panicked)??;
+    let preparing = catch_unwind(AssertUnwindSafe(|| trainer::prepare(job.spec(), build)));
+    let mut prepared = preparing.map_err(|_| ProcessError::Panicked)??;
+    let (desk, errands) = Desk::new(job.spec(), Arc::clone(&prepared.layout), tally);
     let config = WorkerConfig {
         credentials: bundle.credentials,
         coordinator: bundle.coordinator,
         listen: bundle.listen,
         advertise: None,
-        identity: facts.identity,
+        identity: prepared.facts.identity.clone(),
         shard_capacity: job.shard_capacity(),
-        state_bytes: facts.state_bytes,
+        state_bytes: prepared.facts.state_bytes,
     };
-    let ended = worker::run(config, desk, errands, failures).await?;
-    training.join().map_err(|_| ProcessError::Panicked)?;
-    Ok(ended)
+    let (failure, failures) = ModelFailure::channel();
+    let network = Network::start(config, Arc::clone(&desk), errands, failures)?;
+    // Told also when the model's code panics: the others must not wait for this worker.
+    let training = catch_unwind(AssertUnwindSafe(|| trainer::work(&mut prepared, &desk)));
+    match training {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => failure.report(error.to_string()),
+        Err(_) => failure.report("the model's code panicked; its message is on the worker's standard error".to_owned()),
+    }
+    network.outcome()
+}
+
+/// The thread that the actors run on. The training thread is the one that called, usually the process's main thread: memory that
+/// the model allocates and frees at every step is cheapest there.
+struct Network(JoinHandle<Result<Ended, ProcessError>>);
+
+impl Network {
+    fn start(
+        config: WorkerConfig,
+        desk: Arc<Desk>,
+        errands: mpsc::UnboundedReceiver<Errand>,
+        failures: mpsc::UnboundedReceiver<String>,
+    ) -> Result<Self, ProcessError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let run = move || {
+            // The training thread waits at its desk; it must learn of any end of this one.
+            let _end = EndDesk(Arc::clone(&desk));
+            Ok(runtime.block_on(worker::run(config, desk, errands, failures))?)
+        };
+        Ok(Self(thread::Builder::new().name("network".to_owned()).spawn(run)?))
+    }
+
+    fn outcome(self) -> Result<Ended, ProcessError> {
+        self.0.join().map_err(|_| ProcessError::Panicked)?
+    }
+}
+
+struct EndDesk(Arc<Desk>);
+
+impl Drop for EndDesk {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 /// Warnings of workers go to standard error, unless the program or `RUST_LOG` wants otherwise.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use sardana_protocol::messages::{AgentMessage, AgentOrder, Greeting, Hello};
+use sardana_protocol::messages::{AgentMessage, AgentOrder};
 use sardana_protocol::words::WorkerId;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -15,13 +15,9 @@ use tokio::time::{Instant, sleep};
 
 use super::child::{Ending, Process, Program};
 use super::limits::{BACK_OFF, BACK_OFF_MOST, END_GRACE, LIVED};
+use super::reporting::Reporting;
 use super::{AgentConfig, AgentEvent, Bundle, Processes};
-use crate::control::{Next, carry};
-use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{Purpose, bind_client, close, connect};
-use crate::trust::{PeerIdentity, Role};
-use crate::wire::limits::HELLO_FRAME_BYTES;
-use crate::wire::{read_frame, write_frame};
+use crate::trust::Role;
 use crate::worker::TallyFile;
 
 /// What the actor is told.
@@ -33,8 +29,10 @@ pub(super) enum Message {
     Ended { worker: WorkerId, how: String, ending: Ending },
     /// By the coordinator.
     Ordered(AgentOrder),
-    /// By the control connection: it broke.
+    /// By the control connection: it broke, or could not be made.
     ControlLost { why: String },
+    /// By the control connection: it is made; what is put into the queue goes to the coordinator.
+    ControlMade { queue: mpsc::UnboundedSender<AgentMessage> },
     /// By the embedding program: let the children end, then end.
     End,
     /// By the clock: the children had their time.
@@ -57,7 +55,7 @@ pub(super) struct State {
     /// Where children count their gradients; private to this user, and gone with the agent.
     folder: TempDir,
     children: BTreeMap<WorkerId, Running>,
-    control: mpsc::UnboundedSender<AgentMessage>,
+    reporting: Reporting,
     restarts_left: u32,
     /// Children that ended soon after their start, in a row.
     failures: u32,
@@ -94,8 +92,8 @@ impl Actor for Shell {
             events,
             processes,
         } = arguments;
-        let folder = tempfile::Builder::new().prefix("sardana-agent-").tempdir()?;
-        let control = report_to(&config, &myself).await?;
+        let folder = count_folder()?;
+        let reporting = Reporting::start(&config, &myself).await?;
         for _ in 0..config.workers {
             myself.cast(Message::Start)?;
         }
@@ -112,7 +110,7 @@ impl Actor for Shell {
             processes,
             folder,
             children: BTreeMap::new(),
-            control,
+            reporting,
             failures: 0,
             mode: Mode::Keeping,
         })
@@ -128,18 +126,17 @@ impl Actor for Shell {
             Message::Start => state.start(&myself),
             Message::Ended { worker, how, ending } => state.ended(&myself, worker, how, ending),
             Message::Ordered(AgentOrder::JobOver) => state.mode = state.mode.max(Mode::Ending),
-            Message::ControlLost { why } => {
-                tracing::debug!(%why, "the agent lost its coordinator");
-                state.control = report_to(&state.config, &myself).await.unwrap_or_else(|error| {
-                    tracing::warn!(target: "sardana::event::control_lost", %error, "ends of workers cannot be reported");
-                    mpsc::unbounded_channel().0
-                });
-            }
+            Message::ControlLost { why } if state.mode == Mode::Keeping => state.reporting.lost(&why, &myself),
+            Message::ControlLost { why } => tracing::debug!(%why, "the agent lost its coordinator after the job"),
+            Message::ControlMade { queue } => state.reporting.made(queue),
             Message::End => {
                 state.mode = Mode::Leaving;
                 drop(myself.send_after(END_GRACE, || Message::EndNow));
             }
-            Message::EndNow => state.children.clear(),
+            Message::EndNow => {
+                state.children.clear();
+                state.processes().clear();
+            }
         }
         if state.mode == Mode::Leaving && state.children.is_empty() {
             myself.stop(None);
@@ -169,25 +166,31 @@ impl State {
         }
         match self.spawn(myself) {
             Ok((worker, pid)) => self.tell(AgentEvent::Started { worker, pid }),
-            Err(reason) => {
-                self.tell(AgentEvent::NotStarted { reason });
-                self.replace(myself, Duration::ZERO);
+            Err(error) => {
+                self.tell(AgentEvent::NotStarted {
+                    reason: error.to_string(),
+                });
+                if self.restarts_left > 0 && error.may_pass() {
+                    self.replace(myself, Duration::ZERO);
+                } else {
+                    self.one_less();
+                }
             }
         }
     }
 
-    fn spawn(&mut self, myself: &ActorRef<Message>) -> Result<(WorkerId, u32), String> {
-        let program = self.program.program.display();
-        let worker = WorkerId::new(getrandom::u64().map_err(|error| error.to_string())?);
-        let credentials = self
-            .config
-            .authority
-            .issue(Role::Worker, worker.get())
-            .map_err(|error| error.to_string())?;
+    fn spawn(&mut self, myself: &ActorRef<Message>) -> Result<(WorkerId, u32), StartError> {
+        let system = |error: &dyn std::fmt::Display| StartError::System(error.to_string());
+        let worker = WorkerId::new(getrandom::u64().map_err(|error| system(&error))?);
+        let issued = self.config.authority.issue(Role::Worker, worker.get());
+        let credentials = issued.map_err(|error| system(&error))?;
         let tally = self.folder.path().join(worker.to_string());
-        std::fs::write(&tally, []).map_err(|error| format!("{}: {error}", tally.display()))?;
-        let process = Process::start(&self.program).map_err(|error| format!("{program} could not be started: {error}"))?;
-        let pid = process.pid().ok_or_else(|| format!("{program} ended at once"))?;
+        std::fs::write(&tally, []).map_err(|error| StartError::System(format!("{}: {error}", tally.display())))?;
+        let process = Process::start(&self.program).map_err(|source| StartError::Program {
+            program: self.program.program.clone(),
+            source,
+        })?;
+        let pid = process.pid().ok_or_else(|| StartError::System("a process has no id".to_owned()))?;
         let bundle = Bundle {
             credentials,
             coordinator: self.config.coordinator,
@@ -200,10 +203,7 @@ impl State {
             // The agent is gone only if the program ends.
             let _ = agent.cast(Message::Ended { worker, how, ending });
         });
-        self.processes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(worker, pid);
+        self.processes().insert(worker, pid);
         self.children.insert(
             worker,
             Running {
@@ -215,46 +215,50 @@ impl State {
         Ok((worker, pid))
     }
 
-    fn ended(&mut self, myself: &ActorRef<Message>, worker: WorkerId, how: String, ending: Ending) {
-        self.processes.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
+    fn ended(&mut self, myself: &ActorRef<Message>, worker: WorkerId, mut how: String, ending: Ending) {
+        self.processes().remove(&worker);
         let Some(child) = self.children.remove(&worker) else { return };
         let tally = TallyFile::read(&child.tally);
         let lived = child.started.elapsed();
-        let restarting = self.mode == Mode::Keeping && ending == Ending::Bad && self.restarts_left > 0;
+        let keeping = self.mode == Mode::Keeping;
+        let restarting = keeping && ending == Ending::Bad && self.restarts_left > 0;
+        match ending {
+            // Nothing tells a program that is no worker from one that is, but that it does nothing.
+            Ending::Good if keeping && tally.is_none() => how += " before it computed anything",
+            Ending::GaveUp => how += ", it would fail again in the same way",
+            Ending::Good | Ending::Bad => {}
+        }
         // The coordinator first: others wait for this.
-        let exited = AgentMessage::ChildExited {
+        self.reporting.report(AgentMessage::ChildExited {
             worker,
             how: how.clone(),
             tally,
             restarting,
-        };
-        let _ = self.control.send(exited);
+        });
         self.tell(AgentEvent::Ended { worker, how });
         if restarting {
             self.replace(myself, lived);
+        } else {
+            self.one_less();
         }
-        if self.children.is_empty() && self.pending == 0 {
+    }
+
+    /// A worker ended, or could not be started, and none is started in its place.
+    fn one_less(&self) {
+        let left = u32::try_from(self.children.len()).unwrap_or(u32::MAX).saturating_add(self.pending);
+        if left == 0 {
             self.tell(AgentEvent::Exhausted);
+        } else if self.mode == Mode::Keeping {
+            self.tell(AgentEvent::Short { left });
         }
     }
 
     /// Starts a worker for one that ended, later if they end soon.
     fn replace(&mut self, myself: &ActorRef<Message>, lived: Duration) {
-        if self.restarts_left == 0 {
-            if self.children.is_empty() && self.pending == 0 {
-                self.tell(AgentEvent::Exhausted);
-            }
-            return;
-        }
         self.restarts_left -= 1;
         self.pending += 1;
         self.failures = if lived >= LIVED { 0 } else { self.failures + 1 };
-        let doublings = self.failures.saturating_sub(1).min(10);
-        let wait = if self.failures <= 1 {
-            Duration::ZERO
-        } else {
-            (BACK_OFF * 2_u32.pow(doublings - 1)).min(BACK_OFF_MOST)
-        };
+        let wait = back_off(self.failures);
         let agent = myself.clone();
         tokio::spawn(async move {
             sleep(wait).await;
@@ -263,43 +267,62 @@ impl State {
         });
     }
 
+    fn processes(&self) -> MutexGuard<'_, BTreeMap<WorkerId, u32>> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn tell(&self, event: AgentEvent) {
         // Nobody may be listening.
         let _ = self.events.send(event);
     }
 }
 
-/// Makes the control connection. What is put into the queue goes to the coordinator.
-async fn report_to(
-    config: &AgentConfig,
-    agent: &ActorRef<Message>,
-) -> Result<mpsc::UnboundedSender<AgentMessage>, ActorProcessingErr> {
-    let endpoint = bind_client(&config.credentials, Purpose::Control, config.coordinator)?;
-    let job = config.credentials.job();
-    let connection = connect(
-        &endpoint,
-        config.coordinator,
-        PeerIdentity::coordinator(job),
-        CONNECT_DEADLINE,
-    )
-    .await?;
-    let (mut send, mut receive) = connection.open_bi().await?;
-    write_frame(&mut send, &Hello::Agent { job }, HELLO_FRAME_BYTES).await?;
-    match read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await? {
-        Some(Greeting::Welcome) => {}
-        Some(Greeting::Refused { reason }) => return Err(reason.into()),
-        None => return Err("the coordinator closed without an answer".into()),
+/// How long the next start waits after so many workers in a row that ended soon.
+fn back_off(failures: u32) -> Duration {
+    match failures.checked_sub(2) {
+        None => Duration::ZERO,
+        Some(doublings) => (BACK_OFF * 2_u32.pow(doublings.min(10))).min(BACK_OFF_MOST),
     }
-    let (queue, outgoing) = mpsc::unbounded_channel();
-    let agent = agent.clone();
-    tokio::spawn(async move {
-        let ordered = |order: AgentOrder| match agent.cast(Message::Ordered(order)) {
-            Ok(()) => Next::Message,
-            Err(_) => Next::Stop,
-        };
-        let why = carry(send, receive, outgoing, ordered, |_| {}).await;
-        let _ = agent.cast(Message::ControlLost { why });
-        close(&endpoint, "the agent leaves").await;
-    });
-    Ok(queue)
+}
+
+/// Why a worker could not be started.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    /// The system does not start the program.
+    #[error("{} could not be started: {source}; give the path of a program that this user may run", program.display())]
+    Program { program: PathBuf, source: std::io::Error },
+    /// It lacks something else, for the moment.
+    #[error("a worker could not be started: {0}")]
+    System(String),
+}
+
+impl StartError {
+    /// Whether it is worth another try.
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Program { source, .. } => {
+                !matches!(source.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied)
+            }
+            Self::System(_) => true,
+        }
+    }
+}
+
+/// A new folder for the children's counts, in memory where the system has such a place: children write there at every gradient.
+fn count_folder() -> std::io::Result<TempDir> {
+    const IN_MEMORY: &str = "/dev/shm";
+    let folder = |place: &std::path::Path| tempfile::Builder::new().prefix("sardana-agent-").tempdir_in(place);
+    folder(IN_MEMORY.as_ref()).or_else(|_| folder(&std::env::temp_dir()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_back_off_up_to_a_bound() {
+        let waits: Vec<u128> = (0..6).map(|failures| back_off(failures).as_millis()).collect();
+        assert_eq!(waits, [0, 0, 100, 200, 400, 800]);
+        assert_eq!(back_off(u32::MAX), BACK_OFF_MOST);
+    }
 }

@@ -1,6 +1,6 @@
 //! What a child is given through its standard input: never through arguments, which anybody on the host can read.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process;
@@ -51,6 +51,10 @@ pub enum BundleError {
 pub fn receive_bundle() -> Result<Option<Bundle>, BundleError> {
     if std::env::var_os(BUNDLE_VARIABLE).is_none() {
         return Ok(None);
+    }
+    // Somebody who set it by hand would wait for ever.
+    if io::stdin().is_terminal() {
+        return Err(BundleError::Missing);
     }
     let bundle = read_frame_blocking(&mut io::stdin().lock(), BUNDLE_BYTES)?.ok_or(BundleError::Missing)?;
     std::thread::Builder::new()

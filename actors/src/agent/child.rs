@@ -12,6 +12,13 @@ use super::bundle::{BUNDLE_VARIABLE, Bundle};
 use crate::wire::limits::BUNDLE_BYTES;
 use crate::wire::write_frame_blocking;
 
+/// Exit code of a worker that may be started again: the network, or a dismissal. So may one that ends with any other code but
+/// [`EXIT_GIVE_UP`], or by a signal.
+pub const EXIT_RETRY: i32 = 1;
+
+/// Exit code of a worker that would fail again in the same way: it was refused, or its model failed.
+pub const EXIT_GIVE_UP: i32 = 3;
+
 /// What to start.
 #[derive(Debug, Clone)]
 pub(super) struct Program {
@@ -34,6 +41,8 @@ impl Process {
             .args(&program.arguments)
             .envs(program.environment.iter().map(|(name, value)| (name, value)))
             .env(BUNDLE_VARIABLE, "stdin")
+            // A signal from the terminal is for the launcher, which ends its workers in good order.
+            .process_group(0)
             .stdin(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
@@ -60,7 +69,7 @@ impl Process {
             tracing::debug!(%error, "a worker's start could not be handed over");
         }
         match self.child.wait().await {
-            Ok(status) => (words(status), if status.success() { Ending::Good } else { Ending::Bad }),
+            Ok(status) => (words(status), Ending::of(status)),
             Err(error) => (format!("it could not be waited for: {error}"), Ending::Bad),
         }
     }
@@ -70,7 +79,21 @@ impl Process {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     Good,
+    /// Another one may fare better.
     Bad,
+    /// Another one would end in the same way.
+    GaveUp,
+}
+
+impl Ending {
+    fn of(status: ExitStatus) -> Self {
+        match status.code() {
+            Some(0) => Self::Good,
+            Some(EXIT_GIVE_UP) => Self::GaveUp,
+            // Any other code, or a signal.
+            Some(_) | None => Self::Bad,
+        }
+    }
 }
 
 fn words(status: ExitStatus) -> String {

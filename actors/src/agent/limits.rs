@@ -14,3 +14,6 @@ pub const LIVED: Duration = Duration::from_secs(2);
 
 /// How long children may take to end by themselves once the job is over.
 pub const END_GRACE: Duration = Duration::from_secs(5);
+
+/// Between two attempts to reach a coordinator that was lost. Ends of workers are reported after it at the latest.
+pub const RECONNECT_EVERY: Duration = Duration::from_secs(1);

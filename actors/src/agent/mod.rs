@@ -7,6 +7,7 @@ mod actor;
 mod bundle;
 mod child;
 pub mod limits;
+mod reporting;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,6 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 pub use bundle::{BUNDLE_VARIABLE, Bundle, BundleError, receive_bundle};
+pub use child::{EXIT_GIVE_UP, EXIT_RETRY};
 
 use crate::trust::{Authority, Credentials};
 use actor::{Arguments, Message, Shell};
@@ -43,7 +45,7 @@ pub struct AgentConfig {
     pub environment: Vec<(OsString, OsString)>,
     /// How many workers to keep running.
     pub workers: u32,
-    /// How many times in all a worker that ended badly is replaced.
+    /// How many times in all a worker that ended badly is replaced. One that gave up ([`EXIT_GIVE_UP`]) is not.
     pub restarts: u32,
 }
 
@@ -68,6 +70,11 @@ pub enum AgentEvent {
     NotStarted {
         /// Why, and what to do.
         reason: String,
+    },
+    /// A worker process ended, or could not be started, and none is started in its place: it gave up, or no restarts are left.
+    Short {
+        /// How many run or will be started.
+        left: u32,
     },
     /// No worker process is left, and none will be started.
     Exhausted,

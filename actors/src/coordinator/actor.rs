@@ -13,7 +13,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::CoordinatorConfig;
-use super::session::Outlet;
+use super::session::{Outlet, SessionId};
+use crate::quic::explain;
 
 /// Between two looks at what is due. The machine's shortest timeout is three times as long.
 const TICK: Duration = Duration::from_millis(100);
@@ -38,7 +39,7 @@ pub(super) enum Message {
     /// By a session: an agent said this.
     AgentSaid(AgentMessage),
     /// By a session: it is over.
-    SessionLost { worker: WorkerId, why: String },
+    SessionLost { worker: WorkerId, session: SessionId, why: String },
     /// By the embedding program: end the job at the next boundary.
     StopRequested,
     /// By the embedding program: how many bytes have arrived. The number goes back.
@@ -91,18 +92,12 @@ impl Actor for Shell {
     async fn handle(&self, _: ActorRef<Message>, message: Message, state: &mut State) -> Result<(), ActorProcessingErr> {
         match message {
             Message::Hello { hello, outlet, reply } => state.hello(*hello, outlet, reply),
-            Message::AgentHello { agent, outlet, reply } => {
-                state.agents.insert(agent, outlet);
-                let _ = reply.send(Greeting::Welcome);
-            }
+            Message::AgentHello { agent, outlet, reply } => state.agent_hello(agent, outlet, reply),
             Message::Said { worker, message } => state.decide(Event::Said { worker, message }),
             Message::AgentSaid(message) => state.agent_said(message),
-            Message::SessionLost { worker, why } => {
-                if state.forget(worker).is_some() {
-                    state.decide(Event::Lost {
-                        worker,
-                        cause: Loss::ConnectionLost { why },
-                    });
+            Message::SessionLost { worker, session, why } => {
+                if state.workers.get(&worker).is_some_and(|outlet| outlet.session() == session) {
+                    state.session_lost(worker, why);
                 }
             }
             Message::StopRequested => state.stop_requested(),
@@ -120,6 +115,11 @@ impl State {
         let worker = hello.worker;
         if self.exited.contains(&worker) {
             return;
+        }
+        // It knows sooner than this side that its last connection is gone; two that live are a mistake of whoever started them.
+        let gone = self.workers.get(&worker).and_then(|outlet| outlet.connection.close_reason());
+        if let Some(error) = gone {
+            self.session_lost(worker, explain(&error));
         }
         if let Err(refusal) = self.admit(&hello) {
             tracing::warn!(target: "sardana::event::refused", %worker, %refusal, "a worker was refused");
@@ -152,6 +152,25 @@ impl State {
             training: hello.training,
             standing: hello.standing,
         })));
+    }
+
+    fn session_lost(&mut self, worker: WorkerId, why: String) {
+        self.forget(worker);
+        self.decide(Event::Lost {
+            worker,
+            cause: Loss::ConnectionLost { why },
+        });
+    }
+
+    fn agent_hello(&mut self, agent: u64, outlet: Outlet<AgentOrder>, reply: oneshot::Sender<Greeting>) {
+        if self.job.as_ref().is_some_and(|(_, membership)| membership.stage() == Stage::Done) {
+            let _ = outlet.queue.send(AgentOrder::JobOver);
+        }
+        if let Some(before) = self.agents.insert(agent, outlet) {
+            self.received += before.connection.stats().udp_rx.bytes;
+        }
+        // The session is gone if nobody takes it.
+        let _ = reply.send(Greeting::Welcome);
     }
 
     fn admit(&self, hello: &WorkerHello) -> Result<(), Refusal> {

@@ -4,6 +4,7 @@ mod actor;
 mod session;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use quinn::Endpoint;
 use ractor::{Actor, ActorRef};
@@ -11,10 +12,14 @@ use sardana_protocol::membership::JobEvent;
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::quic::{BindError, Purpose, bind_server, close};
 use crate::trust::Credentials;
 use actor::{Arguments, Message, Shell};
+
+/// How long an ending coordinator waits until its last orders have arrived. Live workers have them within a round trip.
+const LAST_ORDERS: Duration = Duration::from_secs(1);
 
 /// What a coordinator needs.
 #[derive(Debug)]
@@ -52,6 +57,18 @@ pub struct Coordinator {
     actor: ActorRef<Message>,
     running: Option<JoinHandle<()>>,
     endpoint: Endpoint,
+}
+
+/// Asks a coordinator's job to end.
+#[derive(Debug, Clone)]
+pub struct Stopper(ActorRef<Message>);
+
+impl Stopper {
+    /// The job ends at the next boundary.
+    pub fn request_stop(&self) {
+        // The coordinator is gone only if the job is over.
+        let _ = self.0.cast(Message::StopRequested);
+    }
 }
 
 /// Starts a coordinator. What happens to the job comes through the receiver.
@@ -95,10 +112,10 @@ impl Coordinator {
         self.address
     }
 
-    /// Asks the job to end at the next boundary.
-    pub fn request_stop(&self) {
-        // It is gone only if the job is over.
-        let _ = self.actor.cast(Message::StopRequested);
+    /// Lets somebody else ask the job to end at the next boundary.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.actor.clone())
     }
 
     /// Bytes that have arrived here over QUIC, in datagrams' payloads, from all connections there ever were.
@@ -119,6 +136,8 @@ impl Coordinator {
             // A panic in the actor has been logged by its runtime.
             let _ = running.await;
         }
+        // What the sessions were given last is on its way; they close their connections once it has arrived.
+        let _ = timeout(LAST_ORDERS, self.endpoint.wait_idle()).await;
         close(&self.endpoint, "the coordinator ends").await;
     }
 }

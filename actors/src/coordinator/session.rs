@@ -1,16 +1,18 @@
 //! One control connection at the coordinator: hello, greeting, then messages until it breaks.
 
+use std::sync::Arc;
+
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use ractor::ActorRef;
 use sardana_protocol::messages::{AgentMessage, AgentOrder, CoordinatorMessage, Greeting, Hello, WorkerMessage};
 use sardana_protocol::words::WorkerId;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::actor::Message;
 use crate::control::{Next, carry};
-use crate::quic::limits::HANDSHAKE_DEADLINE;
-use crate::quic::{accept, next_incoming};
+use crate::quic::limits::{HANDSHAKE_DEADLINE, MAX_HANDSHAKES};
+use crate::quic::{REFUSED, accept, next_incoming};
 use crate::trust::{Credentials, PeerIdentity, Role};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{read_frame, write_frame};
@@ -22,12 +24,26 @@ pub(super) struct Outlet<Out> {
     pub(super) connection: Connection,
 }
 
+/// Tells a session from the one before, which may say its goodbye late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SessionId(usize);
+
+impl<Out> Outlet<Out> {
+    pub(super) fn session(&self) -> SessionId {
+        SessionId(self.connection.stable_id())
+    }
+}
+
 /// Takes in connections until the endpoint is closed.
 pub(super) async fn accept_all(endpoint: Endpoint, credentials: Credentials, coordinator: ActorRef<Message>) {
-    while let Some(incoming) = next_incoming(&endpoint).await {
+    let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
+    while let Ok(room) = Arc::clone(&handshakes).acquire_owned().await {
+        let Some(incoming) = next_incoming(&endpoint).await else { return };
         let (credentials, coordinator) = (credentials.clone(), coordinator.clone());
         tokio::spawn(async move {
-            match accept(incoming, &credentials, HANDSHAKE_DEADLINE).await {
+            let accepted = accept(incoming, &credentials, HANDSHAKE_DEADLINE).await;
+            drop(room);
+            match accepted {
                 Ok((connection, peer)) => greet(connection, peer, coordinator).await,
                 Err(error) => tracing::warn!(target: "sardana::event::refused", %error, "a connection was refused"),
             }
@@ -43,13 +59,14 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
             Ok(hello) => Some((send, receive, hello?)),
             Err(error) => {
                 tracing::warn!(target: "sardana::event::refused", %peer, %error, "a hello could not be read");
-                connection.close(1_u32.into(), error.to_string().as_bytes());
+                connection.close(REFUSED, error.to_string().as_bytes());
                 None
             }
         }
     };
     let Ok(Some((send, receive, hello))) = timeout(HANDSHAKE_DEADLINE, hello).await else {
-        return connection.close(1_u32.into(), b"expected a hello");
+        // Closed already if it said something else. A slow peer may try again.
+        return connection.close(0_u32.into(), b"expected a hello");
     };
     let streams = Streams {
         connection,
@@ -64,11 +81,16 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
                 queue,
                 connection: streams.connection.clone(),
             };
-            let worker = hello.worker;
+            let goodbye = Goodbye {
+                worker: hello.worker,
+                session: outlet.session(),
+                coordinator: coordinator.clone(),
+                why: "its connection broke before it was welcomed".to_owned(),
+            };
             let asked = coordinator.cast(Message::Hello { hello, outlet, reply });
             let session = streams.answer(asked.is_ok(), greeting).await;
             if let Some(session) = session {
-                session.serve_worker(worker, coordinator, outgoing).await;
+                session.serve_worker(goodbye, outgoing).await;
             }
         }
         (Role::Agent, Hello::Agent { job }) if job == peer.job => {
@@ -129,26 +151,19 @@ impl Streams {
             // The peer closes once it has read the reason.
             let _ = timeout(HANDSHAKE_DEADLINE, self.connection.closed()).await;
         }
-        self.connection.close(1_u32.into(), b"refused");
+        self.connection.close(REFUSED, b"refused");
     }
 
-    async fn serve_worker(
-        self,
-        worker: WorkerId,
-        coordinator: ActorRef<Message>,
-        outgoing: mpsc::UnboundedReceiver<CoordinatorMessage>,
-    ) {
-        let mut goodbye = Goodbye {
-            worker,
-            coordinator: coordinator.clone(),
-            why: "its session failed".to_owned(),
-        };
-        let said = |message: WorkerMessage| match coordinator.cast(Message::Said { worker, message }) {
+    async fn serve_worker(self, mut goodbye: Goodbye, outgoing: mpsc::UnboundedReceiver<CoordinatorMessage>) {
+        goodbye.why = "its session failed".to_owned();
+        let worker = goodbye.worker;
+        let said = |message: WorkerMessage| match goodbye.coordinator.cast(Message::Said { worker, message }) {
             Ok(()) => Next::Message,
             Err(_) => Next::Stop,
         };
-        goodbye.why = carry(self.send, self.receive, outgoing, said, |_| {}).await;
-        self.connection.close(0_u32.into(), b"the session is over");
+        let why = carry(self.send, self.receive, outgoing, said, |_| {}).await;
+        self.connection.close(0_u32.into(), why.as_bytes());
+        goodbye.why = why;
     }
 
     async fn serve_agent(self, coordinator: ActorRef<Message>, outgoing: mpsc::UnboundedReceiver<AgentOrder>) {
@@ -158,13 +173,14 @@ impl Streams {
         };
         let why = carry(self.send, self.receive, outgoing, said, |_| {}).await;
         tracing::debug!(%why, "an agent's session is over");
-        self.connection.close(0_u32.into(), b"the session is over");
+        self.connection.close(0_u32.into(), why.as_bytes());
     }
 }
 
 /// Tells the coordinator that a session is over, however it ends.
 struct Goodbye {
     worker: WorkerId,
+    session: SessionId,
     coordinator: ActorRef<Message>,
     why: String,
 }
@@ -175,6 +191,7 @@ impl Drop for Goodbye {
         // The coordinator is gone only when the job is over.
         let _ = self.coordinator.cast(Message::SessionLost {
             worker: self.worker,
+            session: self.session,
             why,
         });
     }

@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use quinn::{Connection, Endpoint};
 use sardana_protocol::messages::MemberAddress;
 use sardana_protocol::words::{Generation, WorkerId};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 pub use fetch::FetchError;
 pub use links::LinkingError;
 use table::LinkTable;
 
-use crate::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
+use crate::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE, MAX_HANDSHAKES};
 use crate::quic::{BindError, ConnectError, Purpose, accept, bind_server, close, connect, next_incoming};
 use crate::trust::{Credentials, PeerIdentity};
 use crate::worker::Desk;
@@ -42,8 +42,20 @@ pub struct Peers {
 /// The connection to one other worker.
 #[derive(Debug)]
 struct Slot {
+    /// The one that new streams are opened on.
     live: watch::Sender<Option<Connection>>,
+    /// The ones before it: when both dialled at once, streams may go on there.
+    earlier: Mutex<Vec<Connection>>,
     dialling: tokio::sync::Mutex<()>,
+}
+
+impl Slot {
+    fn close(&self) {
+        let earlier = std::mem::take(&mut *self.earlier.lock().unwrap_or_else(PoisonError::into_inner));
+        for connection in earlier.iter().chain(self.live.borrow().as_ref()) {
+            connection.close(0_u32.into(), b"not a member of the new generation");
+        }
+    }
 }
 
 impl Peers {
@@ -88,18 +100,22 @@ impl Peers {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.retain(|worker, slot| {
             let member = members.iter().any(|member| member.worker == *worker);
-            if let (false, Some(connection)) = (member, slot.live.borrow().as_ref()) {
-                connection.close(0_u32.into(), b"not a member of the new generation");
+            if !member {
+                slot.close();
             }
             member
         });
     }
 
     async fn accept_all(self: Arc<Self>) {
-        while let Some(incoming) = next_incoming(&self.endpoint).await {
+        let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
+        while let Ok(room) = Arc::clone(&handshakes).acquire_owned().await {
+            let Some(incoming) = next_incoming(&self.endpoint).await else { return };
             let peers = Arc::clone(&self);
             tokio::spawn(async move {
-                match accept(incoming, &peers.credentials, HANDSHAKE_DEADLINE).await {
+                let accepted = accept(incoming, &peers.credentials, HANDSHAKE_DEADLINE).await;
+                drop(room);
+                match accepted {
                     Ok((connection, peer)) => peers.adopt(WorkerId::new(peer.id), &connection),
                     Err(error) => tracing::info!(target: "sardana::event::refused", %error, "a connection was refused"),
                 }
@@ -109,7 +125,12 @@ impl Peers {
 
     /// Makes `connection` the one to `peer`, and serves it until it breaks.
     fn adopt(self: &Arc<Self>, peer: WorkerId, connection: &Connection) {
-        self.slot(peer).live.send_replace(Some(connection.clone()));
+        let slot = self.slot(peer);
+        let before = slot.live.send_replace(Some(connection.clone()));
+        let mut earlier = slot.earlier.lock().unwrap_or_else(PoisonError::into_inner);
+        earlier.retain(|connection| connection.close_reason().is_none());
+        earlier.extend(before.filter(|connection| connection.close_reason().is_none()));
+        drop(earlier);
         tokio::spawn(Arc::clone(self).serve_links(peer, connection.clone()));
         tokio::spawn(Arc::clone(self).serve_fetches(peer, connection.clone()));
     }
@@ -119,6 +140,7 @@ impl Peers {
         let fresh = || {
             Arc::new(Slot {
                 live: watch::Sender::new(None),
+                earlier: Mutex::default(),
                 dialling: tokio::sync::Mutex::new(()),
             })
         };

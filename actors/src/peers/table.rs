@@ -47,7 +47,8 @@ pub(super) struct LinkTable {
 struct Inner {
     oldest: Generation,
     waiting: BTreeMap<LinkKey, (WorkerId, oneshot::Sender<RecvStream>)>,
-    parked: BTreeMap<LinkKey, (WorkerId, RecvStream)>,
+    /// By sender, so that nobody can take the place of another's link.
+    parked: BTreeMap<(LinkKey, WorkerId), RecvStream>,
 }
 
 impl LinkTable {
@@ -57,21 +58,22 @@ impl LinkTable {
         inner.oldest = inner.oldest.max(generation);
         let oldest = inner.oldest;
         inner.waiting.retain(|key, _| key.generation >= oldest);
-        inner.parked.retain(|key, _| key.generation >= oldest);
+        inner.parked.retain(|(key, _), _| key.generation >= oldest);
     }
 
-    /// Waits for a link from `from`.
+    /// Waits for a link from `from`. The channel ends at once if that cannot come any more.
     pub(super) fn expect(&self, key: LinkKey, from: WorkerId) -> oneshot::Receiver<RecvStream> {
         let (sender, receiver) = oneshot::channel();
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        match inner.parked.remove(&key) {
-            Some((sent_by, stream)) if sent_by == from => {
+        match inner.parked.remove(&(key, from)) {
+            Some(stream) => {
                 // The receiver is in this very function.
                 let _ = sender.send(stream);
             }
-            Some(_) | None => {
+            None if key.generation >= inner.oldest => {
                 inner.waiting.insert(key, (from, sender));
             }
+            None => {}
         }
         receiver
     }
@@ -91,11 +93,22 @@ impl LinkTable {
         } else if inner.parked.len() >= MAX_PARKED {
             Arrival::TooMany
         } else {
-            inner.parked.insert(key, (from, stream));
+            inner.parked.insert((key, from), stream);
             return Arrival::Parked;
         };
         // The stream may have ended already, which is as good.
         let _ = stream.stop(1_u32.into());
         arrival
+    }
+}
+
+#[cfg(test)]
+impl LinkTable {
+    pub(super) fn parked(&self) -> usize {
+        self.inner.lock().unwrap().parked.len()
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.inner.lock().unwrap().waiting.len()
     }
 }

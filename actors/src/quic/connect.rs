@@ -11,8 +11,9 @@ use super::explain::{Alert, explain};
 use super::limits::RETRY_ABOVE_CONNECTIONS;
 use crate::trust::{Credentials, IdentityError, PeerIdentity, Role, identity_of, may_connect};
 
-/// The application's close code for a peer that is not who it should be. The reason says more.
-const WRONG_PEER: VarInt = VarInt::from_u32(1);
+/// The application's close code for a peer that is not who it should be, or says what it should not: trying again would end in the
+/// same way. The reason says more.
+pub const REFUSED: VarInt = VarInt::from_u32(1);
 
 /// Why no connection was made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -111,7 +112,7 @@ pub async fn connect(
     if found == Some(expected) {
         Ok(connection)
     } else {
-        connection.close(WRONG_PEER, format!("expected {expected}").as_bytes());
+        connection.close(REFUSED, format!("expected {expected}").as_bytes());
         Err(ConnectError::WrongPeer {
             address,
             expected,
@@ -250,7 +251,7 @@ pub async fn accept(
     match admitted(&connection, own) {
         Ok(peer) => Ok((connection, peer)),
         Err(error) => {
-            connection.close(WRONG_PEER, error.to_string().as_bytes());
+            connection.close(REFUSED, error.to_string().as_bytes());
             Err(error)
         }
     }

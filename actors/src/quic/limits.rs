@@ -23,6 +23,10 @@ pub const GOODBYE: Duration = Duration::from_millis(250);
 /// up its handshakes as they come.
 pub const MAX_INCOMING: usize = 256;
 
+/// Most handshakes under way at one endpoint; further ones wait among those not yet taken up. Each costs a signature and some
+/// kilobytes, and those of strangers last until [`HANDSHAKE_DEADLINE`].
+pub const MAX_HANDSHAKES: usize = 64;
+
 /// Most bytes kept for one handshake not yet taken up; what is beyond is dropped and sent again by the peer.
 pub const INCOMING_BYTES: u64 = 16 << 10;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use sardana_collectives::gradient::Sum;
-use sardana_protocol::limits::HEARTBEAT;
+use sardana_protocol::limits::{HEARTBEAT, MAX_TEXT_BYTES};
 use sardana_protocol::member::{Event, Heartbeat, Member};
 use sardana_protocol::messages::{CatchUp, CoordinatorMessage, MemberAddress, WorkerHello, WorkerMessage};
 use sardana_protocol::words::{Generation, Step, WorkerId};
@@ -15,7 +15,7 @@ use tokio::time::{Instant, interval};
 
 use super::control::{Control, ControlArguments, JoinError, Link};
 use super::desk::{Data, Desk, Errand};
-use super::limits::BEAT_EVERY;
+use super::limits::{BEAT_EVERY, LAST_WORDS};
 use super::ring::Ring;
 use super::{Ended, WorkerConfig, WorkerError};
 use crate::fault::{self, Point};
@@ -140,6 +140,8 @@ impl Actor for Worker {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             Message::Told(message) => state.told(message),
+            // After a dismissal or the job's end it is not looked for again.
+            Message::ControlLost { .. } if state.ended.is_none() => {}
             Message::ControlLost { why } => {
                 tracing::warn!(target: "sardana::event::control_lost", %why, "training goes on, looking for the coordinator");
                 state.control = connect(&myself, &state.link, &state.desk, &state.hello).await?;
@@ -152,6 +154,7 @@ impl Actor for Worker {
             }
             Message::Fetched { generation, step, data } => state.desk.handle(Event::Fetched { generation, step }, data),
             Message::Failed { reason } => {
+                let reason = cut(reason);
                 let _ = state.control.cast(WorkerMessage::Failed { reason: reason.clone() });
                 // The coordinator dismisses everybody; it need not be waited for.
                 state.end(Err(WorkerError::Model { reason }));
@@ -178,10 +181,18 @@ impl Actor for Worker {
 
     async fn post_stop(&self, _: ActorRef<Message>, state: &mut State) -> Result<(), ActorProcessingErr> {
         state.abort();
-        state.control.stop(None);
+        // Whatever it does not get rid of in time is lost with its connection.
+        let _ = state.control.drain_and_wait(Some(2 * LAST_WORDS)).await;
         state.link.close().await;
         Ok(())
     }
+}
+
+/// What a model says may be of any length; a message may not.
+fn cut(mut reason: String) -> String {
+    let end = (0..=MAX_TEXT_BYTES.min(reason.len())).rev().find(|&end| reason.is_char_boundary(end));
+    reason.truncate(end.unwrap_or(0));
+    reason
 }
 
 async fn connect(

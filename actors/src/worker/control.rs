@@ -8,16 +8,17 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::messages::{CoordinatorMessage, Greeting, Hello, WorkerHello, WorkerMessage};
 use sardana_protocol::words::WorkerId;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::WorkerConfig;
 use super::actor::Message;
 use super::desk::Desk;
-use super::limits::{COORDINATOR_PATIENCE, GREETING_DEADLINE, RETRY_EVERY};
+use super::limits::{COORDINATOR_PATIENCE, GREETING_DEADLINE, LAST_WORDS, RETRY_EVERY};
 use crate::control::{Next, carry as carry_messages};
 use crate::fault::{self, Point};
 use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{BindError, ConnectError, Purpose, bind_client, close, connect};
+use crate::quic::{BindError, ConnectError, Purpose, REFUSED, bind_client, close, connect, explain};
 use crate::trust::{Credentials, PeerIdentity};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{FrameError, read_frame, write_frame};
@@ -143,12 +144,20 @@ impl Link {
             Ok(Err(
                 error @ (FrameError::Connection(quinn::ConnectionError::ConnectionClosed(_)) | FrameError::Version { .. }),
             )) => Err(refused(error.to_string())),
+            // So does a hello that it cannot read.
+            Ok(Err(FrameError::Connection(error @ quinn::ConnectionError::ApplicationClosed(_)))) if is_refusal(&error) => {
+                Err(refused(explain(&error)))
+            }
             Ok(Err(error)) => Err(again(error)),
             Err(_) => Err(Attempt::Again(format!(
                 "it did not answer a hello within {GREETING_DEADLINE:?}"
             ))),
         }
     }
+}
+
+fn is_refusal(error: &quinn::ConnectionError) -> bool {
+    matches!(error, quinn::ConnectionError::ApplicationClosed(close) if close.error_code == REFUSED)
 }
 
 /// A connection that the coordinator has welcomed.
@@ -171,7 +180,9 @@ pub(super) struct ControlArguments {
 }
 
 pub(super) struct ControlState {
-    outgoing: mpsc::UnboundedSender<WorkerMessage>,
+    /// None once the last message is said.
+    outgoing: Option<mpsc::UnboundedSender<WorkerMessage>>,
+    carrying: JoinHandle<()>,
 }
 
 impl Actor for Control {
@@ -185,8 +196,10 @@ impl Actor for Control {
         arguments: ControlArguments,
     ) -> Result<ControlState, ActorProcessingErr> {
         let (outgoing, queue) = mpsc::unbounded_channel();
-        tokio::spawn(carry(arguments, myself, queue));
-        Ok(ControlState { outgoing })
+        Ok(ControlState {
+            outgoing: Some(outgoing),
+            carrying: tokio::spawn(carry(arguments, myself, queue)),
+        })
     }
 
     async fn handle(
@@ -196,7 +209,16 @@ impl Actor for Control {
         state: &mut ControlState,
     ) -> Result<(), ActorProcessingErr> {
         // Nobody takes it once the connection is lost; the worker is told of that, and its machine says again what matters.
-        let _ = state.outgoing.send(message);
+        let _ = state.outgoing.as_ref().map(|outgoing| outgoing.send(message));
+        Ok(())
+    }
+
+    async fn post_stop(&self, _: ActorRef<WorkerMessage>, state: &mut ControlState) -> Result<(), ActorProcessingErr> {
+        // What was said last, such as a model's failure, must arrive before the connection is closed.
+        state.outgoing = None;
+        if timeout(LAST_WORDS, &mut state.carrying).await.is_err() {
+            state.carrying.abort();
+        }
         Ok(())
     }
 }

@@ -14,3 +14,7 @@ pub const BEAT_EVERY: Duration = Duration::from_millis(50);
 
 /// How long the coordinator may take to answer a hello.
 pub const GREETING_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long an ending worker waits until its coordinator has what it said last. A live one has it within a round trip; with a dead
+/// one this is what the end costs.
+pub const LAST_WORDS: Duration = Duration::from_millis(500);

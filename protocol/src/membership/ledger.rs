@@ -3,8 +3,10 @@
 //! `computed` comes from the workers' own tallies, `recomputed` from what the dead held when the next generation formed. In the
 //! end `computed = K × steps + recomputed`; neither side is derived from the other.
 
+use std::collections::BTreeMap;
+
 use crate::messages::Tally;
-use crate::words::Step;
+use crate::words::{Step, WorkerId};
 
 /// The count so far.
 #[derive(Debug, Clone, Default)]
@@ -16,29 +18,68 @@ pub(super) struct Ledger {
     /// Gradients of all lost workers.
     gone: u64,
     recomputed: u64,
-    unknown: u32,
+    /// Lost workers whose count is not known, and what has happened without them.
+    unknown: BTreeMap<WorkerId, Missed>,
+}
+
+/// What a lost worker has missed. It decides which of its gradients were in vain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Missed {
+    /// No generation resumed without it.
+    Nothing,
+    /// One did, at this step or later ones.
+    Since(Step),
+    /// All that it ever computed: the state was lost.
+    Everything,
 }
 
 impl Ledger {
     /// A worker was lost.
-    pub(super) fn lost(&mut self, tally: Option<Tally>) {
+    pub(super) fn lost(&mut self, worker: WorkerId, tally: Option<Tally>) {
         match tally {
             Some(tally) => {
                 self.gone = self.gone.saturating_add(tally.total);
                 self.recent.push((tally, 0));
             }
-            None => self.unknown += 1,
+            None => {
+                self.unknown.entry(worker).or_insert(Missed::Nothing);
+            }
         }
     }
 
-    /// The count of a worker counted as unknown has become known after all.
-    pub(super) fn found(&mut self, tally: Tally) {
-        self.unknown = self.unknown.saturating_sub(1);
-        self.lost(Some(tally));
+    /// The count of a lost worker has become known after all.
+    pub(super) fn found(&mut self, worker: WorkerId, tally: Tally) {
+        if let Some(vain) = self.settle(worker, tally) {
+            self.gone = self.gone.saturating_add(tally.total);
+            self.recent.push((tally, vain));
+        }
+    }
+
+    /// A worker that was lost is back, with this count; it is one of the living again.
+    pub(super) fn returned(&mut self, worker: WorkerId, tally: Tally) {
+        self.settle(worker, tally);
+    }
+
+    /// How many gradients of a worker whose count was unknown were computed again by others.
+    fn settle(&mut self, worker: WorkerId, tally: Tally) -> Option<u64> {
+        let vain = match self.unknown.remove(&worker)? {
+            Missed::Nothing => 0,
+            Missed::Since(step) => lost_of(tally, step),
+            Missed::Everything => tally.total,
+        };
+        self.recomputed += vain;
+        Some(vain)
     }
 
     /// A generation resumes at `step`. Returns how many lost gradients are computed again for it.
     pub(super) fn resume(&mut self, step: Step) -> u64 {
+        for missed in self.unknown.values_mut() {
+            *missed = match *missed {
+                Missed::Nothing => Missed::Since(step),
+                Missed::Since(before) => Missed::Since(before.min(step)),
+                Missed::Everything => Missed::Everything,
+            };
+        }
         let mut again = 0;
         for (tally, counted) in &mut self.recent {
             let lost = lost_of(*tally, step).max(*counted);
@@ -58,6 +99,7 @@ impl Ledger {
 
     /// The newest state is lost: training starts again from one that holds only `kept` gradients.
     pub(super) fn restart(&mut self, kept: u64) {
+        self.unknown.values_mut().for_each(|missed| *missed = Missed::Everything);
         let recent = std::mem::take(&mut self.recent);
         self.useful = self.useful.saturating_add(useful(recent));
         let lost = self.useful.saturating_sub(kept);
@@ -75,7 +117,7 @@ impl Ledger {
     }
 
     pub(super) fn unknown(&self) -> u32 {
-        self.unknown
+        u32::try_from(self.unknown.len()).unwrap_or(u32::MAX)
     }
 }
 
@@ -103,6 +145,8 @@ fn lost_of(tally: Tally, step: Step) -> u64 {
 mod tests {
     use super::*;
 
+    const WORKER: WorkerId = WorkerId::new(1);
+
     fn tally(step: u64, this_step: u32, previous_step: u32) -> Tally {
         Tally {
             total: 100,
@@ -116,7 +160,7 @@ mod tests {
     fn a_death_costs_what_was_not_summed() {
         let lost = |tally| {
             let mut ledger = Ledger::default();
-            ledger.lost(Some(tally));
+            ledger.lost(WORKER, Some(tally));
             ledger.resume(Step::new(7))
         };
         assert_eq!(lost(tally(7, 2, 3)), 2, "it died in the step under way");
@@ -127,14 +171,43 @@ mod tests {
     #[test]
     fn losing_the_state_costs_everything() {
         let mut ledger = Ledger::default();
-        ledger.lost(Some(tally(5, 2, 2)));
+        ledger.lost(WORKER, Some(tally(5, 2, 2)));
         ledger.resume(Step::new(5));
-        ledger.lost(Some(tally(9, 1, 2)));
-        ledger.lost(None);
+        ledger.lost(WORKER, Some(tally(9, 1, 2)));
+        ledger.lost(WORKER, None);
         ledger.restart(0);
         assert_eq!(
             (ledger.computed([].into_iter()), ledger.recomputed(), ledger.unknown()),
             (200, 200, 1)
         );
+    }
+
+    #[test]
+    fn a_count_that_comes_late_is_split_as_if_it_had_come_in_time() {
+        let late = |resumed: &[u64], tally: Tally| {
+            let mut ledger = Ledger::default();
+            ledger.lost(WORKER, None);
+            for &step in resumed {
+                ledger.resume(Step::new(step));
+            }
+            assert_eq!(ledger.unknown(), 1);
+            ledger.found(WORKER, tally);
+            assert_eq!((ledger.unknown(), ledger.computed([].into_iter())), (0, 100));
+            ledger.recomputed() + ledger.resume(Step::new(9))
+        };
+        assert_eq!(late(&[7, 8], tally(7, 2, 3)), 2, "the others computed them again long ago");
+        assert_eq!(late(&[8, 7], tally(8, 2, 3)), 5, "they went back one step");
+        assert_eq!(late(&[8], tally(7, 2, 3)), 0, "the others had the sum it took part in");
+        assert_eq!(late(&[], tally(9, 2, 3)), 2, "nothing has happened since");
+    }
+
+    #[test]
+    fn a_worker_that_is_back_is_not_unknown() {
+        let mut ledger = Ledger::default();
+        ledger.lost(WORKER, None);
+        ledger.resume(Step::new(7));
+        ledger.returned(WORKER, tally(7, 2, 3));
+        assert_eq!((ledger.unknown(), ledger.recomputed()), (0, 2));
+        assert_eq!(ledger.computed([100].into_iter()), 100, "it counts for itself");
     }
 }

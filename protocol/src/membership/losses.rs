@@ -17,7 +17,7 @@ impl Membership {
         let Some(record) = self.members.remove(&worker) else {
             // Its end was noticed before, with less certainty; now its count is known as well.
             if let (Some(_), Some(tally)) = (self.missed.remove(&worker), tally) {
-                self.ledger.found(tally);
+                self.ledger.found(worker, tally);
             }
             return;
         };
@@ -27,7 +27,7 @@ impl Membership {
         if !cause.is_certain() {
             self.missed.insert(worker, self.now);
         }
-        self.ledger.lost(tally);
+        self.ledger.lost(worker, tally);
         self.reached = self.reached.max(tally.map_or(Step::ZERO, |tally| tally.step));
         self.tell(JobEvent::Lost {
             worker,

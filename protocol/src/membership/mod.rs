@@ -172,6 +172,7 @@ impl Membership {
 
     fn arrived(&mut self, arrival: Arrival) {
         self.missed.remove(&arrival.worker);
+        self.ledger.returned(arrival.worker, arrival.standing.tally);
         let (worker, training) = (arrival.worker, arrival.training);
         self.reached = self.reached.max(arrival.standing.step);
         self.tell(JobEvent::Joined {

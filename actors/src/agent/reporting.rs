@@ -1,0 +1,121 @@
+//! The agent's control connection: reports ends of children, and keeps what it could not report until the coordinator is back.
+
+use std::net::SocketAddr;
+
+use ractor::{ActorProcessingErr, ActorRef};
+use sardana_protocol::messages::{AgentMessage, AgentOrder, Greeting, Hello};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use super::AgentConfig;
+use super::actor::Message;
+use super::limits::RECONNECT_EVERY;
+use crate::control::{Next, carry};
+use crate::quic::limits::CONNECT_DEADLINE;
+use crate::quic::{Purpose, bind_client, close, connect};
+use crate::trust::{Credentials, PeerIdentity};
+use crate::wire::limits::HELLO_FRAME_BYTES;
+use crate::wire::{read_frame, write_frame};
+
+/// Says what must be said to the coordinator.
+#[derive(Debug)]
+pub(super) struct Reporting {
+    link: Link,
+    /// None while there is no coordinator.
+    queue: Option<mpsc::UnboundedSender<AgentMessage>>,
+    /// At most one for each child there ever was.
+    unsaid: Vec<AgentMessage>,
+}
+
+/// What a connection is made from.
+#[derive(Debug, Clone)]
+struct Link {
+    credentials: Credentials,
+    coordinator: SocketAddr,
+}
+
+impl Reporting {
+    /// Makes the first connection.
+    pub(super) async fn start(config: &AgentConfig, agent: &ActorRef<Message>) -> Result<Self, ActorProcessingErr> {
+        let link = Link {
+            credentials: config.credentials.clone(),
+            coordinator: config.coordinator,
+        };
+        let queue = link.connect(agent).await?;
+        Ok(Self {
+            link,
+            queue: Some(queue),
+            unsaid: Vec::new(),
+        })
+    }
+
+    /// Tells the coordinator now, or when it is back.
+    pub(super) fn report(&mut self, message: AgentMessage) {
+        let unsaid = match &self.queue {
+            Some(queue) => queue.send(message).err().map(|error| error.0),
+            None => Some(message),
+        };
+        self.unsaid.extend(unsaid);
+    }
+
+    /// The connection broke or could not be made: makes another one, for as long as it takes. The agent goes on meanwhile.
+    pub(super) fn lost(&mut self, why: &str, agent: &ActorRef<Message>) {
+        tracing::warn!(target: "sardana::event::control_lost", %why, "ends of workers are reported later");
+        self.queue = None;
+        let (link, agent) = (self.link.clone(), agent.clone());
+        tokio::spawn(async move {
+            let message = match link.connect(&agent).await {
+                Ok(queue) => Message::ControlMade { queue },
+                Err(error) => {
+                    sleep(RECONNECT_EVERY).await;
+                    Message::ControlLost { why: error.to_string() }
+                }
+            };
+            // The agent is gone only when its program ends.
+            let _ = agent.cast(message);
+        });
+    }
+
+    /// The connection is made.
+    pub(super) fn made(&mut self, queue: mpsc::UnboundedSender<AgentMessage>) {
+        self.queue = Some(queue);
+        for message in std::mem::take(&mut self.unsaid) {
+            self.report(message);
+        }
+    }
+}
+
+impl Link {
+    async fn connect(&self, agent: &ActorRef<Message>) -> Result<mpsc::UnboundedSender<AgentMessage>, ActorProcessingErr> {
+        let endpoint = bind_client(&self.credentials, Purpose::Control, self.coordinator)?;
+        let job = self.credentials.job();
+        let coordinator = PeerIdentity::coordinator(job);
+        let connection = connect(&endpoint, self.coordinator, coordinator, CONNECT_DEADLINE).await?;
+        let (mut send, mut receive) = connection.open_bi().await?;
+        let greeting = async {
+            write_frame(&mut send, &Hello::Agent { job }, HELLO_FRAME_BYTES).await?;
+            read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await
+        };
+        match timeout(CONNECT_DEADLINE, greeting).await {
+            Ok(Ok(Some(Greeting::Welcome))) => {}
+            Ok(Ok(Some(Greeting::Refused { reason }))) => {
+                return Err(format!("the coordinator at {} refused this agent: {reason}", self.coordinator).into());
+            }
+            Ok(Ok(None)) => return Err(format!("{} closed without an answer", self.coordinator).into()),
+            Ok(Err(error)) => return Err(error.into()),
+            Err(_) => return Err(format!("{} did not answer a hello within {CONNECT_DEADLINE:?}", self.coordinator).into()),
+        }
+        let (queue, outgoing) = mpsc::unbounded_channel();
+        let agent = agent.clone();
+        tokio::spawn(async move {
+            let ordered = |order: AgentOrder| match agent.cast(Message::Ordered(order)) {
+                Ok(()) => Next::Message,
+                Err(_) => Next::Stop,
+            };
+            let why = carry(send, receive, outgoing, ordered, |_| {}).await;
+            let _ = agent.cast(Message::ControlLost { why });
+            close(&endpoint, "the agent leaves").await;
+        });
+        Ok(queue)
+    }
+}

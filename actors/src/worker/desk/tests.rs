@@ -1,0 +1,265 @@
+//! The desk with the training thread and the ring played by the test.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use sardana_protocol::job::Order;
+use sardana_protocol::messages::Trailer;
+use sardana_protocol::state::{Dtype, TensorSpec};
+use sardana_protocol::messages::Visit;
+use sardana_protocol::words::{Incarnation, Rank, WorkerId};
+
+use super::*;
+
+const SHARDS: u32 = 4;
+
+fn desk(steps: u64, order: Order) -> (Arc<Desk>, mpsc::UnboundedReceiver<Errand>) {
+    let job = JobSpec {
+        name: "desk".to_owned(),
+        seed: 1,
+        shards: SHARDS,
+        steps: Step::new(steps),
+        samples: 64,
+        batch: 16,
+        order,
+    };
+    let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
+    Desk::new(&job, Arc::new(layout), None)
+}
+
+fn generation(count: u64) -> Generation {
+    Generation::new(Incarnation::new(1), count)
+}
+
+/// The order for rank `rank` when the ranks' shares end at `ends`.
+fn form(count: u64, rank: u32, ends: &[u32], step: u64) -> Event {
+    let visit = |(index, &end): (usize, &u32)| Visit {
+        rank: Rank::new(index as u32),
+        shards: ShardRange::new(index.checked_sub(1).map_or(0, |before| ends[before]), end),
+    };
+    let visits: Vec<Visit> = ends.iter().enumerate().map(visit).collect();
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+    let member = |id| MemberAddress {
+        worker: WorkerId::new(id),
+        address,
+    };
+    Event::Form(Box::new(Form {
+        generation: generation(count),
+        rank: Rank::new(rank),
+        members: (0..ends.len() as u64).map(member).collect(),
+        step: Step::new(step),
+        first: visits.clone(),
+        steady: visits,
+        catch_up: CatchUp::None,
+        report_from: Step::ZERO,
+        stop_at: None,
+    }))
+}
+
+/// Writes the shard's number into its gradient, as a model would, and hands it back. Returns where it was written.
+fn compute(desk: &Desk, task: Task) -> (ShardRange, u32, usize) {
+    let Task::Gradient {
+        step,
+        piece,
+        shard,
+        mut buffer,
+        mode,
+    } = task
+    else {
+        panic!("expected a gradient, found {task:?}");
+    };
+    let mut writer = buffer.writer(desk.layout(), mode);
+    writer.write_f64(0, &[f64::from(shard), step.get() as f64, 1.0]).unwrap();
+    writer.samples(1).unwrap();
+    writer.finish().unwrap();
+    let place = buffer.bytes().as_ptr() as usize;
+    desk.computed(step, piece, shard, buffer);
+    (piece, shard, place)
+}
+
+fn apply(desk: &Desk, task: Task) -> Arc<Sum> {
+    let Task::Apply { sum } = task else {
+        panic!("expected an update, found {task:?}");
+    };
+    desk.applied(StepReport {
+        step: sum.step(),
+        samples: 4,
+        sums: vec![],
+    });
+    sum
+}
+
+fn ring(errands: &mut mpsc::UnboundedReceiver<Errand>) -> mpsc::UnboundedReceiver<RingInput> {
+    while let Ok(errand) = errands.try_recv() {
+        if let Errand::Connect { inbox, .. } = errand {
+            return inbox;
+        }
+    }
+    panic!("no ring was asked for");
+}
+
+/// What a ring would do with one step: takes the room for the sum and `count` pieces, and hands in some sum.
+fn sum(desk: &Desk, inbox: &mut mpsc::UnboundedReceiver<RingInput>, generation: Generation, count: usize) {
+    let (mut room, mut pieces) = (None, Vec::new());
+    while room.is_none() || pieces.len() < count {
+        match inbox.try_recv().expect("the ring was told of the step") {
+            RingInput::Begin { into, .. } => room = Some(into),
+            RingInput::Piece { gradient, .. } => pieces.push(gradient),
+            RingInput::CloseWithStop => {}
+        }
+    }
+    let step = desk.read(Member::step);
+    drop(pieces);
+    desk.summed(CompletedSum {
+        generation,
+        step,
+        sum: Sum::from_buffer(step, room.unwrap()),
+        trailer: Trailer::Continue,
+    });
+}
+
+#[test]
+fn a_lone_worker_computes_adds_applies_and_concludes() {
+    let (desk, _errands) = desk(2, Order::Exact);
+    desk.handle(form(1, 0, &[SHARDS], 0), Data::None);
+    for step in 0..2 {
+        for shard in 0..SHARDS {
+            let (piece, computed, _) = compute(&desk, desk.next());
+            assert_eq!((piece, computed), (ShardRange::new(0, SHARDS), shard));
+        }
+        let sum = apply(&desk, desk.next());
+        let mean = sum.mean(desk.layout()).f64(0).unwrap();
+        assert_eq!(mean, [(1.0 + 2.0 + 3.0) / 4.0, step as f64, 1.0]);
+    }
+    assert!(matches!(desk.next(), Task::Conclude { step } if step == Step::new(2)));
+    desk.end();
+    assert!(matches!(desk.next(), Task::End));
+}
+
+#[test]
+fn buffers_are_used_again_and_do_not_pile_up() {
+    let (desk, mut errands) = desk(1_000, Order::Exact);
+    desk.handle(form(1, 1, &[1, SHARDS], 0), Data::None);
+    let mut inbox = ring(&mut errands);
+    let mut places = BTreeSet::new();
+    for _ in 0..200 {
+        for _ in 1..SHARDS {
+            places.insert(compute(&desk, desk.next()).2);
+        }
+        sum(&desk, &mut inbox, generation(1), 3);
+        drop(apply(&desk, desk.next()));
+        assert!(desk.lock().free.len() <= 3 + 2);
+    }
+    assert!(places.len() <= 3 + 2, "three gradients were written to {} places", places.len());
+    // A share that has shrunk needs fewer.
+    desk.handle(Event::Halt { generation: generation(2) }, Data::None);
+    desk.handle(form(2, 1, &[3, SHARDS], 200), Data::None);
+    assert!(desk.lock().free.len() <= 1 + 2);
+}
+
+#[test]
+fn what_a_given_up_ring_still_reads_is_not_rewritten() {
+    let (desk, mut errands) = desk(10, Order::Exact);
+    desk.handle(form(1, 1, &[1, SHARDS], 0), Data::None);
+    let mut inbox = ring(&mut errands);
+    compute(&desk, desk.next());
+    compute(&desk, desk.next());
+    let mut held = Vec::new();
+    while let Ok(input) = inbox.try_recv() {
+        if let RingInput::Piece { gradient, shards, .. } = input {
+            held.push((shards, gradient.bytes().to_vec(), gradient));
+        }
+    }
+    assert_eq!(held.len(), 2);
+    // Shard 1 goes to another rank, shard 2 stays, and the steps go on; the old ring's task has not noticed yet.
+    desk.handle(Event::Halt { generation: generation(2) }, Data::None);
+    desk.handle(form(2, 1, &[2, SHARDS], 0), Data::None);
+    let mut inbox = ring(&mut errands);
+    compute(&desk, desk.next());
+    for step in 0..5 {
+        sum(&desk, &mut inbox, generation(2), 2);
+        drop(apply(&desk, desk.next()));
+        if step < 4 {
+            compute(&desk, desk.next());
+            compute(&desk, desk.next());
+        }
+    }
+    for (shards, bytes, gradient) in held {
+        assert_eq!(gradient.bytes(), bytes, "the gradient of shards {shards} was rewritten");
+    }
+}
+
+#[test]
+fn a_sum_that_came_before_the_halt_is_applied_and_one_that_came_after_is_not() {
+    let (desk, mut errands) = desk(10, Order::Exact);
+    desk.handle(form(1, 1, &[1, SHARDS], 0), Data::None);
+    let mut inbox = ring(&mut errands);
+    for _ in 1..SHARDS {
+        compute(&desk, desk.next());
+    }
+    sum(&desk, &mut inbox, generation(1), 3);
+    desk.handle(Event::Halt { generation: generation(2) }, Data::None);
+    drop(apply(&desk, desk.next()));
+    assert!(desk.sum_of(Step::ZERO).is_some(), "kept for members that are behind");
+    let halted = std::iter::from_fn(|| errands.try_recv().ok()).find_map(|errand| match errand {
+        Errand::Send(WorkerMessage::Halted { standing, .. }) => Some(standing),
+        Errand::Send(_) | Errand::Connect { .. } | Errand::Abort { .. } | Errand::Fetch { .. } => None,
+    });
+    assert_eq!(halted.unwrap().step, Step::new(1));
+    let late = CompletedSum {
+        generation: generation(1),
+        step: Step::new(1),
+        sum: Sum::from_buffer(Step::new(1), GradientBuffer::zeros(desk.layout())),
+        trailer: Trailer::Continue,
+    };
+    desk.summed(late);
+    compute(&desk, desk.next());
+    assert_eq!(desk.read(Member::step), Step::new(1));
+}
+
+#[tokio::test]
+async fn the_state_is_saved_only_where_it_was_asked_for() {
+    let (desk, _errands) = desk(10, Order::Exact);
+    desk.handle(form(1, 0, &[SHARDS], 0), Data::None);
+    assert_eq!(desk.state_at(Step::new(1)).await, None);
+    let asked = |desk: &Arc<Desk>| {
+        let desk = Arc::clone(desk);
+        tokio::spawn(async move { desk.state_at(Step::ZERO).await })
+    };
+    let first = asked(&desk);
+    tokio::task::yield_now().await;
+    let Task::Save { reply } = desk.next() else {
+        panic!("a save goes before gradients");
+    };
+    reply.send(Bytes::from_static(b"state")).unwrap();
+    assert_eq!(first.await.unwrap(), Some(Bytes::from_static(b"state")));
+
+    // Asked for while the update was under way.
+    for _ in 0..SHARDS {
+        compute(&desk, desk.next());
+    }
+    let update = desk.next();
+    let late = asked(&desk);
+    tokio::task::yield_now().await;
+    drop(apply(&desk, update));
+    assert!(matches!(desk.next(), Task::Gradient { .. }), "the state has moved: nothing to save");
+    assert_eq!(late.await.unwrap(), None);
+
+    let desk = self::desk(10, Order::Exact).0;
+    let never = asked(&desk);
+    tokio::task::yield_now().await;
+    desk.end();
+    assert_eq!(never.await.unwrap(), None);
+    assert_eq!(desk.state_at(Step::ZERO).await, None);
+}
+
+#[test]
+fn in_fast_order_a_run_of_shards_shares_one_buffer() {
+    let (desk, mut errands) = desk(3, Order::Fast);
+    desk.handle(form(1, 1, &[1, SHARDS], 0), Data::None);
+    let mut inbox = ring(&mut errands);
+    let places: BTreeSet<usize> = (1..SHARDS).map(|_| compute(&desk, desk.next()).2).collect();
+    assert_eq!(places.len(), 1);
+    sum(&desk, &mut inbox, generation(1), 1);
+    drop(apply(&desk, desk.next()));
+}

@@ -1,0 +1,155 @@
+//! What a first message must be, and what happens to one that is not.
+
+use sardana_actors::trust::Role;
+use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
+use sardana_protocol::limits::WIRE_VERSION;
+use sardana_protocol::membership::{JobEvent, Loss};
+use sardana_protocol::messages::{AgentMessage, Greeting, Hello, WorkerHello};
+use sardana_protocol::state::StateHash;
+use sardana_protocol::words::{JobId, WorkerId};
+
+use super::raw::{JOB, Site, hello, worker};
+
+#[tokio::test]
+async fn a_hello_under_a_false_name_is_refused() {
+    let site = Site::new().await;
+    let cases = [
+        (Role::Worker, Hello::Agent { job: JOB }),
+        (Role::Agent, worker(hello(7))),
+        // Another worker's id.
+        (Role::Worker, worker(hello(8))),
+        (Role::Agent, Hello::Agent { job: JobId::new([9; 16]) }),
+    ];
+    for (role, hello) in cases {
+        let reason = site.dial(role, 7).await.refused(&hello).await;
+        assert!(reason.contains(&role.to_string()) && reason.contains("credentials of its own role"), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn another_machine_or_build_is_refused_by_name() {
+    type Change = fn(&mut WorkerHello);
+    let site = Site::new().await;
+    let _first = site.join(1).await;
+    let cases: [(&str, Change); 8] = [
+        ("processor", |hello| hello.identity.fingerprint.processor = "x86_64".to_owned()),
+        ("device", |hello| hello.identity.fingerprint.device = "H200".to_owned()),
+        ("libraries", |hello| hello.identity.fingerprint.libraries = "two".to_owned()),
+        ("program", |hello| hello.identity.fingerprint.program = StateHash::of(b"y")),
+        ("probe", |hello| hello.identity.fingerprint.probe = StateHash::of(b"y")),
+        ("model", |hello| hello.identity.fingerprint.tensors = StateHash::of(b"y")),
+        ("initial state", |hello| hello.identity.state_zero = StateHash::of(b"y")),
+        ("job", |hello| hello.job = JobId::new([9; 16])),
+    ];
+    for (word, change) in cases {
+        let mut other = hello(2);
+        change(&mut other);
+        let reason = site.dial(Role::Worker, 2).await.refused(&worker(other)).await;
+        assert!(reason.contains(word), "{word}: {reason}");
+    }
+    // None of them has changed anything.
+    site.join(2).await;
+}
+
+#[tokio::test]
+async fn a_frame_of_another_version_or_too_long_is_refused_before_it_is_read() {
+    let site = Site::new().await;
+    let frame = |version: u16, length: usize| [&version.to_le_bytes()[..], &[0, 0], &(length as u32).to_le_bytes()].concat();
+    let cases = [
+        (frame(WIRE_VERSION + 1, 3), "wire version 2, expected 1"),
+        (frame(WIRE_VERSION, HELLO_FRAME_BYTES + 1), "expected at most 32768"),
+        (frame(WIRE_VERSION, u32::MAX as usize), "expected at most 32768"),
+    ];
+    for (bytes, words) in cases {
+        let mut wire = site.dial(Role::Worker, 1).await;
+        wire.send.write_all(&bytes).await.unwrap();
+        let why = wire.closed().await;
+        assert!(why.contains(words), "{why}");
+    }
+    let mut wire = site.join(1).await;
+    wire.send.write_all(&frame(WIRE_VERSION, CONTROL_FRAME_BYTES + 1)).await.unwrap();
+    let why = wire.closed().await;
+    assert!(why.contains("expected at most 262144"), "{why}");
+}
+
+#[tokio::test]
+async fn who_says_nothing_is_shut_out_after_the_deadline() {
+    let site = Site::new().await;
+    let wire = site.dial(Role::Worker, 1).await;
+    // From here on time passes as soon as nothing else happens.
+    tokio::time::pause();
+    let why = wire.closed().await;
+    assert!(why.contains("expected a hello"), "{why}");
+    // Half a hello is none.
+    tokio::time::resume();
+    let mut wire = site.dial(Role::Worker, 1).await;
+    wire.send.write_all(&WIRE_VERSION.to_le_bytes()).await.unwrap();
+    tokio::time::pause();
+    assert!(wire.closed().await.contains("expected a hello"));
+}
+
+#[tokio::test]
+async fn the_same_credentials_serve_one_process_at_a_time() {
+    let mut site = Site::new().await;
+    let first = site.join(1).await;
+    assert!(matches!(site.event().await, JobEvent::Joined { .. }));
+    let reason = site.dial(Role::Worker, 1).await.refused(&worker(hello(1))).await;
+    assert!(reason.contains("connected already"), "{reason}");
+    // Its own second attempt, after its connection broke, is welcome, and the old session's goodbye does not end the new one.
+    first.connection.close(0_u32.into(), b"lost");
+    let mut again = loop {
+        let mut wire = site.dial(Role::Worker, 1).await;
+        wire.say(&worker(hello(1))).await;
+        if wire.hear::<Greeting>().await.unwrap() == Some(Greeting::Welcome) {
+            break wire;
+        }
+    };
+    let mut lost = 0;
+    let _second = site.join(2).await;
+    loop {
+        match site.event().await {
+            JobEvent::Lost { .. } => lost += 1,
+            JobEvent::Forming { members, .. } => {
+                assert_eq!(members, [WorkerId::new(1), WorkerId::new(2)]);
+                break;
+            }
+            _other => {}
+        }
+    }
+    assert_eq!(lost, 1);
+    assert!(again.hear::<sardana_protocol::messages::CoordinatorMessage>().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_worker_whose_end_was_seen_is_lost_once_and_does_not_come_back() {
+    let mut site = Site::new().await;
+    let mut agent = site.dial(Role::Agent, 5).await;
+    agent.say(&Hello::Agent { job: JOB }).await;
+    assert_eq!(agent.hear::<Greeting>().await.unwrap(), Some(Greeting::Welcome));
+    let ended = site.join(1).await;
+    let exited = |worker| AgentMessage::ChildExited {
+        worker: WorkerId::new(worker),
+        how: "signal 9".to_owned(),
+        tally: None,
+        restarting: false,
+    };
+    // One while it is connected, one before its hello has arrived.
+    agent.say(&exited(1)).await;
+    agent.say(&exited(2)).await;
+    assert!(ended.closed().await.contains("its process has ended"));
+    let reason = site.dial(Role::Worker, 2).await.refused(&worker(hello(2))).await;
+    assert!(reason.contains("ended"), "{reason}");
+    let _third = site.join(3).await;
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        match site.event().await {
+            JobEvent::Joined { worker, .. } => seen.push((worker.get(), "joined")),
+            JobEvent::Lost { worker, cause, .. } => {
+                assert!(matches!(cause, Loss::Exited { .. }), "the agent's word comes first: {cause}");
+                seen.push((worker.get(), "lost"));
+            }
+            _other => {}
+        }
+    }
+    assert_eq!(seen, [(1, "joined"), (1, "lost"), (3, "joined")]);
+}

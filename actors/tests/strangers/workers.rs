@@ -1,0 +1,151 @@
+//! Workers whose coordinator is not there, is not theirs, or must hear their last words.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use sardana_actors::coordinator::{self, CoordinatorConfig, CoordinatorError};
+use sardana_actors::quic::{BindError, Purpose, bind_server};
+use sardana_actors::trust::{Authority, Credentials, Role};
+use sardana_actors::worker::{self, Desk, Ended, JoinError, ModelFailure, WorkerConfig, WorkerError};
+use sardana_collectives::layout::Layout;
+use sardana_protocol::limits::MAX_TEXT_BYTES;
+use sardana_protocol::membership::JobEvent;
+use sardana_protocol::state::{Dtype, TensorSpec};
+use sardana_protocol::words::Incarnation;
+use tokio::time::timeout;
+
+use super::raw::{JOB, LOOPBACK, PATIENCE, Site, identity};
+
+/// Takes part without a model: nothing is ever computed here.
+async fn run(credentials: Credentials, coordinator: SocketAddr) -> (ModelFailure, impl Future<Output = Result<Ended, WorkerError>>) {
+    let identity = identity();
+    let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
+    let (desk, errands) = Desk::new(&identity.spec, Arc::new(layout), None);
+    let (failure, failures) = ModelFailure::channel();
+    let config = WorkerConfig {
+        credentials,
+        coordinator,
+        listen: LOOPBACK,
+        advertise: None,
+        shard_capacity: 4,
+        state_bytes: 24,
+        identity,
+    };
+    (failure, worker::run(config, desk, errands, failures))
+}
+
+fn join_error(outcome: Result<Ended, WorkerError>) -> JoinError {
+    match outcome {
+        Err(WorkerError::Join(error)) => *error,
+        other => panic!("expected a failed join, found {other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_coordinator_that_is_not_there_is_looked_for_and_given_up() {
+    // Bound, so that nobody else takes the port, and silent.
+    let silent = UdpSocket::bind(LOOPBACK).unwrap();
+    let address = silent.local_addr().unwrap();
+    let worker = Authority::new(JOB).unwrap().issue(Role::Worker, 1).unwrap();
+    let (_failure, running) = run(worker, address).await;
+    let error = join_error(running.await);
+    assert!(matches!(error, JoinError::NotThere { address: at, .. } if at == address), "{error}");
+    let words = error.to_string();
+    assert!(words.contains("15s") && words.contains("nobody answered") && words.contains("start it"), "{words}");
+}
+
+#[tokio::test]
+async fn who_is_no_coordinator_of_this_job_is_not_trusted() {
+    let site = Site::new().await;
+    let address = site.coordinator.address();
+    let stranger = Authority::new(JOB).unwrap().issue(Role::Worker, 1).unwrap();
+    let (_failure, running) = run(stranger, address).await;
+    let error = join_error(timeout(PATIENCE, running).await.unwrap());
+    assert!(error.to_string().contains("another job"), "{error}");
+
+    // Another worker's address instead of the coordinator's.
+    let other = site.authority.issue(Role::Worker, 2).unwrap();
+    let peer = bind_server(&other, Purpose::Peer, LOOPBACK).unwrap();
+    let accepting = peer.clone();
+    let serving = tokio::spawn(async move {
+        while let Some(incoming) = accepting.accept().await {
+            let _ = incoming.await;
+        }
+    });
+    let own = site.authority.issue(Role::Worker, 1).unwrap();
+    let (_failure, running) = run(own, peer.local_addr().unwrap()).await;
+    let error = join_error(timeout(PATIENCE, running).await.unwrap());
+    assert!(matches!(error, JoinError::NotTrusted { .. }), "{error}");
+    assert!(error.to_string().contains("see whether the address is the right one"), "{error}");
+    peer.close(0_u32.into(), b"");
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_agents_certificate_makes_no_worker() {
+    let site = Site::new().await;
+    let agent = site.authority.issue(Role::Agent, 1).unwrap();
+    let (_failure, running) = run(agent, site.coordinator.address()).await;
+    let error = join_error(timeout(PATIENCE, running).await.unwrap());
+    assert!(matches!(error, JoinError::Refused { .. }), "{error}");
+    assert!(error.to_string().contains("credentials of its own role"), "{error}");
+}
+
+#[tokio::test]
+async fn the_last_words_of_a_failing_worker_arrive() {
+    for attempt in 0..20 {
+        let mut site = Site::new().await;
+        let worker = site.authority.issue(Role::Worker, 1).unwrap();
+        let (failure, running) = run(worker, site.coordinator.address()).await;
+        let running = tokio::spawn(running);
+        assert!(matches!(site.event().await, JobEvent::Joined { .. }));
+        // Longer than a message may be, and cut in the middle of a character.
+        failure.report(format!("the data are gone {}", "ü".repeat(MAX_TEXT_BYTES)));
+        let reason = loop {
+            match site.event().await {
+                JobEvent::Failed { reason } => break reason,
+                JobEvent::Lost { cause, .. } => panic!("attempt {attempt}: {cause}"),
+                _other => {}
+            }
+        };
+        assert!(reason.contains("the data are gone"), "{reason}");
+        let outcome = timeout(PATIENCE, running).await.unwrap().unwrap();
+        assert!(matches!(outcome, Err(WorkerError::Model { reason }) if reason.len() <= MAX_TEXT_BYTES));
+    }
+}
+
+#[tokio::test]
+async fn the_last_orders_of_an_ending_coordinator_arrive() {
+    let mut site = Site::new().await;
+    let worker = site.authority.issue(Role::Worker, 1).unwrap();
+    let (_failure, running) = run(worker, site.coordinator.address()).await;
+    let running = tokio::spawn(running);
+    assert!(matches!(site.event().await, JobEvent::Joined { .. }));
+    site.coordinator.stopper().request_stop();
+    while !matches!(site.event().await, JobEvent::Failed { .. }) {}
+    site.coordinator.end().await;
+    let outcome = timeout(PATIENCE, running).await.unwrap().unwrap();
+    assert!(
+        matches!(&outcome, Err(WorkerError::Dismissed { reason }) if reason.contains("stopped")),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_named() {
+    let site = Site::new().await;
+    let config = CoordinatorConfig {
+        credentials: site.authority.issue(Role::Coordinator, 0).unwrap(),
+        listen: site.coordinator.address(),
+        incarnation: Incarnation::new(1),
+        min: 1,
+        expected: 1,
+        max: 1,
+    };
+    let error = coordinator::start(config).await.unwrap_err();
+    assert!(
+        matches!(error, CoordinatorError::Bind(BindError::AddressInUse { address }) if address == site.coordinator.address()),
+        "{error}"
+    );
+    assert!(error.to_string().contains("choose another port"), "{error}");
+}

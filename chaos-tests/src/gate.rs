@@ -1,0 +1,66 @@
+//! Gates: files at which worker processes wait until the test lets them on, so that no test needs to sleep.
+//!
+//! The test holds an exclusive lock, a worker takes a shared one for a moment. A process that dies lets go of its locks.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// Where a worker waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Before its model is built: it has not joined yet.
+    Door,
+    /// In every gradient from the setup's gate step on.
+    Step,
+    /// In every gradient from two steps later on.
+    Late,
+}
+
+/// A gate that the test keeps closed. Dropping it opens it.
+#[derive(Debug)]
+pub struct Closed(File);
+
+impl Place {
+    fn path(self, folder: &Path) -> PathBuf {
+        folder.join(match self {
+            Self::Door => "door",
+            Self::Step => "gate",
+            Self::Late => "late",
+        })
+    }
+
+    fn file(self, folder: &Path) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).read(true).write(true);
+        options.open(self.path(folder))
+    }
+
+    /// Closes the gate for the workers of `folder`.
+    ///
+    /// # Errors
+    /// When the file cannot be made or locked.
+    pub fn close(self, folder: &Path) -> io::Result<Closed> {
+        let file = self.file(folder)?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        Ok(Closed(file))
+    }
+
+    /// Waits until the gate of `folder` is open.
+    ///
+    /// # Errors
+    /// When the file cannot be made or locked.
+    pub fn pass(self, folder: &Path) -> io::Result<()> {
+        let file = self.file(folder)?;
+        Ok(flock(&file, FlockOperation::LockShared)?)
+    }
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        // Explicitly: a child that is just being started may hold a copy of the file for a moment. Closing it unlocks as well.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}

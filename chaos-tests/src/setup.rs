@@ -1,0 +1,143 @@
+//! What a trial trains and on how many workers, and how a worker process is told: through its environment.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use sardana::{Job, Order};
+
+/// The variable with the job's numbers.
+const JOB_VARIABLE: &str = "SARDANA_CHAOS_JOB";
+
+/// The variable with the folder of journal and gates.
+const FOLDER_VARIABLE: &str = "SARDANA_CHAOS_FOLDER";
+
+/// A trial's job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    /// How many workers are started.
+    pub workers: u32,
+    /// Fewer do not train.
+    pub min: u32,
+    /// Replacements in all.
+    pub restarts: u32,
+    /// K.
+    pub shards: u32,
+    /// The job's length.
+    pub steps: u64,
+    /// The data.
+    pub samples: u64,
+    /// The global batch.
+    pub batch: u64,
+    /// The order of addition.
+    pub order: Order,
+    /// Elements of the model's large tensor.
+    pub elements: usize,
+    /// How long a gradient takes at least, in microseconds.
+    pub work_us: u64,
+    /// From this step on each gradient waits at the gate.
+    pub gate_step: u64,
+}
+
+impl Setup {
+    /// A small job on `workers` workers; no shard is ever empty, and there is no waiting.
+    #[must_use]
+    pub const fn new(workers: u32) -> Self {
+        Self {
+            workers,
+            min: 1,
+            restarts: 8,
+            shards: 8,
+            steps: 12,
+            samples: 160,
+            batch: 32,
+            order: Order::Exact,
+            elements: 1_500,
+            work_us: 0,
+            gate_step: u64::MAX,
+        }
+    }
+
+    /// The job.
+    ///
+    /// # Errors
+    /// When the numbers make none.
+    pub fn job(&self) -> Result<Job> {
+        let job = Job::builder("chaos")
+            .seed(7)
+            .shards(self.shards)
+            .steps(self.steps)
+            .data(self.samples, self.batch)
+            .order(self.order)
+            .workers(self.workers)
+            .min_workers(self.min)
+            .restarts(self.restarts);
+        Ok(job.build()?)
+    }
+
+    /// The environment that tells a worker process.
+    #[must_use]
+    pub fn environment(&self, folder: &Path) -> Vec<(OsString, OsString)> {
+        let Self {
+            workers,
+            min,
+            restarts,
+            shards,
+            steps,
+            samples,
+            batch,
+            order,
+            elements,
+            work_us,
+            gate_step,
+        } = self;
+        let numbers = format!(
+            "{workers} {min} {restarts} {shards} {steps} {samples} {batch} {elements} {work_us} {gate_step} {order}"
+        );
+        vec![(JOB_VARIABLE.into(), numbers.into()), (FOLDER_VARIABLE.into(), folder.into())]
+    }
+
+    /// The setup and folder that this process was told.
+    ///
+    /// # Errors
+    /// When it was not told, or not like this.
+    pub fn from_environment() -> Result<(Self, PathBuf)> {
+        let text = std::env::var(JOB_VARIABLE).with_context(|| format!("{JOB_VARIABLE} tells a worker its job"))?;
+        let folder = std::env::var_os(FOLDER_VARIABLE).with_context(|| format!("{FOLDER_VARIABLE} names a folder"))?;
+        let (numbers, order) = text.rsplit_once(' ').context("numbers, then the order")?;
+        let numbers: Vec<u64> = numbers.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+        let &[
+            workers,
+            min,
+            restarts,
+            shards,
+            steps,
+            samples,
+            batch,
+            elements,
+            work_us,
+            gate_step,
+        ] = numbers.as_slice()
+        else {
+            bail!("{JOB_VARIABLE}: expected ten numbers, found {}", numbers.len());
+        };
+        let setup = Self {
+            workers: workers.try_into()?,
+            min: min.try_into()?,
+            restarts: restarts.try_into()?,
+            shards: shards.try_into()?,
+            steps,
+            samples,
+            batch,
+            order: match order {
+                "exact" => Order::Exact,
+                "fast" => Order::Fast,
+                other => bail!("{JOB_VARIABLE}: no order is called `{other}`"),
+            },
+            elements: elements.try_into()?,
+            work_us,
+            gate_step,
+        };
+        Ok((setup, folder.into()))
+    }
+}

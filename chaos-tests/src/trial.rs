@@ -1,0 +1,358 @@
+//! One run of a job in worker processes while an adversary watches every event and may kill, stop and wake workers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use sardana::launch::{Event, LaunchConfig, LaunchError, Launched, launch};
+use sardana::{AgentEvent, JobEvent, Summary, WorkerId};
+use tempfile::TempDir;
+
+use crate::gate::{Closed, Place};
+use crate::setup::Setup;
+
+/// A run takes well under ten seconds; one that takes this long hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a process that was sent SIGKILL may take to be gone.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
+
+/// What is run.
+#[derive(Debug)]
+pub struct Trial {
+    /// The job.
+    pub setup: Setup,
+    program: PathBuf,
+    folder: TempDir,
+    faults: Vec<String>,
+    firing: Firing,
+    /// What a person does to see a failure again.
+    replay: String,
+}
+
+/// Whether armed faults must fire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Firing {
+    Must,
+    May,
+}
+
+/// What the adversary has at hand.
+#[derive(Debug)]
+pub struct Hands<'a> {
+    launched: &'a Launched,
+    record: &'a mut Record,
+    gates: &'a mut Vec<(Place, Closed)>,
+}
+
+/// What has happened so far.
+#[derive(Debug, Default)]
+struct Record {
+    members: Vec<WorkerId>,
+    processes: BTreeMap<WorkerId, u32>,
+    running: Vec<WorkerId>,
+    told: Vec<(Duration, Told)>,
+    kills: u32,
+}
+
+/// Something that happened, or was done to a worker.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Told {
+    /// By the product.
+    Event(Event),
+    /// By the adversary.
+    Signal(WorkerId, Signal),
+}
+
+/// How a trial ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// What the launcher said.
+    pub outcome: Result<Summary, LaunchError>,
+    /// What happened, and when since the launch.
+    pub told: Vec<(Duration, Told)>,
+    /// Every worker process that was started.
+    pub processes: BTreeMap<WorkerId, u32>,
+    /// How many SIGKILLs the adversary sent.
+    pub kills: u32,
+}
+
+impl Trial {
+    /// A trial of `setup` with `program` as worker.
+    ///
+    /// # Errors
+    /// When there is no temporary folder.
+    pub fn new(program: &str, setup: Setup) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("sardana-chaos-").tempdir()?;
+        std::fs::create_dir(folder.path().join("marks"))?;
+        Ok(Self {
+            setup,
+            program: program.into(),
+            folder,
+            faults: Vec::new(),
+            firing: Firing::Must,
+            replay: String::new(),
+        })
+    }
+
+    /// Arms fault points, each as `NAME@STEP`: for each of them one process dies.
+    #[must_use]
+    pub fn faults<'a>(mut self, faults: impl IntoIterator<Item = &'a str>) -> Self {
+        self.faults.extend(faults.into_iter().map(str::to_owned));
+        self
+    }
+
+    /// A fault that does not fire is no failure: a random one may never be reached.
+    #[must_use]
+    pub fn may_not_fire(mut self) -> Self {
+        self.firing = Firing::May;
+        self
+    }
+
+    /// Says with a failure how to see it again.
+    #[must_use]
+    pub fn replay(mut self, replay: String) -> Self {
+        self.replay = replay;
+        self
+    }
+
+    /// The faults that were armed.
+    #[must_use]
+    pub fn armed(&self) -> &[String] {
+        &self.faults
+    }
+
+    /// The faults that somebody should have died of, and nobody has.
+    #[must_use]
+    pub fn not_fired(&self) -> Vec<&str> {
+        let armed = self.faults.iter().enumerate();
+        let unmet = armed.filter(|(index, fault)| self.firing == Firing::Must && !self.has_fired(*index, fault));
+        unmet.map(|(_, fault)| fault.as_str()).collect()
+    }
+
+    /// How many faults somebody has died of.
+    #[must_use]
+    pub fn fired(&self) -> usize {
+        let armed = self.faults.iter().enumerate();
+        armed.filter(|(index, fault)| self.has_fired(*index, fault)).count()
+    }
+
+    fn has_fired(&self, index: usize, fault: &str) -> bool {
+        let name = fault.split_once('@').map_or(fault, |(name, _)| name);
+        self.folder().join("marks").join(format!("{index}-{name}")).exists()
+    }
+
+    /// Where the journal, the marks and the gates are.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What worker processes are told through their environment.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+        let mut environment = self.setup.environment(self.folder());
+        if !self.faults.is_empty() {
+            environment.push(("SARDANA_FAULT".into(), self.faults.join(",").into()));
+            environment.push(("SARDANA_FAULT_DIR".into(), self.folder().join("marks").into()));
+        }
+        environment
+    }
+
+    /// How the product is asked to run it.
+    ///
+    /// # Errors
+    /// When the setup makes no job.
+    pub fn config(&self) -> Result<LaunchConfig> {
+        let job = self.setup.job()?;
+        let mut config = LaunchConfig::program(self.program.clone(), Vec::new(), *job.staffing());
+        config.environment.extend(self.environment());
+        Ok(config)
+    }
+
+    /// Runs the job to its end. `adversary` sees each event as it happens. The gates named in `closed` are closed until it opens them.
+    ///
+    /// # Errors
+    /// When the job cannot be launched, hangs, or leaves a process behind; with all that happened.
+    pub async fn run(&self, closed: &[Place], mut adversary: impl FnMut(&mut Hands<'_>, &Event)) -> Result<Ended> {
+        let mut record = Record::default();
+        let mut gates = Vec::new();
+        for &place in closed {
+            gates.push((place, place.close(self.folder())?));
+        }
+        let began = Instant::now();
+        let launched = launch(self.config()?).await?;
+        let finishing = launched.finish(|launched, event| {
+            record.note(event);
+            let mut hands = Hands {
+                launched,
+                record: &mut record,
+                gates: &mut gates,
+            };
+            hands.record.told.push((began.elapsed(), Told::Event(event.clone())));
+            adversary(&mut hands, event);
+        });
+        let Ok(outcome) = tokio::time::timeout(LIMIT, finishing).await else {
+            bail!("the job hangs\n{}", self.story(&record.told));
+        };
+        let Record {
+            processes, told, kills, ..
+        } = record;
+        let ended = Ended {
+            outcome,
+            told,
+            processes,
+            kills,
+        };
+        self.explain(&ended, all_gone(ended.processes.values().copied()).await)?;
+        Ok(ended)
+    }
+
+    /// Adds what happened to an error.
+    ///
+    /// # Errors
+    /// That of `result`.
+    pub fn explain<T>(&self, ended: &Ended, result: Result<T>) -> Result<T> {
+        result.with_context(|| format!("after this:\n{}", self.story(&ended.told)))
+    }
+
+    /// Demands what a trial is about.
+    ///
+    /// # Errors
+    /// When it does not hold: says `what` should, and what happened.
+    pub fn demand(&self, ended: &Ended, holds: bool, what: &str) -> Result<()> {
+        self.explain(
+            ended,
+            if holds {
+                Ok(())
+            } else {
+                Err(anyhow::anyhow!("expected: {what}"))
+            },
+        )
+    }
+
+    fn story(&self, told: &[(Duration, Told)]) -> String {
+        let mut story = format!("{:?}\nfaults: {:?}\n{}\n", self.setup, self.faults, self.replay);
+        for (at, told) in told {
+            story += &format!("{:>9.4} s  {told}\n", at.as_secs_f64());
+        }
+        story
+    }
+}
+
+impl Record {
+    fn note(&mut self, event: &Event) {
+        if let Event::Job(JobEvent::Forming { members, .. }) = event {
+            self.members.clone_from(members);
+        }
+        if let Event::Agent(AgentEvent::Started { worker, pid }) = event {
+            self.processes.insert(*worker, *pid);
+            self.running.push(*worker);
+        }
+        if let Event::Agent(AgentEvent::Ended { worker, .. }) = event {
+            self.running.retain(|running| running != worker);
+        }
+    }
+}
+
+impl Hands<'_> {
+    /// The members of the newest generation in rank order.
+    #[must_use]
+    pub fn members(&self) -> &[WorkerId] {
+        &self.record.members
+    }
+
+    /// The worker processes that run, in the order in which they were started.
+    #[must_use]
+    pub fn running(&self) -> &[WorkerId] {
+        &self.record.running
+    }
+
+    /// The process of a worker, if it runs.
+    #[must_use]
+    pub fn pid(&self, worker: WorkerId) -> Option<u32> {
+        self.launched.pid(worker)
+    }
+
+    /// Sends a signal to a worker, if it runs.
+    pub fn signal(&mut self, worker: WorkerId, signal: Signal) {
+        let pid = self.pid(worker).and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        let sent = pid.is_some_and(|pid| kill_process(pid, signal).is_ok());
+        if sent {
+            let at = self.record.told.last().map_or(Duration::ZERO, |(at, _)| *at);
+            self.record.told.push((at, Told::Signal(worker, signal)));
+            self.record.kills += u32::from(signal == Signal::KILL);
+        }
+    }
+
+    /// Kills a worker, if it runs.
+    pub fn kill(&mut self, worker: WorkerId) {
+        self.signal(worker, Signal::KILL);
+    }
+
+    /// Opens a gate.
+    pub fn open(&mut self, place: Place) {
+        self.gates.retain(|(closed, _)| *closed != place);
+    }
+
+    /// Closes a gate.
+    ///
+    /// # Panics
+    /// When the gate's file cannot be locked.
+    pub fn close(&mut self, place: Place, trial: &Trial) {
+        let closed = place
+            .close(trial.folder())
+            .expect("a file in the trial's own folder can be locked");
+        self.gates.push((place, closed));
+    }
+}
+
+/// The step up to which an event reports, if it does.
+#[must_use]
+pub fn reported(event: &Event) -> Option<u64> {
+    match event {
+        Event::Job(JobEvent::Steps(reports)) => reports.last().map(|report| report.step.get()),
+        Event::Job(_) | Event::Agent(_) => None,
+    }
+}
+
+/// Whether none of these processes is left; they were children of this process.
+///
+/// # Errors
+/// Names one that is.
+pub async fn all_gone(pids: impl IntoIterator<Item = u32>) -> Result<()> {
+    for pid in pids {
+        let raw = Pid::from_raw(i32::try_from(pid)?).context("no process has the number 0")?;
+        within(GONE_WITHIN, || test_kill_process(raw).is_err())
+            .await
+            .with_context(|| format!("process {pid} was left behind"))?;
+    }
+    Ok(())
+}
+
+/// Waits for a condition that nobody signals.
+async fn within(limit: Duration, mut holds: impl FnMut() -> bool) -> Result<()> {
+    let began = Instant::now();
+    while !holds() {
+        ensure!(began.elapsed() < limit, "not within {limit:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Event(Event::Job(JobEvent::Steps(reports))) => {
+                let step = |report: Option<&sardana::StepReport>| report.map_or(0, |report| report.step.get());
+                write!(f, "steps {}..={}", step(reports.first()), step(reports.last()))
+            }
+            Self::Event(Event::Job(event)) => write!(f, "{event:?}"),
+            Self::Event(Event::Agent(event)) => write!(f, "{event:?}"),
+            Self::Signal(worker, signal) => write!(f, "{signal:?} for {worker}"),
+        }
+    }
+}

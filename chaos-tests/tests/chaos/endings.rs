@@ -1,0 +1,57 @@
+//! Only some had applied a step when they died: the others take the sum from those ahead, or compute the same bits again.
+
+use anyhow::Result;
+use sardana::JobEvent;
+use sardana::launch::Event;
+use sardana_chaos_tests::gate::Place;
+use sardana_chaos_tests::setup::Setup;
+
+use crate::trial;
+
+/// Whoever had applied step 6 first dies; at the same moment so do all that are not named by `spared`, by rank.
+async fn first_to_apply_dies(workers: u32, spared: usize) -> Result<()> {
+    let trial = trial(Setup::new(workers))?.faults(["after-apply@6"]);
+    let mut struck = false;
+    let ended = trial
+        .run(&[], |hands, event| {
+            if !struck && matches!(event, Event::Job(JobEvent::Lost { .. })) {
+                struck = true;
+                let others = hands.members().to_vec();
+                let others = others.into_iter().enumerate().filter(|(rank, _)| *rank != spared);
+                others.for_each(|(_, worker)| hands.kill(worker));
+            }
+        })
+        .await?;
+    trial.judge(&ended)?;
+    trial.demand(&ended, struck, "somebody is lost")
+}
+
+#[tokio::test]
+async fn the_holder_of_the_newest_state_dies_and_others_with_it() -> Result<()> {
+    for spared in 0..3 {
+        first_to_apply_dies(3, spared).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_worker_that_comes_at_the_last_step_changes_nothing() -> Result<()> {
+    let trial = trial(Setup {
+        gate_step: 11,
+        ..Setup::new(3)
+    })?
+    .faults(["in-gradient@9"]);
+    let ended = trial
+        .run(&[Place::Step], |hands, event| {
+            // Three have joined, and then the replacement: all stand at the last step, or before it.
+            if matches!(event, Event::Job(JobEvent::Joined { step, .. }) if step.get() == 0) && hands.members().len() < 3 {
+                let formed_before = !hands.members().is_empty();
+                if formed_before {
+                    hands.open(Place::Step);
+                }
+            }
+        })
+        .await?;
+    trial.judge(&ended)?;
+    Ok(())
+}

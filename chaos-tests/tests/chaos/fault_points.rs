@@ -1,0 +1,118 @@
+//! Every fault point: the process that reaches it first dies there, and the others end in the same state.
+
+use anyhow::{Result, ensure};
+use sardana::AgentEvent;
+use sardana::fault::{self, Point};
+use sardana::launch::Event;
+use sardana_chaos_tests::gate::Place;
+use sardana_chaos_tests::setup::Setup;
+
+use crate::trial;
+
+/// Nobody gets beyond this step before all deaths below it have happened: else the job would end before a replacement has come.
+const GATE: u64 = 8;
+
+/// Deaths at the points of `faults`, separated by spaces, one process each.
+async fn deaths(workers: u32, faults: &str) -> Result<()> {
+    let below = |fault: &str| {
+        fault
+            .split_once('@')
+            .is_some_and(|(_, step)| step.parse().is_ok_and(|step: u64| step < GATE))
+    };
+    let mut awaited = faults
+        .split(' ')
+        .filter(|fault| below(fault) && !fault.starts_with("finished"))
+        .count();
+    let closed: &[Place] = if awaited > 0 { &[Place::Step] } else { &[] };
+    let setup = Setup {
+        gate_step: GATE,
+        ..Setup::new(workers)
+    };
+    let trial = trial(setup)?.faults(faults.split(' '));
+    let ended = trial
+        .run(closed, |hands, event| {
+            if matches!(event, Event::Agent(AgentEvent::Ended { .. })) && awaited > 0 {
+                awaited -= 1;
+                if awaited == 0 {
+                    hands.open(Place::Step);
+                }
+            }
+        })
+        .await?;
+    trial.judge(&ended)?;
+    Ok(())
+}
+
+/// One test per line: its name, and where processes die.
+macro_rules! deaths {
+    ($($name:ident: $workers:literal, $faults:literal;)*) => {
+        const ALL: &[&str] = &[$($faults),*];
+        $(
+            #[tokio::test]
+            async fn $name() -> Result<()> {
+                deaths($workers, $faults).await
+            }
+        )*
+    };
+}
+
+deaths! {
+    one_in_gradient: 3, "in-gradient@3";
+    one_tallied: 3, "tallied@3";
+    one_before_pass: 3, "before-pass@3";
+    one_while_passing: 3, "while-passing@3";
+    one_after_pass: 3, "after-pass@3";
+    one_before_apply: 3, "before-apply@3";
+    one_in_apply: 3, "in-apply@3";
+    one_after_apply: 3, "after-apply@3";
+    one_after_apply_of_two: 2, "after-apply@5";
+    one_after_apply_of_five: 5, "after-apply@5";
+    one_at_the_first_forming: 3, "form@0";
+    one_at_the_first_linking: 3, "linked@0";
+    one_finished: 3, "finished@0";
+    one_in_the_last_apply: 3, "in-apply@11";
+    one_after_the_last_apply: 3, "after-apply@11";
+    one_with_the_last_sum: 2, "before-apply@11";
+
+    then_one_halting: 3, "in-gradient@3 halt@3";
+    then_one_halted: 3, "in-gradient@3 halted@3";
+    then_one_forming: 3, "in-gradient@3 form@3";
+    then_one_linked: 3, "in-gradient@3 linked@3";
+    then_one_fetching: 3, "in-gradient@3 fetch@3";
+    then_one_in_the_next_gradient: 3, "in-gradient@3 in-gradient@3";
+    then_one_passing_in_the_retry: 3, "before-pass@3 while-passing@3";
+    then_one_with_the_retried_sum: 3, "while-passing@3 before-apply@3";
+
+    two_had_the_sum: 3, "before-apply@4 before-apply@4";
+    two_in_apply: 3, "in-apply@4 in-apply@4";
+    two_had_applied: 3, "after-apply@4 after-apply@4";
+    two_of_two_had_applied: 2, "after-apply@4 after-apply@4";
+    two_halted: 4, "after-apply@4 halted@4";
+    two_fetched: 3, "after-apply@4 fetch@4";
+    two_linked: 4, "tallied@4 linked@4";
+    two_forming: 4, "after-pass@4 form@4";
+    two_joining: 4, "in-apply@4 fetch@4 fetch@4";
+    two_finished: 3, "finished@0 finished@0";
+    two_at_the_end: 3, "in-apply@11 finished@0";
+    two_halting_at_the_end: 4, "before-pass@11 halt@10";
+    three_in_a_row: 4, "in-gradient@2 before-apply@5 after-apply@8";
+    three_at_once: 5, "in-apply@6 in-apply@6 in-apply@6";
+}
+
+#[test]
+fn fault_points_are_compiled_in_and_each_is_met() {
+    const { assert!(fault::COMPILED_IN) };
+    for point in Point::ALL {
+        let met = ALL.iter().flat_map(|faults| faults.split(' '));
+        let here = |fault: &str| fault.split_once('@').is_some_and(|(name, _)| name == point.name());
+        assert!(met.into_iter().any(here), "no death at {point:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_fault_that_does_not_fire_fails() -> Result<()> {
+    let trial = trial(Setup::new(2))?.faults(["in-gradient@12"]);
+    let ended = trial.run(&[], |_, _| {}).await?;
+    ensure!(trial.judge(&ended).is_err(), "the job has no step 12");
+    Ok(())
+}

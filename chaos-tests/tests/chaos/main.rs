@@ -1,0 +1,20 @@
+//! Real worker processes, killed and stopped: every run ends in the state of the plain loop, bit for bit.
+
+mod endings;
+mod fault_points;
+mod frozen;
+mod kills;
+mod launcher;
+mod seeds;
+mod undisturbed;
+
+use anyhow::Result;
+use sardana_chaos_tests::setup::Setup;
+use sardana_chaos_tests::trial::Trial;
+
+/// The worker program.
+const WORKER: &str = env!("CARGO_BIN_EXE_chaos_worker");
+
+fn trial(setup: Setup) -> Result<Trial> {
+    Trial::new(WORKER, setup)
+}

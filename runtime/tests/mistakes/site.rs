@@ -1,0 +1,129 @@
+//! A coordinator in this process, and workers on threads of it, over real QUIC on loopback.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use sardana::model::{ModelError, Trainable};
+use sardana::worker::{ProcessError, serve};
+use sardana::{Job, JobEvent, JobSpec};
+use sardana_actors::agent::Bundle;
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig};
+use sardana_actors::trust::{Authority, Credentials, Role};
+use sardana_actors::worker::Ended;
+use sardana_protocol::words::{Incarnation, JobId};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+pub(crate) const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// Nothing in these tests takes long; whatever has not happened by then never will.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Site {
+    runtime: Runtime,
+    pub(crate) authority: Authority,
+    coordinator: Coordinator,
+    events: mpsc::UnboundedReceiver<JobEvent>,
+}
+
+/// A worker's end, when it comes.
+pub(crate) struct Worker(Receiver<Result<Ended, ProcessError>>);
+
+impl Worker {
+    pub(crate) fn outcome(self) -> Result<Ended, ProcessError> {
+        self.0.recv_timeout(PATIENCE).expect("the worker ends and does not panic")
+    }
+
+    /// Why it gave up.
+    pub(crate) fn refusal(self) -> String {
+        let error = self.outcome().unwrap_err();
+        assert_eq!(error.exit_code(), sardana::worker::EXIT_GIVE_UP, "{error}");
+        error.to_string()
+    }
+}
+
+impl Site {
+    /// A coordinator that waits for `workers` workers.
+    pub(crate) fn new(workers: u32) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let authority = Authority::new(JobId::new([5; 16])).unwrap();
+        let config = CoordinatorConfig {
+            credentials: authority.issue(Role::Coordinator, 0).unwrap(),
+            listen: LOOPBACK,
+            incarnation: Incarnation::new(1),
+            min: workers,
+            expected: workers,
+            max: 8,
+        };
+        let (coordinator, events) = runtime.block_on(coordinator::start(config)).unwrap();
+        Self {
+            runtime,
+            authority,
+            coordinator,
+            events,
+        }
+    }
+
+    pub(crate) fn bundle(&self, credentials: Credentials) -> Bundle {
+        Bundle {
+            credentials,
+            coordinator: self.coordinator.address(),
+            listen: LOOPBACK,
+            tally: None,
+        }
+    }
+
+    /// Starts the worker `id`.
+    pub(crate) fn worker<M: Trainable>(
+        &self,
+        id: u64,
+        job: Job,
+        build: impl FnOnce(&JobSpec) -> Result<M, ModelError> + Send + 'static,
+    ) -> Worker {
+        self.start(self.authority.issue(Role::Worker, id).unwrap(), job, build)
+    }
+
+    /// Starts a worker with these credentials.
+    pub(crate) fn start<M: Trainable>(
+        &self,
+        credentials: Credentials,
+        job: Job,
+        build: impl FnOnce(&JobSpec) -> Result<M, ModelError> + Send + 'static,
+    ) -> Worker {
+        let bundle = self.bundle(credentials);
+        let (ended, outcome) = channel();
+        thread::spawn(move || {
+            // The test may have failed already.
+            let _ = ended.send(serve(bundle, &job, build));
+        });
+        Worker(outcome)
+    }
+
+    pub(crate) fn event(&mut self) -> JobEvent {
+        let event = self.runtime.block_on(async { timeout(PATIENCE, self.events.recv()).await });
+        event.expect("something happens in time").expect("the coordinator lives")
+    }
+
+    /// Waits until a worker has joined.
+    pub(crate) fn joined(&mut self) {
+        while !matches!(self.event(), JobEvent::Joined { .. }) {}
+    }
+
+    /// The job's end: the final state's hash, or why it failed.
+    pub(crate) fn end(&mut self) -> Result<sardana::Summary, String> {
+        loop {
+            match self.event() {
+                JobEvent::Done(summary) => return Ok(summary),
+                JobEvent::Failed { reason } => return Err(reason),
+                _other => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Workers that do not belong: of another job, with other settings, another model, or started twice.
+
+use sardana::model::ModelError;
+use sardana::worker::{EXIT_RETRY, ProcessError};
+use sardana::{Job, JobSpec, Order, reference};
+use sardana_actors::trust::{Authority, Role};
+use sardana_actors::worker::WorkerError;
+use sardana_protocol::words::JobId;
+
+use super::site::Site;
+use super::slope::{Slope, job};
+
+fn renamed(spec: &JobSpec) -> Result<Slope, ModelError> {
+    Ok(Slope {
+        tensor: "v",
+        ..Slope::new(spec)?
+    })
+}
+
+fn moved(spec: &JobSpec) -> Result<Slope, ModelError> {
+    Ok(Slope {
+        w: 1.0,
+        ..Slope::new(spec)?
+    })
+}
+
+#[test]
+fn whatever_differs_is_named_and_the_job_goes_on_without_it() {
+    let mut site = Site::new(2);
+    let first = site.worker(1, job(2), Slope::new);
+    site.joined();
+    let same = || Job::builder("slope").seed(7).shards(4).steps(5).data(64, 16).workers(2);
+    let others = [
+        ("the job's name differs", "slopes", Job::builder("slopes").seed(7).shards(4).steps(5).data(64, 16)),
+        ("the seed differs", "found 8", same().seed(8)),
+        ("the number of shards differs", "found 8", same().shards(8)),
+        ("the number of steps differs", "found s6", same().steps(6)),
+        ("the number of samples differs", "found 65", same().data(65, 16)),
+        ("the batch size differs", "found 32", same().data(64, 32)),
+        ("the order of addition differs", "found fast", same().order(Order::Fast)),
+    ];
+    for (what, found, other) in others {
+        let words = site.worker(2, other.build().unwrap(), Slope::new).refusal();
+        assert!(words.contains(what) && words.contains("expected") && words.contains(found), "{words}");
+    }
+    let words = site.worker(2, job(2), renamed).refusal();
+    assert!(words.contains("the model") && words.contains("same model"), "{words}");
+    let words = site.worker(2, job(2), moved).refusal();
+    assert!(words.contains("the initial state differs"), "{words}");
+
+    let second = site.worker(2, job(2), Slope::new);
+    let expected = reference::train(job(2).spec(), &mut Slope::new(job(2).spec()).unwrap()).unwrap();
+    assert_eq!(site.end().unwrap().hash, expected.hash);
+    assert_eq!(first.outcome().unwrap().hash, expected.hash);
+    assert_eq!(second.outcome().unwrap().hash, expected.hash);
+    // The job is over for whoever comes now.
+    let words = site.worker(3, job(2), Slope::new).refusal();
+    assert!(words.contains("the job is over"), "{words}");
+}
+
+#[test]
+fn credentials_of_another_job_role_or_process_are_refused() {
+    let mut site = Site::new(2);
+    let _first = site.worker(1, job(2), Slope::new);
+    site.joined();
+    let words = site.worker(1, job(2), Slope::new).refusal();
+    assert!(words.contains("connected already") && words.contains("start the second with its own"), "{words}");
+    let agent = site.authority.issue(Role::Agent, 2).unwrap();
+    let words = site.start(agent, job(2), Slope::new).refusal();
+    assert!(words.contains("credentials of its own role"), "{words}");
+    for id in [[5; 16], [6; 16]] {
+        let stranger = Authority::new(JobId::new(id)).unwrap().issue(Role::Worker, 2).unwrap();
+        let words = site.start(stranger, job(2), Slope::new).refusal();
+        assert!(words.contains("another job"), "{words}");
+    }
+}
+
+#[test]
+fn a_workers_own_address_that_is_taken_is_named() {
+    let site = Site::new(1);
+    let taken = std::net::UdpSocket::bind(super::site::LOOPBACK).unwrap();
+    let mut bundle = site.bundle(site.authority.issue(Role::Worker, 1).unwrap());
+    bundle.listen = taken.local_addr().unwrap();
+    let error = sardana::worker::serve(bundle, &job(1), Slope::new).unwrap_err();
+    assert!(matches!(error, ProcessError::Worker(WorkerError::Bind(_))), "{error}");
+    assert!(error.to_string().contains(&taken.local_addr().unwrap().to_string()), "{error}");
+    assert_eq!(error.exit_code(), EXIT_RETRY);
+}
