@@ -21,6 +21,10 @@ pub const MAX_TEXT_BYTES: usize = 1_024;
 /// Most auxiliary sums of a step. They are reported to the coordinator each step, which must stay small.
 pub const MAX_AUXILIARY: usize = 64;
 
+/// Most results of a model's evaluation. They travel in one `Finished`; with names of [`MAX_TEXT_BYTES`] they fit a control frame. A
+/// model that has more fails with both numbers.
+pub const MAX_RESULTS: usize = 128;
+
 /// Bytes of a piece of a tensor: large enough that its hash (32 bytes) is noise, small enough that a changed piece is cheap.
 pub const PIECE_BYTES: usize = 1 << 20;
 

@@ -283,6 +283,10 @@ impl Launched {
                 break Err(error);
             }
         };
+        if outcome.is_err() {
+            // Workers that still wait for others are told not to.
+            self.coordinator.stopper().request_stop();
+        }
         self.agent.end().await;
         self.coordinator.end().await;
         outcome

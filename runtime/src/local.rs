@@ -107,30 +107,13 @@ where
         let mut threads = Vec::new();
         let mut started = Ok(());
         for _ in 0..workers {
-            let (introduce, introduction) = std::sync::mpsc::channel::<Introduction>();
+            let (introduce, introduction) = std::sync::mpsc::channel();
             let build = &build;
-            let training = move || -> Result<(), TrainingError> {
-                let mut prepared = match trainer::prepare(job, build) {
-                    Ok(prepared) => prepared,
-                    Err(error) => {
-                        let _ = introduce.send(Err(error));
-                        return Ok(());
-                    }
-                };
-                let (desk, errands) = Desk::new(job, Arc::clone(&prepared.layout), None);
-                let seat = Seat {
-                    desk: Arc::clone(&desk),
-                    errands,
-                };
-                let introduced = introduce.send(Ok((prepared.facts.clone(), seat)));
-                // Whoever waits for this worker must learn that it is gone.
-                drop(introduce);
-                introduced.map_or(Ok(()), |()| trainer::work(&mut prepared, &desk))
-            };
+            let training = move || training(job, build, introduce);
             match thread::Builder::new().name("training".to_owned()).spawn_scoped(scope, training) {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
-                    started = Err(error);
+                    started = Err(error.into());
                     break;
                 }
             }
@@ -141,17 +124,42 @@ where
             .map(|introduction| Ok(introduction.recv().map_err(|_| LocalError::Panicked)??.1))
             .collect();
         let desks = Desks(introduced.iter().flatten().map(|seat| Arc::clone(&seat.desk)).collect());
-        started?;
-        let seats: Vec<Seat> = introduced.into_iter().collect::<Result<_, _>>()?;
-        let outcome = runtime.block_on(collect(job, seats, || {
-            threads.iter().any(thread::ScopedJoinHandle::is_finished)
-        }));
+        let ended = || threads.iter().any(thread::ScopedJoinHandle::is_finished);
+        let outcome = started
+            .and_then(|()| introduced.into_iter().collect::<Result<Vec<Seat>, _>>())
+            .and_then(|seats| runtime.block_on(collect(job, seats, ended)));
         drop(desks);
-        for thread in threads {
-            thread.join().map_err(|_| LocalError::Panicked)??;
+        // All of them, before anything is returned: the scope itself panics for one that did and was not joined.
+        let ends: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        for end in ends {
+            end.map_err(|_| LocalError::Panicked)??;
         }
         outcome
     })
+}
+
+/// One thread: introduces itself, then trains until its desk says that it ends.
+fn training<M: Trainable>(
+    job: &JobSpec,
+    build: &impl Fn(&JobSpec) -> Result<M, ModelError>,
+    introduce: std::sync::mpsc::Sender<Introduction>,
+) -> Result<(), TrainingError> {
+    let mut prepared = match trainer::prepare(job, build) {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            let _ = introduce.send(Err(error));
+            return Ok(());
+        }
+    };
+    let (desk, errands) = Desk::new(job, Arc::clone(&prepared.layout), None);
+    let seat = Seat {
+        desk: Arc::clone(&desk),
+        errands,
+    };
+    let introduced = introduce.send(Ok((prepared.facts.clone(), seat)));
+    // Whoever waits for this worker must learn that it is gone.
+    drop(introduce);
+    introduced.map_or(Ok(()), |()| trainer::work(&mut prepared, &desk))
 }
 
 /// Makes the links, and collects what the workers say until all have finished.

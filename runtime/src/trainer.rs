@@ -8,6 +8,7 @@ use sardana_actors::fault::{self, Point};
 use sardana_actors::worker::{Desk, Task};
 use sardana_collectives::gradient::{GradientBuffer, GradientError, Sum, WriteMode};
 use sardana_protocol::job::{JobIdentity, JobSpec};
+use sardana_protocol::limits::{MAX_RESULTS, MAX_TEXT_BYTES};
 use sardana_protocol::messages::StepReport;
 use sardana_protocol::words::Step;
 
@@ -61,6 +62,20 @@ pub enum TrainingError {
         shard: u32,
         /// What is wrong.
         source: GradientError,
+    },
+    /// The model's evaluation found more results than a message holds: fix the model.
+    #[error("the model's evaluation gave {found} results, expected at most {MAX_RESULTS}: report fewer")]
+    Results {
+        /// How many there are.
+        found: usize,
+    },
+    /// The name of one of them is longer than a message holds: fix the model.
+    #[error(
+        "the model's evaluation gave a result whose name has {found} bytes, expected at most {MAX_TEXT_BYTES}: shorten it"
+    )]
+    ResultName {
+        /// Its length.
+        found: usize,
     },
     /// The shards' sample counts do not add up to the batch (DATA-1): fix the model.
     #[error("at {step} the shards' samples add up to {found}, the batch has {expected} (DATA-1): report every sample once")]
@@ -148,10 +163,22 @@ pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, desk: &Desk) -> Res
                     source,
                 };
                 let results = model.evaluate().map_err(failed)?;
+                check_results(&results)?;
                 desk.concluded(state_hash(model, step)?, results);
             }
             Task::End => return Ok(()),
         }
+    }
+}
+
+/// Every worker must be able to tell them.
+fn check_results(results: &[(String, f64)]) -> Result<(), TrainingError> {
+    if results.len() > MAX_RESULTS {
+        return Err(TrainingError::Results { found: results.len() });
+    }
+    match results.iter().map(|(name, _)| name.len()).max() {
+        Some(found) if found > MAX_TEXT_BYTES => Err(TrainingError::ResultName { found }),
+        Some(_) | None => Ok(()),
     }
 }
 

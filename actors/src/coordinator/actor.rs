@@ -6,7 +6,7 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::admission::{Refusal, admit};
 use sardana_protocol::job::JobIdentity;
-use sardana_protocol::membership::{Arrival, Command, Config, Event, JobEvent, Loss, Membership, Stage};
+use sardana_protocol::membership::{Arrival, Command, Config, Event, JobEvent, Loss, Membership};
 use sardana_protocol::messages::{AgentMessage, AgentOrder, CoordinatorMessage, Greeting, WorkerHello, WorkerMessage};
 use sardana_protocol::words::{Generation, WorkerId};
 use tokio::sync::{mpsc, oneshot};
@@ -59,6 +59,7 @@ pub(super) struct State {
     config: CoordinatorConfig,
     events: mpsc::UnboundedSender<JobEvent>,
     started: Instant,
+    life: Life,
     /// Set by the first worker.
     job: Option<(JobIdentity, Membership)>,
     workers: BTreeMap<WorkerId, Outlet<CoordinatorMessage>>,
@@ -67,6 +68,13 @@ pub(super) struct State {
     exited: BTreeSet<WorkerId>,
     /// Bytes from connections that are over.
     received: u64,
+}
+
+/// Whether people have been told how the job ended. It may end before it has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Open,
+    Over,
 }
 
 impl Actor for Shell {
@@ -81,6 +89,7 @@ impl Actor for Shell {
             config: arguments.config,
             events: arguments.events,
             started: Instant::now(),
+            life: Life::Open,
             job: None,
             workers: BTreeMap::new(),
             agents: BTreeMap::new(),
@@ -114,6 +123,9 @@ impl State {
     fn hello(&mut self, hello: WorkerHello, outlet: Outlet<CoordinatorMessage>, reply: oneshot::Sender<Greeting>) {
         let worker = hello.worker;
         if self.exited.contains(&worker) {
+            let reason = format!("the agent of worker {worker} has seen its process end: start a new worker");
+            // Nobody takes it, if the agent is right.
+            let _ = reply.send(Greeting::Refused { reason });
             return;
         }
         // It knows sooner than this side that its last connection is gone; two that live are a mistake of whoever started them.
@@ -163,7 +175,7 @@ impl State {
     }
 
     fn agent_hello(&mut self, agent: u64, outlet: Outlet<AgentOrder>, reply: oneshot::Sender<Greeting>) {
-        if self.job.as_ref().is_some_and(|(_, membership)| membership.stage() == Stage::Done) {
+        if self.life == Life::Over {
             let _ = outlet.queue.send(AgentOrder::JobOver);
         }
         if let Some(before) = self.agents.insert(agent, outlet) {
@@ -174,13 +186,13 @@ impl State {
     }
 
     fn admit(&self, hello: &WorkerHello) -> Result<(), Refusal> {
-        let (identity, newest, stage) = match &self.job {
-            Some((identity, membership)) => (Some(identity), membership.generation(), membership.stage()),
-            None => (None, Generation::new(self.config.incarnation, 0), Stage::Gathering),
-        };
-        if stage == Stage::Done {
+        if self.life == Life::Over {
             return Err(Refusal::Over);
         }
+        let (identity, newest) = match &self.job {
+            Some((identity, membership)) => (Some(identity), membership.generation()),
+            None => (None, Generation::new(self.config.incarnation, 0)),
+        };
         if self.workers.contains_key(&hello.worker) {
             return Err(Refusal::Duplicate(hello.worker));
         }
@@ -211,7 +223,7 @@ impl State {
     fn stop_requested(&mut self) {
         if self.job.is_some() {
             self.decide(Event::StopRequested);
-        } else {
+        } else if self.life == Life::Open {
             self.tell(JobEvent::Failed {
                 reason: "stopped before the first worker came".to_owned(),
             });
@@ -244,6 +256,7 @@ impl State {
 
     fn tell(&mut self, event: JobEvent) {
         if matches!(event, JobEvent::Done(_) | JobEvent::Failed { .. }) {
+            self.life = Life::Over;
             for agent in self.agents.values() {
                 let _ = agent.queue.send(AgentOrder::JobOver);
             }

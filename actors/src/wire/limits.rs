@@ -1,6 +1,6 @@
 //! The longest frames. A longer one is refused by its writer, and by its reader before anything is allocated for it.
 
-use sardana_protocol::limits::{MAX_AUXILIARY, MAX_REPORTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS};
+use sardana_protocol::limits::{MAX_AUXILIARY, MAX_REPORTS, MAX_RESULTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS};
 
 /// Longest first frame of a connection, read from a peer of which only the certificate is known. Holds the largest hello: one
 /// kept range of six bytes per shard, five texts, and some numbers and hashes.
@@ -19,5 +19,6 @@ pub const LARGEST_LIMIT: usize = 4 << 20;
 const _: () = assert!(HELLO_FRAME_BYTES > 6 * MAX_SHARDS as usize + 5 * MAX_TEXT_BYTES + 1_024);
 const _: () = assert!(CONTROL_FRAME_BYTES > 30 * MAX_WORKERS as usize + 2 * 2 * 9 * MAX_SHARDS as usize + 1_024);
 const _: () = assert!(CONTROL_FRAME_BYTES > MAX_REPORTS * (8 * MAX_AUXILIARY + 32) + 1_024);
+const _: () = assert!(CONTROL_FRAME_BYTES > MAX_RESULTS * (MAX_TEXT_BYTES + 16) + 1_024);
 const _: () = assert!(HELLO_FRAME_BYTES <= CONTROL_FRAME_BYTES && BUNDLE_BYTES <= CONTROL_FRAME_BYTES);
 const _: () = assert!(CONTROL_FRAME_BYTES <= LARGEST_LIMIT && LARGEST_LIMIT <= u32::MAX as usize);

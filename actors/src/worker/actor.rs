@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use sardana_collectives::gradient::Sum;
@@ -15,7 +16,7 @@ use tokio::time::{Instant, interval};
 
 use super::control::{Control, ControlArguments, JoinError, Link};
 use super::desk::{Data, Desk, Errand};
-use super::limits::{BEAT_EVERY, LAST_WORDS};
+use super::limits::{BEAT_EVERY, LAST_WORDS, RETRY_EVERY};
 use super::ring::Ring;
 use super::{Ended, WorkerConfig, WorkerError};
 use crate::fault::{self, Point};
@@ -117,7 +118,7 @@ impl Actor for Worker {
             address,
         };
         let link = Link::new(&config)?;
-        let control = connect(&myself, &link, &desk, &hello).await?;
+        let control = connect(&myself, &link, &desk, &hello, Duration::ZERO).await?;
         Ok(State {
             config,
             hello,
@@ -144,7 +145,7 @@ impl Actor for Worker {
             Message::ControlLost { .. } if state.ended.is_none() => {}
             Message::ControlLost { why } => {
                 tracing::warn!(target: "sardana::event::control_lost", %why, "training goes on, looking for the coordinator");
-                state.control = connect(&myself, &state.link, &state.desk, &state.hello).await?;
+                state.control = connect(&myself, &state.link, &state.desk, &state.hello, RETRY_EVERY).await?;
             }
             Message::NotJoined(error) => state.end(Err(Box::new(error).into())),
             Message::Do(errand) => state.execute(&myself, errand),
@@ -200,12 +201,14 @@ async fn connect(
     link: &Link,
     desk: &Arc<Desk>,
     hello: &WorkerHello,
+    pause: Duration,
 ) -> Result<ActorRef<WorkerMessage>, ActorProcessingErr> {
     let arguments = ControlArguments {
         link: link.clone(),
         worker: myself.clone(),
         desk: Arc::clone(desk),
         hello: hello.clone(),
+        pause,
     };
     let (control, _) = Actor::spawn_linked(None, Control, arguments, myself.get_cell()).await?;
     Ok(control)

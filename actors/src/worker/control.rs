@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use quinn::{Connection, Endpoint};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -177,6 +178,8 @@ pub(super) struct ControlArguments {
     pub(super) desk: Arc<Desk>,
     /// The hello without what changes from one connection to the next.
     pub(super) hello: WorkerHello,
+    /// How long to wait first: a connection that breaks each time must not be made without end.
+    pub(super) pause: Duration,
 }
 
 pub(super) struct ControlState {
@@ -234,7 +237,9 @@ async fn carry(
         worker,
         desk,
         hello,
+        pause,
     } = arguments;
+    sleep(pause).await;
     let current = || {
         let (generation, rank, world_size, training, standing) = desk.read(sardana_protocol::member::Member::introduction);
         WorkerHello {

@@ -10,7 +10,7 @@ use sardana_protocol::membership::JobEvent;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::raw::{JOB, LOOPBACK, PATIENCE, Site};
+use super::raw::{JOB, LOOPBACK, PATIENCE, Site, hello, worker};
 
 /// An agent of `site` that runs `program`, and what it tells.
 async fn start(site: &Site, program: &str, arguments: &[&str], workers: u32, restarts: u32) -> (Agent, Told) {
@@ -116,7 +116,7 @@ async fn one_that_gives_up_among_others_is_told_of() {
     let site = Site::new().await;
     let folder = tempfile::tempdir().unwrap();
     // The first to make the folder gives up, the others stay.
-    let script = format!("mkdir {}/one 2>/dev/null && exit 3; sleep 1000", folder.path().display());
+    let script = format!("mkdir {}/one 2>/dev/null && exit 3; exec sleep 1000", folder.path().display());
     let (_agent, mut told) = start(&site, "sh", &["-c", &script], 3, 9).await;
     let short = loop {
         match told.next().await {
@@ -160,6 +160,8 @@ async fn an_agent_that_comes_after_the_job_is_told_so() {
     let mut site = Site::new().await;
     site.coordinator.stopper().request_stop();
     assert!(matches!(site.event().await, JobEvent::Failed { .. }));
+    let reason = site.dial(Role::Worker, 1).await.refused(&worker(hello(1))).await;
+    assert!(reason.contains("the job is over"), "{reason}");
     let (_agent, mut told) = start(&site, "sleep", &["1000"], 1, 100_000).await;
     loop {
         match told.next().await {

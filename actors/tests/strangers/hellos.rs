@@ -138,7 +138,7 @@ async fn a_worker_whose_end_was_seen_is_lost_once_and_does_not_come_back() {
     agent.say(&exited(2)).await;
     assert!(ended.closed().await.contains("its process has ended"));
     let reason = site.dial(Role::Worker, 2).await.refused(&worker(hello(2))).await;
-    assert!(reason.contains("ended"), "{reason}");
+    assert!(reason.contains("seen its process end"), "{reason}");
     let _third = site.join(3).await;
     let mut seen = Vec::new();
     while seen.len() < 3 {

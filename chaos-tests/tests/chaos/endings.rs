@@ -41,14 +41,13 @@ async fn a_worker_that_comes_at_the_last_step_changes_nothing() -> Result<()> {
         ..Setup::new(3)
     })?
     .faults(["in-gradient@9"]);
+    let mut joined = 0;
     let ended = trial
         .run(&[Place::Step], |hands, event| {
-            // Three have joined, and then the replacement: all stand at the last step, or before it.
-            if matches!(event, Event::Job(JobEvent::Joined { step, .. }) if step.get() == 0) && hands.members().len() < 3 {
-                let formed_before = !hands.members().is_empty();
-                if formed_before {
-                    hands.open(Place::Step);
-                }
+            joined += u32::from(matches!(event, Event::Job(JobEvent::Joined { .. })));
+            // Three from the start, and the replacement.
+            if joined == 4 {
+                hands.open(Place::Step);
             }
         })
         .await?;

@@ -19,6 +19,8 @@ async fn workers_end_when_their_launcher_is_killed() -> Result<()> {
     })?;
     let mut launcher = Command::new(WORKER)
         .envs(trial.environment())
+        // What a killed launcher cannot tidy up goes with the trial.
+        .env("TMPDIR", trial.folder())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .kill_on_drop(true)

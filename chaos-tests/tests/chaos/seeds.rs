@@ -86,11 +86,9 @@ impl Schedule {
                 _ => Moment::Next(dice.pick(&kinds).unwrap_or(Kind::Lost)),
             });
         }
-        // All but `fetch` and `finished` are met for certain once somebody has died.
-        let points: Vec<Point> = Point::ALL.into_iter().filter(|point| *point != Point::Fetch).collect();
         let mut faults = Vec::new();
         for _ in 0..dice.below(3) {
-            if let Some(point) = dice.pick(&points) {
+            if let Some(point) = dice.pick(&Point::ALL) {
                 faults.push(format!("{}@{}", point.name(), 1 + dice.below(steps - 1)));
             }
         }

@@ -36,7 +36,10 @@ impl Membership {
             stage: self.stage(),
         });
         let seated = || self.members.values().filter(|record| record.quiet().is_none());
-        let all_ended = seated().count() > 0 && seated().all(|record| record.ending().is_some());
+        let ended = |record: &super::Record| record.ending().map(|ending| ending.step);
+        // Whoever was to tell the last steps' sums may have died with them; the others have kept them, and form once more.
+        let told = |step: Step| self.next_report >= step;
+        let all_ended = seated().count() > 0 && seated().all(|record| ended(record).is_some_and(told));
         if self.is_formed() && record.quiet().is_none() && !all_ended {
             self.disturbed.get_or_insert(self.now);
             self.halt();

@@ -4,10 +4,10 @@ use super::*;
 use crate::limits::RESEND;
 use crate::membership::Stage;
 
-/// A job of two workers, both of which have applied the last step.
+/// A job of two workers, both of which have applied the last step; all sums are told.
 fn at_the_end() -> Job {
     let mut job = Job::training(2, config());
-    job.progress(1, 1, 10, &[]);
+    job.progress(1, 1, 10, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     job.progress(2, 1, 10, &[]);
     job
 }
@@ -95,6 +95,20 @@ fn a_death_after_the_last_step_does_not_hold_the_end_up() {
             &done(),
         ]
     );
+}
+
+#[test]
+fn sums_that_died_with_their_teller_are_told_by_another() {
+    let mut job = Job::training(2, config());
+    job.progress(1, 1, 10, &[0, 1, 2]);
+    job.says(2, finished(1, 10, hash(10)));
+    let told = job.dies(1, 10);
+    assert_eq!(told[1..], ["halting for g1.2", "to w2: halt g1.2"]);
+    job.halted(2, 2, 10);
+    job.ready(2, 2);
+    // It says what it knows before it says that it is done; if it knows nothing, the job ends all the same.
+    let told = job.says(2, finished(2, 10, hash(10)));
+    assert_eq!(told.last(), Some(&done()));
 }
 
 #[test]
