@@ -45,7 +45,12 @@ struct Timed {
 impl Timed {
     fn new(spec: &JobSpec) -> Result<Self, ModelError> {
         let last = spec.steps.previous().ok_or("a job has steps")?;
-        Ok(Self { model: Digits::new(spec)?, last, first_update: Cell::new(None), took: Cell::default() })
+        Ok(Self {
+            model: Digits::new(spec)?,
+            last,
+            first_update: Cell::new(None),
+            took: Cell::default(),
+        })
     }
 }
 
@@ -70,7 +75,10 @@ impl Trainable for Timed {
         }
         if step == self.last {
             let (since, before) = self.first_update.get().ok_or("the first update came before the last")?;
-            self.took.set(Took { wall: since.elapsed().as_secs_f64(), processor: processor() - before });
+            self.took.set(Took {
+                wall: since.elapsed().as_secs_f64(),
+                processor: processor() - before,
+            });
         }
         Ok(())
     }
@@ -112,7 +120,11 @@ fn main() -> Result<()> {
             wall.push(through.wall / plain.wall);
             busy.push(through.processor / plain.processor);
             let us = |took: Took| format!("{:.1} ({:.1})", took.wall * 1e6 / steps, took.processor * 1e6 / steps);
-            println!("round {round}: us/step wall (processor): plain {}, runtime {}", us(plain), us(through));
+            println!(
+                "round {round}: us/step wall (processor): plain {}, runtime {}",
+                us(plain),
+                us(through)
+            );
         }
     }
     for (name, mut ratios) in [("wall", wall), ("processor", busy)] {
@@ -124,11 +136,17 @@ fn main() -> Result<()> {
 }
 
 fn plain() -> Result<Took> {
-    let output = Command::new(std::env::current_exe()?).env(PLAIN, "1").env("RAYON_NUM_THREADS", "1").output()?;
+    let output = Command::new(std::env::current_exe()?)
+        .env(PLAIN, "1")
+        .env("RAYON_NUM_THREADS", "1")
+        .output()?;
     let printed = String::from_utf8(output.stdout)?;
     let expected = || format!("expected two numbers of seconds, found {printed:?}");
     let (wall, processor) = printed.trim().split_once(' ').with_context(expected)?;
-    Ok(Took { wall: wall.parse().with_context(expected)?, processor: processor.parse().with_context(expected)? })
+    Ok(Took {
+        wall: wall.parse().with_context(expected)?,
+        processor: processor.parse().with_context(expected)?,
+    })
 }
 
 fn through(job: &sardana::Job) -> Result<Took> {
@@ -139,7 +157,10 @@ fn through(job: &sardana::Job) -> Result<Took> {
         launch(config).await?.finish(|_, _| {}).await
     })?;
     match summary.results.as_slice() {
-        [(_, wall), (_, processor)] => Ok(Took { wall: *wall, processor: *processor }),
+        [(_, wall), (_, processor)] => Ok(Took {
+            wall: *wall,
+            processor: *processor,
+        }),
         _ => anyhow::bail!("expected two measures of the worker, found {:?}", summary.results),
     }
 }

@@ -44,9 +44,6 @@ pub enum Refusal {
         /// What it says.
         found: String,
     },
-    /// The job is over.
-    #[error("the job is over: start a new one")]
-    Over,
 }
 
 /// Compares a hello with the job. The `identity` is none until the first worker is admitted.

@@ -57,6 +57,8 @@ pub enum Greeting {
         /// Expected, found, and what to do.
         reason: String,
     },
+    /// The job is over: there is nothing left to do, and nothing is wrong. The connection ends.
+    Over,
 }
 
 /// What a worker has when nothing moves: told in a hello and after a halt.

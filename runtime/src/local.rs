@@ -110,7 +110,10 @@ where
             let (introduce, introduction) = std::sync::mpsc::channel();
             let build = &build;
             let training = move || training(job, build, introduce);
-            match thread::Builder::new().name("training".to_owned()).spawn_scoped(scope, training) {
+            match thread::Builder::new()
+                .name("training".to_owned())
+                .spawn_scoped(scope, training)
+            {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     started = Err(error.into());

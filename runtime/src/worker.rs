@@ -5,8 +5,8 @@ use std::process;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-pub use sardana_actors::agent::{EXIT_GIVE_UP, EXIT_RETRY};
 use sardana_actors::agent::{Bundle, BundleError, receive_bundle};
+pub use sardana_actors::agent::{EXIT_GIVE_UP, EXIT_RETRY};
 use sardana_actors::worker::{self, Desk, Ended, Errand, ModelFailure, TallyFile, WorkerConfig, WorkerError};
 use sardana_protocol::job::JobSpec;
 use tokio::sync::mpsc;
@@ -42,6 +42,8 @@ impl ProcessError {
     pub fn exit_code(&self) -> i32 {
         match self {
             Self::Worker(WorkerError::Join(error)) => match **error {
+                // A replacement that was no longer needed.
+                worker::JoinError::Over => 0,
                 worker::JoinError::NotThere { .. } | worker::JoinError::Bind(_) => EXIT_RETRY,
                 worker::JoinError::NotTrusted { .. } | worker::JoinError::Refused { .. } => EXIT_GIVE_UP,
             },
@@ -67,8 +69,11 @@ where
     match outcome {
         Ok(_) => process::exit(0),
         Err(error) => {
-            eprintln!("sardana worker: {error}");
-            process::exit(error.exit_code());
+            let code = error.exit_code();
+            if code != 0 {
+                eprintln!("sardana worker: {error}");
+            }
+            process::exit(code);
         }
     }
 }

@@ -28,7 +28,10 @@ fn help_teaches() {
 fn wrong_usage_says_what_was_expected() {
     let cases: [(&[&str], &[&str]); 4] = [
         (&["run", "-n", "0", "--", "x"], &["1..=1024", "0"]),
-        (&["run", "-n", "2", "--min", "3", "--", "x"], &["--min <= --workers", "--min 3", "--workers 2"]),
+        (
+            &["run", "-n", "2", "--min", "3", "--", "x"],
+            &["--min <= --workers", "--min 3", "--workers 2"],
+        ),
         (&["run", "-n", "2"], &["PROGRAM"]),
         (&["run", "-n", "2", "--listen", "here", "--", "x"], &["here"]),
     ];

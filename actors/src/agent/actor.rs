@@ -190,7 +190,9 @@ impl State {
             program: self.program.program.clone(),
             source,
         })?;
-        let pid = process.pid().ok_or_else(|| StartError::System("a process has no id".to_owned()))?;
+        let pid = process
+            .pid()
+            .ok_or_else(|| StartError::System("a process has no id".to_owned()))?;
         let bundle = Bundle {
             credentials,
             coordinator: self.config.coordinator,
@@ -245,7 +247,9 @@ impl State {
 
     /// A worker ended, or could not be started, and none is started in its place.
     fn one_less(&self) {
-        let left = u32::try_from(self.children.len()).unwrap_or(u32::MAX).saturating_add(self.pending);
+        let left = u32::try_from(self.children.len())
+            .unwrap_or(u32::MAX)
+            .saturating_add(self.pending);
         if left == 0 {
             self.tell(AgentEvent::Exhausted);
         } else if self.mode == Mode::Keeping {
@@ -300,9 +304,10 @@ impl StartError {
     /// Whether it is worth another try.
     fn may_pass(&self) -> bool {
         match self {
-            Self::Program { source, .. } => {
-                !matches!(source.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied)
-            }
+            Self::Program { source, .. } => !matches!(
+                source.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied
+            ),
             Self::System(_) => true,
         }
     }

@@ -101,6 +101,7 @@ impl Link {
             Ok(Ok(Some(Greeting::Refused { reason }))) => {
                 return Err(format!("the coordinator at {} refused this agent: {reason}", self.coordinator).into());
             }
+            Ok(Ok(Some(Greeting::Over))) => return Err("the job is over: start a new one".into()),
             Ok(Ok(None)) => return Err(format!("{} closed without an answer", self.coordinator).into()),
             Ok(Err(error)) => return Err(error.into()),
             Err(_) => return Err(format!("{} did not answer a hello within {CONNECT_DEADLINE:?}", self.coordinator).into()),

@@ -39,7 +39,11 @@ pub(super) enum Message {
     /// By a session: an agent said this.
     AgentSaid(AgentMessage),
     /// By a session: it is over.
-    SessionLost { worker: WorkerId, session: SessionId, why: String },
+    SessionLost {
+        worker: WorkerId,
+        session: SessionId,
+        why: String,
+    },
     /// By the embedding program: end the job at the next boundary.
     StopRequested,
     /// By the embedding program: how many bytes have arrived. The number goes back.
@@ -128,6 +132,11 @@ impl State {
             let _ = reply.send(Greeting::Refused { reason });
             return;
         }
+        if self.life == Life::Over {
+            // A replacement that came too late.
+            let _ = reply.send(Greeting::Over);
+            return;
+        }
         // It knows sooner than this side that its last connection is gone; two that live are a mistake of whoever started them.
         let gone = self.workers.get(&worker).and_then(|outlet| outlet.connection.close_reason());
         if let Some(error) = gone {
@@ -186,9 +195,6 @@ impl State {
     }
 
     fn admit(&self, hello: &WorkerHello) -> Result<(), Refusal> {
-        if self.life == Life::Over {
-            return Err(Refusal::Over);
-        }
         let (identity, newest) = match &self.job {
             Some((identity, membership)) => (Some(identity), membership.generation()),
             None => (None, Generation::new(self.config.incarnation, 0)),

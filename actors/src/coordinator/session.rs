@@ -38,7 +38,9 @@ impl<Out> Outlet<Out> {
 pub(super) async fn accept_all(endpoint: Endpoint, credentials: Credentials, coordinator: ActorRef<Message>) {
     let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
     while let Ok(room) = Arc::clone(&handshakes).acquire_owned().await {
-        let Some(incoming) = next_incoming(&endpoint).await else { return };
+        let Some(incoming) = next_incoming(&endpoint).await else {
+            return;
+        };
         let (credentials, coordinator) = (credentials.clone(), coordinator.clone());
         tokio::spawn(async move {
             let accepted = accept(incoming, &credentials, HANDSHAKE_DEADLINE).await;
@@ -129,16 +131,18 @@ struct Streams {
 impl Streams {
     /// Sends the greeting. None if it is a refusal.
     async fn answer(mut self, asked: bool, greeting: oneshot::Receiver<Greeting>) -> Option<Self> {
-        let over = Greeting::Refused {
-            reason: "the coordinator is ending: start a new job".to_owned(),
+        // A coordinator that does not answer is ending.
+        let greeting = if asked {
+            greeting.await.unwrap_or(Greeting::Over)
+        } else {
+            Greeting::Over
         };
-        let greeting = if asked { greeting.await.unwrap_or(over) } else { over };
         match greeting {
             Greeting::Welcome => write_frame(&mut self.send, &Greeting::Welcome, HELLO_FRAME_BYTES)
                 .await
                 .ok()
                 .map(|()| self),
-            refusal @ Greeting::Refused { .. } => {
+            refusal @ (Greeting::Refused { .. } | Greeting::Over) => {
                 self.refuse(refusal).await;
                 None
             }

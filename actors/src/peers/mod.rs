@@ -110,7 +110,9 @@ impl Peers {
     async fn accept_all(self: Arc<Self>) {
         let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
         while let Ok(room) = Arc::clone(&handshakes).acquire_owned().await {
-            let Some(incoming) = next_incoming(&self.endpoint).await else { return };
+            let Some(incoming) = next_incoming(&self.endpoint).await else {
+                return;
+            };
             let peers = Arc::clone(&self);
             tokio::spawn(async move {
                 let accepted = accept(incoming, &peers.credentials, HANDSHAKE_DEADLINE).await;

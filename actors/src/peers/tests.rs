@@ -1,1 +1,429 @@
+//! Workers' connections over real QUIC on loopback: links meet whichever end comes first, and what is not wanted is refused.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sardana_collectives::gradient::WriteMode;
+use sardana_collectives::layout::Layout;
+use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
+use sardana_collectives::plan::Plan;
+use sardana_collectives::ring::RingLinks;
+use sardana_protocol::job::{JobSpec, Order};
+use sardana_protocol::member::Event;
+use sardana_protocol::messages::{CatchUp, Form, StepReport, Visit};
+use sardana_protocol::state::{Dtype, TensorSpec};
+use sardana_protocol::words::{Incarnation, JobId, Rank, ShardRange, Step};
+use tokio::time::timeout;
+
+use super::limits::{MAX_PARKED, STREAM_HELLO_BYTES};
+use super::links::LinkHello;
+use super::table::{LinkKey, Slot as Which};
+use super::*;
+use crate::trust::{Authority, Role};
+use crate::wire::write_frame;
+use crate::worker::{Data, Task};
+
+const SHARDS: u32 = 8;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn desk() -> Arc<Desk> {
+    let job = JobSpec {
+        name: "peers".to_owned(),
+        seed: 1,
+        shards: SHARDS,
+        steps: Step::new(10),
+        samples: 64,
+        batch: 16,
+        order: Order::Exact,
+    };
+    let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
+    // Nobody runs errands here.
+    Desk::new(&job, Arc::new(layout), None).0
+}
+
+/// Workers 0, 1, … of one job, and a form that has them all in that order.
+fn workers(count: u64) -> (Vec<Arc<Peers>>, Form) {
+    let authority = Authority::new(JobId::new([4; 16])).unwrap();
+    let listen = |id| {
+        let credentials = authority.issue(Role::Worker, id).unwrap();
+        Peers::listen(&credentials, (std::net::Ipv4Addr::LOCALHOST, 0).into(), desk()).unwrap()
+    };
+    let workers: Vec<Arc<Peers>> = (0..count).map(listen).collect();
+    let member = |peers: &Arc<Peers>| MemberAddress {
+        worker: peers.own,
+        address: peers.local_address().unwrap(),
+    };
+    let share = SHARDS / count as u32;
+    let visit = |rank: u32| Visit {
+        rank: Rank::new(rank),
+        shards: ShardRange::new(
+            rank * share,
+            if u64::from(rank) + 1 == count {
+                SHARDS
+            } else {
+                (rank + 1) * share
+            },
+        ),
+    };
+    let visits: Vec<Visit> = (0..count as u32).map(visit).collect();
+    let form = Form {
+        generation: generation(1),
+        rank: Rank::ZERO,
+        members: workers.iter().map(member).collect(),
+        step: Step::ZERO,
+        first: visits.clone(),
+        steady: visits,
+        catch_up: CatchUp::None,
+        report_from: Step::ZERO,
+        stop_at: None,
+    };
+    (workers, form)
+}
+
+fn generation(count: u64) -> Generation {
+    Generation::new(Incarnation::new(1), count)
+}
+
+fn plan(form: &Form) -> Plan {
+    Plan::new(Order::Exact, form.members.len() as u32, &form.steady).unwrap()
+}
+
+async fn link(peers: &Arc<Peers>, form: &Form, rank: u32) -> Result<RingLinks, LinkingError> {
+    let form = Form {
+        rank: Rank::new(rank),
+        ..form.clone()
+    };
+    let plan = plan(&form);
+    timeout(PATIENCE, peers.link(&form, &plan, &plan))
+        .await
+        .expect("links are made in time, or not at all")
+}
+
+/// The name of the first link that leads to `to`, and its sender.
+fn link_to(form: &Form, to: u32) -> (LinkKey, WorkerId) {
+    let plan = plan(form);
+    let hop = plan.hops().iter().find(|hop| hop.to == Rank::new(to)).unwrap();
+    let key = LinkKey {
+        generation: form.generation,
+        slot: Which::First,
+        hop: hop.id,
+    };
+    (key, form.members[hop.from.index()].worker)
+}
+
+/// Says by hand that a link begins here.
+async fn claim(from: &Arc<Peers>, to: MemberAddress, key: LinkKey, name: WorkerId) -> quinn::SendStream {
+    let connection = from.dial(to).await.unwrap();
+    let mut stream = connection.open_uni().await.unwrap();
+    let hello = LinkHello {
+        job: from.credentials.job(),
+        key,
+        from: name,
+    };
+    write_frame(&mut stream, &hello, STREAM_HELLO_BYTES).await.unwrap();
+    stream
+}
+
+async fn until(what: impl Fn() -> bool) {
+    let waiting = async {
+        while !what() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.expect("it comes to that in time");
+}
+
+#[tokio::test]
+async fn every_hop_of_a_generation_leads_where_the_plan_says() {
+    for count in 2..=4 {
+        let (workers, form) = workers(count);
+        let linking = workers.iter().zip(0..).map(|(peers, rank)| {
+            let (peers, form) = (Arc::clone(peers), form.clone());
+            tokio::spawn(async move { link(&peers, &form, rank).await.unwrap() })
+        });
+        let mut ends = Vec::new();
+        for linked in linking.collect::<Vec<_>>() {
+            ends.push(linked.await.unwrap());
+        }
+        for hop in plan(&form).hops() {
+            for slot in [PlanSlot::First, PlanSlot::Steady] {
+                let header = FrameHeader {
+                    generation: form.generation,
+                    step: Step::ZERO,
+                    plan: slot,
+                    hop: hop.id,
+                    kind: FrameKind::Sum,
+                    chunk: 0,
+                    payload_bytes: 3,
+                };
+                let plan_of = |links: &mut RingLinks| match slot {
+                    PlanSlot::First => std::mem::take(&mut links.first),
+                    PlanSlot::Steady => std::mem::take(&mut links.steady),
+                };
+                let (mut from, mut to) = (plan_of(&mut ends[hop.from.index()]), plan_of(&mut ends[hop.to.index()]));
+                from.outgoing
+                    .get_mut(&hop.id)
+                    .unwrap()
+                    .send(&header, Bytes::from_static(b"sum"))
+                    .await
+                    .unwrap();
+                let found = to.incoming.get_mut(&hop.id).unwrap().receive(&header).await.unwrap();
+                assert_eq!(&found[..], b"sum");
+                let back = |links: &mut RingLinks, plan| match slot {
+                    PlanSlot::First => links.first = plan,
+                    PlanSlot::Steady => links.steady = plan,
+                };
+                back(&mut ends[hop.from.index()], from);
+                back(&mut ends[hop.to.index()], to);
+            }
+        }
+        assert!(
+            workers
+                .iter()
+                .all(|peers| peers.table.parked() == 0 && peers.table.waiting() == 0)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_link_of_a_generation_not_yet_known_is_parked() {
+    let (workers, form) = workers(2);
+    let early = {
+        let (peers, form) = (Arc::clone(&workers[0]), form.clone());
+        tokio::spawn(async move { link(&peers, &form, 0).await })
+    };
+    until(|| workers[1].table.parked() == 2).await;
+    link(&workers[1], &form, 1).await.unwrap();
+    early.await.unwrap().unwrap();
+    assert_eq!(workers[1].table.parked(), 0);
+}
+
+#[tokio::test]
+async fn what_is_older_than_the_fence_is_refused_parked_or_not() {
+    let (workers, form) = workers(2);
+    let (key, sender) = link_to(&form, 1);
+    let mut parked = claim(&workers[0], form.members[1], key, sender).await;
+    until(|| workers[1].table.parked() == 1).await;
+    workers[1].fence(generation(2));
+    assert_eq!(workers[1].table.parked(), 0);
+    timeout(PATIENCE, parked.stopped()).await.unwrap().unwrap();
+    let mut late = claim(&workers[0], form.members[1], key, sender).await;
+    timeout(PATIENCE, late.stopped()).await.unwrap().unwrap();
+    // Who would wait for it does not.
+    let error = link(&workers[1], &form, 1).await.unwrap_err();
+    assert!(
+        matches!(error, LinkingError::Over { peer } if peer == WorkerId::new(0)),
+        "{error}"
+    );
+    assert_eq!(workers[1].table.waiting(), 0);
+    // One who waits already is told.
+    let newer = Form {
+        generation: generation(3),
+        ..form.clone()
+    };
+    let waiting = {
+        let (peers, newer) = (Arc::clone(&workers[1]), newer.clone());
+        tokio::spawn(async move { link(&peers, &newer, 1).await })
+    };
+    until(|| workers[1].table.waiting() == 2).await;
+    workers[1].fence(generation(4));
+    let error = timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(error, LinkingError::Over { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn nobody_takes_the_place_of_anothers_link() {
+    let (workers, form) = workers(3);
+    let (key, sender) = link_to(&form, 1);
+    let intruder = workers
+        .iter()
+        .find(|peers| peers.own != sender && peers.own != WorkerId::new(1))
+        .unwrap();
+    // Under its own name before and after the right one, and under a false one.
+    let _before = claim(intruder, form.members[1], key, intruder.own).await;
+    until(|| workers[1].table.parked() == 1).await;
+    let mut false_name = claim(intruder, form.members[1], key, sender).await;
+    timeout(PATIENCE, false_name.stopped()).await.unwrap().unwrap();
+    let mut right = claim(&workers[sender.get() as usize], form.members[1], key, sender).await;
+    until(|| workers[1].table.parked() == 2).await;
+    right.write_all(b"right").await.unwrap();
+    let mut stream = workers[1].table.expect(key, sender).await.unwrap();
+    let mut found = [0; 5];
+    stream.read_exact(&mut found).await.unwrap();
+    assert_eq!(&found, b"right");
+
+    let next = LinkKey {
+        generation: generation(2),
+        ..key
+    };
+    let mut waiting = workers[1].table.expect(next, sender);
+    let mut intruding = claim(intruder, form.members[1], next, intruder.own).await;
+    timeout(PATIENCE, intruding.stopped()).await.unwrap().unwrap();
+    assert!(waiting.try_recv().is_err());
+    let _right = claim(&workers[sender.get() as usize], form.members[1], next, sender).await;
+    timeout(PATIENCE, waiting).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn parked_links_are_bounded() {
+    let (workers, form) = workers(3);
+    let mut streams = Vec::new();
+    for (peers, links) in [(&workers[1], MAX_PARKED - 24), (&workers[2], 40)] {
+        for count in 0..links as u64 {
+            let key = LinkKey {
+                generation: generation(count + 1),
+                slot: Which::First,
+                hop: 0,
+            };
+            streams.push(claim(peers, form.members[0], key, peers.own).await);
+        }
+    }
+    let refused = streams.split_off(MAX_PARKED);
+    for mut stream in refused {
+        timeout(PATIENCE, stream.stopped()).await.unwrap().unwrap();
+    }
+    assert_eq!(workers[0].table.parked(), MAX_PARKED);
+    // The fence frees the room.
+    workers[0].fence(generation(u64::MAX));
+    assert_eq!(workers[0].table.parked(), 0);
+}
+
+#[tokio::test]
+async fn who_is_no_member_any_more_is_cut_off_on_all_connections() {
+    let (workers, form) = workers(2);
+    // Each dials the other at once: the first needs it for links, the second for a transfer.
+    let (one, two) = tokio::join!(workers[0].dial(form.members[1]), workers[1].dial(form.members[0]));
+    let (one, two) = (one.unwrap(), two.unwrap());
+    let open = || {
+        let slots = workers[0].slots.lock().unwrap();
+        let slot = &slots[&WorkerId::new(1)];
+        slot.earlier.lock().unwrap().len() + usize::from(slot.live.borrow().is_some())
+    };
+    until(|| open() >= usize::from(one.stable_id() != two.stable_id())).await;
+    until(|| workers[0].endpoint.open_connections() == open()).await;
+    workers[0].keep(&form.members[..1]);
+    timeout(PATIENCE, one.closed()).await.unwrap();
+    timeout(PATIENCE, two.closed()).await.unwrap();
+}
+
+/// Trains `desk` alone for one step, and then saves states when asked.
+fn train(desk: &Arc<Desk>, form: &Form) -> std::thread::JoinHandle<()> {
+    let alone = Form {
+        members: form.members[..1].to_vec(),
+        first: vec![Visit {
+            rank: Rank::ZERO,
+            shards: ShardRange::new(0, SHARDS),
+        }],
+        steady: vec![Visit {
+            rank: Rank::ZERO,
+            shards: ShardRange::new(0, SHARDS),
+        }],
+        ..form.clone()
+    };
+    desk.handle(Event::Form(Box::new(alone)), Data::None);
+    let desk = Arc::clone(desk);
+    std::thread::spawn(move || {
+        let mut held = Vec::new();
+        loop {
+            match desk.next() {
+                Task::Gradient {
+                    step,
+                    piece,
+                    shard,
+                    mut buffer,
+                    mode,
+                } if step == Step::ZERO => {
+                    let mut writer = buffer.writer(desk.layout(), mode);
+                    writer.write_f64(0, &[1.0, 2.0, 3.0]).unwrap();
+                    writer.samples(1).unwrap();
+                    writer.finish().unwrap();
+                    desk.computed(step, piece, shard, buffer);
+                }
+                // The step after is never summed: a gradient of it is held back, as if it took very long.
+                Task::Gradient {
+                    step,
+                    piece,
+                    shard,
+                    buffer,
+                    mode,
+                } => {
+                    assert_eq!(held.len(), 0, "one gradient is under way at a time: {step} {piece} {shard}");
+                    held.push((buffer, matches!(mode, WriteMode::Store)));
+                    return serve(&desk);
+                }
+                Task::Apply { sum } => desk.applied(StepReport {
+                    step: sum.step(),
+                    samples: 8,
+                    sums: vec![],
+                }),
+                other => panic!("{other:?}"),
+            }
+        }
+    })
+}
+
+/// Saves states until the end; other tasks are dropped.
+fn serve(desk: &Desk) {
+    loop {
+        match desk.next() {
+            Task::Save { reply } => reply.send(Bytes::from_static(b"the state at step 1")).unwrap(),
+            Task::End => return,
+            Task::Gradient { .. } => {}
+            other @ (Task::Apply { .. } | Task::Load { .. } | Task::Conclude { .. }) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
+    let (workers, form) = workers(2);
+    let donor = form.members[0];
+    let desk = &workers[0].desk;
+    let training = train(desk, &form);
+    until(|| desk.sum_of(Step::ZERO).is_some() && desk.read(sardana_protocol::member::Member::step) == Step::new(1)).await;
+
+    let bytes = desk.layout().bytes();
+    let sum = workers[1].fetch_sum(donor, Step::ZERO, bytes).await.unwrap();
+    assert_eq!(sum, desk.sum_of(Step::ZERO).unwrap().bytes());
+    let error = workers[1].fetch_sum(donor, Step::ZERO, bytes + 1).await.unwrap_err();
+    assert!(error.to_string().contains("it trains another model"), "{error}");
+    let error = workers[1].fetch_sum(donor, Step::new(1), bytes).await.unwrap_err();
+    assert!(
+        error.to_string().contains("asked for something of s1, but stands at s1"),
+        "{error}"
+    );
+
+    let state = workers[1].fetch_state(donor, Step::new(1), 19).await.unwrap();
+    assert_eq!(state, b"the state at step 1");
+    let error = workers[1].fetch_state(donor, Step::new(1), 20).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            FetchError::Length {
+                expected: 20,
+                found: 19,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    for step in [0, 2] {
+        let error = workers[1].fetch_state(donor, Step::new(step), 19).await.unwrap_err();
+        assert!(
+            matches!(error, FetchError::NotHere { stands_at, .. } if stands_at == Step::new(1)),
+            "{error}"
+        );
+    }
+    desk.end();
+    training.join().unwrap();
+    // A donor that ends says so, too.
+    let error = workers[1].fetch_state(donor, Step::new(1), 19).await.unwrap_err();
+    assert!(matches!(error, FetchError::NotHere { .. }), "{error}");
+    workers[0].close("it ends").await;
+    let error = timeout(PATIENCE, workers[1].fetch_sum(donor, Step::ZERO, bytes))
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(matches!(error, FetchError::Connect { .. }), "{error}");
+}

@@ -116,6 +116,7 @@ fn hello() {
 fn greeting() {
     golden(&Greeting::Welcome, "00");
     golden(&Greeting::Refused { reason: "no".to_owned() }, "01 02\"no\"");
+    golden(&Greeting::Over, "02");
 }
 
 #[test]

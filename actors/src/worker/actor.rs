@@ -191,7 +191,9 @@ impl Actor for Worker {
 
 /// What a model says may be of any length; a message may not.
 fn cut(mut reason: String) -> String {
-    let end = (0..=MAX_TEXT_BYTES.min(reason.len())).rev().find(|&end| reason.is_char_boundary(end));
+    let end = (0..=MAX_TEXT_BYTES.min(reason.len()))
+        .rev()
+        .find(|&end| reason.is_char_boundary(end));
     reason.truncate(end.unwrap_or(0));
     reason
 }

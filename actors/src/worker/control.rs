@@ -49,6 +49,9 @@ pub enum JoinError {
         #[source]
         source: ConnectError,
     },
+    /// The job is over. There is nothing to do.
+    #[error("the job is over: there is nothing left to do")]
+    Over,
     /// The coordinator refused this worker and said why.
     #[error("the coordinator at {address} refused this worker: {reason}")]
     Refused {
@@ -140,6 +143,7 @@ impl Link {
                 receive,
             }),
             Ok(Ok(Some(Greeting::Refused { reason }))) => Err(refused(reason)),
+            Ok(Ok(Some(Greeting::Over))) => Err(Attempt::Never(JoinError::Over)),
             Ok(Ok(None)) => Err(Attempt::Again("it closed without an answer".to_owned())),
             // A certificate that it refuses, or another version, shows only now.
             Ok(Err(

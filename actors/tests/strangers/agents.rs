@@ -53,7 +53,13 @@ impl Told {
 }
 
 fn kill(pid: u32) {
-    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args(["-9", &pid.to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 /// Whether a process runs: it is there, and no zombie.

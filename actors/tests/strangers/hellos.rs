@@ -18,11 +18,19 @@ async fn a_hello_under_a_false_name_is_refused() {
         (Role::Agent, worker(hello(7))),
         // Another worker's id.
         (Role::Worker, worker(hello(8))),
-        (Role::Agent, Hello::Agent { job: JobId::new([9; 16]) }),
+        (
+            Role::Agent,
+            Hello::Agent {
+                job: JobId::new([9; 16]),
+            },
+        ),
     ];
     for (role, hello) in cases {
         let reason = site.dial(role, 7).await.refused(&hello).await;
-        assert!(reason.contains(&role.to_string()) && reason.contains("credentials of its own role"), "{reason}");
+        assert!(
+            reason.contains(&role.to_string()) && reason.contains("credentials of its own role"),
+            "{reason}"
+        );
     }
 }
 
@@ -32,7 +40,9 @@ async fn another_machine_or_build_is_refused_by_name() {
     let site = Site::new().await;
     let _first = site.join(1).await;
     let cases: [(&str, Change); 8] = [
-        ("processor", |hello| hello.identity.fingerprint.processor = "x86_64".to_owned()),
+        ("processor", |hello| {
+            hello.identity.fingerprint.processor = "x86_64".to_owned()
+        }),
         ("device", |hello| hello.identity.fingerprint.device = "H200".to_owned()),
         ("libraries", |hello| hello.identity.fingerprint.libraries = "two".to_owned()),
         ("program", |hello| hello.identity.fingerprint.program = StateHash::of(b"y")),
@@ -67,7 +77,10 @@ async fn a_frame_of_another_version_or_too_long_is_refused_before_it_is_read() {
         assert!(why.contains(words), "{why}");
     }
     let mut wire = site.join(1).await;
-    wire.send.write_all(&frame(WIRE_VERSION, CONTROL_FRAME_BYTES + 1)).await.unwrap();
+    wire.send
+        .write_all(&frame(WIRE_VERSION, CONTROL_FRAME_BYTES + 1))
+        .await
+        .unwrap();
     let why = wire.closed().await;
     assert!(why.contains("expected at most 262144"), "{why}");
 }
@@ -117,7 +130,13 @@ async fn the_same_credentials_serve_one_process_at_a_time() {
         }
     }
     assert_eq!(lost, 1);
-    assert!(again.hear::<sardana_protocol::messages::CoordinatorMessage>().await.unwrap().is_some());
+    assert!(
+        again
+            .hear::<sardana_protocol::messages::CoordinatorMessage>()
+            .await
+            .unwrap()
+            .is_some()
+    );
 }
 
 #[tokio::test]

@@ -17,7 +17,10 @@ use tokio::time::timeout;
 use super::raw::{JOB, LOOPBACK, PATIENCE, Site, identity};
 
 /// Takes part without a model: nothing is ever computed here.
-async fn run(credentials: Credentials, coordinator: SocketAddr) -> (ModelFailure, impl Future<Output = Result<Ended, WorkerError>>) {
+async fn run(
+    credentials: Credentials,
+    coordinator: SocketAddr,
+) -> (ModelFailure, impl Future<Output = Result<Ended, WorkerError>>) {
     let identity = identity();
     let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
     let (desk, errands) = Desk::new(&identity.spec, Arc::new(layout), None);
@@ -49,9 +52,15 @@ async fn a_coordinator_that_is_not_there_is_looked_for_and_given_up() {
     let worker = Authority::new(JOB).unwrap().issue(Role::Worker, 1).unwrap();
     let (_failure, running) = run(worker, address).await;
     let error = join_error(running.await);
-    assert!(matches!(error, JoinError::NotThere { address: at, .. } if at == address), "{error}");
+    assert!(
+        matches!(error, JoinError::NotThere { address: at, .. } if at == address),
+        "{error}"
+    );
     let words = error.to_string();
-    assert!(words.contains("15s") && words.contains("nobody answered") && words.contains("start it"), "{words}");
+    assert!(
+        words.contains("15s") && words.contains("nobody answered") && words.contains("start it"),
+        "{words}"
+    );
 }
 
 #[tokio::test]
@@ -76,7 +85,10 @@ async fn who_is_no_coordinator_of_this_job_is_not_trusted() {
     let (_failure, running) = run(own, peer.local_addr().unwrap()).await;
     let error = join_error(timeout(PATIENCE, running).await.unwrap());
     assert!(matches!(error, JoinError::NotTrusted { .. }), "{error}");
-    assert!(error.to_string().contains("see whether the address is the right one"), "{error}");
+    assert!(
+        error.to_string().contains("see whether the address is the right one"),
+        "{error}"
+    );
     peer.close(0_u32.into(), b"");
     serving.await.unwrap();
 }

@@ -57,17 +57,9 @@ impl Membership {
             }
         }
         let called = self.members.values().any(super::Record::is_called);
-        if let Phase::Forming { since } = self.phase
+        if let Phase::Forming { .. } = self.phase
             && !called
         {
-            let world_size = self.formation.as_ref().map_or(0, |formation| formation.workers().count());
-            let world_size = u32::try_from(world_size).unwrap_or(u32::MAX);
-            let took = self.now.saturating_sub(since);
-            self.tell(JobEvent::Formed {
-                generation: self.formed,
-                world_size,
-                took,
-            });
             self.run(Resumed::NotYet);
         }
         if let Phase::Running { .. } = self.phase {
@@ -75,7 +67,16 @@ impl Membership {
         }
     }
 
+    /// Training goes on. People are told of the ring, also if the first update is heard of before the last `Ready`.
     pub(super) fn run(&mut self, resumed: Resumed) {
+        if let Phase::Forming { since } = self.phase {
+            let world_size = self.formation.as_ref().map_or(0, |formation| formation.workers().count());
+            self.tell(JobEvent::Formed {
+                generation: self.formed,
+                world_size: u32::try_from(world_size).unwrap_or(u32::MAX),
+                took: self.now.saturating_sub(since),
+            });
+        }
         self.phase = Phase::Running { resumed };
         self.advanced = self.now;
         if self.stop != super::Stop::No {

@@ -13,7 +13,11 @@ use tracing_subscriber::EnvFilter;
 
 /// Elastic data-parallel training: workers come and go, the result stays the same, bit for bit.
 #[derive(Debug, Parser)]
-#[command(version, about, after_help = "RUST_LOG sets what is logged, for example RUST_LOG=sardana=debug.")]
+#[command(
+    version,
+    about,
+    after_help = "RUST_LOG sets what is logged, for example RUST_LOG=sardana=debug."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -26,7 +30,9 @@ enum Command {
     /// PROGRAM is any program that embeds the `sardana` library and calls `sardana::train` or
     /// `sardana::serve_if_started_by_agent`. Workers that die are replaced; the others go on at once, and the final state is that
     /// of an undisturbed run. SIGINT ends the job at the next step's boundary, a second one at once.
-    #[command(after_help = "Exit codes: 0 the job is done, 1 it failed, 2 wrong usage, 130 ended at once by a second SIGINT.")]
+    #[command(
+        after_help = "Exit codes: 0 the job is done, 1 it failed, 2 wrong usage, 130 ended at once by a second SIGINT."
+    )]
     Run(Run),
 }
 
@@ -54,21 +60,47 @@ struct Run {
 
 impl Run {
     fn config(self) -> Result<LaunchConfig, String> {
-        let Self { workers, min, max, restarts, listen, program } = self;
+        let Self {
+            workers,
+            min,
+            max,
+            restarts,
+            listen,
+            program,
+        } = self;
         if !(1 <= min && min <= workers && workers <= max) {
-            return Err(format!("expected 1 <= --min <= --workers <= --max, found --min {min}, --workers {workers}, --max {max}"));
+            return Err(format!(
+                "expected 1 <= --min <= --workers <= --max, found --min {min}, --workers {workers}, --max {max}"
+            ));
         }
         let mut words = program.into_iter();
-        let program = words.next().map(PathBuf::from).ok_or("expected a program after --, found none")?;
-        let staffing = Staffing { workers, min, max, restarts, shard_capacity: None };
-        Ok(LaunchConfig { listen, ..LaunchConfig::program(program, words.collect(), staffing) })
+        let program = words
+            .next()
+            .map(PathBuf::from)
+            .ok_or("expected a program after --, found none")?;
+        let staffing = Staffing {
+            workers,
+            min,
+            max,
+            restarts,
+            shard_capacity: None,
+        };
+        Ok(LaunchConfig {
+            listen,
+            ..LaunchConfig::program(program, words.collect(), staffing)
+        })
     }
 }
 
 fn main() -> ExitCode {
-    let Cli { command: Command::Run(run) } = Cli::parse();
+    let Cli {
+        command: Command::Run(run),
+    } = Cli::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
     let config = match run.config() {
         Ok(config) => config,
         Err(reason) => {
@@ -120,6 +152,9 @@ fn print(summary: &Summary) {
         println!("{name}: {value}");
     }
     println!("steps: {}", summary.step.get());
-    println!("shard gradients computed: {}, of them again: {}", summary.computed, summary.recomputed);
+    println!(
+        "shard gradients computed: {}, of them again: {}",
+        summary.computed, summary.recomputed
+    );
     println!("state: {}", summary.hash);
 }

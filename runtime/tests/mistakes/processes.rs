@@ -82,7 +82,10 @@ fn a_job_that_lacks_a_worker_for_good_ends() {
     let error = outcome.unwrap_err();
     assert!(matches!(error, LaunchError::TooFew { left: 1, .. }), "{error}");
     let words = error.to_string();
-    assert!(words.contains("at least 2 workers") && words.contains("exit code 3"), "{words}");
+    assert!(
+        words.contains("at least 2 workers") && words.contains("exit code 3"),
+        "{words}"
+    );
     assert_eq!(started, 2);
 }
 
@@ -95,7 +98,10 @@ fn workers_whose_memory_can_never_hold_a_step_are_not_waited_for() {
     let (outcome, _) = run(config);
     let error = outcome.unwrap_err();
     assert!(matches!(error, LaunchError::NoRoom { .. }), "{error}");
-    assert!(error.to_string().contains("room for 4 shards, there is room for 1"), "{error}");
+    assert!(
+        error.to_string().contains("room for 4 shards, there is room for 1"),
+        "{error}"
+    );
 }
 
 /// Not a test: a worker with little memory, if an agent started it.

@@ -41,7 +41,12 @@ impl Slope {
     }
 
     pub(crate) fn faulty(fault: Fault) -> impl Fn(&JobSpec) -> Result<Self, ModelError> {
-        move |spec| Ok(Self { fault, ..Self::new(spec)? })
+        move |spec| {
+            Ok(Self {
+                fault,
+                ..Self::new(spec)?
+            })
+        }
     }
 }
 
@@ -51,7 +56,11 @@ impl Trainable for Slope {
     }
 
     fn gradient(&self, shard: &Shard, out: &mut GradientWriter<'_>) -> Result<(), ModelError> {
-        let fault = if shard.step() == Step::new(2) { self.fault } else { Fault::None };
+        let fault = if shard.step() == Step::new(2) {
+            self.fault
+        } else {
+            Fault::None
+        };
         let slope: f64 = shard.samples().iter().map(|&sample| self.w - sample as f64).sum();
         let mut samples = shard.samples().len() as u64;
         match fault {

@@ -31,7 +31,11 @@ fn whatever_differs_is_named_and_the_job_goes_on_without_it() {
     site.joined();
     let same = || Job::builder("slope").seed(7).shards(4).steps(5).data(64, 16).workers(2);
     let others = [
-        ("the job's name differs", "slopes", Job::builder("slopes").seed(7).shards(4).steps(5).data(64, 16)),
+        (
+            "the job's name differs",
+            "slopes",
+            Job::builder("slopes").seed(7).shards(4).steps(5).data(64, 16),
+        ),
         ("the seed differs", "found 8", same().seed(8)),
         ("the number of shards differs", "found 8", same().shards(8)),
         ("the number of steps differs", "found s6", same().steps(6)),
@@ -41,7 +45,10 @@ fn whatever_differs_is_named_and_the_job_goes_on_without_it() {
     ];
     for (what, found, other) in others {
         let words = site.worker(2, other.build().unwrap(), Slope::new).refusal();
-        assert!(words.contains(what) && words.contains("expected") && words.contains(found), "{words}");
+        assert!(
+            words.contains(what) && words.contains("expected") && words.contains(found),
+            "{words}"
+        );
     }
     let words = site.worker(2, job(2), renamed).refusal();
     assert!(words.contains("the model") && words.contains("same model"), "{words}");
@@ -64,7 +71,10 @@ fn credentials_of_another_job_role_or_process_are_refused() {
     let _first = site.worker(1, job(2), Slope::new);
     site.joined();
     let words = site.worker(1, job(2), Slope::new).refusal();
-    assert!(words.contains("connected already") && words.contains("start the second with its own"), "{words}");
+    assert!(
+        words.contains("connected already") && words.contains("start the second with its own"),
+        "{words}"
+    );
     let agent = site.authority.issue(Role::Agent, 2).unwrap();
     let words = site.start(agent, job(2), Slope::new).refusal();
     assert!(words.contains("credentials of its own role"), "{words}");
@@ -83,6 +93,9 @@ fn a_workers_own_address_that_is_taken_is_named() {
     bundle.listen = taken.local_addr().unwrap();
     let error = sardana::worker::serve(bundle, &job(1), Slope::new).unwrap_err();
     assert!(matches!(error, ProcessError::Worker(WorkerError::Bind(_))), "{error}");
-    assert!(error.to_string().contains(&taken.local_addr().unwrap().to_string()), "{error}");
+    assert!(
+        error.to_string().contains(&taken.local_addr().unwrap().to_string()),
+        "{error}"
+    );
     assert_eq!(error.exit_code(), EXIT_RETRY);
 }

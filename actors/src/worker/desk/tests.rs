@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
-use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::messages::Visit;
+use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{Incarnation, Rank, WorkerId};
 
 use super::*;
@@ -150,9 +150,18 @@ fn buffers_are_used_again_and_do_not_pile_up() {
         drop(apply(&desk, desk.next()));
         assert!(desk.lock().free.len() <= 3 + 2);
     }
-    assert!(places.len() <= 3 + 2, "three gradients were written to {} places", places.len());
+    assert!(
+        places.len() <= 3 + 2,
+        "three gradients were written to {} places",
+        places.len()
+    );
     // A share that has shrunk needs fewer.
-    desk.handle(Event::Halt { generation: generation(2) }, Data::None);
+    desk.handle(
+        Event::Halt {
+            generation: generation(2),
+        },
+        Data::None,
+    );
     desk.handle(form(2, 1, &[3, SHARDS], 200), Data::None);
     assert!(desk.lock().free.len() <= 1 + 2);
 }
@@ -172,7 +181,12 @@ fn what_a_given_up_ring_still_reads_is_not_rewritten() {
     }
     assert_eq!(held.len(), 2);
     // Shard 1 goes to another rank, shard 2 stays, and the steps go on; the old ring's task has not noticed yet.
-    desk.handle(Event::Halt { generation: generation(2) }, Data::None);
+    desk.handle(
+        Event::Halt {
+            generation: generation(2),
+        },
+        Data::None,
+    );
     desk.handle(form(2, 1, &[2, SHARDS], 0), Data::None);
     let mut inbox = ring(&mut errands);
     compute(&desk, desk.next());
@@ -198,7 +212,12 @@ fn a_sum_that_came_before_the_halt_is_applied_and_one_that_came_after_is_not() {
         compute(&desk, desk.next());
     }
     sum(&desk, &mut inbox, generation(1), 3);
-    desk.handle(Event::Halt { generation: generation(2) }, Data::None);
+    desk.handle(
+        Event::Halt {
+            generation: generation(2),
+        },
+        Data::None,
+    );
     drop(apply(&desk, desk.next()));
     assert!(desk.sum_of(Step::ZERO).is_some(), "kept for members that are behind");
     let halted = std::iter::from_fn(|| errands.try_recv().ok()).find_map(|errand| match errand {
@@ -242,7 +261,10 @@ async fn the_state_is_saved_only_where_it_was_asked_for() {
     let late = asked(&desk);
     tokio::task::yield_now().await;
     drop(apply(&desk, update));
-    assert!(matches!(desk.next(), Task::Gradient { .. }), "the state has moved: nothing to save");
+    assert!(
+        matches!(desk.next(), Task::Gradient { .. }),
+        "the state has moved: nothing to save"
+    );
     assert_eq!(late.await.unwrap(), None);
 
     let desk = self::desk(10, Order::Exact).0;

@@ -55,7 +55,9 @@ impl<'a> Guide<'a> {
             Event::Agent(AgentEvent::NotStarted { reason }) => {
                 self.event(&format!("a worker could not be started: {reason}"))
             }
-            Event::Agent(AgentEvent::Started { .. } | AgentEvent::Ended { .. } | AgentEvent::Short { .. } | AgentEvent::Exhausted) => {}
+            Event::Agent(
+                AgentEvent::Started { .. } | AgentEvent::Ended { .. } | AgentEvent::Short { .. } | AgentEvent::Exhausted,
+            ) => {}
         }
     }
 
