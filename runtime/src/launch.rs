@@ -18,7 +18,7 @@ use crate::job::Staffing;
 /// What to run, and how.
 #[derive(Debug, Clone)]
 pub struct LaunchConfig {
-    /// The program that becomes a worker: it calls [`crate::serve_if_started_by_agent`] or [`crate::train`].
+    /// The program that becomes a worker: it calls [`crate::serve_if_started_by_agent`] or [`crate::train()`].
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,

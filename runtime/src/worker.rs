@@ -55,7 +55,7 @@ impl ProcessError {
 }
 
 /// If an agent started this process as a worker, takes part in the job and ends the process: 0 when the job is done. Otherwise
-/// returns at once. A program calls it (or [`crate::train`]) before it does anything that a worker should not do.
+/// returns at once. A program calls it (or [`crate::train()`]) before it does anything that a worker should not do.
 pub fn serve_if_started_by_agent<M, F>(job: &Job, build: F)
 where
     M: Trainable,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentEvent};
 use sardana_actors::trust::{Authority, Role};
 use sardana_protocol::membership::JobEvent;
+use sardana_protocol::messages::Greeting;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -39,7 +40,7 @@ impl Told {
     }
 
     /// How many were started and how each ended, until none is left.
-    async fn to_the_end(&mut self) -> (usize, Vec<String>) {
+    async fn until_exhausted(&mut self) -> (usize, Vec<String>) {
         let (mut started, mut ends) = (0, Vec::new());
         loop {
             match self.next().await {
@@ -111,7 +112,7 @@ async fn exit_codes_decide_who_is_replaced() {
     ];
     for (script, expected, words) in cases {
         let (_agent, mut told) = start(&site, "sh", &["-c", script], 2, 2).await;
-        let (started, ends) = told.to_the_end().await;
+        let (started, ends) = told.until_exhausted().await;
         assert_eq!(started, expected, "{script}");
         assert!(ends.iter().all(|how| how == words), "{script}: {ends:?}");
     }
@@ -139,7 +140,7 @@ async fn a_program_that_is_not_there_is_not_tried_again() {
     let site = Site::new().await;
     for program in ["/no/such/program", "/proc/version"] {
         let (_agent, mut told) = start(&site, program, &[], 2, 1_000).await;
-        let (started, ends) = told.to_the_end().await;
+        let (started, ends) = told.until_exhausted().await;
         assert_eq!((started, ends.len()), (0, 2));
         assert!(ends[0].contains(program) && ends[0].contains("give the path"), "{ends:?}");
     }
@@ -166,8 +167,9 @@ async fn an_agent_that_comes_after_the_job_is_told_so() {
     let mut site = Site::new().await;
     site.coordinator.stopper().request_stop();
     assert!(matches!(site.event().await, JobEvent::Failed { .. }));
-    let reason = site.dial(Role::Worker, 1).await.refused(&worker(hello(1))).await;
-    assert!(reason.contains("the job is over"), "{reason}");
+    let mut late = site.dial(Role::Worker, 1).await;
+    late.say(&worker(hello(1))).await;
+    assert_eq!(late.hear::<Greeting>().await.unwrap(), Some(Greeting::Over));
     let (_agent, mut told) = start(&site, "sleep", &["1000"], 1, 100_000).await;
     loop {
         match told.next().await {

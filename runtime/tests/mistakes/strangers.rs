@@ -60,9 +60,10 @@ fn whatever_differs_is_named_and_the_job_goes_on_without_it() {
     assert_eq!(site.end().unwrap().hash, expected.hash);
     assert_eq!(first.outcome().unwrap().hash, expected.hash);
     assert_eq!(second.outcome().unwrap().hash, expected.hash);
-    // The job is over for whoever comes now.
-    let words = site.worker(3, job(2), Slope::new).refusal();
-    assert!(words.contains("the job is over"), "{words}");
+    // For whoever comes now there is nothing to do, and nothing is wrong.
+    let late = site.worker(3, job(2), Slope::new).outcome().unwrap_err();
+    assert!(late.to_string().contains("the job is over"), "{late}");
+    assert_eq!(late.exit_code(), 0);
 }
 
 #[test]

@@ -1,17 +1,16 @@
 //! Workers' connections over real QUIC on loopback: links meet whichever end comes first, and what is not wanted is refused.
 
-use std::collections::BTreeMap;
+mod fetching;
+
 use std::time::Duration;
 
 use bytes::Bytes;
-use sardana_collectives::gradient::WriteMode;
 use sardana_collectives::layout::Layout;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
 use sardana_collectives::plan::Plan;
 use sardana_collectives::ring::RingLinks;
 use sardana_protocol::job::{JobSpec, Order};
-use sardana_protocol::member::Event;
-use sardana_protocol::messages::{CatchUp, Form, StepReport, Visit};
+use sardana_protocol::messages::{CatchUp, Form, Visit};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{Incarnation, JobId, Rank, ShardRange, Step};
 use tokio::time::timeout;
@@ -22,7 +21,6 @@ use super::table::{LinkKey, Slot as Which};
 use super::*;
 use crate::trust::{Authority, Role};
 use crate::wire::write_frame;
-use crate::worker::{Data, Task};
 
 const SHARDS: u32 = 8;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -203,12 +201,12 @@ async fn a_link_of_a_generation_not_yet_known_is_parked() {
 async fn what_is_older_than_the_fence_is_refused_parked_or_not() {
     let (workers, form) = workers(2);
     let (key, sender) = link_to(&form, 1);
-    let mut parked = claim(&workers[0], form.members[1], key, sender).await;
+    let parked = claim(&workers[0], form.members[1], key, sender).await;
     until(|| workers[1].table.parked() == 1).await;
     workers[1].fence(generation(2));
     assert_eq!(workers[1].table.parked(), 0);
     timeout(PATIENCE, parked.stopped()).await.unwrap().unwrap();
-    let mut late = claim(&workers[0], form.members[1], key, sender).await;
+    let late = claim(&workers[0], form.members[1], key, sender).await;
     timeout(PATIENCE, late.stopped()).await.unwrap().unwrap();
     // Who would wait for it does not.
     let error = link(&workers[1], &form, 1).await.unwrap_err();
@@ -243,7 +241,7 @@ async fn nobody_takes_the_place_of_anothers_link() {
     // Under its own name before and after the right one, and under a false one.
     let _before = claim(intruder, form.members[1], key, intruder.own).await;
     until(|| workers[1].table.parked() == 1).await;
-    let mut false_name = claim(intruder, form.members[1], key, sender).await;
+    let false_name = claim(intruder, form.members[1], key, sender).await;
     timeout(PATIENCE, false_name.stopped()).await.unwrap().unwrap();
     let mut right = claim(&workers[sender.get() as usize], form.members[1], key, sender).await;
     until(|| workers[1].table.parked() == 2).await;
@@ -258,7 +256,7 @@ async fn nobody_takes_the_place_of_anothers_link() {
         ..key
     };
     let mut waiting = workers[1].table.expect(next, sender);
-    let mut intruding = claim(intruder, form.members[1], next, intruder.own).await;
+    let intruding = claim(intruder, form.members[1], next, intruder.own).await;
     timeout(PATIENCE, intruding.stopped()).await.unwrap().unwrap();
     assert!(waiting.try_recv().is_err());
     let _right = claim(&workers[sender.get() as usize], form.members[1], next, sender).await;
@@ -280,7 +278,7 @@ async fn parked_links_are_bounded() {
         }
     }
     let refused = streams.split_off(MAX_PARKED);
-    for mut stream in refused {
+    for stream in refused {
         timeout(PATIENCE, stream.stopped()).await.unwrap().unwrap();
     }
     assert_eq!(workers[0].table.parked(), MAX_PARKED);
@@ -300,130 +298,8 @@ async fn who_is_no_member_any_more_is_cut_off_on_all_connections() {
         let slot = &slots[&WorkerId::new(1)];
         slot.earlier.lock().unwrap().len() + usize::from(slot.live.borrow().is_some())
     };
-    until(|| open() >= usize::from(one.stable_id() != two.stable_id())).await;
     until(|| workers[0].endpoint.open_connections() == open()).await;
     workers[0].keep(&form.members[..1]);
     timeout(PATIENCE, one.closed()).await.unwrap();
     timeout(PATIENCE, two.closed()).await.unwrap();
-}
-
-/// Trains `desk` alone for one step, and then saves states when asked.
-fn train(desk: &Arc<Desk>, form: &Form) -> std::thread::JoinHandle<()> {
-    let alone = Form {
-        members: form.members[..1].to_vec(),
-        first: vec![Visit {
-            rank: Rank::ZERO,
-            shards: ShardRange::new(0, SHARDS),
-        }],
-        steady: vec![Visit {
-            rank: Rank::ZERO,
-            shards: ShardRange::new(0, SHARDS),
-        }],
-        ..form.clone()
-    };
-    desk.handle(Event::Form(Box::new(alone)), Data::None);
-    let desk = Arc::clone(desk);
-    std::thread::spawn(move || {
-        let mut held = Vec::new();
-        loop {
-            match desk.next() {
-                Task::Gradient {
-                    step,
-                    piece,
-                    shard,
-                    mut buffer,
-                    mode,
-                } if step == Step::ZERO => {
-                    let mut writer = buffer.writer(desk.layout(), mode);
-                    writer.write_f64(0, &[1.0, 2.0, 3.0]).unwrap();
-                    writer.samples(1).unwrap();
-                    writer.finish().unwrap();
-                    desk.computed(step, piece, shard, buffer);
-                }
-                // The step after is never summed: a gradient of it is held back, as if it took very long.
-                Task::Gradient {
-                    step,
-                    piece,
-                    shard,
-                    buffer,
-                    mode,
-                } => {
-                    assert_eq!(held.len(), 0, "one gradient is under way at a time: {step} {piece} {shard}");
-                    held.push((buffer, matches!(mode, WriteMode::Store)));
-                    return serve(&desk);
-                }
-                Task::Apply { sum } => desk.applied(StepReport {
-                    step: sum.step(),
-                    samples: 8,
-                    sums: vec![],
-                }),
-                other => panic!("{other:?}"),
-            }
-        }
-    })
-}
-
-/// Saves states until the end; other tasks are dropped.
-fn serve(desk: &Desk) {
-    loop {
-        match desk.next() {
-            Task::Save { reply } => reply.send(Bytes::from_static(b"the state at step 1")).unwrap(),
-            Task::End => return,
-            Task::Gradient { .. } => {}
-            other @ (Task::Apply { .. } | Task::Load { .. } | Task::Conclude { .. }) => panic!("{other:?}"),
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
-    let (workers, form) = workers(2);
-    let donor = form.members[0];
-    let desk = &workers[0].desk;
-    let training = train(desk, &form);
-    until(|| desk.sum_of(Step::ZERO).is_some() && desk.read(sardana_protocol::member::Member::step) == Step::new(1)).await;
-
-    let bytes = desk.layout().bytes();
-    let sum = workers[1].fetch_sum(donor, Step::ZERO, bytes).await.unwrap();
-    assert_eq!(sum, desk.sum_of(Step::ZERO).unwrap().bytes());
-    let error = workers[1].fetch_sum(donor, Step::ZERO, bytes + 1).await.unwrap_err();
-    assert!(error.to_string().contains("it trains another model"), "{error}");
-    let error = workers[1].fetch_sum(donor, Step::new(1), bytes).await.unwrap_err();
-    assert!(
-        error.to_string().contains("asked for something of s1, but stands at s1"),
-        "{error}"
-    );
-
-    let state = workers[1].fetch_state(donor, Step::new(1), 19).await.unwrap();
-    assert_eq!(state, b"the state at step 1");
-    let error = workers[1].fetch_state(donor, Step::new(1), 20).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            FetchError::Length {
-                expected: 20,
-                found: 19,
-                ..
-            }
-        ),
-        "{error}"
-    );
-    for step in [0, 2] {
-        let error = workers[1].fetch_state(donor, Step::new(step), 19).await.unwrap_err();
-        assert!(
-            matches!(error, FetchError::NotHere { stands_at, .. } if stands_at == Step::new(1)),
-            "{error}"
-        );
-    }
-    desk.end();
-    training.join().unwrap();
-    // A donor that ends says so, too.
-    let error = workers[1].fetch_state(donor, Step::new(1), 19).await.unwrap_err();
-    assert!(matches!(error, FetchError::NotHere { .. }), "{error}");
-    workers[0].close("it ends").await;
-    let error = timeout(PATIENCE, workers[1].fetch_sum(donor, Step::ZERO, bytes))
-        .await
-        .unwrap()
-        .unwrap_err();
-    assert!(matches!(error, FetchError::Connect { .. }), "{error}");
 }

@@ -1,0 +1,130 @@
+//! What members that are behind fetch from a donor that trains alone.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sardana_collectives::gradient::{GradientBuffer, WriteMode};
+use sardana_protocol::member::{Event, Member};
+use sardana_protocol::messages::{Form, StepReport, Visit};
+use sardana_protocol::words::{Rank, ShardRange, Step};
+use tokio::time::timeout;
+
+use super::{FetchError, PATIENCE, SHARDS, until, workers};
+use crate::worker::{Data, Desk, Task};
+
+/// Trains `desk` alone for one step, and then saves states when asked.
+fn train(desk: &Arc<Desk>, form: &Form) -> std::thread::JoinHandle<()> {
+    let alone = Form {
+        members: form.members[..1].to_vec(),
+        first: vec![Visit {
+            rank: Rank::ZERO,
+            shards: ShardRange::new(0, SHARDS),
+        }],
+        steady: vec![Visit {
+            rank: Rank::ZERO,
+            shards: ShardRange::new(0, SHARDS),
+        }],
+        ..form.clone()
+    };
+    desk.handle(Event::Form(Box::new(alone)), Data::None);
+    let desk = Arc::clone(desk);
+    std::thread::spawn(move || {
+        while let Some((piece, shard, mut buffer, mode)) = gradient(&desk) {
+            let mut writer = buffer.writer(desk.layout(), mode);
+            writer.write_f64(0, &[1.0, 2.0, 3.0]).unwrap();
+            writer.samples(1).unwrap();
+            writer.finish().unwrap();
+            desk.computed(Step::ZERO, piece, shard, buffer);
+        }
+        // The step after is never summed.
+        serve(&desk);
+    })
+}
+
+/// The next gradient of step 0, and none once its sum is applied.
+fn gradient(desk: &Desk) -> Option<(ShardRange, u32, GradientBuffer, WriteMode)> {
+    loop {
+        match desk.next() {
+            Task::Gradient {
+                step,
+                piece,
+                shard,
+                buffer,
+                mode,
+            } => {
+                return (step == Step::ZERO).then_some((piece, shard, buffer, mode));
+            }
+            Task::Apply { sum } => desk.applied(StepReport {
+                step: sum.step(),
+                samples: 8,
+                sums: vec![],
+            }),
+            other @ (Task::Load { .. } | Task::Save { .. } | Task::Conclude { .. } | Task::End) => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Saves states until the end; other tasks are dropped.
+fn serve(desk: &Desk) {
+    loop {
+        match desk.next() {
+            Task::Save { reply } => reply.send(Bytes::from_static(b"the state at step 1")).unwrap(),
+            Task::End => return,
+            Task::Gradient { .. } => {}
+            other @ (Task::Apply { .. } | Task::Load { .. } | Task::Conclude { .. }) => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
+    let (workers, form) = workers(2);
+    let donor = form.members[0];
+    let desk = &workers[0].desk;
+    let training = train(desk, &form);
+    until(|| desk.sum_of(Step::ZERO).is_some() && desk.read(Member::step) == Step::new(1)).await;
+
+    let bytes = desk.layout().bytes();
+    let sum = workers[1].fetch_sum(donor, Step::ZERO, bytes).await.unwrap();
+    assert_eq!(sum, desk.sum_of(Step::ZERO).unwrap().bytes());
+    let error = workers[1].fetch_sum(donor, Step::ZERO, bytes + 1).await.unwrap_err();
+    assert!(error.to_string().contains("it trains another model"), "{error}");
+    let error = workers[1].fetch_sum(donor, Step::new(1), bytes).await.unwrap_err();
+    assert!(
+        error.to_string().contains("asked for something of s1, but stands at s1"),
+        "{error}"
+    );
+
+    let state = workers[1].fetch_state(donor, Step::new(1), 19).await.unwrap();
+    assert_eq!(state, b"the state at step 1");
+    let error = workers[1].fetch_state(donor, Step::new(1), 20).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            FetchError::Length {
+                expected: 20,
+                found: 19,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    for step in [0, 2] {
+        let error = workers[1].fetch_state(donor, Step::new(step), 19).await.unwrap_err();
+        assert!(
+            matches!(error, FetchError::NotHere { stands_at, .. } if stands_at == Step::new(1)),
+            "{error}"
+        );
+    }
+    desk.end();
+    training.join().unwrap();
+    // A donor that ends says so, too.
+    let error = workers[1].fetch_state(donor, Step::new(1), 19).await.unwrap_err();
+    assert!(matches!(error, FetchError::NotHere { .. }), "{error}");
+    workers[0].close("it ends").await;
+    let error = timeout(PATIENCE, workers[1].fetch_sum(donor, Step::ZERO, bytes))
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(matches!(error, FetchError::Connect { .. }), "{error}");
+}
