@@ -70,7 +70,7 @@ pub fn log(event: &Event) {
             tracing::info!(target: "sardana::event::resumed", %generation, %step, ?after, "training goes on");
         }
         Event::Job(JobEvent::Done(summary)) => {
-            tracing::info!(target: "sardana::event::done", step = %summary.step, hash = %summary.hash, "the job is done");
+            tracing::info!(target: "sardana::event::done", step = %summary.step, order = %summary.order, hash = %summary.hash, "the job is done");
         }
         Event::Job(JobEvent::Joined { worker, step }) => {
             tracing::info!(target: "sardana::event::joined", %worker, %step, "a worker joined");

@@ -162,6 +162,7 @@ impl State {
                 max: self.config.max,
                 shards: spec.shards,
                 steps: spec.steps,
+                order: spec.order,
             };
             let membership = Membership::new(config, self.config.incarnation, self.started.elapsed());
             self.job = Some((hello.identity, membership));

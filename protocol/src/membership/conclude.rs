@@ -28,6 +28,7 @@ impl Membership {
             return self.fail(reason);
         }
         let summary = Summary {
+            order: self.config.order,
             step: ending.step,
             hash: ending.hash,
             results: ending.results.clone(),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::job::Order;
 use crate::messages::{CoordinatorMessage, Standing, StepReport, Tally, WorkerMessage};
 use crate::state::StateHash;
 use crate::words::{Generation, Rank, Step, WorkerId};
@@ -246,6 +247,8 @@ impl fmt::Display for Need {
 /// A finished job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
+    /// In which order gradients were added: only `exact` promises the same hash for every membership.
+    pub order: Order,
     /// Updates applied.
     pub step: Step,
     /// Hash of the final state.

@@ -29,6 +29,7 @@ use formation::Formation;
 use ledger::Ledger;
 use roster::{Place, Record};
 
+use crate::job::Order;
 use crate::messages::CoordinatorMessage;
 use crate::words::{Generation, Incarnation, Step, WorkerId};
 
@@ -45,6 +46,8 @@ pub struct Config {
     pub shards: u32,
     /// The last step.
     pub steps: Step,
+    /// In which order gradients are added. Decides nothing here; people are told.
+    pub order: Order,
 }
 
 /// The coordinator's machine. Time is what has passed since any fixed moment.

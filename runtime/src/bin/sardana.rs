@@ -152,6 +152,7 @@ fn print(summary: &Summary) {
         println!("{name}: {value}");
     }
     println!("steps: {}", summary.step.get());
+    println!("order of addition: {}", summary.order);
     println!(
         "shard gradients computed: {}, of them again: {}",
         summary.computed, summary.recomputed

@@ -26,6 +26,7 @@ fn config() -> Config {
         max: 8,
         shards: 4,
         steps: Step::new(10),
+        order: crate::job::Order::Exact,
     }
 }
 

@@ -64,6 +64,7 @@ impl World {
             max: MAX,
             shards,
             steps: Step::new(steps),
+            order: Order::Exact,
         };
         let spec = JobSpec {
             name: "cluster".to_owned(),
