@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use sardana::launch::{Event, LaunchConfig, LaunchError, Launched, launch};
 use sardana::{AgentEvent, JobEvent, Summary, WorkerId};
 use tempfile::TempDir;
@@ -319,26 +321,27 @@ pub fn reported(event: &Event) -> Option<u64> {
     }
 }
 
-/// Whether none of these processes is left; they were children of this process.
+/// Waits until these processes have ended. The kernel tells, through a descriptor of the process.
 ///
 /// # Errors
-/// Names one that is.
+/// Names one that has not ended within a bound.
 pub async fn all_gone(pids: impl IntoIterator<Item = u32>) -> Result<()> {
     for pid in pids {
         let raw = Pid::from_raw(i32::try_from(pid)?).context("no process has the number 0")?;
-        within(GONE_WITHIN, || test_kill_process(raw).is_err())
-            .await
-            .with_context(|| format!("process {pid} was left behind"))?;
-    }
-    Ok(())
-}
-
-/// Waits for a condition that nobody signals.
-async fn within(limit: Duration, mut holds: impl FnMut() -> bool) -> Result<()> {
-    let began = Instant::now();
-    while !holds() {
-        ensure!(began.elapsed() < limit, "not within {limit:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        let process = match pidfd_open(raw, PidfdFlags::empty()) {
+            Ok(process) => process,
+            Err(Errno::SRCH) => continue,
+            Err(error) => return Err(error).with_context(|| format!("process {pid} cannot be watched")),
+        };
+        let ended = tokio::task::spawn_blocking(move || {
+            let limit = Timespec::try_from(GONE_WITHIN)?;
+            let ended = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit))?;
+            anyhow::Ok(ended > 0)
+        });
+        ensure!(
+            ended.await??,
+            "process {pid} was left behind: it has not ended within {GONE_WITHIN:?}"
+        );
     }
     Ok(())
 }
