@@ -23,7 +23,7 @@ use crate::model::{
 #[derive(Debug, thiserror::Error)]
 pub enum TrainingError {
     /// The model could not be built: fix the model or its data.
-    #[error("the model could not be built: {0}")]
+    #[error("the model could not be built: {}", whole(.0.as_ref()))]
     Build(ModelError),
     /// The model breaks a promise of [`Trainable`]: fix the model.
     #[error(transparent)]
@@ -44,7 +44,7 @@ pub enum TrainingError {
     #[error("this program's own file cannot be read: {0}")]
     Program(#[source] std::io::Error),
     /// The model failed in the middle.
-    #[error("the model failed to {operation} at {step}: {source}")]
+    #[error("the model failed to {operation} at {step}: {}", whole(.source.as_ref()))]
     Model {
         /// Where.
         step: Step,
@@ -87,6 +87,17 @@ pub enum TrainingError {
         /// By the model.
         found: u64,
     },
+}
+
+/// A model's error with all its causes: what a person must see is often the last of them.
+fn whole(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        words = format!("{words}: {error}");
+        cause = error.source();
+    }
+    words
 }
 
 /// A model that has been probed, with what others need to know of it.
@@ -225,4 +236,29 @@ fn apply<M: Trainable>(model: &mut M, sampler: &Sampler, layout: &Layout, sum: &
         samples: found,
         sums: mean.auxiliary(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot read the images")]
+    struct Unreadable(#[source] io::Error);
+
+    #[test]
+    fn a_models_error_is_told_with_its_causes() {
+        let error = || Box::new(Unreadable(io::Error::other("no such file")));
+        let built = TrainingError::Build(error()).to_string();
+        assert!(built.ends_with("cannot read the images: no such file"), "{built}");
+        let failed = TrainingError::Model {
+            step: Step::ZERO,
+            operation: "evaluate",
+            source: error(),
+        }
+        .to_string();
+        assert!(failed.ends_with("at s0: cannot read the images: no such file"), "{failed}");
+    }
 }
