@@ -1,9 +1,10 @@
 //! Points at which a chaos test may kill the process. Without the feature `fault-points` they cost nothing and do nothing.
 //!
 //! `SARDANA_FAULT=NAME@STEP` names a point and the first step at which it counts; `SARDANA_FAULT_DIR` a folder in which the first
-//! process that gets there leaves a mark, so that exactly one dies (two, with `NAME@STEP,NAME@STEP`). Must not know any policy.
+//! process that gets there leaves a mark, so that exactly one dies (two, with `NAME@STEP,NAME@STEP`). `NAME#RANK@STEP` waits for
+//! the worker of that rank. Must not know any policy.
 
-use sardana_protocol::words::Step;
+use sardana_protocol::words::{Rank, Step};
 
 /// Whether the points are compiled in.
 pub const COMPILED_IN: bool = cfg!(feature = "fault-points");
@@ -82,6 +83,17 @@ impl Point {
     }
 }
 
+/// This worker now has this rank: a fault may ask for it.
+#[cfg(not(feature = "fault-points"))]
+#[inline]
+pub fn seated(_rank: Rank) {}
+
+/// This worker now has this rank: a fault may ask for it.
+#[cfg(feature = "fault-points")]
+pub fn seated(rank: Rank) {
+    armed::seated(rank);
+}
+
 /// The process is at `point`, at `step`; it may not come back.
 #[cfg(not(feature = "fault-points"))]
 #[inline]
@@ -97,28 +109,45 @@ pub fn reached(point: Point, step: Step) {
 mod armed {
     use std::path::PathBuf;
     use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
-    use super::{Point, Step};
+    use super::{Point, Rank, Step};
 
     struct Fault {
         name: String,
+        rank: Option<u32>,
         step: u64,
         mark: PathBuf,
     }
 
     static FAULTS: OnceLock<Vec<Fault>> = OnceLock::new();
 
+    /// The newest rank; before the first none that a fault can ask for.
+    static RANK: AtomicU32 = AtomicU32::new(u32::MAX);
+
+    pub(super) fn seated(rank: Rank) {
+        RANK.store(rank.get(), Ordering::Relaxed);
+    }
+
     fn faults() -> Vec<Fault> {
         let (Ok(list), Some(folder)) = (std::env::var("SARDANA_FAULT"), std::env::var_os("SARDANA_FAULT_DIR")) else {
             return Vec::new();
         };
         let parse = |(index, fault): (usize, &str)| {
-            let (name, step) = fault.split_once('@').expect("SARDANA_FAULT is NAME@STEP,…");
+            let (place, step) = fault.split_once('@').expect("SARDANA_FAULT is NAME@STEP,…");
+            let (name, rank) = match place.split_once('#') {
+                Some((name, rank)) => (
+                    name,
+                    Some(rank.parse().expect("SARDANA_FAULT is NAME#RANK@STEP,… with a number")),
+                ),
+                None => (place, None),
+            };
             let step = step.parse().expect("SARDANA_FAULT is NAME@STEP,… with a number");
             Fault {
                 name: name.to_owned(),
+                rank,
                 step,
-                mark: PathBuf::from(&folder).join(format!("{index}-{name}")),
+                mark: PathBuf::from(&folder).join(format!("{index}-{place}")),
             }
         };
         list.split(',').enumerate().map(parse).collect()
@@ -126,7 +155,8 @@ mod armed {
 
     pub(super) fn reached(point: Point, step: Step) {
         for fault in FAULTS.get_or_init(faults) {
-            let here = fault.name == point.name() && step.get() >= fault.step;
+            let rank = fault.rank.is_none_or(|rank| rank == RANK.load(Ordering::Relaxed));
+            let here = fault.name == point.name() && rank && step.get() >= fault.step;
             if here && std::fs::File::create_new(&fault.mark).is_ok() {
                 let own = rustix::process::getpid();
                 rustix::process::kill_process(own, rustix::process::Signal::KILL).expect("a process may kill itself");

@@ -111,7 +111,8 @@ impl Trial {
         if empty > 0 {
             return Ok(());
         }
-        let beside = |fault: &&String| BESIDE_TRAINING.iter().any(|name| fault.starts_with(&format!("{name}@")));
+        let name = |fault: &str| fault.split(['#', '@']).next().map(str::to_owned).unwrap_or_default();
+        let beside = |fault: &&String| BESIDE_TRAINING.contains(&name(fault).as_str());
         let tolerance = u64::from(ended.kills) + self.armed().iter().filter(beside).count() as u64;
         ensure!(
             (computed..=computed + tolerance).contains(&all),

@@ -225,7 +225,10 @@ impl State {
                 self.peers.fence(generation);
                 self.desk.handle(Event::Halt { generation }, Data::None);
             }
-            CoordinatorMessage::Form(form) => self.desk.handle(Event::Form(form), Data::None),
+            CoordinatorMessage::Form(form) => {
+                fault::seated(form.rank);
+                self.desk.handle(Event::Form(form), Data::None);
+            }
             CoordinatorMessage::CloseWithStop { generation } => {
                 self.desk.handle(Event::CloseWithStop { generation }, Data::None);
             }

@@ -99,6 +99,49 @@ deaths! {
     three_at_once: 5, "in-apply@6 in-apply@6 in-apply@6";
 }
 
+/// Every point that every rank comes to, on `rank` of three. Only newcomers fetch, and they have the last rank.
+async fn each_point_on(rank: u32) -> Result<()> {
+    const ALWAYS: [&str; 9] = [
+        "in-gradient",
+        "tallied",
+        "before-apply",
+        "in-apply",
+        "after-apply",
+        "form",
+        "linked",
+        "halt",
+        "halted",
+    ];
+    // The last rank closes the sum: it passes none on.
+    const PASSING: [&str; 3] = ["before-pass", "while-passing", "after-pass"];
+    let passing = if rank < 2 { &PASSING[..] } else { &[] };
+    for point in ALWAYS.iter().chain(passing) {
+        let fault = match *point {
+            "form" | "linked" => format!("{point}#{rank}@0"),
+            // Somebody else must die first.
+            "halt" | "halted" => format!("in-gradient#{}@3 {point}#{rank}@3", (rank + 1) % 3),
+            _ => format!("{point}#{rank}@3"),
+        };
+        deaths(3, &fault).await?;
+    }
+    deaths(3, &format!("finished#{rank}@0")).await
+}
+
+#[tokio::test]
+async fn each_point_on_rank_0() -> Result<()> {
+    each_point_on(0).await
+}
+
+#[tokio::test]
+async fn each_point_on_rank_1() -> Result<()> {
+    each_point_on(1).await
+}
+
+#[tokio::test]
+async fn each_point_on_rank_2() -> Result<()> {
+    each_point_on(2).await
+}
+
 #[test]
 fn fault_points_are_compiled_in_and_each_is_met() {
     const { assert!(fault::COMPILED_IN) };
