@@ -283,6 +283,13 @@ impl Collected {
             WorkerMessage::Finished { hash, results, .. } => self.endings[rank] = Some((hash, results)),
             WorkerMessage::Progress { reports, .. } => self.reports.extend(reports),
             WorkerMessage::Ready { .. }
+            | WorkerMessage::Switched { .. }
+            | WorkerMessage::Snapshotted { .. }
+            | WorkerMessage::Dropped { .. }
+            | WorkerMessage::CaughtUp { .. }
+            | WorkerMessage::CopyFailed { .. }
+            | WorkerMessage::Leave { .. }
+            | WorkerMessage::Renew { .. }
             | WorkerMessage::Halted { .. }
             | WorkerMessage::LinkBroken { .. }
             | WorkerMessage::Failed { .. } => {}

@@ -75,6 +75,31 @@ pub fn log(event: &Event) {
         Event::Job(JobEvent::Joined { worker, step }) => {
             tracing::info!(target: "sardana::event::joined", %worker, %step, "a worker joined");
         }
+        Event::Job(JobEvent::Leaving { worker, reason }) => {
+            tracing::info!(target: "sardana::event::leaving", %worker, %reason, "a worker leaves at the next boundary");
+        }
+        Event::Job(JobEvent::Left { worker, step }) => {
+            tracing::info!(target: "sardana::event::left", %worker, %step, "a worker has left");
+        }
+        Event::Job(JobEvent::Snapshot { step, holders }) => {
+            tracing::debug!(target: "sardana::event::snapshot", %step, holders, "a snapshot is there");
+        }
+        Event::Job(JobEvent::CaughtUp { worker, step }) => {
+            tracing::info!(target: "sardana::event::caught_up", %worker, %step, "a joiner has the state");
+        }
+        Event::Job(JobEvent::JoinsAnew { worker, reason }) => {
+            tracing::warn!(target: "sardana::event::joins_anew", %worker, %reason, "a joiner begins anew");
+        }
+        Event::Job(JobEvent::Held { worker }) => {
+            tracing::warn!(target: "sardana::event::held", %worker, "all wait until this worker has the state");
+        }
+        Event::Job(JobEvent::Switched {
+            generation,
+            members,
+            step,
+        }) => {
+            tracing::info!(target: "sardana::event::switched", %generation, world_size = members.len(), %step, "the membership changed at a boundary");
+        }
         Event::Job(JobEvent::Halting { .. } | JobEvent::Forming { .. }) => {}
         Event::Agent(AgentEvent::Started { worker, pid }) => {
             tracing::info!(target: "sardana::event::started", %worker, pid, "a worker process was started");

@@ -126,6 +126,12 @@ impl Actor for Shell {
             Message::Start => state.start(&myself),
             Message::Ended { worker, how, ending } => state.ended(&myself, worker, how, ending),
             Message::Ordered(AgentOrder::JobOver) => state.mode = state.mode.max(Mode::Ending),
+            Message::Ordered(
+                AgentOrder::Certified { .. }
+                | AgentOrder::Renewed { .. }
+                | AgentOrder::Kill { .. }
+                | AgentOrder::Start { .. },
+            ) => {}
             Message::ControlLost { why } if state.mode == Mode::Keeping => state.reporting.lost(&why, &myself),
             Message::ControlLost { why } => tracing::debug!(%why, "the agent lost its coordinator after the job"),
             Message::ControlMade { queue } => state.reporting.made(queue),

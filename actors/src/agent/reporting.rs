@@ -93,7 +93,16 @@ impl Link {
         let connection = connect(&endpoint, self.coordinator, coordinator, CONNECT_DEADLINE).await?;
         let (mut send, mut receive) = connection.open_bi().await?;
         let greeting = async {
-            write_frame(&mut send, &Hello::Agent { job }, HELLO_FRAME_BYTES).await?;
+            write_frame(
+                &mut send,
+                &Hello::Agent(sardana_protocol::messages::AgentHello {
+                    job,
+                    host: String::new(),
+                    children: Vec::new(),
+                }),
+                HELLO_FRAME_BYTES,
+            )
+            .await?;
             read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await
         };
         match timeout(CONNECT_DEADLINE, greeting).await {

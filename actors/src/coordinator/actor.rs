@@ -208,6 +208,10 @@ impl State {
 
     fn agent_said(&mut self, message: AgentMessage) {
         match message {
+            AgentMessage::Certify { .. }
+            | AgentMessage::ChildStarted { .. }
+            | AgentMessage::Leave { .. }
+            | AgentMessage::Renew { .. } => {}
             AgentMessage::ChildExited {
                 worker,
                 how,

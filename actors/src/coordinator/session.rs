@@ -95,7 +95,7 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
                 session.serve_worker(goodbye, outgoing).await;
             }
         }
-        (Role::Agent, Hello::Agent { job }) if job == peer.job => {
+        (Role::Agent, Hello::Agent(hello)) if hello.job == peer.job => {
             let (queue, outgoing) = mpsc::unbounded_channel();
             let (reply, greeting) = oneshot::channel();
             let outlet = Outlet {
@@ -112,7 +112,7 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
                 session.serve_agent(coordinator, outgoing).await;
             }
         }
-        (Role::Worker | Role::Agent | Role::Coordinator, Hello::Worker(_) | Hello::Agent { .. }) => {
+        (Role::Worker | Role::Agent | Role::Coordinator, Hello::Worker(_) | Hello::Agent(_) | Hello::Operator { .. }) => {
             let reason =
                 format!("the hello is not one of {peer}: start the process with credentials of its own role and job");
             tracing::warn!(target: "sardana::event::refused", %peer, "a hello under a false name");

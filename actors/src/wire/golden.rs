@@ -2,8 +2,8 @@
 
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::messages::{
-    AgentMessage, AgentOrder, CatchUp, CoordinatorMessage, Form, Greeting, Hello, MemberAddress, Standing, StepReport,
-    Tally, Trailer, Visit, WorkerHello, WorkerMessage,
+    AgentHello, AgentMessage, AgentOrder, CatchUp, CoordinatorMessage, Form, Greeting, Hello, MemberAddress, Standing,
+    StepReport, Tally, Trailer, Visit, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Rank, ShardRange, Step, WorkerId};
@@ -100,16 +100,23 @@ fn hello() {
         standing: standing(),
         shard_capacity: 16,
         address: "127.0.0.1:4433".parse().unwrap(),
+        auxiliary: vec!["loss".to_owned()],
     };
     let (job_text, hash_text) = ("aa".repeat(16), "5c".repeat(32));
     let text = format!(
         "00 {job_text} fd efcdab8967452301 \
          04\"ring\" fa fbfb00 fc00000100 fd0000000001000000 40 01 \
          {hash_text} {hash_text} {hash_text} 01\"x\" 03\"cpu\" 00 {hash_text} \
-         0107 0102 03 01 {STANDING} {TALLY} 10 00 7f000001 fb5111"
+         0107 0102 03 01 {STANDING} {TALLY} 10 00 7f000001 fb5111 01 04\"loss\""
     );
     golden(&Hello::Worker(Box::new(hello)), &text);
-    golden(&Hello::Agent { job }, &format!("01 {job_text}"));
+    let agent = AgentHello {
+        job,
+        host: "h".to_owned(),
+        children: vec![WorkerId::new(5)],
+    };
+    golden(&Hello::Agent(agent), &format!("01 {job_text} 01\"h\" 01 05"));
+    golden(&Hello::Operator { job }, &format!("02 {job_text}"));
 }
 
 #[test]
@@ -192,7 +199,13 @@ fn coordinator_messages() {
     golden(&form(CatchUp::None), &format!("{head} 00 04 010c"));
     golden(&form(CatchUp::Sum { from: Rank::new(0) }), &format!("{head} 0100 04 010c"));
     golden(&form(CatchUp::State { from: Rank::new(0) }), &format!("{head} 0200 04 010c"));
-    golden(&CoordinatorMessage::CloseWithStop { generation: GENERATION }, "02 0107");
+    golden(
+        &CoordinatorMessage::CloseWith {
+            generation: GENERATION,
+            trailer: sardana_protocol::messages::Trailer::Stop,
+        },
+        "03 0107 01",
+    );
     let complete = CoordinatorMessage::Complete {
         step: Step::new(10),
         hash: StateHash::new([0xee; 32]),

@@ -103,6 +103,7 @@ fn largest_hello() -> Hello {
         standing: largest_standing(),
         shard_capacity: MAX_SHARDS,
         address: "[ffff::1]:65535".parse().unwrap(),
+        auxiliary: vec!["loss".to_owned()],
     }))
 }
 

@@ -116,6 +116,7 @@ impl Actor for Worker {
             standing,
             shard_capacity: config.shard_capacity,
             address,
+            auxiliary: Vec::new(),
         };
         let link = Link::new(&config)?;
         let control = connect(&myself, &link, &desk, &hello, Duration::ZERO).await?;
@@ -229,9 +230,13 @@ impl State {
                 fault::seated(form.rank);
                 self.desk.handle(Event::Form(form), Data::None);
             }
-            CoordinatorMessage::CloseWithStop { generation } => {
-                self.desk.handle(Event::CloseWithStop { generation }, Data::None);
+            CoordinatorMessage::Prepare(form) => self.desk.handle(Event::Prepare(form), Data::None),
+            CoordinatorMessage::CloseWith { generation, trailer } => {
+                self.desk.handle(Event::CloseWith { generation, trailer }, Data::None);
             }
+            CoordinatorMessage::Serve(serve) => self.desk.handle(Event::Serve(Box::new(serve)), Data::None),
+            CoordinatorMessage::Copy(snapshot) => self.desk.handle(Event::Copy(snapshot), Data::None),
+            CoordinatorMessage::Released { .. } | CoordinatorMessage::Renewed { .. } => {}
             CoordinatorMessage::Complete { step, hash } => self.end(Ok(Ended { step, hash })),
             CoordinatorMessage::Dismiss { reason } => self.end(Err(WorkerError::Dismissed { reason })),
         }

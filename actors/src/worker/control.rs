@@ -282,6 +282,13 @@ fn at_fault_point(message: &WorkerMessage, desk: &Desk) {
         WorkerMessage::Halted { .. } => Point::Halted,
         WorkerMessage::Finished { .. } => Point::Finished,
         WorkerMessage::Ready { .. }
+        | WorkerMessage::Switched { .. }
+        | WorkerMessage::Snapshotted { .. }
+        | WorkerMessage::Dropped { .. }
+        | WorkerMessage::CaughtUp { .. }
+        | WorkerMessage::CopyFailed { .. }
+        | WorkerMessage::Leave { .. }
+        | WorkerMessage::Renew { .. }
         | WorkerMessage::Progress { .. }
         | WorkerMessage::LinkBroken { .. }
         | WorkerMessage::Failed { .. } => return,

@@ -92,7 +92,13 @@ impl Inbox {
         loop {
             match self.inputs.try_recv() {
                 Ok(input) => self.accept(input)?,
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(self.closing),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => {
+                    let trailer = self.closing;
+                    if trailer == Trailer::Snapshot {
+                        self.closing = Trailer::Continue;
+                    }
+                    return Ok(trailer);
+                }
             }
         }
     }
@@ -125,7 +131,13 @@ impl Inbox {
                 let pieces = self.pieces.entry(step).or_default();
                 pieces.insert(shards.start(), Piece { shards, gradient });
             }
-            RingInput::CloseWithStop => self.closing = Trailer::Stop,
+            RingInput::CloseWith(trailer) => {
+                self.closing = match (self.closing, trailer) {
+                    (Trailer::Stop, _) => Trailer::Stop,
+                    (Trailer::Switch(next), Trailer::Continue | Trailer::Snapshot) => Trailer::Switch(next),
+                    (Trailer::Continue | Trailer::Snapshot | Trailer::Switch(_), trailer) => trailer,
+                };
+            }
         }
         Ok(())
     }

@@ -64,9 +64,10 @@ pub struct Member {
 }
 
 impl Member {
-    /// A worker of `job` with the initial state.
+    /// A worker of `job` with the initial state. `keeps`: how many sums it may keep for those who follow.
     #[must_use]
-    pub fn new(job: &JobSpec) -> Self {
+    pub fn new(job: &JobSpec, keeps: u32) -> Self {
+        let _ = keeps;
         Self {
             end: job.steps,
             shards: job.shards,
@@ -129,7 +130,15 @@ impl Member {
         match event {
             Event::Halt { generation } => self.halt(generation, &mut out),
             Event::Form(form) => self.form(*form, &mut out),
-            Event::CloseWithStop { generation } => self.close_with_stop(generation, &mut out),
+            Event::CloseWith { generation, trailer } => self.close_with(generation, trailer, &mut out),
+            Event::Prepare(_)
+            | Event::Serve(_)
+            | Event::Copy(_)
+            | Event::Leave { .. }
+            | Event::Snapshotted { .. }
+            | Event::Copied { .. }
+            | Event::Followed { .. }
+            | Event::CopyFailed { .. } => {}
             Event::LinksReady { generation } => self.links_ready(generation, &mut out),
             Event::LinkBroken { generation, peer } => self.link_broken(generation, peer, &mut out),
             Event::Summed {

@@ -181,11 +181,11 @@ impl Member {
         }
     }
 
-    pub(super) fn close_with_stop(&mut self, generation: Generation, out: &mut Vec<Command>) {
+    pub(super) fn close_with(&mut self, generation: Generation, trailer: Trailer, out: &mut Vec<Command>) {
         if let Some(seat) = self.seated(generation) {
-            seat.stop = Trailer::Stop;
+            seat.stop = trailer;
             if !seat.alone() {
-                out.push(Command::CloseWithStop);
+                out.push(Command::CloseWith { trailer });
             }
         }
     }

@@ -68,6 +68,7 @@ impl Member {
             let trailer = seat.stop;
             out.push(Command::SumAlone {
                 pieces: self.pieces.ranges(),
+                trailer,
             });
             self.update = Update::Summed(trailer);
         }
@@ -76,7 +77,7 @@ impl Member {
     pub(super) fn summed(&mut self, generation: Generation, step: Step, trailer: Trailer, out: &mut Vec<Command>) {
         let current = self.step == step && self.update == Update::None;
         if self.seated(generation).is_some_and(|seat| seat.catching_up == CatchUp::None) && current {
-            out.push(Command::Accept);
+            out.push(Command::Accept { trailer });
             self.update = Update::Summed(trailer);
         }
     }
@@ -91,7 +92,9 @@ impl Member {
             CatchUp::State { .. } if step == seat.form.step => Update::Fetched(step),
             CatchUp::None | CatchUp::Sum { .. } | CatchUp::State { .. } => return,
         };
-        out.push(Command::Accept);
+        out.push(Command::Accept {
+            trailer: Trailer::Continue,
+        });
     }
 
     pub(super) fn applied(&mut self, report: StepReport, out: &mut Vec<Command>) {

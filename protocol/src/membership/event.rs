@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::job::Order;
 use crate::messages::{CoordinatorMessage, Standing, StepReport, Tally, WorkerMessage};
 use crate::state::StateHash;
@@ -27,6 +29,13 @@ pub enum Event {
         worker: WorkerId,
         /// How it was noticed.
         cause: Loss,
+    },
+    /// A worker is to leave at the next boundary: an operator, its agent, or a signal wants it.
+    LeaveRequested {
+        /// Who.
+        worker: WorkerId,
+        /// Who wants it, and why, for people.
+        reason: String,
     },
     /// An operator wants the job to end at the next boundary.
     StopRequested,
@@ -110,7 +119,7 @@ pub enum Command {
 }
 
 /// Where the membership was when something happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
     /// Waiting for enough workers.
     Gathering,
@@ -156,6 +165,56 @@ pub enum JobEvent {
         cause: Loss,
         /// What was going on.
         stage: Stage,
+    },
+    /// A worker is to leave at the next boundary.
+    Leaving {
+        /// Who.
+        worker: WorkerId,
+        /// Who wants it, and why.
+        reason: String,
+    },
+    /// A worker has left in good order.
+    Left {
+        /// Who.
+        worker: WorkerId,
+        /// Updates its state had had.
+        step: Step,
+    },
+    /// A snapshot is there for those who join.
+    Snapshot {
+        /// Updates that its state has had.
+        step: Step,
+        /// How many members hold it.
+        holders: u32,
+    },
+    /// A joiner has the state and follows the ring without a lag.
+    CaughtUp {
+        /// Who.
+        worker: WorkerId,
+        /// Updates its state has had.
+        step: Step,
+    },
+    /// A joiner could not keep up, or its donors are gone: it begins anew.
+    JoinsAnew {
+        /// Who.
+        worker: WorkerId,
+        /// Why.
+        reason: String,
+    },
+    /// A joiner could not keep up time and again, or the others cannot train without it: all wait at a boundary until it has the
+    /// state.
+    Held {
+        /// For whom.
+        worker: WorkerId,
+    },
+    /// The membership changed at a boundary, as planned: nobody waited.
+    Switched {
+        /// The new generation.
+        generation: Generation,
+        /// Members in rank order.
+        members: Vec<WorkerId>,
+        /// The step it begins with.
+        step: Step,
     },
     /// Everybody was told to halt.
     Halting {

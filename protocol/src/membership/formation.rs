@@ -2,7 +2,7 @@
 
 use crate::assign::{NoRoom, Seat, retry, steady};
 use crate::messages::{CatchUp, Form, MemberAddress, Standing, Visit};
-use crate::words::{Generation, Rank, Step, WorkerId};
+use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 /// A candidate for membership, in the order of ranks.
 #[derive(Debug)]
@@ -77,6 +77,13 @@ impl Formation {
 
     pub(super) fn workers(&self) -> impl Iterator<Item = WorkerId> + '_ {
         self.members.iter().map(|member| member.worker)
+    }
+
+    /// What `worker` computes in every step but the first; none if it is no member.
+    pub(super) fn steady_shards(&self, worker: WorkerId) -> Option<ShardRange> {
+        let rank = self.members.iter().position(|member| member.worker == worker)?;
+        let visit = self.steady.iter().find(|visit| visit.rank.index() == rank)?;
+        Some(visit.shards)
     }
 
     /// How many members fetch the state.

@@ -47,6 +47,13 @@ impl Membership {
             // Whoever has finished needs its links no more.
             WorkerMessage::LinkBroken { .. } if record.ending().is_some() => {}
             WorkerMessage::LinkBroken { generation, peer } => self.link_broken(generation, peer),
+            WorkerMessage::Switched { .. }
+            | WorkerMessage::Snapshotted { .. }
+            | WorkerMessage::Dropped { .. }
+            | WorkerMessage::CaughtUp { .. }
+            | WorkerMessage::CopyFailed { .. }
+            | WorkerMessage::Leave { .. }
+            | WorkerMessage::Renew { .. } => {}
             WorkerMessage::Failed { reason } => self.fail(format!("worker {worker}: {reason}")),
         }
     }
@@ -127,6 +134,14 @@ fn newest_step(message: &WorkerMessage) -> Option<Step> {
             Some(tally.step.max(*step)).max(reported)
         }
         WorkerMessage::Finished { step, tally, .. } => Some(tally.step.max(*step)),
-        WorkerMessage::Ready { .. } | WorkerMessage::LinkBroken { .. } | WorkerMessage::Failed { .. } => None,
+        WorkerMessage::Switched { step, .. } | WorkerMessage::CaughtUp { step, .. } => Some(*step),
+        WorkerMessage::Snapshotted { snapshot, .. } => Some(snapshot.step),
+        WorkerMessage::Ready { .. }
+        | WorkerMessage::LinkBroken { .. }
+        | WorkerMessage::Dropped { .. }
+        | WorkerMessage::CopyFailed { .. }
+        | WorkerMessage::Leave { .. }
+        | WorkerMessage::Renew { .. }
+        | WorkerMessage::Failed { .. } => None,
     }
 }

@@ -16,6 +16,7 @@ mod forming;
 mod hearing;
 mod ledger;
 mod losses;
+mod overview;
 mod roster;
 mod stopping;
 #[cfg(test)]
@@ -166,6 +167,7 @@ impl Membership {
             Event::Arrived(arrival) => self.arrived(*arrival),
             Event::Said { worker, message } => self.said(worker, message),
             Event::Lost { worker, cause } => self.lost(worker, cause),
+            Event::LeaveRequested { .. } => {}
             Event::StopRequested => self.stop_requested(),
             Event::Tick => self.tick(),
         }

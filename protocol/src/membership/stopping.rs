@@ -25,7 +25,13 @@ impl Membership {
             return;
         };
         if let (Some(closer), None) = (formation.closer(), formation.stop_at()) {
-            self.send(closer, CoordinatorMessage::CloseWithStop { generation: self.formed });
+            self.send(
+                closer,
+                CoordinatorMessage::CloseWith {
+                    generation: self.formed,
+                    trailer: crate::messages::Trailer::Stop,
+                },
+            );
         }
     }
 

@@ -213,12 +213,24 @@ impl Inner {
                 self.retain(&pieces);
                 self.free.truncate(pieces.len() + SUMS);
             }
-            Command::SumAlone { pieces } => {
+            Command::SumAlone { pieces, trailer: _ } => {
                 let held = pieces.iter().filter_map(|piece| self.whole.remove(piece)).collect();
                 self.accepted = Data::Sum(alone::add_up(&self.layout, self.member.step(), held));
             }
-            Command::Accept => self.accepted = std::mem::replace(data, Data::None),
-            Command::CloseWithStop => self.tell_ring(RingInput::CloseWithStop),
+            Command::Accept { trailer: _ } => self.accepted = std::mem::replace(data, Data::None),
+            Command::CloseWith { trailer } => self.tell_ring(RingInput::CloseWith(trailer)),
+            Command::LayAside
+            | Command::AcceptAside { .. }
+            | Command::Prepare(_)
+            | Command::Switch { .. }
+            | Command::Unprepare
+            | Command::Snapshot { .. }
+            | Command::KeepSum { .. }
+            | Command::LetGo { .. }
+            | Command::Admit { .. }
+            | Command::Copy(_)
+            | Command::Follow { .. }
+            | Command::EndCopy => {}
             Command::Fetch {
                 generation,
                 what,

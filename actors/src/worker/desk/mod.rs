@@ -123,7 +123,7 @@ impl Desk {
         tally: Option<TallyFile>,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Errand>) {
         let (errands, receiver) = mpsc::unbounded_channel();
-        let inner = Inner::new(Member::new(job), Arc::clone(&layout), errands, tally);
+        let inner = Inner::new(Member::new(job, 8), Arc::clone(&layout), errands, tally);
         (
             Arc::new(Self {
                 inner: Mutex::new(inner),

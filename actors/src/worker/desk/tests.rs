@@ -105,7 +105,7 @@ fn sum(desk: &Desk, inbox: &mut mpsc::UnboundedReceiver<RingInput>, generation: 
         match inbox.try_recv().expect("the ring was told of the step") {
             RingInput::Begin { into, .. } => room = Some(into),
             RingInput::Piece { gradient, .. } => pieces.push(gradient),
-            RingInput::CloseWithStop => {}
+            RingInput::CloseWith(_) => {}
         }
     }
     let step = desk.read(Member::step);

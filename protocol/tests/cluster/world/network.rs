@@ -99,6 +99,13 @@ impl World {
             JobEvent::Done(summary) => self.summary = Some(summary),
             JobEvent::Failed { reason } => panic!("seed {}: {reason}", self.law.seed),
             JobEvent::Joined { .. }
+            | JobEvent::Leaving { .. }
+            | JobEvent::Left { .. }
+            | JobEvent::Snapshot { .. }
+            | JobEvent::CaughtUp { .. }
+            | JobEvent::JoinsAnew { .. }
+            | JobEvent::Held { .. }
+            | JobEvent::Switched { .. }
             | JobEvent::Lost { .. }
             | JobEvent::Halting { .. }
             | JobEvent::Formed { .. }

@@ -1,0 +1,47 @@
+//! The membership as an operator sees it.
+
+use super::roster::Place;
+use super::{Membership, Record};
+use crate::status::{Doing, Overview, WorkerView};
+use crate::words::{ShardRange, WorkerId};
+
+impl Membership {
+    /// Who takes part at this moment, and how. Changes nothing.
+    #[must_use]
+    pub fn overview(&self, now: std::time::Duration) -> Overview {
+        let mut workers: Vec<(&WorkerId, &Record)> = self.members.iter().collect();
+        workers.sort_by_key(|(worker, record)| record.order(**worker));
+        Overview {
+            stage: self.stage(),
+            generation: self.formed,
+            step: self.reached,
+            workers: workers
+                .into_iter()
+                .map(|(&worker, record)| self.view(now, worker, record))
+                .collect(),
+        }
+    }
+
+    fn view(&self, now: std::time::Duration, worker: WorkerId, record: &Record) -> WorkerView {
+        let shards = self.formation.as_ref().and_then(|formation| formation.steady_shards(worker));
+        let rank = record.rank.filter(|_| shards.is_some());
+        let doing = match &record.place {
+            Place::Quiet(_) => Doing::Waiting,
+            Place::Called => Doing::Answering,
+            Place::Ready if shards.is_none_or(ShardRange::is_empty) => Doing::Standby,
+            Place::Ready => Doing::Training,
+            Place::Finished(_) => Doing::Finished,
+        };
+        WorkerView {
+            worker,
+            address: record.address,
+            rank,
+            shards,
+            doing,
+            leaving: false,
+            step: self.reached,
+            computed: record.computed,
+            silent: now.saturating_sub(record.heard),
+        }
+    }
+}
