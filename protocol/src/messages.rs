@@ -365,6 +365,30 @@ pub enum Trailer {
     Switch(Generation),
 }
 
+impl Trailer {
+    /// What a closer says next when it was to say this, and is asked to say `asked`: a stop is final, a switch gives way to a stop
+    /// or to another switch, and all of them to nothing less.
+    #[must_use]
+    pub const fn and(self, asked: Self) -> Self {
+        match (self, asked) {
+            (Self::Stop, _) | (_, Self::Stop) => Self::Stop,
+            (Self::Switch(_), Self::Switch(next)) | (Self::Switch(next), _) | (_, Self::Switch(next)) => Self::Switch(next),
+            (Self::Snapshot, _) | (_, Self::Snapshot) => Self::Snapshot,
+            (Self::Continue, Self::Continue) => Self::Continue,
+        }
+    }
+
+    /// What is left to be said once it is said: a snapshot is asked for once.
+    #[must_use]
+    pub const fn after_closing(self) -> Self {
+        match self {
+            Self::Continue | Self::Snapshot => Self::Continue,
+            Self::Stop => Self::Stop,
+            Self::Switch(next) => Self::Switch(next),
+        }
+    }
+}
+
 /// From agent to coordinator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AgentMessage {

@@ -94,9 +94,7 @@ impl Inbox {
                 Ok(input) => self.accept(input)?,
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => {
                     let trailer = self.closing;
-                    if trailer == Trailer::Snapshot {
-                        self.closing = Trailer::Continue;
-                    }
+                    self.closing = trailer.after_closing();
                     return Ok(trailer);
                 }
             }
@@ -132,11 +130,7 @@ impl Inbox {
                 pieces.insert(shards.start(), Piece { shards, gradient });
             }
             RingInput::CloseWith(trailer) => {
-                self.closing = match (self.closing, trailer) {
-                    (Trailer::Stop, _) => Trailer::Stop,
-                    (Trailer::Switch(next), Trailer::Continue | Trailer::Snapshot) => Trailer::Switch(next),
-                    (Trailer::Continue | Trailer::Snapshot | Trailer::Switch(_), trailer) => trailer,
-                };
+                self.closing = self.closing.and(trailer);
             }
         }
         Ok(())

@@ -11,6 +11,8 @@
 //! update that is under way ends first (STEP-1).
 
 mod event;
+mod following;
+mod keeping;
 mod pieces;
 mod reporting;
 mod seat;
@@ -21,12 +23,15 @@ mod update;
 use std::collections::VecDeque;
 
 pub use event::{Command, Event, Heartbeat, Work};
+use following::Follow;
+use keeping::Held;
 use pieces::Pieces;
 use seat::Seat;
 use update::Update;
 
-use crate::job::JobSpec;
+use crate::job::{JobSpec, Order};
 use crate::messages::{CatchUp, Standing, StepReport, Tally};
+use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
 use crate::words::{Generation, Rank, ShardRange, Step};
 
@@ -37,6 +42,7 @@ pub struct Member {
     end: Step,
     /// K.
     shards: u32,
+    order: Order,
     /// Updates applied.
     step: Step,
     /// The step whose sum is still held.
@@ -46,6 +52,8 @@ pub struct Member {
     /// The newest generation that was promised to, or joined.
     promised: Generation,
     seat: Option<Seat>,
+    /// The seat in the generation that a trailer may switch to.
+    next: Option<Seat>,
     pieces: Pieces,
     /// What to compute after the update under way, if a halt waits for that update.
     next_shards: Vec<ShardRange>,
@@ -57,6 +65,14 @@ pub struct Member {
     /// What it found there: the final state's hash, and the evaluation.
     concluded: Option<(StateHash, Vec<(String, f64)>)>,
     tally: Tally,
+    /// How many sums it may keep for those who follow.
+    keeps: u32,
+    held: Option<Held>,
+    follow: Option<Follow>,
+    /// The snapshot that the state was copied from.
+    copied: Option<SnapshotId>,
+    /// Why it wants to leave, if it does.
+    leaving: Option<String>,
     /// Of the last steps, oldest first.
     reports: VecDeque<StepReport>,
     /// The first step whose report the coordinator lacks.
@@ -67,15 +83,16 @@ impl Member {
     /// A worker of `job` with the initial state. `keeps`: how many sums it may keep for those who follow.
     #[must_use]
     pub fn new(job: &JobSpec, keeps: u32) -> Self {
-        let _ = keeps;
         Self {
             end: job.steps,
             shards: job.shards,
+            order: job.order,
             step: Step::ZERO,
             sum: None,
             stop_at: None,
             promised: Generation::NONE,
             seat: None,
+            next: None,
             pieces: Pieces::new(job.order),
             next_shards: Vec::new(),
             update: Update::None,
@@ -83,6 +100,11 @@ impl Member {
             concluded: None,
             concluding: None,
             tally: Tally::default(),
+            keeps,
+            held: None,
+            follow: None,
+            copied: None,
+            leaving: None,
             reports: VecDeque::new(),
             report_from: Step::ZERO,
         }
@@ -131,14 +153,18 @@ impl Member {
             Event::Halt { generation } => self.halt(generation, &mut out),
             Event::Form(form) => self.form(*form, &mut out),
             Event::CloseWith { generation, trailer } => self.close_with(generation, trailer, &mut out),
-            Event::Prepare(_)
-            | Event::Serve(_)
-            | Event::Copy(_)
-            | Event::Leave { .. }
-            | Event::Snapshotted { .. }
-            | Event::Copied { .. }
-            | Event::Followed { .. }
-            | Event::CopyFailed { .. } => {}
+            Event::Prepare(form) => self.prepare(*form, &mut out),
+            Event::Serve(serve) => self.serve(*serve, &mut out),
+            Event::Copy(snapshot) => self.copy(*snapshot, &mut out),
+            Event::Leave { reason } => self.leave(reason, &mut out),
+            Event::Snapshotted { snapshot, shares } => self.snapshotted(snapshot, shares, &mut out),
+            Event::Copied { snapshot } => self.copied(snapshot, &mut out),
+            Event::Followed {
+                step,
+                trailer,
+                keeper_at,
+            } => self.followed(step, trailer, keeper_at, &mut out),
+            Event::CopyFailed { snapshot, reason } => self.copy_failed(snapshot, reason, &mut out),
             Event::LinksReady { generation } => self.links_ready(generation, &mut out),
             Event::LinkBroken { generation, peer } => self.link_broken(generation, peer, &mut out),
             Event::Summed {

@@ -3,7 +3,7 @@
 use super::Member;
 use super::event::{Command, Heartbeat};
 use super::pieces::Credit;
-use super::seat::Progressed;
+use super::seat::{Progressed, Seat};
 use crate::messages::{CatchUp, StepReport, Tally, Trailer};
 use crate::words::{Generation, ShardRange, Step};
 
@@ -63,9 +63,10 @@ impl Member {
     }
 
     fn sum_alone(&mut self, out: &mut Vec<Command>) {
-        let Some(seat) = &self.seat else { return };
+        let Some(seat) = &mut self.seat else { return };
         if self.update == Update::None && self.pieces.all_complete() {
-            let trailer = seat.stop;
+            let trailer = seat.closing;
+            seat.closing = trailer.after_closing();
             out.push(Command::SumAlone {
                 pieces: self.pieces.ranges(),
                 trailer,
@@ -102,12 +103,20 @@ impl Member {
             Update::Applying(trailer) => trailer,
             Update::None | Update::Summed(_) | Update::Fetched(_) | Update::Loading(_) => return,
         };
-        self.sum = Some(self.step);
-        self.advance(self.step.next(), self.tally.this_step);
-        if trailer == Trailer::Stop {
-            self.stop_at = Some(self.step);
-        }
+        let summed = self.step;
+        self.sum = Some(summed);
+        self.advance(summed.next(), self.tally.this_step);
         self.keep_report(report);
+        self.keep_sum(summed, out);
+        self.progress(out);
+        match trailer {
+            Trailer::Continue => {}
+            Trailer::Stop => self.stop_at = Some(self.step),
+            Trailer::Snapshot => self.take_snapshot(out),
+            // What was promised since then outranks it.
+            Trailer::Switch(generation) if generation <= self.promised => {}
+            Trailer::Switch(generation) => return self.switch(generation, out),
+        }
         self.go_on(out);
     }
 
@@ -117,7 +126,8 @@ impl Member {
             Update::None | Update::Summed(_) | Update::Applying(_) | Update::Fetched(_) => return,
         };
         self.sum = None;
-        self.pieces.clear();
+        // It has missed sums that were its turn to keep.
+        self.drop_snapshot(out);
         self.advance(step, 0);
         self.go_on(out);
     }
@@ -136,7 +146,7 @@ impl Member {
     }
 
     /// After the state has changed: into the next step, or into the halt that waited for it.
-    fn go_on(&mut self, out: &mut Vec<Command>) {
+    pub(super) fn go_on(&mut self, out: &mut Vec<Command>) {
         self.pieces.clear();
         if self.owed.is_some() {
             let shards = std::mem::take(&mut self.next_shards);
@@ -146,13 +156,20 @@ impl Member {
             out.push(Command::Retain { pieces: Vec::new() });
             return self.settle(out);
         }
-        let Some(seat) = &mut self.seat else { return };
+        let Some(seat) = &mut self.seat else {
+            return self.follow_on(out);
+        };
         seat.catching_up = CatchUp::None;
-        let first = seat.progressed == Progressed::NotYet && self.step > seat.form.step;
-        if first {
+        self.begin(out);
+    }
+
+    /// The first update of a generation is told at once.
+    fn progress(&mut self, out: &mut Vec<Command>) {
+        let step = self.step;
+        let news = |seat: &&mut Seat| seat.progressed == Progressed::NotYet && step > seat.form.step;
+        if let Some(seat) = self.seat.as_mut().filter(news) {
             seat.progressed = Progressed::Yes;
             self.beat(Heartbeat::Due, out);
         }
-        self.begin(out);
     }
 }

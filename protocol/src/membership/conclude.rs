@@ -8,7 +8,12 @@ use crate::words::WorkerId;
 impl Membership {
     /// Ends the job if every member of the generation has finished. Workers that came too late do not count.
     pub(super) fn conclude(&mut self) {
-        let seated: Vec<(&WorkerId, &Record)> = self.members.iter().filter(|(_, record)| record.quiet().is_none()).collect();
+        let takes_part = |worker: &WorkerId, record: &Record| record.is_busy() && self.is_member(*worker);
+        let seated: Vec<(&WorkerId, &Record)> = self
+            .members
+            .iter()
+            .filter(|(worker, record)| takes_part(worker, record))
+            .collect();
         let endings: Vec<(&WorkerId, &Ending)> = seated
             .iter()
             .filter_map(|(worker, record)| Some((*worker, record.ending()?)))

@@ -80,6 +80,11 @@ pub enum Loss {
     },
     /// Others could not be linked with it, several times in a row.
     Unreachable,
+    /// Its model failed before it was a member.
+    Failed {
+        /// What it said.
+        reason: String,
+    },
 }
 
 impl Loss {
@@ -88,7 +93,7 @@ impl Loss {
     pub fn is_certain(&self) -> bool {
         match self {
             Self::Exited { .. } => true,
-            Self::ConnectionLost { .. } | Self::Silent { .. } | Self::Unreachable => false,
+            Self::ConnectionLost { .. } | Self::Silent { .. } | Self::Unreachable | Self::Failed { .. } => false,
         }
     }
 }
@@ -100,6 +105,7 @@ impl fmt::Display for Loss {
             Self::ConnectionLost { why } => write!(f, "its connection broke ({why})"),
             Self::Silent { silence } => write!(f, "it was silent for {:.1} s", silence.as_secs_f64()),
             Self::Unreachable => f.write_str("others could not link with it"),
+            Self::Failed { reason } => write!(f, "it failed before it took part ({reason})"),
         }
     }
 }
@@ -318,6 +324,6 @@ pub struct Summary {
     pub computed: u64,
     /// Shard gradients computed again because their first computation was lost.
     pub recomputed: u64,
-    /// Lost workers whose count is not known, because no agent saw them end.
+    /// Lost workers whose count is not known, because no agent saw them end, and states that only a joiner still had.
     pub unknown: u32,
 }

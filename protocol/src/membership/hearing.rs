@@ -20,6 +20,8 @@ impl Membership {
                 let forming = matches!(self.phase, Phase::Forming { .. });
                 if forming && generation == self.formed && record.is_called() {
                     record.place = Place::Ready;
+                } else {
+                    self.plan_ready(worker, generation);
                 }
             }
             WorkerMessage::Progress {
@@ -29,6 +31,10 @@ impl Membership {
                 reports,
             } => {
                 record.computed = record.computed.max(tally.total);
+                if record.joining().is_some() {
+                    return self.joiner_at(worker, step);
+                }
+                self.switched_if_so(worker, generation, step);
                 self.progressed(generation, step, reports);
             }
             WorkerMessage::Finished {
@@ -39,29 +45,38 @@ impl Membership {
                 tally,
             } => {
                 record.computed = record.computed.max(tally.total);
-                if generation == self.formed && generation == self.generation {
+                // A generation that is planned changes nothing until it begins.
+                let current = matches!(self.phase, Phase::Forming { .. } | Phase::Running { .. });
+                if generation == self.formed && current {
                     record.place = Place::Finished(Ending { step, hash, results });
                     self.reach(step);
                 }
             }
             // Whoever has finished needs its links no more.
             WorkerMessage::LinkBroken { .. } if record.ending().is_some() => {}
-            WorkerMessage::LinkBroken { generation, peer } => self.link_broken(generation, peer),
-            WorkerMessage::Switched { .. }
-            | WorkerMessage::Snapshotted { .. }
-            | WorkerMessage::Dropped { .. }
-            | WorkerMessage::CaughtUp { .. }
-            | WorkerMessage::CopyFailed { .. }
-            | WorkerMessage::Leave { .. }
-            | WorkerMessage::Renew { .. } => {}
+            WorkerMessage::LinkBroken { generation, peer } => self.link_broken(worker, generation, peer),
+            WorkerMessage::Switched { generation, step } => self.switched(worker, generation, step),
+            WorkerMessage::Snapshotted { snapshot, shares } => self.snapshotted(worker, snapshot, shares),
+            WorkerMessage::Dropped { snapshot } => self.dropped(worker, snapshot),
+            WorkerMessage::CaughtUp { snapshot, step } => self.caught_up(worker, snapshot, step),
+            WorkerMessage::CopyFailed { snapshot, reason } => self.copy_failed(worker, snapshot, reason),
+            WorkerMessage::Leave { reason } => self.leave_requested(worker, reason),
+            // Certificates are not this machine's business.
+            WorkerMessage::Renew { .. } => {}
+            WorkerMessage::Failed { reason } if record.joining().is_some() => self.joiner_failed(worker, reason),
             WorkerMessage::Failed { reason } => self.fail(format!("worker {worker}: {reason}")),
         }
     }
 
     fn halted(&mut self, worker: WorkerId, generation: Generation, standing: Standing) {
-        if generation != self.generation || self.formed == self.generation {
+        if self.left(worker, generation, &standing) {
             return;
         }
+        if generation != self.generation || self.formed == self.generation {
+            // It no longer follows; what it has copied stays with it.
+            return self.send_copy(worker);
+        }
+        self.paused();
         self.reach(standing.step);
         if let Some(record) = self.members.get_mut(&worker) {
             record.computed = record.computed.max(standing.tally.total);
@@ -104,12 +119,49 @@ impl Membership {
         }
     }
 
-    fn link_broken(&mut self, generation: Generation, peer: WorkerId) {
-        if generation != self.formed || !self.is_formed() {
+    /// The first to halt at a pause: the others do so too, or are asked to.
+    fn paused(&mut self) {
+        if !self.plan.as_ref().is_some_and(super::planning::Plan::is_pause) {
+            return;
+        }
+        self.plan = None;
+        self.phase = Phase::Halting { since: self.now };
+        for record in self.members.values_mut().filter(|record| record.is_busy()) {
+            record.place = Place::Called;
+            record.asked = self.now;
+        }
+    }
+
+    /// Whoever makes progress in the planned generation has switched to it.
+    fn switched_if_so(&mut self, worker: WorkerId, generation: Generation, step: Step) {
+        let planned = self.plan.as_ref().map(|plan| plan.generation);
+        if planned == Some(generation) || self.switching.contains(&worker) {
+            self.switched(worker, generation, step);
+        }
+    }
+
+    fn link_broken(&mut self, worker: WorkerId, generation: Generation, peer: WorkerId) {
+        let planned = self
+            .plan
+            .as_ref()
+            .is_some_and(|plan| plan.generation == generation && !plan.is_ordered());
+        if planned {
+            // Nobody has begun it, so nobody needs to halt.
+            self.plan = None;
+            return self.accuse(peer);
+        }
+        // Of the generation before, whose last sum this worker still waits for.
+        let late = generation < self.formed && self.switching.contains(&worker);
+        let current = generation == self.formed || self.plan.as_ref().is_some_and(|plan| plan.generation == generation);
+        if !(late || current) || !self.is_formed() {
             return;
         }
         self.disturbed.get_or_insert(self.now);
         self.halt();
+        self.accuse(peer);
+    }
+
+    fn accuse(&mut self, peer: WorkerId) {
         if let Some(record) = self.members.get_mut(&peer) {
             record.accusations += 1;
             if record.accusations >= MAX_LINK_FAILURES && self.members.len() > 1 {

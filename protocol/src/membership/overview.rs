@@ -31,6 +31,9 @@ impl Membership {
             Place::Ready if shards.is_none_or(ShardRange::is_empty) => Doing::Standby,
             Place::Ready => Doing::Training,
             Place::Finished(_) => Doing::Finished,
+            Place::Joining(joining) if joining.loaded => Doing::Following,
+            Place::Joining(_) => Doing::Copying,
+            Place::Left(..) => Doing::Waiting,
         };
         WorkerView {
             worker,
@@ -38,8 +41,8 @@ impl Membership {
             rank,
             shards,
             doing,
-            leaving: false,
-            step: self.reached,
+            leaving: record.leaving.is_some(),
+            step: record.joining().map_or(self.reached, |joining| joining.step),
             computed: record.computed,
             silent: now.saturating_sub(record.heard),
         }

@@ -2,7 +2,7 @@
 
 use super::{Membership, Phase, Stop};
 use crate::limits::RESEND;
-use crate::messages::CoordinatorMessage;
+use crate::messages::{CoordinatorMessage, Trailer};
 
 impl Membership {
     pub(super) fn stop_requested(&mut self) {
@@ -29,7 +29,7 @@ impl Membership {
                 closer,
                 CoordinatorMessage::CloseWith {
                     generation: self.formed,
-                    trailer: crate::messages::Trailer::Stop,
+                    trailer: Trailer::Stop,
                 },
             );
         }

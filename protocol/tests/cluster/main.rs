@@ -32,14 +32,22 @@ proptest! {
     fn deaths_and_joins_never_change_the_result(
         seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 1_u64..12, events in 0_u32..1500,
     ) {
-        run(seed, workers, shards, steps, Chaos { events, kills: 12, losses: 0, cuts: 0 });
+        run(seed, workers, shards, steps, Chaos { events, kills: 12, losses: 0, cuts: 0, drains: 0 });
+    }
+
+    #[test]
+    fn joins_and_drains_never_change_the_result(
+        seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 10_u64..40, events in 500_u32..6000,
+        kills in 0_u32..12,
+    ) {
+        run(seed, workers, shards, steps, Chaos { events, kills, losses: 0, cuts: 0, drains: 8 });
     }
 
     #[test]
     fn lost_and_reordered_messages_never_change_the_result(
         seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 1_u64..12, events in 0_u32..2500,
     ) {
-        run(seed, workers, shards, steps, Chaos { events, kills: 4, losses: 100, cuts: 8 });
+        run(seed, workers, shards, steps, Chaos { events, kills: 4, losses: 100, cuts: 8, drains: 4 });
     }
 
     #[test]
@@ -48,10 +56,10 @@ proptest! {
         before in 0_u32..900, after in 0_u32..800, losses in prop_oneof![Just(0_u32), Just(100)],
     ) {
         let mut world = World::new(seed, workers, shards, steps);
-        world.suffer(Chaos { events: before, kills: 4, losses, cuts: losses / 20 });
+        world.suffer(Chaos { events: before, kills: 4, losses, cuts: losses / 20, drains: 0 });
         world.stop();
         // Many cuts: some stop where the trailer says while others, without them, go on.
-        world.suffer(Chaos { events: after, kills: 8, losses, cuts: losses * 3 / 5 });
+        world.suffer(Chaos { events: after, kills: 8, losses, cuts: losses * 3 / 5, drains: 4 });
         world.heal();
     }
 
@@ -78,4 +86,43 @@ proptest! {
         prop_assert_eq!(summary.computed, u64::from(shards) * steps);
         prop_assert_eq!(summary.recomputed, 0);
     }
+}
+
+#[test]
+fn replay_one() {
+    let Ok(words) = std::env::var("REPLAY") else { return };
+    let n: Vec<u64> = words.split(' ').map(|w| w.parse().unwrap()).collect();
+    if n.len() == 7 {
+        let (losses, mut world) = (n[6] as u32, World::new(n[0], n[1] as u32, n[2] as u32, n[3]));
+        world.suffer(Chaos {
+            events: n[4] as u32,
+            kills: 4,
+            losses,
+            cuts: losses / 20,
+            drains: 0,
+        });
+        world.stop();
+        world.suffer(Chaos {
+            events: n[5] as u32,
+            kills: 8,
+            losses,
+            cuts: losses * 3 / 5,
+            drains: 4,
+        });
+        world.heal();
+        return;
+    }
+    run(
+        n[0],
+        n[1] as u32,
+        n[2] as u32,
+        n[3],
+        Chaos {
+            events: n[4] as u32,
+            kills: n[5] as u32,
+            losses: n[6] as u32,
+            cuts: n[7] as u32,
+            drains: n[8] as u32,
+        },
+    );
 }

@@ -2,6 +2,7 @@
 
 mod dice;
 mod faults;
+mod joining;
 mod law;
 mod network;
 mod process;
@@ -111,10 +112,11 @@ impl World {
 
     /// Ends all faults; the job must then end, within a bound.
     pub(crate) fn heal(&mut self) -> Summary {
-        while self.processes.len() < (self.min as usize).max(2) {
-            self.start();
-        }
         for _ in 0..PATIENCE {
+            // Those that were asked to leave still do.
+            while self.processes.len() < (self.min as usize).max(2) {
+                self.start();
+            }
             if let Some(summary) = self.summary.clone() {
                 let end = match self.operator {
                     Operator::Watches | Operator::WantsToStop => End::Last,
@@ -185,6 +187,9 @@ impl World {
             return;
         };
         let before = process.member.step();
+        if std::env::var_os("TRACE").is_some() && !matches!(event, member::Event::Beat { .. }) {
+            eprintln!("  {worker} at {before} <- {event:?}");
+        }
         let commands = process.member.handle(event);
         let after = process.member.step();
         assert!(after >= before, "STEP-1: {worker} went back, seed {}", self.law.seed);

@@ -1,0 +1,455 @@
+//! Joins that stop nobody: a snapshot is taken at a boundary, the joiners copy it and follow the ring, and are planned in.
+//!
+//! ```text
+//!       a joiner             a trailer, then all Snapshotted              the last joiner is in, or gone
+//!  Idle ────────▶ Asked ─────────────────────────────────────▶ Serving ──────────────────────────────▶ Idle
+//!                   ▲       a share has no holder any more        │
+//!                   └─────────────────────────────────────────────┘
+//! ```
+//! It outlives generations: holders are known by their place among those that took the snapshot.
+
+use std::time::Duration;
+
+use super::formation::Formation;
+use super::roster::{Joining, Place};
+use super::{JobEvent, Loss, Membership, Phase, Stop};
+use crate::limits::{MAX_COPY_ATTEMPTS, RESEND, SNAPSHOT_PATIENCE};
+use crate::messages::{CoordinatorMessage, MemberAddress, Needed, Serve, Snapshot, Trailer};
+use crate::snapshot::{SnapshotId, holders_of};
+use crate::state::StateHash;
+use crate::words::{Step, WorkerId};
+
+/// Where the intake of joiners stands.
+#[derive(Debug, Clone)]
+pub(super) enum Intake {
+    /// There are none, or none can be served now.
+    Idle,
+    /// The closer was asked for a snapshot.
+    Asked { at: Duration },
+    /// Some holders have said what they copied.
+    Collecting { taken: Taken, at: Duration },
+    /// Joiners copy it.
+    Serving { taken: Taken, told: (Needed, Step) },
+}
+
+/// A snapshot as its holders have told it.
+#[derive(Debug, Clone)]
+pub(super) struct Taken {
+    id: SnapshotId,
+    /// By place.
+    holders: Vec<Holder>,
+    /// By place.
+    shares: Vec<Option<StateHash>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Holder {
+    member: MemberAddress,
+    here: Here,
+}
+
+/// Whether a holder has what it should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Here {
+    Unknown,
+    Yes,
+    Gone,
+}
+
+impl Taken {
+    fn new(id: SnapshotId, members: impl Iterator<Item = MemberAddress>) -> Self {
+        let holder = |member| Holder {
+            member,
+            here: Here::Unknown,
+        };
+        let holders: Vec<Holder> = members.map(holder).collect();
+        Self {
+            id,
+            shares: vec![None; holders.len()],
+            holders,
+        }
+    }
+
+    fn place_of(&self, worker: WorkerId) -> Option<usize> {
+        self.holders.iter().position(|holder| holder.member.worker == worker)
+    }
+
+    fn is_settled(&self) -> bool {
+        self.holders.iter().all(|holder| holder.here != Here::Unknown)
+    }
+
+    /// Whether each share, and each sum to come, has a holder.
+    fn is_whole(&self) -> bool {
+        let of = u32::try_from(self.holders.len()).unwrap_or(u32::MAX);
+        let held = |index: u32| {
+            let mut places = holders_of(index, of).into_iter();
+            places.any(|place| self.holders[place as usize].here != Here::Gone)
+        };
+        (0..of).all(held)
+    }
+
+    fn order(&self) -> Option<Snapshot> {
+        Some(Snapshot {
+            id: self.id,
+            holders: self
+                .holders
+                .iter()
+                .map(|holder| (holder.here == Here::Yes).then_some(holder.member))
+                .collect(),
+            shares: self.shares.iter().copied().collect::<Option<_>>()?,
+        })
+    }
+}
+
+impl Membership {
+    /// Takes joiners in, as far as that goes at the moment.
+    pub(super) fn take_in(&mut self) {
+        // Whoever is being switched in may still need the last sum.
+        let switching = !self.switching.is_empty();
+        if switching || self.stop != Stop::No || self.is_ending() || !matches!(self.phase, Phase::Running { .. }) {
+            return;
+        }
+        let waiting = self.joiners().any(|(_, joining)| joining.copies.is_none());
+        let fresh = |id: SnapshotId| self.joiners().any(|(_, one)| one.copies.is_none() && one.failed != Some(id));
+        let copied = |id: SnapshotId| self.joiners().any(|(_, joining)| joining.copies == Some(id));
+        match &self.intake {
+            Intake::Idle if waiting => self.ask_for_snapshot(),
+            Intake::Asked { .. } | Intake::Collecting { .. } if !waiting => self.end_intake(),
+            Intake::Serving { taken, .. } if !copied(taken.id) => {
+                self.end_intake();
+                if waiting {
+                    self.ask_for_snapshot();
+                }
+            }
+            // Nothing of it is let go yet, so that who comes now can copy it too.
+            Intake::Serving { taken, told } if fresh(taken.id) && *told == (Needed::Yes, taken.id.step) => {
+                self.share_snapshot()
+            }
+            Intake::Idle | Intake::Asked { .. } | Intake::Collecting { .. } | Intake::Serving { .. } => {}
+        }
+    }
+
+    fn joiners(&self) -> impl Iterator<Item = (WorkerId, &Joining)> {
+        let staying = self.members.iter().filter(|(_, record)| record.leaving.is_none());
+        staying.filter_map(|(&worker, record)| Some((worker, record.joining()?)))
+    }
+
+    pub(super) fn ask_for_snapshot(&mut self) {
+        self.intake = Intake::Asked { at: self.now };
+        self.send_serve(None, Needed::Yes, Step::ZERO);
+        let generation = self.formed;
+        if let Some(closer) = self.formation.as_ref().and_then(Formation::closer) {
+            let trailer = Trailer::Snapshot;
+            self.send(closer, CoordinatorMessage::CloseWith { generation, trailer });
+        }
+    }
+
+    /// Training goes on in another generation: its closer knows of no snapshot.
+    pub(super) fn ask_anew_for_snapshot(&mut self) {
+        if matches!(self.intake, Intake::Asked { .. }) {
+            self.intake = Intake::Idle;
+        }
+    }
+
+    fn send_serve(&mut self, snapshot: Option<SnapshotId>, shares: Needed, sums_from: Step) {
+        let joiners: Vec<WorkerId> = self
+            .joiners()
+            .map(|(worker, _)| worker)
+            .chain(self.switching.iter().copied())
+            .collect();
+        let donors = self.members.iter().filter(|(_, record)| record.joining().is_none());
+        for worker in donors.map(|(&worker, _)| worker).collect::<Vec<_>>() {
+            let serve = Serve {
+                joiners: joiners.clone(),
+                snapshot,
+                shares,
+                sums_from,
+            };
+            self.send(worker, CoordinatorMessage::Serve(serve));
+        }
+    }
+
+    pub(super) fn end_intake(&mut self) {
+        let before = std::mem::replace(&mut self.intake, Intake::Idle);
+        match before {
+            Intake::Idle => {}
+            Intake::Asked { .. } => self.send_serve(None, Needed::No, Step::ZERO),
+            Intake::Collecting { taken, .. } | Intake::Serving { taken, .. } => {
+                self.forget_copies();
+                let serve = Serve {
+                    joiners: Vec::new(),
+                    snapshot: Some(taken.id),
+                    shares: Needed::No,
+                    sums_from: Step::ZERO,
+                };
+                let donors = self.members.iter().filter(|(_, record)| record.joining().is_none());
+                for worker in donors.map(|(&worker, _)| worker).collect::<Vec<_>>() {
+                    self.send(worker, CoordinatorMessage::Serve(serve.clone()));
+                }
+            }
+        }
+    }
+
+    fn forget_copies(&mut self) {
+        for record in self.members.values_mut() {
+            if let Place::Joining(joining) = &mut record.place {
+                joining.copies = None;
+                joining.caught_up = false;
+            }
+        }
+    }
+
+    /// A holder has copied its shares.
+    pub(super) fn snapshotted(&mut self, worker: WorkerId, id: SnapshotId, shares: Vec<(u32, StateHash)>) {
+        let known = match &self.intake {
+            Intake::Idle => return,
+            Intake::Asked { .. } => None,
+            Intake::Collecting { taken, .. } | Intake::Serving { taken, .. } => Some(taken.id),
+        };
+        if known.is_none_or(|known| known < id) {
+            // The closer was asked twice: the later snapshot has replaced the earlier one.
+            let Some(formation) = self.formation.as_ref().filter(|_| id.generation == self.formed) else {
+                return;
+            };
+            let mut taken = Taken::new(id, formation.members());
+            for holder in &mut taken.holders {
+                if !self.members.contains_key(&holder.member.worker) {
+                    holder.here = Here::Gone;
+                }
+            }
+            self.intake = Intake::Collecting { taken, at: self.now };
+            self.forget_copies();
+        }
+        let Intake::Collecting { taken, .. } = &mut self.intake else {
+            return;
+        };
+        let Some(place) = taken.place_of(worker).filter(|_| taken.id == id) else {
+            return;
+        };
+        taken.holders[place].here = Here::Yes;
+        for (index, hash) in shares {
+            let Some(share) = taken.shares.get_mut(index as usize) else {
+                continue;
+            };
+            if share.replace(hash).is_some_and(|before| before != hash) {
+                let reason = format!(
+                    "two holders of share {index} of the state at {} have different bytes (BITS-1), one of them worker {worker}; a \
+                     machine computes wrongly or the model is not deterministic",
+                    id.step
+                );
+                return self.fail(reason);
+            }
+        }
+        self.settle_snapshot();
+    }
+
+    /// Once every holder has spoken or is gone: the joiners copy, or another snapshot is needed.
+    fn settle_snapshot(&mut self) {
+        let Intake::Collecting { taken, .. } = &self.intake else {
+            return;
+        };
+        if !taken.is_settled() {
+            return;
+        }
+        if !taken.is_whole() || taken.order().is_none() {
+            return self.end_intake();
+        }
+        let taken = taken.clone();
+        self.tell(JobEvent::Snapshot {
+            step: taken.id.step,
+            holders: u32::try_from(taken.holders.len()).unwrap_or(u32::MAX),
+        });
+        let told = (Needed::Yes, taken.id.step);
+        self.intake = Intake::Serving { taken, told };
+        self.share_snapshot();
+    }
+
+    /// Lets all joiners copy the snapshot that do not copy it yet.
+    fn share_snapshot(&mut self) {
+        let Intake::Serving { taken, told } = &self.intake else {
+            return;
+        };
+        let (id, told) = (taken.id, *told);
+        let joiners: Vec<WorkerId> = self
+            .joiners()
+            .filter(|(_, one)| one.copies != Some(id) && one.failed != Some(id))
+            .map(|(worker, _)| worker)
+            .collect();
+        for worker in &joiners {
+            if let Some(joining) = self.members.get_mut(worker).and_then(super::Record::joining_mut) {
+                joining.copies = Some(id);
+                joining.loaded = false;
+                joining.caught_up = false;
+            }
+        }
+        self.send_serve(Some(id), told.0, told.1);
+        joiners.into_iter().for_each(|worker| self.send_copy(worker));
+    }
+
+    /// Tells a joiner what to copy, and from whom.
+    pub(super) fn send_copy(&mut self, worker: WorkerId) {
+        let Intake::Serving { taken, .. } = &self.intake else {
+            return;
+        };
+        let copies = self.members.get(&worker).and_then(super::Record::joining);
+        if copies.is_some_and(|joining| joining.copies == Some(taken.id))
+            && let Some(order) = taken.order()
+        {
+            self.send(worker, CoordinatorMessage::Copy(Box::new(order)));
+        }
+    }
+
+    /// A worker is gone, or has dropped what it held.
+    pub(super) fn holder_gone(&mut self, worker: WorkerId) {
+        let (Intake::Collecting { taken, .. } | Intake::Serving { taken, .. }) = &mut self.intake else {
+            return;
+        };
+        let Some(place) = taken.place_of(worker) else { return };
+        taken.holders[place].here = Here::Gone;
+        if taken.is_whole() {
+            let copying: Vec<WorkerId> = self.joiners().map(|(joiner, _)| joiner).collect();
+            copying.into_iter().for_each(|joiner| self.send_copy(joiner));
+            return self.settle_snapshot();
+        }
+        let joiners: Vec<WorkerId> = self
+            .joiners()
+            .filter(|(_, one)| one.copies.is_some())
+            .map(|(one, _)| one)
+            .collect();
+        for worker in joiners {
+            let reason = "both holders of a share are gone".to_owned();
+            self.tell(JobEvent::JoinsAnew { worker, reason });
+        }
+        self.end_intake();
+    }
+
+    pub(super) fn dropped(&mut self, worker: WorkerId, id: SnapshotId) {
+        let (Intake::Collecting { taken, .. } | Intake::Serving { taken, .. }) = &self.intake else {
+            return;
+        };
+        if taken.id == id {
+            self.holder_gone(worker);
+        }
+    }
+
+    pub(super) fn caught_up(&mut self, worker: WorkerId, id: SnapshotId, step: Step) {
+        let joining = self.members.get_mut(&worker).and_then(super::Record::joining_mut);
+        let Some(joining) = joining.filter(|joining| joining.copies == Some(id)) else {
+            return;
+        };
+        joining.step = joining.step.max(step);
+        joining.loaded = true;
+        if !std::mem::replace(&mut joining.caught_up, true) {
+            self.tell(JobEvent::CaughtUp { worker, step });
+        }
+    }
+
+    /// A joiner says where its state stands.
+    pub(super) fn joiner_at(&mut self, worker: WorkerId, step: Step) {
+        let Some(joining) = self.members.get_mut(&worker).and_then(super::Record::joining_mut) else {
+            return;
+        };
+        joining.step = step;
+        joining.loaded |= joining.copies.is_some_and(|id| step >= id.step);
+    }
+
+    pub(super) fn copy_failed(&mut self, worker: WorkerId, id: SnapshotId, reason: String) {
+        let planned = self
+            .plan
+            .as_ref()
+            .filter(|plan| plan.has(worker))
+            .map(super::planning::Plan::is_ordered);
+        if self.switching.contains(&worker) || planned == Some(true) {
+            // It is awaited at a boundary, and the sums up to there are out of its reach.
+            self.disturbed.get_or_insert(self.now);
+            return self.halt();
+        }
+        if planned == Some(false) {
+            self.plan = None;
+        }
+        let joining = self.members.get_mut(&worker).and_then(super::Record::joining_mut);
+        let Some(joining) = joining.filter(|joining| joining.copies == Some(id)) else {
+            return;
+        };
+        joining.copies = None;
+        joining.failed = Some(id);
+        joining.caught_up = false;
+        joining.attempts += 1;
+        let again = joining.attempts < MAX_COPY_ATTEMPTS;
+        self.tell(JobEvent::JoinsAnew { worker, reason });
+        if !again {
+            self.hold(worker);
+        }
+    }
+
+    /// Copying beside the ring has failed time and again: all wait at a boundary until this worker has the state.
+    fn hold(&mut self, worker: WorkerId) {
+        if !self.is_formed() {
+            return;
+        }
+        self.disturbed.get_or_insert(self.now);
+        self.halt();
+        self.call_in(worker);
+    }
+
+    /// Takes a joiner into the next generation with whatever state it has; it catches up while the others wait.
+    pub(super) fn call_in(&mut self, worker: WorkerId) {
+        self.tell(JobEvent::Held { worker });
+        if let Some(record) = self.members.get_mut(&worker) {
+            record.place = Place::Called;
+        }
+        let generation = self.generation;
+        self.send(worker, CoordinatorMessage::Halt { generation });
+    }
+
+    /// A worker's model failed before the worker was a member: the others do not end for that.
+    pub(super) fn joiner_failed(&mut self, worker: WorkerId, reason: String) {
+        self.evict(worker, Loss::Failed { reason });
+    }
+
+    /// Lets go of what no joiner needs any more, and says again what may have been lost.
+    pub(super) fn tend_joiners(&mut self) {
+        let now = self.now;
+        match &self.intake {
+            Intake::Idle => {}
+            Intake::Asked { at } | Intake::Collecting { at, .. } => {
+                if self.now.saturating_sub(*at) >= SNAPSHOT_PATIENCE
+                    && matches!(self.phase, Phase::Running { .. })
+                    && self.stop == Stop::No
+                {
+                    self.ask_for_snapshot();
+                }
+            }
+            Intake::Serving { .. } if !self.switching.is_empty() => {}
+            Intake::Serving { taken, told } => {
+                let (id, told) = (taken.id, *told);
+                let copying = || self.joiners().filter(|(_, joining)| joining.copies == Some(id));
+                let shares = if copying().all(|(_, joining)| joining.loaded) {
+                    Needed::No
+                } else {
+                    Needed::Yes
+                };
+                let from = copying()
+                    .map(|(_, joining)| joining.step.max(id.step))
+                    .min()
+                    .unwrap_or(id.step);
+                let from = if shares == Needed::No { from } else { id.step };
+                let late: Vec<WorkerId> = copying()
+                    .filter(|(_, joining)| !joining.caught_up)
+                    .map(|(worker, _)| worker)
+                    .filter(|worker| {
+                        let asked = self.members.get(worker).map(|record| record.asked);
+                        asked.is_some_and(|asked| now.saturating_sub(asked) >= RESEND)
+                    })
+                    .collect();
+                if (shares, from) != told {
+                    if let Intake::Serving { told, .. } = &mut self.intake {
+                        *told = (shares, from);
+                    }
+                    self.send_serve(Some(id), shares, from);
+                }
+                late.into_iter().for_each(|worker| self.send_copy(worker));
+            }
+        }
+    }
+}
