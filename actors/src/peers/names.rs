@@ -98,3 +98,11 @@ impl Names {
         let _ = self.named.subscribe().wait_for(holds).await;
     }
 }
+
+#[cfg(test)]
+impl Names {
+    /// How many requests wait for a change of the names, or would end by one.
+    pub(super) fn asked(&self) -> usize {
+        self.named.receiver_count()
+    }
+}
