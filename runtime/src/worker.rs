@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use sardana_actors::agent::{Bundle, BundleError, receive_bundle};
 pub use sardana_actors::agent::{EXIT_GIVE_UP, EXIT_RETRY};
-use sardana_actors::worker::{self, Desk, Ended, Errand, ModelFailure, TallyFile, WorkerConfig, WorkerError};
+use sardana_actors::worker::{self, Desk, Ended, Errand, ModelFailure, Sigterm, TallyFile, WorkerConfig, WorkerError};
 use sardana_protocol::job::JobSpec;
 use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
@@ -47,15 +47,20 @@ impl ProcessError {
                 worker::JoinError::NotThere { .. } | worker::JoinError::Bind(_) => EXIT_RETRY,
                 worker::JoinError::NotTrusted { .. } | worker::JoinError::Refused { .. } => EXIT_GIVE_UP,
             },
-            Self::Worker(WorkerError::Dismissed { .. } | WorkerError::Broken { .. } | WorkerError::Bind(_))
+            Self::Worker(
+                WorkerError::Dismissed { .. }
+                | WorkerError::Terminated { .. }
+                | WorkerError::Broken { .. }
+                | WorkerError::Bind(_),
+            )
             | Self::System(_) => EXIT_RETRY,
             Self::Bundle(_) | Self::Worker(WorkerError::Model { .. }) | Self::Training(_) | Self::Panicked => EXIT_GIVE_UP,
         }
     }
 }
 
-/// If an agent started this process as a worker, takes part in the job and ends the process: 0 when the job is done. Otherwise
-/// returns at once. A program calls it (or [`crate::train()`]) before it does anything that a worker should not do.
+/// If an agent started this process as a worker, takes part in the job and ends the process: 0 when the job is done, or when the
+/// worker has left it in good order, which SIGTERM asks for. Otherwise returns at once. A program calls it (or [`crate::train()`]) before it does anything that a worker should not do.
 pub fn serve_if_started_by_agent<M, F>(job: &Job, build: F)
 where
     M: Trainable,
@@ -63,11 +68,11 @@ where
 {
     let outcome = match receive_bundle() {
         Ok(None) => return,
-        Ok(Some(bundle)) => serve(bundle, job, build),
+        Ok(Some(bundle)) => take_part(bundle, job, build, Sigterm::Leave),
         Err(error) => Err(error.into()),
     };
     match outcome {
-        Ok(_) => process::exit(0),
+        Ok(Ended::Done { .. } | Ended::Drained { .. }) => process::exit(0),
         Err(error) => {
             let code = error.exit_code();
             if code != 0 {
@@ -78,11 +83,19 @@ where
     }
 }
 
-/// Takes part in the job that `bundle` leads to.
+/// Takes part in the job that `bundle` leads to. Signals are the program's own affair.
 ///
 /// # Errors
 /// See [`ProcessError`].
 pub fn serve<M, F>(bundle: Bundle, job: &Job, build: F) -> Result<Ended, ProcessError>
+where
+    M: Trainable,
+    F: FnOnce(&JobSpec) -> Result<M, ModelError>,
+{
+    take_part(bundle, job, build, Sigterm::NotOurs)
+}
+
+fn take_part<M, F>(bundle: Bundle, job: &Job, build: F, sigterm: Sigterm) -> Result<Ended, ProcessError>
 where
     M: Trainable,
     F: FnOnce(&JobSpec) -> Result<M, ModelError>,
@@ -105,7 +118,9 @@ where
         advertise: None,
         identity: prepared.facts.identity.clone(),
         shard_capacity: job.shard_capacity(),
-        state_bytes: prepared.facts.state_bytes,
+        pieces: Arc::clone(&prepared.facts.pieces),
+        auxiliary: prepared.facts.auxiliary.clone(),
+        sigterm,
     };
     let (failure, failures) = ModelFailure::channel();
     let network = Network::start(config, Arc::clone(&desk), errands, failures)?;

@@ -13,6 +13,7 @@ use sardana_protocol::words::{Generation, Incarnation, JobId, Rank, ShardRange, 
 use super::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES, LARGEST_LIMIT};
 use super::{FrameError, decode, encode, read_frame_blocking, write_frame_blocking};
 use crate::trust::Credentials;
+use crate::worker::limits::AUXILIARY_NAME_BYTES;
 
 const GENERATION: Generation = Generation::new(Incarnation::new(u64::MAX), u64::MAX);
 const STEP: Step = Step::new(u64::MAX);
@@ -103,7 +104,7 @@ fn largest_hello() -> Hello {
         standing: largest_standing(),
         shard_capacity: MAX_SHARDS,
         address: "[ffff::1]:65535".parse().unwrap(),
-        auxiliary: vec!["loss".to_owned()],
+        auxiliary: vec!["x".repeat(AUXILIARY_NAME_BYTES); MAX_AUXILIARY],
     }))
 }
 

@@ -267,6 +267,9 @@ async fn carry(
         }
     };
     tracing::info!(target: "sardana::event::joined", worker = %WorkerId::new(link.credentials.id()), coordinator = %link.coordinator);
+    if worker.cast(Message::Joined).is_err() {
+        return control.stop(None);
+    }
     let told = |message: CoordinatorMessage| match worker.cast(Message::Told(message)) {
         Ok(()) => Next::Message,
         Err(_) => Next::Stop,
