@@ -254,7 +254,10 @@ impl State {
     }
 
     fn send(&mut self, worker: WorkerId, message: CoordinatorMessage) {
-        let last = matches!(message, CoordinatorMessage::Dismiss { .. });
+        let last = matches!(
+            message,
+            CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }
+        );
         if let Some(outlet) = self.workers.get(&worker) {
             // A session that is over has said so, or will.
             let _ = outlet.queue.send(message);

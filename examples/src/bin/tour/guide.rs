@@ -117,6 +117,38 @@ impl<'a> Guide<'a> {
                 self.event(&format!("{lost}; without a checkpoint training starts again from {from}"));
             }
             JobEvent::Failed { reason } => self.event(&format!("the job failed: {reason}")),
+            JobEvent::Leaving { worker, .. } => self.event(&format!("{} is to leave at the next boundary", short(*worker))),
+            JobEvent::Left { worker, step } => {
+                self.event(&format!("{} has left at {step}, with its work done", short(*worker)));
+            }
+            JobEvent::Snapshot { step, holders } => {
+                self.event(&format!(
+                    "the state at {step} is copied, in shares that {holders} worker(s) hold; training goes on"
+                ));
+            }
+            JobEvent::CaughtUp { worker, step } => {
+                self.event(&format!(
+                    "{} has copied the state and followed the sums up to {step}",
+                    short(*worker)
+                ));
+            }
+            JobEvent::JoinsAnew { worker, reason } => {
+                self.event(&format!("{} begins its join anew: {reason}", short(*worker)));
+            }
+            JobEvent::Held { worker } => self.event(&format!("all wait for {}", short(*worker))),
+            JobEvent::Switched {
+                generation,
+                members,
+                step,
+            } => {
+                self.generation = Some(*generation);
+                self.world_size = members.len();
+                self.event(&format!(
+                    "generation {generation}: a ring of {} from step {} on; nobody waited",
+                    members.len(),
+                    step.get()
+                ));
+            }
             JobEvent::Halting { .. } | JobEvent::Done(_) => {}
         }
     }

@@ -198,7 +198,7 @@ fn said(commands: &[Command]) -> Vec<String> {
         | Command::Retain { .. }
         | Command::SumAlone { .. }
         | Command::Accept
-        | Command::CloseWithStop
+        | Command::CloseWith { .. }
         | Command::Fetch { .. } => None,
     };
     commands.iter().filter_map(words).collect()

@@ -216,7 +216,7 @@ fn message_words(message: &CoordinatorMessage) -> String {
             };
             format!("form {} {} at {}{catch_up}", form.generation, form.rank, form.step)
         }
-        CoordinatorMessage::CloseWithStop { generation } => format!("close {generation} with stop"),
+        CoordinatorMessage::CloseWith { generation, trailer } => format!("close {generation} with {trailer:?}"),
         CoordinatorMessage::Complete { step, .. } => format!("complete {step}"),
         CoordinatorMessage::Dismiss { .. } => "dismiss".to_owned(),
     }
