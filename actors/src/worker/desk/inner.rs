@@ -35,7 +35,7 @@ pub(super) struct Inner {
     /// Pieces of the step under way.
     pieces: usize,
     /// What the machine has accepted and the training thread has not taken yet, with a sum's trailer.
-    accepted: (Data, Trailer),
+    pub(super) accepted: (Data, Trailer),
     /// A sum that is applied after the accepted one.
     aside: Data,
     pub(super) keeping: Keeping,
@@ -207,7 +207,7 @@ impl Inner {
     }
 
     /// Uses the buffer of a sum again, unless somebody still reads it.
-    fn recycle(&mut self, sum: KeptSum) {
+    pub(super) fn recycle(&mut self, sum: KeptSum) {
         if self.free.len() < self.pieces + SUMS
             && let Some(sum) = Arc::into_inner(sum.into_sum())
         {

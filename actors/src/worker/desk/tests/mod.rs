@@ -1,5 +1,8 @@
 //! The desk with the training thread and the ring played by the test.
 
+mod keeping;
+mod switching;
+
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
