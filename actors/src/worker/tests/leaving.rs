@@ -88,7 +88,7 @@ impl Site {
             Session {
                 _connection: connection,
                 send,
-                receive: receive,
+                receive,
                 hello,
             }
         };
