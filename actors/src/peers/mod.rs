@@ -208,3 +208,11 @@ impl Peers {
         Ok(connection)
     }
 }
+
+#[cfg(test)]
+impl Peers {
+    /// How many connections are open.
+    pub(crate) fn connections(&self) -> usize {
+        self.endpoint.open_connections()
+    }
+}

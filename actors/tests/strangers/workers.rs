@@ -6,11 +6,11 @@ use std::sync::Arc;
 use sardana_actors::coordinator::{self, CoordinatorConfig, CoordinatorError};
 use sardana_actors::quic::{BindError, Purpose, bind_server};
 use sardana_actors::trust::{Authority, Credentials, Role};
-use sardana_actors::worker::{self, Desk, Ended, JoinError, ModelFailure, WorkerConfig, WorkerError};
+use sardana_actors::worker::{self, Desk, Ended, JoinError, ModelFailure, Sigterm, WorkerConfig, WorkerError};
 use sardana_collectives::layout::Layout;
 use sardana_protocol::limits::MAX_TEXT_BYTES;
 use sardana_protocol::membership::JobEvent;
-use sardana_protocol::state::{Dtype, TensorSpec};
+use sardana_protocol::state::{Dtype, StatePieces, TensorSpec};
 use sardana_protocol::words::Incarnation;
 use tokio::time::timeout;
 
@@ -31,7 +31,9 @@ async fn run(
         listen: LOOPBACK,
         advertise: None,
         shard_capacity: 4,
-        state_bytes: 24,
+        pieces: Arc::new(StatePieces::new([24])),
+        auxiliary: vec![],
+        sigterm: Sigterm::NotOurs,
         identity,
     };
     (failure, worker::run(config, desk, errands, failures))

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use sardana::model::{ModelError, Trainable};
+use sardana::model::{ModelError, StateHash, Trainable};
 use sardana::worker::{ProcessError, serve};
 use sardana::{Job, JobEvent, JobSpec};
 use sardana_actors::agent::Bundle;
@@ -35,6 +35,14 @@ pub(crate) struct Worker(Receiver<Result<Ended, ProcessError>>);
 impl Worker {
     pub(crate) fn outcome(self) -> Result<Ended, ProcessError> {
         self.0.recv_timeout(PATIENCE).expect("the worker ends and does not panic")
+    }
+
+    /// The state that it ended with, at the job's end.
+    pub(crate) fn state(self) -> StateHash {
+        match self.outcome().unwrap() {
+            Ended::Done { hash, .. } => hash,
+            left @ Ended::Drained { .. } => panic!("nobody asked it to leave: {left:?}"),
+        }
     }
 
     /// Why it gave up.

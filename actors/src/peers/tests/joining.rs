@@ -208,6 +208,7 @@ async fn a_worker_that_is_not_named_is_refused_and_one_that_is_named_late_is_ser
     let (_, into) = timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap();
     assert_eq!(into, bytes_of(share));
 
+    until(|| workers[0].names.asked() == 0).await;
     workers[0].name(Circle::Prepared, []);
     let refused = ask();
     until(|| workers[0].names.asked() == 1).await;

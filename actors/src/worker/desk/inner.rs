@@ -35,7 +35,7 @@ pub(super) struct Inner {
     /// Pieces of the step under way.
     pieces: usize,
     /// What the machine has accepted and the training thread has not taken yet, with a sum's trailer.
-    accepted: (Data, Trailer),
+    pub(super) accepted: (Data, Trailer),
     /// A sum that is applied after the accepted one.
     aside: Data,
     pub(super) keeping: Keeping,
@@ -207,7 +207,7 @@ impl Inner {
     }
 
     /// Uses the buffer of a sum again, unless somebody still reads it.
-    fn recycle(&mut self, sum: KeptSum) {
+    pub(super) fn recycle(&mut self, sum: KeptSum) {
         if self.free.len() < self.pieces + SUMS
             && let Some(sum) = Arc::into_inner(sum.into_sum())
         {
@@ -247,26 +247,13 @@ impl Inner {
                 let into = self.buffer();
                 self.tell_ring(RingInput::Begin { step, into });
             }
-            Command::Offer { piece } => {
-                let step = self.member.step();
-                if let Some(gradient) = self.whole.get(&piece).cloned() {
-                    self.tell_ring(RingInput::Piece {
-                        step,
-                        shards: piece,
-                        gradient,
-                    });
-                }
-            }
+            Command::Offer { piece } => self.offer(piece),
             Command::Retain { pieces } => {
                 self.retain(&pieces);
                 self.pieces = pieces.len();
                 self.free.truncate(self.pieces + SUMS);
             }
-            Command::SumAlone { pieces, trailer } => {
-                let held = pieces.iter().filter_map(|piece| self.whole.remove(piece)).collect();
-                let sum = alone::add_up(&self.layout, self.member.step(), held);
-                self.accepted = (Data::Sum(sum), trailer);
-            }
+            Command::SumAlone { pieces, trailer } => self.sum_alone(&pieces, trailer),
             Command::Accept { trailer } => self.accepted = (std::mem::take(data), trailer),
             Command::LayAside => self.aside = std::mem::take(data),
             Command::AcceptAside { trailer } => self.accepted = (std::mem::take(&mut self.aside), trailer),
@@ -286,14 +273,7 @@ impl Inner {
             }
             Command::Snapshot { snapshot, shares } => self.snapshot(snapshot, shares),
             Command::KeepSum { step } => self.keeping.keep(step),
-            Command::LetGo { shares, sums_before } => {
-                if shares {
-                    self.keeping.let_go_of_shares();
-                }
-                for sum in self.keeping.let_go_of_sums(sums_before) {
-                    self.recycle(sum);
-                }
-            }
+            Command::LetGo { shares, sums_before } => self.let_go(shares, sums_before),
             Command::Admit { joiners } => self.errand(Errand::Admit { joiners }),
             Command::Copy(snapshot) => self.errand(Errand::Copy(snapshot)),
             Command::Follow { step, snapshot } => self.errand(Errand::Follow { step, snapshot }),
@@ -311,6 +291,31 @@ impl Inner {
                     donor,
                 });
             }
+        }
+    }
+
+    fn offer(&self, piece: ShardRange) {
+        if let Some(gradient) = self.whole.get(&piece).cloned() {
+            self.tell_ring(RingInput::Piece {
+                step: self.member.step(),
+                shards: piece,
+                gradient,
+            });
+        }
+    }
+
+    fn sum_alone(&mut self, pieces: &[ShardRange], trailer: Trailer) {
+        let held = pieces.iter().filter_map(|piece| self.whole.remove(piece)).collect();
+        let sum = alone::add_up(&self.layout, self.member.step(), held);
+        self.accepted = (Data::Sum(sum), trailer);
+    }
+
+    fn let_go(&mut self, shares: bool, sums_before: Option<Step>) {
+        if shares {
+            self.keeping.let_go_of_shares();
+        }
+        for sum in self.keeping.let_go_of_sums(sums_before) {
+            self.recycle(sum);
         }
     }
 

@@ -1,5 +1,8 @@
 //! The desk with the training thread and the ring played by the test.
 
+mod keeping;
+mod switching;
+
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -220,10 +223,12 @@ fn a_sum_that_came_before_the_halt_is_applied_and_one_that_came_after_is_not() {
     );
     drop(apply(&desk, desk.next()));
     assert!(desk.sum_of(Step::ZERO).is_some(), "kept for members that are behind");
-    let halted = std::iter::from_fn(|| errands.try_recv().ok()).find_map(|errand| match errand {
-        Errand::Send(WorkerMessage::Halted { standing, .. }) => Some(standing),
-        _other => None,
-    });
+    let mut halted = None;
+    while let Ok(errand) = errands.try_recv() {
+        if let Errand::Send(WorkerMessage::Halted { standing, .. }) = errand {
+            halted = Some(standing);
+        }
+    }
     assert_eq!(halted.unwrap().step, Step::new(1));
     let late = CompletedSum {
         generation: generation(1),
