@@ -113,6 +113,9 @@ pub fn log(event: &Event) {
         Event::Agent(AgentEvent::Short { left }) => {
             tracing::warn!(target: "sardana::event::short", left, "none is started in its place");
         }
-        Event::Agent(AgentEvent::Exhausted) => {}
+        Event::Agent(AgentEvent::Grown { left }) => {
+            tracing::info!(target: "sardana::event::grown", left, "more workers are started");
+        }
+        Event::Agent(AgentEvent::Exhausted | AgentEvent::JobOver) => {}
     }
 }

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use ractor::ActorRef;
 use sardana_protocol::messages::{AgentMessage, AgentOrder, CoordinatorMessage, Greeting, Hello, WorkerMessage};
+use sardana_protocol::status::OperatorRequest;
 use sardana_protocol::words::WorkerId;
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::actor::Message;
 use crate::control::{Next, carry};
+use crate::operator::limits::{ANSWER_BYTES, ANSWER_EVERY, MAX_OPERATORS, REQUEST_BYTES};
 use crate::quic::limits::{HANDSHAKE_DEADLINE, MAX_HANDSHAKES};
 use crate::quic::{REFUSED, accept, next_incoming};
 use crate::trust::{Credentials, PeerIdentity, Role};
 use crate::wire::limits::HELLO_FRAME_BYTES;
-use crate::wire::{read_frame, write_frame};
+use crate::wire::{FrameError, read_frame, write_frame};
 
 /// What the coordinator keeps of a session.
 #[derive(Debug)]
@@ -37,16 +39,18 @@ impl<Out> Outlet<Out> {
 /// Takes in connections until the endpoint is closed.
 pub(super) async fn accept_all(endpoint: Endpoint, credentials: Credentials, coordinator: ActorRef<Message>) {
     let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
+    let operators = Arc::new(Semaphore::new(MAX_OPERATORS));
     while let Ok(room) = Arc::clone(&handshakes).acquire_owned().await {
         let Some(incoming) = next_incoming(&endpoint).await else {
             return;
         };
         let (credentials, coordinator) = (credentials.clone(), coordinator.clone());
+        let operators = Arc::clone(&operators);
         tokio::spawn(async move {
             let accepted = accept(incoming, &credentials, HANDSHAKE_DEADLINE).await;
             drop(room);
             match accepted {
-                Ok((connection, peer)) => greet(connection, peer, coordinator).await,
+                Ok((connection, peer)) => greet(connection, peer, coordinator, &operators).await,
                 Err(error) => tracing::warn!(target: "sardana::event::refused", %error, "a connection was refused"),
             }
         });
@@ -54,7 +58,7 @@ pub(super) async fn accept_all(endpoint: Endpoint, credentials: Credentials, coo
 }
 
 /// A peer that has shown its certificate says who it is; it has little time and few bytes for that (SEC-2).
-async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef<Message>) {
+async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef<Message>, operators: &Semaphore) {
     let hello = async {
         let (send, mut receive) = connection.accept_bi().await.ok()?;
         match read_frame::<Hello>(&mut receive, HELLO_FRAME_BYTES).await {
@@ -102,17 +106,31 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
                 queue,
                 connection: streams.connection.clone(),
             };
+            let (agent, session_id) = (peer.id, outlet.session());
             let asked = coordinator.cast(Message::AgentHello {
-                agent: peer.id,
+                agent,
+                hello,
                 outlet,
                 reply,
             });
             let session = streams.answer(asked.is_ok(), greeting).await;
             if let Some(session) = session {
-                session.serve_agent(coordinator, outgoing).await;
+                session.serve_agent(agent, &coordinator, outgoing).await;
             }
+            // The coordinator is gone only when the job is over.
+            let _ = coordinator.cast(Message::AgentLost {
+                agent,
+                session: session_id,
+            });
         }
-        (Role::Worker | Role::Agent | Role::Coordinator, Hello::Worker(_) | Hello::Agent(_) | Hello::Operator { .. }) => {
+        (Role::Operator, Hello::Operator { job }) if job == peer.job => {
+            let Ok(_place) = operators.try_acquire() else {
+                let reason = format!("{MAX_OPERATORS} operators are connected already: end one of them");
+                return streams.refuse(Greeting::Refused { reason }).await;
+            };
+            streams.serve_operator(peer, &coordinator).await;
+        }
+        (Role::Worker | Role::Agent | Role::Operator | Role::Coordinator, Hello::Worker(_) | Hello::Agent(_) | Hello::Operator { .. }) => {
             let reason =
                 format!("the hello is not one of {peer}: start the process with credentials of its own role and job");
             tracing::warn!(target: "sardana::event::refused", %peer, "a hello under a false name");
@@ -170,14 +188,48 @@ impl Streams {
         goodbye.why = why;
     }
 
-    async fn serve_agent(self, coordinator: ActorRef<Message>, outgoing: mpsc::UnboundedReceiver<AgentOrder>) {
-        let said = |message: AgentMessage| match coordinator.cast(Message::AgentSaid(message)) {
+    async fn serve_agent(
+        self,
+        agent: u64,
+        coordinator: &ActorRef<Message>,
+        outgoing: mpsc::UnboundedReceiver<AgentOrder>,
+    ) {
+        let said = |message: AgentMessage| match coordinator.cast(Message::AgentSaid { agent, message }) {
             Ok(()) => Next::Message,
             Err(_) => Next::Stop,
         };
         let why = carry(self.send, self.receive, outgoing, said, |_| {}).await;
         tracing::debug!(%why, "an agent's session is over");
         self.connection.close(0_u32.into(), why.as_bytes());
+    }
+
+    /// Answers an operator's requests one after the other, and not faster than a person can read.
+    async fn serve_operator(mut self, peer: PeerIdentity, coordinator: &ActorRef<Message>) {
+        let why = match self.answer_operator(coordinator).await {
+            Ok(()) => "the operator left".to_owned(),
+            // It may just close its connection.
+            Err(error @ FrameError::Connection(_)) => error.to_string(),
+            Err(error) => {
+                tracing::warn!(target: "sardana::event::refused", %peer, %error, "an operator's session is over");
+                error.to_string()
+            }
+        };
+        self.connection.close(REFUSED, why.as_bytes());
+    }
+
+    async fn answer_operator(&mut self, coordinator: &ActorRef<Message>) -> Result<(), FrameError> {
+        write_frame(&mut self.send, &Greeting::Welcome, HELLO_FRAME_BYTES).await?;
+        while let Some(request) = read_frame::<OperatorRequest>(&mut self.receive, REQUEST_BYTES).await? {
+            let (reply, answer) = oneshot::channel();
+            // Nobody answers once the coordinator ends; its endpoint closes with it.
+            if coordinator.cast(Message::Asked { request, reply }).is_err() {
+                return Ok(());
+            }
+            let Ok(answer) = answer.await else { return Ok(()) };
+            write_frame(&mut self.send, &answer, ANSWER_BYTES).await?;
+            sleep(ANSWER_EVERY).await;
+        }
+        Ok(())
     }
 }
 

@@ -12,7 +12,7 @@ use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_actors::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::JobEvent;
-use sardana_protocol::messages::{Greeting, Hello, Standing, Tally, WorkerHello};
+use sardana_protocol::messages::{AgentHello, Greeting, Hello, Standing, Tally, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
 use serde::Serialize;
@@ -121,6 +121,14 @@ pub(crate) fn worker(hello: WorkerHello) -> Hello {
     Hello::Worker(Box::new(hello))
 }
 
+pub(crate) fn agent(job: JobId) -> Hello {
+    Hello::Agent(AgentHello {
+        job,
+        host: "here".to_owned(),
+        children: vec![],
+    })
+}
+
 pub(crate) fn identity() -> JobIdentity {
     let hash = StateHash::of(b"x");
     JobIdentity {
@@ -163,5 +171,6 @@ pub(crate) fn hello(id: u64) -> WorkerHello {
         },
         shard_capacity: 4,
         address: LOOPBACK,
+        auxiliary: vec!["loss".to_owned()],
     }
 }
