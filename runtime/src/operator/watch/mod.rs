@@ -1,6 +1,8 @@
 //! A status that stays on the screen until a person has seen enough.
 
 mod history;
+#[cfg(test)]
+mod screens;
 mod view;
 
 use std::io;
