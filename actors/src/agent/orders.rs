@@ -33,7 +33,11 @@ impl State {
     fn start_more(&mut self, myself: &ActorRef<Message>, workers: u32) {
         let room = MAX_WORKERS.saturating_sub(self.left());
         if self.mode != Mode::Keeping || workers > room {
-            tracing::warn!(workers, room, "no more workers are started, although the coordinator wants it");
+            tracing::warn!(
+                workers,
+                room,
+                "no more workers are started, although the coordinator wants it"
+            );
             return;
         }
         for _ in 0..workers {

@@ -212,13 +212,7 @@ impl State {
         });
     }
 
-    fn agent_hello(
-        &mut self,
-        agent: u64,
-        hello: AgentHello,
-        outlet: Outlet<AgentOrder>,
-        reply: oneshot::Sender<Greeting>,
-    ) {
+    fn agent_hello(&mut self, agent: u64, hello: AgentHello, outlet: Outlet<AgentOrder>, reply: oneshot::Sender<Greeting>) {
         self.operating.agents.came(agent, hello, outlet.connection.remote_address());
         if self.life == Life::Over {
             let _ = outlet.queue.send(AgentOrder::JobOver);
@@ -238,8 +232,10 @@ impl State {
             self.received += before.connection.stats().udp_rx.bytes;
         }
         let host = self.operating.agents.host_of(agent).to_owned();
-        self.operating
-            .remember(self.started.elapsed(), &format!("the agent on {host} is not connected any more"));
+        self.operating.remember(
+            self.started.elapsed(),
+            &format!("the agent on {host} is not connected any more"),
+        );
         self.operating.agents.gone(agent);
     }
 

@@ -4,20 +4,19 @@ use std::sync::Arc;
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use ractor::ActorRef;
-use sardana_protocol::messages::{AgentMessage, AgentOrder, CoordinatorMessage, Greeting, Hello, WorkerMessage};
-use sardana_protocol::status::OperatorRequest;
+use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, CoordinatorMessage, Greeting, Hello, WorkerMessage};
 use sardana_protocol::words::WorkerId;
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::actor::Message;
 use crate::control::{Next, carry};
-use crate::operator::limits::{ANSWER_BYTES, ANSWER_EVERY, MAX_OPERATORS, REQUEST_BYTES};
+use crate::operator::limits::MAX_OPERATORS;
 use crate::quic::limits::{HANDSHAKE_DEADLINE, MAX_HANDSHAKES};
 use crate::quic::{REFUSED, accept, next_incoming};
 use crate::trust::{Credentials, PeerIdentity, Role};
 use crate::wire::limits::HELLO_FRAME_BYTES;
-use crate::wire::{FrameError, read_frame, write_frame};
+use crate::wire::{read_frame, write_frame};
 
 /// What the coordinator keeps of a session.
 #[derive(Debug)]
@@ -100,37 +99,15 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
             }
         }
         (Role::Agent, Hello::Agent(hello)) if hello.job == peer.job => {
-            let (queue, outgoing) = mpsc::unbounded_channel();
-            let (reply, greeting) = oneshot::channel();
-            let outlet = Outlet {
-                queue,
-                connection: streams.connection.clone(),
-            };
-            let (agent, session_id) = (peer.id, outlet.session());
-            let asked = coordinator.cast(Message::AgentHello {
-                agent,
-                hello,
-                outlet,
-                reply,
-            });
-            let session = streams.answer(asked.is_ok(), greeting).await;
-            if let Some(session) = session {
-                session.serve_agent(agent, &coordinator, outgoing).await;
-            }
-            // The coordinator is gone only when the job is over.
-            let _ = coordinator.cast(Message::AgentLost {
-                agent,
-                session: session_id,
-            });
+            streams.greet_agent(peer.id, hello, &coordinator).await;
         }
         (Role::Operator, Hello::Operator { job }) if job == peer.job => {
-            let Ok(_place) = operators.try_acquire() else {
-                let reason = format!("{MAX_OPERATORS} operators are connected already: end one of them");
-                return streams.refuse(Greeting::Refused { reason }).await;
-            };
-            streams.serve_operator(peer, &coordinator).await;
+            streams.serve_operator(peer, &coordinator, operators).await;
         }
-        (Role::Worker | Role::Agent | Role::Operator | Role::Coordinator, Hello::Worker(_) | Hello::Agent(_) | Hello::Operator { .. }) => {
+        (
+            Role::Worker | Role::Agent | Role::Operator | Role::Coordinator,
+            Hello::Worker(_) | Hello::Agent(_) | Hello::Operator { .. },
+        ) => {
             let reason =
                 format!("the hello is not one of {peer}: start the process with credentials of its own role and job");
             tracing::warn!(target: "sardana::event::refused", %peer, "a hello under a false name");
@@ -140,10 +117,10 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
     }
 }
 
-struct Streams {
-    connection: Connection,
-    send: SendStream,
-    receive: RecvStream,
+pub(super) struct Streams {
+    pub(super) connection: Connection,
+    pub(super) send: SendStream,
+    pub(super) receive: RecvStream,
 }
 
 impl Streams {
@@ -167,13 +144,34 @@ impl Streams {
         }
     }
 
-    async fn refuse(mut self, refusal: Greeting) {
+    pub(super) async fn refuse(mut self, refusal: Greeting) {
         if write_frame(&mut self.send, &refusal, HELLO_FRAME_BYTES).await.is_ok() {
             let _ = self.send.finish();
             // The peer closes once it has read the reason.
             let _ = timeout(HANDSHAKE_DEADLINE, self.connection.closed()).await;
         }
         self.connection.close(REFUSED, b"refused");
+    }
+
+    async fn greet_agent(self, agent: u64, hello: AgentHello, coordinator: &ActorRef<Message>) {
+        let (queue, outgoing) = mpsc::unbounded_channel();
+        let (reply, greeting) = oneshot::channel();
+        let outlet = Outlet {
+            queue,
+            connection: self.connection.clone(),
+        };
+        let session = outlet.session();
+        let asked = coordinator.cast(Message::AgentHello {
+            agent,
+            hello,
+            outlet,
+            reply,
+        });
+        if let Some(streams) = self.answer(asked.is_ok(), greeting).await {
+            streams.serve_agent(agent, coordinator, outgoing).await;
+        }
+        // The coordinator is gone only when the job is over.
+        let _ = coordinator.cast(Message::AgentLost { agent, session });
     }
 
     async fn serve_worker(self, mut goodbye: Goodbye, outgoing: mpsc::UnboundedReceiver<CoordinatorMessage>) {
@@ -188,12 +186,7 @@ impl Streams {
         goodbye.why = why;
     }
 
-    async fn serve_agent(
-        self,
-        agent: u64,
-        coordinator: &ActorRef<Message>,
-        outgoing: mpsc::UnboundedReceiver<AgentOrder>,
-    ) {
+    async fn serve_agent(self, agent: u64, coordinator: &ActorRef<Message>, outgoing: mpsc::UnboundedReceiver<AgentOrder>) {
         let said = |message: AgentMessage| match coordinator.cast(Message::AgentSaid { agent, message }) {
             Ok(()) => Next::Message,
             Err(_) => Next::Stop,
@@ -201,35 +194,6 @@ impl Streams {
         let why = carry(self.send, self.receive, outgoing, said, |_| {}).await;
         tracing::debug!(%why, "an agent's session is over");
         self.connection.close(0_u32.into(), why.as_bytes());
-    }
-
-    /// Answers an operator's requests one after the other, and not faster than a person can read.
-    async fn serve_operator(mut self, peer: PeerIdentity, coordinator: &ActorRef<Message>) {
-        let why = match self.answer_operator(coordinator).await {
-            Ok(()) => "the operator left".to_owned(),
-            // It may just close its connection.
-            Err(error @ FrameError::Connection(_)) => error.to_string(),
-            Err(error) => {
-                tracing::warn!(target: "sardana::event::refused", %peer, %error, "an operator's session is over");
-                error.to_string()
-            }
-        };
-        self.connection.close(REFUSED, why.as_bytes());
-    }
-
-    async fn answer_operator(&mut self, coordinator: &ActorRef<Message>) -> Result<(), FrameError> {
-        write_frame(&mut self.send, &Greeting::Welcome, HELLO_FRAME_BYTES).await?;
-        while let Some(request) = read_frame::<OperatorRequest>(&mut self.receive, REQUEST_BYTES).await? {
-            let (reply, answer) = oneshot::channel();
-            // Nobody answers once the coordinator ends; its endpoint closes with it.
-            if coordinator.cast(Message::Asked { request, reply }).is_err() {
-                return Ok(());
-            }
-            let Ok(answer) = answer.await else { return Ok(()) };
-            write_frame(&mut self.send, &answer, ANSWER_BYTES).await?;
-            sleep(ANSWER_EVERY).await;
-        }
-        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use tokio::time::timeout;
 
 use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{BindError, ConnectError, Purpose, bind_client, close, connect};
+use crate::quic::{BindError, ConnectError, Purpose, bind_client, close, connect, explain};
 use crate::trust::{Credentials, PeerIdentity};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{FrameError, read_frame, write_frame};
@@ -131,18 +131,27 @@ impl Operator {
 }
 
 fn broken(address: SocketAddr, source: FrameError) -> OperatorError {
-    match source {
+    match &source {
         // It closes its endpoint when the job is over.
         FrameError::Connection(ConnectionError::ApplicationClosed(close)) if close.error_code.into_inner() == 0 => {
             OperatorError::Ended { address }
         }
         // A certificate that it refuses shows at the first answer.
-        FrameError::Connection(
-            error @ (ConnectionError::ConnectionClosed(_) | ConnectionError::ApplicationClosed(_)),
-        ) => OperatorError::Refused {
-            address,
-            reason: crate::quic::explain(&error),
-        },
-        source => OperatorError::Broken { address, source },
+        FrameError::Connection(error @ (ConnectionError::ConnectionClosed(_) | ConnectionError::ApplicationClosed(_))) => {
+            OperatorError::Refused {
+                address,
+                reason: explain(error),
+            }
+        }
+        FrameError::Connection(_)
+        | FrameError::Version { .. }
+        | FrameError::Header { .. }
+        | FrameError::TooLong { .. }
+        | FrameError::Truncated { .. }
+        | FrameError::Malformed { .. }
+        | FrameError::Trailing { .. }
+        | FrameError::Unencodable { .. }
+        | FrameError::Stream { .. }
+        | FrameError::Io(_) => OperatorError::Broken { address, source },
     }
 }

@@ -87,7 +87,10 @@ async fn an_operator_starts_more_than_at_first() {
     pids.sort_unstable();
     assert_eq!(told_pids, pids);
     let answer = operator.ask(&OperatorRequest::Scale { workers: 5 }).await.unwrap();
-    assert!(matches!(&answer, OperatorAnswer::Done { what } if what.contains("3 on here")), "{answer:?}");
+    assert!(
+        matches!(&answer, OperatorAnswer::Done { what } if what.contains("3 on here")),
+        "{answer:?}"
+    );
     assert_eq!(told.next().await, AgentEvent::Grown { left: 5 });
     for _ in 0..3 {
         assert!(matches!(told.next().await, AgentEvent::Started { .. }));
@@ -109,7 +112,10 @@ async fn an_agent_whose_coordinator_is_gone_asks_its_children_itself() {
     drop(site);
     let leaving = tokio::spawn(async move { agent.leave("a test").await });
     assert_eq!(told.end().await, "exit code 0");
-    timeout(PATIENCE, leaving).await.expect("it ends with its last child").unwrap();
+    timeout(PATIENCE, leaving)
+        .await
+        .expect("it ends with its last child")
+        .unwrap();
 }
 
 #[tokio::test]

@@ -67,6 +67,9 @@ async fn a_folder_that_is_none_is_named_before_anything_starts() {
         let error = sardana_actors::agent::start(config).await.unwrap_err();
         assert!(matches!(error, AgentError::Output(_)), "{error}");
         let words = error.to_string();
-        assert!(words.contains(&folder.display().to_string()) && words.contains("give a folder"), "{words}");
+        assert!(
+            words.contains(&folder.display().to_string()) && words.contains("give a folder"),
+            "{words}"
+        );
     }
 }

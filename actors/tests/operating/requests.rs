@@ -105,7 +105,11 @@ async fn a_status_tells_workers_agents_and_what_happened() {
         [(WorkerId::new(1), None), (WorkerId::new(2), Some(pid))]
     );
     assert!(status.events.len() <= KEPT_EVENTS);
-    assert!(status.events.iter().any(|(_, words)| words.contains("joined at s0")), "{:?}", status.events);
+    assert!(
+        status.events.iter().any(|(_, words)| words.contains("joined at s0")),
+        "{:?}",
+        status.events
+    );
     assert!(status.age >= status.events[0].0);
 
     // Its agent sees one end, and then is gone itself.
@@ -117,7 +121,10 @@ async fn a_status_tells_workers_agents_and_what_happened() {
     };
     host.say(&exited).await;
     while !matches!(site.event().await, JobEvent::Lost { .. }) {}
-    assert_eq!(self::status(&mut operator).await.agents[0].children, [(WorkerId::new(1), None)]);
+    assert_eq!(
+        self::status(&mut operator).await.agents[0].children,
+        [(WorkerId::new(1), None)]
+    );
     host.connection.close(0_u32.into(), b"lost");
     while !self::status(&mut operator).await.agents.is_empty() {}
 }
@@ -165,7 +172,10 @@ async fn scale_starts_where_the_fewest_are_and_drains_the_last() {
     let scale = |workers| OperatorRequest::Scale { workers };
     for wrong in [0, MAX_WORKERS + 1] {
         let reason = refused(&mut operator, scale(wrong)).await;
-        assert!(reason.contains("expected 1 to 1024") && reason.contains(&wrong.to_string()), "{reason}");
+        assert!(
+            reason.contains("expected 1 to 1024") && reason.contains(&wrong.to_string()),
+            "{reason}"
+        );
     }
     let reason = refused(&mut operator, scale(1)).await;
     assert!(reason.contains("at least 2"), "{reason}");
@@ -245,7 +255,10 @@ async fn others_may_not_ask() {
     let mut first = site.join(1).await;
     first.say(&OperatorRequest::Stop).await;
     let why = first.closed().await;
-    assert!(why.contains("not the message expected here") || why.contains("bytes follow"), "{why}");
+    assert!(
+        why.contains("not the message expected here") || why.contains("bytes follow"),
+        "{why}"
+    );
 }
 
 #[tokio::test]

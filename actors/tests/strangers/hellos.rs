@@ -4,11 +4,19 @@ use sardana_actors::trust::Role;
 use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::membership::{JobEvent, Loss};
-use sardana_protocol::messages::{AgentMessage, Greeting, Hello, WorkerHello};
+use sardana_protocol::messages::{AgentHello, AgentMessage, Greeting, Hello, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{JobId, WorkerId};
 
-use super::raw::{JOB, Site, agent, hello, worker};
+use super::raw::{JOB, Site, hello, worker};
+
+fn agent(job: JobId) -> Hello {
+    Hello::Agent(AgentHello {
+        job,
+        host: "here".to_owned(),
+        children: vec![],
+    })
+}
 
 #[tokio::test]
 async fn a_hello_under_a_false_name_is_refused() {

@@ -20,10 +20,7 @@ pub fn json(status: &JobStatus) -> Value {
             "order": spec.order.to_string(),
         })
     });
-    let sums: serde_json::Map<String, Value> = sums(status)
-        .into_iter()
-        .map(|(name, mean)| (name, value!(mean)))
-        .collect();
+    let sums: serde_json::Map<String, Value> = sums(status).into_iter().map(|(name, mean)| (name, value!(mean))).collect();
     value!({
         "job": status.job.to_string(),
         "spec": spec,

@@ -78,7 +78,11 @@ fn workers(status: &JobStatus) -> String {
     let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
     let mut text = String::new();
     for row in &rows {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, &width)| format!("{cell:<width$}"))
+            .collect();
         let _ = writeln!(text, "{}", cells.join("  ").trim_end());
     }
     text

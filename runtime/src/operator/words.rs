@@ -115,11 +115,21 @@ mod tests {
 
     #[test]
     fn spans_and_rates_are_short() {
-        let spans = [(0, "0 µs"), (1_500, "1 ms"), (61_000_000, "1 min 1 s"), (90_000_000_000, "1 d 1 h")];
+        let spans = [
+            (0, "0 µs"),
+            (1_500, "1 ms"),
+            (61_000_000, "1 min 1 s"),
+            (90_000_000_000, "1 d 1 h"),
+        ];
         for (micros, words) in spans {
             assert_eq!(span(Duration::from_micros(micros)), words);
         }
-        for (per_second, words) in [(250.4, "250 steps/s"), (2.25, "2.2 steps/s"), (0.05, "20.0 s/step"), (0.0, "0 steps/s")] {
+        for (per_second, words) in [
+            (250.4, "250 steps/s"),
+            (2.25, "2.2 steps/s"),
+            (0.05, "20.0 s/step"),
+            (0.0, "0 steps/s"),
+        ] {
             assert_eq!(rate(per_second), words);
         }
     }

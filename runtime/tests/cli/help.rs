@@ -7,7 +7,16 @@ fn every_command_says_what_it_does_and_shows_examples() {
     let cases: [(&str, &[&str]); 6] = [
         (
             "run",
-            &["PROGRAM", "--min", "--restarts", "--log-dir", "--no-prefix", "sardana::train", "SIGINT", "SIGTERM"],
+            &[
+                "PROGRAM",
+                "--min",
+                "--restarts",
+                "--log-dir",
+                "--no-prefix",
+                "sardana::train",
+                "SIGINT",
+                "SIGTERM",
+            ],
         ),
         ("status", &["--watch", "--json", "--join"]),
         ("drain", &["WHOM", "drain r2", "boundary"]),
@@ -28,5 +37,8 @@ fn every_command_says_what_it_does_and_shows_examples() {
     for (command, _) in cases {
         assert!(text.contains(&format!("\n  {command}")), "{command} is missing from: {text}");
     }
-    assert!(text.contains("sardana run -n 4 -- ./train") && text.contains("RUST_LOG"), "{text}");
+    assert!(
+        text.contains("sardana run -n 4 -- ./train") && text.contains("RUST_LOG"),
+        "{text}"
+    );
 }

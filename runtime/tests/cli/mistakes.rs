@@ -40,7 +40,11 @@ fn arguments_that_cannot_be_read() {
         row("run -n 1 --restarts=-1 -- true", 2, &["-1", "--restarts"]),
         row("run -n 1 --listen here -- true", 2, &["here", "--listen"]),
         row("run -n 1 --listen 127.0.0.1 -- true", 2, &["127.0.0.1", "--listen"]),
-        row("run -n 1 --log-dir x --no-prefix -- true", 2, &["--log-dir", "--no-prefix", "cannot be used"]),
+        row(
+            "run -n 1 --log-dir x --no-prefix -- true",
+            2,
+            &["--log-dir", "--no-prefix", "cannot be used"],
+        ),
         row("run -n 1 --log-format yaml -- true", 2, &["yaml", "human", "json"]),
         row("status --watch --json", 2, &["--watch", "--json", "cannot be used"]),
         row("status r0", 2, &["r0"]),
@@ -82,7 +86,11 @@ fn programs_that_cannot_be_workers() {
         (run(text.to_str().unwrap()), 1, [&not_started[..], &["denied"]].concat()),
         (run(folder.path().to_str().unwrap()), 1, not_started.to_vec()),
         (run(""), 2, vec!["expected a program after --"]),
-        (run("true"), 1, vec!["exit code 0 before it computed anything", "calls sardana::train"]),
+        (
+            run("true"),
+            1,
+            vec!["exit code 0 before it computed anything", "calls sardana::train"],
+        ),
         (run("false"), 1, vec!["exit code 1", "calls sardana::train"]),
     ]);
 }
@@ -108,7 +116,11 @@ fn folders_for_logs_that_are_none() {
     let below = file.join("logs");
     for path in [file.to_str().unwrap(), below.to_str().unwrap(), "/proc/logs"] {
         let arguments = format!("run -n 1 --log-dir {path} -- true");
-        check(vec![row(&arguments, 2, &["cannot be written to", "give a folder of your own"])]);
+        check(vec![row(
+            &arguments,
+            2,
+            &["cannot be written to", "give a folder of your own"],
+        )]);
         assert!(words(&output(&arguments.split(' ').collect::<Vec<_>>())).contains(path));
     }
 }

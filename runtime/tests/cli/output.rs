@@ -24,16 +24,28 @@ fn lines_are_named_and_kept() {
     let logs = folder.path().join("logs");
     let output = run(&["--log-dir", logs.to_str().unwrap()]);
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
-    let lines: Vec<_> = out.lines().map(|line| named(line).unwrap_or_else(|| panic!("{line}"))).collect();
+    let lines: Vec<_> = out
+        .lines()
+        .map(|line| named(line).unwrap_or_else(|| panic!("{line}")))
+        .collect();
     assert_eq!(lines.iter().filter(|(_, rest)| *rest == "to out").count(), 2, "{out}");
     assert_eq!(lines.iter().filter(|(_, rest)| *rest == "rest").count(), 2, "{out}");
     let err = words(&output);
-    assert_eq!(err.lines().filter(|line| named(line).is_some_and(|(_, rest)| rest == "to err")).count(), 2, "{err}");
+    assert_eq!(
+        err.lines()
+            .filter(|line| named(line).is_some_and(|(_, rest)| rest == "to err"))
+            .count(),
+        2,
+        "{err}"
+    );
     let mut files = 0;
     for entry in std::fs::read_dir(&logs).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
-        assert!(lines.iter().any(|(id, _)| name.starts_with(&format!("w{id}"))) && name.ends_with(".log"), "{name}");
+        assert!(
+            lines.iter().any(|(id, _)| name.starts_with(&format!("w{id}"))) && name.ends_with(".log"),
+            "{name}"
+        );
         assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let text = std::fs::read_to_string(entry.path()).unwrap();
         assert_eq!(text.replacen("to err\n", "", 1), "to out\nrest");
@@ -70,5 +82,9 @@ fn a_worker_that_trains_is_named_with_its_rank() {
     running.signal("TERM");
     let (status, out) = running.end();
     assert_eq!(status.code(), Some(0), "{out}");
-    assert_eq!(out.lines().filter(|line| line.ends_with("a worker is here")).count(), 2, "{out}");
+    assert_eq!(
+        out.lines().filter(|line| line.ends_with("a worker is here")).count(),
+        2,
+        "{out}"
+    );
 }

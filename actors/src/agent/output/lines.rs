@@ -89,8 +89,12 @@ mod tests {
     #[test]
     fn lines_are_whole_however_they_come() {
         let pieces = cut(&[b"on", b"e\ntwo\n\nthr", b"ee"]);
-        let expected: [(&[u8], Then); 4] =
-            [(b"one", Then::Newline), (b"two", Then::Newline), (b"", Then::Newline), (b"three", Then::Nothing)];
+        let expected: [(&[u8], Then); 4] = [
+            (b"one", Then::Newline),
+            (b"two", Then::Newline),
+            (b"", Then::Newline),
+            (b"three", Then::Nothing),
+        ];
         let expected: Vec<_> = expected.iter().map(|(piece, then)| (piece.to_vec(), *then)).collect();
         assert_eq!(pieces, expected);
     }
@@ -101,10 +105,18 @@ mod tests {
         let odd = format!("x{long}\nend\n");
         let pieces = cut(&[odd.as_bytes()]);
         assert!(pieces.len() > 2);
-        assert!(pieces.iter().all(|(piece, _)| piece.len() <= LINE_BYTES && std::str::from_utf8(piece).is_ok()));
+        assert!(
+            pieces
+                .iter()
+                .all(|(piece, _)| piece.len() <= LINE_BYTES && std::str::from_utf8(piece).is_ok())
+        );
         assert_eq!(joined(&pieces), odd.as_bytes());
         let exact = [vec![b'y'; LINE_BYTES], vec![b'\n']].concat();
-        assert_eq!(cut(&[&exact]).len(), 1, "a newline after the last byte that fits is the line's own");
+        assert_eq!(
+            cut(&[&exact]).len(),
+            1,
+            "a newline after the last byte that fits is the line's own"
+        );
     }
 
     proptest! {

@@ -22,8 +22,8 @@ use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 
 use pump::{Label, pump};
-use writer::{Line, Log};
 pub(super) use writer::Writers;
+use writer::{Line, Log};
 
 /// Where the output of children goes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -44,7 +44,12 @@ pub(super) async fn pump(mut pipe: impl AsyncRead + Unpin, label: Label, writer:
 
 impl Label {
     fn line(&self, piece: &[u8], then: Then) -> Line {
-        let rank = self.ranks.lock().unwrap_or_else(PoisonError::into_inner).get(&self.worker).copied();
+        let rank = self
+            .ranks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&self.worker)
+            .copied();
         let mut bytes = name(self.worker, rank, self.colour).into_bytes();
         let own = bytes.len();
         bytes.extend_from_slice(piece);
@@ -92,7 +97,10 @@ mod tests {
         assert_eq!(name(worker, None, Colour::Off), "[w1a2b3c] ");
         assert_eq!(name(worker, Some(Rank::new(2)), Colour::Off), "[r2 w1a2b3c] ");
         let coloured = name(worker, None, Colour::On);
-        assert!(coloured.starts_with("\x1b[") && coloured.ends_with("[w1a2b3c]\x1b[0m "), "{coloured:?}");
+        assert!(
+            coloured.starts_with("\x1b[") && coloured.ends_with("[w1a2b3c]\x1b[0m "),
+            "{coloured:?}"
+        );
     }
 
     #[tokio::test]
@@ -138,7 +146,9 @@ mod tests {
         let flood = async {
             for number in 0..10_000 {
                 let line = format!("{number}\n");
-                tokio::io::AsyncWriteExt::write_all(&mut child, line.as_bytes()).await.unwrap();
+                tokio::io::AsyncWriteExt::write_all(&mut child, line.as_bytes())
+                    .await
+                    .unwrap();
             }
         };
         // While nobody reads, it does not come to its end, however long it has.

@@ -74,7 +74,11 @@ fn write_all(mut lines: mpsc::Receiver<Line>, stream: impl Write) {
                 log.append(&line.bytes[line.own]);
             }
             together.extend_from_slice(&line.bytes);
-            next = if together.len() < LINE_BYTES { lines.try_recv().ok() } else { None };
+            next = if together.len() < LINE_BYTES {
+                lines.try_recv().ok()
+            } else {
+                None
+            };
         }
         // Whoever read it may be gone, as with `| head`: workers go on, and their files.
         stream = stream.take().and_then(|mut stream| {

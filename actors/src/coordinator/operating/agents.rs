@@ -38,7 +38,12 @@ impl Agents {
         let known = Known {
             host: plain(&hello.host, HOST_BYTES),
             address,
-            children: hello.children.into_iter().take(MAX_CHILDREN).map(|child| (child, None)).collect(),
+            children: hello
+                .children
+                .into_iter()
+                .take(MAX_CHILDREN)
+                .map(|child| (child, None))
+                .collect(),
             coming: VecDeque::new(),
             leaving: None,
         };
@@ -75,7 +80,9 @@ impl Agents {
 
     /// The agent leaves. Returns its children.
     pub(in crate::coordinator) fn leaves(&mut self, agent: u64, reason: &str) -> Vec<WorkerId> {
-        let Some(known) = self.0.get_mut(&agent) else { return Vec::new() };
+        let Some(known) = self.0.get_mut(&agent) else {
+            return Vec::new();
+        };
         known.leaving = Some(format!("its agent on {} leaves: {}", known.host, plain(reason, HOST_BYTES)));
         known.children.keys().copied().collect()
     }
@@ -145,7 +152,12 @@ impl Agents {
     pub(super) fn status(&self) -> Vec<AgentStatus> {
         let mut room = MAX_WORKERS as usize;
         let agents = self.0.values().take(MAX_AGENTS).map(|known| {
-            let shown: Vec<_> = known.children.iter().take(room).map(|(worker, pid)| (*worker, *pid)).collect();
+            let shown: Vec<_> = known
+                .children
+                .iter()
+                .take(room)
+                .map(|(worker, pid)| (*worker, *pid))
+                .collect();
             room -= shown.len();
             AgentStatus {
                 host: known.host.clone(),

@@ -2,6 +2,7 @@
 
 mod agents;
 mod rate;
+mod serving;
 mod whom;
 mod words;
 
@@ -102,7 +103,9 @@ impl State {
             steps_per_second: if running { self.operating.rate.per_second(now) } else { 0.0 },
             age: now,
             agents: self.operating.agents.status(),
-            round_trips: round_trips.map(|(worker, outlet)| (*worker, outlet.connection.rtt())).collect(),
+            round_trips: round_trips
+                .map(|(worker, outlet)| (*worker, outlet.connection.rtt()))
+                .collect(),
             events: self
                 .operating
                 .events
@@ -116,7 +119,11 @@ impl State {
         let mut overview = match &self.job {
             Some((_, membership)) => membership.overview(now),
             None => Overview {
-                stage: if self.life == Life::Over { Stage::Done } else { Stage::Gathering },
+                stage: if self.life == Life::Over {
+                    Stage::Done
+                } else {
+                    Stage::Gathering
+                },
                 generation: Generation::new(self.config.incarnation, 0),
                 step: Step::ZERO,
                 workers: Vec::new(),

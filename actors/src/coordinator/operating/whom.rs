@@ -71,7 +71,9 @@ fn filter(workers: &[WorkerView], is_meant: impl Fn(&WorkerView) -> bool) -> Vec
 
 fn by_rank(whom: &str, workers: &[WorkerView]) -> Vec<WorkerId> {
     let number = whom.strip_prefix('r').and_then(|digits| digits.parse().ok());
-    number.map_or_else(Vec::new, |number| filter(workers, |view| view.rank == Some(Rank::new(number))))
+    number.map_or_else(Vec::new, |number| {
+        filter(workers, |view| view.rank == Some(Rank::new(number)))
+    })
 }
 
 fn by_address(whom: &str, workers: &[WorkerView], agents: &Agents) -> Vec<WorkerId> {
@@ -125,7 +127,10 @@ mod tests {
         let ids = [0xab00_0000_0000_0001_u64, 0xab11_0000_0000_0002, 0xcafe_0000_0000_0003];
         let view = |(rank, id): (u32, u64)| WorkerView {
             worker: WorkerId::new(id),
-            address: SocketAddr::from(([10, 0, 0, u8::try_from(rank / 2).unwrap()], 5_000 + u16::try_from(rank).unwrap())),
+            address: SocketAddr::from((
+                [10, 0, 0, u8::try_from(rank / 2).unwrap()],
+                5_000 + u16::try_from(rank).unwrap(),
+            )),
             rank: Some(Rank::new(rank)),
             shards: None,
             doing: Doing::Training,
@@ -146,7 +151,11 @@ mod tests {
                 host: host.to_owned(),
                 children: children.iter().map(|view| view.worker).collect(),
             };
-            agents.came(agent, hello, SocketAddr::from(([10, 0, 0, 9], 6_000 + u16::try_from(agent).unwrap())));
+            agents.came(
+                agent,
+                hello,
+                SocketAddr::from(([10, 0, 0, 9], 6_000 + u16::try_from(agent).unwrap())),
+            );
         }
         agents
     }
@@ -178,7 +187,11 @@ mod tests {
         for (whom, expected) in cases {
             assert_eq!(found(whom).as_deref(), Ok(expected), "{whom}");
         }
-        assert_eq!(found("cafe"), Ok(vec![2]), "a host and the start of an id, but the same worker");
+        assert_eq!(
+            found("cafe"),
+            Ok(vec![2]),
+            "a host and the start of an id, but the same worker"
+        );
     }
 
     #[test]

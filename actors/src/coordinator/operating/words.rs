@@ -55,9 +55,15 @@ pub(super) fn words(event: &JobEvent) -> Option<String> {
             generation,
             world_size,
             took,
-        } => format!("{generation} is formed with {world_size} workers, after {} ms", took.as_millis()),
+        } => format!(
+            "{generation} is formed with {world_size} workers, after {} ms",
+            took.as_millis()
+        ),
         JobEvent::Resumed { generation, step, after } => {
-            format!("{generation} has applied {step}, {} ms after what made it necessary", after.as_millis())
+            format!(
+                "{generation} has applied {step}, {} ms after what made it necessary",
+                after.as_millis()
+            )
         }
         JobEvent::Waiting { have, need } => format!("training waits: {have} workers are there, it needs {need}"),
         JobEvent::StateLost { reached, from } => {

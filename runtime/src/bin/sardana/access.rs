@@ -9,5 +9,7 @@ use crate::ending::Failure;
 /// Access to the job of the join file at `join`, or to the only job that this user runs on this host.
 pub(crate) async fn find(join: Option<&Path>) -> Result<Access, Failure> {
     let _ = join;
-    Err(Failure::failed("no job of yours runs on this host: start one, or give --join FILE"))
+    Err(Failure::failed(
+        "no job of yours runs on this host: start one, or give --join FILE",
+    ))
 }

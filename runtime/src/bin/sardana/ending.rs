@@ -34,8 +34,12 @@ impl Failure {
             Self::Usage(_) => ExitCode::from(2),
             Self::Failed(_) => ExitCode::FAILURE,
             // As a shell counts them: 128 and the signal's number.
-            Self::Ended { signal: EndSignal::Interrupt } => ExitCode::from(130),
-            Self::Ended { signal: EndSignal::Terminate } => ExitCode::from(143),
+            Self::Ended {
+                signal: EndSignal::Interrupt,
+            } => ExitCode::from(130),
+            Self::Ended {
+                signal: EndSignal::Terminate,
+            } => ExitCode::from(143),
         }
     }
 }

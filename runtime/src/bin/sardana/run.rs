@@ -62,11 +62,8 @@ impl Printing {
             return Ok(Output::Inherit);
         }
         // NO_COLOR and its like are honoured.
-        let plain = [
-            AutoStream::choice(&std::io::stdout()),
-            AutoStream::choice(&std::io::stderr()),
-        ]
-        .contains(&ColorChoice::Never);
+        let plain =
+            [AutoStream::choice(&std::io::stdout()), AutoStream::choice(&std::io::stderr())].contains(&ColorChoice::Never);
         let output = Output::Prefixed {
             log_dir: self.log_dir,
             colour: if plain { Colour::Off } else { Colour::On },

@@ -66,7 +66,9 @@ fn heights(values: impl Iterator<Item = Option<f64>> + Clone, most: u64) -> Vec<
         let height = (part * most.saturating_sub(1) as f64) as u64;
         height + 1
     };
-    values.map(|value| value.filter(|value| value.is_finite()).map(height)).collect()
+    values
+        .map(|value| value.filter(|value| value.is_finite()).map(height))
+        .collect()
 }
 
 #[cfg(test)]

@@ -192,11 +192,11 @@ fn meaning(event: &Event) -> Option<Key> {
             modifiers,
             kind: KeyEventKind::Press,
             ..
-        }) => match code {
-            KeyCode::Char('q') | KeyCode::Esc => Some(Key::Quit),
-            KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => Some(Key::Quit),
-            _ => None,
-        },
+        }) => {
+            let interrupt = *code == KeyCode::Char('c') && modifiers.contains(KeyModifiers::CONTROL);
+            let quits = interrupt || [KeyCode::Char('q'), KeyCode::Esc].contains(code);
+            quits.then_some(Key::Quit)
+        }
         Event::Resize(..) => Some(Key::Redraw),
         Event::Key(_) | Event::FocusGained | Event::FocusLost | Event::Mouse(_) | Event::Paste(_) => None,
     }

@@ -112,11 +112,27 @@ fn a_screen_shows_ring_sums_agents_and_events() {
     let text = screen(&status(), None, 160, 30);
     holds(
         &text,
-        &["running in g1.4", "s120 of s1000", "12 %", "4 workers, in ring order", "w00a1", "0..4", "training"],
+        &[
+            "running in g1.4",
+            "s120 of s1000",
+            "12 %",
+            "4 workers, in ring order",
+            "w00a1",
+            "0..4",
+            "training",
+        ],
     );
     holds(
         &text,
-        &["leaving", "copying", "12.5 steps/s", "loss 0.500000", "sum 1 0.187500", "alpha: 2 workers", "300 µs"],
+        &[
+            "leaving",
+            "copying",
+            "12.5 steps/s",
+            "loss 0.500000",
+            "sum 1 0.187500",
+            "alpha: 2 workers",
+            "300 µs",
+        ],
     );
     holds(&text, &["12 s ago  w00d4 joined  at s100", "q or Esc", "█"]);
     let place = |word: &str| text.find(word).unwrap();
@@ -151,7 +167,12 @@ fn a_table_is_aligned_and_plain() {
     let text = table(&status());
     holds(
         &text,
-        &["running in g1.4, s120 of s1000 (12 %), 12.5 steps/s", "up 1 min 3 s", "1 min 10 s to go", "loss 0.500000"],
+        &[
+            "running in g1.4, s120 of s1000 (12 %), 12.5 steps/s",
+            "up 1 min 3 s",
+            "1 min 10 s to go",
+            "loss 0.500000",
+        ],
     );
     let lines: Vec<&str> = text.lines().collect();
     let column = |word: &str, line: &str| line.find(word).unwrap_or_else(|| panic!("{word} is missing from {line}"));

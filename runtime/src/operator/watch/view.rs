@@ -31,7 +31,10 @@ pub fn draw(frame: &mut Frame<'_>, status: &JobStatus, history: &History, note: 
     let [workers, side] = Layout::horizontal([Constraint::Fill(3), Constraint::Fill(1)]).areas(middle);
     frame.render_widget(Paragraph::new(headline(status)).style(Modifier::BOLD), head);
     let part = progress(status).unwrap_or(0.0);
-    frame.render_widget(Gauge::default().ratio(part).gauge_style(stage_style(status.overview.stage)), bar);
+    frame.render_widget(
+        Gauge::default().ratio(part).gauge_style(stage_style(status.overview.stage)),
+        bar,
+    );
     frame.render_widget(workers_table(status), workers);
     draw_side(frame, side, status, history);
     draw_events(frame, events, status);
@@ -79,7 +82,10 @@ fn draw_side(frame: &mut Frame<'_>, area: Rect, status: &JobStatus, history: &Hi
         let heights = history.heights(place, u64::from(u8::MAX));
         lines.push((format!("{name} {mean:.6}"), heights));
     }
-    let places = lines.iter().map(|_| Constraint::Length(SUM_LINES)).chain([Constraint::Fill(1)]);
+    let places = lines
+        .iter()
+        .map(|_| Constraint::Length(SUM_LINES))
+        .chain([Constraint::Fill(1)]);
     let areas = Layout::vertical(places).split(area);
     for ((title, heights), area) in lines.into_iter().zip(areas.iter()) {
         // The newest are seen: as many as there are columns.
