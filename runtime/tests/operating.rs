@@ -70,7 +70,10 @@ async fn a_job_that_trains_is_seen_and_stopped() {
     let spec = worker::job().spec().clone();
     assert_eq!(seen.spec.as_ref(), Some(&spec));
     assert_eq!(seen.overview.workers.len(), 2);
-    assert!(seen.overview.workers.iter().all(|view| view.doing == Doing::Training), "{seen:?}");
+    assert!(
+        seen.overview.workers.iter().all(|view| view.doing == Doing::Training),
+        "{seen:?}"
+    );
     assert!(seen.last.as_ref().is_some_and(|last| last.samples == spec.batch), "{seen:?}");
     assert!(table(&seen).contains("endless"), "{}", table(&seen));
 
