@@ -3,7 +3,7 @@
 //!
 //! Decisions are in `sardana-protocol`; a shell here receives, calls its machine and sends what the machine says.
 //!
-//! - [`coordinator`], [`worker`], [`agent`]: the actors; [`peers`]: links and transfers between workers.
+//! - [`coordinator`], [`worker`], [`agent`]: the actors; [`operator`]: a person's commands to the first; [`peers`]: links and transfers between workers.
 //! - [`trust`]: the job's authority, who a peer is and whom it may dial.
 //! - [`quic`]: endpoints, dialling and accepting.
 //! - [`wire`]: messages as bytes.
@@ -13,6 +13,7 @@ pub mod agent;
 mod control;
 pub mod coordinator;
 pub mod fault;
+pub mod operator;
 pub mod peers;
 pub mod quic;
 pub mod trust;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent};
+pub use sardana_actors::agent::{Colour, Output, OutputError};
 pub use sardana_actors::coordinator::Stopper;
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError};
 use sardana_actors::trust::{Authority, AuthorityError, Role};
@@ -28,6 +29,8 @@ pub struct LaunchConfig {
     pub staffing: Staffing,
     /// Where the coordinator listens. Nothing listens beyond loopback unless told to.
     pub listen: SocketAddr,
+    /// Where the output of workers goes.
+    pub output: Output,
 }
 
 /// Why a job did not finish.
@@ -117,7 +120,7 @@ struct Prospects {
 impl Prospects {
     fn note(&mut self, event: &Event) {
         match event {
-            Event::Agent(AgentEvent::Short { left }) => self.left = *left,
+            Event::Agent(AgentEvent::Short { left } | AgentEvent::Grown { left }) => self.left = *left,
             Event::Agent(AgentEvent::Exhausted) => self.left = 0,
             Event::Job(JobEvent::Waiting { have, need }) => self.waiting = Some((*have, *need)),
             Event::Job(JobEvent::Forming { .. }) => self.waiting = None,
@@ -162,6 +165,7 @@ impl LaunchConfig {
             environment: threads(staffing.workers),
             staffing,
             listen: loopback,
+            output: Output::Inherit,
         }
     }
 }
@@ -207,6 +211,8 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         authority,
         coordinator: coordinator.address(),
         listen: SocketAddr::new(coordinator.address().ip(), 0),
+        host: agent::host_name(),
+        output: config.output,
         program: config.program,
         arguments: config.arguments,
         environment: config.environment,
@@ -237,6 +243,9 @@ impl Launched {
             Some(event) = self.agent_events.recv() => Event::Agent(event),
         };
         self.prospects.note(&event);
+        if let Event::Job(JobEvent::Forming { members, .. } | JobEvent::Switched { members, .. }) = &event {
+            self.agent.rank(members);
+        }
         if let Event::Agent(AgentEvent::Ended { worker, how }) = &event {
             self.last_end = format!("{worker}, {how}");
         }

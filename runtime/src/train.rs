@@ -101,18 +101,27 @@ pub fn log(event: &Event) {
             tracing::info!(target: "sardana::event::switched", %generation, world_size = members.len(), %step, "the membership changed at a boundary");
         }
         Event::Job(JobEvent::Halting { .. } | JobEvent::Forming { .. }) => {}
-        Event::Agent(AgentEvent::Started { worker, pid }) => {
+        Event::Agent(event) => log_agent(event),
+    }
+}
+
+fn log_agent(event: &AgentEvent) {
+    match event {
+        AgentEvent::Started { worker, pid } => {
             tracing::info!(target: "sardana::event::started", %worker, pid, "a worker process was started");
         }
-        Event::Agent(AgentEvent::Ended { worker, how }) => {
+        AgentEvent::Ended { worker, how } => {
             tracing::info!(target: "sardana::event::ended", %worker, %how, "a worker process ended");
         }
-        Event::Agent(AgentEvent::NotStarted { reason }) => {
+        AgentEvent::NotStarted { reason } => {
             tracing::error!(target: "sardana::event::not_started", %reason, "a worker process could not be started");
         }
-        Event::Agent(AgentEvent::Short { left }) => {
+        AgentEvent::Short { left } => {
             tracing::warn!(target: "sardana::event::short", left, "none is started in its place");
         }
-        Event::Agent(AgentEvent::Exhausted) => {}
+        AgentEvent::Grown { left } => {
+            tracing::info!(target: "sardana::event::grown", left, "more workers are started");
+        }
+        AgentEvent::Exhausted | AgentEvent::JobOver => {}
     }
 }

@@ -13,8 +13,9 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
-use super::child::{Ending, Process, Program};
+use super::child::{Ending, Order, Process, Program, Streams};
 use super::limits::{BACK_OFF, BACK_OFF_MOST, END_GRACE, LIVED};
+use super::output::Printer;
 use super::reporting::Reporting;
 use super::{AgentConfig, AgentEvent, Bundle, Processes};
 use crate::trust::Role;
@@ -33,6 +34,8 @@ pub(super) enum Message {
     ControlLost { why: String },
     /// By the control connection: it is made; what is put into the queue goes to the coordinator.
     ControlMade { queue: mpsc::UnboundedSender<AgentMessage> },
+    /// By the embedding program: the children leave at a boundary, then the agent ends.
+    Leave { reason: String },
     /// By the embedding program: let the children end, then end.
     End,
     /// By the clock: the children had their time.
@@ -45,6 +48,8 @@ pub(super) struct Arguments {
     pub(super) config: AgentConfig,
     pub(super) events: mpsc::UnboundedSender<AgentEvent>,
     pub(super) processes: Processes,
+    /// None if children print for themselves.
+    pub(super) printer: Option<Printer>,
 }
 
 pub(super) struct State {
@@ -54,29 +59,34 @@ pub(super) struct State {
     processes: Processes,
     /// Where children count their gradients; private to this user, and gone with the agent.
     folder: TempDir,
-    children: BTreeMap<WorkerId, Running>,
-    reporting: Reporting,
+    pub(super) children: BTreeMap<WorkerId, Running>,
+    pub(super) reporting: Reporting,
+    printer: Option<Printer>,
     restarts_left: u32,
     /// Children that ended soon after their start, in a row.
     failures: u32,
     /// Starts that wait for their back-off.
-    pending: u32,
-    mode: Mode,
+    pub(super) pending: u32,
+    pub(super) mode: Mode,
 }
 
 #[derive(Debug)]
-struct Running {
+pub(super) struct Running {
     task: AbortHandle,
+    pub(super) orders: mpsc::UnboundedSender<Order>,
     started: Instant,
     tally: PathBuf,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+/// What the agent does with its children; it only goes on from one to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Mode {
     /// Children that end badly are replaced.
     Keeping,
     /// The job is over: children end, none is started.
     Ending,
+    /// The agent was asked to leave: children leave at a boundary, and it ends with its last.
+    Draining,
     /// The agent ends with its last child.
     Leaving,
 }
@@ -91,9 +101,10 @@ impl Actor for Shell {
             config,
             events,
             processes,
+            printer,
         } = arguments;
         let folder = count_folder()?;
-        let reporting = Reporting::start(&config, &myself).await?;
+        let reporting = Reporting::start(&config, &processes, &myself).await?;
         for _ in 0..config.workers {
             myself.cast(Message::Start)?;
         }
@@ -111,6 +122,7 @@ impl Actor for Shell {
             folder,
             children: BTreeMap::new(),
             reporting,
+            printer,
             failures: 0,
             mode: Mode::Keeping,
         })
@@ -125,16 +137,10 @@ impl Actor for Shell {
         match message {
             Message::Start => state.start(&myself),
             Message::Ended { worker, how, ending } => state.ended(&myself, worker, how, ending),
-            Message::Ordered(AgentOrder::JobOver) => state.mode = state.mode.max(Mode::Ending),
-            Message::Ordered(
-                AgentOrder::Certified { .. }
-                | AgentOrder::Renewed { .. }
-                | AgentOrder::Kill { .. }
-                | AgentOrder::Start { .. },
-            ) => {}
-            Message::ControlLost { why } if state.mode == Mode::Keeping => state.reporting.lost(&why, &myself),
-            Message::ControlLost { why } => tracing::debug!(%why, "the agent lost its coordinator after the job"),
+            Message::Ordered(order) => state.ordered(&myself, order),
+            Message::ControlLost { why } => state.coordinator_lost(&myself, &why),
             Message::ControlMade { queue } => state.reporting.made(queue),
+            Message::Leave { reason } => state.leave(&myself, reason),
             Message::End => {
                 state.mode = Mode::Leaving;
                 drop(myself.send_after(END_GRACE, || Message::EndNow));
@@ -144,16 +150,10 @@ impl Actor for Shell {
                 state.processes().clear();
             }
         }
-        if state.mode == Mode::Leaving && state.children.is_empty() {
+        if state.mode >= Mode::Draining && state.children.is_empty() {
             myself.stop(None);
         }
         Ok(())
-    }
-}
-
-impl Mode {
-    fn max(self, other: Self) -> Self {
-        if self == Self::Leaving { self } else { other }
     }
 }
 
@@ -171,7 +171,10 @@ impl State {
             return;
         }
         match self.spawn(myself) {
-            Ok((worker, pid)) => self.tell(AgentEvent::Started { worker, pid }),
+            Ok((worker, pid)) => {
+                self.reporting.report(AgentMessage::ChildStarted { worker, pid });
+                self.tell(AgentEvent::Started { worker, pid });
+            }
             Err(error) => {
                 self.tell(AgentEvent::NotStarted {
                     reason: error.to_string(),
@@ -192,10 +195,19 @@ impl State {
         let credentials = issued.map_err(|error| system(&error))?;
         let tally = self.folder.path().join(worker.to_string());
         std::fs::write(&tally, []).map_err(|error| StartError::System(format!("{}: {error}", tally.display())))?;
-        let process = Process::start(&self.program).map_err(|source| StartError::Program {
+        let log = match &self.printer {
+            Some(printer) => printer.log(worker).map_err(|error| system(&error))?,
+            None => None,
+        };
+        let streams = self.printer.as_ref().map_or(Streams::Inherited, |_| Streams::Piped);
+        let mut process = Process::start(&self.program, streams).map_err(|source| StartError::Program {
             program: self.program.program.clone(),
             source,
         })?;
+        if let Some(printer) = &self.printer {
+            let (stdout, stderr) = process.output();
+            printer.carry(worker, log, stdout, stderr);
+        }
         let pid = process
             .pid()
             .ok_or_else(|| StartError::System("a process has no id".to_owned()))?;
@@ -206,8 +218,9 @@ impl State {
             tally: Some(tally.clone()),
         };
         let agent = myself.clone();
+        let (orders, given) = mpsc::unbounded_channel();
         let task = tokio::spawn(async move {
-            let (how, ending) = process.run(&bundle).await;
+            let (how, ending) = process.run(&bundle, given).await;
             // The agent is gone only if the program ends.
             let _ = agent.cast(Message::Ended { worker, how, ending });
         });
@@ -216,6 +229,7 @@ impl State {
             worker,
             Running {
                 task: task.abort_handle(),
+                orders,
                 started: Instant::now(),
                 tally,
             },
@@ -251,11 +265,15 @@ impl State {
         }
     }
 
+    /// How many run or will be started.
+    pub(super) fn left(&self) -> u32 {
+        let running = u32::try_from(self.children.len()).unwrap_or(u32::MAX);
+        running.saturating_add(self.pending)
+    }
+
     /// A worker ended, or could not be started, and none is started in its place.
     fn one_less(&self) {
-        let left = u32::try_from(self.children.len())
-            .unwrap_or(u32::MAX)
-            .saturating_add(self.pending);
+        let left = self.left();
         if left == 0 {
             self.tell(AgentEvent::Exhausted);
         } else if self.mode == Mode::Keeping {
@@ -281,7 +299,7 @@ impl State {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, event: AgentEvent) {
+    pub(super) fn tell(&self, event: AgentEvent) {
         // Nobody may be listening.
         let _ = self.events.send(event);
     }

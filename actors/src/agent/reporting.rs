@@ -1,15 +1,17 @@
 //! The agent's control connection: reports ends of children, and keeps what it could not report until the coordinator is back.
 
 use std::net::SocketAddr;
+use std::sync::PoisonError;
 
 use ractor::{ActorProcessingErr, ActorRef};
-use sardana_protocol::messages::{AgentMessage, AgentOrder, Greeting, Hello};
+use sardana_protocol::limits::MAX_WORKERS;
+use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting, Hello};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::AgentConfig;
 use super::actor::Message;
 use super::limits::RECONNECT_EVERY;
+use super::{AgentConfig, Processes};
 use crate::control::{Next, carry};
 use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{Purpose, bind_client, close, connect};
@@ -23,7 +25,7 @@ pub(super) struct Reporting {
     link: Link,
     /// None while there is no coordinator.
     queue: Option<mpsc::UnboundedSender<AgentMessage>>,
-    /// At most one for each child there ever was.
+    /// At most two for each child there ever was.
     unsaid: Vec<AgentMessage>,
 }
 
@@ -32,14 +34,23 @@ pub(super) struct Reporting {
 struct Link {
     credentials: Credentials,
     coordinator: SocketAddr,
+    host: String,
+    /// The children that run.
+    processes: Processes,
 }
 
 impl Reporting {
     /// Makes the first connection.
-    pub(super) async fn start(config: &AgentConfig, agent: &ActorRef<Message>) -> Result<Self, ActorProcessingErr> {
+    pub(super) async fn start(
+        config: &AgentConfig,
+        processes: &Processes,
+        agent: &ActorRef<Message>,
+    ) -> Result<Self, ActorProcessingErr> {
         let link = Link {
             credentials: config.credentials.clone(),
             coordinator: config.coordinator,
+            host: config.host.clone(),
+            processes: Processes::clone(processes),
         };
         let queue = link.connect(agent).await?;
         Ok(Self {
@@ -47,6 +58,11 @@ impl Reporting {
             queue: Some(queue),
             unsaid: Vec::new(),
         })
+    }
+
+    /// Whether there is a coordinator, as far as is known.
+    pub(super) fn is_connected(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| !queue.is_closed())
     }
 
     /// Tells the coordinator now, or when it is back.
@@ -86,23 +102,23 @@ impl Reporting {
 }
 
 impl Link {
+    fn hello(&self) -> AgentHello {
+        let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        AgentHello {
+            job: self.credentials.job(),
+            host: self.host.clone(),
+            // More never run at once.
+            children: processes.keys().take(MAX_WORKERS as usize).copied().collect(),
+        }
+    }
+
     async fn connect(&self, agent: &ActorRef<Message>) -> Result<mpsc::UnboundedSender<AgentMessage>, ActorProcessingErr> {
         let endpoint = bind_client(&self.credentials, Purpose::Control, self.coordinator)?;
-        let job = self.credentials.job();
-        let coordinator = PeerIdentity::coordinator(job);
+        let coordinator = PeerIdentity::coordinator(self.credentials.job());
         let connection = connect(&endpoint, self.coordinator, coordinator, CONNECT_DEADLINE).await?;
         let (mut send, mut receive) = connection.open_bi().await?;
         let greeting = async {
-            write_frame(
-                &mut send,
-                &Hello::Agent(sardana_protocol::messages::AgentHello {
-                    job,
-                    host: String::new(),
-                    children: Vec::new(),
-                }),
-                HELLO_FRAME_BYTES,
-            )
-            .await?;
+            write_frame(&mut send, &Hello::Agent(self.hello()), HELLO_FRAME_BYTES).await?;
             read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await
         };
         match timeout(CONNECT_DEADLINE, greeting).await {

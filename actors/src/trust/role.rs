@@ -13,10 +13,12 @@ pub enum Role {
     Agent,
     /// Computes shards.
     Worker,
+    /// Watches and steers the job for a person.
+    Operator,
 }
 
 impl Role {
-    pub(super) const ALL: [Self; 3] = [Self::Coordinator, Self::Agent, Self::Worker];
+    pub(super) const ALL: [Self; 4] = [Self::Coordinator, Self::Agent, Self::Worker, Self::Operator];
 
     /// The role's word in names and messages.
     #[must_use]
@@ -25,6 +27,7 @@ impl Role {
             Self::Coordinator => "coordinator",
             Self::Agent => "agent",
             Self::Worker => "worker",
+            Self::Operator => "operator",
         }
     }
 }
@@ -36,10 +39,11 @@ impl fmt::Display for Role {
 }
 
 /// Who may dial whom. What is not here is refused.
-const CONNECTIONS: [(Role, Role); 3] = [
+const CONNECTIONS: [(Role, Role); 4] = [
     (Role::Worker, Role::Coordinator),
     (Role::Agent, Role::Coordinator),
     (Role::Worker, Role::Worker),
+    (Role::Operator, Role::Coordinator),
 ];
 
 /// Whether a `client` may open connections to a `server`.
@@ -54,12 +58,13 @@ mod tests {
 
     #[test]
     fn the_table_cell_by_cell() {
-        use Role::{Agent, Coordinator, Worker};
+        use Role::{Agent, Coordinator, Operator, Worker};
         let cells = [
-            // client, then as server: coordinator, agent, worker
-            (Coordinator, [false, false, false]),
-            (Agent, [true, false, false]),
-            (Worker, [true, false, true]),
+            // client, then as server: coordinator, agent, worker, operator
+            (Coordinator, [false, false, false, false]),
+            (Agent, [true, false, false, false]),
+            (Worker, [true, false, true, false]),
+            (Operator, [true, false, false, false]),
         ];
         for (client, row) in cells {
             for (server, allowed) in Role::ALL.into_iter().zip(row) {

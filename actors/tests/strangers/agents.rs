@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use sardana_actors::agent::{self, Agent, AgentConfig, AgentEvent};
+use sardana_actors::agent::{self, Agent, AgentConfig, AgentEvent, Output};
 use sardana_actors::trust::{Authority, Role};
 use sardana_protocol::membership::JobEvent;
 use sardana_protocol::messages::Greeting;
@@ -21,6 +21,8 @@ async fn start(site: &Site, program: &str, arguments: &[&str], workers: u32, res
         authority: Arc::new(Authority::new(JOB).unwrap()),
         coordinator: site.coordinator.address(),
         listen: LOOPBACK,
+        host: "here".to_owned(),
+        output: Output::Inherit,
         program: PathBuf::from(program),
         arguments: arguments.iter().map(Into::into).collect(),
         environment: vec![],
@@ -46,7 +48,7 @@ impl Told {
             match self.next().await {
                 AgentEvent::Started { .. } => started += 1,
                 AgentEvent::Ended { how, .. } | AgentEvent::NotStarted { reason: how } => ends.push(how),
-                AgentEvent::Short { .. } => {}
+                AgentEvent::Short { .. } | AgentEvent::Grown { .. } | AgentEvent::JobOver => {}
                 AgentEvent::Exhausted => return (started, ends),
             }
         }
@@ -129,7 +131,10 @@ async fn one_that_gives_up_among_others_is_told_of() {
         match told.next().await {
             AgentEvent::Short { left } => break left,
             AgentEvent::Started { .. } | AgentEvent::Ended { .. } => {}
-            other @ (AgentEvent::NotStarted { .. } | AgentEvent::Exhausted) => panic!("{other:?}"),
+            other @ (AgentEvent::NotStarted { .. }
+            | AgentEvent::Grown { .. }
+            | AgentEvent::Exhausted
+            | AgentEvent::JobOver) => panic!("{other:?}"),
         }
     };
     assert_eq!(short, 2);
@@ -157,7 +162,11 @@ async fn the_end_of_the_job_ends_the_replacing() {
         match told.next().await {
             AgentEvent::Started { pid, .. } => kill(pid),
             AgentEvent::Exhausted => break,
-            AgentEvent::Ended { .. } | AgentEvent::Short { .. } | AgentEvent::NotStarted { .. } => {}
+            AgentEvent::Ended { .. }
+            | AgentEvent::Short { .. }
+            | AgentEvent::Grown { .. }
+            | AgentEvent::NotStarted { .. }
+            | AgentEvent::JobOver => {}
         }
     }
 }
@@ -175,7 +184,11 @@ async fn an_agent_that_comes_after_the_job_is_told_so() {
         match told.next().await {
             AgentEvent::Started { pid, .. } => kill(pid),
             AgentEvent::Exhausted => break,
-            AgentEvent::Ended { .. } | AgentEvent::Short { .. } | AgentEvent::NotStarted { .. } => {}
+            AgentEvent::Ended { .. }
+            | AgentEvent::Short { .. }
+            | AgentEvent::Grown { .. }
+            | AgentEvent::NotStarted { .. }
+            | AgentEvent::JobOver => {}
         }
     }
 }
@@ -188,6 +201,8 @@ async fn an_agent_with_credentials_of_another_role_or_job_does_not_start() {
         authority: Arc::new(Authority::new(JOB).unwrap()),
         coordinator: site.coordinator.address(),
         listen: LOOPBACK,
+        host: "here".to_owned(),
+        output: Output::Inherit,
         program: PathBuf::from("true"),
         arguments: vec![],
         environment: vec![],

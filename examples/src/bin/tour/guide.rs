@@ -56,7 +56,12 @@ impl<'a> Guide<'a> {
                 self.event(&format!("a worker could not be started: {reason}"))
             }
             Event::Agent(
-                AgentEvent::Started { .. } | AgentEvent::Ended { .. } | AgentEvent::Short { .. } | AgentEvent::Exhausted,
+                AgentEvent::Started { .. }
+                | AgentEvent::Ended { .. }
+                | AgentEvent::Short { .. }
+                | AgentEvent::Grown { .. }
+                | AgentEvent::Exhausted
+                | AgentEvent::JobOver,
             ) => {}
         }
     }

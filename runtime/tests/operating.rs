@@ -1,0 +1,100 @@
+//! An operator and a job that trains: what is shown is what happens, and what is asked is done.
+
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+#[path = "cli/worker.rs"]
+mod worker;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use sardana::operator::{Access, Doing, JobStatus, OperatorAnswer, OperatorRequest, ask, table};
+use sardana::worker::serve;
+use sardana::{JobEvent, Stage, reference};
+use sardana_actors::agent::Bundle;
+use sardana_actors::coordinator::{self, CoordinatorConfig};
+use sardana_actors::trust::{Authority, Role};
+use sardana_protocol::words::{Incarnation, JobId};
+use tokio::time::timeout;
+
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// Nothing here takes long; whatever has not happened by then never will.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn status(access: &Access) -> JobStatus {
+    match ask(access, &OperatorRequest::Status).await.unwrap() {
+        OperatorAnswer::Status(status) => *status,
+        other => panic!("expected a status, found {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_job_that_trains_is_seen_and_stopped() {
+    let authority = Authority::new(JobId::new([5; 16])).unwrap();
+    let config = CoordinatorConfig {
+        credentials: authority.issue(Role::Coordinator, 0).unwrap(),
+        listen: LOOPBACK,
+        incarnation: Incarnation::new(1),
+        min: 2,
+        expected: 2,
+        max: 8,
+    };
+    let (coordinator, mut events) = coordinator::start(config).await.unwrap();
+    let (ended, outcomes) = channel();
+    for id in 1..=2 {
+        let bundle = Bundle {
+            credentials: authority.issue(Role::Worker, id).unwrap(),
+            coordinator: coordinator.address(),
+            listen: LOOPBACK,
+            tally: None,
+        };
+        let ended = ended.clone();
+        thread::spawn(move || ended.send(serve(bundle, &worker::job(), worker::build)));
+    }
+    let access = Access {
+        coordinator: coordinator.address(),
+        credentials: authority.issue(Role::Operator, 1).unwrap(),
+    };
+    let seen = async {
+        loop {
+            let status = status(&access).await;
+            if status.steps_per_second > 0.0 && status.overview.stage == Stage::Running {
+                return status;
+            }
+        }
+    };
+    let seen = timeout(PATIENCE, seen).await.unwrap();
+    let spec = worker::job().spec().clone();
+    assert_eq!(seen.spec.as_ref(), Some(&spec));
+    assert_eq!(seen.overview.workers.len(), 2);
+    assert!(
+        seen.overview.workers.iter().all(|view| view.doing == Doing::Training),
+        "{seen:?}"
+    );
+    assert!(seen.last.as_ref().is_some_and(|last| last.samples == spec.batch), "{seen:?}");
+    assert!(table(&seen).contains("endless"), "{}", table(&seen));
+
+    let answer = ask(&access, &OperatorRequest::Stop).await.unwrap();
+    assert!(matches!(answer, OperatorAnswer::Done { .. }), "{answer:?}");
+    let done = async {
+        loop {
+            if let JobEvent::Done(summary) = events.recv().await.unwrap() {
+                return summary;
+            }
+        }
+    };
+    let summary = timeout(PATIENCE, done).await.unwrap();
+    assert!(summary.step >= seen.overview.step, "{summary:?}");
+    for _ in 0..2 {
+        assert_eq!(outcomes.recv_timeout(PATIENCE).unwrap().unwrap().hash, summary.hash);
+    }
+    // The same job, given so many steps, ends in the same bits.
+    let mut shorter = spec;
+    shorter.steps = summary.step;
+    let mut model = worker::build(&shorter).unwrap();
+    assert_eq!(reference::train(&shorter, &mut model).unwrap().hash, summary.hash);
+    coordinator.end().await;
+}
