@@ -1,7 +1,8 @@
 //! The coordinator's actor: receives, asks the membership's machine, sends. Takes no decision.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::admission::{Refusal, admit};
@@ -13,8 +14,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::CoordinatorConfig;
+use super::certifying::Certifying;
 use super::session::{Outlet, SessionId};
 use crate::quic::explain;
+use crate::trust::Wallet;
 
 /// Between two looks at what is due. The machine's shortest timeout is three times as long.
 const TICK: Duration = Duration::from_millis(100);
@@ -37,7 +40,7 @@ pub(super) enum Message {
     /// By a session: a worker said this.
     Said { worker: WorkerId, message: WorkerMessage },
     /// By a session: an agent said this.
-    AgentSaid(AgentMessage),
+    AgentSaid { agent: u64, message: AgentMessage },
     /// By a session: it is over.
     SessionLost {
         worker: WorkerId,
@@ -56,6 +59,7 @@ pub(super) struct Shell;
 
 pub(super) struct Arguments {
     pub(super) config: CoordinatorConfig,
+    pub(super) wallet: Wallet,
     pub(super) events: mpsc::UnboundedSender<JobEvent>,
 }
 
@@ -70,6 +74,7 @@ pub(super) struct State {
     agents: BTreeMap<u64, Outlet<AgentOrder>>,
     /// Workers whose end an agent has seen: a hello of theirs that comes late is nobody's.
     exited: BTreeSet<WorkerId>,
+    certifying: Certifying,
     /// Bytes from connections that are over.
     received: u64,
 }
@@ -90,6 +95,7 @@ impl Actor for Shell {
         // The interval ends with the actor.
         drop(myself.send_interval(TICK, || Message::Tick));
         Ok(State {
+            certifying: Certifying::new(Arc::clone(&arguments.config.registrar), arguments.wallet),
             config: arguments.config,
             events: arguments.events,
             started: Instant::now(),
@@ -106,8 +112,8 @@ impl Actor for Shell {
         match message {
             Message::Hello { hello, outlet, reply } => state.hello(*hello, outlet, reply),
             Message::AgentHello { agent, outlet, reply } => state.agent_hello(agent, outlet, reply),
-            Message::Said { worker, message } => state.decide(Event::Said { worker, message }),
-            Message::AgentSaid(message) => state.agent_said(message),
+            Message::Said { worker, message } => state.said(worker, message),
+            Message::AgentSaid { agent, message } => state.agent_said(agent, message),
             Message::SessionLost { worker, session, why } => {
                 if state.workers.get(&worker).is_some_and(|outlet| outlet.session() == session) {
                     state.session_lost(worker, why);
@@ -117,7 +123,10 @@ impl Actor for Shell {
             Message::BytesReceived { reply } => {
                 let _ = reply.send(state.bytes_received());
             }
-            Message::Tick => state.decide(Event::Tick),
+            Message::Tick => {
+                state.certifying.renew_own(SystemTime::now());
+                state.decide(Event::Tick);
+            }
         }
         Ok(())
     }
@@ -203,15 +212,48 @@ impl State {
         if self.workers.contains_key(&hello.worker) {
             return Err(Refusal::Duplicate(hello.worker));
         }
-        admit(self.config.credentials.job(), identity, newest, hello)
+        admit(self.config.registrar.job(), identity, newest, hello)
     }
 
-    fn agent_said(&mut self, message: AgentMessage) {
+    fn said(&mut self, worker: WorkerId, message: WorkerMessage) {
+        if let WorkerMessage::Renew { request } = &message {
+            // What it says after it was dismissed may come late.
+            if let (true, Some(renewed)) = (
+                self.workers.contains_key(&worker),
+                self.certifying.renewed_worker(worker, request),
+            ) {
+                self.send(worker, renewed);
+            }
+            return;
+        }
+        self.decide(Event::Said { worker, message });
+    }
+
+    fn order(&self, agent: u64, order: AgentOrder) {
+        if let Some(outlet) = self.agents.get(&agent) {
+            // A session that is over has said so.
+            let _ = outlet.queue.send(order);
+        }
+    }
+
+    fn agent_said(&mut self, agent: u64, message: AgentMessage) {
         match message {
-            AgentMessage::Certify { .. }
-            | AgentMessage::ChildStarted { .. }
-            | AgentMessage::Leave { .. }
-            | AgentMessage::Renew { .. } => {}
+            // Nobody is started for a job that is over.
+            AgentMessage::Certify { .. } if self.life == Life::Over => {}
+            AgentMessage::Certify { worker, request } => {
+                if let Some(certified) = self.certifying.child(agent, worker, &request) {
+                    self.order(agent, certified);
+                }
+            }
+            AgentMessage::Renew { request } => {
+                if let Some(renewed) = self.certifying.renewed_agent(agent, &request) {
+                    self.order(agent, renewed);
+                }
+            }
+            AgentMessage::ChildExited { worker, .. } if !self.certifying.may_report(agent, worker) => {
+                tracing::warn!(target: "sardana::event::refused", agent = %format_args!("{agent:016x}"), %worker, "an agent reports the end of another one's child");
+            }
+            AgentMessage::ChildStarted { .. } | AgentMessage::Leave { .. } => {}
             AgentMessage::ChildExited {
                 worker,
                 how,
@@ -220,6 +262,7 @@ impl State {
             } => {
                 tracing::info!(target: "sardana::event::exited", %worker, %how, restarting, "a worker process ended");
                 self.exited.insert(worker);
+                self.certifying.is_gone(worker);
                 if let Some(outlet) = self.forget(worker) {
                     outlet.connection.close(0_u32.into(), b"its process has ended");
                 }
@@ -255,6 +298,9 @@ impl State {
 
     fn send(&mut self, worker: WorkerId, message: CoordinatorMessage) {
         let last = matches!(message, CoordinatorMessage::Dismiss { .. });
+        if last || matches!(message, CoordinatorMessage::Released { .. }) {
+            self.certifying.is_gone(worker);
+        }
         if let Some(outlet) = self.workers.get(&worker) {
             // A session that is over has said so, or will.
             let _ = outlet.queue.send(message);
