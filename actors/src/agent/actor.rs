@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::messages::{AgentMessage, AgentOrder};
@@ -13,11 +13,13 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
+use super::certificates::Certificates;
 use super::child::{Ending, Process, Program};
-use super::limits::{BACK_OFF, BACK_OFF_MOST, END_GRACE, LIVED};
+use super::limits::{BACK_OFF, BACK_OFF_MOST, CERTIFICATES_EVERY, END_GRACE, LIVED};
 use super::reporting::Reporting;
+use super::start_error::StartError;
 use super::{AgentConfig, AgentEvent, Bundle, Processes};
-use crate::trust::Role;
+use crate::trust::{Credentials, Wallet};
 use crate::worker::TallyFile;
 
 /// What the actor is told.
@@ -27,6 +29,8 @@ pub(super) enum Message {
     Start,
     /// By a child's task: it ended.
     Ended { worker: WorkerId, how: String, ending: Ending },
+    /// By the clock: look after the certificates.
+    LookAfterCertificates,
     /// By the coordinator.
     Ordered(AgentOrder),
     /// By the control connection: it broke, or could not be made.
@@ -56,10 +60,11 @@ pub(super) struct State {
     folder: TempDir,
     children: BTreeMap<WorkerId, Running>,
     reporting: Reporting,
+    certificates: Certificates,
     restarts_left: u32,
     /// Children that ended soon after their start, in a row.
     failures: u32,
-    /// Starts that wait for their back-off.
+    /// Starts that wait for their back-off, or for the certificate.
     pending: u32,
     mode: Mode,
 }
@@ -93,7 +98,11 @@ impl Actor for Shell {
             processes,
         } = arguments;
         let folder = count_folder()?;
-        let reporting = Reporting::start(&config, &myself).await?;
+        let wallet = Wallet::from(&config.credentials);
+        let (certificates, children) = (Certificates::new(wallet.clone()), Arc::clone(&processes));
+        let reporting = Reporting::start(wallet, config.coordinator, children, &myself).await?;
+        // The interval ends with the actor.
+        drop(myself.send_interval(CERTIFICATES_EVERY, || Message::LookAfterCertificates));
         for _ in 0..config.workers {
             myself.cast(Message::Start)?;
         }
@@ -111,6 +120,7 @@ impl Actor for Shell {
             folder,
             children: BTreeMap::new(),
             reporting,
+            certificates,
             failures: 0,
             mode: Mode::Keeping,
         })
@@ -125,18 +135,29 @@ impl Actor for Shell {
         match message {
             Message::Start => state.start(&myself),
             Message::Ended { worker, how, ending } => state.ended(&myself, worker, how, ending),
-            Message::Ordered(AgentOrder::JobOver) => state.mode = state.mode.max(Mode::Ending),
-            Message::Ordered(
-                AgentOrder::Certified { .. }
-                | AgentOrder::Renewed { .. }
-                | AgentOrder::Kill { .. }
-                | AgentOrder::Start { .. },
-            ) => {}
+            Message::LookAfterCertificates => state.look_after_certificates(&myself),
+            Message::Ordered(AgentOrder::JobOver) => {
+                state.mode = state.mode.max(Mode::Ending);
+                state.drop_starts();
+            }
+            Message::Ordered(AgentOrder::Certified { worker, certificate }) => {
+                state.certified(&myself, worker, certificate);
+            }
+            Message::Ordered(AgentOrder::Renewed { certificate }) => {
+                state.certificates.renewed(certificate, SystemTime::now());
+            }
+            Message::Ordered(AgentOrder::Kill { .. } | AgentOrder::Start { .. }) => {}
             Message::ControlLost { why } if state.mode == Mode::Keeping => state.reporting.lost(&why, &myself),
             Message::ControlLost { why } => tracing::debug!(%why, "the agent lost its coordinator after the job"),
-            Message::ControlMade { queue } => state.reporting.made(queue),
+            Message::ControlMade { queue } => {
+                state.reporting.made(queue);
+                for message in state.certificates.ask_again(Instant::now()) {
+                    state.reporting.say(message);
+                }
+            }
             Message::End => {
                 state.mode = Mode::Leaving;
+                state.drop_starts();
                 drop(myself.send_after(END_GRACE, || Message::EndNow));
             }
             Message::EndNow => {
@@ -165,31 +186,72 @@ impl Drop for Running {
 }
 
 impl State {
+    /// Asks for the certificate of one more worker, which is started when it comes.
     fn start(&mut self, myself: &ActorRef<Message>) {
-        self.pending = self.pending.saturating_sub(1);
         if self.mode != Mode::Keeping {
+            self.pending = self.pending.saturating_sub(1);
+            self.one_less();
             return;
         }
-        match self.spawn(myself) {
-            Ok((worker, pid)) => self.tell(AgentEvent::Started { worker, pid }),
-            Err(error) => {
-                self.tell(AgentEvent::NotStarted {
-                    reason: error.to_string(),
-                });
-                if self.restarts_left > 0 && error.may_pass() {
-                    self.replace(myself, Duration::ZERO);
-                } else {
-                    self.one_less();
-                }
-            }
+        match self.certificates.ask(Instant::now()) {
+            // It is said again on the next connection if there is none.
+            Ok(message) => drop(self.reporting.say(message)),
+            Err(error) => self.not_started(myself, &StartError::System(error)),
         }
     }
 
-    fn spawn(&mut self, myself: &ActorRef<Message>) -> Result<(WorkerId, u32), StartError> {
-        let system = |error: &dyn std::fmt::Display| StartError::System(error.to_string());
-        let worker = WorkerId::new(getrandom::u64().map_err(|error| system(&error))?);
-        let issued = self.config.authority.issue(Role::Worker, worker.get());
-        let credentials = issued.map_err(|error| system(&error))?;
+    /// A new worker's certificate came.
+    fn certified(&mut self, myself: &ActorRef<Message>, worker: WorkerId, certificate: Vec<u8>) {
+        let Some(certified) = self.certificates.certified(worker, certificate) else {
+            return;
+        };
+        let spawned = certified
+            .map_err(StartError::System)
+            .and_then(|credentials| self.spawn(myself, worker, credentials));
+        match spawned {
+            Ok(pid) => {
+                self.pending = self.pending.saturating_sub(1);
+                self.tell(AgentEvent::Started { worker, pid });
+            }
+            Err(error) => self.not_started(myself, &error),
+        }
+    }
+
+    fn not_started(&mut self, myself: &ActorRef<Message>, error: &StartError) {
+        self.pending = self.pending.saturating_sub(1);
+        self.tell(AgentEvent::NotStarted {
+            reason: error.to_string(),
+        });
+        if self.restarts_left > 0 && error.may_pass() {
+            self.replace(myself, Duration::ZERO);
+        } else {
+            self.one_less();
+        }
+    }
+
+    /// Nobody is started any more: those that wait for their certificates will not be.
+    fn drop_starts(&mut self) {
+        let dropped = self.certificates.give_up_all();
+        self.pending = self.pending.saturating_sub(dropped);
+        if dropped > 0 {
+            self.one_less();
+        }
+    }
+
+    fn look_after_certificates(&mut self, myself: &ActorRef<Message>) {
+        // While there is no coordinator nobody can answer; all is asked for again when it is back.
+        if !self.reporting.is_connected() {
+            return;
+        }
+        if let Some(message) = self.certificates.renewal(SystemTime::now()) {
+            self.reporting.say(message);
+        }
+        for _ in 0..self.certificates.give_up(Instant::now()) {
+            self.not_started(myself, &StartError::Certificate);
+        }
+    }
+
+    fn spawn(&mut self, myself: &ActorRef<Message>, worker: WorkerId, credentials: Credentials) -> Result<u32, StartError> {
         let tally = self.folder.path().join(worker.to_string());
         std::fs::write(&tally, []).map_err(|error| StartError::System(format!("{}: {error}", tally.display())))?;
         let process = Process::start(&self.program).map_err(|source| StartError::Program {
@@ -220,7 +282,7 @@ impl State {
                 tally,
             },
         );
-        Ok((worker, pid))
+        Ok(pid)
     }
 
     fn ended(&mut self, myself: &ActorRef<Message>, worker: WorkerId, mut how: String, ending: Ending) {
@@ -292,30 +354,6 @@ fn back_off(failures: u32) -> Duration {
     match failures.checked_sub(2) {
         None => Duration::ZERO,
         Some(doublings) => (BACK_OFF * 2_u32.pow(doublings.min(10))).min(BACK_OFF_MOST),
-    }
-}
-
-/// Why a worker could not be started.
-#[derive(Debug, thiserror::Error)]
-enum StartError {
-    /// The system does not start the program.
-    #[error("{} could not be started: {source}; give the path of a program that this user may run", program.display())]
-    Program { program: PathBuf, source: std::io::Error },
-    /// It lacks something else, for the moment.
-    #[error("a worker could not be started: {0}")]
-    System(String),
-}
-
-impl StartError {
-    /// Whether it is worth another try.
-    fn may_pass(&self) -> bool {
-        match self {
-            Self::Program { source, .. } => !matches!(
-                source.kind(),
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied
-            ),
-            Self::System(_) => true,
-        }
     }
 }
 

@@ -17,3 +17,11 @@ pub const END_GRACE: Duration = Duration::from_secs(5);
 
 /// Between two attempts to reach a coordinator that was lost. Ends of workers are reported after it at the latest.
 pub const RECONNECT_EVERY: Duration = Duration::from_secs(1);
+
+/// How long the coordinator may take to certify a child. It answers within a round trip, or refuses and says why in its log.
+pub const CERTIFY_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Between two looks whether a certificate must be renewed or was waited for in vain.
+pub const CERTIFICATES_EVERY: Duration = Duration::from_millis(250);
+
+const _: () = assert!(CERTIFY_DEADLINE.as_millis() > 10 * CERTIFICATES_EVERY.as_millis());

@@ -5,9 +5,11 @@
 
 mod actor;
 mod bundle;
+mod certificates;
 mod child;
 pub mod limits;
 mod reporting;
+mod start_error;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,7 +25,7 @@ use tokio::task::JoinHandle;
 pub use bundle::{BUNDLE_VARIABLE, Bundle, BundleError, receive_bundle};
 pub use child::{EXIT_GIVE_UP, EXIT_RETRY};
 
-use crate::trust::{Authority, Credentials};
+use crate::trust::Credentials;
 use actor::{Arguments, Message, Shell};
 
 /// What an agent needs.
@@ -31,8 +33,6 @@ use actor::{Arguments, Message, Shell};
 pub struct AgentConfig {
     /// Its own certificate and key.
     pub credentials: Credentials,
-    /// Makes the children's certificates.
-    pub authority: Arc<Authority>,
     /// Where the coordinator listens.
     pub coordinator: SocketAddr,
     /// Where children listen for each other; port 0 takes any.

@@ -11,7 +11,7 @@ use super::messages::{EnrolAnswer, EnrolRequest};
 use super::service::COME_AGAIN;
 use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{BindError, ConnectError, bind_stranger, close, connect, explain};
-use crate::trust::{AuthorityError, Credentials, CredentialsError, PeerIdentity, PendingKey};
+use crate::trust::{AuthorityError, Credentials, CredentialsError, PeerIdentity, PendingKey, Role};
 use crate::wire::{FrameError, read_frame, write_frame};
 
 /// Credentials of a job, and where its coordinator is.
@@ -29,6 +29,14 @@ pub enum EnrolError {
     /// The join file cannot be used.
     #[error(transparent)]
     JoinFile(#[from] JoinFileError),
+    /// The join file is for another role. Nothing was used up.
+    #[error("the join file is for the role {found}, expected {expected}; ask for another one: sardana invite --role {expected}")]
+    Role {
+        /// What is wanted.
+        expected: Role,
+        /// What the join file is for.
+        found: Role,
+    },
     /// No local socket, or the join file's authority is none.
     #[error(transparent)]
     Bind(#[from] BindError),
@@ -77,13 +85,17 @@ enum Attempt {
     Never(EnrolError),
 }
 
-/// Trades the join file for credentials with a new key.
+/// Trades the join file for credentials of `role` with a new key.
 ///
 /// Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// See [`EnrolError`].
-pub async fn enrol(join: &JoinFile) -> Result<Enrolled, EnrolError> {
+pub async fn enrol(join: &JoinFile, role: Role) -> Result<Enrolled, EnrolError> {
+    let found = join.invitation.role();
+    if found != role {
+        return Err(EnrolError::Role { expected: role, found });
+    }
     let give_up = Instant::now() + ENROL_PATIENCE;
     let mut last = "it names no address".to_owned();
     loop {

@@ -8,22 +8,18 @@ use sardana_protocol::messages::{AgentMessage, Greeting, Hello, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{JobId, WorkerId};
 
-use super::raw::{JOB, Site, hello, worker};
+use super::raw::{JOB, Site, agent, hello, worker};
 
 #[tokio::test]
 async fn a_hello_under_a_false_name_is_refused() {
     let site = Site::new().await;
     let cases = [
-        (Role::Worker, Hello::Agent { job: JOB }),
+        (Role::Worker, agent(JOB)),
         (Role::Agent, worker(hello(7))),
         // Another worker's id.
         (Role::Worker, worker(hello(8))),
-        (
-            Role::Agent,
-            Hello::Agent {
-                job: JobId::new([9; 16]),
-            },
-        ),
+        (Role::Agent, agent(JobId::new([9; 16]))),
+        (Role::Worker, Hello::Operator { job: JOB }),
     ];
     for (role, hello) in cases {
         let reason = site.dial(role, 7).await.refused(&hello).await;
@@ -143,7 +139,7 @@ async fn the_same_credentials_serve_one_process_at_a_time() {
 async fn a_worker_whose_end_was_seen_is_lost_once_and_does_not_come_back() {
     let mut site = Site::new().await;
     let mut agent = site.dial(Role::Agent, 5).await;
-    agent.say(&Hello::Agent { job: JOB }).await;
+    agent.say(&self::agent(JOB)).await;
     assert_eq!(agent.hear::<Greeting>().await.unwrap(), Some(Greeting::Welcome));
     let ended = site.join(1).await;
     let exited = |worker| AgentMessage::ChildExited {
