@@ -17,6 +17,7 @@ use tokio::time::{Instant, interval};
 use super::control::{Control, ControlArguments, JoinError, Link};
 use super::desk::{Data, Desk, Errand};
 use super::limits::{BEAT_EVERY, LAST_WORDS, RETRY_EVERY};
+use super::renewal::WorkerRenewal;
 use super::ring::Ring;
 use super::{Ended, WorkerConfig, WorkerError};
 use crate::fault::{self, Point};
@@ -65,6 +66,7 @@ pub(super) struct State {
     ring: Option<AbortHandle>,
     fetch: Option<AbortHandle>,
     spoke: Instant,
+    renewal: WorkerRenewal,
     ended: Option<oneshot::Sender<Result<Ended, WorkerError>>>,
 }
 
@@ -121,6 +123,7 @@ impl Actor for Worker {
         let link = Link::new(&config)?;
         let control = connect(&myself, &link, &desk, &hello, Duration::ZERO).await?;
         Ok(State {
+            renewal: WorkerRenewal::new(&config.credentials),
             config,
             hello,
             link,
@@ -161,7 +164,12 @@ impl Actor for Worker {
                 // The coordinator dismisses everybody; it need not be waited for.
                 state.end(Err(WorkerError::Model { reason }));
             }
-            Message::Beat => state.beat(),
+            Message::Beat => {
+                state.beat();
+                if let Some(message) = state.renewal.beat() {
+                    let _ = state.control.cast(message);
+                }
+            }
         }
         Ok(())
     }
@@ -236,7 +244,8 @@ impl State {
             }
             CoordinatorMessage::Serve(serve) => self.desk.handle(Event::Serve(Box::new(serve)), Data::None),
             CoordinatorMessage::Copy(snapshot) => self.desk.handle(Event::Copy(snapshot), Data::None),
-            CoordinatorMessage::Released { .. } | CoordinatorMessage::Renewed { .. } => {}
+            CoordinatorMessage::Renewed { certificate } => self.renewal.renewed(certificate),
+            CoordinatorMessage::Released { .. } => {}
             CoordinatorMessage::Complete { step, hash } => self.end(Ok(Ended { step, hash })),
             CoordinatorMessage::Dismiss { reason } => self.end(Err(WorkerError::Dismissed { reason })),
         }
