@@ -5,6 +5,7 @@
 //!
 //! - [`coordinator`], [`worker`], [`agent`]: the actors; [`operator`]: a person's commands to the first; [`peers`]: links and transfers between workers.
 //! - [`trust`]: the job's authority, who a peer is and whom it may dial.
+//! - [`enrol`]: how somebody from outside gets a certificate.
 //! - [`quic`]: endpoints, dialling and accepting.
 //! - [`wire`]: messages as bytes.
 //! - [`fault`]: where chaos tests kill.
@@ -12,6 +13,7 @@
 pub mod agent;
 mod control;
 pub mod coordinator;
+pub mod enrol;
 pub mod fault;
 pub mod operator;
 pub mod peers;

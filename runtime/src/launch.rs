@@ -2,18 +2,20 @@
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent};
 pub use sardana_actors::agent::{Colour, Output, OutputError};
 pub use sardana_actors::coordinator::Stopper;
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError};
-use sardana_actors::trust::{Authority, AuthorityError, Role};
+use sardana_actors::enrol::Registrar;
+use sardana_actors::trust::{Authority, AuthorityError, PrivateFolder, Role};
 use sardana_protocol::membership::{JobEvent, Need, Summary};
 use sardana_protocol::words::{Incarnation, JobId, WorkerId};
 use tokio::sync::mpsc;
 
+use crate::hosts::place::{Offered, PlaceError, offer};
 use crate::job::Staffing;
 
 /// What to run, and how.
@@ -105,6 +107,8 @@ pub struct Launched {
     agent_events: mpsc::UnboundedReceiver<AgentEvent>,
     last_end: String,
     prospects: Prospects,
+    registrar: Arc<Registrar>,
+    offered: Option<Offered>,
 }
 
 /// Who may still come, and what the job waits for.
@@ -171,7 +175,7 @@ impl LaunchConfig {
 }
 
 /// Workers of one host share its processors: libraries that start a thread for each would disturb each other.
-fn threads(workers: u32) -> Vec<(OsString, OsString)> {
+pub(crate) fn threads(workers: u32) -> Vec<(OsString, OsString)> {
     const VARIABLE: &str = "RAYON_NUM_THREADS";
     if std::env::var_os(VARIABLE).is_some() {
         return Vec::new();
@@ -190,6 +194,7 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
     let mut job = [0; 16];
     getrandom::fill(&mut job).map_err(random)?;
     let authority = Arc::new(Authority::new(JobId::new(job))?);
+    let registrar = Arc::new(Registrar::new(Arc::clone(&authority)));
     let Staffing {
         workers,
         min,
@@ -198,7 +203,7 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         ..
     } = config.staffing;
     let coordinating = CoordinatorConfig {
-        credentials: authority.issue(Role::Coordinator, 0)?,
+        registrar: Arc::clone(&registrar),
         listen: config.listen,
         incarnation: Incarnation::new(1),
         min,
@@ -208,7 +213,6 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
     let (coordinator, job_events) = coordinator::start(coordinating).await?;
     let agent = AgentConfig {
         credentials: authority.issue(Role::Agent, getrandom::u64().map_err(random)?)?,
-        authority,
         coordinator: coordinator.address(),
         listen: SocketAddr::new(coordinator.address().ip(), 0),
         host: agent::host_name(),
@@ -231,6 +235,8 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
             left: workers,
             waiting: None,
         },
+        registrar,
+        offered: None,
     })
 }
 
@@ -265,6 +271,16 @@ impl Launched {
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.coordinator.stopper()
+    }
+
+    /// Lets operators of this user find the job: writes a join file for them into `place`, such as
+    /// [`crate::hosts::default_place`]. It is removed with this.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn operator_join_file(&mut self, place: &PrivateFolder) -> Result<&Path, PlaceError> {
+        let offered = offer(place, &self.registrar, vec![self.coordinator.address()])?;
+        Ok(self.offered.insert(offered).path())
     }
 
     /// The coordinator.

@@ -12,6 +12,7 @@ use sardana_protocol::job::JobSpec;
 use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
 
+use crate::hosts::by_hand::{ByHandError, bundle_by_hand};
 use crate::job::Job;
 use crate::model::{ModelError, Trainable};
 use crate::trainer::{self, TrainingError};
@@ -22,6 +23,9 @@ pub enum ProcessError {
     /// It was not started properly.
     #[error(transparent)]
     Bundle(#[from] BundleError),
+    /// It has a join file that it could not use.
+    #[error(transparent)]
+    ByHand(#[from] ByHandError),
     /// Its part in the job failed.
     #[error(transparent)]
     Worker(#[from] WorkerError),
@@ -54,22 +58,27 @@ impl ProcessError {
                 | WorkerError::Bind(_),
             )
             | Self::System(_) => EXIT_RETRY,
-            Self::Bundle(_) | Self::Worker(WorkerError::Model { .. }) | Self::Training(_) | Self::Panicked => EXIT_GIVE_UP,
+            Self::Bundle(_) | Self::ByHand(_) | Self::Worker(WorkerError::Model { .. }) | Self::Training(_) | Self::Panicked => EXIT_GIVE_UP,
         }
     }
 }
 
-/// If an agent started this process as a worker, takes part in the job and ends the process: 0 when the job is done, or when the
-/// worker has left it in good order, which SIGTERM asks for. Otherwise returns at once. A program calls it (or [`crate::train()`]) before it does anything that a worker should not do.
+/// If an agent started this process as a worker, or [`crate::hosts::JOIN_VARIABLE`] names a join file for one, takes part in the
+/// job and ends the process: 0 when the job is done, or when the worker has left it in good order, which SIGTERM asks for.
+/// Otherwise returns at once. A program calls it (or [`crate::train()`]) before it does anything that a worker should not do.
 pub fn serve_if_started_by_agent<M, F>(job: &Job, build: F)
 where
     M: Trainable,
     F: FnOnce(&JobSpec) -> Result<M, ModelError>,
 {
-    let outcome = match receive_bundle() {
+    let received = receive_bundle().map_err(ProcessError::from);
+    let outcome = match received.and_then(|bundle| match bundle {
+        None => Ok(bundle_by_hand()?),
+        received => Ok(received),
+    }) {
         Ok(None) => return,
         Ok(Some(bundle)) => take_part(bundle, job, build, Sigterm::Leave),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     };
     match outcome {
         Ok(Ended::Done { .. } | Ended::Drained { .. }) => process::exit(0),
@@ -112,7 +121,7 @@ where
     let mut prepared = preparing.map_err(|_| ProcessError::Panicked)??;
     let (desk, errands) = Desk::new(job.spec(), Arc::clone(&prepared.layout), tally);
     let config = WorkerConfig {
-        credentials: bundle.credentials,
+        credentials: bundle.credentials.into(),
         coordinator: bundle.coordinator,
         listen: bundle.listen,
         advertise: None,

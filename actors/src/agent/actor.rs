@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::messages::{AgentMessage, AgentOrder};
@@ -13,12 +13,14 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
+use super::certificates::Certificates;
 use super::child::{Ending, Order, Process, Program, Streams};
-use super::limits::{BACK_OFF, BACK_OFF_MOST, END_GRACE, LIVED};
+use super::limits::{BACK_OFF, BACK_OFF_MOST, CERTIFICATES_EVERY, END_GRACE, LIVED};
 use super::output::Printer;
 use super::reporting::Reporting;
+use super::start_error::StartError;
 use super::{AgentConfig, AgentEvent, Bundle, Processes};
-use crate::trust::Role;
+use crate::trust::{Credentials, Wallet};
 use crate::worker::TallyFile;
 
 /// What the actor is told.
@@ -28,6 +30,8 @@ pub(super) enum Message {
     Start,
     /// By a child's task: it ended.
     Ended { worker: WorkerId, how: String, ending: Ending },
+    /// By the clock: look after the certificates.
+    LookAfterCertificates,
     /// By the coordinator.
     Ordered(AgentOrder),
     /// By the control connection: it broke, or could not be made.
@@ -61,11 +65,12 @@ pub(super) struct State {
     folder: TempDir,
     pub(super) children: BTreeMap<WorkerId, Running>,
     pub(super) reporting: Reporting,
+    pub(super) certificates: Certificates,
     printer: Option<Printer>,
     restarts_left: u32,
     /// Children that ended soon after their start, in a row.
     failures: u32,
-    /// Starts that wait for their back-off.
+    /// Starts that wait for their back-off, or for the certificate.
     pub(super) pending: u32,
     pub(super) mode: Mode,
 }
@@ -104,7 +109,11 @@ impl Actor for Shell {
             printer,
         } = arguments;
         let folder = count_folder()?;
-        let reporting = Reporting::start(&config, &processes, &myself).await?;
+        let wallet = Wallet::from(&config.credentials);
+        let (certificates, children) = (Certificates::new(wallet.clone()), Arc::clone(&processes));
+        let reporting = Reporting::start(wallet, &config, children, &myself).await?;
+        // The interval ends with the actor.
+        drop(myself.send_interval(CERTIFICATES_EVERY, || Message::LookAfterCertificates));
         for _ in 0..config.workers {
             myself.cast(Message::Start)?;
         }
@@ -123,6 +132,7 @@ impl Actor for Shell {
             children: BTreeMap::new(),
             reporting,
             printer,
+            certificates,
             failures: 0,
             mode: Mode::Keeping,
         })
@@ -137,12 +147,19 @@ impl Actor for Shell {
         match message {
             Message::Start => state.start(&myself),
             Message::Ended { worker, how, ending } => state.ended(&myself, worker, how, ending),
+            Message::LookAfterCertificates => state.look_after_certificates(&myself),
             Message::Ordered(order) => state.ordered(&myself, order),
             Message::ControlLost { why } => state.coordinator_lost(&myself, &why),
-            Message::ControlMade { queue } => state.reporting.made(queue),
+            Message::ControlMade { queue } => {
+                state.reporting.made(queue);
+                for message in state.certificates.ask_again(Instant::now()) {
+                    state.reporting.say(message);
+                }
+            }
             Message::Leave { reason } => state.leave(&myself, reason),
             Message::End => {
                 state.mode = Mode::Leaving;
+                state.drop_starts();
                 drop(myself.send_after(END_GRACE, || Message::EndNow));
             }
             Message::EndNow => {
@@ -165,38 +182,77 @@ impl Drop for Running {
 }
 
 impl State {
+    /// Asks for the certificate of one more worker, which is started when it comes.
     fn start(&mut self, myself: &ActorRef<Message>) {
-        self.pending = self.pending.saturating_sub(1);
         if self.mode != Mode::Keeping {
+            self.pending = self.pending.saturating_sub(1);
+            self.one_less();
             return;
         }
-        match self.spawn(myself) {
-            Ok((worker, pid)) => {
-                self.reporting.report(AgentMessage::ChildStarted { worker, pid });
-                self.tell(AgentEvent::Started { worker, pid });
-            }
-            Err(error) => {
-                self.tell(AgentEvent::NotStarted {
-                    reason: error.to_string(),
-                });
-                if self.restarts_left > 0 && error.may_pass() {
-                    self.replace(myself, Duration::ZERO);
-                } else {
-                    self.one_less();
-                }
-            }
+        match self.certificates.ask(Instant::now()) {
+            // It is said again on the next connection if there is none.
+            Ok(message) => drop(self.reporting.say(message)),
+            Err(error) => self.not_started(myself, &StartError::System(error)),
         }
     }
 
-    fn spawn(&mut self, myself: &ActorRef<Message>) -> Result<(WorkerId, u32), StartError> {
-        let system = |error: &dyn std::fmt::Display| StartError::System(error.to_string());
-        let worker = WorkerId::new(getrandom::u64().map_err(|error| system(&error))?);
-        let issued = self.config.authority.issue(Role::Worker, worker.get());
-        let credentials = issued.map_err(|error| system(&error))?;
+    /// A new worker's certificate came.
+    pub(super) fn certified(&mut self, myself: &ActorRef<Message>, worker: WorkerId, certificate: Vec<u8>) {
+        let Some(certified) = self.certificates.certified(worker, certificate) else {
+            return;
+        };
+        let spawned = certified
+            .map_err(StartError::System)
+            .and_then(|credentials| self.spawn(myself, worker, credentials));
+        match spawned {
+            Ok(pid) => {
+                self.pending = self.pending.saturating_sub(1);
+                self.reporting.report(AgentMessage::ChildStarted { worker, pid });
+                self.tell(AgentEvent::Started { worker, pid });
+            }
+            Err(error) => self.not_started(myself, &error),
+        }
+    }
+
+    fn not_started(&mut self, myself: &ActorRef<Message>, error: &StartError) {
+        self.pending = self.pending.saturating_sub(1);
+        self.tell(AgentEvent::NotStarted {
+            reason: error.to_string(),
+        });
+        if self.restarts_left > 0 && error.may_pass() {
+            self.replace(myself, Duration::ZERO);
+        } else {
+            self.one_less();
+        }
+    }
+
+    /// Nobody is started any more: those that wait for their certificates will not be.
+    pub(super) fn drop_starts(&mut self) {
+        let dropped = self.certificates.give_up_all();
+        self.pending = self.pending.saturating_sub(dropped);
+        if dropped > 0 {
+            self.one_less();
+        }
+    }
+
+    fn look_after_certificates(&mut self, myself: &ActorRef<Message>) {
+        // While there is no coordinator nobody can answer; all is asked for again when it is back.
+        if !self.reporting.is_connected() {
+            return;
+        }
+        if let Some(message) = self.certificates.renewal(SystemTime::now()) {
+            self.reporting.say(message);
+        }
+        for _ in 0..self.certificates.give_up(Instant::now()) {
+            self.not_started(myself, &StartError::Certificate);
+        }
+    }
+
+    fn spawn(&mut self, myself: &ActorRef<Message>, worker: WorkerId, credentials: Credentials) -> Result<u32, StartError> {
         let tally = self.folder.path().join(worker.to_string());
         std::fs::write(&tally, []).map_err(|error| StartError::System(format!("{}: {error}", tally.display())))?;
         let log = match &self.printer {
-            Some(printer) => printer.log(worker).map_err(|error| system(&error))?,
+            Some(printer) => printer.log(worker).map_err(|error| StartError::System(error.to_string()))?,
             None => None,
         };
         let streams = self.printer.as_ref().map_or(Streams::Inherited, |_| Streams::Piped);
@@ -234,7 +290,7 @@ impl State {
                 tally,
             },
         );
-        Ok((worker, pid))
+        Ok(pid)
     }
 
     fn ended(&mut self, myself: &ActorRef<Message>, worker: WorkerId, mut how: String, ending: Ending) {
@@ -310,30 +366,6 @@ fn back_off(failures: u32) -> Duration {
     match failures.checked_sub(2) {
         None => Duration::ZERO,
         Some(doublings) => (BACK_OFF * 2_u32.pow(doublings.min(10))).min(BACK_OFF_MOST),
-    }
-}
-
-/// Why a worker could not be started.
-#[derive(Debug, thiserror::Error)]
-enum StartError {
-    /// The system does not start the program.
-    #[error("{} could not be started: {source}; give the path of a program that this user may run", program.display())]
-    Program { program: PathBuf, source: std::io::Error },
-    /// It lacks something else, for the moment.
-    #[error("a worker could not be started: {0}")]
-    System(String),
-}
-
-impl StartError {
-    /// Whether it is worth another try.
-    fn may_pass(&self) -> bool {
-        match self {
-            Self::Program { source, .. } => !matches!(
-                source.kind(),
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied
-            ),
-            Self::System(_) => true,
-        }
     }
 }
 

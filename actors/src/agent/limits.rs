@@ -36,3 +36,10 @@ pub const OUTPUT_GRACE: Duration = Duration::from_secs(2);
 
 const _: () = assert!(LINES_WAITING * LINE_BYTES <= 4 << 20);
 const _: () = assert!(LEAVE_PATIENCE.as_secs() > END_GRACE.as_secs());
+/// How long the coordinator may take to certify a child. It answers within a round trip, or refuses and says why in its log.
+pub const CERTIFY_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Between two looks whether a certificate must be renewed or was waited for in vain.
+pub const CERTIFICATES_EVERY: Duration = Duration::from_millis(250);
+
+const _: () = assert!(CERTIFY_DEADLINE.as_millis() > 10 * CERTIFICATES_EVERY.as_millis());

@@ -5,11 +5,13 @@
 
 mod actor;
 mod bundle;
+mod certificates;
 mod child;
 pub mod limits;
 mod orders;
 mod output;
 mod reporting;
+mod start_error;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,7 +28,7 @@ pub use bundle::{BUNDLE_VARIABLE, Bundle, BundleError, receive_bundle};
 pub use child::{EXIT_GIVE_UP, EXIT_RETRY};
 pub use output::{Colour, Output, OutputError};
 
-use crate::trust::{Authority, Credentials};
+use crate::trust::Credentials;
 use actor::{Arguments, Message, Shell};
 use limits::OUTPUT_GRACE;
 use output::{Printer, Ranks, Writers};
@@ -36,8 +38,6 @@ use output::{Printer, Ranks, Writers};
 pub struct AgentConfig {
     /// Its own certificate and key.
     pub credentials: Credentials,
-    /// Makes the children's certificates.
-    pub authority: Arc<Authority>,
     /// Where the coordinator listens.
     pub coordinator: SocketAddr,
     /// Where children listen for each other; port 0 takes any.

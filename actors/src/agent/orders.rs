@@ -1,5 +1,7 @@
 //! What the coordinator orders of an agent, and how an agent leaves.
 
+use std::time::SystemTime;
+
 use ractor::ActorRef;
 use sardana_protocol::limits::MAX_WORKERS;
 use sardana_protocol::messages::{AgentMessage, AgentOrder};
@@ -17,6 +19,7 @@ impl State {
                     self.mode = Mode::Ending;
                     self.tell(AgentEvent::JobOver);
                 }
+                self.drop_starts();
             }
             AgentOrder::Kill { worker } => {
                 tracing::info!(target: "sardana::event::kill", %worker, "a worker is killed, as an operator wants it");
@@ -26,7 +29,8 @@ impl State {
                 }
             }
             AgentOrder::Start { workers } => self.start_more(myself, workers),
-            AgentOrder::Certified { .. } | AgentOrder::Renewed { .. } => {}
+            AgentOrder::Certified { worker, certificate } => self.certified(myself, worker, certificate),
+            AgentOrder::Renewed { certificate } => self.certificates.renewed(certificate, SystemTime::now()),
         }
     }
 
@@ -54,6 +58,7 @@ impl State {
             return;
         }
         self.mode = Mode::Draining;
+        self.drop_starts();
         if self.reporting.is_connected() {
             self.reporting.report(AgentMessage::Leave { reason });
         } else {

@@ -9,13 +9,14 @@ use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting,
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
+use super::{AgentConfig, Processes};
 use super::actor::Message;
 use super::limits::RECONNECT_EVERY;
 use super::{AgentConfig, Processes};
 use crate::control::{Next, carry};
 use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{Purpose, bind_client, close, connect};
-use crate::trust::{Credentials, PeerIdentity};
+use crate::trust::{PeerIdentity, Wallet};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{read_frame, write_frame};
 
@@ -32,7 +33,7 @@ pub(super) struct Reporting {
 /// What a connection is made from.
 #[derive(Debug, Clone)]
 struct Link {
-    credentials: Credentials,
+    wallet: Wallet,
     coordinator: SocketAddr,
     host: String,
     /// The children that run.
@@ -42,15 +43,16 @@ struct Link {
 impl Reporting {
     /// Makes the first connection.
     pub(super) async fn start(
+        wallet: Wallet,
         config: &AgentConfig,
-        processes: &Processes,
+        processes: Processes,
         agent: &ActorRef<Message>,
     ) -> Result<Self, ActorProcessingErr> {
         let link = Link {
-            credentials: config.credentials.clone(),
+            wallet,
             coordinator: config.coordinator,
             host: config.host.clone(),
-            processes: Processes::clone(processes),
+            processes,
         };
         let queue = link.connect(agent).await?;
         Ok(Self {
@@ -72,6 +74,16 @@ impl Reporting {
             None => Some(message),
         };
         self.unsaid.extend(unsaid);
+    }
+
+    /// Tells the coordinator now, or not at all. Says whether there is one.
+    pub(super) fn say(&self, message: AgentMessage) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.send(message).is_ok())
+    }
+
+    /// Whether there is a coordinator to talk to.
+    pub(super) fn is_connected(&self) -> bool {
+        self.queue.is_some()
     }
 
     /// The connection broke or could not be made: makes another one, for as long as it takes. The agent goes on meanwhile.
@@ -105,7 +117,7 @@ impl Link {
     fn hello(&self) -> AgentHello {
         let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
         AgentHello {
-            job: self.credentials.job(),
+            job: self.wallet.job(),
             host: self.host.clone(),
             // More never run at once.
             children: processes.keys().take(MAX_WORKERS as usize).copied().collect(),
@@ -113,8 +125,9 @@ impl Link {
     }
 
     async fn connect(&self, agent: &ActorRef<Message>) -> Result<mpsc::UnboundedSender<AgentMessage>, ActorProcessingErr> {
-        let endpoint = bind_client(&self.credentials, Purpose::Control, self.coordinator)?;
-        let coordinator = PeerIdentity::coordinator(self.credentials.job());
+        let endpoint = bind_client(&self.wallet, Purpose::Control, self.coordinator)?;
+        let job = self.wallet.job();
+        let coordinator = PeerIdentity::coordinator(job);
         let connection = connect(&endpoint, self.coordinator, coordinator, CONNECT_DEADLINE).await?;
         let (mut send, mut receive) = connection.open_bi().await?;
         let greeting = async {

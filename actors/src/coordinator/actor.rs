@@ -1,7 +1,8 @@
 //! The coordinator's actor: receives, asks the membership's machine, sends. Takes no decision.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::admission::{Refusal, admit};
@@ -16,9 +17,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::CoordinatorConfig;
+use super::certifying::Certifying;
 use super::operating::Operating;
 use super::session::{Outlet, SessionId};
 use crate::quic::explain;
+use crate::trust::Wallet;
 
 /// Between two looks at what is due. The machine's shortest timeout is three times as long.
 const TICK: Duration = Duration::from_millis(100);
@@ -68,6 +71,7 @@ pub(super) struct Shell;
 
 pub(super) struct Arguments {
     pub(super) config: CoordinatorConfig,
+    pub(super) wallet: Wallet,
     pub(super) events: mpsc::UnboundedSender<JobEvent>,
 }
 
@@ -83,6 +87,7 @@ pub(super) struct State {
     pub(super) operating: Operating,
     /// Workers whose end an agent has seen: a hello of theirs that comes late is nobody's.
     exited: BTreeSet<WorkerId>,
+    certifying: Certifying,
     /// Bytes from connections that are over.
     received: u64,
 }
@@ -103,6 +108,7 @@ impl Actor for Shell {
         // The interval ends with the actor.
         drop(myself.send_interval(TICK, || Message::Tick));
         Ok(State {
+            certifying: Certifying::new(Arc::clone(&arguments.config.registrar), arguments.wallet),
             config: arguments.config,
             events: arguments.events,
             started: Instant::now(),
@@ -125,7 +131,7 @@ impl Actor for Shell {
                 outlet,
                 reply,
             } => state.agent_hello(agent, hello, outlet, reply),
-            Message::Said { worker, message } => state.decide(Event::Said { worker, message }),
+            Message::Said { worker, message } => state.said(worker, message),
             Message::AgentSaid { agent, message } => state.agent_said(agent, message),
             Message::AgentLost { agent, session } => state.agent_lost(agent, session),
             Message::Asked { request, reply } => {
@@ -141,7 +147,10 @@ impl Actor for Shell {
             Message::BytesReceived { reply } => {
                 let _ = reply.send(state.bytes_received());
             }
-            Message::Tick => state.decide(Event::Tick),
+            Message::Tick => {
+                state.certifying.renew_own(SystemTime::now());
+                state.decide(Event::Tick);
+            }
         }
         Ok(())
     }
@@ -247,12 +256,47 @@ impl State {
         if self.workers.contains_key(&hello.worker) {
             return Err(Refusal::Duplicate(hello.worker));
         }
-        admit(self.config.credentials.job(), identity, newest, hello)
+        admit(self.config.registrar.job(), identity, newest, hello)
+    }
+
+    fn said(&mut self, worker: WorkerId, message: WorkerMessage) {
+        if let WorkerMessage::Renew { request } = &message {
+            // What it says after it was dismissed may come late.
+            if let (true, Some(renewed)) = (
+                self.workers.contains_key(&worker),
+                self.certifying.renewed_worker(worker, request),
+            ) {
+                self.send(worker, renewed);
+            }
+            return;
+        }
+        self.decide(Event::Said { worker, message });
+    }
+
+    fn order(&self, agent: u64, order: AgentOrder) {
+        if let Some(outlet) = self.agents.get(&agent) {
+            // A session that is over has said so.
+            let _ = outlet.queue.send(order);
+        }
     }
 
     fn agent_said(&mut self, agent: u64, message: AgentMessage) {
         match message {
-            AgentMessage::Certify { .. } | AgentMessage::Renew { .. } => {}
+            // Nobody is started for a job that is over.
+            AgentMessage::Certify { .. } if self.life == Life::Over => {}
+            AgentMessage::Certify { worker, request } => {
+                if let Some(certified) = self.certifying.child(agent, worker, &request) {
+                    self.order(agent, certified);
+                }
+            }
+            AgentMessage::Renew { request } => {
+                if let Some(renewed) = self.certifying.renewed_agent(agent, &request) {
+                    self.order(agent, renewed);
+                }
+            }
+            AgentMessage::ChildExited { worker, .. } if !self.certifying.may_report(agent, worker) => {
+                tracing::warn!(target: "sardana::event::refused", agent = %format_args!("{agent:016x}"), %worker, "an agent reports the end of another one's child");
+            }
             AgentMessage::ChildStarted { worker, pid } => self.operating.agents.started(agent, worker, pid),
             AgentMessage::Leave { reason } => {
                 let children = self.operating.agents.leaves(agent, &reason);
@@ -269,6 +313,7 @@ impl State {
             } => {
                 tracing::info!(target: "sardana::event::exited", %worker, %how, restarting, "a worker process ended");
                 self.exited.insert(worker);
+                self.certifying.is_gone(worker);
                 let now = self.started.elapsed();
                 self.operating.agents.exited(agent, worker, restarting, now);
                 if let Some(outlet) = self.forget(worker) {
@@ -309,6 +354,9 @@ impl State {
             message,
             CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }
         );
+        if last {
+            self.certifying.is_gone(worker);
+        }
         if let Some(outlet) = self.workers.get(&worker) {
             // A session that is over has said so, or will.
             let _ = outlet.queue.send(message);

@@ -1,10 +1,12 @@
 //! The coordinator: the rendezvous that forms generations. It sees decisions only; no byte of a gradient or state passes it.
 
 mod actor;
+mod certifying;
 mod operating;
 mod session;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::Endpoint;
@@ -15,8 +17,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::quic::{BindError, Purpose, bind_server, close};
-use crate::trust::Credentials;
+use crate::enrol::{EnrolService, Registrar};
+use crate::quic::{BindError, bind_coordinator, close};
+use crate::trust::{AuthorityError, Role, Wallet};
 use actor::{Arguments, Message, Shell};
 
 /// How long an ending coordinator waits until its last orders have arrived. Live workers have them within a round trip.
@@ -25,8 +28,8 @@ const LAST_ORDERS: Duration = Duration::from_secs(1);
 /// What a coordinator needs.
 #[derive(Debug)]
 pub struct CoordinatorConfig {
-    /// Its certificate and key.
-    pub credentials: Credentials,
+    /// Who certifies: itself, and others.
+    pub registrar: Arc<Registrar>,
     /// Where to listen; port 0 takes any.
     pub listen: SocketAddr,
     /// Which life of the coordinator of this job it is.
@@ -45,6 +48,9 @@ pub enum CoordinatorError {
     /// It could not listen. Fix the address.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// Its own certificate could not be made.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
     /// The system does not say where it listens, or the actor did not start.
     #[error("the coordinator could not start: {0}")]
     Start(String),
@@ -77,17 +83,20 @@ impl Stopper {
 /// # Errors
 /// See [`CoordinatorError`].
 pub async fn start(config: CoordinatorConfig) -> Result<(Coordinator, mpsc::UnboundedReceiver<JobEvent>), CoordinatorError> {
-    let endpoint = bind_server(&config.credentials, Purpose::Control, config.listen)?;
+    let wallet = Wallet::from(config.registrar.authority().issue(Role::Coordinator, 0)?);
+    let enrolling = EnrolService::new(Arc::clone(&config.registrar));
+    let endpoint = bind_coordinator(&wallet, config.listen)?;
     let address = endpoint
         .local_addr()
         .map_err(|error| CoordinatorError::Start(error.to_string()))?;
-    let job = config.credentials.job();
+    let job = wallet.job();
     let (events, receiver) = mpsc::unbounded_channel();
-    let credentials = config.credentials.clone();
-    let (actor, running) = Actor::spawn(None, Shell, Arguments { config, events })
+    let own = wallet.identity();
+    let arguments = Arguments { config, wallet, events };
+    let (actor, running) = Actor::spawn(None, Shell, arguments)
         .await
         .map_err(|error| CoordinatorError::Start(error.to_string()))?;
-    tokio::spawn(session::accept_all(endpoint.clone(), credentials, actor.clone()));
+    tokio::spawn(session::accept_all(endpoint.clone(), own, actor.clone(), enrolling));
     Ok((
         Coordinator {
             job,

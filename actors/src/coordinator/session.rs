@@ -11,10 +11,11 @@ use tokio::time::timeout;
 
 use super::actor::Message;
 use crate::control::{Next, carry};
+use crate::enrol::EnrolService;
 use crate::operator::limits::MAX_OPERATORS;
 use crate::quic::limits::{HANDSHAKE_DEADLINE, MAX_HANDSHAKES};
-use crate::quic::{REFUSED, accept, next_incoming};
-use crate::trust::{Credentials, PeerIdentity, Role};
+use crate::quic::{REFUSED, Visitor, next_incoming, receive};
+use crate::trust::{Kind, PeerIdentity, Role, may_send};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{read_frame, write_frame};
 
@@ -36,20 +37,26 @@ impl<Out> Outlet<Out> {
 }
 
 /// Takes in connections until the endpoint is closed.
-pub(super) async fn accept_all(endpoint: Endpoint, credentials: Credentials, coordinator: ActorRef<Message>) {
+pub(super) async fn accept_all(
+    endpoint: Endpoint,
+    own: PeerIdentity,
+    coordinator: ActorRef<Message>,
+    enrolling: EnrolService,
+) {
     let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
     let operators = Arc::new(Semaphore::new(MAX_OPERATORS));
     while let Ok(room) = Arc::clone(&handshakes).acquire_owned().await {
         let Some(incoming) = next_incoming(&endpoint).await else {
             return;
         };
-        let (credentials, coordinator) = (credentials.clone(), coordinator.clone());
+        let (enrolling, coordinator) = (enrolling.clone(), coordinator.clone());
         let operators = Arc::clone(&operators);
         tokio::spawn(async move {
-            let accepted = accept(incoming, &credentials, HANDSHAKE_DEADLINE).await;
+            let received = receive(incoming, own, HANDSHAKE_DEADLINE).await;
             drop(room);
-            match accepted {
-                Ok((connection, peer)) => greet(connection, peer, coordinator, &operators).await,
+            match received {
+                Ok(Visitor::Peer(connection, peer)) => greet(connection, peer, coordinator, &operators).await,
+                Ok(Visitor::Stranger(connection)) => enrolling.serve(connection).await,
                 Err(error) => tracing::warn!(target: "sardana::event::refused", %error, "a connection was refused"),
             }
         });
@@ -78,8 +85,9 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
         send,
         receive,
     };
-    match (peer.role, hello) {
-        (Role::Worker, Hello::Worker(hello)) if hello.worker.get() == peer.id => {
+    let allowed = may_send(peer.role, Kind::from(&hello), Role::Coordinator);
+    match hello {
+        Hello::Worker(hello) if allowed && hello.worker.get() == peer.id => {
             let (queue, outgoing) = mpsc::unbounded_channel();
             let (reply, greeting) = oneshot::channel();
             let outlet = Outlet {
@@ -98,16 +106,13 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
                 session.serve_worker(goodbye, outgoing).await;
             }
         }
-        (Role::Agent, Hello::Agent(hello)) if hello.job == peer.job => {
+        Hello::Agent(hello) if allowed && hello.job == peer.job => {
             streams.greet_agent(peer.id, hello, &coordinator).await;
         }
-        (Role::Operator, Hello::Operator { job }) if job == peer.job => {
+        Hello::Operator { job } if allowed && job == peer.job => {
             streams.serve_operator(peer, &coordinator, operators).await;
         }
-        (
-            Role::Worker | Role::Agent | Role::Operator | Role::Coordinator,
-            Hello::Worker(_) | Hello::Agent(_) | Hello::Operator { .. },
-        ) => {
+        Hello::Worker(_) | Hello::Agent(_) | Hello::Operator { .. } => {
             let reason =
                 format!("the hello is not one of {peer}: start the process with credentials of its own role and job");
             tracing::warn!(target: "sardana::event::refused", %peer, "a hello under a false name");
@@ -177,19 +182,34 @@ impl Streams {
     async fn serve_worker(self, mut goodbye: Goodbye, outgoing: mpsc::UnboundedReceiver<CoordinatorMessage>) {
         goodbye.why = "its session failed".to_owned();
         let worker = goodbye.worker;
-        let said = |message: WorkerMessage| match goodbye.coordinator.cast(Message::Said { worker, message }) {
-            Ok(()) => Next::Message,
-            Err(_) => Next::Stop,
+        let said = |message: WorkerMessage| {
+            if !may_send(Role::Worker, Kind::from(&message), Role::Coordinator) {
+                return Next::Stop;
+            }
+            match goodbye.coordinator.cast(Message::Said { worker, message }) {
+                Ok(()) => Next::Message,
+                Err(_) => Next::Stop,
+            }
         };
         let why = carry(self.send, self.receive, outgoing, said, |_| {}).await;
         self.connection.close(0_u32.into(), why.as_bytes());
         goodbye.why = why;
     }
 
-    async fn serve_agent(self, agent: u64, coordinator: &ActorRef<Message>, outgoing: mpsc::UnboundedReceiver<AgentOrder>) {
-        let said = |message: AgentMessage| match coordinator.cast(Message::AgentSaid { agent, message }) {
-            Ok(()) => Next::Message,
-            Err(_) => Next::Stop,
+    async fn serve_agent(
+        self,
+        agent: u64,
+        coordinator: &ActorRef<Message>,
+        outgoing: mpsc::UnboundedReceiver<AgentOrder>,
+    ) {
+        let said = |message: AgentMessage| {
+            if !may_send(Role::Agent, Kind::from(&message), Role::Coordinator) {
+                return Next::Stop;
+            }
+            match coordinator.cast(Message::AgentSaid { agent, message }) {
+                Ok(()) => Next::Message,
+                Err(_) => Next::Stop,
+            }
         };
         let why = carry(self.send, self.receive, outgoing, said, |_| {}).await;
         tracing::debug!(%why, "an agent's session is over");

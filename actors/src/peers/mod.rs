@@ -32,13 +32,13 @@ use table::LinkTable;
 
 use crate::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE, MAX_HANDSHAKES};
 use crate::quic::{BindError, ConnectError, Purpose, accept, bind_server, close, connect, next_incoming};
-use crate::trust::{Credentials, PeerIdentity};
+use crate::trust::{PeerIdentity, Wallet};
 use crate::worker::Desk;
 
 /// This worker's end of all connections to other workers.
 #[derive(Debug)]
 pub struct Peers {
-    credentials: Credentials,
+    credentials: Wallet,
     endpoint: Endpoint,
     own: WorkerId,
     slots: Mutex<BTreeMap<WorkerId, Arc<Slot>>>,
@@ -73,16 +73,17 @@ impl Peers {
     /// # Errors
     /// When the address cannot be bound or the credentials cannot be used.
     pub fn listen(
-        credentials: &Credentials,
+        credentials: impl Into<Wallet>,
         address: SocketAddr,
         desk: Arc<Desk>,
         pieces: Arc<StatePieces>,
     ) -> Result<Arc<Self>, BindError> {
-        let endpoint = bind_server(credentials, Purpose::Peer, address)?;
+        let credentials = credentials.into();
+        let endpoint = bind_server(&credentials, Purpose::Peer, address)?;
         let peers = Arc::new(Self {
-            credentials: credentials.clone(),
-            endpoint,
             own: WorkerId::new(credentials.id()),
+            credentials,
+            endpoint,
             slots: Mutex::new(BTreeMap::new()),
             table: LinkTable::default(),
             names: Names::default(),

@@ -134,7 +134,7 @@ async fn a_client_without_a_certificate_is_refused() {
     let mut tls = rustls::ClientConfig::builder_with_provider(crypto::provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
-        .with_root_certificates(crypto::roots(&coordinator).unwrap())
+        .with_root_certificates(crypto::roots(coordinator.authority()).unwrap())
         .with_no_client_auth();
     tls.alpn_protocols = vec![Purpose::Control.protocol().to_vec()];
     let mut anonymous = Endpoint::client(ANY_PORT).unwrap();

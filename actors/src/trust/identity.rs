@@ -116,6 +116,7 @@ impl fmt::Display for PeerIdentity {
             Role::Agent => write!(f, "agent {:016x} of job {}", self.id, self.job),
             Role::Worker => write!(f, "worker {} of job {}", WorkerId::new(self.id), self.job),
             Role::Operator => write!(f, "operator {:016x} of job {}", self.id, self.job),
+            Role::Checkpoint => write!(f, "checkpoint {:016x} of job {}", self.id, self.job),
         }
     }
 }
@@ -157,7 +158,7 @@ mod tests {
             format!("{name}.org"),
             name.replacen("0000000000000000", "0", 1),
             name.replacen("0000000000000000", "+000000000000000", 1),
-            name.replace("coordinator", "janitor"),
+            name.replace("coordinator", "emperor"),
             name.replace(".sardana", ""),
             String::new(),
             "é.worker.é.sardana".to_owned(),

@@ -211,7 +211,7 @@ fn what_is_too_long_is_not_written() {
     let mut pipe = Vec::new();
     let error = write_frame_blocking(&mut pipe, &message, 101).unwrap_err();
     assert!(matches!(error, FrameError::TooLong { length: 102, limit: 101 }), "{error}");
-    assert_eq!(pipe, [], "not even the header");
+    assert!(pipe.is_empty(), "not even the header");
     write_frame_blocking(&mut pipe, &message, 102).unwrap();
     assert_eq!(read(&pipe, 102).unwrap(), Some(message));
 }

@@ -16,6 +16,7 @@ use tokio::time::{Instant, interval, timeout};
 use super::control::{Control, ControlArguments, JoinError, Link};
 use super::desk::{Data, Desk, Errand};
 use super::limits::{AUXILIARY_NAME_BYTES, BEAT_EVERY, LAST_WORDS, LEAVE_PATIENCE, PASSING_ON, RETRY_EVERY};
+use super::renewal::WorkerRenewal;
 use super::rings::Rings;
 use super::transfers::{Serial, Transfers};
 use super::{Ended, WorkerConfig, WorkerError};
@@ -75,6 +76,7 @@ pub(super) struct State {
     /// When it was first asked to leave.
     leaving: Option<Instant>,
     spoke: Instant,
+    renewal: WorkerRenewal,
     ended: Option<oneshot::Sender<Result<Ended, WorkerError>>>,
 }
 
@@ -150,6 +152,7 @@ impl Actor for Worker {
         let link = Link::new(&config)?;
         let control = connect(&myself, &link, &desk, &hello, Duration::ZERO).await?;
         Ok(State {
+            renewal: WorkerRenewal::new(&config.credentials),
             hello,
             link,
             desk,
@@ -200,7 +203,12 @@ impl Actor for Worker {
                 // The coordinator dismisses everybody; it need not be waited for.
                 state.end(Err(WorkerError::Model { reason }));
             }
-            Message::Beat => state.beat(),
+            Message::Beat => {
+                state.beat();
+                if let Some(message) = state.renewal.beat() {
+                    let _ = state.control.cast(message);
+                }
+            }
         }
         Ok(())
     }
@@ -280,7 +288,7 @@ impl State {
             CoordinatorMessage::Serve(serve) => self.desk.handle(Event::Serve(Box::new(serve)), Data::None),
             CoordinatorMessage::Copy(snapshot) => self.desk.handle(Event::Copy(snapshot), Data::None),
             CoordinatorMessage::Released { step } => self.released(myself, step),
-            CoordinatorMessage::Renewed { .. } => {}
+            CoordinatorMessage::Renewed { certificate } => self.renewal.renewed(certificate),
             CoordinatorMessage::Complete { step, hash } => self.end(Ok(Ended::Done { step, hash })),
             CoordinatorMessage::Dismiss { reason } => self.end(Err(WorkerError::Dismissed { reason })),
         }

@@ -20,7 +20,7 @@ use crate::control::{Next, carry as carry_messages};
 use crate::fault::{self, Point};
 use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{BindError, ConnectError, Purpose, REFUSED, bind_client, close, connect, explain};
-use crate::trust::{Credentials, PeerIdentity};
+use crate::trust::{PeerIdentity, Wallet};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{FrameError, read_frame, write_frame};
 
@@ -71,7 +71,7 @@ enum Attempt {
 /// What a control connection is made from.
 #[derive(Debug, Clone)]
 pub(super) struct Link {
-    pub(super) credentials: Credentials,
+    pub(super) credentials: Wallet,
     pub(super) coordinator: SocketAddr,
     endpoint: Endpoint,
 }

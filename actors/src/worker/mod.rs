@@ -7,6 +7,7 @@ mod actor;
 mod control;
 mod desk;
 pub mod limits;
+mod renewal;
 mod ring;
 mod rings;
 mod tally;
@@ -30,14 +31,14 @@ pub use tally::TallyFile;
 
 use crate::peers::Peers;
 use crate::quic::BindError;
-use crate::trust::Credentials;
+use crate::trust::Wallet;
 use actor::{Arguments, Worker};
 
 /// What a worker needs besides its model.
 #[derive(Debug)]
 pub struct WorkerConfig {
     /// Its certificate and key; the worker's id is theirs.
-    pub credentials: Credentials,
+    pub credentials: Wallet,
     /// Where the coordinator listens.
     pub coordinator: SocketAddr,
     /// Where to listen for other workers; port 0 takes any.

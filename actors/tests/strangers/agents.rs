@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentEvent, Output};
 use sardana_actors::trust::{Authority, Role};
@@ -17,8 +16,6 @@ use super::raw::{JOB, LOOPBACK, PATIENCE, Site, hello, worker};
 async fn start(site: &Site, program: &str, arguments: &[&str], workers: u32, restarts: u32) -> (Agent, Told) {
     let config = AgentConfig {
         credentials: site.authority.issue(Role::Agent, 1).unwrap(),
-        // Only for certificates that nobody looks at here.
-        authority: Arc::new(Authority::new(JOB).unwrap()),
         coordinator: site.coordinator.address(),
         listen: LOOPBACK,
         host: "here".to_owned(),
@@ -198,7 +195,6 @@ async fn an_agent_with_credentials_of_another_role_or_job_does_not_start() {
     let site = Site::new().await;
     let config = |credentials| AgentConfig {
         credentials,
-        authority: Arc::new(Authority::new(JOB).unwrap()),
         coordinator: site.coordinator.address(),
         listen: LOOPBACK,
         host: "here".to_owned(),

@@ -8,7 +8,7 @@ use sardana_protocol::messages::{AgentHello, AgentMessage, Greeting, Hello, Work
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{JobId, WorkerId};
 
-use super::raw::{JOB, Site, hello, worker};
+use super::raw::{JOB, Site, agent, hello, worker};
 
 fn agent(job: JobId) -> Hello {
     Hello::Agent(AgentHello {

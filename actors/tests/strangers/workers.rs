@@ -4,6 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use sardana_actors::coordinator::{self, CoordinatorConfig, CoordinatorError};
+use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::{BindError, Purpose, bind_server};
 use sardana_actors::trust::{Authority, Credentials, Role};
 use sardana_actors::worker::{self, Desk, Ended, JoinError, ModelFailure, Sigterm, WorkerConfig, WorkerError};
@@ -26,7 +27,7 @@ async fn run(
     let (desk, errands) = Desk::new(&identity.spec, Arc::new(layout), None);
     let (failure, failures) = ModelFailure::channel();
     let config = WorkerConfig {
-        credentials,
+        credentials: credentials.into(),
         coordinator,
         listen: LOOPBACK,
         advertise: None,
@@ -149,7 +150,7 @@ async fn the_last_orders_of_an_ending_coordinator_arrive() {
 async fn an_address_that_is_taken_is_named() {
     let site = Site::new().await;
     let config = CoordinatorConfig {
-        credentials: site.authority.issue(Role::Coordinator, 0).unwrap(),
+        registrar: Arc::new(Registrar::new(Arc::clone(&site.authority))),
         listen: site.coordinator.address(),
         incarnation: Incarnation::new(1),
         min: 1,

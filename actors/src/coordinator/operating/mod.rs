@@ -95,7 +95,7 @@ impl State {
         let round_trips = self.workers.iter().take(MAX_WORKERS as usize);
         let running = overview.stage == Stage::Running;
         JobStatus {
-            job: self.config.credentials.job(),
+            job: self.config.registrar.job(),
             spec: self.job.as_ref().map(|(identity, _)| identity.spec.clone()),
             auxiliary: self.operating.auxiliary.clone(),
             overview,

@@ -1,9 +1,12 @@
 //! The `sardana` program: runs jobs, watches them and steers them from the command line.
 
 mod access;
+mod agent;
 mod asking;
+mod coordinator;
 mod drain;
 mod ending;
+mod invite;
 mod kill;
 mod logging;
 mod run;
@@ -45,6 +48,9 @@ enum Command {
     Kill(kill::Kill),
     Scale(scale::Scale),
     Stop(stop::Stop),
+    Agent(agent::Agent),
+    Invite(invite::Invite),
+    Coordinator(coordinator::Coordinator),
 }
 
 impl Command {
@@ -56,6 +62,9 @@ impl Command {
             Self::Kill(_) => "kill",
             Self::Scale(_) => "scale",
             Self::Stop(_) => "stop",
+            Self::Agent(_) => "agent",
+            Self::Invite(_) => "invite",
+            Self::Coordinator(_) => "coordinator",
         }
     }
 
@@ -67,6 +76,9 @@ impl Command {
             Self::Kill(kill) => kill.carry_out(),
             Self::Scale(scale) => scale.carry_out(),
             Self::Stop(stop) => stop.carry_out(),
+            Self::Agent(agent) => agent.carry_out(),
+            Self::Invite(invite) => invite.carry_out(),
+            Self::Coordinator(coordinator) => coordinator.carry_out(),
         }
     }
 }

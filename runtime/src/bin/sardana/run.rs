@@ -133,14 +133,14 @@ pub(crate) fn split(command: Vec<OsString>) -> Result<(PathBuf, Vec<OsString>), 
 }
 
 /// The first signal ends the job at a boundary. Returns with the second.
-async fn twice(mut signals: EndSignals, stopper: &Stopper) -> EndSignal {
+pub(crate) async fn twice(mut signals: EndSignals, stopper: &Stopper) -> EndSignal {
     let signal = signals.next().await;
     tracing::warn!(target: "sardana::event::signal", %signal, "the job ends at the next boundary; once more to end it at once");
     stopper.request_stop();
     signals.next().await
 }
 
-fn print(summary: &Summary) {
+pub(crate) fn print(summary: &Summary) {
     for (name, value) in &summary.results {
         println!("{name}: {value}");
     }

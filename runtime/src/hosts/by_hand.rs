@@ -1,0 +1,53 @@
+//! A worker that nobody started but a user, with a join file.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use sardana_actors::agent::Bundle;
+use sardana_actors::enrol::{EnrolError, Enrolled};
+use sardana_actors::trust::Role;
+
+use super::enrolling::{enrol, local_ip_towards};
+
+/// The environment variable with the path of a join file for a worker: a program that embeds this library takes part as one.
+pub const JOIN_VARIABLE: &str = "SARDANA_JOIN";
+
+/// Why a program did not become a worker by its join file. The user does what the message says.
+#[derive(Debug, thiserror::Error)]
+pub enum ByHandError {
+    /// It could not enrol.
+    #[error("{JOIN_VARIABLE}: {0}")]
+    Enrol(#[from] EnrolError),
+    /// The system gives no runtime, or knows no way to the coordinator.
+    #[error("{JOIN_VARIABLE}: the worker could not start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// What this process needs to be a worker, if its environment names a join file. Blocks while it enrols.
+///
+/// # Errors
+/// See [`ByHandError`].
+pub fn bundle_by_hand() -> Result<Option<Bundle>, ByHandError> {
+    std::env::var_os(JOIN_VARIABLE)
+        .map(|path| bundle_from(Path::new(&path)))
+        .transpose()
+}
+
+/// What this process needs to be a worker, by the join file at `path`. Blocks while it enrols.
+///
+/// # Errors
+/// See [`ByHandError`].
+pub fn bundle_from(path: &Path) -> Result<Bundle, ByHandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let Enrolled {
+        credentials,
+        coordinator,
+    } = runtime.block_on(enrol(path, Role::Worker))?;
+    Ok(Bundle {
+        credentials,
+        coordinator,
+        listen: SocketAddr::new(local_ip_towards(coordinator)?, 0),
+        tally: None,
+    })
+}
