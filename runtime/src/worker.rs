@@ -53,7 +53,11 @@ impl ProcessError {
             },
             Self::Worker(WorkerError::Dismissed { .. } | WorkerError::Broken { .. } | WorkerError::Bind(_))
             | Self::System(_) => EXIT_RETRY,
-            Self::Bundle(_) | Self::ByHand(_) | Self::Worker(WorkerError::Model { .. }) | Self::Training(_) | Self::Panicked => EXIT_GIVE_UP,
+            Self::Bundle(_)
+            | Self::ByHand(_)
+            | Self::Worker(WorkerError::Model { .. })
+            | Self::Training(_)
+            | Self::Panicked => EXIT_GIVE_UP,
         }
     }
 }

@@ -44,7 +44,9 @@ impl Moment {
 
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = i64::try_from(self.0).ok().and_then(|seconds| ASN1Time::from_timestamp(seconds).ok());
+        let time = i64::try_from(self.0)
+            .ok()
+            .and_then(|seconds| ASN1Time::from_timestamp(seconds).ok());
         match time {
             Some(time) => write!(f, "{time}"),
             None => write!(f, "second {} since 1970", self.0),
@@ -132,7 +134,9 @@ pub enum InvitationError {
         expires: Moment,
     },
     /// It is too late.
-    #[error("this join file expired at {at}, and it is {now}; ask for a new one: sardana invite (or see whether the clocks agree)")]
+    #[error(
+        "this join file expired at {at}, and it is {now}; ask for a new one: sardana invite (or see whether the clocks agree)"
+    )]
     Expired {
         /// When.
         at: Moment,
@@ -192,13 +196,7 @@ impl Invitation {
     ///
     /// # Errors
     /// When the terms make no sense.
-    pub fn new(
-        key: &InvitationKey,
-        job: JobId,
-        terms: Terms,
-        nonce: Nonce,
-        now: Moment,
-    ) -> Result<Self, InvitationError> {
+    pub fn new(key: &InvitationKey, job: JobId, terms: Terms, nonce: Nonce, now: Moment) -> Result<Self, InvitationError> {
         terms.check(now)?;
         let mut invitation = Self {
             version: VERSION,
@@ -247,13 +245,7 @@ impl Invitation {
     ///
     /// # Errors
     /// Why not, and what to do.
-    pub fn decide(
-        &self,
-        key: &InvitationKey,
-        job: JobId,
-        used: Option<Used>,
-        now: Moment,
-    ) -> Result<(), InvitationError> {
+    pub fn decide(&self, key: &InvitationKey, job: JobId, used: Option<Used>, now: Moment) -> Result<(), InvitationError> {
         if self.version != VERSION {
             return Err(InvitationError::Version { found: self.version });
         }
@@ -387,10 +379,7 @@ mod tests {
     fn another_version_or_job_is_told_from_a_forgery() {
         let mut other = invitation();
         other.version = 2;
-        assert_eq!(
-            other.decide(&KEY, JOB, None, NOW),
-            Err(InvitationError::Version { found: 2 })
-        );
+        assert_eq!(other.decide(&KEY, JOB, None, NOW), Err(InvitationError::Version { found: 2 }));
         let found = JobId::new([8; 16]);
         let mut other = invitation();
         other.job = found;

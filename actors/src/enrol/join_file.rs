@@ -241,7 +241,10 @@ mod tests {
         let (_place, path, join) = written();
         assert_eq!(JoinFile::read(&path, NOW).unwrap(), join);
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(join.write(&path, Otherwise::Refuse).is_err(), "none is overwritten by mistake");
+        assert!(
+            join.write(&path, Otherwise::Refuse).is_err(),
+            "none is overwritten by mistake"
+        );
     }
 
     #[test]

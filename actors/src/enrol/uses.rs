@@ -131,7 +131,9 @@ impl Log {
             Some(_) | None => self.begin(known, now)?,
         };
         let mut appending = &file;
-        appending.write_all(line(&nonce, &record).as_bytes()).map_err(UsesError::Disk)?;
+        appending
+            .write_all(line(&nonce, &record).as_bytes())
+            .map_err(UsesError::Disk)?;
         file.sync_data().map_err(UsesError::Disk)?;
         self.lines += 1;
         self.file = Some(file);

@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
-    IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, date_time_ymd,
 };
 use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer, PrivatePkcs8KeyDer};
 use sardana_protocol::words::JobId;
@@ -134,7 +134,9 @@ impl Authority {
         let refused = |reason: String| CertifyError::Request { reason };
         if request.len() > SIGNING_REQUEST_BYTES {
             let found = request.len();
-            return Err(refused(format!("it has {found} bytes, at most {SIGNING_REQUEST_BYTES} are looked at")));
+            return Err(refused(format!(
+                "it has {found} bytes, at most {SIGNING_REQUEST_BYTES} are looked at"
+            )));
         }
         let request = CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(request))
             .map_err(|error| refused(error.to_string()))?;
