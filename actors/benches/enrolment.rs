@@ -27,11 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-async fn measure(
-    name: &str,
-    authority: &Arc<Authority>,
-    registrar: Registrar,
-) -> Result<(), Box<dyn std::error::Error>> {
+async fn measure(name: &str, authority: &Arc<Authority>, registrar: Registrar) -> Result<(), Box<dyn std::error::Error>> {
     let now = Moment::of(SystemTime::now());
     let terms = Terms {
         role: Role::Worker,

@@ -58,7 +58,11 @@ impl ProcessError {
                 | WorkerError::Bind(_),
             )
             | Self::System(_) => EXIT_RETRY,
-            Self::Bundle(_) | Self::ByHand(_) | Self::Worker(WorkerError::Model { .. }) | Self::Training(_) | Self::Panicked => EXIT_GIVE_UP,
+            Self::Bundle(_)
+            | Self::ByHand(_)
+            | Self::Worker(WorkerError::Model { .. })
+            | Self::Training(_)
+            | Self::Panicked => EXIT_GIVE_UP,
         }
     }
 }

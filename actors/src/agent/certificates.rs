@@ -72,7 +72,10 @@ impl Certificates {
         let expected = PeerIdentity::worker(self.wallet.job(), worker);
         Some(match credentials {
             Ok(credentials) if credentials.identity() == expected => Ok(credentials),
-            Ok(credentials) => Err(format!("its certificate is for {}, expected {expected}", credentials.identity())),
+            Ok(credentials) => Err(format!(
+                "its certificate is for {}, expected {expected}",
+                credentials.identity()
+            )),
             Err(error) => Err(error.to_string()),
         })
     }
@@ -89,7 +92,8 @@ impl Certificates {
 
     fn drop_older(&mut self, now: Instant, age: Duration) -> u32 {
         let before = self.waiting.len();
-        self.waiting.retain(|_, waiting| now.saturating_duration_since(waiting.since) < age);
+        self.waiting
+            .retain(|_, waiting| now.saturating_duration_since(waiting.since) < age);
         u32::try_from(before - self.waiting.len()).unwrap_or(u32::MAX)
     }
 
@@ -143,7 +147,10 @@ mod tests {
         let certificate = authority.certify(Role::Worker, worker.get(), &request).unwrap();
         let credentials = certificates.certified(worker, certificate.clone()).unwrap().unwrap();
         assert_eq!(credentials.identity(), PeerIdentity::worker(JOB, worker));
-        assert!(certificates.certified(worker, certificate).is_none(), "nobody waits for a second one");
+        assert!(
+            certificates.certified(worker, certificate).is_none(),
+            "nobody waits for a second one"
+        );
     }
 
     #[test]

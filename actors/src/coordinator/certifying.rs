@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
     use crate::trust::limits::CERTIFICATE_VALIDITY;
-    use crate::trust::{Authority, PendingKey, PeerIdentity};
+    use crate::trust::{Authority, PeerIdentity, PendingKey};
 
     const JOB: JobId = JobId::new([7; 16]);
     const WORKER: WorkerId = WorkerId::new(5);
@@ -145,10 +145,7 @@ mod tests {
     fn certifying() -> (Certifying, Wallet) {
         let authority = Arc::new(Authority::new(JOB).unwrap());
         let own = Wallet::from(authority.issue(Role::Coordinator, 0).unwrap());
-        (
-            Certifying::new(Arc::new(Registrar::new(authority)), own.clone()),
-            own,
-        )
+        (Certifying::new(Arc::new(Registrar::new(authority)), own.clone()), own)
     }
 
     fn request() -> Vec<u8> {
@@ -167,7 +164,10 @@ mod tests {
         let authority = certifying.registrar.authority();
         let credentials = key.certified(authority.certificate(), certificate).unwrap();
         assert_eq!(credentials.identity(), PeerIdentity::worker(JOB, WORKER));
-        assert!(certifying.child(1, WORKER, &request()).is_some(), "asked again after a lost answer");
+        assert!(
+            certifying.child(1, WORKER, &request()).is_some(),
+            "asked again after a lost answer"
+        );
         assert!(certifying.child(2, WORKER, &request()).is_none());
         assert!(certifying.may_report(1, WORKER) && !certifying.may_report(2, WORKER));
     }

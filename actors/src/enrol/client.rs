@@ -30,7 +30,9 @@ pub enum EnrolError {
     #[error(transparent)]
     JoinFile(#[from] JoinFileError),
     /// The join file is for another role. Nothing was used up.
-    #[error("the join file is for the role {found}, expected {expected}; ask for another one: sardana invite --role {expected}")]
+    #[error(
+        "the join file is for the role {found}, expected {expected}; ask for another one: sardana invite --role {expected}"
+    )]
     Role {
         /// What is wanted.
         expected: Role,
@@ -61,7 +63,9 @@ pub enum EnrolError {
         reason: String,
     },
     /// The connection broke after the request was sent: it may count as a use.
-    #[error("the coordinator at {address} gave no answer: {reason}; try again, or ask for a new join file if this one is used up")]
+    #[error(
+        "the coordinator at {address} gave no answer: {reason}; try again, or ask for a new join file if this one is used up"
+    )]
     NoAnswer {
         /// Where it is.
         address: SocketAddr,

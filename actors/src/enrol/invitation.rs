@@ -2,13 +2,12 @@
 //! given out.
 
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use sardana_protocol::words::JobId;
 use serde::{Deserialize, Serialize};
-use x509_parser::time::ASN1Time;
 
 use super::limits::{MAX_INVITATION_LIFE, MAX_USES};
+use super::moment::Moment;
 use crate::trust::{Authority, Role};
 
 /// The version of invitations.
@@ -16,41 +15,6 @@ pub(super) const VERSION: u16 = 1;
 
 /// What the key of the secrets is derived for.
 const KEY_CONTEXT: &str = "sardana 2026-11 invitation secrets";
-
-/// A moment, in whole seconds since 1970.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Moment(u64);
-
-impl Moment {
-    /// The moment so many seconds after the start of 1970.
-    #[must_use]
-    pub const fn new(seconds: u64) -> Self {
-        Self(seconds)
-    }
-
-    /// The second that `time` is in; the first one for times before 1970.
-    #[must_use]
-    pub fn of(time: SystemTime) -> Self {
-        Self(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
-    }
-
-    /// Seconds since 1970.
-    #[must_use]
-    pub const fn seconds(self) -> u64 {
-        self.0
-    }
-}
-
-impl fmt::Display for Moment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = i64::try_from(self.0).ok().and_then(|seconds| ASN1Time::from_timestamp(seconds).ok());
-        match time {
-            Some(time) => write!(f, "{time}"),
-            None => write!(f, "second {} since 1970", self.0),
-        }
-    }
-}
 
 /// Who is invited to what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +96,9 @@ pub enum InvitationError {
         expires: Moment,
     },
     /// It is too late.
-    #[error("this join file expired at {at}, and it is {now}; ask for a new one: sardana invite (or see whether the clocks agree)")]
+    #[error(
+        "this join file expired at {at}, and it is {now}; ask for a new one: sardana invite (or see whether the clocks agree)"
+    )]
     Expired {
         /// When.
         at: Moment,
@@ -179,7 +145,7 @@ impl Terms {
             Err(InvitationError::Uses { uses })
         } else if expires <= now {
             Err(InvitationError::Expired { at: expires, now })
-        } else if expires.0 - now.0 > MAX_INVITATION_LIFE.as_secs() {
+        } else if expires.seconds() - now.seconds() > MAX_INVITATION_LIFE.as_secs() {
             Err(InvitationError::TooLong { expires })
         } else {
             Ok(())
@@ -192,13 +158,7 @@ impl Invitation {
     ///
     /// # Errors
     /// When the terms make no sense.
-    pub fn new(
-        key: &InvitationKey,
-        job: JobId,
-        terms: Terms,
-        nonce: Nonce,
-        now: Moment,
-    ) -> Result<Self, InvitationError> {
+    pub fn new(key: &InvitationKey, job: JobId, terms: Terms, nonce: Nonce, now: Moment) -> Result<Self, InvitationError> {
         terms.check(now)?;
         let mut invitation = Self {
             version: VERSION,
@@ -247,13 +207,7 @@ impl Invitation {
     ///
     /// # Errors
     /// Why not, and what to do.
-    pub fn decide(
-        &self,
-        key: &InvitationKey,
-        job: JobId,
-        used: Option<Used>,
-        now: Moment,
-    ) -> Result<(), InvitationError> {
+    pub fn decide(&self, key: &InvitationKey, job: JobId, used: Option<Used>, now: Moment) -> Result<(), InvitationError> {
         if self.version != VERSION {
             return Err(InvitationError::Version { found: self.version });
         }
@@ -292,7 +246,7 @@ impl Invitation {
             .update(&self.job.bytes())
             .update(&(role.len() as u64).to_le_bytes())
             .update(role.as_bytes())
-            .update(&self.expires.0.to_le_bytes())
+            .update(&self.expires.seconds().to_le_bytes())
             .update(&self.uses.to_le_bytes())
             .update(&self.nonce);
         hasher.finalize()
@@ -320,7 +274,7 @@ mod tests {
 
     const TERMS: Terms = Terms {
         role: Role::Worker,
-        expires: Moment::new(NOW.0 + 60),
+        expires: Moment::new(NOW.seconds() + 60),
         uses: 2,
     };
 
@@ -337,22 +291,22 @@ mod tests {
         let good = |invitation: &Invitation, used, now| invitation.decide(&KEY, JOB, used, Moment::new(now));
         let invitation = invitation();
         for (count, now, expected) in [
-            (None, NOW.0, true),
+            (None, NOW.seconds(), true),
             (None, 0, true),
-            (None, NOW.0 + 59, true),
-            (None, NOW.0 + 60, false),
+            (None, NOW.seconds() + 59, true),
+            (None, NOW.seconds() + 60, false),
             (None, u64::MAX, false),
-            (used(0), NOW.0, true),
-            (used(1), NOW.0, true),
-            (used(2), NOW.0, false),
-            (used(u32::MAX), NOW.0, false),
+            (used(0), NOW.seconds(), true),
+            (used(1), NOW.seconds(), true),
+            (used(2), NOW.seconds(), false),
+            (used(u32::MAX), NOW.seconds(), false),
         ] {
             assert_eq!(good(&invitation, count, now).is_ok(), expected, "{count:?} at {now}");
         }
-        let words = good(&invitation, used(2), NOW.0).unwrap_err().to_string();
+        let words = good(&invitation, used(2), NOW.seconds()).unwrap_err().to_string();
         assert!(words.contains("used up (2 of 2) at Jan 15"), "{words}");
         assert!(words.contains("ask for a new one: sardana invite"), "{words}");
-        let words = good(&invitation, None, NOW.0 + 61).unwrap_err().to_string();
+        let words = good(&invitation, None, NOW.seconds() + 61).unwrap_err().to_string();
         assert!(words.contains("expired at Jan 15"), "{words}");
     }
 
@@ -362,7 +316,7 @@ mod tests {
         let changes: [fn(&mut Invitation); 6] = [
             |it| it.role = Role::Agent,
             |it| it.role = Role::Coordinator,
-            |it| it.expires.0 += 1,
+            |it| it.expires = Moment::new(it.expires.seconds() + 1),
             |it| it.uses += 1,
             |it| it.nonce[0] ^= 1,
             |it| it.secret[31] ^= 1,
@@ -387,10 +341,7 @@ mod tests {
     fn another_version_or_job_is_told_from_a_forgery() {
         let mut other = invitation();
         other.version = 2;
-        assert_eq!(
-            other.decide(&KEY, JOB, None, NOW),
-            Err(InvitationError::Version { found: 2 })
-        );
+        assert_eq!(other.decide(&KEY, JOB, None, NOW), Err(InvitationError::Version { found: 2 }));
         let found = JobId::new([8; 16]);
         let mut other = invitation();
         other.job = found;
@@ -402,7 +353,7 @@ mod tests {
 
     #[test]
     fn senseless_terms_make_no_invitation() {
-        let far = Moment::new(NOW.0 + MAX_INVITATION_LIFE.as_secs() + 1);
+        let far = Moment::new(NOW.seconds() + MAX_INVITATION_LIFE.as_secs() + 1);
         for (terms, words) in [
             (
                 Terms {

@@ -9,8 +9,9 @@ use rustls_pki_types::CertificateDer;
 use sardana_protocol::words::JobId;
 use serde::{Deserialize, Serialize};
 
-use super::invitation::{Invitation, InvitationError, Moment, VERSION};
+use super::invitation::{Invitation, InvitationError, VERSION};
 use super::limits::MAX_ADDRESSES;
+use super::moment::Moment;
 use crate::trust::limits::{CERTIFICATE_BYTES, PRIVATE_FILE_BYTES};
 use crate::trust::{Authority, Otherwise, PrivateError, Role, read_private, write_private};
 
@@ -241,7 +242,10 @@ mod tests {
         let (_place, path, join) = written();
         assert_eq!(JoinFile::read(&path, NOW).unwrap(), join);
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(join.write(&path, Otherwise::Refuse).is_err(), "none is overwritten by mistake");
+        assert!(
+            join.write(&path, Otherwise::Refuse).is_err(),
+            "none is overwritten by mistake"
+        );
     }
 
     #[test]

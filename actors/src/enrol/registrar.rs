@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sardana_protocol::words::JobId;
 
-use super::invitation::{Invitation, InvitationError, InvitationKey, Moment, Terms};
+use super::invitation::{Invitation, InvitationError, InvitationKey, Terms};
 use super::messages::EnrolRequest;
+use super::moment::Moment;
 use super::uses::{Uses, UsesError};
 use crate::trust::{Authority, CertifyError, PrivateFolder};
 

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use quinn::{Connection, VarInt};
+use quinn::{Connection, ConnectionError, VarInt};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::invitation::Moment;
 use super::limits::{ENROL_DEADLINE, ENROL_FRAME_BYTES, MAX_ENROLMENTS};
 use super::messages::{EnrolAnswer, EnrolRequest};
+use super::moment::Moment;
 use super::registrar::Registrar;
-use crate::quic::REFUSED;
+use crate::quic::{REFUSED, explain};
 use crate::wire::{read_frame, write_frame};
 
 /// The application's close code when too many enrol at once: come again.
@@ -54,7 +54,12 @@ impl EnrolService {
     }
 
     async fn exchange(&self, connection: &Connection) -> Result<(), String> {
-        let (mut send, mut receive) = connection.accept_bi().await.map_err(|error| error.to_string())?;
+        let (mut send, mut receive) = match connection.accept_bi().await {
+            Ok(streams) => streams,
+            // It only wanted to know whether somebody is here.
+            Err(ConnectionError::ApplicationClosed(_)) => return Ok(()),
+            Err(error) => return Err(explain(&error)),
+        };
         let asked = read_frame::<EnrolRequest>(&mut receive, ENROL_FRAME_BYTES).await;
         let asked = asked.map_err(|error| error.to_string())?.ok_or("it asked for nothing")?;
         let (role, registrar) = (asked.invitation.role(), Arc::clone(&self.registrar));

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 
 use data_encoding::HEXLOWER;
 
-use super::invitation::{Invitation, Moment, Nonce, Used};
+use super::invitation::{Invitation, Nonce, Used};
 use super::limits::{MAX_INVITATIONS, SPARE_USE_LINES, USES_FILE_BYTES};
+use super::moment::Moment;
 use crate::trust::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
 
 /// The file's name in its folder.
@@ -131,7 +132,9 @@ impl Log {
             Some(_) | None => self.begin(known, now)?,
         };
         let mut appending = &file;
-        appending.write_all(line(&nonce, &record).as_bytes()).map_err(UsesError::Disk)?;
+        appending
+            .write_all(line(&nonce, &record).as_bytes())
+            .map_err(UsesError::Disk)?;
         file.sync_data().map_err(UsesError::Disk)?;
         self.lines += 1;
         self.file = Some(file);

@@ -257,11 +257,7 @@ pub enum Visitor {
 ///
 /// # Errors
 /// When the handshake fails, or the peer has no business here; it is told why.
-pub async fn receive(
-    incoming: Incoming,
-    own: impl Into<PeerIdentity>,
-    deadline: Duration,
-) -> Result<Visitor, AcceptError> {
+pub async fn receive(incoming: Incoming, own: impl Into<PeerIdentity>, deadline: Duration) -> Result<Visitor, AcceptError> {
     let connection = handshake(incoming, deadline).await?;
     if purpose_is(&connection, Purpose::Enrolment) {
         return Ok(Visitor::Stranger(connection));

@@ -9,7 +9,6 @@ use quinn::{ClientConfig, Endpoint, EndpointConfig, IdleTimeout, ServerConfig, T
 use rustls::pki_types::CertificateDer;
 use socket2::{Domain, Protocol, Socket, Type};
 
-
 use super::crypto::{self, Clients};
 use super::limits::{
     GOODBYE, IDLE_TIMEOUT, INCOMING_BYTES, INCOMING_BYTES_TOTAL, KEEP_ALIVE, MAX_INCOMING, SOCKET_BUFFER_BYTES,

@@ -82,7 +82,8 @@ pub const LEAST_DATAGRAMS: usize = 4;
 pub const REASON_CHARS: usize = 256;
 
 const _: () = assert!(IDLE_TIMEOUT.as_millis() > 4 * KEEP_ALIVE.as_millis());
-const _: () = assert!(STRANGER_WINDOW_BYTES as usize > HELLO_FRAME_BYTES && STRANGER_WINDOW_BYTES <= CONTROL_STREAM_WINDOW_BYTES);
+const _: () =
+    assert!(STRANGER_WINDOW_BYTES as usize > HELLO_FRAME_BYTES && STRANGER_WINDOW_BYTES <= CONTROL_STREAM_WINDOW_BYTES);
 const _: () = assert!(INCOMING_BYTES <= INCOMING_BYTES_TOTAL);
 // quinn-proto's handshake packets are padded to the least MTU and must be shorter than 2^14.
 const _: () = assert!(TIGHT_LOOPBACK_BYTES < 1 << 14);

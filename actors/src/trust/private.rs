@@ -328,7 +328,14 @@ mod tests {
         write_private(&file, &[0; 100], Otherwise::Refuse).unwrap();
         let error = read_private(&file, 99).unwrap_err();
         assert!(
-            matches!(error, PrivateError::TooLong { limit: 99, found: 100, .. }),
+            matches!(
+                error,
+                PrivateError::TooLong {
+                    limit: 99,
+                    found: 100,
+                    ..
+                }
+            ),
             "{error}"
         );
         let error = read_private(&place.path().join("none"), 99).unwrap_err();
@@ -348,6 +355,9 @@ mod tests {
         judge(path, facts, Wanted::File, 1_001).unwrap();
         let error = judge(path, facts, Wanted::File, 1_000).unwrap_err().to_string();
         assert!(error.contains("expected the owner 1000, found 1001"), "{error}");
-        assert!(judge(path, facts, Wanted::File, 0).is_err(), "root reads nobody else's by mistake");
+        assert!(
+            judge(path, facts, Wanted::File, 0).is_err(),
+            "root reads nobody else's by mistake"
+        );
     }
 }

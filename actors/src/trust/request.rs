@@ -39,11 +39,7 @@ impl PendingKey {
     ///
     /// # Errors
     /// When the certificate is not one for this key: whoever sent it is broken.
-    pub fn certified(
-        &self,
-        authority: &CertificateDer<'_>,
-        certificate: Vec<u8>,
-    ) -> Result<Credentials, CredentialsError> {
+    pub fn certified(&self, authority: &CertificateDer<'_>, certificate: Vec<u8>) -> Result<Credentials, CredentialsError> {
         if certificate.len() > CERTIFICATE_BYTES {
             return Err(CredentialsError::TooLong {
                 length: certificate.len(),

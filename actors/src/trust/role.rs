@@ -23,13 +23,7 @@ pub enum Role {
 }
 
 impl Role {
-    pub(super) const ALL: [Self; 5] = [
-        Self::Coordinator,
-        Self::Agent,
-        Self::Worker,
-        Self::Operator,
-        Self::Checkpoint,
-    ];
+    pub(super) const ALL: [Self; 5] = [Self::Coordinator, Self::Agent, Self::Worker, Self::Operator, Self::Checkpoint];
 
     /// The role's word in names and messages.
     #[must_use]

@@ -140,7 +140,11 @@ impl Authority {
 
 /// What a parser found, without what it found there: that may be a key.
 fn place_of(error: &serde_json::Error) -> String {
-    format!("it is not the JSON expected, at line {} column {}", error.line(), error.column())
+    format!(
+        "it is not the JSON expected, at line {} column {}",
+        error.line(),
+        error.column()
+    )
 }
 
 #[cfg(test)]
@@ -213,7 +217,9 @@ mod tests {
         let made = Authority::load_or_create(&folder, JOB).unwrap();
         let file = folder.file(AUTHORITY_FILE);
         let key = HEXLOWER.encode(made.key());
-        let text = std::fs::read_to_string(&file).unwrap().replace("\"key\": \"", "\"key\": 1, \"x\": \"");
+        let text = std::fs::read_to_string(&file)
+            .unwrap()
+            .replace("\"key\": \"", "\"key\": 1, \"x\": \"");
         write_private(&file, text.as_bytes(), Otherwise::Make).unwrap();
         let error = format!("{:?}", Authority::load(&folder).unwrap_err());
         assert!(!error.contains(&key[..16]), "{error}");

@@ -132,7 +132,9 @@ impl From<&Wallet> for PeerIdentity {
 
 impl fmt::Debug for Wallet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wallet").field("identity", &self.identity).finish_non_exhaustive()
+        f.debug_struct("Wallet")
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
     }
 }
 

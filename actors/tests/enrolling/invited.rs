@@ -21,7 +21,10 @@ async fn whoever_is_invited_gets_a_certificate_of_the_role_and_is_welcome() {
         match role {
             Role::Agent => assert_eq!(greeting, Greeting::Welcome),
             Role::Worker | Role::Operator | Role::Coordinator | Role::Checkpoint => {
-                assert!(matches!(greeting, Greeting::Refused { .. }), "{role} is no agent: {greeting:?}");
+                assert!(
+                    matches!(greeting, Greeting::Refused { .. }),
+                    "{role} is no agent: {greeting:?}"
+                );
             }
         }
     }
@@ -92,7 +95,10 @@ async fn a_role_is_neither_mistaken_nor_forged() {
     std::fs::write(&path, text.replace("\"worker\"", "\"operator\"")).unwrap();
     let forged = JoinFile::read(&path, Moment::of(SystemTime::now())).unwrap();
     let words = enrol(&forged, Role::Operator).await.unwrap_err().to_string();
-    assert!(words.contains("not made by the authority of this job, or was changed"), "{words}");
+    assert!(
+        words.contains("not made by the authority of this job, or was changed"),
+        "{words}"
+    );
     enrol(&join, Role::Worker).await.unwrap();
 }
 

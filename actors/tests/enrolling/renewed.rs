@@ -9,11 +9,11 @@ use sardana_actors::trust::{Authority, PendingKey, Role, Wallet};
 use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_actors::wire::{read_frame, write_frame};
 use sardana_actors::worker::{self, Desk, ModelFailure, WorkerConfig};
-use sardana_collectives::layout::{Dtype, Layout, TensorSpec};
+use sardana_collectives::layout::Layout;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::JobEvent;
 use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting, Hello};
-use sardana_protocol::state::StateHash;
+use sardana_protocol::state::{Dtype, StateHash, TensorSpec};
 use sardana_protocol::words::Step;
 use tokio::time::timeout;
 

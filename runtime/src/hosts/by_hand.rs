@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::thread;
 
 use sardana_actors::agent::Bundle;
 use sardana_actors::enrol::{EnrolError, Enrolled};
@@ -39,15 +40,21 @@ pub fn bundle_by_hand() -> Result<Option<Bundle>, ByHandError> {
 /// # Errors
 /// See [`ByHandError`].
 pub fn bundle_from(path: &Path) -> Result<Bundle, ByHandError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // On a thread of its own: the caller's may be one of another runtime.
+    let enrolling = thread::scope(|scope| scope.spawn(|| enrol_blocking(path)).join());
     let Enrolled {
         credentials,
         coordinator,
-    } = runtime.block_on(enrol(path, Role::Worker))?;
+    } = enrolling.map_err(|_| io::Error::other("its enrolment panicked"))??;
     Ok(Bundle {
         credentials,
         coordinator,
         listen: SocketAddr::new(local_ip_towards(coordinator)?, 0),
         tally: None,
     })
+}
+
+fn enrol_blocking(path: &Path) -> Result<Enrolled, ByHandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(enrol(path, Role::Worker))?)
 }

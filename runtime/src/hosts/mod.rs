@@ -22,5 +22,5 @@ pub use enrolling::{enrol, local_ip_towards};
 pub use invite::{InviteConfig, InviteError, invite};
 pub use place::{PlaceError, default_place, find_running};
 pub use sardana_actors::enrol::{EnrolError, Enrolled, JoinFile, JoinFileError, Moment};
-pub use sardana_actors::trust::{Credentials, PrivateError, PrivateFolder, Role};
+pub use sardana_actors::trust::{Credentials, Otherwise, PrivateError, PrivateFolder, Role};
 pub use state::StateError;

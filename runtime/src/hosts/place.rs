@@ -56,7 +56,9 @@ fn listed(files: &[PathBuf]) -> String {
 /// # Errors
 /// When others can enter it, or it is somebody else's.
 pub fn default_place() -> Result<PrivateFolder, PlaceError> {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute());
     let path = match runtime {
         Some(runtime) => runtime.join("sardana"),
         None => std::env::temp_dir().join(format!("sardana-{}", own_user())),
