@@ -129,7 +129,7 @@ async fn measure(name: &str, work_us: u64, kills: usize) -> Result<()> {
             _ = due.tick() => watch.strike(&launched)?,
         }
     }
-    launched.stopper().request_stop();
+    launched.steering().request_stop();
     let summary = launched.finish(|_, _| {}).await?;
     let whole = 8 * summary.step.get() + summary.recomputed;
     ensure!(

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent};
 pub use sardana_actors::agent::{Colour, Output, OutputError};
-pub use sardana_actors::coordinator::Stopper;
+pub use sardana_actors::coordinator::Steering;
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::trust::{Authority, AuthorityError, PrivateFolder, Role};
 use sardana_protocol::membership::{JobEvent, Need, Summary};
+pub use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Incarnation, JobId, WorkerId};
 use tokio::sync::mpsc;
 
@@ -267,10 +268,10 @@ impl Launched {
         self.agent.pid(worker)
     }
 
-    /// Lets somebody else ask the job to end at the next boundary.
+    /// Lets somebody else steer the job: drain, scale, stop.
     #[must_use]
-    pub fn stopper(&self) -> Stopper {
-        self.coordinator.stopper()
+    pub fn steering(&self) -> Steering {
+        self.coordinator.steering()
     }
 
     /// Lets operators of this user find the job: writes a join file for them into `place`, such as
@@ -310,7 +311,7 @@ impl Launched {
         };
         if outcome.is_err() {
             // Workers that still wait for others are told not to.
-            self.coordinator.stopper().request_stop();
+            self.coordinator.steering().request_stop();
         }
         self.agent.end().await;
         self.coordinator.end().await;

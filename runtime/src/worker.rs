@@ -7,7 +7,8 @@ use std::thread::{self, JoinHandle};
 
 use sardana_actors::agent::{Bundle, BundleError, receive_bundle};
 pub use sardana_actors::agent::{EXIT_GIVE_UP, EXIT_RETRY};
-use sardana_actors::worker::{self, Desk, Ended, Errand, ModelFailure, Sigterm, TallyFile, WorkerConfig, WorkerError};
+pub use sardana_actors::worker::Ended;
+use sardana_actors::worker::{self, Desk, Errand, ModelFailure, Sigterm, TallyFile, WorkerConfig, WorkerError};
 use sardana_protocol::job::JobSpec;
 use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;

@@ -9,7 +9,6 @@ use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting,
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::{AgentConfig, Processes};
 use super::actor::Message;
 use super::limits::RECONNECT_EVERY;
 use super::{AgentConfig, Processes};
@@ -79,11 +78,6 @@ impl Reporting {
     /// Tells the coordinator now, or not at all. Says whether there is one.
     pub(super) fn say(&self, message: AgentMessage) -> bool {
         self.queue.as_ref().is_some_and(|queue| queue.send(message).is_ok())
-    }
-
-    /// Whether there is a coordinator to talk to.
-    pub(super) fn is_connected(&self) -> bool {
-        self.queue.is_some()
     }
 
     /// The connection broke or could not be made: makes another one, for as long as it takes. The agent goes on meanwhile.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use quinn::Endpoint;
 use ractor::{Actor, ActorRef};
 use sardana_protocol::membership::JobEvent;
+use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -66,11 +67,29 @@ pub struct Coordinator {
     endpoint: Endpoint,
 }
 
-/// Asks a coordinator's job to end.
+/// Steers a coordinator's job from the process that it runs in, as operators do from elsewhere.
 #[derive(Debug, Clone)]
-pub struct Stopper(ActorRef<Message>);
+pub struct Steering(ActorRef<Message>);
 
-impl Stopper {
+impl Steering {
+    /// Asks as an operator does.
+    ///
+    /// # Errors
+    /// When the coordinator has ended.
+    pub async fn ask(&self, request: OperatorRequest) -> Result<OperatorAnswer, CoordinatorError> {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        let asked = self.0.cast(Message::Asked { request, reply });
+        asked.map_err(|error| CoordinatorError::Start(error.to_string()))?;
+        answer.await.map_err(|error| CoordinatorError::Start(error.to_string()))
+    }
+
+    /// Asks as an operator does, and leaves the answer to the log.
+    pub fn request(&self, request: OperatorRequest) {
+        let (reply, _) = tokio::sync::oneshot::channel();
+        // The coordinator is gone only if the job is over.
+        let _ = self.0.cast(Message::Asked { request, reply });
+    }
+
     /// The job ends at the next boundary.
     pub fn request_stop(&self) {
         // The coordinator is gone only if the job is over.
@@ -122,10 +141,10 @@ impl Coordinator {
         self.address
     }
 
-    /// Lets somebody else ask the job to end at the next boundary.
+    /// Lets somebody else steer the job.
     #[must_use]
-    pub fn stopper(&self) -> Stopper {
-        Stopper(self.actor.clone())
+    pub fn steering(&self) -> Steering {
+        Steering(self.actor.clone())
     }
 
     /// Bytes that have arrived here over QUIC, in datagrams' payloads, from all connections there ever were.

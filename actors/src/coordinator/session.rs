@@ -196,12 +196,7 @@ impl Streams {
         goodbye.why = why;
     }
 
-    async fn serve_agent(
-        self,
-        agent: u64,
-        coordinator: &ActorRef<Message>,
-        outgoing: mpsc::UnboundedReceiver<AgentOrder>,
-    ) {
+    async fn serve_agent(self, agent: u64, coordinator: &ActorRef<Message>, outgoing: mpsc::UnboundedReceiver<AgentOrder>) {
         let said = |message: AgentMessage| {
             if !may_send(Role::Agent, Kind::from(&message), Role::Coordinator) {
                 return Next::Stop;

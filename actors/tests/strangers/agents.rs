@@ -152,7 +152,7 @@ async fn a_program_that_is_not_there_is_not_tried_again() {
 async fn the_end_of_the_job_ends_the_replacing() {
     let mut site = Site::new().await;
     let (_agent, mut told) = start(&site, "sleep", &["1000"], 1, 100_000).await;
-    site.coordinator.stopper().request_stop();
+    site.coordinator.steering().request_stop();
     assert!(matches!(site.event().await, JobEvent::Failed { .. }));
     // However soon they end before the news has come, it comes.
     loop {
@@ -171,7 +171,7 @@ async fn the_end_of_the_job_ends_the_replacing() {
 #[tokio::test]
 async fn an_agent_that_comes_after_the_job_is_told_so() {
     let mut site = Site::new().await;
-    site.coordinator.stopper().request_stop();
+    site.coordinator.steering().request_stop();
     assert!(matches!(site.event().await, JobEvent::Failed { .. }));
     let mut late = site.dial(Role::Worker, 1).await;
     late.say(&worker(hello(1))).await;

@@ -136,7 +136,7 @@ async fn the_last_orders_of_an_ending_coordinator_arrive() {
     let (_failure, running) = run(worker, site.coordinator.address()).await;
     let running = tokio::spawn(running);
     assert!(matches!(site.event().await, JobEvent::Joined { .. }));
-    site.coordinator.stopper().request_stop();
+    site.coordinator.steering().request_stop();
     while !matches!(site.event().await, JobEvent::Failed { .. }) {}
     site.coordinator.end().await;
     let outcome = timeout(PATIENCE, running).await.unwrap().unwrap();

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError, Stopper};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError, Steering};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::trust::PrivateFolder;
 use sardana_protocol::membership::{JobEvent, Summary};
@@ -145,8 +145,8 @@ impl Hosting {
 
     /// Lets somebody else ask the job to end at the next boundary.
     #[must_use]
-    pub fn stopper(&self) -> Stopper {
-        self.coordinator.stopper()
+    pub fn steering(&self) -> Steering {
+        self.coordinator.steering()
     }
 
     /// The coordinator.

@@ -6,7 +6,7 @@ use std::time::Instant;
 use sardana::launch::Event;
 use sardana::{AgentEvent, Generation, Job, JobEvent, StepReport, Summary, WorkerId};
 
-use crate::killer::Kill;
+use crate::adversary::Deed;
 use crate::screen::{Progress, Screen};
 
 /// Shows one run of a job.
@@ -39,14 +39,15 @@ impl<'a> Guide<'a> {
         }
     }
 
-    pub(crate) fn killed(&mut self, kill: &Kill) {
-        self.kills.insert(kill.worker, kill.at);
-        self.event(&format!(
-            "SIGKILL for rank {} ({}), {}",
-            kill.rank,
-            short(kill.worker),
-            kill.when
-        ));
+    pub(crate) fn done(&mut self, deed: &Deed) {
+        match deed {
+            Deed::Kill { worker, whose, when, at } => {
+                self.kills.insert(*worker, *at);
+                self.event(&format!("SIGKILL for {whose} ({}), {when}", short(*worker)));
+            }
+            Deed::Drain { worker } => self.event(&format!("{} is drained", short(*worker))),
+            Deed::Grow { by } => self.event(&format!("{by} more workers are started")),
+        }
     }
 
     pub(crate) fn show(&mut self, event: &Event) {

@@ -67,12 +67,12 @@ impl Coordinator {
             let place = default_place().map_err(Failure::failed)?;
             hosting.operator_join_file(&place).map_err(Failure::failed)?;
             tracing::info!(target: "sardana::event::listening", job = %hosting.job(), addresses = ?hosting.addresses(), "the coordinator listens");
-            let stopper = hosting.stopper();
+            let steering = hosting.steering();
             let finishing = hosting.finish(|_, event| train::log(&Event::Job(event.clone())));
             tokio::select! {
                 biased;
                 finished = finishing => finished.map_err(Failure::failed),
-                signal = twice(signals, &stopper) => Err(Failure::Ended { signal }),
+                signal = twice(signals, &steering) => Err(Failure::Ended { signal }),
             }
         })?;
         print(&summary);

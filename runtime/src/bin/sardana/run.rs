@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anstream::{AutoStream, ColorChoice};
 use clap::Args;
+use sardana::hosts::default_place;
 use sardana::job::Staffing;
-use sardana::launch::{Colour, LaunchConfig, Output, Stopper, launch};
+use sardana::launch::{Colour, LaunchConfig, Output, Steering, launch};
 use sardana::{Summary, train};
 
 use crate::ending::{EndSignal, EndSignals, Failure, runtime};
@@ -109,13 +110,21 @@ impl Run {
         // The workers that a second signal leaves behind end with the runtime.
         let summary = runtime()?.block_on(async {
             let signals = EndSignals::catch()?;
-            let launched = launch(config).await.map_err(Failure::failed)?;
-            let stopper = launched.stopper();
+            let mut launched = launch(config).await.map_err(Failure::failed)?;
+            // Without it the job runs as well, only no operator finds it.
+            let offered = default_place().and_then(|place| launched.operator_join_file(&place).map(Path::to_owned));
+            match offered {
+                Ok(path) => {
+                    tracing::info!(target: "sardana::event::operators", path = %path.display(), "operators of this user may join");
+                }
+                Err(error) => tracing::warn!(target: "sardana::event::operators", %error, "no operator can join"),
+            }
+            let steering = launched.steering();
             let finishing = launched.finish(|_, event| train::log(event));
             tokio::select! {
                 biased;
                 finished = finishing => finished.map_err(Failure::failed),
-                signal = twice(signals, &stopper) => Err(Failure::Ended { signal }),
+                signal = twice(signals, &steering) => Err(Failure::Ended { signal }),
             }
         })?;
         print(&summary);
@@ -133,10 +142,10 @@ pub(crate) fn split(command: Vec<OsString>) -> Result<(PathBuf, Vec<OsString>), 
 }
 
 /// The first signal ends the job at a boundary. Returns with the second.
-pub(crate) async fn twice(mut signals: EndSignals, stopper: &Stopper) -> EndSignal {
+pub(crate) async fn twice(mut signals: EndSignals, steering: &Steering) -> EndSignal {
     let signal = signals.next().await;
     tracing::warn!(target: "sardana::event::signal", %signal, "the job ends at the next boundary; once more to end it at once");
-    stopper.request_stop();
+    steering.request_stop();
     signals.next().await
 }
 
