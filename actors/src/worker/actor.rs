@@ -80,11 +80,12 @@ pub(super) struct State {
     ended: Option<oneshot::Sender<Result<Ended, WorkerError>>>,
 }
 
-/// Whether a coordinator has ever welcomed this worker.
+/// Whether a coordinator has ever welcomed this worker, and whether it still expects something of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Joined {
     NotYet,
     Yes,
+    Released,
 }
 
 /// Carries the desk's errands, the training thread's failures, the host's signals and the clock's beats to the actor.
@@ -176,8 +177,8 @@ impl Actor for Worker {
         match message {
             Message::Told(message) => state.told(&myself, message),
             Message::Joined => state.joined = Joined::Yes,
-            // After a dismissal or the job's end it is not looked for again.
-            Message::ControlLost { .. } if state.ended.is_none() => {}
+            // After a dismissal, a release or the job's end it is not looked for again.
+            Message::ControlLost { .. } if state.ended.is_none() || state.joined == Joined::Released => {}
             Message::ControlLost { why } => {
                 tracing::warn!(target: "sardana::event::control_lost", %why, "training goes on, looking for the coordinator");
                 state.control = connect(&myself, &state.link, &state.desk, &state.hello, RETRY_EVERY).await?;
@@ -344,6 +345,8 @@ impl State {
             (Joined::NotYet, _) => self.end(Err(WorkerError::Terminated {
                 how: "before it had joined",
             })),
+            // It is ending.
+            (Joined::Released, _) => {}
             (Joined::Yes, Some(_)) => self.end(Err(WorkerError::Terminated {
                 how: "a second time, before it was released",
             })),
@@ -352,6 +355,7 @@ impl State {
 
     /// Its part is over, but for what its last ring has still to pass on.
     fn released(&mut self, myself: &ActorRef<Message>, step: Step) {
+        self.joined = Joined::Released;
         let (ring, worker) = (self.rings.leave(), myself.clone());
         tokio::spawn(async move {
             if let Some(ring) = ring {

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::quic::limits::HANDSHAKE_DEADLINE;
 use crate::quic::{Purpose, accept, bind_server, next_incoming};
-use crate::trust::{Authority, Role};
+use crate::trust::{Authority, Credentials, Role};
 use crate::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use crate::wire::{read_frame, write_frame};
 
@@ -57,7 +57,7 @@ impl Site {
     fn worker(&self, sigterm: Sigterm) -> JoinHandle<Result<Ended, WorkerError>> {
         let (desk, errands) = desk();
         let config = WorkerConfig {
-            credentials: self.authority.issue(Role::Worker, 1).unwrap(),
+            credentials: self.authority.issue(Role::Worker, 1).unwrap().into(),
             coordinator: self.endpoint.local_addr().unwrap(),
             listen: LOOPBACK,
             advertise: None,

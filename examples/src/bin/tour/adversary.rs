@@ -7,7 +7,7 @@ use sardana::launch::{Event, Launched, OperatorRequest};
 use sardana::{AgentEvent, JobEvent, WorkerId};
 
 /// The step at which the first worker is killed.
-const AT_STEP: u64 = 150;
+const AT_STEP: u64 = 60;
 
 /// What happens next.
 #[derive(Debug)]
