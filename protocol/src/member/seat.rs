@@ -81,8 +81,11 @@ impl Member {
             return;
         }
         self.promised = generation;
-        // An update that is under way ends first; the worker then goes on with the shards it would have had.
-        self.next_shards = self.shards_after_the_update();
+        // An update that is under way ends first; the worker then goes on with the shards it would have had. A further halt during
+        // the same update finds no seat any more.
+        if self.owed.is_none() {
+            self.next_shards = self.shards_after_the_update();
+        }
         self.unprepare(out);
         self.end_copy(out);
         if let Some(seat) = self.seat.take() {
