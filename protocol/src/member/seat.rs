@@ -146,7 +146,8 @@ impl Member {
         if self.is_prepared(form.generation) {
             return self.begun_without_it(form.generation, form.step, out);
         }
-        if self.say_given_up(out) {
+        // Only whoever has promised to this generation can begin it without the trailer that others have seen.
+        if form.generation > self.promised && self.say_given_up(out) {
             return;
         }
         // What no sound coordinator sends is not answered.

@@ -139,10 +139,14 @@ impl Membership {
         }
     }
 
-    /// Whoever makes progress in the planned generation, or finishes in it, has switched to it: its `Switched` may be lost.
+    /// Whoever makes progress in the planned generation, or finishes in it, has switched to it, or has halted for it if it is a
+    /// pause: its word of that may be lost.
     fn switched_if_so(&mut self, worker: WorkerId, generation: Generation, step: Step) {
-        let planned = self.plan.as_ref().map(|plan| plan.generation);
-        if planned == Some(generation) || self.switching.contains(&worker) {
+        let planned = self.plan.as_ref().is_some_and(|plan| plan.generation == generation);
+        if planned {
+            self.paused();
+        }
+        if planned || self.switching.contains(&worker) {
             self.switched(worker, generation, step);
         }
     }
