@@ -48,6 +48,8 @@ impl Member {
         match &mut self.follow {
             Some(follow) if follow.snapshot.id == snapshot.id => {
                 follow.snapshot = snapshot;
+                // The coordinator lacks the news, or it would not say so again.
+                follow.told = Told::No;
                 match (follow.stage, follow.asked) {
                     (Stage::Copying, _) => out.push(Command::Copy(Box::new(follow.snapshot.clone()))),
                     (Stage::Following, Some(step)) => self.ask(step, out),
@@ -55,9 +57,7 @@ impl Member {
                 }
             }
             Some(_) | None => {
-                if self.follow.take().is_some() {
-                    out.push(Command::EndCopy);
-                }
+                self.end_copy(out);
                 self.follow = Some(Follow {
                     snapshot,
                     stage: Stage::Held,
@@ -128,9 +128,25 @@ impl Member {
 
     pub(super) fn copy_failed(&mut self, snapshot: SnapshotId, reason: String, out: &mut Vec<Command>) {
         if self.follow.as_ref().is_some_and(|follow| follow.snapshot.id == snapshot) {
-            self.follow = None;
+            self.give_up(reason, out);
+        }
+    }
+
+    /// Neither copies nor follows any more, and says why.
+    pub(super) fn give_up(&mut self, reason: String, out: &mut Vec<Command>) {
+        let Some(follow) = self.follow.take() else { return };
+        self.unprepare(out);
+        out.push(Command::EndCopy);
+        self.given_up = Some((follow.snapshot.id, reason));
+        self.say_given_up(out);
+    }
+
+    /// Says that it has given up, if it has. Said again when the coordinator counts on this joiner: it may not have heard.
+    pub(super) fn say_given_up(&self, out: &mut Vec<Command>) -> bool {
+        if let Some((snapshot, reason)) = self.given_up.clone() {
             out.push(Command::Send(WorkerMessage::CopyFailed { snapshot, reason }));
         }
+        self.given_up.is_some()
     }
 
     pub(super) fn followed(&mut self, step: Step, trailer: Trailer, keeper_at: Step, out: &mut Vec<Command>) {
@@ -191,8 +207,9 @@ impl Member {
         }
     }
 
-    /// Neither copies nor follows any more.
+    /// Neither copies nor follows any more, for a better reason than a failure.
     pub(super) fn end_copy(&mut self, out: &mut Vec<Command>) {
+        self.given_up = None;
         if self.follow.take().is_some() {
             out.push(Command::EndCopy);
         }

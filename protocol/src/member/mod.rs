@@ -69,6 +69,8 @@ pub struct Member {
     keeps: u32,
     held: Option<Held>,
     follow: Option<Follow>,
+    /// The snapshot that it could not follow from any more, and why.
+    given_up: Option<(SnapshotId, String)>,
     /// The snapshot that the state was copied from.
     copied: Option<SnapshotId>,
     /// Why it wants to leave, if it does.
@@ -103,6 +105,7 @@ impl Member {
             keeps,
             held: None,
             follow: None,
+            given_up: None,
             copied: None,
             leaving: None,
             reports: VecDeque::new(),

@@ -1,5 +1,7 @@
 //! A worker's seat in a generation: taking it, leaving it, and catching up with the others.
 
+use std::cmp::Ordering;
+
 use super::Member;
 use super::event::Command;
 use super::update::Update;
@@ -81,8 +83,11 @@ impl Member {
             return;
         }
         self.promised = generation;
-        // An update that is under way ends first; the worker then goes on with the shards it would have had.
-        self.next_shards = self.shards_after_the_update();
+        // An update that is under way ends first; the worker then goes on with the shards it would have had. A further halt during
+        // the same update finds no seat any more.
+        if self.owed.is_none() {
+            self.next_shards = self.shards_after_the_update();
+        }
         self.unprepare(out);
         self.end_copy(out);
         if let Some(seat) = self.seat.take() {
@@ -138,6 +143,13 @@ impl Member {
         if form.generation < self.promised || self.owed.is_some() || self.update != Update::None || self.seat.is_some() {
             return;
         }
+        if self.is_prepared(form.generation) {
+            return self.begun_without_it(form.generation, form.step, out);
+        }
+        // Only whoever has promised to this generation can begin it without the trailer that others have seen.
+        if form.generation > self.promised && self.say_given_up(out) {
+            return;
+        }
         // What no sound coordinator sends is not answered.
         if !self.is_sound(&form) {
             return;
@@ -158,6 +170,20 @@ impl Member {
         self.catch_up(&form, out);
     }
 
+    /// The others have begun the generation that this joiner has prepared. If its state is beyond the boundary of the switch, it had
+    /// the sum before that from a generation whose other holders died, closed with other orders than the sum that was computed again.
+    fn begun_without_it(&mut self, generation: Generation, step: Step, out: &mut Vec<Command>) {
+        match self.step.cmp(&step) {
+            // The trailer comes with the next sum.
+            Ordering::Less => {}
+            Ordering::Equal => self.switch(generation, out),
+            Ordering::Greater => {
+                let reason = format!("{generation} begins at {step}, this worker's state is at {}", self.step);
+                self.give_up(reason, out);
+            }
+        }
+    }
+
     /// Takes a seat in a generation to come, beside the present one.
     pub(super) fn prepare(&mut self, form: Form, out: &mut Vec<Command>) {
         let generation = form.generation;
@@ -169,6 +195,9 @@ impl Member {
         }
         let newer = self.next.as_ref().is_none_or(|next| next.form.generation < generation);
         let takes_part = self.seat.is_some() || self.follow.is_some();
+        if !takes_part && self.say_given_up(out) {
+            return;
+        }
         if generation <= self.promised || self.owed.is_some() || !newer || !takes_part || !self.is_sound(&form) {
             return;
         }
@@ -187,7 +216,7 @@ impl Member {
         self.next.as_ref().is_some_and(|next| next.form.generation == generation)
     }
 
-    fn unprepare(&mut self, out: &mut Vec<Command>) {
+    pub(super) fn unprepare(&mut self, out: &mut Vec<Command>) {
         if self.next.take().is_some_and(|next| !next.alone()) {
             out.push(Command::Unprepare);
         }

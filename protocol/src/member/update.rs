@@ -135,7 +135,9 @@ impl Member {
     fn advance(&mut self, step: Step, previous_step: u32) {
         self.step = step;
         self.update = Update::None;
-        // What was found at an earlier boundary, where the others did not stop after all, says nothing of this one.
+        // What was found at an earlier boundary, where the others did not stop after all, says nothing of this one; nor does what
+        // was found in another state at this one.
+        self.concluding = None;
         self.concluded = None;
         self.tally = Tally {
             total: self.tally.total,

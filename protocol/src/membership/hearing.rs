@@ -31,11 +31,10 @@ impl Membership {
                 reports,
             } => {
                 record.computed = record.computed.max(tally.total);
-                if record.joining().is_some() {
-                    return self.joiner_at(worker, step);
-                }
                 self.switched_if_so(worker, generation, step);
-                self.progressed(generation, step, reports);
+                if !self.joiner_at(worker, step) {
+                    self.progressed(generation, step, reports);
+                }
             }
             WorkerMessage::Finished {
                 generation,
@@ -45,12 +44,8 @@ impl Membership {
                 tally,
             } => {
                 record.computed = record.computed.max(tally.total);
-                // A generation that is planned changes nothing until it begins.
-                let current = matches!(self.phase, Phase::Forming { .. } | Phase::Running { .. });
-                if generation == self.formed && current {
-                    record.place = Place::Finished(Ending { step, hash, results });
-                    self.reach(step);
-                }
+                self.switched_if_so(worker, generation, step);
+                self.finished(worker, generation, Ending { step, hash, results });
             }
             // Whoever has finished needs its links no more.
             WorkerMessage::LinkBroken { .. } if record.ending().is_some() => {}
@@ -82,6 +77,18 @@ impl Membership {
             record.computed = record.computed.max(standing.tally.total);
             record.place = Place::Quiet(standing);
         }
+    }
+
+    fn finished(&mut self, worker: WorkerId, generation: Generation, ending: Ending) {
+        // A generation that is planned changes nothing until it begins.
+        if generation != self.formed || !self.is_formed() {
+            return;
+        }
+        let step = ending.step;
+        if let Some(record) = self.members.get_mut(&worker) {
+            record.place = Place::Finished(ending);
+        }
+        self.reach(step);
     }
 
     fn progressed(&mut self, generation: Generation, step: Step, reports: Vec<StepReport>) {
@@ -132,10 +139,14 @@ impl Membership {
         }
     }
 
-    /// Whoever makes progress in the planned generation has switched to it.
+    /// Whoever makes progress in the planned generation, or finishes in it, has switched to it, or has halted for it if it is a
+    /// pause: its word of that may be lost.
     fn switched_if_so(&mut self, worker: WorkerId, generation: Generation, step: Step) {
-        let planned = self.plan.as_ref().map(|plan| plan.generation);
-        if planned == Some(generation) || self.switching.contains(&worker) {
+        let planned = self.plan.as_ref().is_some_and(|plan| plan.generation == generation);
+        if planned {
+            self.paused();
+        }
+        if planned || self.switching.contains(&worker) {
             self.switched(worker, generation, step);
         }
     }

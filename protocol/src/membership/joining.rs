@@ -344,13 +344,14 @@ impl Membership {
         }
     }
 
-    /// A joiner says where its state stands.
-    pub(super) fn joiner_at(&mut self, worker: WorkerId, step: Step) {
+    /// A worker says where its state stands. False if it is no joiner.
+    pub(super) fn joiner_at(&mut self, worker: WorkerId, step: Step) -> bool {
         let Some(joining) = self.members.get_mut(&worker).and_then(super::Record::joining_mut) else {
-            return;
+            return false;
         };
         joining.step = step;
         joining.loaded |= joining.copies.is_some_and(|id| step >= id.step);
+        true
     }
 
     pub(super) fn copy_failed(&mut self, worker: WorkerId, id: SnapshotId, reason: String) {

@@ -196,7 +196,22 @@ impl Membership {
         match self.plan.as_ref().map(Plan::is_ordered) {
             Some(true) => self.order_switch(),
             Some(false) => self.send_prepares(),
-            None => self.ask_leavers(),
+            None => {
+                self.say_begun();
+                self.ask_leavers();
+            }
+        }
+    }
+
+    /// A joiner that was already beyond the boundary of the switch sees no trailer that says so.
+    fn say_begun(&mut self) {
+        let late: Vec<(WorkerId, Rank)> = self
+            .switching
+            .iter()
+            .filter_map(|&worker| Some((worker, self.members.get(&worker)?.rank?)))
+            .collect();
+        for (worker, rank) in late {
+            self.send_form(worker, rank);
         }
     }
 

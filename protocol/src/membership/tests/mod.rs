@@ -8,7 +8,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::{Arrival, Command, Config, Event, JobEvent, Loss, Membership};
-use crate::messages::{CatchUp, CoordinatorMessage, Form, Standing, StepReport, Tally, WorkerMessage};
+use crate::messages::{
+    CatchUp, CoordinatorMessage, Form, Needed, Serve, Standing, StepReport, Tally, Trailer, WorkerMessage,
+};
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Step, WorkerId};
 
@@ -216,10 +218,42 @@ fn message_words(message: &CoordinatorMessage) -> String {
             };
             format!("form {} {} at {}{catch_up}", form.generation, form.rank, form.step)
         }
-        CoordinatorMessage::CloseWith { generation, trailer } => format!("close {generation} with {trailer:?}"),
+        CoordinatorMessage::Prepare(form) => format!("prepare {} {}", form.generation, form.rank),
+        CoordinatorMessage::CloseWith { generation, trailer } => {
+            let trailer = match trailer {
+                Trailer::Continue => "nothing".to_owned(),
+                Trailer::Stop => "stop".to_owned(),
+                Trailer::Snapshot => "snapshot".to_owned(),
+                Trailer::Switch(next) => format!("switch to {next}"),
+            };
+            format!("close {generation} with {trailer}")
+        }
+        CoordinatorMessage::Serve(serve) => serve_words(serve),
+        CoordinatorMessage::Copy(snapshot) => {
+            let holders: Vec<u64> = snapshot.holders.iter().flatten().map(|holder| holder.worker.get()).collect();
+            format!("copy {} from {holders:?}", snapshot.id)
+        }
+        CoordinatorMessage::Released { step } => format!("released at {step}"),
+        CoordinatorMessage::Renewed { .. } => "renewed".to_owned(),
         CoordinatorMessage::Complete { step, .. } => format!("complete {step}"),
         CoordinatorMessage::Dismiss { .. } => "dismiss".to_owned(),
     }
+}
+
+fn numbers(workers: &[WorkerId]) -> Vec<u64> {
+    workers.iter().map(|worker| worker.get()).collect()
+}
+
+fn serve_words(serve: &Serve) -> String {
+    let joiners: Vec<u64> = serve.joiners.iter().map(|joiner| joiner.get()).collect();
+    let Some(snapshot) = serve.snapshot else {
+        return format!("serve {joiners:?}");
+    };
+    let shares = match serve.shares {
+        Needed::Yes => "all",
+        Needed::No => "no shares",
+    };
+    format!("serve {joiners:?} {snapshot}, {shares}, sums from {}", serve.sums_from)
 }
 
 fn event_words(event: &JobEvent) -> String {
@@ -228,16 +262,24 @@ fn event_words(event: &JobEvent) -> String {
         JobEvent::Lost {
             worker, cause, stage, ..
         } => format!("lost w{} while {stage}: {cause}", worker.get()),
+        JobEvent::Leaving { worker, .. } => format!("leaving w{}", worker.get()),
+        JobEvent::Left { worker, step } => format!("left w{} at {step}", worker.get()),
+        JobEvent::Snapshot { step, holders } => format!("snapshot of {step} with {holders}"),
+        JobEvent::CaughtUp { worker, step } => format!("caught up w{} at {step}", worker.get()),
+        JobEvent::JoinsAnew { worker, reason } => format!("joins anew w{}: {reason}", worker.get()),
+        JobEvent::Held { worker } => format!("held for w{}", worker.get()),
+        JobEvent::Switched {
+            generation,
+            members,
+            step,
+        } => format!("switched to {generation} of {:?} at {step}", numbers(members)),
         JobEvent::Halting { generation } => format!("halting for {generation}"),
         JobEvent::Forming {
             generation,
             members,
             step,
             ..
-        } => {
-            let members: Vec<u64> = members.iter().map(|member| member.get()).collect();
-            format!("forming {generation} of {members:?} at {step}")
-        }
+        } => format!("forming {generation} of {:?} at {step}", numbers(members)),
         JobEvent::Formed { generation, .. } => format!("formed {generation}"),
         JobEvent::Resumed { generation, step, .. } => format!("resumed {generation} with {step}"),
         JobEvent::Steps(reports) => {

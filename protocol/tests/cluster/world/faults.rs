@@ -8,14 +8,18 @@ use super::law::Count;
 use super::network::Mail;
 use super::process::Process;
 
-/// How much goes wrong: counts of events, kills and cut connections; lost messages in a thousand.
+/// How much goes wrong. All but `events` and `losses` is so many times on average.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chaos {
+    /// How long it lasts.
     pub(crate) events: u32,
+    /// Processes that die; every other one is replaced at once.
     pub(crate) kills: u32,
+    /// Lost messages in a thousand.
     pub(crate) losses: u32,
+    /// Control connections that break.
     pub(crate) cuts: u32,
-    /// Workers that are asked to leave.
+    /// Workers that are asked to leave, by a signal on their host or through the coordinator; every other one is replaced at once.
     pub(crate) drains: u32,
 }
 

@@ -44,7 +44,15 @@ pub(crate) struct World {
     losses: u32,
     count: Count,
     operator: Operator,
+    story: Story,
     summary: Option<Summary>,
+}
+
+/// Whether a run tells what happens. Beats, ticks and progress are left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Story {
+    Untold,
+    Told,
 }
 
 /// What the operator does.
@@ -57,7 +65,7 @@ enum Operator {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, workers: u32, shards: u32, steps: u64) -> Self {
+    pub(crate) fn new(seed: u64, workers: u32, shards: u32, steps: u64, story: Story) -> Self {
         let min = 1 + u32::try_from(seed % u64::from(workers)).expect("below a u32");
         let config = Config {
             min,
@@ -90,6 +98,7 @@ impl World {
             losses: 0,
             count: Count::Exact,
             operator: Operator::Watches,
+            story,
             summary: None,
         };
         for _ in 0..workers {
@@ -187,8 +196,8 @@ impl World {
             return;
         };
         let before = process.member.step();
-        if std::env::var_os("TRACE").is_some() && !matches!(event, member::Event::Beat { .. }) {
-            eprintln!("  {worker} at {before} <- {event:?}");
+        if self.story == Story::Told && !matches!(event, member::Event::Beat { .. }) {
+            println!("  {worker} at {before}: {event:?}");
         }
         let commands = process.member.handle(event);
         let after = process.member.step();

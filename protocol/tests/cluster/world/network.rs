@@ -8,9 +8,9 @@ use sardana_protocol::membership::{Arrival, Command, Event, JobEvent, Loss};
 use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
 use sardana_protocol::words::WorkerId;
 
-use super::World;
 use super::law::Count;
 use super::process::Data;
+use super::{Story, World};
 use crate::ring::{Delivery, RingEnd, Sum};
 
 /// A message on its way.
@@ -100,21 +100,12 @@ impl World {
     }
 
     pub(super) fn coordinate(&mut self, event: Event) {
-        if std::env::var_os("TRACE").is_some()
-            && !matches!(
-                event,
-                Event::Tick
-                    | Event::Said {
-                        message: WorkerMessage::Progress { .. },
-                        ..
-                    }
-            )
-        {
-            eprintln!("C <- {event:?}");
+        if self.story == Story::Told && !is_routine(&event) {
+            println!("coordinator: {event:?}");
         }
         for command in self.coordinator.handle(self.now, event) {
-            if std::env::var_os("TRACE").is_some() {
-                eprintln!("C -> {command:?}");
+            if self.story == Story::Told {
+                println!("coordinator says {command:?}");
             }
             match command {
                 Command::Send { worker, message } => {
@@ -230,5 +221,14 @@ impl World {
             None => member::Event::LinkBroken { generation, peer },
         };
         self.member(worker, event, delivered);
+    }
+}
+
+/// What happens all the time and is left out of a story.
+fn is_routine(event: &Event) -> bool {
+    match event {
+        Event::Tick => true,
+        Event::Said { message, .. } => matches!(message, WorkerMessage::Progress { .. }),
+        Event::Arrived(_) | Event::Lost { .. } | Event::LeaveRequested { .. } | Event::StopRequested => false,
     }
 }
