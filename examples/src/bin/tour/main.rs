@@ -20,7 +20,8 @@ use screen::Screen;
 use tracing_subscriber::EnvFilter;
 
 fn main() -> Result<ExitCode> {
-    let job = digits::job().workers(4).restarts(8).build()?;
+    // Twice as long as the example, so that all of it has its time.
+    let job = digits::job().epochs(60).workers(4).restarts(8).build()?;
     serve_if_started_by_agent(&job, Digits::new);
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error"));
     tracing_subscriber::fmt()
