@@ -30,6 +30,7 @@ impl Membership {
         record.computed = record.computed.max(standing.tally.total);
         record.place = Place::Left(generation, standing.clone());
         self.reach(standing.step);
+        self.begin_plan(generation, standing.step);
         true
     }
 
