@@ -223,7 +223,8 @@ pub enum CoordinatorMessage {
     /// The next generation. `Ready` comes back.
     Form(Box<Form>),
     /// A generation that a trailer will switch to while the present one trains. Its first and steady plans are the same, and its
-    /// `step` says nothing: it begins at the boundary of that trailer. `Ready` comes back.
+    /// `step` is 0: it begins at the boundary of that trailer. `Ready` comes back. Once it has begun, it is said again with the
+    /// step that it began with, to members that have not said so: a joiner that stands there already sees no such trailer.
     Prepare(Box<Form>),
     /// To the rank that closes the sums of `generation`: the next sum's trailer.
     CloseWith {

@@ -24,6 +24,22 @@ pub(super) struct Follow {
     told: Told,
 }
 
+/// Why a joiner neither copies nor follows any more. Said again when the coordinator counts on it: it may not have heard.
+#[derive(Debug, Clone)]
+pub(super) struct GivenUp {
+    snapshot: SnapshotId,
+    reason: String,
+}
+
+impl GivenUp {
+    pub(super) fn say(&self, out: &mut Vec<Command>) {
+        out.push(Command::Send(WorkerMessage::CopyFailed {
+            snapshot: self.snapshot,
+            reason: self.reason.clone(),
+        }));
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Something else is still being loaded.
@@ -135,18 +151,14 @@ impl Member {
     /// Neither copies nor follows any more, and says why.
     pub(super) fn give_up(&mut self, reason: String, out: &mut Vec<Command>) {
         let Some(follow) = self.follow.take() else { return };
+        let given_up = GivenUp {
+            snapshot: follow.snapshot.id,
+            reason,
+        };
         self.unprepare(out);
         out.push(Command::EndCopy);
-        self.given_up = Some((follow.snapshot.id, reason));
-        self.say_given_up(out);
-    }
-
-    /// Says that it has given up, if it has. Said again when the coordinator counts on this joiner: it may not have heard.
-    pub(super) fn say_given_up(&self, out: &mut Vec<Command>) -> bool {
-        if let Some((snapshot, reason)) = self.given_up.clone() {
-            out.push(Command::Send(WorkerMessage::CopyFailed { snapshot, reason }));
-        }
-        self.given_up.is_some()
+        given_up.say(out);
+        self.given_up = Some(given_up);
     }
 
     pub(super) fn followed(&mut self, step: Step, trailer: Trailer, keeper_at: Step, out: &mut Vec<Command>) {

@@ -23,7 +23,7 @@ mod update;
 use std::collections::VecDeque;
 
 pub use event::{Command, Event, Heartbeat, Work};
-use following::Follow;
+use following::{Follow, GivenUp};
 use keeping::Held;
 use pieces::Pieces;
 use seat::Seat;
@@ -69,8 +69,7 @@ pub struct Member {
     keeps: u32,
     held: Option<Held>,
     follow: Option<Follow>,
-    /// The snapshot that it could not follow from any more, and why.
-    given_up: Option<(SnapshotId, String)>,
+    given_up: Option<GivenUp>,
     /// The snapshot that the state was copied from.
     copied: Option<SnapshotId>,
     /// Why it wants to leave, if it does.

@@ -143,18 +143,16 @@ impl Member {
         if form.generation < self.promised || self.owed.is_some() || self.update != Update::None || self.seat.is_some() {
             return;
         }
-        if self.is_prepared(form.generation) {
-            return self.begun_without_it(form.generation, form.step, out);
-        }
-        // Only whoever has promised to this generation can begin it without the trailer that others have seen.
-        if form.generation > self.promised && self.say_given_up(out) {
-            return;
-        }
         // What no sound coordinator sends is not answered.
         if !self.is_sound(&form) {
             return;
         }
         self.promised = form.generation;
+        // It was meant for where this worker stood before (STEP-2).
+        if !self.fits(&form) {
+            self.owed = Some(form.generation);
+            return self.settle(out);
+        }
         self.stop_at = form.stop_at.or(self.stop_at);
         self.report_from = form.report_from;
         self.unprepare(out);
@@ -188,15 +186,18 @@ impl Member {
     pub(super) fn prepare(&mut self, form: Form, out: &mut Vec<Command>) {
         let generation = form.generation;
         if let Some(next) = self.next.as_ref().filter(|next| next.form.generation == generation) {
-            if next.links == Links::Ready {
+            let idle = self.seat.is_none() && self.update == Update::None;
+            if idle && form.step > Step::ZERO {
+                self.begun_without_it(generation, form.step, out);
+            } else if next.links == Links::Ready {
                 out.push(Command::Send(WorkerMessage::Ready { generation }));
             }
             return;
         }
         let newer = self.next.as_ref().is_none_or(|next| next.form.generation < generation);
         let takes_part = self.seat.is_some() || self.follow.is_some();
-        if !takes_part && self.say_given_up(out) {
-            return;
+        if let (false, Some(given_up)) = (takes_part, &self.given_up) {
+            return given_up.say(out);
         }
         if generation <= self.promised || self.owed.is_some() || !newer || !takes_part || !self.is_sound(&form) {
             return;
@@ -248,6 +249,15 @@ impl Member {
             return self.settle(out);
         }
         self.go_on(out);
+    }
+
+    /// Whether this worker has what the form takes it to have.
+    fn fits(&self, form: &Form) -> bool {
+        match form.catch_up {
+            CatchUp::None => self.step == form.step,
+            CatchUp::Sum { .. } => self.step.next() == form.step,
+            CatchUp::State { .. } => true,
+        }
     }
 
     /// Whether everybody in it exists and its shards are those of the job (GEN-2).

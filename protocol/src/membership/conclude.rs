@@ -21,7 +21,9 @@ impl Membership {
         let Some((first, ending)) = endings.first().copied() else {
             return;
         };
-        if endings.len() < seated.len() {
+        // Whoever was left out has yet to tell its count.
+        let counted = !self.members.iter().any(|(worker, record)| record.is_busy() && !self.is_member(*worker));
+        if endings.len() < seated.len() || !counted {
             return;
         }
         if let Some((other, found)) = endings.iter().find(|(_, found)| !found.same_bits(ending)) {

@@ -100,6 +100,16 @@ impl Formation {
         }
     }
 
+    /// Whether a member that stands like this can begin it.
+    pub(super) fn fits(&self, worker: WorkerId, standing: &Standing) -> bool {
+        let rank = self.workers().position(|member| member == worker);
+        match rank.and_then(|rank| self.catch_up.get(rank)).unwrap_or(&CatchUp::None) {
+            CatchUp::None => standing.step == self.step,
+            CatchUp::Sum { .. } => standing.step.next() == self.step,
+            CatchUp::State { .. } => true,
+        }
+    }
+
     pub(super) fn workers(&self) -> impl Iterator<Item = WorkerId> + '_ {
         self.members.iter().map(|member| member.worker)
     }

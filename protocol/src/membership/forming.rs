@@ -270,7 +270,7 @@ impl Membership {
         }
     }
 
-    pub(super) fn send_form(&mut self, worker: WorkerId, rank: Rank) {
+    fn send_form(&mut self, worker: WorkerId, rank: Rank) {
         if let Some(formation) = &self.formation {
             let form = Box::new(formation.form(rank, self.next_report));
             self.send(worker, CoordinatorMessage::Form(form));

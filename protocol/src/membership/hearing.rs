@@ -1,5 +1,6 @@
 //! What workers say, and what follows from it.
 
+use super::formation::Formation;
 use super::roster::{Ending, Place};
 use super::{JobEvent, Loss, Membership, Phase, Resumed};
 use crate::limits::MAX_LINK_FAILURES;
@@ -66,6 +67,13 @@ impl Membership {
     fn halted(&mut self, worker: WorkerId, generation: Generation, standing: Standing) {
         if self.left(worker, generation, &standing) {
             return;
+        }
+        let fits = |formation: &Formation| formation.fits(worker, &standing);
+        if generation == self.formed && self.is_formed() && self.is_member(worker) && !self.formation.as_ref().is_some_and(fits) {
+            // The order was made for where it stood before. What it has had since may have been counted as lost.
+            self.ledger.rescued();
+            self.disturbed.get_or_insert(self.now);
+            return self.halt();
         }
         if generation != self.generation || self.formed == self.generation {
             // It no longer follows; what it has copied stays with it.

@@ -317,6 +317,7 @@ impl Membership {
             .map(|(one, _)| one)
             .collect();
         for worker in joiners {
+            self.plan_without(worker);
             let reason = "both holders of a share are gone".to_owned();
             self.tell(JobEvent::JoinsAnew { worker, reason });
         }

@@ -22,7 +22,7 @@ impl Membership {
     /// A worker that leaves has halted at the boundary that leaves it out. False if this is no such halt.
     pub(super) fn left(&mut self, worker: WorkerId, generation: Generation, standing: &Standing) -> bool {
         let planned = self.plan.as_ref().map(|plan| plan.generation);
-        let outside = (generation <= self.formed && !self.is_member(worker))
+        let outside = (generation == self.formed && !self.is_member(worker))
             || (planned == Some(generation) && self.plan.as_ref().is_some_and(|plan| !plan.is_pause() && !plan.has(worker)));
         let Some(record) = self.members.get_mut(&worker).filter(|record| outside && record.is_busy()) else {
             return false;
@@ -30,6 +30,7 @@ impl Membership {
         record.computed = record.computed.max(standing.tally.total);
         record.place = Place::Left(generation, standing.clone());
         self.reach(standing.step);
+        self.begin_plan(generation, standing.step);
         true
     }
 

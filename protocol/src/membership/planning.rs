@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use super::formation::Formation;
 use super::roster::Place;
-use super::{Command, JobEvent, Membership, Phase, Resumed, Stop};
+use super::{JobEvent, Membership, Phase, Resumed, Stop};
 use crate::limits::{LEAVE_GRACE, RESEND};
-use crate::messages::{CoordinatorMessage, MemberAddress, Trailer};
+use crate::messages::{CoordinatorMessage, Form, MemberAddress, Trailer};
 use crate::words::{Generation, Rank, Step, WorkerId};
 
 /// The generation to come.
@@ -99,6 +99,11 @@ impl Membership {
         since.all(|since| self.now.saturating_sub(since) >= LEAVE_GRACE)
     }
 
+    /// Gives up a plan that counts on `worker`, if nobody has been told to switch to it.
+    pub(super) fn plan_without(&mut self, worker: WorkerId) {
+        self.plan.take_if(|plan| !plan.is_ordered() && plan.has(worker));
+    }
+
     /// Sends out the orders for a generation of `workers`. False if their memory does not hold the shards.
     fn prepare(&mut self, workers: Vec<WorkerId>) -> bool {
         let working = self.config.max as usize;
@@ -140,6 +145,8 @@ impl Membership {
         self.order_switch();
     }
 
+    /// Sends the orders to those of the plan who have not said that they are ready. Joiners get them again until they have begun:
+    /// one that has given up says so.
     fn send_prepares(&mut self) {
         let Some(Plan {
             next: Some(next), ready, ..
@@ -147,10 +154,11 @@ impl Membership {
         else {
             return;
         };
+        let joins = |worker: &WorkerId| self.members.get(worker).is_some_and(|record| record.joining().is_some());
         let forms: Vec<_> = next
             .workers()
             .enumerate()
-            .filter(|(_, worker)| !ready.contains(worker))
+            .filter(|(_, worker)| !ready.contains(worker) || joins(worker))
             .map(|(index, worker)| {
                 let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
                 (worker, next.form(rank, self.next_report))
@@ -194,7 +202,10 @@ impl Membership {
         }
         self.planned_at = self.now;
         match self.plan.as_ref().map(Plan::is_ordered) {
-            Some(true) => self.order_switch(),
+            Some(true) => {
+                self.order_switch();
+                self.send_prepares();
+            }
             Some(false) => self.send_prepares(),
             None => {
                 self.say_begun();
@@ -203,49 +214,59 @@ impl Membership {
         }
     }
 
-    /// A joiner that was already beyond the boundary of the switch sees no trailer that says so.
+    /// A joiner that stands beyond the boundary of the switch sees no trailer that says so: it had the sum before that boundary from a
+    /// generation whose other holders died, closed with other orders than the one that was computed again.
     fn say_begun(&mut self) {
-        let late: Vec<(WorkerId, Rank)> = self
+        let Some(formation) = &self.formation else { return };
+        let late: Vec<(WorkerId, Form)> = self
             .switching
             .iter()
-            .filter_map(|&worker| Some((worker, self.members.get(&worker)?.rank?)))
+            .filter_map(|&worker| {
+                let rank = self.members.get(&worker)?.rank?;
+                Some((worker, formation.form(rank, self.next_report)))
+            })
             .collect();
-        for (worker, rank) in late {
-            self.send_form(worker, rank);
+        for (worker, form) in late {
+            self.send(worker, CoordinatorMessage::Prepare(Box::new(form)));
         }
     }
 
-    /// A member has begun the planned generation; so all will, unless something breaks.
+    /// A member has begun the planned generation.
     pub(super) fn switched(&mut self, worker: WorkerId, generation: Generation, step: Step) {
         self.reach(step);
-        let planned = |plan: &Plan| plan.generation == generation && plan.is_ordered() && plan.has(worker);
-        if self.plan.as_ref().is_some_and(planned)
-            && let Some(Plan {
-                next: Some(mut next), ..
-            }) = self.plan.take()
-        {
-            next.step = step;
-            self.formed = generation;
-            let members: Vec<WorkerId> = next.workers().collect();
-            for (index, member) in members.iter().enumerate() {
-                if let Some(record) = self.members.get_mut(member) {
-                    record.rank = Some(Rank::new(u32::try_from(index).unwrap_or(u32::MAX)));
-                    record.place = Place::Ready;
-                }
-            }
-            self.formation = Some(next);
-            self.switching = members.iter().copied().collect();
-            self.out.push(Command::Tell(JobEvent::Switched {
-                generation,
-                members,
-                step,
-            }));
-            self.ask_anew_for_snapshot();
-            self.run(Resumed::NotYet);
+        if self.plan.as_ref().is_some_and(|plan| plan.has(worker)) {
+            self.begin_plan(generation, step);
         }
         if generation == self.formed {
             self.switching.remove(&worker);
         }
+    }
+
+    /// The trailer that switches is known to have closed a sum. So all will begin the planned generation at this step, unless
+    /// something breaks.
+    pub(super) fn begin_plan(&mut self, generation: Generation, step: Step) {
+        let begun = |plan: &mut Plan| plan.generation == generation && plan.is_ordered() && !plan.is_pause();
+        let Some(mut next) = self.plan.take_if(begun).and_then(|plan| plan.next) else {
+            return;
+        };
+        next.step = step;
+        self.formed = generation;
+        let members: Vec<WorkerId> = next.workers().collect();
+        for (index, member) in members.iter().enumerate() {
+            if let Some(record) = self.members.get_mut(member) {
+                record.rank = Some(Rank::new(u32::try_from(index).unwrap_or(u32::MAX)));
+                record.place = Place::Ready;
+            }
+        }
+        self.formation = Some(next);
+        self.switching = members.iter().copied().collect();
+        self.tell(JobEvent::Switched {
+            generation,
+            members,
+            step,
+        });
+        self.ask_anew_for_snapshot();
+        self.run(Resumed::NotYet);
     }
 
     /// Whether it was left out at the last switch and is not gone yet.
