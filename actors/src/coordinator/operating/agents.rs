@@ -71,6 +71,13 @@ impl Agents {
         }
     }
 
+    /// A worker has left the job; its process is about to end, and nobody comes in its place.
+    pub(super) fn left(&mut self, worker: WorkerId) {
+        for known in self.0.values_mut() {
+            known.children.remove(&worker);
+        }
+    }
+
     /// The agent was told to start so many more.
     pub(super) fn ordered(&mut self, agent: u64, workers: u32, now: Duration) {
         if let Some(known) = self.0.get_mut(&agent) {

@@ -52,6 +52,9 @@ impl Operating {
                 self.last = Some(last);
             }
         }
+        if let JobEvent::Left { worker, .. } = event {
+            self.agents.left(*worker);
+        }
         if let Some(words) = words(event) {
             self.remember(now, &words);
         }

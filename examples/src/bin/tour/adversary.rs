@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use sardana::launch::{Event, Launched, OperatorRequest};
-use sardana::{AgentEvent, JobEvent, WorkerId};
+use sardana::{JobEvent, WorkerId};
 
 /// The step at which the first worker is killed.
 const AT_STEP: u64 = 60;
@@ -95,8 +95,7 @@ impl Adversary {
                 });
                 Some(Deed::Drain { worker })
             }
-            // The agent has seen its end: it will not be counted among those that run.
-            (Plan::Grow, Event::Agent(AgentEvent::Ended { .. })) => {
+            (Plan::Grow, Event::Job(JobEvent::Left { .. })) => {
                 self.plan = Plan::Joiner { newcomers: Vec::new() };
                 let workers = u32::try_from(self.workers + 1).ok()?;
                 launched.steering().request(OperatorRequest::Scale { workers });
