@@ -256,7 +256,7 @@ impl Member {
         match form.catch_up {
             CatchUp::None => self.step == form.step,
             CatchUp::Sum { .. } => self.step.next() == form.step,
-            CatchUp::State { .. } => true,
+            CatchUp::State { .. } => self.step <= form.step,
         }
     }
 

@@ -63,7 +63,7 @@ fn a_member_that_leaves_has_halted_at_the_boundary() {
     compute_all(&mut worker, shards(2, 4));
     let _ = summed(&mut worker, 1, 0, Trailer::Switch(g(2)));
     let commands = apply(&mut worker, 0);
-    assert_eq!(said(&commands), ["progress g1.1 s1 []", "halted g1.2 at s1 with []"]);
+    assert_eq!(said(&commands)[1..], ["progress g1.1 s1 []", "halted g1.2 at s1 with []"]);
     assert!(
         !commands.contains(&Command::Abort { generation: g(1) }),
         "others may still wait for the last sum: {commands:?}"

@@ -109,7 +109,7 @@ fn a_joiner_copies_loads_and_asks_for_the_next_sum() {
 fn a_snapshot_that_cannot_be_is_not_copied() {
     let changes: [fn(&mut Snapshot); 3] = [
         |snapshot| snapshot.holders.clear(),
-        |snapshot| drop(snapshot.shares.pop()),
+        |snapshot| snapshot.shares.truncate(1),
         |snapshot| snapshot.id.step = s(11),
     ];
     for change in changes {
@@ -291,5 +291,10 @@ fn a_form_that_was_meant_for_where_it_stood_before_is_answered_with_where_it_sta
         ..pair(2, 1, 7)
     };
     assert_eq!(said(&form(&mut worker, behind)), ["halted g1.2 at s5 with []"]);
+    let back = Form {
+        catch_up: CatchUp::State { from: Rank::ZERO },
+        ..pair(2, 1, 4)
+    };
+    assert_eq!(said(&form(&mut worker, back)), ["halted g1.2 at s5 with []"], "STEP-1");
     assert_ne!(form(&mut worker, pair(3, 1, 5)), []);
 }
