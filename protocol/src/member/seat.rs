@@ -229,7 +229,7 @@ impl Member {
             let step = self.step;
             self.seat = self.next.take().map(|mut seat| {
                 seat.form.step = step;
-                self.report_from = seat.form.report_from;
+                self.report_from = self.report_from.max(seat.form.report_from);
                 seat
             });
             self.follow = None;
@@ -256,7 +256,7 @@ impl Member {
         match form.catch_up {
             CatchUp::None => self.step == form.step,
             CatchUp::Sum { .. } => self.step.next() == form.step,
-            CatchUp::State { .. } => true,
+            CatchUp::State { .. } => self.step <= form.step,
         }
     }
 

@@ -106,7 +106,7 @@ impl Formation {
         match rank.and_then(|rank| self.catch_up.get(rank)).unwrap_or(&CatchUp::None) {
             CatchUp::None => standing.step == self.step,
             CatchUp::Sum { .. } => standing.step.next() == self.step,
-            CatchUp::State { .. } => true,
+            CatchUp::State { .. } => standing.step <= self.step,
         }
     }
 

@@ -11,11 +11,12 @@
 use std::time::Duration;
 
 use super::formation::Formation;
+use super::holders::Taken;
 use super::roster::{Joining, Place};
 use super::{JobEvent, Loss, Membership, Phase, Stop};
 use crate::limits::{MAX_COPY_ATTEMPTS, RESEND, SNAPSHOT_PATIENCE};
-use crate::messages::{CoordinatorMessage, MemberAddress, Needed, Serve, Snapshot, Trailer};
-use crate::snapshot::{SnapshotId, holders_of};
+use crate::messages::{CoordinatorMessage, Needed, Serve, Trailer};
+use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
 use crate::words::{Step, WorkerId};
 
@@ -30,75 +31,6 @@ pub(super) enum Intake {
     Collecting { taken: Taken, at: Duration },
     /// Joiners copy it.
     Serving { taken: Taken, told: (Needed, Step) },
-}
-
-/// A snapshot as its holders have told it.
-#[derive(Debug, Clone)]
-pub(super) struct Taken {
-    id: SnapshotId,
-    /// By place.
-    holders: Vec<Holder>,
-    /// By place.
-    shares: Vec<Option<StateHash>>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Holder {
-    member: MemberAddress,
-    here: Here,
-}
-
-/// Whether a holder has what it should.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Here {
-    Unknown,
-    Yes,
-    Gone,
-}
-
-impl Taken {
-    fn new(id: SnapshotId, members: impl Iterator<Item = MemberAddress>) -> Self {
-        let holder = |member| Holder {
-            member,
-            here: Here::Unknown,
-        };
-        let holders: Vec<Holder> = members.map(holder).collect();
-        Self {
-            id,
-            shares: vec![None; holders.len()],
-            holders,
-        }
-    }
-
-    fn place_of(&self, worker: WorkerId) -> Option<usize> {
-        self.holders.iter().position(|holder| holder.member.worker == worker)
-    }
-
-    fn is_settled(&self) -> bool {
-        self.holders.iter().all(|holder| holder.here != Here::Unknown)
-    }
-
-    /// Whether each share, and each sum to come, has a holder.
-    fn is_whole(&self) -> bool {
-        let of = u32::try_from(self.holders.len()).unwrap_or(u32::MAX);
-        let held = |index: u32| {
-            let mut places = holders_of(index, of).into_iter();
-            places.any(|place| self.holders[place as usize].here != Here::Gone)
-        };
-        (0..of).all(held)
-    }
-
-    fn order(&self) -> Option<Snapshot> {
-        Some(Snapshot {
-            id: self.id,
-            holders: self
-                .holders
-                .iter()
-                .map(|holder| (holder.here == Here::Yes).then_some(holder.member))
-                .collect(),
-            shares: self.shares.iter().copied().collect::<Option<_>>()?,
-        })
-    }
 }
 
 impl Membership {
@@ -151,41 +83,38 @@ impl Membership {
         }
     }
 
+    /// Lets the members serve those who join, and those who have just switched and may lack the last sum.
     fn send_serve(&mut self, snapshot: Option<SnapshotId>, shares: Needed, sums_from: Step) {
-        let joiners: Vec<WorkerId> = self
-            .joiners()
-            .map(|(worker, _)| worker)
-            .chain(self.switching.iter().copied())
-            .collect();
+        let joiners = self.joiners().map(|(worker, _)| worker);
+        self.serve(Serve {
+            joiners: joiners.chain(self.switching.iter().copied()).collect(),
+            snapshot,
+            shares,
+            sums_from,
+        });
+    }
+
+    /// Tells all but the joiners themselves.
+    fn serve(&mut self, serve: Serve) {
         let donors = self.members.iter().filter(|(_, record)| record.joining().is_none());
         for worker in donors.map(|(&worker, _)| worker).collect::<Vec<_>>() {
-            let serve = Serve {
-                joiners: joiners.clone(),
-                snapshot,
-                shares,
-                sums_from,
-            };
-            self.send(worker, CoordinatorMessage::Serve(serve));
+            self.send(worker, CoordinatorMessage::Serve(serve.clone()));
         }
     }
 
+    /// No snapshot is needed any more, or it is not whole any more: nobody keeps anything of it.
     pub(super) fn end_intake(&mut self) {
-        let before = std::mem::replace(&mut self.intake, Intake::Idle);
-        match before {
+        match std::mem::replace(&mut self.intake, Intake::Idle) {
             Intake::Idle => {}
             Intake::Asked { .. } => self.send_serve(None, Needed::No, Step::ZERO),
             Intake::Collecting { taken, .. } | Intake::Serving { taken, .. } => {
                 self.forget_copies();
-                let serve = Serve {
+                self.serve(Serve {
                     joiners: Vec::new(),
                     snapshot: Some(taken.id),
                     shares: Needed::No,
                     sums_from: Step::ZERO,
-                };
-                let donors = self.members.iter().filter(|(_, record)| record.joining().is_none());
-                for worker in donors.map(|(&worker, _)| worker).collect::<Vec<_>>() {
-                    self.send(worker, CoordinatorMessage::Serve(serve.clone()));
-                }
+                });
             }
         }
     }
@@ -211,36 +140,25 @@ impl Membership {
             let Some(formation) = self.formation.as_ref().filter(|_| id.generation == self.formed) else {
                 return;
             };
-            let mut taken = Taken::new(id, formation.members());
-            for holder in &mut taken.holders {
-                if !self.members.contains_key(&holder.member.worker) {
-                    holder.here = Here::Gone;
-                }
-            }
+            let taken = Taken::new(id, formation.members(), |worker| self.members.contains_key(&worker));
             self.intake = Intake::Collecting { taken, at: self.now };
             self.forget_copies();
         }
         let Intake::Collecting { taken, .. } = &mut self.intake else {
             return;
         };
-        let Some(place) = taken.place_of(worker).filter(|_| taken.id == id) else {
+        if taken.id != id {
             return;
-        };
-        taken.holders[place].here = Here::Yes;
-        for (index, hash) in shares {
-            let Some(share) = taken.shares.get_mut(index as usize) else {
-                continue;
-            };
-            if share.replace(hash).is_some_and(|before| before != hash) {
-                let reason = format!(
-                    "two holders of share {index} of the state at {} have different bytes (BITS-1), one of them worker {worker}; a \
-                     machine computes wrongly or the model is not deterministic",
-                    id.step
-                );
-                return self.fail(reason);
-            }
         }
-        self.settle_snapshot();
+        match taken.told(worker, shares) {
+            Ok(true) => self.settle_snapshot(),
+            Ok(false) => {}
+            Err(index) => self.fail(format!(
+                "two holders of share {index} of the state at {} have different bytes (BITS-1), one of them worker {worker}; a \
+                 machine computes wrongly or the model is not deterministic",
+                id.step
+            )),
+        }
     }
 
     /// Once every holder has spoken or is gone: the joiners copy, or another snapshot is needed.
@@ -257,7 +175,7 @@ impl Membership {
         let taken = taken.clone();
         self.tell(JobEvent::Snapshot {
             step: taken.id.step,
-            holders: u32::try_from(taken.holders.len()).unwrap_or(u32::MAX),
+            holders: taken.holders(),
         });
         let told = (Needed::Yes, taken.id.step);
         self.intake = Intake::Serving { taken, told };
@@ -304,8 +222,9 @@ impl Membership {
         let (Intake::Collecting { taken, .. } | Intake::Serving { taken, .. }) = &mut self.intake else {
             return;
         };
-        let Some(place) = taken.place_of(worker) else { return };
-        taken.holders[place].here = Here::Gone;
+        if !taken.gone(worker) {
+            return;
+        }
         if taken.is_whole() {
             let copying: Vec<WorkerId> = self.joiners().map(|(joiner, _)| joiner).collect();
             copying.into_iter().for_each(|joiner| self.send_copy(joiner));

@@ -15,6 +15,7 @@ mod event;
 mod formation;
 mod forming;
 mod hearing;
+mod holders;
 mod joining;
 mod leaving;
 mod ledger;

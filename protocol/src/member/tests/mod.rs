@@ -1,14 +1,18 @@
 //! A worker's machine, one story per test: events in, commands out.
 
 mod changes;
+mod drains;
 mod ends;
 mod halts;
+mod joins;
+mod snapshots;
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use super::{Command, Event, Heartbeat, Member, Work};
 use crate::job::{JobSpec, Order};
 use crate::messages::{CatchUp, Form, MemberAddress, StepReport, Trailer, Visit, WorkerMessage};
+use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
 
@@ -40,6 +44,13 @@ fn g(count: u64) -> Generation {
 
 fn s(step: u64) -> Step {
     Step::new(step)
+}
+
+fn snapshot(count: u64, step: u64) -> SnapshotId {
+    SnapshotId {
+        generation: g(count),
+        step: s(step),
+    }
 }
 
 fn shards(start: u32, end: u32) -> ShardRange {
