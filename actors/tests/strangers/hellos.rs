@@ -73,7 +73,7 @@ async fn a_frame_of_another_version_or_too_long_is_refused_before_it_is_read() {
     let cases = [
         (frame(WIRE_VERSION + 1, 3), "wire version 2, expected 1"),
         (frame(WIRE_VERSION, HELLO_FRAME_BYTES + 1), "expected at most 40960"),
-        (frame(WIRE_VERSION, u32::MAX as usize), "expected at most 32768"),
+        (frame(WIRE_VERSION, u32::MAX as usize), "expected at most 40960"),
     ];
     for (bytes, words) in cases {
         let mut wire = site.dial(Role::Worker, 1).await;
