@@ -8,12 +8,12 @@ use sardana_actors::quic::{Purpose, bind_client, connect};
 use sardana_actors::trust::{Authority, PendingKey, Role, Wallet};
 use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_actors::wire::{read_frame, write_frame};
-use sardana_actors::worker::{self, Desk, ModelFailure, WorkerConfig};
+use sardana_actors::worker::{self, Desk, ModelFailure, Sigterm, WorkerConfig};
 use sardana_collectives::layout::Layout;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::JobEvent;
 use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting, Hello};
-use sardana_protocol::state::{Dtype, StateHash, TensorSpec};
+use sardana_protocol::state::{Dtype, StateHash, StatePieces, TensorSpec};
 use sardana_protocol::words::Step;
 use tokio::time::timeout;
 
@@ -73,7 +73,9 @@ async fn a_worker_and_its_coordinator_live_longer_than_their_certificates() {
         advertise: None,
         identity,
         shard_capacity: 4,
-        state_bytes: 24,
+        pieces: Arc::new(StatePieces::new([24])),
+        auxiliary: vec![],
+        sigterm: Sigterm::NotOurs,
     };
     let running = tokio::spawn(worker::run(config, desk, errands, failures));
     let joined = timeout(PATIENCE, site.events.recv()).await.unwrap().unwrap();

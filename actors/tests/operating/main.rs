@@ -6,5 +6,6 @@
 mod orders;
 mod output;
 #[path = "../strangers/raw.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
 mod raw;
 mod requests;

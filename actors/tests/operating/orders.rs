@@ -1,24 +1,21 @@
 //! What the coordinator orders of an agent, and how an agent leaves.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use sardana_actors::agent::limits::LEAVE_PATIENCE;
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentEvent, Output};
 use sardana_actors::operator::Operator;
-use sardana_actors::trust::{Authority, Role};
+use sardana_actors::trust::Role;
 use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use super::raw::{JOB, LOOPBACK, PATIENCE, Site};
+use super::raw::{LOOPBACK, PATIENCE, Site};
 
 pub(crate) async fn start(site: &Site, script: &str, workers: u32, output: Output) -> (Agent, Told) {
     let config = AgentConfig {
         credentials: site.authority.issue(Role::Agent, 1).unwrap(),
-        // Only for certificates that nobody looks at here.
-        authority: Arc::new(Authority::new(JOB).unwrap()),
         coordinator: site.coordinator.address(),
         listen: LOOPBACK,
         host: "here".to_owned(),

@@ -4,19 +4,11 @@ use sardana_actors::trust::Role;
 use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::membership::{JobEvent, Loss};
-use sardana_protocol::messages::{AgentHello, AgentMessage, Greeting, Hello, WorkerHello};
+use sardana_protocol::messages::{AgentMessage, Greeting, Hello, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{JobId, WorkerId};
 
 use super::raw::{JOB, Site, agent, hello, worker};
-
-fn agent(job: JobId) -> Hello {
-    Hello::Agent(AgentHello {
-        job,
-        host: "here".to_owned(),
-        children: vec![],
-    })
-}
 
 #[tokio::test]
 async fn a_hello_under_a_false_name_is_refused() {
@@ -81,7 +73,7 @@ async fn a_frame_of_another_version_or_too_long_is_refused_before_it_is_read() {
     let cases = [
         (frame(WIRE_VERSION + 1, 3), "wire version 2, expected 1"),
         (frame(WIRE_VERSION, HELLO_FRAME_BYTES + 1), "expected at most 40960"),
-        (frame(WIRE_VERSION, u32::MAX as usize), "expected at most 32768"),
+        (frame(WIRE_VERSION, u32::MAX as usize), "expected at most 40960"),
     ];
     for (bytes, words) in cases {
         let mut wire = site.dial(Role::Worker, 1).await;
@@ -156,7 +148,7 @@ async fn the_same_credentials_serve_one_process_at_a_time() {
 async fn a_worker_whose_end_was_seen_is_lost_once_and_does_not_come_back() {
     let mut site = Site::new().await;
     let mut agent = site.dial(Role::Agent, 5).await;
-    agent.say(&self::agent(JOB)).await;
+    agent.say(&super::raw::agent(JOB)).await;
     assert_eq!(agent.hear::<Greeting>().await.unwrap(), Some(Greeting::Welcome));
     let ended = site.join(1).await;
     let exited = |worker| AgentMessage::ChildExited {

@@ -173,6 +173,6 @@ pub(crate) fn hello(id: u64) -> WorkerHello {
         },
         shard_capacity: 4,
         address: LOOPBACK,
-        auxiliary: vec![],
+        auxiliary: vec!["loss".to_owned()],
     }
 }

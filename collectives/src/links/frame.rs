@@ -214,6 +214,9 @@ pub fn encode_trailer(trailer: Trailer) -> Bytes {
 }
 
 /// The trailer with this payload.
+///
+/// # Errors
+/// When it is of another length, of an unknown kind, or names a generation where its kind has none.
 pub fn decode_trailer(payload: &[u8]) -> Result<Trailer, LinkError> {
     let unknown = |found: u8| LinkError::Trailer { found };
     let payload: [u8; TRAILER_BYTES as usize] = payload.try_into().map_err(|_| unknown(u8::MAX))?;

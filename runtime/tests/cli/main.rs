@@ -3,8 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 mod help;
+mod hosts;
 mod mistakes;
+mod mistakes_hosts;
+mod operating;
 mod output;
 mod program;
 mod signals;
+mod site;
 mod worker;

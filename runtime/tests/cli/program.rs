@@ -31,12 +31,15 @@ pub(crate) fn words(output: &Output) -> String {
 
 /// A job of `workers` processes of this very test program, with its log as JSON.
 pub(crate) fn training(workers: u32, more: &[&str]) -> Running {
-    let program = std::env::current_exe().unwrap();
     let workers = workers.to_string();
     let mut command = sardana(&["run", "--log-format", "json", "-n", &workers, "--restarts", "0"]);
-    command.args(more).arg("--").arg(program);
-    command.args(["--exact", "worker::becomes_a_worker", "--nocapture"]);
-    Running::start(command.env("RUST_LOG", "info"))
+    Running::start(as_worker(command.args(more).arg("--")).env("RUST_LOG", "info"))
+}
+
+/// The command line goes on with this very test program, as a worker.
+pub(crate) fn as_worker(command: &mut Command) -> &mut Command {
+    command.arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "worker::becomes_a_worker", "--nocapture"])
 }
 
 /// A program whose standard error is a log in JSON, line by line.

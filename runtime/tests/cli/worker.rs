@@ -20,7 +20,7 @@ pub(crate) fn build(_: &JobSpec) -> Result<impl Trainable + use<>, ModelError> {
     Ok(Line { w: 0.0 })
 }
 
-/// Not a test: a worker, if an agent started it.
+/// Not a test: a worker, if an agent started it, or `SARDANA_JOIN` names a join file.
 #[test]
 fn becomes_a_worker() {
     if std::env::var_os(sardana_actors::agent::BUNDLE_VARIABLE).is_some() {

@@ -64,8 +64,11 @@ impl Coordinator {
         let summary = runtime()?.block_on(async {
             let signals = EndSignals::catch()?;
             let mut hosting = coordinate(config).await.map_err(Failure::failed)?;
-            let place = default_place().map_err(Failure::failed)?;
-            hosting.operator_join_file(&place).map_err(Failure::failed)?;
+            // Without it the job runs as well, only no operator finds it.
+            let offered = default_place().and_then(|place| hosting.operator_join_file(&place).map(drop));
+            if let Err(error) = offered {
+                tracing::warn!(target: "sardana::event::operators", %error, "no operator can join without a join file");
+            }
             tracing::info!(target: "sardana::event::listening", job = %hosting.job(), addresses = ?hosting.addresses(), "the coordinator listens");
             let steering = hosting.steering();
             let finishing = hosting.finish(|_, event| train::log(&Event::Job(event.clone())));
