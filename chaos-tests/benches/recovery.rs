@@ -59,6 +59,7 @@ impl Watch {
                     sample.recomputed += recomputed;
                 }
             }
+            Event::Job(JobEvent::Switched { members, .. }) => self.members.clone_from(members),
             Event::Job(JobEvent::Lost { worker, .. }) => {
                 if let Some((_, sample)) = self.under_way.as_mut().filter(|(victim, _)| victim == worker) {
                     sample.noticed = sample.killed.elapsed();

@@ -11,7 +11,7 @@ use sardana::model::{Dtype, GradientWriter, Mean, ModelError, Step, TensorSpec, 
 
 use crate::dice::mix;
 use crate::gate::Place;
-use crate::journal::{Deed, Pen, now_ns};
+use crate::journal::{Deed, Pen, note_load, now_ns};
 use crate::setup::Setup;
 
 /// Elements of the f64 tensor.
@@ -27,9 +27,10 @@ struct Instruments {
     folder: std::path::PathBuf,
     gate_step: u64,
     work: Duration,
+    rest: Duration,
 }
 
-/// The model: two parameters, their momenta and a counter.
+/// The model: two parameters, their momenta, a counter, and what is only carried along.
 #[derive(Debug)]
 pub struct Touchy {
     weights: Vec<f32>,
@@ -37,6 +38,7 @@ pub struct Touchy {
     wide: Vec<f64>,
     wide_momentum: Vec<f64>,
     updates: u64,
+    ballast: Vec<u8>,
     instruments: Option<Instruments>,
 }
 
@@ -51,6 +53,9 @@ impl Touchy {
             wide: (0..WIDE).map(|index| f64::from(start(index))).collect(),
             wide_momentum: vec![0.0; WIDE],
             updates: 0,
+            ballast: (0..setup.ballast / 8)
+                .flat_map(|index| mix(index as u64).to_le_bytes())
+                .collect(),
             instruments: None,
         }
     }
@@ -67,12 +72,13 @@ impl Touchy {
                 folder: folder.to_owned(),
                 gate_step: setup.gate_step,
                 work: Duration::from_micros(setup.work_us),
+                rest: Duration::from_micros(setup.rest_us),
             }),
             ..Self::plain(setup)
         })
     }
 
-    fn specs(&self) -> [TensorSpec; 5] {
+    fn specs(&self) -> [TensorSpec; 6] {
         let elements = self.weights.len();
         [
             TensorSpec::new("weights", Dtype::F32, &[elements]),
@@ -80,6 +86,7 @@ impl Touchy {
             TensorSpec::new("wide", Dtype::F64, &[WIDE]),
             TensorSpec::new("wide_momentum", Dtype::F64, &[WIDE]),
             TensorSpec::new("updates", Dtype::U64, &[1]),
+            TensorSpec::new("ballast", Dtype::U64, &[self.ballast.len() / 8]),
         ]
     }
 
@@ -102,7 +109,7 @@ fn wild_f32(bits: u64) -> f32 {
 
 impl Trainable for Touchy {
     fn gradients(&self) -> Vec<TensorSpec> {
-        let [weights, _, wide, _, _] = self.specs();
+        let [weights, _, wide, ..] = self.specs();
         vec![weights, wide]
     }
 
@@ -184,7 +191,8 @@ impl Trainable for Touchy {
             wide(&self.wide_momentum),
             self.updates.to_le_bytes().to_vec(),
         ];
-        self.specs().iter().zip(&bytes).for_each(|(spec, bytes)| visitor(spec, bytes));
+        let bytes = bytes.iter().map(Vec::as_slice).chain([self.ballast.as_slice()]);
+        self.specs().iter().zip(bytes).for_each(|(spec, bytes)| visitor(spec, bytes));
         Ok(())
     }
 
@@ -209,6 +217,13 @@ impl Trainable for Touchy {
             "wide" => wide(&mut self.wide),
             "wide_momentum" => wide(&mut self.wide_momentum),
             "updates" => self.updates = u64::from_le_bytes(bytes.try_into()?),
+            "ballast" => {
+                let begin = now_ns();
+                self.ballast.copy_from_slice(bytes);
+                if let Some(instruments) = self.instruments.as_ref().filter(|_| !bytes.is_empty()) {
+                    note_load(&instruments.folder, begin)?;
+                }
+            }
             other => return Err(format!("no tensor {other}").into()),
         }
         Ok(())
@@ -226,6 +241,7 @@ impl Instruments {
         while since.elapsed() < self.work {
             spin_loop();
         }
+        std::thread::sleep(self.rest);
         if step.get() >= self.gate_step {
             Place::Step.pass(&self.folder)?;
         }

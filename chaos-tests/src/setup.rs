@@ -33,8 +33,12 @@ pub struct Setup {
     pub order: Order,
     /// Elements of the model's large tensor.
     pub elements: usize,
-    /// How long a gradient takes at least, in microseconds.
+    /// Bytes of the state that are never trained: a state may be large though its gradient is small. Whole eights.
+    pub ballast: usize,
+    /// How long a gradient takes at least, in microseconds, in which a processor is busy.
     pub work_us: u64,
+    /// How long a gradient sleeps besides, in microseconds: work that takes no processor from others.
+    pub rest_us: u64,
     /// From this step on each gradient waits at the gate.
     pub gate_step: u64,
 }
@@ -53,7 +57,9 @@ impl Setup {
             batch: 32,
             order: Order::Exact,
             elements: 1_500,
+            ballast: 0,
             work_us: 0,
+            rest_us: 0,
             gate_step: u64::MAX,
         }
     }
@@ -88,11 +94,14 @@ impl Setup {
             batch,
             order,
             elements,
+            ballast,
             work_us,
+            rest_us,
             gate_step,
         } = self;
         let numbers = format!(
-            "{workers} {min} {restarts} {shards} {steps} {samples} {batch} {elements} {work_us} {gate_step} {order}"
+            "{workers} {min} {restarts} {shards} {steps} {samples} {batch} {elements} {ballast} {work_us} {rest_us} {gate_step} \
+             {order}"
         );
         vec![(JOB_VARIABLE.into(), numbers.into()), (FOLDER_VARIABLE.into(), folder.into())]
     }
@@ -115,11 +124,13 @@ impl Setup {
             samples,
             batch,
             elements,
+            ballast,
             work_us,
+            rest_us,
             gate_step,
         ] = numbers.as_slice()
         else {
-            bail!("{JOB_VARIABLE}: expected ten numbers, found {}", numbers.len());
+            bail!("{JOB_VARIABLE}: expected twelve numbers, found {}", numbers.len());
         };
         let setup = Self {
             workers: workers.try_into()?,
@@ -135,7 +146,9 @@ impl Setup {
                 other => bail!("{JOB_VARIABLE}: no order is called `{other}`"),
             },
             elements: elements.try_into()?,
+            ballast: ballast.try_into()?,
             work_us,
+            rest_us,
             gate_step,
         };
         Ok((setup, folder.into()))
