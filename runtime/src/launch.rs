@@ -216,6 +216,7 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         credentials: authority.issue(Role::Agent, getrandom::u64().map_err(random)?)?,
         coordinator: coordinator.address(),
         listen: SocketAddr::new(coordinator.address().ip(), 0),
+        advertise: None,
         host: agent::host_name(),
         output: config.output,
         program: config.program,

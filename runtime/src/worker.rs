@@ -129,7 +129,7 @@ where
         credentials: bundle.credentials.into(),
         coordinator: bundle.coordinator,
         listen: bundle.listen,
-        advertise: None,
+        advertise: bundle.advertise,
         identity: prepared.facts.identity.clone(),
         shard_capacity: job.shard_capacity(),
         pieces: Arc::clone(&prepared.facts.pieces),

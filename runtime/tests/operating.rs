@@ -51,6 +51,7 @@ async fn a_job_that_trains_is_seen_and_stopped() {
             credentials: authority.issue(Role::Worker, id).unwrap(),
             coordinator: coordinator.address(),
             listen: LOOPBACK,
+            advertise: None,
             tally: None,
         };
         let ended = ended.clone();

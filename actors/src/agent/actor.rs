@@ -271,6 +271,7 @@ impl State {
             credentials,
             coordinator: self.config.coordinator,
             listen: self.config.listen,
+            advertise: self.config.advertise,
             tally: Some(tally.clone()),
         };
         let agent = myself.clone();

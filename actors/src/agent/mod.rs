@@ -15,7 +15,7 @@ mod start_error;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -42,6 +42,8 @@ pub struct AgentConfig {
     pub coordinator: SocketAddr,
     /// Where children listen for each other; port 0 takes any.
     pub listen: SocketAddr,
+    /// Where others reach them, if that is another address than the one they listen at.
+    pub advertise: Option<IpAddr>,
     /// What people call this host: [`host_name`], if they have no better name for it.
     pub host: String,
     /// Where the output of children goes.

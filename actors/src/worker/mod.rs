@@ -15,7 +15,7 @@ mod tally;
 mod tests;
 mod transfers;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use ractor::Actor;
@@ -43,8 +43,8 @@ pub struct WorkerConfig {
     pub coordinator: SocketAddr,
     /// Where to listen for other workers; port 0 takes any.
     pub listen: SocketAddr,
-    /// Where others reach it, if that is not where it listens.
-    pub advertise: Option<SocketAddr>,
+    /// Where others reach it, if that is another address than the one it listens at; the port is the same.
+    pub advertise: Option<IpAddr>,
     /// What it would compute.
     pub identity: JobIdentity,
     /// How many shards' gradients fit into its memory at once.
@@ -156,12 +156,10 @@ pub async fn run(
     };
     let pieces = Arc::clone(&config.pieces);
     let peers = Peers::listen(&config.credentials, config.listen, Arc::clone(&desk), pieces)?;
-    let address = match config.advertise {
-        Some(address) => address,
-        None => peers.local_address().map_err(|error| WorkerError::Broken {
-            reason: error.to_string(),
-        })?,
-    };
+    let listening = peers.local_address().map_err(|error| WorkerError::Broken {
+        reason: error.to_string(),
+    })?;
+    let address = SocketAddr::new(config.advertise.unwrap_or(listening.ip()), listening.port());
     let (ended, outcome) = oneshot::channel();
     let arguments = Arguments {
         config,

@@ -18,6 +18,7 @@ pub(crate) async fn start(site: &Site, script: &str, workers: u32, output: Outpu
         credentials: site.authority.issue(Role::Agent, 1).unwrap(),
         coordinator: site.coordinator.address(),
         listen: LOOPBACK,
+        advertise: None,
         host: "here".to_owned(),
         output,
         program: PathBuf::from("sh"),

@@ -55,6 +55,7 @@ async fn a_folder_that_is_none_is_named_before_anything_starts() {
             credentials: site.authority.issue(sardana_actors::trust::Role::Agent, 1).unwrap(),
             coordinator: site.coordinator.address(),
             listen: super::raw::LOOPBACK,
+            advertise: None,
             host: "here".to_owned(),
             output: prefixed(&folder),
             program: "true".into(),

@@ -20,6 +20,8 @@ pub struct AgentJoin {
     pub enrolled: Enrolled,
     /// At which of this host's addresses workers listen for each other; by default the one from which the coordinator is reached.
     pub listen: Option<IpAddr>,
+    /// At which address others reach them, if that is another one: behind NAT, say. Ports stay the same.
+    pub advertise: Option<IpAddr>,
     /// How many workers to keep running.
     pub workers: u32,
     /// How many times in all a worker that ended badly is replaced.
@@ -90,6 +92,7 @@ pub async fn agent(join: AgentJoin) -> Result<AgentHost, AgentHostError> {
         credentials,
         coordinator,
         listen: SocketAddr::new(listen, 0),
+        advertise: join.advertise,
         host: agent::host_name(),
         output: join.output,
         program: join.program,

@@ -50,6 +50,7 @@ pub fn bundle_from(path: &Path) -> Result<Bundle, ByHandError> {
         credentials,
         coordinator,
         listen: SocketAddr::new(local_ip_towards(coordinator)?, 0),
+        advertise: None,
         tally: None,
     })
 }

@@ -180,13 +180,8 @@ fn state_directories_that_are_no_good() {
     fs::write(&authority, &whole).unwrap();
     mode(&authority, 0o644);
     holds(&start(&state), &["authority", "0600", "0644"]);
-    let nowhere = [
-        "invite",
-        "--state-dir",
-        text(&site.path("nowhere")),
-        "-o",
-        text(&site.path("x")),
-    ];
+    let (folder, file) = (site.path("nowhere"), site.path("x"));
+    let nowhere = ["invite", "--state-dir", text(&folder), "-o", text(&file)];
     holds(&site.failed(&nowhere, 1), &["not there"]);
 }
 

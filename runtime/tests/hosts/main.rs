@@ -115,6 +115,7 @@ async fn an_agent_with_a_join_file_has_its_children_certified() {
     let mut host = agent(AgentJoin {
         enrolled,
         listen: None,
+        advertise: None,
         workers: 1,
         restarts: 0,
         // It reads what it is given: credentials, among others.

@@ -86,6 +86,7 @@ impl Site {
             credentials,
             coordinator: self.coordinator.address(),
             listen: LOOPBACK,
+            advertise: None,
             tally: None,
         }
     }

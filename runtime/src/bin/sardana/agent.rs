@@ -31,6 +31,9 @@ pub(crate) struct Agent {
     /// At which of this host's addresses workers listen for each other; by default the one that leads to the coordinator.
     #[arg(long, value_name = "IP")]
     listen: Option<IpAddr>,
+    /// At which address others reach them, if that is another one: behind NAT, say. Ports stay the same.
+    #[arg(long, value_name = "IP")]
+    advertise: Option<IpAddr>,
     /// How many times in all a worker that ended badly is replaced.
     #[arg(long, value_name = "R", default_value_t = 3)]
     restarts: u32,
@@ -51,6 +54,7 @@ impl Agent {
             let join = AgentJoin {
                 enrolled,
                 listen: self.listen,
+                advertise: self.advertise,
                 workers: self.workers,
                 restarts: self.restarts,
                 output,
