@@ -73,7 +73,6 @@ fn a_restarted_coordinator_has_a_later_incarnation_and_takes_new_workers() {
     let agent = agent(&site, text(&join), "2");
     let formed = second.event("sardana::event::formed");
     assert!(formed["generation"].as_str().unwrap().starts_with("g2."), "{formed}");
-    second.event("sardana::event::resumed");
     second.signal("TERM");
     let (status, out) = second.end();
     assert_eq!(status.code(), Some(0), "{out}");

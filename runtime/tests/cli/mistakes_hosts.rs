@@ -115,7 +115,7 @@ fn orders_that_cannot_be_carried_out() {
     coordinator.end();
 
     let running = site.run("2", "0");
-    running.event("sardana::event::resumed");
+    running.event("sardana::event::formed");
     let first = site.status(&[])["workers"][0]["worker"].as_str().unwrap().to_owned();
     holds(&site.failed(&["drain", "elsewhere"], 1), &["found `elsewhere`", &first]);
     running.signal("KILL");
@@ -180,8 +180,8 @@ fn state_directories_that_are_no_good() {
     fs::write(&authority, &whole).unwrap();
     mode(&authority, 0o644);
     holds(&start(&state), &["authority", "0600", "0644"]);
-    let (folder, file) = (site.path("nowhere"), site.path("x"));
-    let nowhere = ["invite", "--state-dir", text(&folder), "-o", text(&file)];
+    let (nowhere, out) = (site.path("nowhere"), site.path("x.join"));
+    let nowhere = ["invite", "--state-dir", text(&nowhere), "-o", text(&out)];
     holds(&site.failed(&nowhere, 1), &["not there"]);
 }
 

@@ -13,7 +13,7 @@ fn workers_are_shown_drained_killed_and_added() {
     let site = Site::new();
     let running = site.run("3", "5");
     let mut pids = running.pids(3);
-    running.event("sardana::event::resumed");
+    running.event("sardana::event::formed");
     let table = site.done(&["status"]);
     assert!(table.contains("endless") && table.contains("r2"), "{table}");
     let first = site.status(&[]);
