@@ -22,7 +22,10 @@ impl Membership {
             return;
         };
         // Whoever was left out has yet to tell its count.
-        let counted = !self.members.iter().any(|(worker, record)| record.is_busy() && !self.is_member(*worker));
+        let counted = !self
+            .members
+            .iter()
+            .any(|(worker, record)| record.is_busy() && !self.is_member(*worker));
         if endings.len() < seated.len() || !counted {
             return;
         }

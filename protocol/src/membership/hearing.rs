@@ -69,7 +69,11 @@ impl Membership {
             return;
         }
         let fits = |formation: &Formation| formation.fits(worker, &standing);
-        if generation == self.formed && self.is_formed() && self.is_member(worker) && !self.formation.as_ref().is_some_and(fits) {
+        if generation == self.formed
+            && self.is_formed()
+            && self.is_member(worker)
+            && !self.formation.as_ref().is_some_and(fits)
+        {
             // The order was made for where it stood before. What it has had since may have been counted as lost.
             self.ledger.rescued();
             self.disturbed.get_or_insert(self.now);

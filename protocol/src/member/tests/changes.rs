@@ -125,7 +125,13 @@ fn the_only_worker_sums_alone() {
     assert_eq!(said(&commands), ["ready g1.1"], "there are no links to make");
     assert_eq!(compute_all(&mut worker, shards(0, 3)), []);
     let pieces = vec![shards(0, 4)];
-    assert_eq!(compute(&mut worker, 3), [Command::SumAlone { pieces: pieces.clone(), trailer: Trailer::Continue }]);
+    assert_eq!(
+        compute(&mut worker, 3),
+        [Command::SumAlone {
+            pieces: pieces.clone(),
+            trailer: Trailer::Continue
+        }]
+    );
     let commands = apply(&mut worker, 0);
     assert_eq!(commands.last(), Some(&Command::Retain { pieces }));
     assert_eq!(said(&commands), ["progress g1.1 s1 [s0]"]);

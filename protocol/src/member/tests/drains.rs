@@ -9,7 +9,11 @@ fn prepare(worker: &mut Member, form: Form) -> Vec<Command> {
 /// The member at rank 0 of two stays on alone from g2 on.
 fn staying() -> Member {
     let mut worker = seated(0);
-    assert_eq!(said(&prepare(&mut worker, single(2, 0))), ["ready g1.2"], "there are no links to make");
+    assert_eq!(
+        said(&prepare(&mut worker, single(2, 0))),
+        ["ready g1.2"],
+        "there are no links to make"
+    );
     worker
 }
 
@@ -78,7 +82,10 @@ fn a_wish_to_leave_is_said_again_with_every_heartbeat() {
     let reason = "signal 15".to_owned();
     assert_eq!(said(&worker.handle(Event::Leave { reason })), ["leave: signal 15"]);
     assert_eq!(said(&beat(&mut worker, Heartbeat::NotDue)), [""; 0]);
-    assert_eq!(said(&beat(&mut worker, Heartbeat::Due)), ["leave: signal 15", "progress g1.1 s0 []"]);
+    assert_eq!(
+        said(&beat(&mut worker, Heartbeat::Due)),
+        ["leave: signal 15", "progress g1.1 s0 []"]
+    );
     compute(&mut worker, 2);
 }
 
@@ -91,7 +98,11 @@ fn the_last_update_before_a_halt_goes_on_in_the_generation_that_its_trailer_begi
     assert_eq!(halt(&mut worker, 3), [Command::Abort { generation: g(1) }]);
     assert_eq!(halt(&mut worker, 4), [], "a further halt replaces the first");
     let commands = worker.handle(Event::Applied { report: report(0) });
-    assert_eq!(said(&commands), ["halted g1.4 at s1 with [0..4]"], "it computes what it would have in g1.2");
+    assert_eq!(
+        said(&commands),
+        ["halted g1.4 at s1 with [0..4]"],
+        "it computes what it would have in g1.2"
+    );
     compute(&mut worker, 0);
 }
 

@@ -89,9 +89,16 @@ fn switched(step: u64) -> Vec<Command> {
 #[test]
 fn a_joiner_copies_loads_and_asks_for_the_next_sum() {
     let mut worker = worker();
-    assert_eq!(copy(&mut worker, taken([true; 2])), [Command::Copy(Box::new(taken([true; 2])))]);
+    assert_eq!(
+        copy(&mut worker, taken([true; 2])),
+        [Command::Copy(Box::new(taken([true; 2])))]
+    );
     let fewer = taken([false, true]);
-    assert_eq!(copy(&mut worker, fewer.clone()), [Command::Copy(Box::new(fewer))], "a holder is gone");
+    assert_eq!(
+        copy(&mut worker, fewer.clone()),
+        [Command::Copy(Box::new(fewer))],
+        "a holder is gone"
+    );
     let copied = |step| Event::Copied {
         snapshot: snapshot(1, step),
     };
@@ -129,7 +136,10 @@ fn a_state_as_new_as_the_snapshot_is_not_copied_again() {
     later.id = snapshot(2, 6);
     let commands = copy(&mut worker, later);
     assert_eq!(commands[0], Command::EndCopy);
-    assert!(matches!(commands[1], Command::Follow { step, .. } if step == s(6)), "BITS-1: {commands:?}");
+    assert!(
+        matches!(commands[1], Command::Follow { step, .. } if step == s(6)),
+        "BITS-1: {commands:?}"
+    );
 }
 
 /// In fast order two states at one step may differ.
@@ -156,13 +166,21 @@ fn the_next_sum_is_fetched_while_one_is_applied() {
     let mut worker = joiner();
     assert_eq!(followed(&mut worker, 5, Trailer::Continue, 9), [accept(), follow(6)]);
     assert_eq!(worker.next_work(), Work::Apply { step: s(5) });
-    assert_eq!(followed(&mut worker, 6, Trailer::Snapshot, 9), [Command::LayAside], "one ahead is enough");
+    assert_eq!(
+        followed(&mut worker, 6, Trailer::Snapshot, 9),
+        [Command::LayAside],
+        "one ahead is enough"
+    );
     let commands = worker.handle(Event::Applied { report: report(5) });
     let aside = Command::AcceptAside {
         trailer: Trailer::Snapshot,
     };
     assert_eq!(commands, [aside, follow(7)]);
-    assert_eq!(apply(&mut worker, 6), [], "a joiner takes no snapshot, and waits for the sum that it has asked for");
+    assert_eq!(
+        apply(&mut worker, 6),
+        [],
+        "a joiner takes no snapshot, and waits for the sum that it has asked for"
+    );
     assert_eq!(worker.step(), s(7));
 }
 
@@ -179,13 +197,19 @@ fn that_it_has_caught_up_is_said_once_when_the_keeper_is_at_most_one_step_ahead(
     let mut worker = joiner();
     assert_eq!(said(&followed(&mut worker, 5, Trailer::Continue, 7)), [""; 0]);
     let _ = apply(&mut worker, 5);
-    assert_eq!(said(&followed(&mut worker, 6, Trailer::Continue, 7)), ["caught up from g1.1@s5 s6"]);
+    assert_eq!(
+        said(&followed(&mut worker, 6, Trailer::Continue, 7)),
+        ["caught up from g1.1@s5 s6"]
+    );
     let _ = apply(&mut worker, 6);
     assert_eq!(said(&followed(&mut worker, 7, Trailer::Continue, 8)), [""; 0]);
     let _ = apply(&mut worker, 7);
     // The coordinator says `Copy` again as long as it has not heard.
     assert_eq!(copy(&mut worker, taken([true; 2])), [follow(8)]);
-    assert_eq!(said(&followed(&mut worker, 8, Trailer::Continue, 9)), ["caught up from g1.1@s5 s8"]);
+    assert_eq!(
+        said(&followed(&mut worker, 8, Trailer::Continue, 9)),
+        ["caught up from g1.1@s5 s8"]
+    );
 }
 
 #[test]
@@ -210,7 +234,11 @@ fn a_copy_that_failed_is_said_and_may_begin_anew() {
     };
     assert_eq!(said(&failed(&mut worker)), ["copy of g1.1@s5 failed: nobody has it"]);
     assert_eq!(failed(&mut worker), []);
-    assert_eq!(said(&prepare(&mut worker, third())), ["copy of g1.1@s5 failed: nobody has it"], "it may not have been heard");
+    assert_eq!(
+        said(&prepare(&mut worker, third())),
+        ["copy of g1.1@s5 failed: nobody has it"],
+        "it may not have been heard"
+    );
     assert_eq!(copy(&mut worker, taken([true; 2])), [follow(5)], "what was copied stays");
 }
 
@@ -218,7 +246,10 @@ fn a_copy_that_failed_is_said_and_may_begin_anew() {
 fn a_trailer_that_switches_lets_a_prepared_joiner_in() {
     let mut worker = prepared();
     let commands = followed(&mut worker, 6, Trailer::Switch(g(2)), 7);
-    assert!(!commands.contains(&follow(7)), "the next sum comes from its own ring: {commands:?}");
+    assert!(
+        !commands.contains(&follow(7)),
+        "the next sum comes from its own ring: {commands:?}"
+    );
     assert_eq!(apply(&mut worker, 6), switched(7));
     compute(&mut worker, 3);
     assert_eq!(said(&summed_by(&mut worker, 2, 7)), ["progress g1.2 s8 []"]);
@@ -241,13 +272,19 @@ fn a_joiner_that_is_not_meant_follows_beyond_a_switch() {
 /// It had a sum from a generation whose other holders died; the one computed again was closed with a switch.
 #[test]
 fn a_joiner_that_stands_at_the_boundary_already_is_told_that_its_generation_has_begun() {
-    let begun = |step| Form { step: s(step), ..third() };
+    let begun = |step| Form {
+        step: s(step),
+        ..third()
+    };
     let mut worker = prepared();
     assert_eq!(prepare(&mut worker, begun(7)), [], "the trailer comes with the next sum");
     assert_eq!(prepare(&mut worker, begun(6)), switched(6));
     let mut worker = prepared();
     let commands = prepare(&mut worker, begun(5));
-    assert!(said(&commands)[0].starts_with("copy of g1.1@s5 failed: g1.2 begins at s5"), "{commands:?}");
+    assert!(
+        said(&commands)[0].starts_with("copy of g1.1@s5 failed: g1.2 begins at s5"),
+        "{commands:?}"
+    );
     assert!(commands.contains(&Command::Unprepare));
 }
 
@@ -285,7 +322,11 @@ fn a_halt_ends_copying_and_what_was_prepared() {
 #[test]
 fn a_form_that_was_meant_for_where_it_stood_before_is_answered_with_where_it_stands() {
     let mut worker = joiner();
-    assert_eq!(said(&form(&mut worker, pair(1, 1, 0))), ["halted g1.1 at s5 with []"], "STEP-2");
+    assert_eq!(
+        said(&form(&mut worker, pair(1, 1, 0))),
+        ["halted g1.1 at s5 with []"],
+        "STEP-2"
+    );
     let behind = Form {
         catch_up: CatchUp::Sum { from: Rank::ZERO },
         ..pair(2, 1, 7)

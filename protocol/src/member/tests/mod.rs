@@ -224,7 +224,9 @@ fn said(commands: &[Command]) -> Vec<String> {
         }
         Command::Send(WorkerMessage::Dropped { snapshot }) => Some(format!("dropped {snapshot}")),
         Command::Send(WorkerMessage::CaughtUp { snapshot, step }) => Some(format!("caught up from {snapshot} {step}")),
-        Command::Send(WorkerMessage::CopyFailed { snapshot, reason }) => Some(format!("copy of {snapshot} failed: {reason}")),
+        Command::Send(WorkerMessage::CopyFailed { snapshot, reason }) => {
+            Some(format!("copy of {snapshot} failed: {reason}"))
+        }
         Command::Send(WorkerMessage::Leave { reason }) => Some(format!("leave: {reason}")),
         Command::Send(WorkerMessage::Renew { .. }) => Some("renew".to_owned()),
         Command::Send(WorkerMessage::Failed { reason }) => Some(format!("failed: {reason}")),

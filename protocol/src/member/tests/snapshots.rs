@@ -50,7 +50,10 @@ fn a_trailer_that_asks_for_a_snapshot_has_shares_copied_before_the_next_step() {
             snapshot: snapshot(1, 1),
             shares,
         });
-        assert!(copied.is_some() && copied < at(&Command::Begin { step: s(1) }), "{commands:?}");
+        assert!(
+            copied.is_some() && copied < at(&Command::Begin { step: s(1) }),
+            "{commands:?}"
+        );
     }
 }
 
@@ -140,13 +143,20 @@ fn what_nobody_needs_any_more_makes_room() {
     // Before a newer one is taken, and by an order for an older one, nothing goes.
     assert_eq!(serve(&mut worker, &[7], None, Needed::Yes, 0), [admit(&[7])]);
     assert_eq!(serve(&mut worker, &[7], Some(snapshot(1, 0)), Needed::No, 9), [admit(&[7])]);
-    assert_eq!(serve(&mut worker, &[7], Some(snapshot(1, 4)), Needed::Yes, 4), [admit(&[7]), ALL], "it missed that one");
+    assert_eq!(
+        serve(&mut worker, &[7], Some(snapshot(1, 4)), Needed::Yes, 4),
+        [admit(&[7]), ALL],
+        "it missed that one"
+    );
 }
 
 #[test]
 fn a_snapshot_that_nobody_joins_with_is_dropped_without_a_word() {
     let mut worker = holder(0);
-    assert_eq!(serve(&mut worker, &[], Some(snapshot(1, 1)), Needed::No, 0), [admit(&[]), ALL]);
+    assert_eq!(
+        serve(&mut worker, &[], Some(snapshot(1, 1)), Needed::No, 0),
+        [admit(&[]), ALL]
+    );
     let commands = step_with(&mut worker, 0, 1, Trailer::Continue);
     assert!(!commands.contains(&Command::KeepSum { step: s(1) }));
 }

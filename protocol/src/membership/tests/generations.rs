@@ -92,7 +92,11 @@ fn an_arrival_while_training_halts_nobody() {
 fn an_arrival_while_halting_comes_last_if_it_is_needed() {
     let mut job = Job::training(3, Config { min: 3, ..config() });
     job.dies(3, 5);
-    assert_eq!(job.arrives(4, 0), ["joined w4 at s0"], "nobody is asked before it is known who is left");
+    assert_eq!(
+        job.arrives(4, 0),
+        ["joined w4 at s0"],
+        "nobody is asked before it is known who is left"
+    );
     job.halted(2, 2, 4);
     assert_eq!(job.halted(1, 2, 5), ["held for w4", "to w4: halt g1.2"]);
     // The one that was ahead gives its sum to the one just behind, and its state to the newcomer.

@@ -80,9 +80,15 @@ fn sums_are_kept_from_the_step_of_the_slowest_joiner() {
     job.progress(3, 1, 8, &[]);
     assert_eq!(job.passes(Duration::ZERO), [""; 0], "w4 still copies shares");
     job.progress(4, 1, 5, &[]);
-    assert_eq!(job.passes(Duration::ZERO)[0], "to w1: serve [3, 4] g1.1@s5, no shares, sums from s5");
+    assert_eq!(
+        job.passes(Duration::ZERO)[0],
+        "to w1: serve [3, 4] g1.1@s5, no shares, sums from s5"
+    );
     job.progress(4, 1, 7, &[]);
-    assert_eq!(job.passes(Duration::ZERO)[0], "to w1: serve [3, 4] g1.1@s5, no shares, sums from s7");
+    assert_eq!(
+        job.passes(Duration::ZERO)[0],
+        "to w1: serve [3, 4] g1.1@s5, no shares, sums from s7"
+    );
     assert_eq!(job.passes(Duration::ZERO), [""; 0], "it is said once");
 }
 
@@ -151,7 +157,10 @@ fn two_holders_with_different_bytes_fail_the_job() {
     };
     let told = job.says(2, message);
     let failed = told.last().expect("people are told");
-    assert!(failed.starts_with("failed: two holders of share 0") && failed.contains("BITS-1"), "{failed}");
+    assert!(
+        failed.starts_with("failed: two holders of share 0") && failed.contains("BITS-1"),
+        "{failed}"
+    );
     assert_eq!(job.membership.stage(), Stage::Done);
 }
 
@@ -181,7 +190,10 @@ fn a_copy_that_fails_waits_for_another_snapshot_and_in_the_end_for_nobody() {
     assert!(told.contains(&"to w3: halt g1.2".to_owned()));
     job.halted(1, 2, 9);
     job.halted(2, 2, 9);
-    assert_eq!(job.halted(3, 2, 6).last(), Some(&"to w3: form g1.2 r2 at s9, state from r0".to_owned()));
+    assert_eq!(
+        job.halted(3, 2, 6).last(),
+        Some(&"to w3: form g1.2 r2 at s9, state from r0".to_owned())
+    );
 }
 
 #[test]
@@ -190,7 +202,11 @@ fn a_joiner_that_dies_stops_nobody() {
     let told = job.dies(3, 0);
     assert!(told[0].starts_with("lost w3 while running"));
     assert_eq!(told[1..].len(), 2, "its snapshot is let go: {told:?}");
-    assert!(told[1..].iter().all(|words| words.ends_with("serve [] g1.1@s5, no shares, sums from s0")));
+    assert!(
+        told[1..]
+            .iter()
+            .all(|words| words.ends_with("serve [] g1.1@s5, no shares, sums from s0"))
+    );
     assert_eq!(job.membership.stage(), Stage::Running);
 }
 

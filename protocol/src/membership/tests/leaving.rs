@@ -142,7 +142,10 @@ fn a_joiner_that_has_caught_up_takes_the_place_of_a_leaver() {
     job.ready(2, 2);
     job.halted(1, 2, 7);
     job.switched(2, 2, 7);
-    assert_eq!(job.caught_up(3, (1, 5), 7)[1..], ["to w2: prepare g1.3 r0", "to w3: prepare g1.3 r1"]);
+    assert_eq!(
+        job.caught_up(3, (1, 5), 7)[1..],
+        ["to w2: prepare g1.3 r0", "to w3: prepare g1.3 r1"]
+    );
 }
 
 #[test]

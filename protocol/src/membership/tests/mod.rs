@@ -11,7 +11,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::{Arrival, Command, Config, Event, JobEvent, Loss, Membership};
-use crate::messages::{CatchUp, CoordinatorMessage, Form, Needed, Serve, Standing, StepReport, Tally, Trailer, WorkerMessage};
+use crate::messages::{
+    CatchUp, CoordinatorMessage, Form, Needed, Serve, Standing, StepReport, Tally, Trailer, WorkerMessage,
+};
 use crate::snapshot::{SnapshotId, shares_of};
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Step, WorkerId};

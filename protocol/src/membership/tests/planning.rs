@@ -19,12 +19,19 @@ fn a_joiner_that_has_caught_up_is_planned_in_and_switched_to() {
     assert_eq!(job.ready(1, 2), [""; 0]);
     assert_eq!(job.ready(3, 2), [""; 0]);
     assert_eq!(job.ready(2, 2), ["to w2: close g1.1 with switch to g1.2"]);
-    assert_eq!(job.progress(1, 1, 8, &[7]), ["steps [s7]"], "the old one goes on until the boundary");
+    assert_eq!(
+        job.progress(1, 1, 8, &[7]),
+        ["steps [s7]"],
+        "the old one goes on until the boundary"
+    );
     assert_eq!(job.switched(1, 2, 9), ["switched to g1.2 of [1, 2, 3] at s9"]);
     assert_eq!(job.membership.stage(), Stage::Running);
     assert_eq!(job.switched(3, 2, 9), [""; 0]);
     let told = job.switched(2, 2, 9);
-    assert!(told.iter().all(|words| words.contains("serve [] g1.1@s5")), "the snapshot has served: {told:?}");
+    assert!(
+        told.iter().all(|words| words.contains("serve [] g1.1@s5")),
+        "the snapshot has served: {told:?}"
+    );
     assert_eq!(job.membership.generation(), g(2));
 }
 
@@ -49,7 +56,11 @@ fn what_is_not_answered_is_said_again() {
 #[test]
 fn whoever_makes_progress_in_a_planned_generation_has_begun_it() {
     let mut job = Job::ordered(config());
-    assert_eq!(job.progress(3, 2, 9, &[])[0], "switched to g1.2 of [1, 2, 3] at s9", "its own word was lost");
+    assert_eq!(
+        job.progress(3, 2, 9, &[])[0],
+        "switched to g1.2 of [1, 2, 3] at s9",
+        "its own word was lost"
+    );
     let mut job = Job::ordered(config());
     let told = job.says(1, finished(2, 10, hash(10)));
     assert_eq!(told[0], "switched to g1.2 of [1, 2, 3] at s10");
@@ -91,10 +102,16 @@ fn a_joiner_that_dies_after_the_order_is_missed() {
 fn a_member_that_dies_halts_those_who_may_have_begun() {
     let mut job = Job::ordered(config());
     let told = job.dies(1, 8);
-    assert!(told.contains(&"to w3: halt g1.3".to_owned()), "it may take part already: {told:?}");
+    assert!(
+        told.contains(&"to w3: halt g1.3".to_owned()),
+        "it may take part already: {told:?}"
+    );
     let mut job = Job::planned(config());
     let told = job.dies(1, 8);
-    assert!(told.contains(&"halting for g1.3".to_owned()) && !told.contains(&"to w3: halt g1.3".to_owned()), "{told:?}");
+    assert!(
+        told.contains(&"halting for g1.3".to_owned()) && !told.contains(&"to w3: halt g1.3".to_owned()),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -154,7 +171,10 @@ fn a_job_that_ends_during_a_plan_ends() {
     let mut job = Job::planned(config());
     job.says(1, finished(1, 10, hash(10)));
     let told = job.says(2, finished(1, 10, hash(10)));
-    assert!(told.contains(&"to w3: complete s10".to_owned()), "the joiner may go: {told:?}");
+    assert!(
+        told.contains(&"to w3: complete s10".to_owned()),
+        "the joiner may go: {told:?}"
+    );
 }
 
 #[test]
@@ -173,5 +193,8 @@ fn a_returning_member_during_a_plan_is_halted_like_all() {
     job.is_cut_off(2);
     job.halted(1, 3, 9);
     let told = job.halted(3, 3, 9);
-    assert_eq!(told[0], "forming g1.3 of [1, 3] at s9", "the joiner is a member now: {told:?}");
+    assert_eq!(
+        told[0], "forming g1.3 of [1, 3] at s9",
+        "the joiner is a member now: {told:?}"
+    );
 }

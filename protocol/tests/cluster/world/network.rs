@@ -8,9 +8,9 @@ use sardana_protocol::membership::{Arrival, Command, Event, JobEvent, Loss};
 use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
 use sardana_protocol::words::WorkerId;
 
-use super::{Story, World};
 use super::law::Count;
 use super::process::Data;
+use super::{Story, World};
 use crate::ring::{Delivery, RingEnd, Sum};
 
 /// A message on its way.
