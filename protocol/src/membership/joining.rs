@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::formation::Formation;
 use super::holders::Taken;
 use super::roster::{Joining, Place};
-use super::{JobEvent, Loss, Membership, Phase, Stop};
+use super::{JobEvent, Loss, Membership, Phase, Record, Stop};
 use crate::limits::{MAX_COPY_ATTEMPTS, RESEND, SNAPSHOT_PATIENCE};
 use crate::messages::{CoordinatorMessage, Needed, Serve, Trailer};
 use crate::snapshot::SnapshotId;
@@ -61,9 +61,12 @@ impl Membership {
         }
     }
 
+    /// Those who join, but for those who leave again and are not planned in.
     fn joiners(&self) -> impl Iterator<Item = (WorkerId, &Joining)> {
-        let staying = self.members.iter().filter(|(_, record)| record.leaving.is_none());
-        staying.filter_map(|(&worker, record)| Some((worker, record.joining()?)))
+        let planned = |worker| self.plan.as_ref().is_some_and(|plan| plan.has(worker));
+        let comes = move |worker, record: &Record| record.leaving.is_none() || planned(worker);
+        let joiners = self.members.iter().filter(move |(worker, record)| comes(**worker, record));
+        joiners.filter_map(|(&worker, record)| Some((worker, record.joining()?)))
     }
 
     pub(super) fn ask_for_snapshot(&mut self) {
@@ -194,7 +197,7 @@ impl Membership {
             .map(|(worker, _)| worker)
             .collect();
         for worker in &joiners {
-            if let Some(joining) = self.members.get_mut(worker).and_then(super::Record::joining_mut) {
+            if let Some(joining) = self.members.get_mut(worker).and_then(Record::joining_mut) {
                 joining.copies = Some(id);
                 joining.loaded = false;
                 joining.caught_up = false;
@@ -209,7 +212,7 @@ impl Membership {
         let Intake::Serving { taken, .. } = &self.intake else {
             return;
         };
-        let copies = self.members.get(&worker).and_then(super::Record::joining);
+        let copies = self.members.get(&worker).and_then(Record::joining);
         if copies.is_some_and(|joining| joining.copies == Some(taken.id))
             && let Some(order) = taken.order()
         {
@@ -253,7 +256,7 @@ impl Membership {
     }
 
     pub(super) fn caught_up(&mut self, worker: WorkerId, id: SnapshotId, step: Step) {
-        let joining = self.members.get_mut(&worker).and_then(super::Record::joining_mut);
+        let joining = self.members.get_mut(&worker).and_then(Record::joining_mut);
         let Some(joining) = joining.filter(|joining| joining.copies == Some(id)) else {
             return;
         };
@@ -266,7 +269,7 @@ impl Membership {
 
     /// A worker says where its state stands. False if it is no joiner.
     pub(super) fn joiner_at(&mut self, worker: WorkerId, step: Step) -> bool {
-        let Some(joining) = self.members.get_mut(&worker).and_then(super::Record::joining_mut) else {
+        let Some(joining) = self.members.get_mut(&worker).and_then(Record::joining_mut) else {
             return false;
         };
         joining.step = step;
@@ -288,7 +291,7 @@ impl Membership {
         if planned == Some(false) {
             self.plan = None;
         }
-        let joining = self.members.get_mut(&worker).and_then(super::Record::joining_mut);
+        let joining = self.members.get_mut(&worker).and_then(Record::joining_mut);
         let Some(joining) = joining.filter(|joining| joining.copies == Some(id)) else {
             return;
         };

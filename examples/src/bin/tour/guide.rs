@@ -123,6 +123,20 @@ impl<'a> Guide<'a> {
                 self.event(&format!("{lost}; without a checkpoint training starts again from {from}"));
             }
             JobEvent::Failed { reason } => self.event(&format!("the job failed: {reason}")),
+            JobEvent::Leaving { .. }
+            | JobEvent::Left { .. }
+            | JobEvent::Snapshot { .. }
+            | JobEvent::CaughtUp { .. }
+            | JobEvent::JoinsAnew { .. }
+            | JobEvent::Held { .. }
+            | JobEvent::Switched { .. } => self.planned(event),
+            JobEvent::Halting { .. } | JobEvent::Done(_) => {}
+        }
+    }
+
+    /// What happens while training goes on.
+    fn planned(&mut self, event: &JobEvent) {
+        match event {
             JobEvent::Leaving { worker, .. } => self.event(&format!("{} is to leave at the next boundary", short(*worker))),
             JobEvent::Left { worker, step } => {
                 self.event(&format!("{} has left at {step}, with its work done", short(*worker)));
@@ -155,7 +169,17 @@ impl<'a> Guide<'a> {
                     step.get()
                 ));
             }
-            JobEvent::Halting { .. } | JobEvent::Done(_) => {}
+            JobEvent::Joined { .. }
+            | JobEvent::Lost { .. }
+            | JobEvent::Halting { .. }
+            | JobEvent::Forming { .. }
+            | JobEvent::Formed { .. }
+            | JobEvent::Resumed { .. }
+            | JobEvent::Steps(_)
+            | JobEvent::Waiting { .. }
+            | JobEvent::StateLost { .. }
+            | JobEvent::Done(_)
+            | JobEvent::Failed { .. } => {}
         }
     }
 

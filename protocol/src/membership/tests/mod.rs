@@ -2,7 +2,10 @@
 
 mod endings;
 mod generations;
+mod joining;
+mod leaving;
 mod losses;
+mod planning;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -11,6 +14,7 @@ use super::{Arrival, Command, Config, Event, JobEvent, Loss, Membership};
 use crate::messages::{
     CatchUp, CoordinatorMessage, Form, Needed, Serve, Standing, StepReport, Tally, Trailer, WorkerMessage,
 };
+use crate::snapshot::{SnapshotId, shares_of};
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Step, WorkerId};
 
@@ -51,6 +55,13 @@ fn tally(step: u64) -> Tally {
         step: s(step),
         this_step: 0,
         previous_step: if step > 0 { 2 } else { 0 },
+    }
+}
+
+fn snapshot(count: u64, step: u64) -> SnapshotId {
+    SnapshotId {
+        generation: g(count),
+        step: s(step),
     }
 }
 
@@ -150,6 +161,63 @@ impl Job {
             reports: reports.iter().map(report).collect(),
         };
         self.says(worker, message)
+    }
+
+    /// A holder of the snapshot that `of` members of g`count` took at `step` says what it has copied.
+    fn snapshotted(&mut self, worker: u64, (place, of): (u32, u32), count: u64, step: u64) -> Vec<String> {
+        let shares = shares_of(place, of).into_iter();
+        let message = WorkerMessage::Snapshotted {
+            snapshot: snapshot(count, step),
+            shares: shares.map(|share| (share.index, hash(share.index.into()))).collect(),
+        };
+        self.says(worker, message)
+    }
+
+    /// A joiner says that it follows from the snapshot g`count`@`from`, and stands at `step`.
+    fn caught_up(&mut self, worker: u64, (count, from): (u64, u64), step: u64) -> Vec<String> {
+        let (snapshot, step) = (snapshot(count, from), s(step));
+        self.says(worker, WorkerMessage::CaughtUp { snapshot, step })
+    }
+
+    fn copy_failed(&mut self, worker: u64, (count, from): (u64, u64)) -> Vec<String> {
+        let (snapshot, reason) = (snapshot(count, from), "nobody has it".to_owned());
+        self.says(worker, WorkerMessage::CopyFailed { snapshot, reason })
+    }
+
+    fn switched(&mut self, worker: u64, count: u64, step: u64) -> Vec<String> {
+        let (generation, step) = (g(count), s(step));
+        self.says(worker, WorkerMessage::Switched { generation, step })
+    }
+
+    /// Its agent wants it to leave.
+    fn leaves(&mut self, worker: u64) -> Vec<String> {
+        let (worker, reason) = (w(worker), "test".to_owned());
+        words(&self.event(Event::LeaveRequested { worker, reason }))
+    }
+
+    /// A job of two members whose worker 3 copies the snapshot of s5.
+    fn joined(config: Config) -> Self {
+        let mut job = Self::training(2, config);
+        job.arrives(3, 0);
+        job.snapshotted(1, (0, 2), 1, 5);
+        job.snapshotted(2, (1, 2), 1, 5);
+        job
+    }
+
+    /// The same, and worker 3 has caught up: g2 is planned with it.
+    fn planned(config: Config) -> Self {
+        let mut job = Self::joined(config);
+        job.caught_up(3, (1, 5), 6);
+        job
+    }
+
+    /// The same, and the closer is asked to switch.
+    fn ordered(config: Config) -> Self {
+        let mut job = Self::planned(config);
+        for worker in 1..=3 {
+            job.ready(worker, 2);
+        }
+        job
     }
 
     fn link_broken(&mut self, worker: u64, count: u64, peer: u64) -> Vec<String> {

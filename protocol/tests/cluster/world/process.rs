@@ -107,10 +107,7 @@ impl Process {
                 self.next_linking = Some(form.generation);
                 self.next = Some(RingEnd::new(*form));
             }
-            Command::Unprepare => {
-                self.next_linking = None;
-                self.next = None;
-            }
+            Command::Unprepare => (self.next_linking, self.next) = (None, None),
             Command::Switch { generation, step } => self.switch(generation, step),
             Command::LayAside => self.joining.aside = data.take(),
             Command::AcceptAside { .. } => self.accepted = self.joining.aside.take(),
@@ -118,11 +115,7 @@ impl Process {
             Command::Follow { step, snapshot } => self.joining.following = Some((step, *snapshot)),
             Command::EndCopy => self.joining = Joining::default(),
             Command::Snapshot { snapshot, shares } => self.keeping.take(snapshot, &shares, self.state),
-            Command::KeepSum { step } => {
-                let newest = self.sum.clone().expect("what is kept was applied");
-                assert_eq!(newest.0, step);
-                self.keeping.sums.insert(step, newest);
-            }
+            Command::KeepSum { step } => self.keep_sum(step),
             Command::LetGo { shares, sums_before } => self.keeping.let_go(shares, sums_before),
             Command::Admit { joiners } => self.keeping.admitted = joiners,
             Command::Fetch {
@@ -140,6 +133,12 @@ impl Process {
             }
         }
         None
+    }
+
+    fn keep_sum(&mut self, step: Step) {
+        let newest = self.sum.clone().expect("what is kept was applied");
+        assert_eq!(newest.0, step);
+        self.keeping.sums.insert(step, newest);
     }
 
     fn switch(&mut self, generation: Generation, step: Step) {
