@@ -7,8 +7,8 @@
 //!      │ all Halted                  │ a loss, a broken link, an arrival
 //!      └────────── Halting ◀─────────┴────────────────────┘
 //! ```
-//! Changes that are known beforehand stop nobody: while `Running`, joiners are [taken in](joining) and generations
-//! [planned](planning). Deaths during `Halting` only shorten the wait; deaths during `Forming` halt again under the next number (GEN-1).
+//! Changes that are known beforehand stop nobody: while `Running`, joiners are taken in (`joining.rs`) and generations
+//! planned (`planning.rs`). Deaths during `Halting` only shorten the wait; deaths during `Forming` halt again under the next number (GEN-1).
 
 mod conclude;
 mod event;
