@@ -4,7 +4,7 @@
 //!             enough, all quiet            all Ready             all Finished, one hash
 //!  Gathering ───────────────────▶ Forming ───────────▶ Running ────────────────────────▶ Done
 //!      ▲                             │                    │
-//!      │ all Halted                  │ a loss, a broken link, an arrival
+//!      │ all Halted                  │ a loss, or a broken link
 //!      └────────── Halting ◀─────────┴────────────────────┘
 //! ```
 //! Changes that are known beforehand stop nobody: while `Running`, joiners are taken in (`joining.rs`) and generations

@@ -1,7 +1,7 @@
 //! A job on several hosts: a coordinator with a state directory, invitations, and agents, workers and operators that enrol.
 //!
-//! - [`coordinate`]: the coordinator, on one host; [`invite`]: join files for the others.
-//! - [`enrol`]: trade a join file for credentials; [`agent`]: be an agent with them.
+//! - [`coordinate()`]: the coordinator, on one host; [`invite()`]: join files for the others.
+//! - [`enrol()`]: trade a join file for credentials; [`agent()`]: be an agent with them.
 //! - [`by_hand`]: be a single worker with a join file, without an agent.
 //! - [`place`]: how an operator finds the jobs of [`mod@crate::launch`] without being told where they are.
 //!
