@@ -116,7 +116,11 @@ impl PrivateFolder {
     pub fn open(path: &Path, missing: Otherwise) -> Result<Self, PrivateError> {
         let system = |source| PrivateError::system(path, source);
         if missing == Otherwise::Make {
-            DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(system)?;
+            match DirBuilder::new().recursive(true).mode(0o700).create(path) {
+                // Something else is there: what, is seen below.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made.map_err(system)?,
+            }
         }
         let found = Facts::of(&fs::metadata(path).map_err(system)?);
         judge(path, found, Wanted::Folder, own_user())?;

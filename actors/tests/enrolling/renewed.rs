@@ -85,7 +85,16 @@ async fn a_worker_and_its_coordinator_live_longer_than_their_certificates() {
     until(renewed, "the certificate is renewed").await;
     let expired = || begun.elapsed().is_ok_and(|age| age > VALIDITY + Duration::from_secs(1));
     until(expired, "the clock goes on").await;
-    // What was issued at first is refused by now. These connections need the new ones, of the worker and of the coordinator.
+    // What was issued at first is refused by now.
+    let address = site.coordinator.address();
+    let endpoint = bind_client(&*before, Purpose::Control, address).unwrap();
+    let coordinator = sardana_actors::trust::PeerIdentity::coordinator(JOB);
+    let told = match connect(&endpoint, address, coordinator, CONNECT_DEADLINE).await {
+        Ok(connection) => super::site::closed(&connection).await,
+        Err(error) => error.to_string(),
+    };
+    assert!(told.contains("not valid now") || told.contains("expired"), "{told}");
+    // These connections need the new ones, of the worker and of the coordinator.
     let other = site.authority.issue(Role::Worker, 2).unwrap();
     let endpoint = bind_client(&other, Purpose::Peer, listen).unwrap();
     connect(&endpoint, listen, wallet.identity(), CONNECT_DEADLINE).await.unwrap();

@@ -1,7 +1,7 @@
 //! The membership as an operator sees it.
 
 use super::roster::Place;
-use super::{Membership, Record};
+use super::{Membership, Phase, Record};
 use crate::status::{Doing, Overview, WorkerView};
 use crate::words::{ShardRange, WorkerId};
 
@@ -27,9 +27,10 @@ impl Membership {
         let rank = record.rank.filter(|_| shards.is_some());
         let doing = match &record.place {
             Place::Quiet(_) => Doing::Waiting,
-            Place::Called => Doing::Answering,
-            Place::Ready if shards.is_none_or(ShardRange::is_empty) => Doing::Standby,
-            Place::Ready => Doing::Training,
+            // A step is applied only with all: who has not said that it is ready, is, and says so late.
+            Place::Called if !matches!(self.phase, Phase::Running { .. }) => Doing::Answering,
+            Place::Called | Place::Ready if shards.is_none_or(ShardRange::is_empty) => Doing::Standby,
+            Place::Called | Place::Ready => Doing::Training,
             Place::Finished(_) => Doing::Finished,
             Place::Joining(joining) if joining.loaded => Doing::Following,
             Place::Joining(_) => Doing::Copying,
