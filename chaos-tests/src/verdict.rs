@@ -13,7 +13,17 @@ use crate::setup::Setup;
 use crate::trial::{Ended, Told, Trial};
 
 /// Faults at which another thread may be between a gradient's line in the journal and its count: then the journal has one more.
-const BESIDE_TRAINING: [&str; 5] = ["halt", "halted", "form", "fetch", "linked"];
+const BESIDE_TRAINING: [&str; 9] = [
+    "halt",
+    "halted",
+    "form",
+    "fetch",
+    "linked",
+    "prepared",
+    "switched",
+    "serving-share",
+    "serving-sum",
+];
 
 /// A trial that ended as it must.
 #[derive(Debug)]
@@ -84,7 +94,7 @@ impl Trial {
 
     /// Whether so many died that nobody may be left who knows the sums of a step that was not told yet.
     fn may_forget(&self, ended: &Ended) -> bool {
-        ended.kills as usize + self.armed().len() > 1
+        (ended.kills + ended.stops) as usize + self.armed().len() > 1
     }
 
     /// The product's counts agree with each other and with what was really computed.
@@ -135,7 +145,7 @@ impl Ended {
     pub fn job_events(&self) -> impl Iterator<Item = &JobEvent> {
         self.told.iter().filter_map(|(_, told)| match told {
             Told::Event(Event::Job(event)) => Some(event),
-            Told::Event(Event::Agent(_)) | Told::Signal(..) => None,
+            Told::Event(Event::Agent(_)) | Told::Signal(..) | Told::Request(_) => None,
         })
     }
 }
@@ -187,7 +197,7 @@ fn updates(journal: &Journal, state_lost: bool) -> Result<()> {
 fn generations(events: &[&JobEvent]) -> Result<()> {
     let mut newest = Generation::NONE;
     for event in events {
-        if let JobEvent::Forming { generation, members, .. } = event {
+        if let JobEvent::Forming { generation, members, .. } | JobEvent::Switched { generation, members, .. } = event {
             ensure!(*generation > newest, "GEN-1: {generation} after {newest}");
             newest = *generation;
             let unique: BTreeSet<_> = members.iter().collect();

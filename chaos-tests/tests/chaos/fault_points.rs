@@ -14,6 +14,16 @@ const GATE: u64 = 8;
 
 /// Deaths at the points of `faults`, separated by spaces, one process each.
 async fn deaths(workers: u32, faults: &str) -> Result<()> {
+    deaths_with(Setup::new(workers), faults).await
+}
+
+/// The same where all are needed: a replacement is waited for, and fetches the state while the others stand still.
+async fn deaths_of_the_needed(workers: u32, faults: &str) -> Result<()> {
+    let min = workers;
+    deaths_with(Setup { min, ..Setup::new(workers) }, faults).await
+}
+
+async fn deaths_with(setup: Setup, faults: &str) -> Result<()> {
     let below = |fault: &str| {
         fault
             .split_once('@')
@@ -26,7 +36,7 @@ async fn deaths(workers: u32, faults: &str) -> Result<()> {
     let closed: &[Place] = if awaited > 0 { &[Place::Step] } else { &[] };
     let setup = Setup {
         gate_step: GATE,
-        ..Setup::new(workers)
+        ..setup
     };
     let trial = trial(setup)?.faults(faults.split(' '));
     let ended = trial
@@ -45,18 +55,19 @@ async fn deaths(workers: u32, faults: &str) -> Result<()> {
 
 /// One test per line: its name, and where processes die.
 macro_rules! deaths {
-    ($($name:ident: $workers:literal, $faults:literal;)*) => {
-        const ALL: &[&str] = &[$($faults),*];
+    ($all:ident, $deaths:ident: $($name:ident: $workers:literal, $faults:literal;)*) => {
+        const $all: &[&str] = &[$($faults),*];
         $(
             #[tokio::test]
             async fn $name() -> Result<()> {
-                deaths($workers, $faults).await
+                $deaths($workers, $faults).await
             }
         )*
     };
 }
 
 deaths! {
+    OF_MEMBERS, deaths:
     one_in_gradient: 3, "in-gradient@3";
     one_tallied: 3, "tallied@3";
     one_before_pass: 3, "before-pass@3";
@@ -78,7 +89,6 @@ deaths! {
     then_one_halted: 3, "in-gradient@3 halted@3";
     then_one_forming: 3, "in-gradient@3 form@3";
     then_one_linked: 3, "in-gradient@3 linked@3";
-    then_one_fetching: 3, "in-gradient@3 fetch@3";
     then_one_in_the_next_gradient: 3, "in-gradient@3 in-gradient@3";
     then_one_passing_in_the_retry: 3, "before-pass@3 while-passing@3";
     then_one_with_the_retried_sum: 3, "while-passing@3 before-apply@3";
@@ -88,10 +98,8 @@ deaths! {
     two_had_applied: 3, "after-apply@4 after-apply@4";
     two_of_two_had_applied: 2, "after-apply@4 after-apply@4";
     two_halted: 4, "after-apply@4 halted@4";
-    two_fetched: 3, "after-apply@4 fetch@4";
     two_linked: 4, "tallied@4 linked@4";
     two_forming: 4, "after-pass@4 form@4";
-    two_joining: 4, "in-apply@4 fetch@4 fetch@4";
     two_finished: 3, "finished@0 finished@0";
     two_at_the_end: 3, "in-apply@11 finished@0";
     two_halting_at_the_end: 4, "before-pass@11 halt@10";
@@ -99,7 +107,14 @@ deaths! {
     three_at_once: 5, "in-apply@6 in-apply@6 in-apply@6";
 }
 
-/// Every point that every rank comes to, on `rank` of three. Only newcomers fetch, and they have the last rank.
+deaths! {
+    OF_THE_NEEDED, deaths_of_the_needed:
+    then_one_fetching: 3, "in-gradient@3 fetch@3";
+    two_fetched: 3, "after-apply@4 fetch@4";
+    two_joining: 4, "in-apply@4 fetch@4 fetch@4";
+}
+
+/// Every point that every rank comes to in a job that nobody joins, on `rank` of three.
 async fn each_point_on(rank: u32) -> Result<()> {
     const ALWAYS: [&str; 9] = [
         "in-gradient",
@@ -146,8 +161,9 @@ async fn each_point_on_rank_2() -> Result<()> {
 fn fault_points_are_compiled_in_and_each_is_met() {
     const { assert!(fault::COMPILED_IN) };
     for point in Point::ALL {
-        let met = ALL.iter().flat_map(|faults| faults.split(' '));
-        let here = |fault: &str| fault.split_once('@').is_some_and(|(name, _)| name == point.name());
+        let all = [OF_MEMBERS, OF_THE_NEEDED, crate::joins::ALL].concat();
+        let met = all.iter().flat_map(|faults| faults.split(' '));
+        let here = |fault: &str| fault.split(['#', '@']).next() == Some(point.name());
         assert!(met.into_iter().any(here), "no death at {point:?}");
     }
 }

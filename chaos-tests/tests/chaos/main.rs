@@ -3,8 +3,11 @@
 mod endings;
 mod fault_points;
 mod frozen;
+mod joins;
 mod kills;
 mod launcher;
+mod leaves;
+mod paced;
 mod seeds;
 mod undisturbed;
 
