@@ -283,6 +283,12 @@ impl Hands<'_> {
         &self.record.running
     }
 
+    /// How many worker processes have ended.
+    #[must_use]
+    pub fn ended(&self) -> usize {
+        self.record.processes.len() - self.record.running.len()
+    }
+
     /// The process of a worker, if it runs.
     #[must_use]
     pub fn pid(&self, worker: WorkerId) -> Option<u32> {

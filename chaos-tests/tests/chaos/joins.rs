@@ -15,13 +15,11 @@ use crate::trial;
 async fn join(workers: u32, joins: u32, faults: &str) -> Result<Paced> {
     let all = (workers + joins) as usize;
     let strike = |hands: &mut Hands<'_>| hands.scale(all);
-    let mut fired = 0;
     let armed = faults.split_whitespace().count();
-    let watch = |_: &mut (), hands: &mut Hands<'_>, event: &Event| {
-        fired += usize::from(matches!(event, Event::Agent(AgentEvent::Ended { .. })));
+    let watch = |_: &mut (), hands: &mut Hands<'_>, _: &Event| {
         // A member that has just died may still be listed.
         let running = hands.members().iter().all(|worker| hands.running().contains(worker));
-        fired >= armed && running && hands.members().len() == all
+        hands.ended() >= armed && running && hands.members().len() == all
     };
     paced(slow(workers), faults, strike, watch).await
 }

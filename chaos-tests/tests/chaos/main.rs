@@ -9,6 +9,7 @@ mod launcher;
 mod leaves;
 mod paced;
 mod seeds;
+mod thawed;
 mod undisturbed;
 
 use anyhow::Result;
