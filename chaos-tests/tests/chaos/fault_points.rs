@@ -20,7 +20,14 @@ async fn deaths(workers: u32, faults: &str) -> Result<()> {
 /// The same where all are needed: a replacement is waited for, and fetches the state while the others stand still.
 async fn deaths_of_the_needed(workers: u32, faults: &str) -> Result<()> {
     let min = workers;
-    deaths_with(Setup { min, ..Setup::new(workers) }, faults).await
+    deaths_with(
+        Setup {
+            min,
+            ..Setup::new(workers)
+        },
+        faults,
+    )
+    .await
 }
 
 async fn deaths_with(setup: Setup, faults: &str) -> Result<()> {

@@ -28,7 +28,10 @@ async fn join(workers: u32, joins: u32, faults: &str) -> Result<Paced> {
 async fn whoever_joins_stops_nobody() -> Result<()> {
     for (workers, joins) in [(1, 1), (3, 1), (2, 2)] {
         let paced = join(workers, joins, "").await?;
-        let halts = paced.ended.job_events().filter(|event| matches!(event, JobEvent::Halting { .. }));
+        let halts = paced
+            .ended
+            .job_events()
+            .filter(|event| matches!(event, JobEvent::Halting { .. }));
         paced.demand(halts.count() == 0, "nobody halts")?;
         let once = |event: &&JobEvent| matches!(event, JobEvent::Forming { .. });
         let formed = paced.ended.job_events().filter(once).count();

@@ -56,7 +56,8 @@ fn in_good_order(paced: &Paced, leavers: &[WorkerId]) -> Result<()> {
     for leaver in leavers {
         let told = |wanted: &dyn Fn(&Event) -> bool| {
             let told = paced.ended.told.iter().map(|(_, told)| told);
-            told.filter(|told| matches!(told, Told::Event(event) if wanted(event))).count()
+            told.filter(|told| matches!(told, Told::Event(event) if wanted(event)))
+                .count()
         };
         let left = |event: &Event| matches!(event, Event::Job(JobEvent::Left { worker, .. }) if worker == leaver);
         paced.demand(told(&left) == 1, "it has left")?;
@@ -71,7 +72,10 @@ fn in_good_order(paced: &Paced, leavers: &[WorkerId]) -> Result<()> {
 }
 
 fn nobody_halts(paced: &Paced) -> Result<()> {
-    let halts = paced.ended.job_events().filter(|event| matches!(event, JobEvent::Halting { .. }));
+    let halts = paced
+        .ended
+        .job_events()
+        .filter(|event| matches!(event, JobEvent::Halting { .. }));
     paced.demand(halts.count() == 0, "nobody halts")
 }
 
@@ -128,7 +132,10 @@ async fn all_holders_hand_over_to_those_that_come() -> Result<()> {
 async fn below_min_training_pauses_until_another_has_come() -> Result<()> {
     let setup = Setup { min: 3, ..slow(3) };
     let paced = leave(setup, Asked::ByRequest, &[1], Some(3), 3).await?;
-    let trained = paced.ended.job_events().skip_while(|event| !matches!(event, JobEvent::Steps(_)));
+    let trained = paced
+        .ended
+        .job_events()
+        .skip_while(|event| !matches!(event, JobEvent::Steps(_)));
     let waits = trained.filter(|event| matches!(event, JobEvent::Waiting { have: 2, .. }));
     paced.demand(waits.count() == 1, "the job waits once")
 }

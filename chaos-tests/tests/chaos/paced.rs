@@ -9,10 +9,10 @@ use sardana_chaos_tests::verdict::Verdict;
 
 use crate::trial;
 
-/// A job on `workers` workers that takes up to ten seconds, if it must.
+/// A job on `workers` workers that takes up to half a minute, if it must: longer than the product waits for anything.
 pub(crate) fn slow(workers: u32) -> Setup {
     Setup {
-        steps: 140,
+        steps: 240,
         gate_step: 4,
         ..Setup::new(workers)
     }

@@ -6,9 +6,9 @@ use std::ops::Range;
 
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
-use sardana::{JobEvent, WorkerId};
 use sardana::fault::Point;
 use sardana::launch::Event;
+use sardana::{JobEvent, WorkerId};
 use sardana_chaos_tests::dice::Dice;
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::setup::Setup;

@@ -4,7 +4,6 @@ use anyhow::{Context, Result};
 use rustix::process::Signal;
 use sardana::launch::Event;
 use sardana::{AgentEvent, JobEvent, WorkerId};
-use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::Hands;
 
 use crate::paced::{paced, slow};
@@ -44,10 +43,6 @@ impl Whom {
 
 /// Enough has happened when the stopped one was left out, woken up and has ended, and all whom the job wants are members.
 async fn stop(whom: Whom) -> Result<()> {
-    let setup = Setup {
-        steps: 200,
-        ..slow(3)
-    };
     let whole = if whom == Whom::Leaver { 3 } else { 4 };
     let (mut stopped, mut ended) = (None, false);
     let strike = |hands: &mut Hands<'_>| whom.strike(hands);
@@ -68,7 +63,7 @@ async fn stop(whom: Whom) -> Result<()> {
         let without = stopped.is_some_and(|stopped| !hands.members().contains(&stopped));
         ended && without && hands.members().len() >= whole.min(hands.running().len())
     };
-    let paced = paced(setup, "", strike, watch).await?;
+    let paced = paced(slow(3), "", strike, watch).await?;
     stopped.context("somebody was stopped")?;
     paced.demand(!paced.verdict.state_lost, "the others still had the state")
 }
