@@ -3,6 +3,8 @@
 
 use std::hint::spin_loop;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use sardana::data::Shard;
@@ -26,6 +28,9 @@ struct Instruments {
     pen: Pen,
     folder: std::path::PathBuf,
     gate_step: u64,
+    last_step: u64,
+    /// The step that was paced last.
+    paced: AtomicU64,
     work: Duration,
     rest: Duration,
 }
@@ -71,6 +76,8 @@ impl Touchy {
                 pen: Pen::new(folder)?,
                 folder: folder.to_owned(),
                 gate_step: setup.gate_step,
+                last_step: setup.steps.saturating_sub(1),
+                paced: AtomicU64::new(u64::MAX),
                 work: Duration::from_micros(setup.work_us),
                 rest: Duration::from_micros(setup.rest_us),
             }),
@@ -247,6 +254,21 @@ impl Instruments {
         }
         if step.get() >= self.gate_step.saturating_add(2) {
             Place::Late.pass(&self.folder)?;
+        }
+        if step.get() >= self.gate_step {
+            self.keep_pace(step.get())?;
+        }
+        Ok(())
+    }
+}
+
+impl Instruments {
+    /// Makes a step take longer than the one before while [`Place::Pace`] is closed.
+    fn keep_pace(&self, step: u64) -> Result<(), ModelError> {
+        if step >= self.last_step {
+            Place::Pace.pass(&self.folder)?;
+        } else if self.paced.swap(step, Ordering::Relaxed) != step && !Place::Pace.is_open(&self.folder)? {
+            thread::sleep(Duration::from_millis(step - self.gate_step));
         }
         Ok(())
     }

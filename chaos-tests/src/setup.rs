@@ -19,6 +19,8 @@ pub struct Setup {
     pub workers: u32,
     /// Fewer do not train.
     pub min: u32,
+    /// More are spares.
+    pub max: u32,
     /// Replacements in all.
     pub restarts: u32,
     /// K.
@@ -39,7 +41,7 @@ pub struct Setup {
     pub work_us: u64,
     /// How long a gradient sleeps besides, in microseconds: work that takes no processor from others.
     pub rest_us: u64,
-    /// From this step on each gradient waits at the gate.
+    /// From this step on gradients wait at gates, or take longer and longer.
     pub gate_step: u64,
 }
 
@@ -50,6 +52,7 @@ impl Setup {
         Self {
             workers,
             min: 1,
+            max: 1_024,
             restarts: 8,
             shards: 8,
             steps: 12,
@@ -77,6 +80,7 @@ impl Setup {
             .order(self.order)
             .workers(self.workers)
             .min_workers(self.min)
+            .max_workers(self.max)
             .restarts(self.restarts);
         Ok(job.build()?)
     }
@@ -87,6 +91,7 @@ impl Setup {
         let Self {
             workers,
             min,
+            max,
             restarts,
             shards,
             steps,
@@ -100,8 +105,8 @@ impl Setup {
             gate_step,
         } = self;
         let numbers = format!(
-            "{workers} {min} {restarts} {shards} {steps} {samples} {batch} {elements} {ballast} {work_us} {rest_us} {gate_step} \
-             {order}"
+            "{workers} {min} {max} {restarts} {shards} {steps} {samples} {batch} {elements} {ballast} {work_us} {rest_us} \
+             {gate_step} {order}"
         );
         vec![(JOB_VARIABLE.into(), numbers.into()), (FOLDER_VARIABLE.into(), folder.into())]
     }
@@ -118,6 +123,7 @@ impl Setup {
         let &[
             workers,
             min,
+            max,
             restarts,
             shards,
             steps,
@@ -130,11 +136,12 @@ impl Setup {
             gate_step,
         ] = numbers.as_slice()
         else {
-            bail!("{JOB_VARIABLE}: expected twelve numbers, found {}", numbers.len());
+            bail!("{JOB_VARIABLE}: expected thirteen numbers, found {}", numbers.len());
         };
         let setup = Self {
             workers: workers.try_into()?,
             min: min.try_into()?,
+            max: max.try_into()?,
             restarts: restarts.try_into()?,
             shards: shards.try_into()?,
             steps,
