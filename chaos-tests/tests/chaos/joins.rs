@@ -157,13 +157,15 @@ async fn a_spare_joins_and_steps_in() -> Result<()> {
     let paced = paced(setup, "", strike, watch).await?;
     let pid = spare.and_then(|spare| paced.ended.processes.get(&spare));
     paced.demand(pid.is_some(), "the spare is the last of four")?;
-    let mut switched = paced.ended.job_events().filter_map(|event| match event {
-        JobEvent::Switched { step, .. } => Some(step.get()),
-        _ => None,
+    let mut switched = paced.ended.job_events().filter_map(|event| {
+        let JobEvent::Switched { step, .. } = event else { return None };
+        Some(step.get())
     });
-    let mut stepped_in = paced.ended.job_events().filter_map(|event| match event {
-        JobEvent::Forming { step, fetching: 0, .. } if step.get() > 0 => Some(step.get()),
-        _ => None,
+    let mut stepped_in = paced.ended.job_events().filter_map(|event| {
+        let JobEvent::Forming { step, fetching: 0, .. } = event else {
+            return None;
+        };
+        (step.get() > 0).then_some(step.get())
     });
     let (switched, stepped_in) = (switched.next(), stepped_in.next());
     paced.demand(switched.is_some() && stepped_in >= switched, "it is there at once")?;

@@ -249,6 +249,18 @@ async fn run(seed: u64) -> Result<()> {
     Ok(())
 }
 
+/// All are seen to their end: each failure has a seed of its own.
+async fn failing(seeds: Range<u64>) -> Vec<u64> {
+    let mut failed = Vec::new();
+    for seed in seeds {
+        if let Err(error) = run(seed).await {
+            println!("seed {seed} FAILED: {error:?}");
+            failed.push(seed);
+        }
+    }
+    failed
+}
+
 /// What the environment names belongs to the first range.
 async fn run_all(mut seeds: Range<u64>) -> Result<()> {
     if let Ok(named) = std::env::var(VARIABLE) {
@@ -258,14 +270,10 @@ async fn run_all(mut seeds: Range<u64>) -> Result<()> {
         };
         seeds = if seeds.start == 0 { chosen } else { 0..0 };
     }
-    // All are seen to their end: each failure has a seed of its own.
-    let mut failed = Vec::new();
-    for seed in seeds {
-        if let Err(error) = run(seed).await {
-            println!("seed {seed} FAILED: {error:?}");
-            failed.push(seed);
-        }
-    }
+    // Mostly they wait, so that several may run at once.
+    let middle = seeds.start + (seeds.end - seeds.start) / 2;
+    let (mut failed, others) = tokio::join!(failing(seeds.start..middle), failing(middle..seeds.end));
+    failed.extend(others);
     ensure!(failed.is_empty(), "these seeds failed: {failed:?}");
     Ok(())
 }
