@@ -55,6 +55,10 @@ pub const MAX_COPY_ATTEMPTS: u32 = 3;
 /// longer, come near it; asking twice costs a second snapshot.
 pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a joiner may follow without catching up before the others wait for it at a boundary. Steps that are as short as it takes to
+/// apply a sum leave it no way to come closer.
+pub const CATCH_UP_PATIENCE: Duration = Duration::from_secs(20);
+
 /// How long the last holder of the state waits for a joiner before it leaves anyway, and the state with it. The shortest notice of
 /// a cloud is 30 s; this leaves time to end.
 pub const LEAVE_GRACE: Duration = Duration::from_secs(20);

@@ -1,14 +1,17 @@
 //! A worker's machine: what it computes, accepts, applies and says.
 //!
 //! ```text
-//!            Form                    Summed                  Applied
-//!  halted ──────────▶ computing ──────────────▶ summed ──▶ applying ──┐
-//!    ▲   (catching up)   ▲  │ Halt                              │     │
-//!    └───────────────────┼──┴───────────────────────────────────┘     │ next step, or concluding
-//!                        └────────────────────────────────────────────┘
+//!             Form                   Summed            Applied
+//!  halted ─────────────▶ computing ──────────▶ summed ─────────▶ computing the next step, in this generation or in the one
+//!   ▲  │  (catching up)     │                                     that the trailer begins; or concluding
+//!   ├──┼────────────────────┘ Halt, or a trailer that begins a generation without this worker
+//!   │  │ Copy         Loaded            a trailer that begins a generation with this worker
+//!   │  └─────▶ copying ─────▶ following ───────────────────────▶ computing
+//!   └─────────────┴───────────────┘ Halt
 //! ```
 //! `Halted` is a promise: nothing of an older generation is accepted afterwards (GEN-3). Gradients that are under way go on, an
-//! update that is under way ends first (STEP-1).
+//! update that is under way ends first (STEP-1). A joiner applies the same sums with the same trailers as the members, only later
+//! and by another way; a member whose turn it is keeps them for it.
 
 mod event;
 mod following;
@@ -135,6 +138,12 @@ impl Member {
         self.step
     }
 
+    /// K.
+    #[must_use]
+    pub fn shards(&self) -> u32 {
+        self.shards
+    }
+
     /// The newest generation that this worker is a member of or has promised to.
     #[must_use]
     pub fn generation(&self) -> Generation {
@@ -236,11 +245,5 @@ impl Member {
             stop_at: self.stop_at,
             tally: self.tally,
         }
-    }
-
-    /// K.
-    #[must_use]
-    pub fn shards(&self) -> u32 {
-        self.shards
     }
 }

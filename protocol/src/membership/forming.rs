@@ -1,23 +1,34 @@
 //! From a disturbance to the next generation: halt, gather, form.
 
+use std::time::Duration;
+
 use super::formation::{Candidate, Formation};
+use super::planning::Planned;
 use super::roster::Place;
-use super::{JobEvent, Membership, Need, Phase, Resumed};
+use super::{JobEvent, Membership, Need, Phase, Record, Resumed, Stop};
+use crate::job::Order;
 use crate::limits::{GATHER, MAX_WORKERS, RESEND, STATE_GRACE};
 use crate::messages::{CoordinatorMessage, MemberAddress};
 use crate::words::{Rank, Step, WorkerId};
 
 impl Membership {
+    /// Something broke: asks everybody to halt. People will be told how long no update was applied.
+    pub(super) fn disturb(&mut self) {
+        self.disturbed.get_or_insert(self.now);
+        self.halt();
+    }
+
     /// Asks everybody to halt for the next number.
-    pub(super) fn halt(&mut self) {
+    fn halt(&mut self) {
         let plan = self.plan.take();
         self.switching.clear();
         // Always a number of its own: others may have been given away to generations that were prepared in vain.
         self.generation = self.generation.next();
         for (&worker, record) in &mut self.members {
-            let may_have_begun = plan.as_ref().is_some_and(|plan| plan.is_ordered() && plan.has(worker));
+            let part = plan.as_ref().map_or(Planned::No, |plan| plan.part_of(worker));
             match &record.place {
-                Place::Joining(_) if may_have_begun => record.place = Place::Called,
+                // It may have begun what was planned.
+                Place::Joining(_) if part == Planned::Ordered => record.place = Place::Called,
                 // Whoever has not gone yet when something breaks takes part once more.
                 Place::Left(_, standing) => record.place = Place::Quiet(standing.clone()),
                 Place::Quiet(_) | Place::Called | Place::Ready | Place::Finished(_) | Place::Joining(_) => {}
@@ -68,7 +79,7 @@ impl Membership {
                 }
             }
         }
-        let called = self.members.values().any(super::Record::is_called);
+        let called = self.members.values().any(Record::is_called);
         if let Phase::Forming { .. } = self.phase
             && !called
         {
@@ -82,7 +93,7 @@ impl Membership {
     }
 
     /// The others cannot train without those who join: all wait until they have the state.
-    fn call_in_joiners(&mut self, since: std::time::Duration) {
+    fn call_in_joiners(&mut self, since: Duration) {
         if self.generation == self.formed {
             self.generation = self.formed.next();
         }
@@ -96,6 +107,10 @@ impl Membership {
     /// Training goes on. People are told of the ring, also if the first update is heard of before the last `Ready`.
     pub(super) fn run(&mut self, resumed: Resumed) {
         if let Phase::Forming { since } = self.phase {
+            // Whoever catches up by a fetched sum has not seen the trailer that asked for a snapshot.
+            if matches!(self.intake, Intake::Collecting { .. }) {
+                self.end_intake();
+            }
             self.ask_anew_for_snapshot();
             let world_size = self.formation.as_ref().map_or(0, |formation| formation.workers().count());
             self.tell(JobEvent::Formed {
@@ -106,14 +121,14 @@ impl Membership {
         }
         self.phase = Phase::Running { resumed };
         self.advanced = self.now;
-        if self.stop != super::Stop::No {
+        if self.stop != Stop::No {
             self.close_with_stop();
         }
     }
 
     /// What keeps the next generation from being formed. Everybody is quiet.
-    fn lacks(&self, since: std::time::Duration) -> Lack {
-        let count = |wanted: fn(&super::Record) -> bool| {
+    fn lacks(&self, since: Duration) -> Lack {
+        let count = |wanted: fn(&Record) -> bool| {
             let found = self.members.values().filter(|record| wanted(record)).count();
             u32::try_from(found).unwrap_or(u32::MAX)
         };
@@ -161,7 +176,7 @@ impl Membership {
 
     /// The newest state that is present.
     fn newest(&self) -> Step {
-        let quiet = self.members.values().filter_map(super::Record::quiet);
+        let quiet = self.members.values().filter_map(Record::quiet);
         quiet.map(|standing| standing.step).max().unwrap_or(Step::ZERO)
     }
 
@@ -184,7 +199,7 @@ impl Membership {
         let of_the_living: u64 = self
             .members
             .values()
-            .filter_map(super::Record::quiet)
+            .filter_map(Record::quiet)
             .map(|standing| (standing.step, standing.tally))
             .map(|(at, tally)| {
                 tally.total
@@ -221,7 +236,7 @@ impl Membership {
             .collect()
     }
 
-    fn form(&mut self, since: std::time::Duration) {
+    fn form(&mut self, since: Duration) {
         if self.generation == self.formed {
             self.generation = self.formed.next();
         }
@@ -246,7 +261,7 @@ impl Membership {
         };
         self.formed = self.generation;
         // In fast order a sum that is computed again may have other bits.
-        if self.config.order == crate::job::Order::Fast {
+        if self.config.order == Order::Fast {
             self.end_intake();
         }
         let recomputed = self.ledger.resume(formation.step);

@@ -76,8 +76,7 @@ impl Membership {
         {
             // The order was made for where it stood before. What it has had since may have been counted as lost.
             self.ledger.rescued();
-            self.disturbed.get_or_insert(self.now);
-            return self.halt();
+            return self.disturb();
         }
         if generation != self.generation || self.formed == self.generation {
             // It no longer follows; what it has copied stays with it.
@@ -138,19 +137,6 @@ impl Membership {
         }
     }
 
-    /// The first to halt at a pause: the others do so too, or are asked to.
-    fn paused(&mut self) {
-        if !self.plan.as_ref().is_some_and(super::planning::Plan::is_pause) {
-            return;
-        }
-        self.plan = None;
-        self.phase = Phase::Halting { since: self.now };
-        for record in self.members.values_mut().filter(|record| record.is_busy()) {
-            record.place = Place::Called;
-            record.asked = self.now;
-        }
-    }
-
     /// Whoever makes progress in the planned generation, or finishes in it, has switched to it, or has halted for it if it is a
     /// pause: its word of that may be lost.
     fn switched_if_so(&mut self, worker: WorkerId, generation: Generation, step: Step) {
@@ -164,14 +150,11 @@ impl Membership {
     }
 
     fn link_broken(&mut self, worker: WorkerId, generation: Generation, peer: WorkerId) {
-        let planned = self
-            .plan
-            .as_ref()
-            .is_some_and(|plan| plan.generation == generation && !plan.is_ordered());
-        if planned {
-            // Nobody has begun it, so nobody needs to halt.
-            self.plan = None;
-            return self.accuse(peer);
+        if self.unplan(generation) {
+            // Nobody has begun it, so nobody needs to halt. Between a member and a joiner it is the joiner that is out of reach.
+            let joins = |one: &WorkerId| self.members.get(one).is_some_and(|record| record.joining().is_some());
+            let blamed = [peer, worker].into_iter().find(joins).unwrap_or(peer);
+            return self.accuse(blamed);
         }
         // Of the generation before, whose last sum this worker still waits for.
         let late = generation < self.formed && self.switching.contains(&worker);
@@ -179,8 +162,7 @@ impl Membership {
         if !(late || current) || !self.is_formed() {
             return;
         }
-        self.disturbed.get_or_insert(self.now);
-        self.halt();
+        self.disturb();
         self.accuse(peer);
     }
 

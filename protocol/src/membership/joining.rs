@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use super::formation::Formation;
 use super::holders::Taken;
+use super::planning::Planned;
 use super::roster::{Joining, Place};
 use super::{JobEvent, Loss, Membership, Phase, Record, Stop};
-use crate::limits::{MAX_COPY_ATTEMPTS, RESEND, SNAPSHOT_PATIENCE};
+use crate::limits::{CATCH_UP_PATIENCE, MAX_COPY_ATTEMPTS, RESEND, SNAPSHOT_PATIENCE};
 use crate::messages::{CoordinatorMessage, Needed, Serve, Trailer};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
@@ -63,8 +64,7 @@ impl Membership {
 
     /// Those who join, but for those who leave again and are not planned in.
     fn joiners(&self) -> impl Iterator<Item = (WorkerId, &Joining)> {
-        let planned = |worker| self.plan.as_ref().is_some_and(|plan| plan.has(worker));
-        let comes = move |worker, record: &Record| record.leaving.is_none() || planned(worker);
+        let comes = |worker, record: &Record| record.leaving.is_none() || self.planned(worker) != Planned::No;
         let joiners = self.members.iter().filter(move |(worker, record)| comes(**worker, record));
         joiners.filter_map(|(&worker, record)| Some((worker, record.joining()?)))
     }
@@ -200,6 +200,7 @@ impl Membership {
             if let Some(joining) = self.members.get_mut(worker).and_then(Record::joining_mut) {
                 joining.copies = Some(id);
                 joining.loaded = false;
+                joining.follows = None;
                 joining.caught_up = false;
             }
         }
@@ -239,7 +240,7 @@ impl Membership {
             .map(|(one, _)| one)
             .collect();
         for worker in joiners {
-            self.plan_without(worker);
+            self.unplan_with(worker);
             let reason = "both holders of a share are gone".to_owned();
             self.tell(JobEvent::JoinsAnew { worker, reason });
         }
@@ -269,28 +270,24 @@ impl Membership {
 
     /// A worker says where its state stands. False if it is no joiner.
     pub(super) fn joiner_at(&mut self, worker: WorkerId, step: Step) -> bool {
+        let now = self.now;
         let Some(joining) = self.members.get_mut(&worker).and_then(Record::joining_mut) else {
             return false;
         };
         joining.step = step;
         joining.loaded |= joining.copies.is_some_and(|id| step >= id.step);
+        if joining.loaded {
+            joining.follows.get_or_insert(now);
+        }
         true
     }
 
     pub(super) fn copy_failed(&mut self, worker: WorkerId, id: SnapshotId, reason: String) {
-        let planned = self
-            .plan
-            .as_ref()
-            .filter(|plan| plan.has(worker))
-            .map(super::planning::Plan::is_ordered);
-        if self.switching.contains(&worker) || planned == Some(true) {
+        if self.switching.contains(&worker) || self.planned(worker) == Planned::Ordered {
             // It is awaited at a boundary, and the sums up to there are out of its reach.
-            self.disturbed.get_or_insert(self.now);
-            return self.halt();
+            return self.disturb();
         }
-        if planned == Some(false) {
-            self.plan = None;
-        }
+        self.unplan_with(worker);
         let joining = self.members.get_mut(&worker).and_then(Record::joining_mut);
         let Some(joining) = joining.filter(|joining| joining.copies == Some(id)) else {
             return;
@@ -311,8 +308,7 @@ impl Membership {
         if !self.is_formed() {
             return;
         }
-        self.disturbed.get_or_insert(self.now);
-        self.halt();
+        self.disturb();
         self.call_in(worker);
     }
 
@@ -373,7 +369,20 @@ impl Membership {
                     self.send_serve(Some(id), shares, from);
                 }
                 late.into_iter().for_each(|worker| self.send_copy(worker));
+                self.hold_the_slow();
             }
+        }
+    }
+
+    /// A joiner whose lag does not shrink would join never.
+    fn hold_the_slow(&mut self) {
+        let too_long = |joining: &Joining| {
+            let follows = joining.follows.filter(|_| joining.loaded && !joining.caught_up);
+            follows.is_some_and(|since| self.now.saturating_sub(since) >= CATCH_UP_PATIENCE)
+        };
+        let slow = self.joiners().find(|(_, joining)| too_long(joining)).map(|(worker, _)| worker);
+        if let Some(worker) = slow {
+            self.hold(worker);
         }
     }
 }

@@ -3,6 +3,9 @@
 //! The others prepare a generation without it. The trailer that switches to that one halts it, as it has no seat there; it is let go
 //! once all others have begun, so that whoever lacks the last sum still finds it here.
 
+use std::time::Duration;
+
+use super::planning::Planned;
 use super::roster::Place;
 use super::{JobEvent, Membership, Phase};
 use crate::limits::{LEAVE_GRACE, RESEND};
@@ -21,9 +24,7 @@ impl Membership {
 
     /// A worker that leaves has halted at the boundary that leaves it out. False if this is no such halt.
     pub(super) fn left(&mut self, worker: WorkerId, generation: Generation, standing: &Standing) -> bool {
-        let planned = self.plan.as_ref().map(|plan| plan.generation);
-        let outside = (generation == self.formed && !self.is_member(worker))
-            || (planned == Some(generation) && self.plan.as_ref().is_some_and(|plan| !plan.is_pause() && !plan.has(worker)));
+        let outside = (generation == self.formed && !self.is_member(worker)) || self.is_planned_without(worker, generation);
         let Some(record) = self.members.get_mut(&worker).filter(|record| outside && record.is_busy()) else {
             return false;
         };
@@ -43,7 +44,7 @@ impl Membership {
         };
         let gathering = matches!(self.phase, Phase::Gathering { .. });
         let safe = self.state_is_safe_without_leavers();
-        let over = |since: std::time::Duration| self.now.saturating_sub(since) >= LEAVE_GRACE;
+        let over = |since: Duration| self.now.saturating_sub(since) >= LEAVE_GRACE;
         let free: Vec<(WorkerId, Step)> = self
             .members
             .iter()
@@ -51,9 +52,7 @@ impl Membership {
                 let since = record.leaving?;
                 let step = match &record.place {
                     Place::Left(generation, standing) => begun(*generation).then_some(standing.step),
-                    Place::Joining(joining) if !self.plan.as_ref().is_some_and(|plan| plan.has(worker)) => {
-                        Some(joining.step)
-                    }
+                    Place::Joining(joining) if self.planned(worker) == Planned::No => Some(joining.step),
                     Place::Quiet(standing) if gathering && (safe || over(since)) => Some(standing.step),
                     Place::Quiet(_) | Place::Joining(_) | Place::Called | Place::Ready | Place::Finished(_) => None,
                 };
@@ -84,7 +83,12 @@ impl Membership {
     fn release(&mut self, worker: WorkerId, step: Step) {
         self.send(worker, CoordinatorMessage::Released { step });
         if let Some(record) = self.members.remove(&worker) {
-            self.ledger.lost(worker, record.tally());
+            // Who has halted goes on with a gradient under way; its count is known once its agent has seen its end.
+            let counting = record.quiet().is_some();
+            if counting {
+                self.missed.insert(worker, self.now);
+            }
+            self.ledger.lost(worker, record.tally().filter(|_| !counting));
         }
         self.tell(JobEvent::Left { worker, step });
         self.holder_gone(worker);

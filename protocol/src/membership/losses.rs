@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{JobEvent, Loss, Membership, Phase, Stage};
+use super::planning::Planned;
+use super::{JobEvent, Loss, Membership, Phase, Record, Stage};
 use crate::limits::SILENCE;
 use crate::messages::CoordinatorMessage;
 use crate::words::{Step, WorkerId};
@@ -42,22 +43,17 @@ impl Membership {
                 .filter(|(worker, one)| one.is_busy() && self.is_member(**worker))
                 .map(|(_, one)| one)
         };
-        let ended = |record: &super::Record| record.ending().map(|ending| ending.step);
+        let ended = |record: &Record| record.ending().map(|ending| ending.step);
         // Whoever was to tell the last steps' sums may have died with them; the others have kept them, and form once more.
         let told = |step: Step| self.next_report >= step;
         let all_ended = seated().count() > 0 && seated().all(|record| ended(record).is_some_and(told));
         // A joiner is missed only where it may have begun to take part; whoever has left, while others may need the last sum.
-        let planned = self.plan.as_ref().is_some_and(|plan| plan.has(worker));
-        let begun = planned && self.plan.as_ref().is_some_and(super::planning::Plan::is_ordered);
         let takes_part = (record.quiet().is_none() && self.is_member(worker))
-            || begun
+            || self.planned(worker) == Planned::Ordered
             || (record.joining().is_none() && !self.switching.is_empty());
-        if planned && !begun {
-            self.plan = None;
-        }
+        self.unplan_with(worker);
         if self.is_formed() && takes_part && !all_ended {
-            self.disturbed.get_or_insert(self.now);
-            self.halt();
+            self.disturb();
         }
     }
 

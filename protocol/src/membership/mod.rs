@@ -3,12 +3,17 @@
 //! ```text
 //!             enough, all quiet            all Ready             all Finished, one hash
 //!  Gathering ───────────────────▶ Forming ───────────▶ Running ────────────────────────▶ Done
-//!      ▲                             │                    │
-//!      │ all Halted                  │ a loss, or a broken link
-//!      └────────── Halting ◀─────────┴────────────────────┘
+//!      ▲                             │                  │   │ ▲
+//!      │ all Halted                  │ a loss, a broken │   │ │ a boundary that was planned:
+//!      └────────── Halting ◀─────────┴─ link, a return ─┘   └─┘ joiners come in, leavers go out
+//!                     ▲                                 │
+//!                     └─────── a pause: too few stay ───┘
 //! ```
-//! Changes that are known beforehand stop nobody: while `Running`, joiners are taken in (`joining.rs`) and generations
-//! planned (`planning.rs`). Deaths during `Halting` only shorten the wait; deaths during `Forming` halt again under the next number (GEN-1).
+//! Changes that are known beforehand stop nobody. While `Running`, a newcomer becomes a *joiner*: it copies a snapshot and follows
+//! the ring (`joining`). Who has caught up comes in, and who wants to leave goes out, with a generation that is prepared beside the
+//! present one and begun by a trailer (`planning`, `leaving`). Anything that breaks outranks all this: those who take part, or may
+//! have begun to, halt under a number that is newer still (GEN-1). Deaths during `Halting` only shorten the wait; deaths during
+//! `Forming` halt again. Joiners are called in, and waited for, only where the others cannot train without them.
 
 mod conclude;
 mod event;
@@ -230,8 +235,7 @@ impl Membership {
         self.members.insert(arrival.worker, record);
         // One that is still in its old place has missed what was said since then.
         if training && self.is_formed() {
-            self.disturbed.get_or_insert(self.now);
-            self.halt();
+            self.disturb();
         } else if (training || beside) && self.stage() == Stage::Halting {
             let generation = self.generation;
             self.send(worker, CoordinatorMessage::Halt { generation });

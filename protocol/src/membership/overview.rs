@@ -1,5 +1,7 @@
 //! The membership as an operator sees it.
 
+use std::time::Duration;
+
 use super::roster::Place;
 use super::{Membership, Phase, Record};
 use crate::status::{Doing, Overview, WorkerView};
@@ -8,7 +10,7 @@ use crate::words::{ShardRange, WorkerId};
 impl Membership {
     /// Who takes part at this moment, and how. Changes nothing.
     #[must_use]
-    pub fn overview(&self, now: std::time::Duration) -> Overview {
+    pub fn overview(&self, now: Duration) -> Overview {
         let mut workers: Vec<(&WorkerId, &Record)> = self.members.iter().collect();
         workers.sort_by_key(|(worker, record)| record.order(**worker));
         Overview {
@@ -22,7 +24,7 @@ impl Membership {
         }
     }
 
-    fn view(&self, now: std::time::Duration, worker: WorkerId, record: &Record) -> WorkerView {
+    fn view(&self, now: Duration, worker: WorkerId, record: &Record) -> WorkerView {
         let shards = self.formation.as_ref().and_then(|formation| formation.steady_shards(worker));
         let rank = record.rank.filter(|_| shards.is_some());
         let doing = match &record.place {

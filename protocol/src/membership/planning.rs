@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::formation::Formation;
 use super::roster::Place;
-use super::{JobEvent, Membership, Phase, Resumed, Stop};
+use super::{JobEvent, Membership, Phase, Record, Resumed, Stop};
 use crate::limits::{LEAVE_GRACE, RESEND};
 use crate::messages::{CoordinatorMessage, Form, MemberAddress, Trailer};
 use crate::words::{Generation, Rank, Step, WorkerId};
@@ -27,17 +27,38 @@ pub(super) struct Plan {
     ordered: Option<Duration>,
 }
 
+/// What a worker has to do with the generation to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Planned {
+    /// Nothing.
+    No,
+    /// It prepares for it.
+    Prepared,
+    /// It may begin it at any moment, or has begun it.
+    Ordered,
+}
+
 impl Plan {
     /// Whether the switch may happen at any moment.
-    pub(super) fn is_ordered(&self) -> bool {
+    fn is_ordered(&self) -> bool {
         self.ordered.is_some()
     }
 
-    pub(super) fn is_pause(&self) -> bool {
+    /// Whether all halt at the boundary.
+    fn is_pause(&self) -> bool {
         self.next.is_none()
     }
 
-    pub(super) fn has(&self, worker: WorkerId) -> bool {
+    /// What `worker` has to do with it.
+    pub(super) fn part_of(&self, worker: WorkerId) -> Planned {
+        match (self.has(worker), self.is_ordered()) {
+            (false, _) => Planned::No,
+            (true, false) => Planned::Prepared,
+            (true, true) => Planned::Ordered,
+        }
+    }
+
+    fn has(&self, worker: WorkerId) -> bool {
         self.next
             .as_ref()
             .is_some_and(|next| next.workers().any(|member| member == worker))
@@ -99,9 +120,26 @@ impl Membership {
         since.all(|since| self.now.saturating_sub(since) >= LEAVE_GRACE)
     }
 
+    /// What `worker` has to do with the generation to come, if there is one.
+    pub(super) fn planned(&self, worker: WorkerId) -> Planned {
+        self.plan.as_ref().map_or(Planned::No, |plan| plan.part_of(worker))
+    }
+
+    /// Whether `generation` is the one to come, and leaves `worker` out.
+    pub(super) fn is_planned_without(&self, worker: WorkerId, generation: Generation) -> bool {
+        let without = |plan: &Plan| plan.generation == generation && !plan.is_pause() && !plan.has(worker);
+        self.plan.as_ref().is_some_and(without)
+    }
+
     /// Gives up a plan that counts on `worker`, if nobody has been told to switch to it.
-    pub(super) fn plan_without(&mut self, worker: WorkerId) {
+    pub(super) fn unplan_with(&mut self, worker: WorkerId) {
         self.plan.take_if(|plan| !plan.is_ordered() && plan.has(worker));
+    }
+
+    /// Gives up the plan for `generation`, if nobody has been told to switch to it. False if there is no such plan.
+    pub(super) fn unplan(&mut self, generation: Generation) -> bool {
+        let unordered = |plan: &mut Plan| plan.generation == generation && !plan.is_ordered();
+        self.plan.take_if(unordered).is_some()
     }
 
     /// Sends out the orders for a generation of `workers`. False if their memory does not hold the shards.
@@ -231,10 +269,22 @@ impl Membership {
         }
     }
 
+    /// The first to halt at a pause: the others do so too, or are asked to.
+    pub(super) fn paused(&mut self) {
+        if self.plan.take_if(|plan| plan.is_pause()).is_none() {
+            return;
+        }
+        self.phase = Phase::Halting { since: self.now };
+        for record in self.members.values_mut().filter(|record| record.is_busy()) {
+            record.place = Place::Called;
+            record.asked = self.now;
+        }
+    }
+
     /// A member has begun the planned generation.
     pub(super) fn switched(&mut self, worker: WorkerId, generation: Generation, step: Step) {
         self.reach(step);
-        if self.plan.as_ref().is_some_and(|plan| plan.has(worker)) {
+        if self.planned(worker) == Planned::Ordered {
             self.begin_plan(generation, step);
         }
         if generation == self.formed {
@@ -270,7 +320,7 @@ impl Membership {
     }
 
     /// Whether it was left out at the last switch and is not gone yet.
-    pub(super) fn lingers(&self, worker: WorkerId, record: &super::Record) -> bool {
+    pub(super) fn lingers(&self, worker: WorkerId, record: &Record) -> bool {
         record.joining().is_none() && record.quiet().is_none() && !self.is_member(worker)
     }
 

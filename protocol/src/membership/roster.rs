@@ -56,6 +56,8 @@ pub(super) struct Joining {
     pub(super) loaded: bool,
     /// Whether it follows the ring without a lag.
     pub(super) caught_up: bool,
+    /// Since when it follows.
+    pub(super) follows: Option<Duration>,
     /// Updates that its state has had.
     pub(super) step: Step,
     /// Copies that have failed.
@@ -71,6 +73,7 @@ impl Joining {
             copies: None,
             loaded: false,
             caught_up: false,
+            follows: None,
             step: standing.step,
             attempts: 0,
             failed: None,

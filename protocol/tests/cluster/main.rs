@@ -18,7 +18,7 @@ fn cases() -> u32 {
         .unwrap_or(400)
 }
 
-/// Nothing goes wrong for so many events.
+/// Nothing goes wrong for so many events: workers only come.
 fn peace(events: u32) -> Chaos {
     Chaos {
         events,

@@ -152,6 +152,19 @@ fn a_link_that_cannot_be_made_for_a_plan_halts_nobody() {
 }
 
 #[test]
+fn a_joiner_out_of_reach_is_left_out_whoever_says_so() {
+    for (teller, peer) in [(1, 3), (3, 1)] {
+        let mut job = Job::planned(config());
+        job.link_broken(teller, 2, peer);
+        job.link_broken(teller, 3, peer);
+        let told = job.link_broken(teller, 4, peer);
+        assert_eq!(told[0], "to w3: dismiss", "{told:?}");
+        assert_eq!(job.membership.stage(), Stage::Running);
+        assert!(job.membership.knows(w(1)));
+    }
+}
+
+#[test]
 fn a_stop_outranks_a_plan() {
     let mut job = Job::ordered(config());
     assert_eq!(words(&job.event(Event::StopRequested)), ["to w2: close g1.1 with stop"]);
