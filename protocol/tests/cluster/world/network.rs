@@ -77,7 +77,10 @@ impl World {
 
     fn tell_worker(&mut self, worker: WorkerId, message: CoordinatorMessage) {
         let event = match message {
-            CoordinatorMessage::Halt { generation } => member::Event::Halt { generation },
+            CoordinatorMessage::Halt { generation } => {
+                self.drop_overtaken_copies(worker);
+                member::Event::Halt { generation }
+            }
             CoordinatorMessage::Form(form) => member::Event::Form(form),
             CoordinatorMessage::Prepare(form) => member::Event::Prepare(form),
             CoordinatorMessage::CloseWith { generation, trailer } => member::Event::CloseWith { generation, trailer },
@@ -97,6 +100,17 @@ impl World {
             }
         };
         self.member(worker, event, None);
+    }
+
+    /// One connection delivers in order, so a `Copy` never comes after a `Halt` that was said later. The machines bear that it does,
+    /// which runs with losses show; but a worker that moves on after it has said where it stands takes gradients along that are
+    /// counted as lost.
+    fn drop_overtaken_copies(&mut self, halted: WorkerId) {
+        if self.count == Count::Exact {
+            let copy =
+                |mail: &Mail| matches!(mail, Mail::ToWorker(worker, CoordinatorMessage::Copy(_)) if *worker == halted);
+            self.mail.retain(|mail| !copy(mail));
+        }
     }
 
     pub(super) fn coordinate(&mut self, event: Event) {
