@@ -107,10 +107,7 @@ impl Membership {
     /// Training goes on. People are told of the ring, also if the first update is heard of before the last `Ready`.
     pub(super) fn run(&mut self, resumed: Resumed) {
         if let Phase::Forming { since } = self.phase {
-            // Whoever catches up by a fetched sum has not seen the trailer that asked for a snapshot.
-            if matches!(self.intake, Intake::Collecting { .. }) {
-                self.end_intake();
-            }
+            self.give_up_collecting();
             self.ask_anew_for_snapshot();
             let world_size = self.formation.as_ref().map_or(0, |formation| formation.workers().count());
             self.tell(JobEvent::Formed {

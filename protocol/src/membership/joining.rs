@@ -79,6 +79,13 @@ impl Membership {
         }
     }
 
+    /// After a halt: whoever caught up by a fetched sum has not seen the trailer that asked for a snapshot, and will not tell.
+    pub(super) fn give_up_collecting(&mut self) {
+        if matches!(self.intake, Intake::Collecting { .. }) {
+            self.end_intake();
+        }
+    }
+
     /// Training goes on in another generation: its closer knows of no snapshot.
     pub(super) fn ask_anew_for_snapshot(&mut self) {
         if matches!(self.intake, Intake::Asked { .. }) {
@@ -380,7 +387,10 @@ impl Membership {
             let follows = joining.follows.filter(|_| joining.loaded && !joining.caught_up);
             follows.is_some_and(|since| self.now.saturating_sub(since) >= CATCH_UP_PATIENCE)
         };
-        let slow = self.joiners().find(|(_, joining)| too_long(joining)).map(|(worker, _)| worker);
+        let slow = self
+            .joiners()
+            .find(|(_, joining)| too_long(joining))
+            .map(|(worker, _)| worker);
         if let Some(worker) = slow {
             self.hold(worker);
         }
