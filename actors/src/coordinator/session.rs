@@ -76,7 +76,11 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
             }
         }
     };
-    let Ok(Some((send, receive, hello))) = timeout(HANDSHAKE_DEADLINE, hello).await else {
+    let hello = timeout(HANDSHAKE_DEADLINE, hello).await.unwrap_or_else(|_| {
+        tracing::warn!(target: "sardana::event::refused", %peer, "no hello came within {HANDSHAKE_DEADLINE:?}");
+        None
+    });
+    let Some((send, receive, hello)) = hello else {
         // Closed already if it said something else. A slow peer may try again.
         return connection.close(0_u32.into(), b"expected a hello");
     };
