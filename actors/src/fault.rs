@@ -40,11 +40,29 @@ pub enum Point {
     Linked,
     /// `Finished` was handed to the transport.
     Finished,
+    /// A boundary's trailer wants a snapshot; nothing is copied.
+    Snapshot,
+    /// The shares of a snapshot are copied and hashed, but nobody knows.
+    Snapshotted,
+    /// A joiner has asked for a share.
+    Copying,
+    /// A joiner has all shares.
+    Copied,
+    /// A joiner has asked for a sum.
+    Following,
+    /// The links of the next generation are made beside the ring, `Ready` not sent.
+    Prepared,
+    /// A trailer has switched to the next generation.
+    Switched,
+    /// A holder has announced a share to a joiner, and sent nothing of it.
+    ServingShare,
+    /// A keeper has announced a sum, and sent nothing of it.
+    ServingSum,
 }
 
 impl Point {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 23] = [
         Self::InGradient,
         Self::Tallied,
         Self::BeforePass,
@@ -59,6 +77,15 @@ impl Point {
         Self::Fetch,
         Self::Linked,
         Self::Finished,
+        Self::Snapshot,
+        Self::Snapshotted,
+        Self::Copying,
+        Self::Copied,
+        Self::Following,
+        Self::Prepared,
+        Self::Switched,
+        Self::ServingShare,
+        Self::ServingSum,
     ];
 
     /// Its name in `SARDANA_FAULT`.
@@ -79,6 +106,15 @@ impl Point {
             Self::Fetch => "fetch",
             Self::Linked => "linked",
             Self::Finished => "finished",
+            Self::Snapshot => "snapshot",
+            Self::Snapshotted => "snapshotted",
+            Self::Copying => "copying",
+            Self::Copied => "copied",
+            Self::Following => "following",
+            Self::Prepared => "prepared",
+            Self::Switched => "switched",
+            Self::ServingShare => "serving-share",
+            Self::ServingSum => "serving-sum",
         }
     }
 }

@@ -3,8 +3,9 @@
 //!
 //! Decisions are in `sardana-protocol`; a shell here receives, calls its machine and sends what the machine says.
 //!
-//! - [`coordinator`], [`worker`], [`agent`]: the actors; [`peers`]: links and transfers between workers.
+//! - [`coordinator`], [`worker`], [`agent`]: the actors; [`operator`]: a person's commands to the first; [`peers`]: links and transfers between workers.
 //! - [`trust`]: the job's authority, who a peer is and whom it may dial.
+//! - [`enrol`]: how somebody from outside gets a certificate.
 //! - [`quic`]: endpoints, dialling and accepting.
 //! - [`wire`]: messages as bytes.
 //! - [`fault`]: where chaos tests kill.
@@ -12,7 +13,9 @@
 pub mod agent;
 mod control;
 pub mod coordinator;
+pub mod enrol;
 pub mod fault;
+pub mod operator;
 pub mod peers;
 pub mod quic;
 pub mod trust;

@@ -59,6 +59,7 @@ impl Watch {
                     sample.recomputed += recomputed;
                 }
             }
+            Event::Job(JobEvent::Switched { members, .. }) => self.members.clone_from(members),
             Event::Job(JobEvent::Lost { worker, .. }) => {
                 if let Some((_, sample)) = self.under_way.as_mut().filter(|(victim, _)| victim == worker) {
                     sample.noticed = sample.killed.elapsed();
@@ -129,7 +130,7 @@ async fn measure(name: &str, work_us: u64, kills: usize) -> Result<()> {
             _ = due.tick() => watch.strike(&launched)?,
         }
     }
-    launched.stopper().request_stop();
+    launched.steering().request_stop();
     let summary = launched.finish(|_, _| {}).await?;
     let whole = 8 * summary.step.get() + summary.recomputed;
     ensure!(

@@ -71,6 +71,35 @@ fn path(folder: &Path) -> PathBuf {
     folder.join("journal")
 }
 
+/// Notes in `folder` that this process has just loaded the state's ballast, which it began at `begin_ns`.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn note_load(folder: &Path, begin_ns: u64) -> std::io::Result<()> {
+    let line = format!("{} {begin_ns} {}\n", std::process::id(), now_ns());
+    let mut file = OpenOptions::new().create(true).append(true).open(folder.join("loads"))?;
+    file.write_all(line.as_bytes())
+}
+
+/// When the process `pid` last loaded the state's ballast: begin and end, in nanoseconds since 1970.
+///
+/// # Errors
+/// When the notes cannot be read, or are damaged.
+pub fn last_load(folder: &Path, pid: u32) -> Result<Option<(u64, u64)>> {
+    let text = std::fs::read_to_string(folder.join("loads")).context("the notes of loads cannot be read")?;
+    let mut last = None;
+    for line in text.lines() {
+        let numbers: Vec<u64> = line.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+        let &[by, begin, end] = numbers.as_slice() else {
+            bail!("expected three numbers, found `{line}`");
+        };
+        if by == u64::from(pid) {
+            last = Some((begin, end));
+        }
+    }
+    Ok(last)
+}
+
 impl Pen {
     /// A pen for this process and the journal of `folder`.
     ///

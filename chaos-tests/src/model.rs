@@ -3,6 +3,8 @@
 
 use std::hint::spin_loop;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use sardana::data::Shard;
@@ -11,7 +13,7 @@ use sardana::model::{Dtype, GradientWriter, Mean, ModelError, Step, TensorSpec, 
 
 use crate::dice::mix;
 use crate::gate::Place;
-use crate::journal::{Deed, Pen, now_ns};
+use crate::journal::{Deed, Pen, note_load, now_ns};
 use crate::setup::Setup;
 
 /// Elements of the f64 tensor.
@@ -26,10 +28,14 @@ struct Instruments {
     pen: Pen,
     folder: std::path::PathBuf,
     gate_step: u64,
+    last_step: u64,
+    /// The step that was paced last.
+    paced: AtomicU64,
     work: Duration,
+    rest: Duration,
 }
 
-/// The model: two parameters, their momenta and a counter.
+/// The model: two parameters, their momenta, a counter, and what is only carried along.
 #[derive(Debug)]
 pub struct Touchy {
     weights: Vec<f32>,
@@ -37,6 +43,7 @@ pub struct Touchy {
     wide: Vec<f64>,
     wide_momentum: Vec<f64>,
     updates: u64,
+    ballast: Vec<u8>,
     instruments: Option<Instruments>,
 }
 
@@ -51,6 +58,9 @@ impl Touchy {
             wide: (0..WIDE).map(|index| f64::from(start(index))).collect(),
             wide_momentum: vec![0.0; WIDE],
             updates: 0,
+            ballast: (0..setup.ballast / 8)
+                .flat_map(|index| mix(index as u64).to_le_bytes())
+                .collect(),
             instruments: None,
         }
     }
@@ -66,13 +76,16 @@ impl Touchy {
                 pen: Pen::new(folder)?,
                 folder: folder.to_owned(),
                 gate_step: setup.gate_step,
+                last_step: setup.steps.saturating_sub(1),
+                paced: AtomicU64::new(u64::MAX),
                 work: Duration::from_micros(setup.work_us),
+                rest: Duration::from_micros(setup.rest_us),
             }),
             ..Self::plain(setup)
         })
     }
 
-    fn specs(&self) -> [TensorSpec; 5] {
+    fn specs(&self) -> [TensorSpec; 6] {
         let elements = self.weights.len();
         [
             TensorSpec::new("weights", Dtype::F32, &[elements]),
@@ -80,6 +93,7 @@ impl Touchy {
             TensorSpec::new("wide", Dtype::F64, &[WIDE]),
             TensorSpec::new("wide_momentum", Dtype::F64, &[WIDE]),
             TensorSpec::new("updates", Dtype::U64, &[1]),
+            TensorSpec::new("ballast", Dtype::U64, &[self.ballast.len() / 8]),
         ]
     }
 
@@ -102,7 +116,7 @@ fn wild_f32(bits: u64) -> f32 {
 
 impl Trainable for Touchy {
     fn gradients(&self) -> Vec<TensorSpec> {
-        let [weights, _, wide, _, _] = self.specs();
+        let [weights, _, wide, ..] = self.specs();
         vec![weights, wide]
     }
 
@@ -184,7 +198,8 @@ impl Trainable for Touchy {
             wide(&self.wide_momentum),
             self.updates.to_le_bytes().to_vec(),
         ];
-        self.specs().iter().zip(&bytes).for_each(|(spec, bytes)| visitor(spec, bytes));
+        let bytes = bytes.iter().map(Vec::as_slice).chain([self.ballast.as_slice()]);
+        self.specs().iter().zip(bytes).for_each(|(spec, bytes)| visitor(spec, bytes));
         Ok(())
     }
 
@@ -209,6 +224,13 @@ impl Trainable for Touchy {
             "wide" => wide(&mut self.wide),
             "wide_momentum" => wide(&mut self.wide_momentum),
             "updates" => self.updates = u64::from_le_bytes(bytes.try_into()?),
+            "ballast" => {
+                let begin = now_ns();
+                self.ballast.copy_from_slice(bytes);
+                if let Some(instruments) = self.instruments.as_ref().filter(|_| !bytes.is_empty()) {
+                    note_load(&instruments.folder, begin)?;
+                }
+            }
             other => return Err(format!("no tensor {other}").into()),
         }
         Ok(())
@@ -226,11 +248,27 @@ impl Instruments {
         while since.elapsed() < self.work {
             spin_loop();
         }
+        std::thread::sleep(self.rest);
         if step.get() >= self.gate_step {
             Place::Step.pass(&self.folder)?;
         }
         if step.get() >= self.gate_step.saturating_add(2) {
             Place::Late.pass(&self.folder)?;
+        }
+        if step.get() >= self.gate_step {
+            self.keep_pace(step.get())?;
+        }
+        Ok(())
+    }
+}
+
+impl Instruments {
+    /// Makes a step take longer than the one before while [`Place::Pace`] is closed.
+    fn keep_pace(&self, step: u64) -> Result<(), ModelError> {
+        if step >= self.last_step {
+            Place::Pace.pass(&self.folder)?;
+        } else if self.paced.swap(step, Ordering::Relaxed) != step && !Place::Pace.is_open(&self.folder)? {
+            thread::sleep(Duration::from_millis(step - self.gate_step));
         }
         Ok(())
     }

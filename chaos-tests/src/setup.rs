@@ -19,6 +19,8 @@ pub struct Setup {
     pub workers: u32,
     /// Fewer do not train.
     pub min: u32,
+    /// More are spares.
+    pub max: u32,
     /// Replacements in all.
     pub restarts: u32,
     /// K.
@@ -33,9 +35,13 @@ pub struct Setup {
     pub order: Order,
     /// Elements of the model's large tensor.
     pub elements: usize,
-    /// How long a gradient takes at least, in microseconds.
+    /// Bytes of the state that are never trained: a state may be large though its gradient is small. Whole eights.
+    pub ballast: usize,
+    /// How long a gradient takes at least, in microseconds, in which a processor is busy.
     pub work_us: u64,
-    /// From this step on each gradient waits at the gate.
+    /// How long a gradient sleeps besides, in microseconds: work that takes no processor from others.
+    pub rest_us: u64,
+    /// From this step on gradients wait at gates, or take longer and longer.
     pub gate_step: u64,
 }
 
@@ -46,6 +52,7 @@ impl Setup {
         Self {
             workers,
             min: 1,
+            max: 1_024,
             restarts: 8,
             shards: 8,
             steps: 12,
@@ -53,7 +60,9 @@ impl Setup {
             batch: 32,
             order: Order::Exact,
             elements: 1_500,
+            ballast: 0,
             work_us: 0,
+            rest_us: 0,
             gate_step: u64::MAX,
         }
     }
@@ -71,6 +80,7 @@ impl Setup {
             .order(self.order)
             .workers(self.workers)
             .min_workers(self.min)
+            .max_workers(self.max)
             .restarts(self.restarts);
         Ok(job.build()?)
     }
@@ -81,6 +91,7 @@ impl Setup {
         let Self {
             workers,
             min,
+            max,
             restarts,
             shards,
             steps,
@@ -88,11 +99,14 @@ impl Setup {
             batch,
             order,
             elements,
+            ballast,
             work_us,
+            rest_us,
             gate_step,
         } = self;
         let numbers = format!(
-            "{workers} {min} {restarts} {shards} {steps} {samples} {batch} {elements} {work_us} {gate_step} {order}"
+            "{workers} {min} {max} {restarts} {shards} {steps} {samples} {batch} {elements} {ballast} {work_us} {rest_us} \
+             {gate_step} {order}"
         );
         vec![(JOB_VARIABLE.into(), numbers.into()), (FOLDER_VARIABLE.into(), folder.into())]
     }
@@ -109,21 +123,25 @@ impl Setup {
         let &[
             workers,
             min,
+            max,
             restarts,
             shards,
             steps,
             samples,
             batch,
             elements,
+            ballast,
             work_us,
+            rest_us,
             gate_step,
         ] = numbers.as_slice()
         else {
-            bail!("{JOB_VARIABLE}: expected ten numbers, found {}", numbers.len());
+            bail!("{JOB_VARIABLE}: expected thirteen numbers, found {}", numbers.len());
         };
         let setup = Self {
             workers: workers.try_into()?,
             min: min.try_into()?,
+            max: max.try_into()?,
             restarts: restarts.try_into()?,
             shards: shards.try_into()?,
             steps,
@@ -135,7 +153,9 @@ impl Setup {
                 other => bail!("{JOB_VARIABLE}: no order is called `{other}`"),
             },
             elements: elements.try_into()?,
+            ballast: ballast.try_into()?,
             work_us,
+            rest_us,
             gate_step,
         };
         Ok((setup, folder.into()))

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
-use sardana::launch::{Event, LaunchConfig, LaunchError, Launched, launch};
+use sardana::launch::{Event, LaunchConfig, LaunchError, Launched, OperatorRequest, launch};
 use sardana::{AgentEvent, JobEvent, Summary, WorkerId};
 use tempfile::TempDir;
 
@@ -58,15 +58,18 @@ struct Record {
     running: Vec<WorkerId>,
     told: Vec<(Duration, Told)>,
     kills: u32,
+    stops: u32,
 }
 
-/// Something that happened, or was done to a worker.
+/// Something that happened, or was done.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Told {
     /// By the product.
     Event(Event),
     /// By the adversary.
     Signal(WorkerId, Signal),
+    /// By the adversary, in the place of an operator.
+    Request(OperatorRequest),
 }
 
 /// How a trial ended.
@@ -80,6 +83,8 @@ pub struct Ended {
     pub processes: BTreeMap<WorkerId, u32>,
     /// How many SIGKILLs the adversary sent.
     pub kills: u32,
+    /// How many SIGSTOPs.
+    pub stops: u32,
 }
 
 impl Trial {
@@ -201,13 +206,18 @@ impl Trial {
             bail!("the job hangs\n{}", self.story(&record.told));
         };
         let Record {
-            processes, told, kills, ..
+            processes,
+            told,
+            kills,
+            stops,
+            ..
         } = record;
         let ended = Ended {
             outcome,
             told,
             processes,
             kills,
+            stops,
         };
         self.explain(&ended, all_gone(ended.processes.values().copied()).await)?;
         Ok(ended)
@@ -247,7 +257,7 @@ impl Trial {
 
 impl Record {
     fn note(&mut self, event: &Event) {
-        if let Event::Job(JobEvent::Forming { members, .. }) = event {
+        if let Event::Job(JobEvent::Forming { members, .. } | JobEvent::Switched { members, .. }) = event {
             self.members.clone_from(members);
         }
         if let Event::Agent(AgentEvent::Started { worker, pid }) = event {
@@ -273,6 +283,12 @@ impl Hands<'_> {
         &self.record.running
     }
 
+    /// How many worker processes have ended.
+    #[must_use]
+    pub fn ended(&self) -> usize {
+        self.record.processes.len() - self.record.running.len()
+    }
+
     /// The process of a worker, if it runs.
     #[must_use]
     pub fn pid(&self, worker: WorkerId) -> Option<u32> {
@@ -287,7 +303,27 @@ impl Hands<'_> {
             let at = self.record.told.last().map_or(Duration::ZERO, |(at, _)| *at);
             self.record.told.push((at, Told::Signal(worker, signal)));
             self.record.kills += u32::from(signal == Signal::KILL);
+            self.record.stops += u32::from(signal == Signal::STOP);
         }
+    }
+
+    /// Asks for something as an operator does.
+    pub fn request(&mut self, request: OperatorRequest) {
+        let at = self.record.told.last().map_or(Duration::ZERO, |(at, _)| *at);
+        self.record.told.push((at, Told::Request(request.clone())));
+        self.launched.steering().request(request);
+    }
+
+    /// Lets a worker leave at the next boundary.
+    pub fn drain(&mut self, worker: WorkerId) {
+        let whom = worker.to_string();
+        self.request(OperatorRequest::Drain { whom });
+    }
+
+    /// Starts workers, or lets some leave, until there are so many.
+    pub fn scale(&mut self, workers: usize) {
+        let workers = u32::try_from(workers).unwrap_or(u32::MAX);
+        self.request(OperatorRequest::Scale { workers });
     }
 
     /// Kills a worker, if it runs.
@@ -356,6 +392,7 @@ impl fmt::Display for Told {
             Self::Event(Event::Job(event)) => write!(f, "{event:?}"),
             Self::Event(Event::Agent(event)) => write!(f, "{event:?}"),
             Self::Signal(worker, signal) => write!(f, "{signal:?} for {worker}"),
+            Self::Request(request) => write!(f, "{request:?}"),
         }
     }
 }

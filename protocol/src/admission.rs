@@ -6,7 +6,7 @@
 use std::fmt::Display;
 
 use crate::job::{Fingerprint, JobIdentity, JobSpec};
-use crate::limits::{MAX_SHARDS, MAX_TEXT_BYTES};
+use crate::limits::{MAX_AUXILIARY, MAX_SHARDS, MAX_TEXT_BYTES};
 use crate::messages::WorkerHello;
 use crate::words::{Generation, JobId};
 
@@ -82,6 +82,13 @@ fn sensible(hello: &WorkerHello, newest: Generation) -> Result<(), Refusal> {
         return senseless(
             &format!("a job name of at most {MAX_TEXT_BYTES} bytes"),
             format!("{} bytes", spec.name.len()),
+        );
+    }
+    let named = hello.auxiliary.len() <= MAX_AUXILIARY && hello.auxiliary.iter().all(|name| name.len() <= MAX_TEXT_BYTES);
+    if !named {
+        return senseless(
+            &format!("at most {MAX_AUXILIARY} auxiliary sums with names of at most {MAX_TEXT_BYTES} bytes"),
+            format!("{} sums", hello.auxiliary.len()),
         );
     }
     if hello.generation > newest {
@@ -228,6 +235,7 @@ mod tests {
             },
             shard_capacity: 8,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            auxiliary: vec![],
         }
     }
 

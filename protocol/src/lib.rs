@@ -6,6 +6,7 @@
 //!
 //! - [`words`]: the newtypes of the glossary; [`job`]: what a job is; [`state`]: the hash of its state.
 //! - [`messages`]: what workers, agents and the coordinator say to each other.
+//! - [`snapshot`]: who holds what of a snapshot; [`status`]: what an operator asks and sees.
 //! - [`assign`]: which rank computes which shards.
 //! - [`admission`]: who may take part; [`membership`]: the coordinator's machine; [`member`]: a worker's machine.
 //! - [`limits`]: every bound and timeout, with its argument.
@@ -17,5 +18,7 @@ pub mod limits;
 pub mod member;
 pub mod membership;
 pub mod messages;
+pub mod snapshot;
 pub mod state;
+pub mod status;
 pub mod words;

@@ -47,6 +47,22 @@ pub const GATHER: Duration = Duration::from_secs(10);
 /// lost, unless all those deaths are certain: a holder that was only cut off may be on its way back.
 pub const STATE_GRACE: Duration = Duration::from_secs(5);
 
+/// A joiner whose copy has failed this often is waited for: its donors die faster than it copies, or sums come faster than it
+/// applies them, and a join that never ends helps nobody.
+pub const MAX_COPY_ATTEMPTS: u32 = 3;
+
+/// After this long without a word of a snapshot it is asked for again. Only a step that takes longer, or holders that hash for
+/// longer, come near it; asking twice costs a second snapshot.
+pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a joiner may follow without catching up before the others wait for it at a boundary. Steps that are as short as it takes to
+/// apply a sum leave it no way to come closer.
+pub const CATCH_UP_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long the last holder of the state waits for a joiner before it leaves anyway, and the state with it. The shortest notice of
+/// a cloud is 30 s; this leaves time to end.
+pub const LEAVE_GRACE: Duration = Duration::from_secs(20);
+
 /// A worker that this many generations in a row could not be linked with is left out of the next one.
 pub const MAX_LINK_FAILURES: u32 = 3;
 

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::job::JobIdentity;
+use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
 use crate::words::{Generation, JobId, Rank, ShardRange, Step, WorkerId};
 
@@ -16,10 +17,23 @@ pub enum Hello {
     /// A worker that wants to take part.
     Worker(Box<WorkerHello>),
     /// An agent that reports its children.
-    Agent {
-        /// The job it serves.
+    Agent(AgentHello),
+    /// An operator's command. [`crate::status::OperatorRequest`]s follow.
+    Operator {
+        /// The job it watches or steers.
         job: JobId,
     },
+}
+
+/// An agent's first message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentHello {
+    /// The job it serves.
+    pub job: JobId,
+    /// What people call its host.
+    pub host: String,
+    /// Its children that run, so that a coordinator that is new, or was away, knows whose they are.
+    pub children: Vec<WorkerId>,
 }
 
 /// A worker's first message.
@@ -45,6 +59,8 @@ pub struct WorkerHello {
     pub shard_capacity: u32,
     /// Where other workers reach it.
     pub address: SocketAddr,
+    /// Names of the model's auxiliary sums, in the model's order; shown to people.
+    pub auxiliary: Vec<String>,
 }
 
 /// The coordinator's answer to a [`Hello`].
@@ -135,6 +151,49 @@ pub enum WorkerMessage {
         /// Whom it led to.
         peer: WorkerId,
     },
+    /// The generation `generation`, whose order came as `Prepare`, has begun: a trailer switched to it.
+    Switched {
+        /// The generation that begins.
+        generation: Generation,
+        /// The step it begins with.
+        step: Step,
+    },
+    /// A trailer asked for a snapshot, and this member's shares of it are copied.
+    Snapshotted {
+        /// Which snapshot.
+        snapshot: SnapshotId,
+        /// The index of each share that this member holds, and its hash.
+        shares: Vec<(u32, StateHash)>,
+    },
+    /// From a holder of a snapshot: keeping it would take more memory than its bound, so it was dropped.
+    Dropped {
+        /// Which.
+        snapshot: SnapshotId,
+    },
+    /// From a joiner: its state follows the ring's without a lag.
+    CaughtUp {
+        /// The snapshot it started from.
+        snapshot: SnapshotId,
+        /// Updates applied.
+        step: Step,
+    },
+    /// From a joiner: no holder gave what it needs.
+    CopyFailed {
+        /// The snapshot it was told to copy.
+        snapshot: SnapshotId,
+        /// Whom it asked, and what went wrong.
+        reason: String,
+    },
+    /// The worker was asked to leave, by a signal on its host. It trains on until a trailer leaves it out.
+    Leave {
+        /// Why, for people.
+        reason: String,
+    },
+    /// The worker's certificate runs out: here is a signing request for the next. `Renewed` comes back.
+    Renew {
+        /// The request, PKCS #10 in DER.
+        request: Vec<u8>,
+    },
     /// The model or its data failed; the worker ends.
     Failed {
         /// What it said.
@@ -163,10 +222,30 @@ pub enum CoordinatorMessage {
     },
     /// The next generation. `Ready` comes back.
     Form(Box<Form>),
-    /// To the rank that closes the sums of `generation`: end the job at the next boundary, by trailer.
-    CloseWithStop {
+    /// A generation that a trailer will switch to while the present one trains. Its first and steady plans are the same, and its
+    /// `step` is 0: it begins at the boundary of that trailer. `Ready` comes back. Once it has begun, it is said again with the
+    /// step that it began with, to members that have not said so: a joiner that stands there already sees no such trailer.
+    Prepare(Box<Form>),
+    /// To the rank that closes the sums of `generation`: the next sum's trailer.
+    CloseWith {
         /// The generation meant.
         generation: Generation,
+        /// What its next trailer says, unless it says stop already.
+        trailer: Trailer,
+    },
+    /// To every member: whom it serves besides members, and what of a snapshot they may still need. Nothing comes back.
+    Serve(Serve),
+    /// To a joiner: copy this snapshot, then follow. Sent again when a holder is gone.
+    Copy(Box<Snapshot>),
+    /// The worker has left in good order: its shares are others' now. It ends well.
+    Released {
+        /// The step at which it left.
+        step: Step,
+    },
+    /// Answer to `Renew`.
+    Renewed {
+        /// The new certificate, X.509 in DER.
+        certificate: Vec<u8>,
     },
     /// The job is done: everybody reported this step and hash. The worker ends.
     Complete {
@@ -240,6 +319,39 @@ pub enum CatchUp {
     },
 }
 
+/// A snapshot as a joiner needs it. Shares are numbered by place: see [`crate::snapshot`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Which.
+    pub id: SnapshotId,
+    /// The members that took it, by place; none for one that is gone.
+    pub holders: Vec<Option<MemberAddress>>,
+    /// The hash of each share, by place.
+    pub shares: Vec<StateHash>,
+}
+
+/// Whom a member serves, and what it keeps for them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Serve {
+    /// Joiners that may fetch shares and sums. Whoever is not named is served nothing.
+    pub joiners: Vec<WorkerId>,
+    /// The snapshot that they copy; older ones are dropped. None if it is yet to be taken.
+    pub snapshot: Option<SnapshotId>,
+    /// Whether its shares are still needed.
+    pub shares: Needed,
+    /// Sums of older steps are not needed any more.
+    pub sums_from: Step,
+}
+
+/// Whether a snapshot's shares are still needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Needed {
+    /// Somebody may still copy them.
+    Yes,
+    /// Everybody has.
+    No,
+}
+
 /// The orders for a boundary, which close every sum, so that all agree on them without asking anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trailer {
@@ -247,11 +359,64 @@ pub enum Trailer {
     Continue,
     /// The job ends after this update.
     Stop,
+    /// Every member copies its shares of the state after this update.
+    Snapshot,
+    /// This generation ends after this update. Whoever was given an order to prepare for this one goes on in it; the others are
+    /// halted for it.
+    Switch(Generation),
 }
 
-/// From agent to coordinator. Nothing comes back.
+impl Trailer {
+    /// What a closer says next when it was to say this, and is asked to say `asked`: a stop is final, a switch gives way to a stop
+    /// or to another switch, and all of them to nothing less.
+    #[must_use]
+    pub const fn and(self, asked: Self) -> Self {
+        match (self, asked) {
+            (Self::Stop, _) | (_, Self::Stop) => Self::Stop,
+            (Self::Switch(_), Self::Switch(next)) | (Self::Switch(next), _) | (_, Self::Switch(next)) => Self::Switch(next),
+            (Self::Snapshot, _) | (_, Self::Snapshot) => Self::Snapshot,
+            (Self::Continue, Self::Continue) => Self::Continue,
+        }
+    }
+
+    /// What is left to be said once it is said: a snapshot is asked for once.
+    #[must_use]
+    pub const fn after_closing(self) -> Self {
+        match self {
+            Self::Continue | Self::Snapshot => Self::Continue,
+            Self::Stop => Self::Stop,
+            Self::Switch(next) => Self::Switch(next),
+        }
+    }
+}
+
+/// From agent to coordinator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AgentMessage {
+    /// It wants to start a child: here is the signing request for its certificate. `Certified` comes back.
+    Certify {
+        /// Who the child will be.
+        worker: WorkerId,
+        /// The request, PKCS #10 in DER.
+        request: Vec<u8>,
+    },
+    /// A child was started. Nothing comes back.
+    ChildStarted {
+        /// Which.
+        worker: WorkerId,
+        /// Its process on the agent's host.
+        pid: u32,
+    },
+    /// The agent was asked to end: its children are to leave at a boundary. Nothing comes back; they end one by one.
+    Leave {
+        /// Why, for people.
+        reason: String,
+    },
+    /// The agent's own certificate runs out: here is a signing request for the next. `Renewed` comes back.
+    Renew {
+        /// The request, PKCS #10 in DER.
+        request: Vec<u8>,
+    },
     /// A child has ended.
     ChildExited {
         /// Which.
@@ -270,4 +435,26 @@ pub enum AgentMessage {
 pub enum AgentOrder {
     /// The job is over: restart nobody, let the children end.
     JobOver,
+    /// Answer to `Certify`.
+    Certified {
+        /// For which child.
+        worker: WorkerId,
+        /// Its certificate, X.509 in DER.
+        certificate: Vec<u8>,
+    },
+    /// Answer to `Renew`.
+    Renewed {
+        /// The new certificate, X.509 in DER.
+        certificate: Vec<u8>,
+    },
+    /// Kill this child at once, as an operator wants it. It is replaced like any that died.
+    Kill {
+        /// Which.
+        worker: WorkerId,
+    },
+    /// Start so many workers more.
+    Start {
+        /// How many.
+        workers: u32,
+    },
 }

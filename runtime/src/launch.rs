@@ -2,17 +2,21 @@
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent};
-pub use sardana_actors::coordinator::Stopper;
+pub use sardana_actors::agent::{Colour, Output, OutputError};
+pub use sardana_actors::coordinator::Steering;
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError};
-use sardana_actors::trust::{Authority, AuthorityError, Role};
+use sardana_actors::enrol::Registrar;
+use sardana_actors::trust::{Authority, AuthorityError, PrivateFolder, Role};
 use sardana_protocol::membership::{JobEvent, Need, Summary};
+pub use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Incarnation, JobId, WorkerId};
 use tokio::sync::mpsc;
 
+use crate::hosts::place::{Offered, PlaceError, offer};
 use crate::job::Staffing;
 
 /// What to run, and how.
@@ -28,6 +32,8 @@ pub struct LaunchConfig {
     pub staffing: Staffing,
     /// Where the coordinator listens. Nothing listens beyond loopback unless told to.
     pub listen: SocketAddr,
+    /// Where the output of workers goes.
+    pub output: Output,
 }
 
 /// Why a job did not finish.
@@ -102,6 +108,8 @@ pub struct Launched {
     agent_events: mpsc::UnboundedReceiver<AgentEvent>,
     last_end: String,
     prospects: Prospects,
+    registrar: Arc<Registrar>,
+    offered: Option<Offered>,
 }
 
 /// Who may still come, and what the job waits for.
@@ -117,7 +125,7 @@ struct Prospects {
 impl Prospects {
     fn note(&mut self, event: &Event) {
         match event {
-            Event::Agent(AgentEvent::Short { left }) => self.left = *left,
+            Event::Agent(AgentEvent::Short { left } | AgentEvent::Grown { left }) => self.left = *left,
             Event::Agent(AgentEvent::Exhausted) => self.left = 0,
             Event::Job(JobEvent::Waiting { have, need }) => self.waiting = Some((*have, *need)),
             Event::Job(JobEvent::Forming { .. }) => self.waiting = None,
@@ -162,12 +170,13 @@ impl LaunchConfig {
             environment: threads(staffing.workers),
             staffing,
             listen: loopback,
+            output: Output::Inherit,
         }
     }
 }
 
 /// Workers of one host share its processors: libraries that start a thread for each would disturb each other.
-fn threads(workers: u32) -> Vec<(OsString, OsString)> {
+pub(crate) fn threads(workers: u32) -> Vec<(OsString, OsString)> {
     const VARIABLE: &str = "RAYON_NUM_THREADS";
     if std::env::var_os(VARIABLE).is_some() {
         return Vec::new();
@@ -186,6 +195,7 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
     let mut job = [0; 16];
     getrandom::fill(&mut job).map_err(random)?;
     let authority = Arc::new(Authority::new(JobId::new(job))?);
+    let registrar = Arc::new(Registrar::new(Arc::clone(&authority)));
     let Staffing {
         workers,
         min,
@@ -194,7 +204,7 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         ..
     } = config.staffing;
     let coordinating = CoordinatorConfig {
-        credentials: authority.issue(Role::Coordinator, 0)?,
+        registrar: Arc::clone(&registrar),
         listen: config.listen,
         incarnation: Incarnation::new(1),
         min,
@@ -204,9 +214,11 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
     let (coordinator, job_events) = coordinator::start(coordinating).await?;
     let agent = AgentConfig {
         credentials: authority.issue(Role::Agent, getrandom::u64().map_err(random)?)?,
-        authority,
         coordinator: coordinator.address(),
         listen: SocketAddr::new(coordinator.address().ip(), 0),
+        advertise: None,
+        host: agent::host_name(),
+        output: config.output,
         program: config.program,
         arguments: config.arguments,
         environment: config.environment,
@@ -225,6 +237,8 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
             left: workers,
             waiting: None,
         },
+        registrar,
+        offered: None,
     })
 }
 
@@ -237,6 +251,9 @@ impl Launched {
             Some(event) = self.agent_events.recv() => Event::Agent(event),
         };
         self.prospects.note(&event);
+        if let Event::Job(JobEvent::Forming { members, .. } | JobEvent::Switched { members, .. }) = &event {
+            self.agent.rank(members);
+        }
         if let Event::Agent(AgentEvent::Ended { worker, how }) = &event {
             self.last_end = format!("{worker}, {how}");
         }
@@ -252,10 +269,20 @@ impl Launched {
         self.agent.pid(worker)
     }
 
-    /// Lets somebody else ask the job to end at the next boundary.
+    /// Lets somebody else steer the job: drain, scale, stop.
     #[must_use]
-    pub fn stopper(&self) -> Stopper {
-        self.coordinator.stopper()
+    pub fn steering(&self) -> Steering {
+        self.coordinator.steering()
+    }
+
+    /// Lets operators of this user find the job: writes a join file for them into `place`, such as
+    /// [`crate::hosts::default_place`]. It is removed with this.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn operator_join_file(&mut self, place: &PrivateFolder) -> Result<&Path, PlaceError> {
+        let offered = offer(place, &self.registrar, vec![self.coordinator.address()])?;
+        Ok(self.offered.insert(offered).path())
     }
 
     /// The coordinator.
@@ -285,7 +312,7 @@ impl Launched {
         };
         if outcome.is_err() {
             // Workers that still wait for others are told not to.
-            self.coordinator.stopper().request_stop();
+            self.coordinator.steering().request_stop();
         }
         self.agent.end().await;
         self.coordinator.end().await;

@@ -213,7 +213,17 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
                     let links = std::mem::take(&mut ends[rank]);
                     rings.spawn(run_ring(*form, plan.clone(), links, inbox, Arc::clone(&desks[rank])));
                 }
-                Errand::Abort { .. } | Errand::Fetch { .. } => {}
+                // A fixed membership: nobody joins, leaves or is behind.
+                Errand::Abort { .. }
+                | Errand::Fetch { .. }
+                | Errand::Prepare { .. }
+                | Errand::Switch { .. }
+                | Errand::Unprepare
+                | Errand::Snapshot { .. }
+                | Errand::Admit { .. }
+                | Errand::Copy(_)
+                | Errand::Follow { .. }
+                | Errand::EndCopy => {}
             },
             Some(ring) = rings.join_next() => ring.map_err(|_| LocalError::Panicked)??,
             _ = due.tick() => {
@@ -283,6 +293,13 @@ impl Collected {
             WorkerMessage::Finished { hash, results, .. } => self.endings[rank] = Some((hash, results)),
             WorkerMessage::Progress { reports, .. } => self.reports.extend(reports),
             WorkerMessage::Ready { .. }
+            | WorkerMessage::Switched { .. }
+            | WorkerMessage::Snapshotted { .. }
+            | WorkerMessage::Dropped { .. }
+            | WorkerMessage::CaughtUp { .. }
+            | WorkerMessage::CopyFailed { .. }
+            | WorkerMessage::Leave { .. }
+            | WorkerMessage::Renew { .. }
             | WorkerMessage::Halted { .. }
             | WorkerMessage::LinkBroken { .. }
             | WorkerMessage::Failed { .. } => {}

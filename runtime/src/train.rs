@@ -37,57 +37,120 @@ where
 /// Logs an event: what people wait for at `info`, losses at `warn`.
 pub fn log(event: &Event) {
     match event {
-        Event::Job(JobEvent::Lost {
-            worker,
-            rank,
-            cause,
-            stage,
-        }) => {
-            tracing::warn!(target: "sardana::event::lost", %worker, ?rank, %cause, %stage, "a worker is lost");
-        }
-        Event::Job(JobEvent::StateLost { reached, from }) => {
-            tracing::warn!(target: "sardana::event::state_lost", %reached, %from, "every holder of the state is gone: training starts again");
-        }
-        Event::Job(JobEvent::Waiting { have, need }) => {
-            tracing::warn!(target: "sardana::event::waiting", have, %need, "training waits");
-        }
-        Event::Job(JobEvent::Failed { reason }) => {
-            tracing::error!(target: "sardana::event::failed", %reason, "the job failed");
-        }
-        Event::Job(JobEvent::Steps(reports)) => {
+        Event::Job(event) => log_job(event),
+        Event::Agent(event) => log_agent(event),
+    }
+}
+
+fn log_job(event: &JobEvent) {
+    match event {
+        JobEvent::Steps(reports) => {
             if let Some(last) = reports.last() {
                 tracing::debug!(target: "sardana::event::steps", step = %last.step, samples = last.samples, sums = ?last.sums, "applied");
             }
         }
-        Event::Job(JobEvent::Formed {
-            generation,
-            world_size,
-            took,
-        }) => {
-            tracing::info!(target: "sardana::event::formed", %generation, world_size, ?took, "the ring is formed");
+        JobEvent::Snapshot { step, holders } => {
+            tracing::debug!(target: "sardana::event::snapshot", %step, holders, "a snapshot is there");
         }
-        Event::Job(JobEvent::Resumed { generation, step, after }) => {
-            tracing::info!(target: "sardana::event::resumed", %generation, %step, ?after, "training goes on");
-        }
-        Event::Job(JobEvent::Done(summary)) => {
+        JobEvent::Done(summary) => {
             tracing::info!(target: "sardana::event::done", step = %summary.step, order = %summary.order, hash = %summary.hash, "the job is done");
         }
-        Event::Job(JobEvent::Joined { worker, step }) => {
-            tracing::info!(target: "sardana::event::joined", %worker, %step, "a worker joined");
+        JobEvent::Failed { reason } => {
+            tracing::error!(target: "sardana::event::failed", %reason, "the job failed");
         }
-        Event::Job(JobEvent::Halting { .. } | JobEvent::Forming { .. }) => {}
-        Event::Agent(AgentEvent::Started { worker, pid }) => {
+        JobEvent::Halting { .. } | JobEvent::Forming { .. } => {}
+        JobEvent::Formed { .. }
+        | JobEvent::Resumed { .. }
+        | JobEvent::Switched { .. }
+        | JobEvent::Waiting { .. }
+        | JobEvent::StateLost { .. } => log_membership(event),
+        JobEvent::Joined { .. }
+        | JobEvent::CaughtUp { .. }
+        | JobEvent::JoinsAnew { .. }
+        | JobEvent::Held { .. }
+        | JobEvent::Leaving { .. }
+        | JobEvent::Left { .. }
+        | JobEvent::Lost { .. } => log_worker(event),
+    }
+}
+
+/// What happens to all members together.
+fn log_membership(event: &JobEvent) {
+    if let JobEvent::Formed {
+        generation,
+        world_size,
+        took,
+    } = event
+    {
+        tracing::info!(target: "sardana::event::formed", %generation, world_size, ?took, "the ring is formed");
+    }
+    if let JobEvent::Resumed { generation, step, after } = event {
+        tracing::info!(target: "sardana::event::resumed", %generation, %step, ?after, "training goes on");
+    }
+    if let JobEvent::Switched {
+        generation,
+        members,
+        step,
+    } = event
+    {
+        tracing::info!(target: "sardana::event::switched", %generation, world_size = members.len(), %step, "the membership changed at a boundary");
+    }
+    if let JobEvent::Waiting { have, need } = event {
+        tracing::warn!(target: "sardana::event::waiting", have, %need, "training waits");
+    }
+    if let JobEvent::StateLost { reached, from } = event {
+        tracing::warn!(target: "sardana::event::state_lost", %reached, %from, "every holder of the state is gone: training starts again");
+    }
+}
+
+/// What happens to one worker.
+fn log_worker(event: &JobEvent) {
+    if let JobEvent::Joined { worker, step } = event {
+        tracing::info!(target: "sardana::event::joined", %worker, %step, "a worker joined");
+    }
+    if let JobEvent::CaughtUp { worker, step } = event {
+        tracing::info!(target: "sardana::event::caught_up", %worker, %step, "a joiner has the state");
+    }
+    if let JobEvent::JoinsAnew { worker, reason } = event {
+        tracing::warn!(target: "sardana::event::joins_anew", %worker, %reason, "a joiner begins anew");
+    }
+    if let JobEvent::Held { worker } = event {
+        tracing::warn!(target: "sardana::event::held", %worker, "all wait until this worker has the state");
+    }
+    if let JobEvent::Leaving { worker, reason } = event {
+        tracing::info!(target: "sardana::event::leaving", %worker, %reason, "a worker leaves at the next boundary");
+    }
+    if let JobEvent::Left { worker, step } = event {
+        tracing::info!(target: "sardana::event::left", %worker, %step, "a worker has left");
+    }
+    if let JobEvent::Lost {
+        worker,
+        rank,
+        cause,
+        stage,
+    } = event
+    {
+        tracing::warn!(target: "sardana::event::lost", %worker, ?rank, %cause, %stage, "a worker is lost");
+    }
+}
+
+fn log_agent(event: &AgentEvent) {
+    match event {
+        AgentEvent::Started { worker, pid } => {
             tracing::info!(target: "sardana::event::started", %worker, pid, "a worker process was started");
         }
-        Event::Agent(AgentEvent::Ended { worker, how }) => {
+        AgentEvent::Ended { worker, how } => {
             tracing::info!(target: "sardana::event::ended", %worker, %how, "a worker process ended");
         }
-        Event::Agent(AgentEvent::NotStarted { reason }) => {
+        AgentEvent::NotStarted { reason } => {
             tracing::error!(target: "sardana::event::not_started", %reason, "a worker process could not be started");
         }
-        Event::Agent(AgentEvent::Short { left }) => {
+        AgentEvent::Short { left } => {
             tracing::warn!(target: "sardana::event::short", left, "none is started in its place");
         }
-        Event::Agent(AgentEvent::Exhausted) => {}
+        AgentEvent::Grown { left } => {
+            tracing::info!(target: "sardana::event::grown", left, "more workers are started");
+        }
+        AgentEvent::Exhausted | AgentEvent::JobOver => {}
     }
 }

@@ -3,20 +3,20 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use sardana_actors::fault::{self, Point};
 use sardana_actors::worker::{Desk, Task};
 use sardana_collectives::gradient::{GradientBuffer, GradientError, Sum, WriteMode};
 use sardana_protocol::job::{JobIdentity, JobSpec};
 use sardana_protocol::limits::{MAX_RESULTS, MAX_TEXT_BYTES};
 use sardana_protocol::messages::StepReport;
+use sardana_protocol::snapshot::Share;
 use sardana_protocol::words::Step;
 
 use crate::data::{Sampler, SamplerError};
 use crate::fingerprint;
 use crate::model::{
-    DecodeError, Layout, LayoutError, ModelError, ProbeError, SavedState, StateError, Trainable, probe, restore, save,
-    state_hash, tensors_hash,
+    Layout, LayoutError, ModelError, ProbeError, StateError, StateHash, StatePieces, Trainable, copy_shares, pieces, probe,
+    restore, share_hashes, state_hash, tensors_hash,
 };
 
 /// Why training cannot go on. It would fail in the same way on every worker.
@@ -37,9 +37,21 @@ pub enum TrainingError {
     /// The state cannot be shown or taken back: fix the model.
     #[error(transparent)]
     State(#[from] StateError),
-    /// A state that was fetched makes no sense: the donor runs another build.
-    #[error("the state that was fetched cannot be read: {0}")]
-    Fetched(#[from] DecodeError),
+    /// What the model holds after it has loaded a state is not that state: fix the model's `load`.
+    #[error(
+        "the state at {step} was loaded, but {share} of the model then has the hash {found}, expected {expected} (STEP-2): \
+         correct `load`"
+    )]
+    Loaded {
+        /// Updates that the state has had.
+        step: Step,
+        /// Where it differs.
+        share: Share,
+        /// The snapshot's.
+        expected: StateHash,
+        /// The model's.
+        found: StateHash,
+    },
     /// The program's own file cannot be read, which is part of the fingerprint.
     #[error("this program's own file cannot be read: {0}")]
     Program(#[source] std::io::Error),
@@ -112,7 +124,8 @@ pub(crate) struct Prepared<M> {
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
     pub(crate) identity: JobIdentity,
-    pub(crate) state_bytes: usize,
+    pub(crate) pieces: Arc<StatePieces>,
+    pub(crate) auxiliary: Vec<String>,
 }
 
 /// Builds the model and probes it.
@@ -131,7 +144,8 @@ pub(crate) fn prepare<M: Trainable>(
             state_zero: probe.state_zero,
             fingerprint,
         },
-        state_bytes: save(&model)?.as_bytes().len(),
+        pieces: Arc::new(pieces(&model)?),
+        auxiliary: model.auxiliary(),
     };
     Ok(Prepared {
         model,
@@ -144,7 +158,10 @@ pub(crate) fn prepare<M: Trainable>(
 /// Works at `desk` until it says that this worker ends.
 pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, desk: &Desk) -> Result<(), TrainingError> {
     let Prepared {
-        model, sampler, layout, ..
+        model,
+        sampler,
+        layout,
+        facts,
     } = prepared;
     loop {
         match desk.next() {
@@ -159,13 +176,15 @@ pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, desk: &Desk) -> Res
                 desk.computed(step, piece, shard, buffer);
             }
             Task::Apply { sum } => desk.applied(apply(model, sampler, layout, &sum)?),
-            Task::Load { step: _, state } => {
-                restore(model, &SavedState::from_bytes(state)?)?;
+            Task::Load { step, state, shares } => {
+                restore(model, &state)?;
+                drop(state);
+                check_loaded(model, &facts.pieces, step, &shares)?;
                 desk.loaded();
             }
-            Task::Save { reply } => {
+            Task::Copy { shares, reply } => {
                 // Whoever asked may have given up.
-                let _ = reply.send(Bytes::from(save(model)?.into_bytes()));
+                let _ = reply.send(copy_shares(model, &facts.pieces, &shares)?);
             }
             Task::Conclude { step } => {
                 let failed = |source| TrainingError::Model {
@@ -179,6 +198,27 @@ pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, desk: &Desk) -> Res
             }
             Task::End => return Ok(()),
         }
+    }
+}
+
+/// Compares the model's state with the hashes of all shares of the snapshot that it was copied from, if it was.
+fn check_loaded(model: &dyn Trainable, pieces: &StatePieces, step: Step, shares: &[StateHash]) -> Result<(), TrainingError> {
+    let of = u32::try_from(shares.len()).unwrap_or(u32::MAX);
+    if of == 0 {
+        return Ok(());
+    }
+    let found = share_hashes(model, pieces, of)?;
+    match (0..of)
+        .zip(shares.iter().zip(found))
+        .find(|(_, (expected, found))| *expected != found)
+    {
+        Some((index, (&expected, found))) => Err(TrainingError::Loaded {
+            step,
+            share: Share { index, of },
+            expected,
+            found,
+        }),
+        None => Ok(()),
     }
 }
 
@@ -243,6 +283,8 @@ mod tests {
     use std::io;
 
     use super::*;
+    use crate::model::save;
+    use crate::model::toys::{Fault, Line};
 
     #[derive(Debug, thiserror::Error)]
     #[error("cannot read the images")]
@@ -260,5 +302,30 @@ mod tests {
         }
         .to_string();
         assert!(failed.ends_with("at s0: cannot read the images: no such file"), "{failed}");
+    }
+
+    #[test]
+    fn a_loaded_state_is_compared_share_by_share() {
+        let source = Line {
+            w: [1.0, 2.0],
+            velocity: [3.0, 4.0],
+            ..Line::default()
+        };
+        let pieces = pieces(&source).unwrap();
+        let shares = share_hashes(&source, &pieces, 2).unwrap();
+        let step = Step::new(5);
+        let mut good = Line::default();
+        restore(&mut good, &save(&source).unwrap()).unwrap();
+        check_loaded(&good, &pieces, step, &shares).unwrap();
+        // Its velocity stays as it was: the second of the two shares.
+        let mut forgets = Line::faulty(Fault::LoadForgets);
+        restore(&mut forgets, &save(&source).unwrap()).unwrap();
+        let error = check_loaded(&forgets, &pieces, step, &shares).unwrap_err().to_string();
+        assert!(
+            error.contains("share 1 of 2") && error.contains("at s5") && error.contains("STEP-2"),
+            "{error}"
+        );
+        // What was not copied from a snapshot has no such hashes.
+        check_loaded(&forgets, &pieces, step, &[]).unwrap();
     }
 }

@@ -7,11 +7,13 @@ use std::thread::{self, JoinHandle};
 
 use sardana_actors::agent::{Bundle, BundleError, receive_bundle};
 pub use sardana_actors::agent::{EXIT_GIVE_UP, EXIT_RETRY};
-use sardana_actors::worker::{self, Desk, Ended, Errand, ModelFailure, TallyFile, WorkerConfig, WorkerError};
+pub use sardana_actors::worker::Ended;
+use sardana_actors::worker::{self, Desk, Errand, ModelFailure, Sigterm, TallyFile, WorkerConfig, WorkerError};
 use sardana_protocol::job::JobSpec;
 use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
 
+use crate::hosts::by_hand::{ByHandError, bundle_by_hand};
 use crate::job::Job;
 use crate::model::{ModelError, Trainable};
 use crate::trainer::{self, TrainingError};
@@ -22,6 +24,9 @@ pub enum ProcessError {
     /// It was not started properly.
     #[error(transparent)]
     Bundle(#[from] BundleError),
+    /// It has a join file that it could not use.
+    #[error(transparent)]
+    ByHand(#[from] ByHandError),
     /// Its part in the job failed.
     #[error(transparent)]
     Worker(#[from] WorkerError),
@@ -47,27 +52,41 @@ impl ProcessError {
                 worker::JoinError::NotThere { .. } | worker::JoinError::Bind(_) => EXIT_RETRY,
                 worker::JoinError::NotTrusted { .. } | worker::JoinError::Refused { .. } => EXIT_GIVE_UP,
             },
-            Self::Worker(WorkerError::Dismissed { .. } | WorkerError::Broken { .. } | WorkerError::Bind(_))
+            Self::Worker(
+                WorkerError::Dismissed { .. }
+                | WorkerError::Terminated { .. }
+                | WorkerError::Broken { .. }
+                | WorkerError::Bind(_),
+            )
             | Self::System(_) => EXIT_RETRY,
-            Self::Bundle(_) | Self::Worker(WorkerError::Model { .. }) | Self::Training(_) | Self::Panicked => EXIT_GIVE_UP,
+            Self::Bundle(_)
+            | Self::ByHand(_)
+            | Self::Worker(WorkerError::Model { .. })
+            | Self::Training(_)
+            | Self::Panicked => EXIT_GIVE_UP,
         }
     }
 }
 
-/// If an agent started this process as a worker, takes part in the job and ends the process: 0 when the job is done. Otherwise
-/// returns at once. A program calls it (or [`crate::train()`]) before it does anything that a worker should not do.
+/// If an agent started this process as a worker, or [`crate::hosts::JOIN_VARIABLE`] names a join file for one, takes part in the
+/// job and ends the process: 0 when the job is done, or when the worker has left it in good order, which SIGTERM asks for.
+/// Otherwise returns at once. A program calls it (or [`crate::train()`]) before it does anything that a worker should not do.
 pub fn serve_if_started_by_agent<M, F>(job: &Job, build: F)
 where
     M: Trainable,
     F: FnOnce(&JobSpec) -> Result<M, ModelError>,
 {
-    let outcome = match receive_bundle() {
+    let received = receive_bundle().map_err(ProcessError::from);
+    let outcome = match received.and_then(|bundle| match bundle {
+        None => Ok(bundle_by_hand()?),
+        received => Ok(received),
+    }) {
         Ok(None) => return,
-        Ok(Some(bundle)) => serve(bundle, job, build),
-        Err(error) => Err(error.into()),
+        Ok(Some(bundle)) => take_part(bundle, job, build, Sigterm::Leave),
+        Err(error) => Err(error),
     };
     match outcome {
-        Ok(_) => process::exit(0),
+        Ok(Ended::Done { .. } | Ended::Drained { .. }) => process::exit(0),
         Err(error) => {
             let code = error.exit_code();
             if code != 0 {
@@ -78,11 +97,19 @@ where
     }
 }
 
-/// Takes part in the job that `bundle` leads to.
+/// Takes part in the job that `bundle` leads to. Signals are the program's own affair.
 ///
 /// # Errors
 /// See [`ProcessError`].
 pub fn serve<M, F>(bundle: Bundle, job: &Job, build: F) -> Result<Ended, ProcessError>
+where
+    M: Trainable,
+    F: FnOnce(&JobSpec) -> Result<M, ModelError>,
+{
+    take_part(bundle, job, build, Sigterm::NotOurs)
+}
+
+fn take_part<M, F>(bundle: Bundle, job: &Job, build: F, sigterm: Sigterm) -> Result<Ended, ProcessError>
 where
     M: Trainable,
     F: FnOnce(&JobSpec) -> Result<M, ModelError>,
@@ -99,13 +126,15 @@ where
     let mut prepared = preparing.map_err(|_| ProcessError::Panicked)??;
     let (desk, errands) = Desk::new(job.spec(), Arc::clone(&prepared.layout), tally);
     let config = WorkerConfig {
-        credentials: bundle.credentials,
+        credentials: bundle.credentials.into(),
         coordinator: bundle.coordinator,
         listen: bundle.listen,
-        advertise: None,
+        advertise: bundle.advertise,
         identity: prepared.facts.identity.clone(),
         shard_capacity: job.shard_capacity(),
-        state_bytes: prepared.facts.state_bytes,
+        pieces: Arc::clone(&prepared.facts.pieces),
+        auxiliary: prepared.facts.auxiliary.clone(),
+        sigterm,
     };
     let (failure, failures) = ModelFailure::channel();
     let network = Network::start(config, Arc::clone(&desk), errands, failures)?;

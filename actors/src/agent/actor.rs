@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::messages::{AgentMessage, AgentOrder};
@@ -13,11 +13,14 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
-use super::child::{Ending, Process, Program};
-use super::limits::{BACK_OFF, BACK_OFF_MOST, END_GRACE, LIVED};
+use super::certificates::Certificates;
+use super::child::{Ending, Order, Process, Program, Streams};
+use super::limits::{BACK_OFF, BACK_OFF_MOST, CERTIFICATES_EVERY, END_GRACE, LIVED};
+use super::output::Printer;
 use super::reporting::Reporting;
+use super::start_error::StartError;
 use super::{AgentConfig, AgentEvent, Bundle, Processes};
-use crate::trust::Role;
+use crate::trust::{Credentials, Wallet};
 use crate::worker::TallyFile;
 
 /// What the actor is told.
@@ -27,12 +30,16 @@ pub(super) enum Message {
     Start,
     /// By a child's task: it ended.
     Ended { worker: WorkerId, how: String, ending: Ending },
+    /// By the clock: look after the certificates.
+    LookAfterCertificates,
     /// By the coordinator.
     Ordered(AgentOrder),
     /// By the control connection: it broke, or could not be made.
     ControlLost { why: String },
     /// By the control connection: it is made; what is put into the queue goes to the coordinator.
     ControlMade { queue: mpsc::UnboundedSender<AgentMessage> },
+    /// By the embedding program: the children leave at a boundary, then the agent ends.
+    Leave { reason: String },
     /// By the embedding program: let the children end, then end.
     End,
     /// By the clock: the children had their time.
@@ -45,6 +52,8 @@ pub(super) struct Arguments {
     pub(super) config: AgentConfig,
     pub(super) events: mpsc::UnboundedSender<AgentEvent>,
     pub(super) processes: Processes,
+    /// None if children print for themselves.
+    pub(super) printer: Option<Printer>,
 }
 
 pub(super) struct State {
@@ -54,29 +63,35 @@ pub(super) struct State {
     processes: Processes,
     /// Where children count their gradients; private to this user, and gone with the agent.
     folder: TempDir,
-    children: BTreeMap<WorkerId, Running>,
-    reporting: Reporting,
+    pub(super) children: BTreeMap<WorkerId, Running>,
+    pub(super) reporting: Reporting,
+    pub(super) certificates: Certificates,
+    printer: Option<Printer>,
     restarts_left: u32,
     /// Children that ended soon after their start, in a row.
     failures: u32,
-    /// Starts that wait for their back-off.
-    pending: u32,
-    mode: Mode,
+    /// Starts that wait for their back-off, or for the certificate.
+    pub(super) pending: u32,
+    pub(super) mode: Mode,
 }
 
 #[derive(Debug)]
-struct Running {
+pub(super) struct Running {
     task: AbortHandle,
+    pub(super) orders: mpsc::UnboundedSender<Order>,
     started: Instant,
     tally: PathBuf,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+/// What the agent does with its children; it only goes on from one to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Mode {
     /// Children that end badly are replaced.
     Keeping,
     /// The job is over: children end, none is started.
     Ending,
+    /// The agent was asked to leave: children leave at a boundary, and it ends with its last.
+    Draining,
     /// The agent ends with its last child.
     Leaving,
 }
@@ -91,9 +106,14 @@ impl Actor for Shell {
             config,
             events,
             processes,
+            printer,
         } = arguments;
         let folder = count_folder()?;
-        let reporting = Reporting::start(&config, &myself).await?;
+        let wallet = Wallet::from(&config.credentials);
+        let (certificates, children) = (Certificates::new(wallet.clone()), Arc::clone(&processes));
+        let reporting = Reporting::start(wallet, &config, children, &myself).await?;
+        // The interval ends with the actor.
+        drop(myself.send_interval(CERTIFICATES_EVERY, || Message::LookAfterCertificates));
         for _ in 0..config.workers {
             myself.cast(Message::Start)?;
         }
@@ -111,6 +131,8 @@ impl Actor for Shell {
             folder,
             children: BTreeMap::new(),
             reporting,
+            printer,
+            certificates,
             failures: 0,
             mode: Mode::Keeping,
         })
@@ -125,12 +147,19 @@ impl Actor for Shell {
         match message {
             Message::Start => state.start(&myself),
             Message::Ended { worker, how, ending } => state.ended(&myself, worker, how, ending),
-            Message::Ordered(AgentOrder::JobOver) => state.mode = state.mode.max(Mode::Ending),
-            Message::ControlLost { why } if state.mode == Mode::Keeping => state.reporting.lost(&why, &myself),
-            Message::ControlLost { why } => tracing::debug!(%why, "the agent lost its coordinator after the job"),
-            Message::ControlMade { queue } => state.reporting.made(queue),
+            Message::LookAfterCertificates => state.look_after_certificates(&myself),
+            Message::Ordered(order) => state.ordered(&myself, order),
+            Message::ControlLost { why } => state.coordinator_lost(&myself, &why),
+            Message::ControlMade { queue } => {
+                state.reporting.made(queue);
+                for message in state.certificates.ask_again(Instant::now()) {
+                    state.reporting.say(message);
+                }
+            }
+            Message::Leave { reason } => state.leave(&myself, reason),
             Message::End => {
                 state.mode = Mode::Leaving;
+                state.drop_starts();
                 drop(myself.send_after(END_GRACE, || Message::EndNow));
             }
             Message::EndNow => {
@@ -138,16 +167,10 @@ impl Actor for Shell {
                 state.processes().clear();
             }
         }
-        if state.mode == Mode::Leaving && state.children.is_empty() {
+        if state.mode >= Mode::Draining && state.children.is_empty() {
             myself.stop(None);
         }
         Ok(())
-    }
-}
-
-impl Mode {
-    fn max(self, other: Self) -> Self {
-        if self == Self::Leaving { self } else { other }
     }
 }
 
@@ -159,37 +182,88 @@ impl Drop for Running {
 }
 
 impl State {
+    /// Asks for the certificate of one more worker, which is started when it comes.
     fn start(&mut self, myself: &ActorRef<Message>) {
-        self.pending = self.pending.saturating_sub(1);
         if self.mode != Mode::Keeping {
+            self.pending = self.pending.saturating_sub(1);
+            self.one_less();
             return;
         }
-        match self.spawn(myself) {
-            Ok((worker, pid)) => self.tell(AgentEvent::Started { worker, pid }),
-            Err(error) => {
-                self.tell(AgentEvent::NotStarted {
-                    reason: error.to_string(),
-                });
-                if self.restarts_left > 0 && error.may_pass() {
-                    self.replace(myself, Duration::ZERO);
-                } else {
-                    self.one_less();
-                }
-            }
+        match self.certificates.ask(Instant::now()) {
+            // It is said again on the next connection if there is none.
+            Ok(message) => drop(self.reporting.say(message)),
+            Err(error) => self.not_started(myself, &StartError::System(error)),
         }
     }
 
-    fn spawn(&mut self, myself: &ActorRef<Message>) -> Result<(WorkerId, u32), StartError> {
-        let system = |error: &dyn std::fmt::Display| StartError::System(error.to_string());
-        let worker = WorkerId::new(getrandom::u64().map_err(|error| system(&error))?);
-        let issued = self.config.authority.issue(Role::Worker, worker.get());
-        let credentials = issued.map_err(|error| system(&error))?;
+    /// A new worker's certificate came.
+    pub(super) fn certified(&mut self, myself: &ActorRef<Message>, worker: WorkerId, certificate: Vec<u8>) {
+        let Some(certified) = self.certificates.certified(worker, certificate) else {
+            return;
+        };
+        let spawned = certified
+            .map_err(StartError::System)
+            .and_then(|credentials| self.spawn(myself, worker, credentials));
+        match spawned {
+            Ok(pid) => {
+                self.pending = self.pending.saturating_sub(1);
+                self.reporting.report(AgentMessage::ChildStarted { worker, pid });
+                self.tell(AgentEvent::Started { worker, pid });
+            }
+            Err(error) => self.not_started(myself, &error),
+        }
+    }
+
+    fn not_started(&mut self, myself: &ActorRef<Message>, error: &StartError) {
+        self.pending = self.pending.saturating_sub(1);
+        self.tell(AgentEvent::NotStarted {
+            reason: error.to_string(),
+        });
+        if self.restarts_left > 0 && error.may_pass() {
+            self.replace(myself, Duration::ZERO);
+        } else {
+            self.one_less();
+        }
+    }
+
+    /// Nobody is started any more: those that wait for their certificates will not be.
+    pub(super) fn drop_starts(&mut self) {
+        let dropped = self.certificates.give_up_all();
+        self.pending = self.pending.saturating_sub(dropped);
+        if dropped > 0 {
+            self.one_less();
+        }
+    }
+
+    fn look_after_certificates(&mut self, myself: &ActorRef<Message>) {
+        // While there is no coordinator nobody can answer; all is asked for again when it is back.
+        if !self.reporting.is_connected() {
+            return;
+        }
+        if let Some(message) = self.certificates.renewal(SystemTime::now()) {
+            self.reporting.say(message);
+        }
+        for _ in 0..self.certificates.give_up(Instant::now()) {
+            self.not_started(myself, &StartError::Certificate);
+        }
+    }
+
+    fn spawn(&mut self, myself: &ActorRef<Message>, worker: WorkerId, credentials: Credentials) -> Result<u32, StartError> {
         let tally = self.folder.path().join(worker.to_string());
         std::fs::write(&tally, []).map_err(|error| StartError::System(format!("{}: {error}", tally.display())))?;
-        let process = Process::start(&self.program).map_err(|source| StartError::Program {
+        let log = match &self.printer {
+            Some(printer) => printer.log(worker).map_err(|error| StartError::System(error.to_string()))?,
+            None => None,
+        };
+        let streams = self.printer.as_ref().map_or(Streams::Inherited, |_| Streams::Piped);
+        let mut process = Process::start(&self.program, streams).map_err(|source| StartError::Program {
             program: self.program.program.clone(),
             source,
         })?;
+        if let Some(printer) = &self.printer {
+            let (stdout, stderr) = process.output();
+            printer.carry(worker, log, stdout, stderr);
+        }
         let pid = process
             .pid()
             .ok_or_else(|| StartError::System("a process has no id".to_owned()))?;
@@ -197,11 +271,13 @@ impl State {
             credentials,
             coordinator: self.config.coordinator,
             listen: self.config.listen,
+            advertise: self.config.advertise,
             tally: Some(tally.clone()),
         };
         let agent = myself.clone();
+        let (orders, given) = mpsc::unbounded_channel();
         let task = tokio::spawn(async move {
-            let (how, ending) = process.run(&bundle).await;
+            let (how, ending) = process.run(&bundle, given).await;
             // The agent is gone only if the program ends.
             let _ = agent.cast(Message::Ended { worker, how, ending });
         });
@@ -210,11 +286,12 @@ impl State {
             worker,
             Running {
                 task: task.abort_handle(),
+                orders,
                 started: Instant::now(),
                 tally,
             },
         );
-        Ok((worker, pid))
+        Ok(pid)
     }
 
     fn ended(&mut self, myself: &ActorRef<Message>, worker: WorkerId, mut how: String, ending: Ending) {
@@ -245,11 +322,15 @@ impl State {
         }
     }
 
+    /// How many run or will be started.
+    pub(super) fn left(&self) -> u32 {
+        let running = u32::try_from(self.children.len()).unwrap_or(u32::MAX);
+        running.saturating_add(self.pending)
+    }
+
     /// A worker ended, or could not be started, and none is started in its place.
     fn one_less(&self) {
-        let left = u32::try_from(self.children.len())
-            .unwrap_or(u32::MAX)
-            .saturating_add(self.pending);
+        let left = self.left();
         if left == 0 {
             self.tell(AgentEvent::Exhausted);
         } else if self.mode == Mode::Keeping {
@@ -275,7 +356,7 @@ impl State {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, event: AgentEvent) {
+    pub(super) fn tell(&self, event: AgentEvent) {
         // Nobody may be listening.
         let _ = self.events.send(event);
     }
@@ -286,30 +367,6 @@ fn back_off(failures: u32) -> Duration {
     match failures.checked_sub(2) {
         None => Duration::ZERO,
         Some(doublings) => (BACK_OFF * 2_u32.pow(doublings.min(10))).min(BACK_OFF_MOST),
-    }
-}
-
-/// Why a worker could not be started.
-#[derive(Debug, thiserror::Error)]
-enum StartError {
-    /// The system does not start the program.
-    #[error("{} could not be started: {source}; give the path of a program that this user may run", program.display())]
-    Program { program: PathBuf, source: std::io::Error },
-    /// It lacks something else, for the moment.
-    #[error("a worker could not be started: {0}")]
-    System(String),
-}
-
-impl StartError {
-    /// Whether it is worth another try.
-    fn may_pass(&self) -> bool {
-        match self {
-            Self::Program { source, .. } => !matches!(
-                source.kind(),
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied
-            ),
-            Self::System(_) => true,
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a child is given through its standard input: never through arguments, which anybody on the host can read.
 
 use std::io::{self, IsTerminal};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process;
 
@@ -26,6 +26,8 @@ pub struct Bundle {
     pub coordinator: SocketAddr,
     /// Where to listen for other workers.
     pub listen: SocketAddr,
+    /// Where others reach it, if that is another address than the one it listens at; the port is the same.
+    pub advertise: Option<IpAddr>,
     /// Where to count gradients.
     pub tally: Option<PathBuf>,
 }

@@ -5,8 +5,10 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc;
 
 use super::bundle::{BUNDLE_VARIABLE, Bundle};
 use crate::wire::limits::BUNDLE_BYTES;
@@ -27,6 +29,24 @@ pub(super) struct Program {
     pub(super) environment: Vec<(OsString, OsString)>,
 }
 
+/// Where a child's output goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Streams {
+    /// Where the agent's own goes.
+    Inherited,
+    /// Through pipes, to the agent.
+    Piped,
+}
+
+/// What is done to a process before it has ended by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// SIGKILL: it ends at once.
+    Kill,
+    /// SIGTERM: it is to end in good order.
+    Terminate,
+}
+
 /// A started process. Dropping it kills it.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -36,7 +56,11 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn start(program: &Program) -> io::Result<Self> {
+    pub(super) fn start(program: &Program, streams: Streams) -> io::Result<Self> {
+        let output = || match streams {
+            Streams::Inherited => Stdio::inherit(),
+            Streams::Piped => Stdio::piped(),
+        };
         let mut child = Command::new(&program.program)
             .args(&program.arguments)
             .envs(program.environment.iter().map(|(name, value)| (name, value)))
@@ -44,6 +68,8 @@ impl Process {
             // A signal from the terminal is for the launcher, which ends its workers in good order.
             .process_group(0)
             .stdin(Stdio::piped())
+            .stdout(output())
+            .stderr(output())
             .kill_on_drop(true)
             .spawn()?;
         let lifeline = child
@@ -57,8 +83,13 @@ impl Process {
         self.child.id()
     }
 
-    /// Hands over the bundle, then waits for the end. Returns how it ended, in words, and whether well.
-    pub(super) async fn run(mut self, bundle: &Bundle) -> (String, Ending) {
+    /// What it prints into, if that was piped and is not taken yet.
+    pub(super) fn output(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
+        (self.child.stdout.take(), self.child.stderr.take())
+    }
+
+    /// Hands over the bundle, then carries out orders until the end. Returns how it ended, in words, and whether well.
+    pub(super) async fn run(mut self, bundle: &Bundle, mut orders: mpsc::UnboundedReceiver<Order>) -> (String, Ending) {
         let mut frame = Vec::new();
         let given = match write_frame_blocking(&mut frame, bundle, BUNDLE_BYTES) {
             Ok(()) => self.lifeline.write_all(&frame).await.map_err(|error| error.to_string()),
@@ -68,9 +99,32 @@ impl Process {
             // A child that ended at once shows the same; its end says more.
             tracing::debug!(%error, "a worker's start could not be handed over");
         }
-        match self.child.wait().await {
-            Ok(status) => (words(status), Ending::of(status)),
-            Err(error) => (format!("it could not be waited for: {error}"), Ending::Bad),
+        loop {
+            tokio::select! {
+                biased;
+                ended = self.child.wait() => {
+                    return match ended {
+                        Ok(status) => (words(status), Ending::of(status)),
+                        Err(error) => (format!("it could not be waited for: {error}"), Ending::Bad),
+                    };
+                }
+                Some(order) = orders.recv() => self.obey(order),
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        let obeyed = match order {
+            Order::Kill => self.child.start_kill(),
+            // None once it was waited for: the number may be another's by then.
+            Order::Terminate => match self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
+                Some(pid) => kill_process(pid, Signal::TERM).map_err(io::Error::from),
+                None => Ok(()),
+            },
+        };
+        if let Err(error) = obeyed {
+            // It has ended, which is what was wanted.
+            tracing::debug!(%error, ?order, "a signal did not reach a worker");
         }
     }
 }

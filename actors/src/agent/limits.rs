@@ -17,3 +17,29 @@ pub const END_GRACE: Duration = Duration::from_secs(5);
 
 /// Between two attempts to reach a coordinator that was lost. Ends of workers are reported after it at the latest.
 pub const RECONNECT_EVERY: Duration = Duration::from_secs(1);
+
+/// How long an agent that was asked to leave waits for its children: they finish a step and hand over what they hold. Supervisors
+/// kill after 30 s by habit, so it is less. Then they are ended.
+pub const LEAVE_PATIENCE: Duration = Duration::from_secs(25);
+
+/// Longest line of a child's output that is printed whole; a longer one is cut into such pieces.
+pub const LINE_BYTES: usize = 16 << 10;
+
+/// Bytes that are read from a child's pipe at once.
+pub const PIPE_BYTES: usize = 8 << 10;
+
+/// Lines that wait for a terminal before children wait. With [`LINE_BYTES`] it bounds the memory of a flood.
+pub const LINES_WAITING: usize = 128;
+
+/// How long an agent that ends waits until its children's last lines are written.
+pub const OUTPUT_GRACE: Duration = Duration::from_secs(2);
+
+const _: () = assert!(LINES_WAITING * LINE_BYTES <= 4 << 20);
+const _: () = assert!(LEAVE_PATIENCE.as_secs() > END_GRACE.as_secs());
+/// How long the coordinator may take to certify a child. It answers within a round trip, or refuses and says why in its log.
+pub const CERTIFY_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Between two looks whether a certificate must be renewed or was waited for in vain.
+pub const CERTIFICATES_EVERY: Duration = Duration::from_millis(250);
+
+const _: () = assert!(CERTIFY_DEADLINE.as_millis() > 10 * CERTIFICATES_EVERY.as_millis());

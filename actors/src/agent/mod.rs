@@ -5,13 +5,17 @@
 
 mod actor;
 mod bundle;
+mod certificates;
 mod child;
 pub mod limits;
+mod orders;
+mod output;
 mod reporting;
+mod start_error;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,21 +26,28 @@ use tokio::task::JoinHandle;
 
 pub use bundle::{BUNDLE_VARIABLE, Bundle, BundleError, receive_bundle};
 pub use child::{EXIT_GIVE_UP, EXIT_RETRY};
+pub use output::{Colour, Output, OutputError};
 
-use crate::trust::{Authority, Credentials};
+use crate::trust::Credentials;
 use actor::{Arguments, Message, Shell};
+use limits::OUTPUT_GRACE;
+use output::{Printer, Ranks, Writers};
 
 /// What an agent needs.
 #[derive(Debug)]
 pub struct AgentConfig {
     /// Its own certificate and key.
     pub credentials: Credentials,
-    /// Makes the children's certificates.
-    pub authority: Arc<Authority>,
     /// Where the coordinator listens.
     pub coordinator: SocketAddr,
     /// Where children listen for each other; port 0 takes any.
     pub listen: SocketAddr,
+    /// Where others reach them, if that is another address than the one they listen at.
+    pub advertise: Option<IpAddr>,
+    /// What people call this host: [`host_name`], if they have no better name for it.
+    pub host: String,
+    /// Where the output of children goes.
+    pub output: Output,
     /// What to start.
     pub program: PathBuf,
     /// With which arguments.
@@ -76,8 +87,15 @@ pub enum AgentEvent {
         /// How many run or will be started.
         left: u32,
     },
+    /// The coordinator wants more workers than before: they are started now.
+    Grown {
+        /// How many run or will be started.
+        left: u32,
+    },
     /// No worker process is left, and none will be started.
     Exhausted,
+    /// The coordinator says that the job is over: children end, none is started.
+    JobOver,
 }
 
 /// Why an agent could not start.
@@ -86,6 +104,9 @@ pub enum AgentError {
     /// No folder for its children's counts, or the actor did not start.
     #[error("the agent could not start: {0}")]
     Start(String),
+    /// The output of its children cannot go where it should.
+    #[error(transparent)]
+    Output(#[from] OutputError),
 }
 
 /// The processes of an agent by worker.
@@ -97,6 +118,9 @@ pub struct Agent {
     actor: ActorRef<Message>,
     running: Option<JoinHandle<()>>,
     processes: Processes,
+    ranks: Ranks,
+    /// None if children print for themselves.
+    writers: Option<Writers>,
 }
 
 /// Starts an agent and its workers. What happens to them comes through the receiver.
@@ -106,10 +130,13 @@ pub struct Agent {
 pub async fn start(config: AgentConfig) -> Result<(Agent, mpsc::UnboundedReceiver<AgentEvent>), AgentError> {
     let (events, receiver) = mpsc::unbounded_channel();
     let processes = Processes::default();
+    let ranks = Ranks::default();
+    let (printer, writers) = Printer::start(&config.output, &ranks)?.unzip();
     let arguments = Arguments {
         config,
         events,
         processes: Arc::clone(&processes),
+        printer,
     };
     let (actor, running) = Actor::spawn(None, Shell, arguments)
         .await
@@ -119,6 +146,8 @@ pub async fn start(config: AgentConfig) -> Result<(Agent, mpsc::UnboundedReceive
             actor,
             running: Some(running),
             processes,
+            ranks,
+            writers,
         },
         receiver,
     ))
@@ -135,14 +164,41 @@ impl Agent {
             .copied()
     }
 
+    /// These are the members of the newest generation, in rank order: lines that children print show their ranks.
+    pub fn rank(&self, members: &[WorkerId]) {
+        output::rank(&self.ranks, members);
+    }
+
     /// Lets the children end by themselves for a while, then ends them, and the agent.
-    pub async fn end(mut self) {
+    pub async fn end(self) {
+        self.finish(Message::End).await;
+    }
+
+    /// The agent was asked to end, and the job goes on without its host: the children leave at a boundary, and the agent ends with
+    /// the last of them, after [`limits::LEAVE_PATIENCE`] at the latest. Without a coordinator they get SIGTERM. Dropped half-way,
+    /// it ends them at once.
+    pub async fn leave(self, reason: &str) {
+        let reason = reason.to_owned();
+        self.finish(Message::Leave { reason }).await;
+    }
+
+    async fn finish(mut self, how: Message) {
         // It may have ended already.
-        let _ = self.actor.cast(Message::End);
-        if let Some(running) = self.running.take() {
+        let _ = self.actor.cast(how);
+        if let Some(running) = &mut self.running {
             let _ = running.await;
         }
+        self.running = None;
+        if let Some(writers) = self.writers.take() {
+            writers.finish(OUTPUT_GRACE).await;
+        }
     }
+}
+
+/// What the system calls this host.
+#[must_use]
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 impl Drop for Agent {

@@ -1,19 +1,21 @@
 //! The agent's control connection: reports ends of children, and keeps what it could not report until the coordinator is back.
 
 use std::net::SocketAddr;
+use std::sync::PoisonError;
 
 use ractor::{ActorProcessingErr, ActorRef};
-use sardana_protocol::messages::{AgentMessage, AgentOrder, Greeting, Hello};
+use sardana_protocol::limits::MAX_WORKERS;
+use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting, Hello};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::AgentConfig;
 use super::actor::Message;
 use super::limits::RECONNECT_EVERY;
+use super::{AgentConfig, Processes};
 use crate::control::{Next, carry};
 use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{Purpose, bind_client, close, connect};
-use crate::trust::{Credentials, PeerIdentity};
+use crate::trust::{PeerIdentity, Wallet};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{read_frame, write_frame};
 
@@ -23,23 +25,33 @@ pub(super) struct Reporting {
     link: Link,
     /// None while there is no coordinator.
     queue: Option<mpsc::UnboundedSender<AgentMessage>>,
-    /// At most one for each child there ever was.
+    /// At most two for each child there ever was.
     unsaid: Vec<AgentMessage>,
 }
 
 /// What a connection is made from.
 #[derive(Debug, Clone)]
 struct Link {
-    credentials: Credentials,
+    wallet: Wallet,
     coordinator: SocketAddr,
+    host: String,
+    /// The children that run.
+    processes: Processes,
 }
 
 impl Reporting {
     /// Makes the first connection.
-    pub(super) async fn start(config: &AgentConfig, agent: &ActorRef<Message>) -> Result<Self, ActorProcessingErr> {
+    pub(super) async fn start(
+        wallet: Wallet,
+        config: &AgentConfig,
+        processes: Processes,
+        agent: &ActorRef<Message>,
+    ) -> Result<Self, ActorProcessingErr> {
         let link = Link {
-            credentials: config.credentials.clone(),
+            wallet,
             coordinator: config.coordinator,
+            host: config.host.clone(),
+            processes,
         };
         let queue = link.connect(agent).await?;
         Ok(Self {
@@ -49,6 +61,11 @@ impl Reporting {
         })
     }
 
+    /// Whether there is a coordinator, as far as is known.
+    pub(super) fn is_connected(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| !queue.is_closed())
+    }
+
     /// Tells the coordinator now, or when it is back.
     pub(super) fn report(&mut self, message: AgentMessage) {
         let unsaid = match &self.queue {
@@ -56,6 +73,11 @@ impl Reporting {
             None => Some(message),
         };
         self.unsaid.extend(unsaid);
+    }
+
+    /// Tells the coordinator now, or not at all. Says whether there is one.
+    pub(super) fn say(&self, message: AgentMessage) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.send(message).is_ok())
     }
 
     /// The connection broke or could not be made: makes another one, for as long as it takes. The agent goes on meanwhile.
@@ -86,14 +108,24 @@ impl Reporting {
 }
 
 impl Link {
+    fn hello(&self) -> AgentHello {
+        let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        AgentHello {
+            job: self.wallet.job(),
+            host: self.host.clone(),
+            // More never run at once.
+            children: processes.keys().take(MAX_WORKERS as usize).copied().collect(),
+        }
+    }
+
     async fn connect(&self, agent: &ActorRef<Message>) -> Result<mpsc::UnboundedSender<AgentMessage>, ActorProcessingErr> {
-        let endpoint = bind_client(&self.credentials, Purpose::Control, self.coordinator)?;
-        let job = self.credentials.job();
+        let endpoint = bind_client(&self.wallet, Purpose::Control, self.coordinator)?;
+        let job = self.wallet.job();
         let coordinator = PeerIdentity::coordinator(job);
         let connection = connect(&endpoint, self.coordinator, coordinator, CONNECT_DEADLINE).await?;
         let (mut send, mut receive) = connection.open_bi().await?;
         let greeting = async {
-            write_frame(&mut send, &Hello::Agent { job }, HELLO_FRAME_BYTES).await?;
+            write_frame(&mut send, &Hello::Agent(self.hello()), HELLO_FRAME_BYTES).await?;
             read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await
         };
         match timeout(CONNECT_DEADLINE, greeting).await {

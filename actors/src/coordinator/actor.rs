@@ -1,20 +1,27 @@
 //! The coordinator's actor: receives, asks the membership's machine, sends. Takes no decision.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::admission::{Refusal, admit};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::membership::{Arrival, Command, Config, Event, JobEvent, Loss, Membership};
-use sardana_protocol::messages::{AgentMessage, AgentOrder, CoordinatorMessage, Greeting, WorkerHello, WorkerMessage};
+use sardana_protocol::messages::{
+    AgentHello, AgentMessage, AgentOrder, CoordinatorMessage, Greeting, WorkerHello, WorkerMessage,
+};
+use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Generation, WorkerId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::CoordinatorConfig;
+use super::certifying::Certifying;
+use super::operating::Operating;
 use super::session::{Outlet, SessionId};
 use crate::quic::explain;
+use crate::trust::Wallet;
 
 /// Between two looks at what is due. The machine's shortest timeout is three times as long.
 const TICK: Duration = Duration::from_millis(100);
@@ -31,13 +38,21 @@ pub(super) enum Message {
     /// By a session: an agent reports for duty. The greeting goes back.
     AgentHello {
         agent: u64,
+        hello: AgentHello,
         outlet: Outlet<AgentOrder>,
         reply: oneshot::Sender<Greeting>,
     },
     /// By a session: a worker said this.
     Said { worker: WorkerId, message: WorkerMessage },
     /// By a session: an agent said this.
-    AgentSaid(AgentMessage),
+    AgentSaid { agent: u64, message: AgentMessage },
+    /// By a session: an agent's connection is over.
+    AgentLost { agent: u64, session: SessionId },
+    /// By a session: an operator asks this. The answer goes back.
+    Asked {
+        request: OperatorRequest,
+        reply: oneshot::Sender<OperatorAnswer>,
+    },
     /// By a session: it is over.
     SessionLost {
         worker: WorkerId,
@@ -56,27 +71,30 @@ pub(super) struct Shell;
 
 pub(super) struct Arguments {
     pub(super) config: CoordinatorConfig,
+    pub(super) wallet: Wallet,
     pub(super) events: mpsc::UnboundedSender<JobEvent>,
 }
 
 pub(super) struct State {
-    config: CoordinatorConfig,
+    pub(super) config: CoordinatorConfig,
     events: mpsc::UnboundedSender<JobEvent>,
-    started: Instant,
-    life: Life,
+    pub(super) started: Instant,
+    pub(super) life: Life,
     /// Set by the first worker.
-    job: Option<(JobIdentity, Membership)>,
-    workers: BTreeMap<WorkerId, Outlet<CoordinatorMessage>>,
-    agents: BTreeMap<u64, Outlet<AgentOrder>>,
+    pub(super) job: Option<(JobIdentity, Membership)>,
+    pub(super) workers: BTreeMap<WorkerId, Outlet<CoordinatorMessage>>,
+    pub(super) agents: BTreeMap<u64, Outlet<AgentOrder>>,
+    pub(super) operating: Operating,
     /// Workers whose end an agent has seen: a hello of theirs that comes late is nobody's.
     exited: BTreeSet<WorkerId>,
+    certifying: Certifying,
     /// Bytes from connections that are over.
     received: u64,
 }
 
 /// Whether people have been told how the job ended. It may end before it has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Life {
+pub(super) enum Life {
     Open,
     Over,
 }
@@ -90,6 +108,7 @@ impl Actor for Shell {
         // The interval ends with the actor.
         drop(myself.send_interval(TICK, || Message::Tick));
         Ok(State {
+            certifying: Certifying::new(Arc::clone(&arguments.config.registrar), arguments.wallet),
             config: arguments.config,
             events: arguments.events,
             started: Instant::now(),
@@ -97,6 +116,7 @@ impl Actor for Shell {
             job: None,
             workers: BTreeMap::new(),
             agents: BTreeMap::new(),
+            operating: Operating::default(),
             exited: BTreeSet::new(),
             received: 0,
         })
@@ -105,9 +125,19 @@ impl Actor for Shell {
     async fn handle(&self, _: ActorRef<Message>, message: Message, state: &mut State) -> Result<(), ActorProcessingErr> {
         match message {
             Message::Hello { hello, outlet, reply } => state.hello(*hello, outlet, reply),
-            Message::AgentHello { agent, outlet, reply } => state.agent_hello(agent, outlet, reply),
-            Message::Said { worker, message } => state.decide(Event::Said { worker, message }),
-            Message::AgentSaid(message) => state.agent_said(message),
+            Message::AgentHello {
+                agent,
+                hello,
+                outlet,
+                reply,
+            } => state.agent_hello(agent, hello, outlet, reply),
+            Message::Said { worker, message } => state.said(worker, message),
+            Message::AgentSaid { agent, message } => state.agent_said(agent, message),
+            Message::AgentLost { agent, session } => state.agent_lost(agent, session),
+            Message::Asked { request, reply } => {
+                // An operator that has gone does not want to know.
+                let _ = reply.send(state.asked(&request));
+            }
             Message::SessionLost { worker, session, why } => {
                 if state.workers.get(&worker).is_some_and(|outlet| outlet.session() == session) {
                     state.session_lost(worker, why);
@@ -117,7 +147,10 @@ impl Actor for Shell {
             Message::BytesReceived { reply } => {
                 let _ = reply.send(state.bytes_received());
             }
-            Message::Tick => state.decide(Event::Tick),
+            Message::Tick => {
+                state.certifying.renew_own(SystemTime::now());
+                state.decide(Event::Tick);
+            }
         }
         Ok(())
     }
@@ -155,6 +188,7 @@ impl State {
         }
         self.workers.insert(worker, outlet);
         if self.job.is_none() {
+            self.operating.named(&hello.auxiliary);
             let spec = &hello.identity.spec;
             let config = Config {
                 min: self.config.min,
@@ -174,6 +208,9 @@ impl State {
             training: hello.training,
             standing: hello.standing,
         })));
+        if let Some(reason) = self.operating.agents.leaving(worker) {
+            self.leave(&[worker], &reason);
+        }
     }
 
     fn session_lost(&mut self, worker: WorkerId, why: String) {
@@ -184,7 +221,8 @@ impl State {
         });
     }
 
-    fn agent_hello(&mut self, agent: u64, outlet: Outlet<AgentOrder>, reply: oneshot::Sender<Greeting>) {
+    fn agent_hello(&mut self, agent: u64, hello: AgentHello, outlet: Outlet<AgentOrder>, reply: oneshot::Sender<Greeting>) {
+        self.operating.agents.came(agent, hello, outlet.connection.remote_address());
         if self.life == Life::Over {
             let _ = outlet.queue.send(AgentOrder::JobOver);
         }
@@ -195,6 +233,21 @@ impl State {
         let _ = reply.send(Greeting::Welcome);
     }
 
+    fn agent_lost(&mut self, agent: u64, session: SessionId) {
+        if self.agents.get(&agent).is_none_or(|outlet| outlet.session() != session) {
+            return;
+        }
+        if let Some(before) = self.agents.remove(&agent) {
+            self.received += before.connection.stats().udp_rx.bytes;
+        }
+        let host = self.operating.agents.host_of(agent).to_owned();
+        self.operating.remember(
+            self.started.elapsed(),
+            &format!("the agent on {host} is not connected any more"),
+        );
+        self.operating.agents.gone(agent);
+    }
+
     fn admit(&self, hello: &WorkerHello) -> Result<(), Refusal> {
         let (identity, newest) = match &self.job {
             Some((identity, membership)) => (Some(identity), membership.generation()),
@@ -203,11 +256,55 @@ impl State {
         if self.workers.contains_key(&hello.worker) {
             return Err(Refusal::Duplicate(hello.worker));
         }
-        admit(self.config.credentials.job(), identity, newest, hello)
+        admit(self.config.registrar.job(), identity, newest, hello)
     }
 
-    fn agent_said(&mut self, message: AgentMessage) {
+    fn said(&mut self, worker: WorkerId, message: WorkerMessage) {
+        if let WorkerMessage::Renew { request } = &message {
+            // What it says after it was dismissed may come late.
+            if let (true, Some(renewed)) = (
+                self.workers.contains_key(&worker),
+                self.certifying.renewed_worker(worker, request),
+            ) {
+                self.send(worker, renewed);
+            }
+            return;
+        }
+        self.decide(Event::Said { worker, message });
+    }
+
+    fn order(&self, agent: u64, order: AgentOrder) {
+        if let Some(outlet) = self.agents.get(&agent) {
+            // A session that is over has said so.
+            let _ = outlet.queue.send(order);
+        }
+    }
+
+    fn agent_said(&mut self, agent: u64, message: AgentMessage) {
         match message {
+            // Nobody is started for a job that is over.
+            AgentMessage::Certify { .. } if self.life == Life::Over => {}
+            AgentMessage::Certify { worker, request } => {
+                if let Some(certified) = self.certifying.child(agent, worker, &request) {
+                    self.order(agent, certified);
+                }
+            }
+            AgentMessage::Renew { request } => {
+                if let Some(renewed) = self.certifying.renewed_agent(agent, &request) {
+                    self.order(agent, renewed);
+                }
+            }
+            AgentMessage::ChildExited { worker, .. } if !self.certifying.may_report(agent, worker) => {
+                tracing::warn!(target: "sardana::event::refused", agent = %format_args!("{agent:016x}"), %worker, "an agent reports the end of another one's child");
+            }
+            AgentMessage::ChildStarted { worker, pid } => self.operating.agents.started(agent, worker, pid),
+            AgentMessage::Leave { reason } => {
+                let children = self.operating.agents.leaves(agent, &reason);
+                let host = self.operating.agents.host_of(agent).to_owned();
+                let now = self.started.elapsed();
+                self.operating.remember(now, &format!("the agent on {host} leaves: {reason}"));
+                self.leave(&children, &format!("its agent on {host} leaves: {reason}"));
+            }
             AgentMessage::ChildExited {
                 worker,
                 how,
@@ -216,6 +313,9 @@ impl State {
             } => {
                 tracing::info!(target: "sardana::event::exited", %worker, %how, restarting, "a worker process ended");
                 self.exited.insert(worker);
+                self.certifying.is_gone(worker);
+                let now = self.started.elapsed();
+                self.operating.agents.exited(agent, worker, restarting, now);
                 if let Some(outlet) = self.forget(worker) {
                     outlet.connection.close(0_u32.into(), b"its process has ended");
                 }
@@ -227,7 +327,7 @@ impl State {
         }
     }
 
-    fn stop_requested(&mut self) {
+    pub(super) fn stop_requested(&mut self) {
         if self.job.is_some() {
             self.decide(Event::StopRequested);
         } else if self.life == Life::Open {
@@ -238,7 +338,7 @@ impl State {
     }
 
     /// Asks the machine, and does what it says.
-    fn decide(&mut self, event: Event) {
+    pub(super) fn decide(&mut self, event: Event) {
         let now = self.started.elapsed();
         let Some((_, membership)) = &mut self.job else { return };
         for command in membership.handle(now, event) {
@@ -250,7 +350,13 @@ impl State {
     }
 
     fn send(&mut self, worker: WorkerId, message: CoordinatorMessage) {
-        let last = matches!(message, CoordinatorMessage::Dismiss { .. });
+        let last = matches!(
+            message,
+            CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }
+        );
+        if last {
+            self.certifying.is_gone(worker);
+        }
         if let Some(outlet) = self.workers.get(&worker) {
             // A session that is over has said so, or will.
             let _ = outlet.queue.send(message);
@@ -262,6 +368,7 @@ impl State {
     }
 
     fn tell(&mut self, event: JobEvent) {
+        self.operating.note(self.started.elapsed(), &event);
         if matches!(event, JobEvent::Done(_) | JobEvent::Failed { .. }) {
             self.life = Life::Over;
             for agent in self.agents.values() {

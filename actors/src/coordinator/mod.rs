@@ -1,21 +1,26 @@
 //! The coordinator: the rendezvous that forms generations. It sees decisions only; no byte of a gradient or state passes it.
 
 mod actor;
+mod certifying;
+mod operating;
 mod session;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::Endpoint;
 use ractor::{Actor, ActorRef};
 use sardana_protocol::membership::JobEvent;
+use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::quic::{BindError, Purpose, bind_server, close};
-use crate::trust::Credentials;
+use crate::enrol::{EnrolService, Registrar};
+use crate::quic::{BindError, bind_coordinator, close};
+use crate::trust::{AuthorityError, Role, Wallet};
 use actor::{Arguments, Message, Shell};
 
 /// How long an ending coordinator waits until its last orders have arrived. Live workers have them within a round trip.
@@ -24,8 +29,8 @@ const LAST_ORDERS: Duration = Duration::from_secs(1);
 /// What a coordinator needs.
 #[derive(Debug)]
 pub struct CoordinatorConfig {
-    /// Its certificate and key.
-    pub credentials: Credentials,
+    /// Who certifies: itself, and others.
+    pub registrar: Arc<Registrar>,
     /// Where to listen; port 0 takes any.
     pub listen: SocketAddr,
     /// Which life of the coordinator of this job it is.
@@ -44,6 +49,9 @@ pub enum CoordinatorError {
     /// It could not listen. Fix the address.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// Its own certificate could not be made.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
     /// The system does not say where it listens, or the actor did not start.
     #[error("the coordinator could not start: {0}")]
     Start(String),
@@ -59,11 +67,29 @@ pub struct Coordinator {
     endpoint: Endpoint,
 }
 
-/// Asks a coordinator's job to end.
+/// Steers a coordinator's job from the process that it runs in, as operators do from elsewhere.
 #[derive(Debug, Clone)]
-pub struct Stopper(ActorRef<Message>);
+pub struct Steering(ActorRef<Message>);
 
-impl Stopper {
+impl Steering {
+    /// Asks as an operator does.
+    ///
+    /// # Errors
+    /// When the coordinator has ended.
+    pub async fn ask(&self, request: OperatorRequest) -> Result<OperatorAnswer, CoordinatorError> {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        let asked = self.0.cast(Message::Asked { request, reply });
+        asked.map_err(|error| CoordinatorError::Start(error.to_string()))?;
+        answer.await.map_err(|error| CoordinatorError::Start(error.to_string()))
+    }
+
+    /// Asks as an operator does, and leaves the answer to the log.
+    pub fn request(&self, request: OperatorRequest) {
+        let (reply, _) = tokio::sync::oneshot::channel();
+        // The coordinator is gone only if the job is over.
+        let _ = self.0.cast(Message::Asked { request, reply });
+    }
+
     /// The job ends at the next boundary.
     pub fn request_stop(&self) {
         // The coordinator is gone only if the job is over.
@@ -76,17 +102,20 @@ impl Stopper {
 /// # Errors
 /// See [`CoordinatorError`].
 pub async fn start(config: CoordinatorConfig) -> Result<(Coordinator, mpsc::UnboundedReceiver<JobEvent>), CoordinatorError> {
-    let endpoint = bind_server(&config.credentials, Purpose::Control, config.listen)?;
+    let wallet = Wallet::from(config.registrar.authority().issue(Role::Coordinator, 0)?);
+    let enrolling = EnrolService::new(Arc::clone(&config.registrar));
+    let endpoint = bind_coordinator(&wallet, config.listen)?;
     let address = endpoint
         .local_addr()
         .map_err(|error| CoordinatorError::Start(error.to_string()))?;
-    let job = config.credentials.job();
+    let job = wallet.job();
     let (events, receiver) = mpsc::unbounded_channel();
-    let credentials = config.credentials.clone();
-    let (actor, running) = Actor::spawn(None, Shell, Arguments { config, events })
+    let own = wallet.identity();
+    let arguments = Arguments { config, wallet, events };
+    let (actor, running) = Actor::spawn(None, Shell, arguments)
         .await
         .map_err(|error| CoordinatorError::Start(error.to_string()))?;
-    tokio::spawn(session::accept_all(endpoint.clone(), credentials, actor.clone()));
+    tokio::spawn(session::accept_all(endpoint.clone(), own, actor.clone(), enrolling));
     Ok((
         Coordinator {
             job,
@@ -112,10 +141,10 @@ impl Coordinator {
         self.address
     }
 
-    /// Lets somebody else ask the job to end at the next boundary.
+    /// Lets somebody else steer the job.
     #[must_use]
-    pub fn stopper(&self) -> Stopper {
-        Stopper(self.actor.clone())
+    pub fn steering(&self) -> Steering {
+        Steering(self.actor.clone())
     }
 
     /// Bytes that have arrived here over QUIC, in datagrams' payloads, from all connections there ever were.

@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use ractor::ActorRef;
-use sardana_protocol::messages::{AgentMessage, AgentOrder, CoordinatorMessage, Greeting, Hello, WorkerMessage};
+use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, CoordinatorMessage, Greeting, Hello, WorkerMessage};
 use sardana_protocol::words::WorkerId;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::actor::Message;
 use crate::control::{Next, carry};
+use crate::enrol::EnrolService;
+use crate::operator::limits::MAX_OPERATORS;
 use crate::quic::limits::{HANDSHAKE_DEADLINE, MAX_HANDSHAKES};
-use crate::quic::{REFUSED, accept, next_incoming};
-use crate::trust::{Credentials, PeerIdentity, Role};
+use crate::quic::{REFUSED, Visitor, next_incoming, receive};
+use crate::trust::{Kind, PeerIdentity, Role, may_send};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{read_frame, write_frame};
 
@@ -35,18 +37,26 @@ impl<Out> Outlet<Out> {
 }
 
 /// Takes in connections until the endpoint is closed.
-pub(super) async fn accept_all(endpoint: Endpoint, credentials: Credentials, coordinator: ActorRef<Message>) {
+pub(super) async fn accept_all(
+    endpoint: Endpoint,
+    own: PeerIdentity,
+    coordinator: ActorRef<Message>,
+    enrolling: EnrolService,
+) {
     let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
+    let operators = Arc::new(Semaphore::new(MAX_OPERATORS));
     while let Ok(room) = Arc::clone(&handshakes).acquire_owned().await {
         let Some(incoming) = next_incoming(&endpoint).await else {
             return;
         };
-        let (credentials, coordinator) = (credentials.clone(), coordinator.clone());
+        let (enrolling, coordinator) = (enrolling.clone(), coordinator.clone());
+        let operators = Arc::clone(&operators);
         tokio::spawn(async move {
-            let accepted = accept(incoming, &credentials, HANDSHAKE_DEADLINE).await;
+            let received = receive(incoming, own, HANDSHAKE_DEADLINE).await;
             drop(room);
-            match accepted {
-                Ok((connection, peer)) => greet(connection, peer, coordinator).await,
+            match received {
+                Ok(Visitor::Peer(connection, peer)) => greet(connection, peer, coordinator, &operators).await,
+                Ok(Visitor::Stranger(connection)) => enrolling.serve(connection).await,
                 Err(error) => tracing::warn!(target: "sardana::event::refused", %error, "a connection was refused"),
             }
         });
@@ -54,7 +64,7 @@ pub(super) async fn accept_all(endpoint: Endpoint, credentials: Credentials, coo
 }
 
 /// A peer that has shown its certificate says who it is; it has little time and few bytes for that (SEC-2).
-async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef<Message>) {
+async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef<Message>, operators: &Semaphore) {
     let hello = async {
         let (send, mut receive) = connection.accept_bi().await.ok()?;
         match read_frame::<Hello>(&mut receive, HELLO_FRAME_BYTES).await {
@@ -66,7 +76,11 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
             }
         }
     };
-    let Ok(Some((send, receive, hello))) = timeout(HANDSHAKE_DEADLINE, hello).await else {
+    let hello = timeout(HANDSHAKE_DEADLINE, hello).await.unwrap_or_else(|_| {
+        tracing::warn!(target: "sardana::event::refused", %peer, "no hello came within {HANDSHAKE_DEADLINE:?}");
+        None
+    });
+    let Some((send, receive, hello)) = hello else {
         // Closed already if it said something else. A slow peer may try again.
         return connection.close(0_u32.into(), b"expected a hello");
     };
@@ -75,8 +89,9 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
         send,
         receive,
     };
-    match (peer.role, hello) {
-        (Role::Worker, Hello::Worker(hello)) if hello.worker.get() == peer.id => {
+    let allowed = may_send(peer.role, Kind::from(&hello), Role::Coordinator);
+    match hello {
+        Hello::Worker(hello) if allowed && hello.worker.get() == peer.id => {
             let (queue, outgoing) = mpsc::unbounded_channel();
             let (reply, greeting) = oneshot::channel();
             let outlet = Outlet {
@@ -95,24 +110,13 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
                 session.serve_worker(goodbye, outgoing).await;
             }
         }
-        (Role::Agent, Hello::Agent { job }) if job == peer.job => {
-            let (queue, outgoing) = mpsc::unbounded_channel();
-            let (reply, greeting) = oneshot::channel();
-            let outlet = Outlet {
-                queue,
-                connection: streams.connection.clone(),
-            };
-            let asked = coordinator.cast(Message::AgentHello {
-                agent: peer.id,
-                outlet,
-                reply,
-            });
-            let session = streams.answer(asked.is_ok(), greeting).await;
-            if let Some(session) = session {
-                session.serve_agent(coordinator, outgoing).await;
-            }
+        Hello::Agent(hello) if allowed && hello.job == peer.job => {
+            streams.greet_agent(peer.id, hello, &coordinator).await;
         }
-        (Role::Worker | Role::Agent | Role::Coordinator, Hello::Worker(_) | Hello::Agent { .. }) => {
+        Hello::Operator { job } if allowed && job == peer.job => {
+            streams.serve_operator(peer, &coordinator, operators).await;
+        }
+        Hello::Worker(_) | Hello::Agent(_) | Hello::Operator { .. } => {
             let reason =
                 format!("the hello is not one of {peer}: start the process with credentials of its own role and job");
             tracing::warn!(target: "sardana::event::refused", %peer, "a hello under a false name");
@@ -122,10 +126,10 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
     }
 }
 
-struct Streams {
-    connection: Connection,
-    send: SendStream,
-    receive: RecvStream,
+pub(super) struct Streams {
+    pub(super) connection: Connection,
+    pub(super) send: SendStream,
+    pub(super) receive: RecvStream,
 }
 
 impl Streams {
@@ -149,7 +153,7 @@ impl Streams {
         }
     }
 
-    async fn refuse(mut self, refusal: Greeting) {
+    pub(super) async fn refuse(mut self, refusal: Greeting) {
         if write_frame(&mut self.send, &refusal, HELLO_FRAME_BYTES).await.is_ok() {
             let _ = self.send.finish();
             // The peer closes once it has read the reason.
@@ -158,22 +162,53 @@ impl Streams {
         self.connection.close(REFUSED, b"refused");
     }
 
+    async fn greet_agent(self, agent: u64, hello: AgentHello, coordinator: &ActorRef<Message>) {
+        let (queue, outgoing) = mpsc::unbounded_channel();
+        let (reply, greeting) = oneshot::channel();
+        let outlet = Outlet {
+            queue,
+            connection: self.connection.clone(),
+        };
+        let session = outlet.session();
+        let asked = coordinator.cast(Message::AgentHello {
+            agent,
+            hello,
+            outlet,
+            reply,
+        });
+        if let Some(streams) = self.answer(asked.is_ok(), greeting).await {
+            streams.serve_agent(agent, coordinator, outgoing).await;
+        }
+        // The coordinator is gone only when the job is over.
+        let _ = coordinator.cast(Message::AgentLost { agent, session });
+    }
+
     async fn serve_worker(self, mut goodbye: Goodbye, outgoing: mpsc::UnboundedReceiver<CoordinatorMessage>) {
         goodbye.why = "its session failed".to_owned();
         let worker = goodbye.worker;
-        let said = |message: WorkerMessage| match goodbye.coordinator.cast(Message::Said { worker, message }) {
-            Ok(()) => Next::Message,
-            Err(_) => Next::Stop,
+        let said = |message: WorkerMessage| {
+            if !may_send(Role::Worker, Kind::from(&message), Role::Coordinator) {
+                return Next::Stop;
+            }
+            match goodbye.coordinator.cast(Message::Said { worker, message }) {
+                Ok(()) => Next::Message,
+                Err(_) => Next::Stop,
+            }
         };
         let why = carry(self.send, self.receive, outgoing, said, |_| {}).await;
         self.connection.close(0_u32.into(), why.as_bytes());
         goodbye.why = why;
     }
 
-    async fn serve_agent(self, coordinator: ActorRef<Message>, outgoing: mpsc::UnboundedReceiver<AgentOrder>) {
-        let said = |message: AgentMessage| match coordinator.cast(Message::AgentSaid(message)) {
-            Ok(()) => Next::Message,
-            Err(_) => Next::Stop,
+    async fn serve_agent(self, agent: u64, coordinator: &ActorRef<Message>, outgoing: mpsc::UnboundedReceiver<AgentOrder>) {
+        let said = |message: AgentMessage| {
+            if !may_send(Role::Agent, Kind::from(&message), Role::Coordinator) {
+                return Next::Stop;
+            }
+            match coordinator.cast(Message::AgentSaid { agent, message }) {
+                Ok(()) => Next::Message,
+                Err(_) => Next::Stop,
+            }
         };
         let why = carry(self.send, self.receive, outgoing, said, |_| {}).await;
         tracing::debug!(%why, "an agent's session is over");

@@ -1,39 +1,71 @@
-//! What a member that is behind fetches from one that is not: the sum of a step, or a whole state.
+//! What one worker fetches from another: a share of a snapshot, the sum of a step, or a whole state.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quinn::{Connection, RecvStream, SendStream};
-use sardana_protocol::messages::MemberAddress;
+use quinn::RecvStream;
+use sardana_protocol::messages::{MemberAddress, Trailer};
+use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
 use serde::{Deserialize, Serialize};
-use tokio::time::timeout;
 
 use super::Peers;
-use super::limits::{STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE};
+use super::limits::STREAM_HELLO_BYTES;
+use super::serve::beside;
+use crate::fault::{self, Point};
 use crate::quic::ConnectError;
 use crate::wire::{FrameError, read_frame, write_frame};
 
-/// What is asked for. Sent by the member that is behind; [`Answer`] comes back.
+/// What is asked for. [`Answer`] comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Request {
+    /// A share of the snapshot at this step. All of it may also be the state itself, if the donor stands there.
+    Share { step: Step, share: Share },
     /// The sum of this step.
-    Sum(Step),
-    /// The state at this step.
-    State(Step),
+    Sum { step: Step, when: When },
+}
+
+/// How long an answer may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum When {
+    /// It is there or it is not.
+    Now,
+    /// It may be yet to come.
+    Soon,
 }
 
 /// The donor's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Answer {
-    /// So many bytes follow.
-    Here { bytes: u64, hash: StateHash },
+pub(super) enum Answer {
+    /// So many bytes of a share follow.
+    Share { bytes: u64, hash: StateHash },
+    /// So many bytes of a sum follow. The donor had applied `keeper_at` updates.
+    Sum {
+        bytes: u64,
+        hash: StateHash,
+        trailer: Trailer,
+        keeper_at: Step,
+    },
     /// The donor does not have it.
     NotHere { stands_at: Step },
+    /// The donor was not told to serve who asks.
+    NotNamed,
 }
 
-/// Why a transfer failed. The coordinator is told whom it concerns, and forms anew.
+/// A sum as a keeper gave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FollowedSum {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The orders that closed it.
+    pub trailer: Trailer,
+    /// Updates that the keeper had applied when it answered.
+    pub keeper_at: Step,
+}
+
+/// Why a transfer failed. Whoever copies or follows asks another holder; for a member that is behind, the coordinator is told whom
+/// it concerns, and forms anew.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// No connection to the donor.
@@ -63,6 +95,12 @@ pub enum FetchError {
         asked: Step,
         /// Where it is.
         stands_at: Step,
+    },
+    /// The donor was not told to serve this worker: the coordinator has not named it, or no longer.
+    #[error("worker {donor} refused: this worker is not named to it")]
+    NotNamed {
+        /// Whom.
+        donor: WorkerId,
     },
     /// Another number of bytes than this worker's own model has.
     #[error("worker {donor} offers {found} bytes where this model has {expected}: it trains another model")]
@@ -95,7 +133,7 @@ pub enum FetchError {
 }
 
 impl Peers {
-    /// Fetches the sum of `step` from `donor`; it must have `expected` bytes.
+    /// Fetches the sum of `step` from `donor`, which must have it; `expected` bytes.
     ///
     /// # Errors
     /// See [`FetchError`].
@@ -105,29 +143,88 @@ impl Peers {
         step: Step,
         expected: usize,
     ) -> Result<Vec<u8>, FetchError> {
-        self.fetch(donor, Request::Sum(step), step, expected).await
+        let when = When::Now;
+        let sum = self.receive_sum(donor, Request::Sum { step, when }, expected).await?;
+        Ok(sum.bytes)
     }
 
-    /// Fetches the state at `step` from `donor`; it must have `expected` bytes.
-    ///
-    /// # Errors
-    /// See [`FetchError`].
-    pub async fn fetch_state(
+    /// Gets the sum of `step` from a keeper, which may have to wait for it; `expected` bytes.
+    pub(super) async fn follow_sum(
         self: &Arc<Self>,
-        donor: MemberAddress,
+        keeper: MemberAddress,
         step: Step,
         expected: usize,
-    ) -> Result<Vec<u8>, FetchError> {
-        self.fetch(donor, Request::State(step), step, expected).await
+    ) -> Result<FollowedSum, FetchError> {
+        let when = When::Soon;
+        self.receive_sum(keeper, Request::Sum { step, when }, expected).await
     }
 
-    async fn fetch(
+    async fn receive_sum(
         self: &Arc<Self>,
         member: MemberAddress,
         request: Request,
-        asked: Step,
         expected: usize,
-    ) -> Result<Vec<u8>, FetchError> {
+    ) -> Result<FollowedSum, FetchError> {
+        let donor = member.worker;
+        let (answer, stream) = self.ask(member, request).await?;
+        let Answer::Sum {
+            bytes,
+            hash,
+            trailer,
+            keeper_at,
+        } = answer
+        else {
+            return Err(no_load(donor, request, answer));
+        };
+        check_length(donor, expected, bytes)?;
+        let mut data = vec![0; expected];
+        receive(donor, stream, &mut data).await?;
+        let hashed = beside(move || (StateHash::of(&data), data)).await;
+        let (found, bytes) = hashed.ok_or_else(|| ending(donor))?;
+        check_hash(donor, hash, found)?;
+        Ok(FollowedSum {
+            bytes,
+            trailer,
+            keeper_at,
+        })
+    }
+
+    /// Fetches the whole state at `step` from `donor`.
+    ///
+    /// # Errors
+    /// See [`FetchError`].
+    pub async fn fetch_state(self: &Arc<Self>, donor: MemberAddress, step: Step) -> Result<Bytes, FetchError> {
+        let mut data = vec![0; self.pieces.bytes()];
+        let hash = self.fetch_share(donor, step, Share::WHOLE, &mut data).await?;
+        let pieces = Arc::clone(&self.pieces);
+        let hashed = beside(move || (pieces.hash_of(Share::WHOLE, &data), data)).await;
+        let (found, data) = hashed.ok_or_else(|| ending(donor.worker))?;
+        check_hash(donor.worker, hash, found)?;
+        Ok(data.into())
+    }
+
+    /// Receives a share of the snapshot at `step` into `into`, which is as long as it. Returns the hash that the donor says it has;
+    /// to compare it is the caller's.
+    pub(super) async fn fetch_share(
+        self: &Arc<Self>,
+        member: MemberAddress,
+        step: Step,
+        share: Share,
+        into: &mut [u8],
+    ) -> Result<StateHash, FetchError> {
+        let donor = member.worker;
+        let request = Request::Share { step, share };
+        let (answer, stream) = self.ask(member, request).await?;
+        let Answer::Share { bytes, hash } = answer else {
+            return Err(no_load(donor, request, answer));
+        };
+        check_length(donor, into.len(), bytes)?;
+        receive(donor, stream, into).await?;
+        Ok(hash)
+    }
+
+    /// Asks, and waits for the answer; what it speaks of follows on the stream. Dropped, the donor is told to stop.
+    async fn ask(self: &Arc<Self>, member: MemberAddress, request: Request) -> Result<(Answer, RecvStream), FetchError> {
         let donor = member.worker;
         let frame = |source| FetchError::Frame { donor, source };
         let connection = self
@@ -139,72 +236,62 @@ impl Peers {
             .await
             .map_err(|error| frame(FrameError::Connection(error)))?;
         write_frame(&mut send, &request, STREAM_HELLO_BYTES).await.map_err(frame)?;
-        let broken = |reason: String| FetchError::Broken { donor, reason };
-        let answer = read_frame::<Answer>(&mut receive, STREAM_HELLO_BYTES).await.map_err(frame)?;
-        match answer.ok_or_else(|| broken("it gave no answer".to_owned()))? {
-            Answer::NotHere { stands_at } => Err(FetchError::NotHere { donor, asked, stands_at }),
-            Answer::Here { bytes, .. } if usize::try_from(bytes) != Ok(expected) => Err(FetchError::Length {
-                donor,
-                expected,
-                found: bytes,
-            }),
-            Answer::Here { hash, .. } => {
-                let mut data = vec![0; expected];
-                receive
-                    .read_exact(&mut data)
-                    .await
-                    .map_err(|error| broken(error.to_string()))?;
-                let found = StateHash::of(&data);
-                if found == hash {
-                    Ok(data)
-                } else {
-                    Err(FetchError::Damaged {
-                        donor,
-                        expected: hash,
-                        found,
-                    })
-                }
-            }
-        }
-    }
-
-    /// Serves what `peer` asks for, until its connection breaks.
-    pub(super) async fn serve_fetches(self: Arc<Self>, peer: WorkerId, connection: Connection) {
-        while let Ok((send, receive)) = connection.accept_bi().await {
-            let peers = Arc::clone(&self);
-            tokio::spawn(async move {
-                if let Err(error) = peers.serve_fetch(send, receive).await {
-                    tracing::warn!(%peer, %error, "a transfer to a member that is behind failed");
-                }
-            });
-        }
-    }
-
-    async fn serve_fetch(&self, mut send: SendStream, mut receive: RecvStream) -> Result<(), FrameError> {
-        let request = timeout(STREAM_HELLO_DEADLINE, read_frame::<Request>(&mut receive, STREAM_HELLO_BYTES));
-        let Ok(Some(request)) = request.await.unwrap_or(Ok(None)) else {
-            return Ok(());
-        };
-        let data = match request {
-            Request::Sum(step) => self.desk.sum_of(step).map(|sum| Bytes::copy_from_slice(sum.bytes())),
-            Request::State(step) => self.desk.state_at(step).await,
-        };
-        let answer = match &data {
-            Some(data) => Answer::Here {
-                bytes: data.len() as u64,
-                hash: StateHash::of(data),
-            },
-            None => Answer::NotHere {
-                stands_at: self.desk.read(sardana_protocol::member::Member::step),
-            },
-        };
-        write_frame(&mut send, &answer, STREAM_HELLO_BYTES).await?;
-        if let Some(data) = data {
-            send.write_chunk(data).await?;
-        }
-        // Finishing fails only if the other end has given up.
+        // It fails only if the donor has refused the stream, which reading tells.
         let _ = send.finish();
-        let _ = send.stopped().await;
-        Ok(())
+        match request {
+            Request::Share { step, .. } => fault::reached(Point::Copying, step),
+            Request::Sum { step, when: When::Soon } => fault::reached(Point::Following, step),
+            Request::Sum { when: When::Now, .. } => {}
+        }
+        let answer = read_frame::<Answer>(&mut receive, STREAM_HELLO_BYTES).await.map_err(frame)?;
+        let answer = answer.ok_or_else(|| FetchError::Broken {
+            donor,
+            reason: "it gave no answer".to_owned(),
+        })?;
+        Ok((answer, receive))
     }
+}
+
+fn no_load(donor: WorkerId, request: Request, answer: Answer) -> FetchError {
+    let asked = match request {
+        Request::Share { step, .. } | Request::Sum { step, .. } => step,
+    };
+    match answer {
+        Answer::NotHere { stands_at } => FetchError::NotHere { donor, asked, stands_at },
+        Answer::NotNamed => FetchError::NotNamed { donor },
+        Answer::Share { .. } | Answer::Sum { .. } => FetchError::Broken {
+            donor,
+            reason: "it answered something else than it was asked".to_owned(),
+        },
+    }
+}
+
+fn check_length(donor: WorkerId, expected: usize, found: u64) -> Result<(), FetchError> {
+    if usize::try_from(found) == Ok(expected) {
+        Ok(())
+    } else {
+        Err(FetchError::Length { donor, expected, found })
+    }
+}
+
+pub(super) fn check_hash(donor: WorkerId, expected: StateHash, found: StateHash) -> Result<(), FetchError> {
+    if expected == found {
+        Ok(())
+    } else {
+        Err(FetchError::Damaged { donor, expected, found })
+    }
+}
+
+pub(super) fn ending(donor: WorkerId) -> FetchError {
+    FetchError::Broken {
+        donor,
+        reason: "this worker is ending".to_owned(),
+    }
+}
+
+async fn receive(donor: WorkerId, mut stream: RecvStream, into: &mut [u8]) -> Result<(), FetchError> {
+    stream.read_exact(into).await.map_err(|error| FetchError::Broken {
+        donor,
+        reason: error.to_string(),
+    })
 }

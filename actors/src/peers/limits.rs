@@ -15,3 +15,6 @@ pub const STREAM_HELLO_BYTES: usize = 1_024;
 /// Most links of generations not yet known that are kept until their `Form` comes; further ones are refused, and their sender
 /// tries again with the next generation. A generation has a handful of links per worker.
 pub const MAX_PARKED: usize = 1_024;
+
+/// Priority of a transfer's stream; a ring's is 0, and goes first wherever both leave over one connection.
+pub const TRANSFER_PRIORITY: i32 = -1;

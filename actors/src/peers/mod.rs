@@ -1,42 +1,51 @@
-//! Connections between workers: links of rings, and what members that are behind fetch.
+//! Connections between workers: links of rings, and what those who are behind or join fetch.
 //!
 //! For links, of two workers the one with the smaller id dials, and both use the one connection in both directions. Must not know why a link
 //! or a transfer is wanted, nor who else is a member.
 
+mod copy;
 mod fetch;
 pub mod limits;
 mod links;
+mod names;
+mod serve;
 mod table;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quinn::{Connection, Endpoint};
 use sardana_protocol::messages::MemberAddress;
+use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{Generation, WorkerId};
 use tokio::sync::{Semaphore, watch};
 
-pub use fetch::FetchError;
+pub use copy::CopyError;
+pub use fetch::{FetchError, FollowedSum};
 pub use links::LinkingError;
+pub use names::Circle;
+use names::Names;
 use table::LinkTable;
 
 use crate::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE, MAX_HANDSHAKES};
 use crate::quic::{BindError, ConnectError, Purpose, accept, bind_server, close, connect, next_incoming};
-use crate::trust::{Credentials, PeerIdentity};
+use crate::trust::{PeerIdentity, Wallet};
 use crate::worker::Desk;
 
 /// This worker's end of all connections to other workers.
 #[derive(Debug)]
 pub struct Peers {
-    credentials: Credentials,
+    credentials: Wallet,
     endpoint: Endpoint,
     own: WorkerId,
     slots: Mutex<BTreeMap<WorkerId, Arc<Slot>>>,
     table: LinkTable,
+    names: Names,
     desk: Arc<Desk>,
+    pieces: Arc<StatePieces>,
 }
 
 /// The connection to one other worker.
@@ -53,25 +62,33 @@ impl Slot {
     fn close(&self) {
         let earlier = std::mem::take(&mut *self.earlier.lock().unwrap_or_else(PoisonError::into_inner));
         for connection in earlier.iter().chain(self.live.borrow().as_ref()) {
-            connection.close(0_u32.into(), b"not a member of the new generation");
+            connection.close(0_u32.into(), b"no longer named");
         }
     }
 }
 
 impl Peers {
-    /// Listens at `address` and serves what other workers ask of `desk`.
+    /// Listens at `address` and serves what other workers ask of `desk`, once they are named. The state has these pieces.
     ///
     /// # Errors
     /// When the address cannot be bound or the credentials cannot be used.
-    pub fn listen(credentials: &Credentials, address: SocketAddr, desk: Arc<Desk>) -> Result<Arc<Self>, BindError> {
-        let endpoint = bind_server(credentials, Purpose::Peer, address)?;
+    pub fn listen(
+        credentials: impl Into<Wallet>,
+        address: SocketAddr,
+        desk: Arc<Desk>,
+        pieces: Arc<StatePieces>,
+    ) -> Result<Arc<Self>, BindError> {
+        let credentials = credentials.into();
+        let endpoint = bind_server(&credentials, Purpose::Peer, address)?;
         let peers = Arc::new(Self {
-            credentials: credentials.clone(),
-            endpoint,
             own: WorkerId::new(credentials.id()),
+            credentials,
+            endpoint,
             slots: Mutex::new(BTreeMap::new()),
             table: LinkTable::default(),
+            names: Names::default(),
             desk,
+            pieces,
         });
         tokio::spawn(Arc::clone(&peers).accept_all());
         Ok(peers)
@@ -95,16 +112,30 @@ impl Peers {
         close(&self.endpoint, reason).await;
     }
 
-    /// Closes the connections to workers that are no longer members.
-    pub fn keep(&self, members: &[MemberAddress]) {
+    /// From now on these are named so, and nobody else is: they may fetch what this worker has. A transfer to one who is not named
+    /// any more ends at once.
+    pub fn name(&self, circle: Circle, workers: impl IntoIterator<Item = WorkerId>) {
+        let workers: BTreeSet<WorkerId> = workers.into_iter().collect();
+        self.names.name(circle, workers);
+    }
+
+    /// The members of the prepared generation are those of the present one.
+    pub fn switch_names(&self) {
+        self.names.switch();
+    }
+
+    /// Those who were named and are no longer, each once: their connections are of no use any more.
+    pub fn parted(&self) -> Vec<WorkerId> {
+        self.names.parted()
+    }
+
+    /// Closes the connections to these workers, but for those who are named by now.
+    pub fn part(&self, workers: &[WorkerId]) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.retain(|worker, slot| {
-            let member = members.iter().any(|member| member.worker == *worker);
-            if !member {
-                slot.close();
-            }
-            member
-        });
+        let parting = workers.iter().filter(|&&worker| !self.names.has(worker));
+        for slot in parting.filter_map(|worker| slots.remove(worker)) {
+            slot.close();
+        }
     }
 
     async fn accept_all(self: Arc<Self>) {
@@ -176,5 +207,13 @@ impl Peers {
         let connection = connect(&self.endpoint, peer.address, expected, CONNECT_DEADLINE).await?;
         self.adopt(peer.worker, &connection);
         Ok(connection)
+    }
+}
+
+#[cfg(test)]
+impl Peers {
+    /// How many connections are open.
+    pub(crate) fn connections(&self) -> usize {
+        self.endpoint.open_connections()
     }
 }

@@ -4,12 +4,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use quinn::crypto::rustls::HandshakeData;
 use quinn::{Connection, ConnectionError, Endpoint, Incoming, TransportErrorCode, VarInt};
 use tokio::time::timeout;
 
 use super::explain::{Alert, explain};
-use super::limits::RETRY_ABOVE_CONNECTIONS;
-use crate::trust::{Credentials, IdentityError, PeerIdentity, Role, identity_of, may_connect};
+use super::limits::{CONTROL_STREAM_WINDOW_BYTES, RETRY_ABOVE_CONNECTIONS};
+use super::purpose::Purpose;
+use crate::trust::{IdentityError, PeerIdentity, Role, identity_of, may_connect};
 
 /// The application's close code for a peer that is not who it should be, or says what it should not: trying again would end in the
 /// same way. The reason says more.
@@ -228,49 +230,83 @@ pub enum AcceptError {
     },
 }
 
-/// Finishes the handshake of `incoming` within `deadline` and says who it is. `own` are this end's credentials.
+/// Finishes the handshake of `incoming` within `deadline` and says who it is. `own` is this end.
 ///
 /// # Errors
 /// When the handshake fails, or the peer has no business here; it is told why.
 pub async fn accept(
     incoming: Incoming,
-    own: &Credentials,
+    own: impl Into<PeerIdentity>,
     deadline: Duration,
 ) -> Result<(Connection, PeerIdentity), AcceptError> {
+    let connection = handshake(incoming, deadline).await?;
+    let peer = known(&connection, own.into())?;
+    Ok((connection, peer))
+}
+
+/// Who has come to the coordinator.
+#[derive(Debug)]
+pub enum Visitor {
+    /// Somebody with a certificate of the job, who may speak to the coordinator.
+    Peer(Connection, PeerIdentity),
+    /// Somebody who wants a certificate. Nothing else is known of them.
+    Stranger(Connection),
+}
+
+/// Like [`accept`], at an endpoint made by [`super::bind_coordinator`]. Without a certificate only those get in who want to enrol.
+///
+/// # Errors
+/// When the handshake fails, or the peer has no business here; it is told why.
+pub async fn receive(incoming: Incoming, own: impl Into<PeerIdentity>, deadline: Duration) -> Result<Visitor, AcceptError> {
+    let connection = handshake(incoming, deadline).await?;
+    if purpose_is(&connection, Purpose::Enrolment) {
+        return Ok(Visitor::Stranger(connection));
+    }
+    let peer = known(&connection, own.into())?;
+    connection.set_receive_window(VarInt::from_u32(CONTROL_STREAM_WINDOW_BYTES));
+    Ok(Visitor::Peer(connection, peer))
+}
+
+async fn handshake(incoming: Incoming, deadline: Duration) -> Result<Connection, AcceptError> {
     let from = incoming.remote_address();
-    let handshake = |error: &ConnectionError| AcceptError::Handshake {
+    let failed = |error: &ConnectionError| AcceptError::Handshake {
         from,
         reason: explain(error),
     };
-    let connecting = incoming.accept().map_err(|error| handshake(&error))?;
-    let connection = match timeout(deadline, connecting).await {
-        Ok(Ok(connection)) => connection,
-        Ok(Err(error)) => return Err(handshake(&error)),
-        Err(_) => return Err(AcceptError::TooSlow { from, after: deadline }),
-    };
-    match admitted(&connection, own) {
-        Ok(peer) => Ok((connection, peer)),
-        Err(error) => {
-            connection.close(REFUSED, error.to_string().as_bytes());
-            Err(error)
-        }
+    let connecting = incoming.accept().map_err(|error| failed(&error))?;
+    match timeout(deadline, connecting).await {
+        Ok(Ok(connection)) => Ok(connection),
+        Ok(Err(error)) => Err(failed(&error)),
+        Err(_) => Err(AcceptError::TooSlow { from, after: deadline }),
     }
 }
 
-fn admitted(connection: &Connection, own: &Credentials) -> Result<PeerIdentity, AcceptError> {
+fn purpose_is(connection: &Connection, purpose: Purpose) -> bool {
+    connection
+        .handshake_data()
+        .and_then(|data| data.downcast::<HandshakeData>().ok())
+        .is_some_and(|data| data.protocol.as_deref() == Some(purpose.protocol()))
+}
+
+/// The peer, if it may be here; otherwise it is told why not.
+fn known(connection: &Connection, own: PeerIdentity) -> Result<PeerIdentity, AcceptError> {
+    admitted(connection, own).inspect_err(|error| connection.close(REFUSED, error.to_string().as_bytes()))
+}
+
+fn admitted(connection: &Connection, own: PeerIdentity) -> Result<PeerIdentity, AcceptError> {
     let from = connection.remote_address();
     let found = identity_of(connection).map_err(|source| AcceptError::Identity { from, source })?;
-    if found.job != own.job() {
+    if found.job != own.job {
         Err(AcceptError::OtherJob {
             from,
             found,
-            expected: own.identity(),
+            expected: own,
         })
-    } else if !may_connect(found.role, own.role()) {
+    } else if !may_connect(found.role, own.role) {
         Err(AcceptError::NotAllowed {
             from,
             found,
-            server: own.role(),
+            server: own.role,
         })
     } else {
         Ok(found)

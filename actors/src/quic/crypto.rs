@@ -1,29 +1,44 @@
-//! TLS for QUIC: version 1.3 only, both ends show a certificate of the job's authority, nothing is resumed or sent early.
+//! TLS for QUIC: version 1.3 only, both ends show a certificate of the job's authority, nothing is resumed or sent early. Only to
+//! enrol does the dialling end need none.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::CryptoProvider;
-use rustls::server::WebPkiClientVerifier;
+use rustls::pki_types::CertificateDer;
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, SignatureScheme};
 
 use super::endpoint::BindError;
 use super::purpose::Purpose;
-use crate::trust::Credentials;
+use crate::trust::{Credentials, Wallet};
+
+/// Whom an accepting end takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clients {
+    /// Those with a certificate of the job.
+    Certified,
+    /// Those, and others that want to enrol. TLS cannot tell them apart, so this must be done before anything of them is read.
+    Strangers,
+}
 
 /// TLS as the accepting end.
-pub(super) fn server(credentials: &Credentials, purpose: Purpose) -> Result<QuicServerConfig, BindError> {
-    let clients = WebPkiClientVerifier::builder_with_provider(roots(credentials)?, provider())
-        .build()
-        .map_err(unusable)?;
+pub(super) fn server(wallet: &Wallet, purpose: Purpose, clients: Clients) -> Result<QuicServerConfig, BindError> {
+    let authority = wallet.current().authority();
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots(authority)?, provider());
+    let (verifier, protocols) = match clients {
+        Clients::Certified => (verifier, vec![purpose]),
+        Clients::Strangers => (verifier.allow_unauthenticated(), vec![purpose, Purpose::Enrolment]),
+    };
     let mut tls = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .map_err(unusable)?
-        .with_client_cert_verifier(clients)
-        .with_single_cert(vec![credentials.certificate()], credentials.key())
-        .map_err(unusable)?;
-    tls.alpn_protocols = vec![purpose.protocol().to_vec()];
+        .with_client_cert_verifier(verifier.build().map_err(unusable)?)
+        .with_cert_resolver(Shown::new(wallet)?);
+    tls.alpn_protocols = protocols.into_iter().map(|purpose| purpose.protocol().to_vec()).collect();
     // Without tickets every connection verifies the peer's certificate anew.
     tls.send_tls13_tickets = 0;
     tls.max_early_data_size = 0;
@@ -31,28 +46,93 @@ pub(super) fn server(credentials: &Credentials, purpose: Purpose) -> Result<Quic
 }
 
 /// TLS as the dialling end.
-pub(super) fn client(credentials: &Credentials, purpose: Purpose) -> Result<QuicClientConfig, BindError> {
-    let mut tls = ClientConfig::builder_with_provider(provider())
+pub(super) fn client(wallet: &Wallet, purpose: Purpose) -> Result<QuicClientConfig, BindError> {
+    let tls = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .map_err(unusable)?
-        .with_root_certificates(roots(credentials)?)
-        .with_client_auth_cert(vec![credentials.certificate()], credentials.key())
-        .map_err(unusable)?;
+        .with_root_certificates(roots(wallet.current().authority())?)
+        .with_client_cert_resolver(Shown::new(wallet)?);
+    dialling(tls, purpose)
+}
+
+/// TLS as an end without a certificate, that believes `authority` and wants to enrol.
+pub(super) fn stranger(authority: CertificateDer<'static>) -> Result<QuicClientConfig, BindError> {
+    let tls = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(unusable)?
+        .with_root_certificates(roots(authority)?)
+        .with_no_client_auth();
+    dialling(tls, Purpose::Enrolment)
+}
+
+fn dialling(mut tls: ClientConfig, purpose: Purpose) -> Result<QuicClientConfig, BindError> {
     tls.alpn_protocols = vec![purpose.protocol().to_vec()];
-    tls.resumption = rustls::client::Resumption::disabled();
+    tls.resumption = Resumption::disabled();
     tls.enable_early_data = false;
     QuicClientConfig::try_from(tls).map_err(unusable)
 }
 
-pub(super) fn roots(credentials: &Credentials) -> Result<Arc<RootCertStore>, BindError> {
+pub(super) fn roots(authority: CertificateDer<'static>) -> Result<Arc<RootCertStore>, BindError> {
     let mut roots = RootCertStore::empty();
-    roots.add(credentials.authority()).map_err(unusable)?;
+    roots.add(authority).map_err(unusable)?;
     Ok(Arc::new(roots))
 }
 
 /// Chosen here and not for the process, so that a program that embeds us may choose another for itself.
 pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// Shows the wallet's present certificate in every handshake.
+#[derive(Debug)]
+struct Shown {
+    wallet: Wallet,
+    /// What was shown last, as TLS needs it.
+    last: Mutex<(Arc<Credentials>, Arc<CertifiedKey>)>,
+}
+
+impl Shown {
+    fn new(wallet: &Wallet) -> Result<Arc<Self>, BindError> {
+        let credentials = wallet.current();
+        let key = usable(&credentials).map_err(unusable)?;
+        Ok(Arc::new(Self {
+            wallet: wallet.clone(),
+            last: Mutex::new((credentials, key)),
+        }))
+    }
+
+    fn present(&self) -> Arc<CertifiedKey> {
+        let credentials = self.wallet.current();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&last.0, &credentials) {
+            match usable(&credentials) {
+                Ok(key) => *last = (credentials, key),
+                Err(error) => tracing::warn!(%error, "the renewed certificate cannot be used; the one before it is shown"),
+            }
+        }
+        Arc::clone(&last.1)
+    }
+}
+
+/// Certificate and key as TLS needs them, if they belong together.
+fn usable(credentials: &Credentials) -> Result<Arc<CertifiedKey>, rustls::Error> {
+    CertifiedKey::from_der(vec![credentials.certificate()], credentials.key(), &provider()).map(Arc::new)
+}
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.present())
+    }
+}
+
+impl ResolvesClientCert for Shown {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.present())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
 }
 
 fn unusable(error: impl std::fmt::Display) -> BindError {

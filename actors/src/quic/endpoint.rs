@@ -4,16 +4,19 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use quinn::{ClientConfig, Endpoint, EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime, TransportConfig};
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{ClientConfig, Endpoint, EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime, TransportConfig, VarInt};
+use rustls::pki_types::CertificateDer;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::crypto;
+use super::crypto::{self, Clients};
 use super::limits::{
     GOODBYE, IDLE_TIMEOUT, INCOMING_BYTES, INCOMING_BYTES_TOTAL, KEEP_ALIVE, MAX_INCOMING, SOCKET_BUFFER_BYTES,
+    STRANGER_WINDOW_BYTES,
 };
 use super::path::Path;
 use super::purpose::Purpose;
-use crate::trust::Credentials;
+use crate::trust::Wallet;
 
 /// Why an endpoint could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -52,14 +55,27 @@ pub enum BindError {
     },
 }
 
-/// An endpoint at `address` that accepts connections from certified peers and dials others with the same credentials.
+/// An endpoint at `address` that accepts connections from certified peers and dials others with the same credentials. It follows
+/// their renewal.
 ///
 /// Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// When the address cannot be had or the credentials cannot be used.
-pub fn bind_server(credentials: &Credentials, purpose: Purpose, address: SocketAddr) -> Result<Endpoint, BindError> {
+pub fn bind_server(credentials: impl Into<Wallet>, purpose: Purpose, address: SocketAddr) -> Result<Endpoint, BindError> {
     bind(credentials, purpose, address, Accepting::Yes, SOCKET_BUFFER_BYTES)
+}
+
+/// The coordinator's endpoint: accepts control connections from certified peers, and enrolments from strangers; see
+/// [`super::receive`].
+///
+/// Must be called inside a tokio runtime.
+///
+/// # Errors
+/// When the address cannot be had or the credentials cannot be used.
+pub fn bind_coordinator(credentials: impl Into<Wallet>, address: SocketAddr) -> Result<Endpoint, BindError> {
+    let accepting = Accepting::Strangers;
+    bind(credentials, Purpose::Control, address, accepting, SOCKET_BUFFER_BYTES)
 }
 
 /// An endpoint that dials `server` from any port: at loopback if the server is there, else at every address of this host.
@@ -68,60 +84,92 @@ pub fn bind_server(credentials: &Credentials, purpose: Purpose, address: SocketA
 ///
 /// # Errors
 /// When no port can be had or the credentials cannot be used.
-pub fn bind_client(credentials: &Credentials, purpose: Purpose, server: SocketAddr) -> Result<Endpoint, BindError> {
+pub fn bind_client(credentials: impl Into<Wallet>, purpose: Purpose, server: SocketAddr) -> Result<Endpoint, BindError> {
+    let address = towards(server);
+    bind(credentials, purpose, address, Accepting::No, SOCKET_BUFFER_BYTES)
+}
+
+/// An endpoint without a certificate that dials the coordinator at `server`, of whose job `authority` is, to enrol.
+///
+/// Must be called inside a tokio runtime.
+///
+/// # Errors
+/// When no port can be had or the authority's certificate cannot be read.
+pub fn bind_stranger(authority: CertificateDer<'static>, server: SocketAddr) -> Result<Endpoint, BindError> {
+    let client = crypto::stranger(authority)?;
+    open(towards(server), Purpose::Enrolment, client, None, SOCKET_BUFFER_BYTES)
+}
+
+fn towards(server: SocketAddr) -> SocketAddr {
     let local = match server.ip() {
         ip if ip.is_loopback() && ip.is_ipv4() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         ip if ip.is_loopback() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
-    bind(
-        credentials,
-        purpose,
-        SocketAddr::new(local, 0),
-        Accepting::No,
-        SOCKET_BUFFER_BYTES,
-    )
+    SocketAddr::new(local, 0)
 }
 
 /// Whether an endpoint takes connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accepting {
     Yes,
+    /// Also of those who want to enrol.
+    Strangers,
     No,
 }
 
 pub(super) fn bind(
-    credentials: &Credentials,
+    credentials: impl Into<Wallet>,
     purpose: Purpose,
     address: SocketAddr,
     accepting: Accepting,
     wanted_bytes: usize,
 ) -> Result<Endpoint, BindError> {
-    credentials.check().map_err(|error| BindError::Credentials {
+    let wallet = credentials.into();
+    wallet.current().check().map_err(|error| BindError::Credentials {
         reason: error.to_string(),
     })?;
-    let client = crypto::client(credentials, purpose)?;
-    let server = match accepting {
-        Accepting::Yes => Some(crypto::server(credentials, purpose)?),
+    let client = crypto::client(&wallet, purpose)?;
+    let clients = match accepting {
+        Accepting::Yes => Some(Clients::Certified),
+        Accepting::Strangers => Some(Clients::Strangers),
         Accepting::No => None,
     };
+    let server = match clients {
+        Some(clients) => Some((crypto::server(&wallet, purpose, clients)?, clients)),
+        None => None,
+    };
+    open(address, purpose, client, server, wanted_bytes)
+}
+
+fn open(
+    address: SocketAddr,
+    purpose: Purpose,
+    client: QuicClientConfig,
+    server: Option<(QuicServerConfig, Clients)>,
+    wanted_bytes: usize,
+) -> Result<Endpoint, BindError> {
     let (socket, buffer_bytes) = socket(address, wanted_bytes).map_err(|source| refused(address, source))?;
     let path = Path::of(address.ip(), buffer_bytes);
     tracing::debug!(%address, %purpose, ?path, "binding");
 
-    let transport = Arc::new(transport(path, purpose));
-    let server = server.map(|crypto| {
+    let server = server.map(|(crypto, clients)| {
+        let mut transport = transport(path, purpose);
+        if clients == Clients::Strangers {
+            // Widened once the peer is known.
+            transport.receive_window(VarInt::from_u32(STRANGER_WINDOW_BYTES));
+        }
         let mut config = ServerConfig::with_crypto(Arc::new(crypto));
         config
-            .transport_config(Arc::clone(&transport))
+            .transport_config(Arc::new(transport))
             .max_incoming(MAX_INCOMING)
             .incoming_buffer_size(INCOMING_BYTES)
             .incoming_buffer_size_total(INCOMING_BYTES_TOTAL);
         config
     });
     let mut client = ClientConfig::new(Arc::new(client));
-    client.transport_config(transport);
+    client.transport_config(Arc::new(transport(path, purpose)));
 
     let mut config = EndpointConfig::default();
     if let Some(bytes) = path.accepted_bytes(address.ip()) {

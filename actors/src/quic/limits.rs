@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::wire::limits::HELLO_FRAME_BYTES;
+
 /// How long dialling may take before the address counts as unreachable: five round trips of the slowest path, with retries.
 /// Nobody listening and a lost host look the same, since QUIC believes no ICMP.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -49,6 +51,10 @@ pub const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 /// The same for a control stream: two of the largest frames.
 pub const CONTROL_STREAM_WINDOW_BYTES: u32 = 512 << 10;
 
+/// Bytes that somebody may send to the coordinator, over all streams together, before it has shown a certificate: a hello, or a
+/// request for a certificate.
+pub const STRANGER_WINDOW_BYTES: u32 = 64 << 10;
+
 /// What is asked of the kernel for a socket's buffers. It may give less.
 pub const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
@@ -76,6 +82,8 @@ pub const LEAST_DATAGRAMS: usize = 4;
 pub const REASON_CHARS: usize = 256;
 
 const _: () = assert!(IDLE_TIMEOUT.as_millis() > 4 * KEEP_ALIVE.as_millis());
+const _: () =
+    assert!(STRANGER_WINDOW_BYTES as usize > HELLO_FRAME_BYTES && STRANGER_WINDOW_BYTES <= CONTROL_STREAM_WINDOW_BYTES);
 const _: () = assert!(INCOMING_BYTES <= INCOMING_BYTES_TOTAL);
 // quinn-proto's handshake packets are padded to the least MTU and must be shorter than 2^14.
 const _: () = assert!(TIGHT_LOOPBACK_BYTES < 1 << 14);

@@ -15,7 +15,7 @@ mod purpose;
 #[cfg(test)]
 mod tests;
 
-pub use connect::{AcceptError, ConnectError, REFUSED, accept, connect, next_incoming};
-pub use endpoint::{BindError, bind_client, bind_server, close};
+pub use connect::{AcceptError, ConnectError, REFUSED, Visitor, accept, connect, next_incoming, receive};
+pub use endpoint::{BindError, bind_client, bind_coordinator, bind_server, bind_stranger, close};
 pub use explain::explain;
 pub use purpose::Purpose;

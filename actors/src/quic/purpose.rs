@@ -4,7 +4,9 @@ use std::fmt;
 
 use quinn::{TransportConfig, VarInt};
 
-use super::limits::{CONTROL_STREAM_WINDOW_BYTES, PEER_BIDI_STREAMS, PEER_UNI_STREAMS, STREAM_WINDOW_BYTES};
+use super::limits::{
+    CONTROL_STREAM_WINDOW_BYTES, PEER_BIDI_STREAMS, PEER_UNI_STREAMS, STRANGER_WINDOW_BYTES, STREAM_WINDOW_BYTES,
+};
 
 /// What a connection is for. Both ends must mean the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +15,8 @@ pub enum Purpose {
     Control,
     /// Between two workers: links.
     Peer,
+    /// Between somebody without a certificate and the coordinator: one request for one.
+    Enrolment,
 }
 
 impl Purpose {
@@ -22,6 +26,7 @@ impl Purpose {
         match self {
             Self::Control => b"sardana-control/1",
             Self::Peer => b"sardana-peer/1",
+            Self::Enrolment => b"sardana-enrol/1",
         }
     }
 
@@ -30,6 +35,7 @@ impl Purpose {
         let (bidi, uni, window) = match self {
             Self::Control => (1, 0, CONTROL_STREAM_WINDOW_BYTES),
             Self::Peer => (PEER_BIDI_STREAMS, PEER_UNI_STREAMS, STREAM_WINDOW_BYTES),
+            Self::Enrolment => (1, 0, STRANGER_WINDOW_BYTES),
         };
         transport
             .max_concurrent_bidi_streams(VarInt::from_u32(bidi))
@@ -44,6 +50,7 @@ impl fmt::Display for Purpose {
         f.write_str(match self {
             Self::Control => "control",
             Self::Peer => "peer",
+            Self::Enrolment => "enrolment",
         })
     }
 }

@@ -134,7 +134,7 @@ async fn a_client_without_a_certificate_is_refused() {
     let mut tls = rustls::ClientConfig::builder_with_provider(crypto::provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
-        .with_root_certificates(crypto::roots(&coordinator).unwrap())
+        .with_root_certificates(crypto::roots(coordinator.authority()).unwrap())
         .with_no_client_auth();
     tls.alpn_protocols = vec![Purpose::Control.protocol().to_vec()];
     let mut anonymous = Endpoint::client(ANY_PORT).unwrap();
@@ -188,7 +188,7 @@ async fn the_other_purpose_is_refused() {
     let authority = authority(JOB);
     let coordinator = authority.issue(Role::Coordinator, 0).unwrap();
     let (listening, address) = server(&coordinator, Purpose::Control);
-    let dialling = bind_client(&authority.issue(Role::Worker, 1).unwrap(), Purpose::Peer, address).unwrap();
+    let dialling = bind_client(authority.issue(Role::Worker, 1).unwrap(), Purpose::Peer, address).unwrap();
     let (dialled, accepted) = tokio::join!(
         connect(&dialling, address, coordinator.identity(), CONNECT_DEADLINE),
         accept_one(&listening, &coordinator)
@@ -204,7 +204,7 @@ async fn a_server_without_room_is_busy() {
     let authority = authority(JOB);
     let coordinator = authority.issue(Role::Coordinator, 0).unwrap();
     let (listening, address) = server(&coordinator, Purpose::Control);
-    let dialling = bind_client(&authority.issue(Role::Worker, 1).unwrap(), Purpose::Control, address).unwrap();
+    let dialling = bind_client(authority.issue(Role::Worker, 1).unwrap(), Purpose::Control, address).unwrap();
     let (dialled, ()) = tokio::join!(connect(&dialling, address, coordinator.identity(), CONNECT_DEADLINE), async {
         next_incoming(&listening).await.unwrap().refuse()
     });
@@ -286,7 +286,7 @@ async fn newcomers_under_load_prove_their_address() {
     let authority = authority(JOB);
     let coordinator = authority.issue(Role::Coordinator, 0).unwrap();
     let (listening, address) = server(&coordinator, Purpose::Control);
-    let dialling = bind_client(&authority.issue(Role::Worker, 1).unwrap(), Purpose::Control, address).unwrap();
+    let dialling = bind_client(authority.issue(Role::Worker, 1).unwrap(), Purpose::Control, address).unwrap();
     let mut connections = Vec::new();
     for number in 0..RETRY_ABOVE_CONNECTIONS + 2 {
         let (dialled, accepted) =

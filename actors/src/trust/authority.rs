@@ -1,23 +1,27 @@
-//! The job's own certificate authority. Its key is made here and never leaves: not to a file, a message or a log.
+//! The job's own certificate authority. Its key is made here and never leaves: not to a message or a log, and to a file only if
+//! the job is to outlive this process.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, date_time_ymd,
 };
+use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer, PrivatePkcs8KeyDer};
 use sardana_protocol::words::JobId;
 
 use super::credentials::Credentials;
 use super::identity::PeerIdentity;
-use super::limits::{AUTHORITY_VALIDITY, CERTIFICATE_VALIDITY, CLOCK_SLACK};
+use super::limits::{AUTHORITY_VALIDITY, CERTIFICATE_VALIDITY, CLOCK_SLACK, SIGNING_REQUEST_BYTES};
 use super::role::Role;
 
 /// Certifies the processes of one job.
 pub struct Authority {
     job: JobId,
-    issuer: CertifiedIssuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+    issuer: Issuer<'static, KeyPair>,
+    validity: Duration,
 }
 
 /// Why no certificate could be made. The caller gives up: the system has no randomness or no clock.
@@ -31,6 +35,20 @@ pub enum AuthorityError {
     Clock,
 }
 
+/// Why a signing request was refused. The caller tells whoever sent it.
+#[derive(Debug, thiserror::Error)]
+pub enum CertifyError {
+    /// It is no request that this release makes.
+    #[error("the signing request cannot be used: {reason}; expected PKCS #10 in DER for a P-256 key, signed with it")]
+    Request {
+        /// What is wrong.
+        reason: String,
+    },
+    /// The certificate could not be made.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+}
+
 impl Authority {
     /// A new authority for `job`, with a key of its own.
     ///
@@ -42,10 +60,32 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let certificate = params.self_signed(&key)?.der().clone();
         Ok(Self {
             job,
-            issuer: CertifiedIssuer::self_signed(params, key)?,
+            certificate,
+            issuer: Issuer::new(params, key),
+            validity: CERTIFICATE_VALIDITY,
         })
+    }
+
+    /// The authority that was made before, from its certificate and key.
+    pub(super) fn from_parts(job: JobId, certificate: Vec<u8>, key: Vec<u8>) -> Result<Self, AuthorityError> {
+        let key = KeyPair::from_pkcs8_der_and_sign_algo(&PrivatePkcs8KeyDer::from(key), &PKCS_ECDSA_P256_SHA256)?;
+        let certificate = CertificateDer::from(certificate);
+        Ok(Self {
+            job,
+            issuer: Issuer::from_ca_cert_der(&certificate, key)?,
+            certificate,
+            validity: CERTIFICATE_VALIDITY,
+        })
+    }
+
+    /// The same authority, whose certificates are valid for `validity` instead of [`CERTIFICATE_VALIDITY`].
+    #[must_use]
+    pub const fn with_validity(mut self, validity: Duration) -> Self {
+        self.validity = validity;
+        self
     }
 
     /// The job it certifies for.
@@ -54,26 +94,66 @@ impl Authority {
         self.job
     }
 
+    /// Its own certificate, which everybody of the job believes.
+    #[must_use]
+    pub const fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    /// Its own key, PKCS #8: for the one file that may hold it.
+    pub(super) fn key(&self) -> &[u8] {
+        self.issuer.key().serialized_der()
+    }
+
+    /// A key for the purpose that `context` names, derived from its own, so that nothing more has to be kept secret.
+    pub(crate) fn derived_key(&self, context: &str) -> [u8; 32] {
+        blake3::derive_key(context, self.key())
+    }
+
     /// New credentials for the process `id` of `role`, with a key of their own.
     ///
     /// # Errors
     /// When the system gives no randomness or no time.
     pub fn issue(&self, role: Role, id: u64) -> Result<Credentials, AuthorityError> {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let (identity, certificate) = self.sign(role, id, &key)?;
+        Ok(Credentials::new(
+            identity,
+            self.certificate.to_vec(),
+            certificate,
+            key.serialize_der(),
+        ))
+    }
+
+    /// A certificate, in DER, for the process `id` of `role` with the public key of `request`, which is PKCS #10 in DER. Nothing
+    /// else of the request counts.
+    ///
+    /// # Errors
+    /// When the request is not signed with the key that it is for, or is none.
+    pub fn certify(&self, role: Role, id: u64, request: &[u8]) -> Result<Vec<u8>, CertifyError> {
+        let refused = |reason: String| CertifyError::Request { reason };
+        if request.len() > SIGNING_REQUEST_BYTES {
+            let found = request.len();
+            return Err(refused(format!(
+                "it has {found} bytes, at most {SIGNING_REQUEST_BYTES} are looked at"
+            )));
+        }
+        let request = CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(request))
+            .map_err(|error| refused(error.to_string()))?;
+        if *request.public_key.algorithm() != PKCS_ECDSA_P256_SHA256 {
+            return Err(refused("its key is of another kind".to_owned()));
+        }
+        Ok(self.sign(role, id, &request.public_key)?.1)
+    }
+
+    fn sign(&self, role: Role, id: u64, key: &impl PublicKeyData) -> Result<(PeerIdentity, Vec<u8>), AuthorityError> {
         let identity = PeerIdentity { job: self.job, role, id };
-        let name = identity.server_name();
-        let mut params = params(format!("sardana {role}"), CERTIFICATE_VALIDITY)?;
-        params.subject_alt_names = vec![rcgen::SanType::DnsName(name.try_into()?)];
+        let mut params = params(format!("sardana {role}"), self.validity)?;
+        params.subject_alt_names = vec![rcgen::SanType::DnsName(identity.server_name().try_into()?)];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
-        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let certificate = params.signed_by(&key, &self.issuer)?;
-        Ok(Credentials::new(
-            identity,
-            self.issuer.der().to_vec(),
-            certificate.der().to_vec(),
-            key.serialize_der(),
-        ))
+        Ok((identity, params.signed_by(key, &self.issuer)?.der().to_vec()))
     }
 }
 
@@ -99,6 +179,10 @@ fn params(common_name: String, validity: Duration) -> Result<CertificateParams, 
 
 #[cfg(test)]
 mod tests {
+    use sardana_protocol::words::WorkerId;
+
+    use super::super::credentials::CredentialsError;
+    use super::super::request::PendingKey;
     use super::*;
 
     const JOB: JobId = JobId::new([7; 16]);
@@ -113,6 +197,60 @@ mod tests {
             assert_eq!(PeerIdentity::in_certificate(&credentials.certificate()), Ok(expected));
             credentials.check().unwrap();
         }
+    }
+
+    #[test]
+    fn a_request_gives_its_key_and_nothing_else() {
+        let authority = Authority::new(JOB).unwrap();
+        let key = PendingKey::generate().unwrap();
+        let certificate = authority.certify(Role::Worker, 9, &key.request().unwrap()).unwrap();
+        let credentials = key.certified(authority.certificate(), certificate.clone()).unwrap();
+        assert_eq!(credentials.identity(), PeerIdentity::worker(JOB, WorkerId::new(9)));
+        credentials.check().unwrap();
+        let other = PendingKey::generate().unwrap();
+        let error = other.certified(authority.certificate(), certificate).unwrap_err();
+        assert_eq!(error, CredentialsError::OtherKey);
+    }
+
+    #[test]
+    fn what_a_request_asks_for_is_not_looked_at() {
+        let authority = Authority::new(JOB).unwrap();
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+        let mut greedy = CertificateParams::new(vec![PeerIdentity::coordinator(JOB).server_name()]).unwrap();
+        greedy.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        greedy.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let request = greedy.serialize_request(&key).unwrap();
+        let certificate = CertificateDer::from(authority.certify(Role::Worker, 9, request.der()).unwrap());
+        let found = PeerIdentity::in_certificate(&certificate).unwrap();
+        assert_eq!(found, PeerIdentity::worker(JOB, WorkerId::new(9)));
+        let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).unwrap();
+        assert!(!parsed.is_ca());
+    }
+
+    #[test]
+    fn a_request_that_is_damaged_or_of_another_kind_is_refused() {
+        let authority = Authority::new(JOB).unwrap();
+        let key = PendingKey::generate().unwrap();
+        let request = key.request().unwrap();
+        let mut refused = 0;
+        for at in 0..request.len() {
+            let mut damaged = request.clone();
+            damaged[at] ^= 1;
+            match authority.certify(Role::Worker, 9, &damaged) {
+                Err(_) => refused += 1,
+                // The name of the signature's algorithm is not signed: the key is, and it is the same.
+                Ok(certificate) => drop(key.certified(authority.certificate(), certificate).unwrap()),
+            }
+        }
+        assert!(refused > request.len() * 9 / 10, "{refused} of {}", request.len());
+        for wrong in [vec![], vec![0; SIGNING_REQUEST_BYTES], vec![0x30; SIGNING_REQUEST_BYTES + 1]] {
+            let error = authority.certify(Role::Worker, 9, &wrong).unwrap_err().to_string();
+            assert!(error.contains("expected PKCS #10"), "{error}");
+        }
+        let other = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        let request = CertificateParams::default().serialize_request(&other).unwrap();
+        let error = authority.certify(Role::Worker, 9, request.der()).unwrap_err().to_string();
+        assert!(error.contains("another kind"), "{error}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use sardana_protocol::words::JobId;
 use serde::{Deserialize, Serialize};
 
 use super::identity::{IdentityError, PeerIdentity};
+use super::limits::CERTIFICATE_BYTES;
 use super::role::Role;
 
 /// A process's own certificate and key with the authority's certificate. Handed to a child over an inherited descriptor, never
@@ -32,6 +33,15 @@ pub enum CredentialsError {
         expected: PeerIdentity,
         /// Whom the certificate is for.
         found: PeerIdentity,
+    },
+    /// The certificate is for another key.
+    #[error("the certificate is for another key than the one that it was asked for")]
+    OtherKey,
+    /// The certificate is far too long.
+    #[error("a certificate of {length} bytes, expected at most {CERTIFICATE_BYTES}")]
+    TooLong {
+        /// Its length.
+        length: usize,
     },
 }
 
@@ -108,6 +118,12 @@ impl Credentials {
     pub(crate) fn believing(mut self, other: &Self) -> Self {
         self.authority.clone_from(&other.authority);
         self
+    }
+}
+
+impl From<&Credentials> for PeerIdentity {
+    fn from(credentials: &Credentials) -> Self {
+        credentials.identity
     }
 }
 

@@ -115,6 +115,8 @@ impl fmt::Display for PeerIdentity {
             Role::Coordinator => write!(f, "coordinator of job {}", self.job),
             Role::Agent => write!(f, "agent {:016x} of job {}", self.id, self.job),
             Role::Worker => write!(f, "worker {} of job {}", WorkerId::new(self.id), self.job),
+            Role::Operator => write!(f, "operator {:016x} of job {}", self.id, self.job),
+            Role::Checkpoint => write!(f, "checkpoint {:016x} of job {}", self.id, self.job),
         }
     }
 }
@@ -156,7 +158,7 @@ mod tests {
             format!("{name}.org"),
             name.replacen("0000000000000000", "0", 1),
             name.replacen("0000000000000000", "+000000000000000", 1),
-            name.replace("coordinator", "operator"),
+            name.replace("coordinator", "emperor"),
             name.replace(".sardana", ""),
             String::new(),
             "é.worker.é.sardana".to_owned(),

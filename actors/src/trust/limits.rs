@@ -1,18 +1,39 @@
-//! For how long certificates hold.
+//! For how long certificates hold, when they are renewed, and how large what is read may be.
 
 use std::time::Duration;
 
-/// A certificate is valid this long before it was made: clocks of hosts that serve one job may differ by so much, and a peer
-/// whose clock is further behind refuses the certificate as not yet valid.
-pub const CLOCK_SLACK: Duration = Duration::from_secs(60 * 60);
+/// For how long a peer's certificate is valid: nobody revokes one, so what a stolen one is good for ends with this. One that has
+/// run out is refused at the next connection; connections that exist go on.
+pub const CERTIFICATE_VALIDITY: Duration = Duration::from_secs(60 * 60);
 
-/// For how long a peer's certificate is valid: longer than a job runs, since certificates are not renewed. One that has run
-/// out is refused at the next connection; connections that exist go on.
-pub const CERTIFICATE_VALIDITY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// A certificate is valid this long before it was made, and after it should have been renewed: clocks of hosts that serve one job
+/// may differ by so much. A peer whose clock is further off refuses it as not valid now.
+pub const CLOCK_SLACK: Duration = Duration::from_secs(20 * 60);
 
-/// For how long the authority's own certificate is valid. The authority lives in one process's memory and ends with it, so
-/// this only has to outlast every certificate it may issue.
+/// A certificate is renewed after this part of its life, in hundredths, so that the other half is left to try again.
+pub const RENEW_FROM_PERCENT: u32 = 50;
+
+/// At most so many hundredths later, by the holder's id: those who started together do not all ask together.
+pub const RENEW_SPREAD_PERCENT: u32 = 10;
+
+/// An unanswered request for renewal is made again after this part of the certificate's life.
+pub const RENEW_AGAIN_PERCENT: u32 = 5;
+
+/// For how long the authority's own certificate is valid: longer than any job runs, since a new one would have to reach everybody
+/// who has a join file.
 pub const AUTHORITY_VALIDITY: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-const _: () = assert!(CERTIFICATE_VALIDITY.as_secs() > 24 * CLOCK_SLACK.as_secs());
-const _: () = assert!(AUTHORITY_VALIDITY.as_secs() > 10 * CERTIFICATE_VALIDITY.as_secs());
+/// Largest signing request that is looked at: one for a P-256 key has about 200 bytes.
+pub const SIGNING_REQUEST_BYTES: usize = 1_024;
+
+/// Largest certificate that is looked at: ours have about 600 bytes.
+pub const CERTIFICATE_BYTES: usize = 4_096;
+
+/// Largest private file that is read: a join file and an authority have a few kilobytes.
+pub const PRIVATE_FILE_BYTES: u64 = 64 << 10;
+
+const _: () = assert!(
+    CERTIFICATE_VALIDITY.as_secs() * (100 - RENEW_FROM_PERCENT - RENEW_SPREAD_PERCENT) as u64 >= 100 * CLOCK_SLACK.as_secs()
+);
+const _: () = assert!(RENEW_FROM_PERCENT + RENEW_SPREAD_PERCENT + 2 * RENEW_AGAIN_PERCENT < 100);
+const _: () = assert!(AUTHORITY_VALIDITY.as_secs() > 1_000 * CERTIFICATE_VALIDITY.as_secs());

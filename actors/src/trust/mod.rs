@@ -1,4 +1,4 @@
-//! Who may talk to whom: the job's own certificate authority, what it certifies, and which role may dial which.
+//! Who may talk to whom: the job's own certificate authority, what it certifies, and which role may send what to which.
 //!
 //! A peer is what its verified certificate says, never what its messages say (SEC-1). Nothing here knows how connections are
 //! configured or what is said over them.
@@ -6,10 +6,20 @@
 mod authority;
 mod credentials;
 mod identity;
+mod kind;
 pub mod limits;
+mod private;
+mod request;
 mod role;
+mod store;
+mod wallet;
 
-pub use authority::{Authority, AuthorityError};
+pub use authority::{Authority, AuthorityError, CertifyError};
 pub use credentials::{Credentials, CredentialsError};
 pub use identity::{IdentityError, PeerIdentity, identity_of};
-pub use role::{Role, may_connect};
+pub use kind::Kind;
+pub use private::{Otherwise, PrivateError, PrivateFolder, own_user, read_private, write_private};
+pub use request::PendingKey;
+pub use role::{Role, may_connect, may_send};
+pub use store::{AUTHORITY_FILE, StoreError};
+pub use wallet::{Renewal, Wallet};

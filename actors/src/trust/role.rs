@@ -1,11 +1,14 @@
-//! The roles that a certificate can carry and the table of who may dial whom.
+//! The roles that a certificate can carry, and the table of which role may send what to whom.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::kind::Kind;
+
 /// What a process is to its job; its certificate says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Forms generations. Has the id 0, so that everybody knows its full name beforehand.
     Coordinator,
@@ -13,10 +16,14 @@ pub enum Role {
     Agent,
     /// Computes shards.
     Worker,
+    /// Watches and steers the job.
+    Operator,
+    /// Keeps checkpoints.
+    Checkpoint,
 }
 
 impl Role {
-    pub(super) const ALL: [Self; 3] = [Self::Coordinator, Self::Agent, Self::Worker];
+    pub(super) const ALL: [Self; 5] = [Self::Coordinator, Self::Agent, Self::Worker, Self::Operator, Self::Checkpoint];
 
     /// The role's word in names and messages.
     #[must_use]
@@ -25,6 +32,17 @@ impl Role {
             Self::Coordinator => "coordinator",
             Self::Agent => "agent",
             Self::Worker => "worker",
+            Self::Operator => "operator",
+            Self::Checkpoint => "checkpoint",
+        }
+    }
+
+    /// Whether somebody from outside may be invited to it.
+    #[must_use]
+    pub const fn is_invited(self) -> bool {
+        match self {
+            Self::Agent | Self::Worker | Self::Operator => true,
+            Self::Coordinator | Self::Checkpoint => false,
         }
     }
 }
@@ -35,36 +53,116 @@ impl fmt::Display for Role {
     }
 }
 
-/// Who may dial whom. What is not here is refused.
-const CONNECTIONS: [(Role, Role); 3] = [
-    (Role::Worker, Role::Coordinator),
-    (Role::Agent, Role::Coordinator),
-    (Role::Worker, Role::Worker),
+/// Which role may send what to which. What is not here is refused.
+const TABLE: [(Role, Kind, Role); 17] = [
+    (Role::Worker, Kind::WorkerHello, Role::Coordinator),
+    (Role::Worker, Kind::Membership, Role::Coordinator),
+    (Role::Worker, Kind::Renewal, Role::Coordinator),
+    (Role::Worker, Kind::LinkHello, Role::Worker),
+    (Role::Worker, Kind::FetchRequest, Role::Worker),
+    (Role::Agent, Kind::AgentHello, Role::Coordinator),
+    (Role::Agent, Kind::ChildCertification, Role::Coordinator),
+    (Role::Agent, Kind::ChildReport, Role::Coordinator),
+    (Role::Agent, Kind::Renewal, Role::Coordinator),
+    (Role::Operator, Kind::OperatorHello, Role::Coordinator),
+    (Role::Operator, Kind::OperatorLook, Role::Coordinator),
+    (Role::Operator, Kind::OperatorCommand, Role::Coordinator),
+    (Role::Coordinator, Kind::WorkerOrder, Role::Worker),
+    (Role::Coordinator, Kind::AgentOrder, Role::Agent),
+    (Role::Coordinator, Kind::OperatorAnswer, Role::Operator),
+    (Role::Coordinator, Kind::Certificate, Role::Worker),
+    // Its own, and those of its children.
+    (Role::Coordinator, Kind::Certificate, Role::Agent),
 ];
 
-/// Whether a `client` may open connections to a `server`.
+/// Whether a `sender` may send a message of `kind` to a `receiver`.
+#[must_use]
+pub fn may_send(sender: Role, kind: Kind, receiver: Role) -> bool {
+    TABLE.contains(&(sender, kind, receiver))
+}
+
+/// Whether a `client` may open connections to a `server`: it has something to say there first.
 #[must_use]
 pub fn may_connect(client: Role, server: Role) -> bool {
-    CONNECTIONS.contains(&(client, server))
+    Kind::OPENING.into_iter().any(|kind| may_send(client, kind, server))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::Role::{Agent, Checkpoint, Coordinator, Operator, Worker};
     use super::*;
+
+    /// Who may send what, written down once more: sender and receiver, then one column per kind, in the order of [`Kind::ALL`].
+    #[rustfmt::skip]
+    const MATRIX: [(Role, Role, &str); 25] = [
+        //                          hellos: worker, agent, operator, link; fetch; enrolment; membership; renewal;
+        //                                  child certification, report; look, command; worker order, agent order; certificate; answer
+        (Coordinator, Coordinator, "................"),
+        (Coordinator, Agent,       ".............xx."),
+        (Coordinator, Worker,      "............x.x."),
+        (Coordinator, Operator,    "...............x"),
+        (Coordinator, Checkpoint,  "................"),
+        (Agent,       Coordinator, ".x.....xxx......"),
+        (Agent,       Agent,       "................"),
+        (Agent,       Worker,      "................"),
+        (Agent,       Operator,    "................"),
+        (Agent,       Checkpoint,  "................"),
+        (Worker,      Coordinator, "x.....xx........"),
+        (Worker,      Agent,       "................"),
+        (Worker,      Worker,      "...xx..........."),
+        (Worker,      Operator,    "................"),
+        (Worker,      Checkpoint,  "................"),
+        (Operator,    Coordinator, "..x.......xx...."),
+        (Operator,    Agent,       "................"),
+        (Operator,    Worker,      "................"),
+        (Operator,    Operator,    "................"),
+        (Operator,    Checkpoint,  "................"),
+        (Checkpoint,  Coordinator, "................"),
+        (Checkpoint,  Agent,       "................"),
+        (Checkpoint,  Worker,      "................"),
+        (Checkpoint,  Operator,    "................"),
+        (Checkpoint,  Checkpoint,  "................"),
+    ];
 
     #[test]
     fn the_table_cell_by_cell() {
-        use Role::{Agent, Coordinator, Worker};
-        let cells = [
-            // client, then as server: coordinator, agent, worker
-            (Coordinator, [false, false, false]),
-            (Agent, [true, false, false]),
-            (Worker, [true, false, true]),
-        ];
-        for (client, row) in cells {
-            for (server, allowed) in Role::ALL.into_iter().zip(row) {
-                assert_eq!(may_connect(client, server), allowed, "{client} to {server}");
+        let mut cells = 0;
+        for (sender, receiver, row) in MATRIX {
+            assert_eq!(row.len(), Kind::ALL.len());
+            for (kind, cell) in Kind::ALL.into_iter().zip(row.chars()) {
+                assert_eq!(
+                    may_send(sender, kind, receiver),
+                    cell == 'x',
+                    "{kind:?} from {sender} to {receiver}"
+                );
+                cells += 1;
             }
         }
+        assert_eq!(cells, Role::ALL.len() * Role::ALL.len() * Kind::ALL.len());
+    }
+
+    #[test]
+    fn who_may_dial_whom() {
+        let allowed = [
+            (Agent, Coordinator),
+            (Worker, Coordinator),
+            (Worker, Worker),
+            (Operator, Coordinator),
+        ];
+        for client in Role::ALL {
+            for server in Role::ALL {
+                assert_eq!(
+                    may_connect(client, server),
+                    allowed.contains(&(client, server)),
+                    "{client} to {server}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_is_invited_to_lead() {
+        let invited: Vec<Role> = Role::ALL.into_iter().filter(|role| role.is_invited()).collect();
+        assert_eq!(invited, [Agent, Worker, Operator]);
     }
 }

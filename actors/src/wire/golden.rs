@@ -1,11 +1,16 @@
 //! The bytes of every message, written down by hand: a change of one is a change of the wire format and needs a new version.
 
+use std::time::Duration;
+
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
+use sardana_protocol::membership::Stage;
 use sardana_protocol::messages::{
-    AgentMessage, AgentOrder, CatchUp, CoordinatorMessage, Form, Greeting, Hello, MemberAddress, Standing, StepReport,
-    Tally, Trailer, Visit, WorkerHello, WorkerMessage,
+    AgentHello, AgentMessage, AgentOrder, CatchUp, CoordinatorMessage, Form, Greeting, Hello, MemberAddress, Needed, Serve,
+    Snapshot, Standing, StepReport, Tally, Trailer, Visit, WorkerHello, WorkerMessage,
 };
+use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
+use sardana_protocol::status::{AgentStatus, Doing, JobStatus, OperatorAnswer, OperatorRequest, Overview, WorkerView};
 use sardana_protocol::words::{Generation, Incarnation, JobId, Rank, ShardRange, Step, WorkerId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -100,16 +105,23 @@ fn hello() {
         standing: standing(),
         shard_capacity: 16,
         address: "127.0.0.1:4433".parse().unwrap(),
+        auxiliary: vec!["loss".to_owned()],
     };
     let (job_text, hash_text) = ("aa".repeat(16), "5c".repeat(32));
     let text = format!(
         "00 {job_text} fd efcdab8967452301 \
          04\"ring\" fa fbfb00 fc00000100 fd0000000001000000 40 01 \
          {hash_text} {hash_text} {hash_text} 01\"x\" 03\"cpu\" 00 {hash_text} \
-         0107 0102 03 01 {STANDING} {TALLY} 10 00 7f000001 fb5111"
+         0107 0102 03 01 {STANDING} {TALLY} 10 00 7f000001 fb5111 01 04\"loss\""
     );
     golden(&Hello::Worker(Box::new(hello)), &text);
-    golden(&Hello::Agent { job }, &format!("01 {job_text}"));
+    let agent = AgentHello {
+        job,
+        host: "h".to_owned(),
+        children: vec![WorkerId::new(5)],
+    };
+    golden(&Hello::Agent(agent), &format!("01 {job_text} 01\"h\" 01 05"));
+    golden(&Hello::Operator { job }, &format!("02 {job_text}"));
 }
 
 #[test]
@@ -155,7 +167,45 @@ fn worker_messages() {
         peer: WorkerId::new(5),
     };
     golden(&broken, "04 0107 05");
-    golden(&WorkerMessage::Failed { reason: "é".to_owned() }, "05 02c3a9");
+    golden(&WorkerMessage::Failed { reason: "é".to_owned() }, "0c 02c3a9");
+}
+
+const SNAPSHOT: SnapshotId = SnapshotId {
+    generation: GENERATION,
+    step: Step::new(9),
+};
+
+#[test]
+fn a_worker_that_comes_or_goes() {
+    let switched = WorkerMessage::Switched {
+        generation: GENERATION,
+        step: Step::new(9),
+    };
+    golden(&switched, "05 0107 09");
+    let snapshotted = WorkerMessage::Snapshotted {
+        snapshot: SNAPSHOT,
+        shares: vec![(1, StateHash::new([0xee; 32])), (2, StateHash::new([0xdd; 32]))],
+    };
+    let (one, two) = ("ee".repeat(32), "dd".repeat(32));
+    golden(&snapshotted, &format!("06 0107 09 02 01 {one} 02 {two}"));
+    golden(&WorkerMessage::Dropped { snapshot: SNAPSHOT }, "07 0107 09");
+    let caught_up = WorkerMessage::CaughtUp {
+        snapshot: SNAPSHOT,
+        step: Step::new(300),
+    };
+    golden(&caught_up, "08 0107 09 fb2c01");
+    let failed = WorkerMessage::CopyFailed {
+        snapshot: SNAPSHOT,
+        reason: "gone".to_owned(),
+    };
+    golden(&failed, "09 0107 09 04\"gone\"");
+    golden(
+        &WorkerMessage::Leave {
+            reason: "SIGTERM".to_owned(),
+        },
+        "0a 07\"SIGTERM\"",
+    );
+    golden(&WorkerMessage::Renew { request: vec![1, 2] }, "0b 02 0102");
 }
 
 #[test]
@@ -165,8 +215,8 @@ fn coordinator_messages() {
         rank: Rank::new(rank),
         shards: ShardRange::new(start, end),
     };
-    let form = |catch_up| {
-        CoordinatorMessage::Form(Box::new(Form {
+    let order = |catch_up| {
+        Box::new(Form {
             generation: GENERATION,
             rank: Rank::new(1),
             members: vec![
@@ -185,32 +235,164 @@ fn coordinator_messages() {
             catch_up,
             report_from: Step::new(4),
             stop_at: Some(Step::new(12)),
-        }))
+        })
     };
+    let form = |catch_up| CoordinatorMessage::Form(order(catch_up));
     let head = "01 0107 01 02 05 00 0a000001 01 06 01 00000000000000000000000000000001 02 \
                 09 03 000003 010308 000809 02 000004 010409";
     golden(&form(CatchUp::None), &format!("{head} 00 04 010c"));
     golden(&form(CatchUp::Sum { from: Rank::new(0) }), &format!("{head} 0100 04 010c"));
     golden(&form(CatchUp::State { from: Rank::new(0) }), &format!("{head} 0200 04 010c"));
-    golden(&CoordinatorMessage::CloseWithStop { generation: GENERATION }, "02 0107");
+    let prepare = CoordinatorMessage::Prepare(order(CatchUp::None));
+    golden(&prepare, &format!("02 {} 00 04 010c", &head[3..]));
+    let close = |trailer| CoordinatorMessage::CloseWith {
+        generation: GENERATION,
+        trailer,
+    };
+    golden(&close(Trailer::Stop), "03 0107 01");
+    golden(&close(Trailer::Switch(GENERATION)), "03 0107 03 0107");
     let complete = CoordinatorMessage::Complete {
         step: Step::new(10),
         hash: StateHash::new([0xee; 32]),
     };
-    golden(&complete, &format!("03 0a {}", "ee".repeat(32)));
-    golden(&CoordinatorMessage::Dismiss { reason: "no".to_owned() }, "04 02\"no\"");
+    golden(&complete, &format!("08 0a {}", "ee".repeat(32)));
+    golden(&CoordinatorMessage::Dismiss { reason: "no".to_owned() }, "09 02\"no\"");
+}
+
+#[test]
+fn what_a_coordinator_says_of_joins_and_leaves() {
+    let serve = |snapshot, shares| {
+        CoordinatorMessage::Serve(Serve {
+            joiners: vec![WorkerId::new(5), WorkerId::new(6)],
+            snapshot,
+            shares,
+            sums_from: Step::new(4),
+        })
+    };
+    golden(&serve(None, Needed::Yes), "04 02 05 06 00 00 04");
+    golden(&serve(Some(SNAPSHOT), Needed::No), "04 02 05 06 01 0107 09 01 04");
+    let holder = MemberAddress {
+        worker: WorkerId::new(5),
+        address: "10.0.0.1:1".parse().unwrap(),
+    };
+    let copy = CoordinatorMessage::Copy(Box::new(Snapshot {
+        id: SNAPSHOT,
+        holders: vec![Some(holder), None],
+        shares: vec![StateHash::new([0xee; 32]), StateHash::new([0xdd; 32])],
+    }));
+    let (one, two) = ("ee".repeat(32), "dd".repeat(32));
+    golden(&copy, &format!("05 0107 09 02 01 05 00 0a000001 01 00 02 {one} {two}"));
+    golden(&CoordinatorMessage::Released { step: Step::new(9) }, "06 09");
+    golden(&CoordinatorMessage::Renewed { certificate: vec![1, 2] }, "07 02 0102");
 }
 
 #[test]
 fn agents_and_trailers() {
+    let worker = WorkerId::new(5);
+    let certify = AgentMessage::Certify {
+        worker,
+        request: vec![1, 2],
+    };
+    golden(&certify, "00 05 02 0102");
+    golden(&AgentMessage::ChildStarted { worker, pid: 300 }, "01 05 fb2c01");
+    golden(
+        &AgentMessage::Leave {
+            reason: "spot".to_owned(),
+        },
+        "02 04\"spot\"",
+    );
+    golden(&AgentMessage::Renew { request: vec![1, 2] }, "03 02 0102");
     let exited = AgentMessage::ChildExited {
-        worker: WorkerId::new(5),
+        worker,
         how: "signal 9".to_owned(),
         tally: Some(tally()),
         restarting: true,
     };
-    golden(&exited, &format!("00 05 08\"signal 9\" 01 {TALLY} 01"));
+    golden(&exited, &format!("04 05 08\"signal 9\" 01 {TALLY} 01"));
     golden(&AgentOrder::JobOver, "00");
+    let certificate = vec![1, 2];
+    golden(&AgentOrder::Certified { worker, certificate }, "01 05 02 0102");
+    golden(&AgentOrder::Renewed { certificate: vec![3] }, "02 01 03");
+    golden(&AgentOrder::Kill { worker }, "03 05");
+    golden(&AgentOrder::Start { workers: 2 }, "04 02");
     golden(&Trailer::Continue, "00");
     golden(&Trailer::Stop, "01");
+    golden(&Trailer::Snapshot, "02");
+    golden(&Trailer::Switch(GENERATION), "03 0107");
+}
+
+#[test]
+fn what_an_operator_asks() {
+    let whom = || "h".to_owned();
+    golden(&OperatorRequest::Status, "00");
+    golden(&OperatorRequest::Drain { whom: whom() }, "01 01\"h\"");
+    golden(&OperatorRequest::Kill { whom: whom() }, "02 01\"h\"");
+    golden(&OperatorRequest::Scale { workers: 4 }, "03 04");
+    golden(&OperatorRequest::Stop, "04");
+    golden(&OperatorAnswer::Done { what: whom() }, "01 01\"h\"");
+    golden(&OperatorAnswer::Refused { reason: whom() }, "02 01\"h\"");
+}
+
+#[test]
+fn what_an_operator_sees() {
+    let view = WorkerView {
+        worker: WorkerId::new(5),
+        address: "10.0.0.1:1".parse().unwrap(),
+        rank: Some(Rank::new(2)),
+        shards: Some(ShardRange::new(0, 3)),
+        doing: Doing::Training,
+        leaving: true,
+        step: Step::new(9),
+        computed: 70,
+        silent: Duration::from_millis(1_000),
+    };
+    let status = JobStatus {
+        job: JobId::new([0xaa; 16]),
+        spec: None,
+        auxiliary: vec!["loss".to_owned()],
+        overview: Overview {
+            stage: Stage::Running,
+            generation: GENERATION,
+            step: Step::new(9),
+            workers: vec![view],
+        },
+        last: Some(StepReport {
+            step: Step::new(8),
+            samples: 64,
+            sums: vec![1.5],
+        }),
+        steps_per_second: -2.0,
+        age: Duration::new(3, 7),
+        agents: vec![AgentStatus {
+            host: "h".to_owned(),
+            address: "10.0.0.1:1".parse().unwrap(),
+            children: vec![(WorkerId::new(5), Some(300)), (WorkerId::new(6), None)],
+        }],
+        round_trips: vec![(WorkerId::new(5), Duration::new(0, 8))],
+        events: vec![(Duration::new(1, 0), "x".to_owned())],
+    };
+    let address = "00 0a000001 01";
+    let text = format!(
+        "00 {} 00 01 04\"loss\" \
+         03 0107 09 01 05 {address} 0102 01 0003 02 01 09 46 01 00 \
+         01 08 40 01 000000000000f83f 00000000000000c0 03 07 \
+         01 01\"h\" {address} 02 05 01 fb2c01 06 00 \
+         01 05 00 08 01 01 00 01\"x\"",
+        "aa".repeat(16)
+    );
+    golden(&OperatorAnswer::Status(Box::new(status)), &text);
+    for (index, doing) in [
+        Doing::Waiting,
+        Doing::Answering,
+        Doing::Training,
+        Doing::Standby,
+        Doing::Copying,
+        Doing::Following,
+        Doing::Finished,
+    ]
+    .iter()
+    .enumerate()
+    {
+        golden(doing, &format!("{index:02x}"));
+    }
 }

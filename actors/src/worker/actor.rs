@@ -5,28 +5,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
-use sardana_collectives::gradient::Sum;
 use sardana_protocol::limits::{HEARTBEAT, MAX_TEXT_BYTES};
 use sardana_protocol::member::{Event, Heartbeat, Member};
-use sardana_protocol::messages::{CatchUp, CoordinatorMessage, MemberAddress, WorkerHello, WorkerMessage};
+use sardana_protocol::messages::{CoordinatorMessage, WorkerHello, WorkerMessage};
 use sardana_protocol::words::{Generation, Step, WorkerId};
+use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, interval};
+use tokio::time::{Instant, interval, timeout};
 
 use super::control::{Control, ControlArguments, JoinError, Link};
 use super::desk::{Data, Desk, Errand};
-use super::limits::{BEAT_EVERY, LAST_WORDS, RETRY_EVERY};
-use super::ring::Ring;
+use super::limits::{AUXILIARY_NAME_BYTES, BEAT_EVERY, LAST_WORDS, LEAVE_PATIENCE, PASSING_ON, RETRY_EVERY};
+use super::renewal::WorkerRenewal;
+use super::rings::Rings;
+use super::transfers::{Serial, Transfers};
 use super::{Ended, WorkerConfig, WorkerError};
 use crate::fault::{self, Point};
-use crate::peers::Peers;
+use crate::peers::{Circle, Peers};
 
 /// What the actor is told.
 #[derive(Debug)]
 pub(super) enum Message {
     /// By the control connection: the coordinator said this.
     Told(CoordinatorMessage),
+    /// By the control connection: the coordinator has welcomed this worker.
+    Joined,
     /// By the control connection: it broke.
     ControlLost { why: String },
     /// By the control connection: it could not be made.
@@ -39,6 +42,12 @@ pub(super) enum Message {
     LinkBroken { generation: Generation, peer: WorkerId },
     /// By a transfer: this arrived.
     Fetched { generation: Generation, step: Step, data: Data },
+    /// By a joiner's transfer: how it ended.
+    Transferred { serial: Serial, event: Event, data: Data },
+    /// By the host: this process is to end (SIGTERM).
+    Terminated,
+    /// By the last ring of a worker that was released: everything is passed on.
+    Drained { step: Step },
     /// By the training thread, or a ring with senseless orders: this worker cannot go on.
     Failed { reason: String },
     /// By the clock.
@@ -56,32 +65,49 @@ pub(super) struct Arguments {
 }
 
 pub(super) struct State {
-    config: WorkerConfig,
     hello: WorkerHello,
     link: Link,
     desk: Arc<Desk>,
     peers: Arc<Peers>,
     control: ActorRef<WorkerMessage>,
-    ring: Option<AbortHandle>,
-    fetch: Option<AbortHandle>,
+    rings: Rings,
+    transfers: Transfers,
+    joined: Joined,
+    /// When it was first asked to leave.
+    leaving: Option<Instant>,
     spoke: Instant,
+    renewal: WorkerRenewal,
     ended: Option<oneshot::Sender<Result<Ended, WorkerError>>>,
 }
 
-/// Carries the desk's errands, the training thread's failures and the clock's beats to the actor.
+/// Whether a coordinator has ever welcomed this worker, and whether it still expects something of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Joined {
+    NotYet,
+    Yes,
+    Released,
+}
+
+/// Carries the desk's errands, the training thread's failures, the host's signals and the clock's beats to the actor.
 pub(super) fn forward(
     worker: &ActorRef<Message>,
     mut errands: mpsc::UnboundedReceiver<Errand>,
     mut failures: mpsc::UnboundedReceiver<String>,
+    mut termination: Option<Signal>,
 ) {
     let worker = worker.clone();
     tokio::spawn(async move {
         let mut beat = interval(BEAT_EVERY);
+        let mut terminated = async move || match &mut termination {
+            Some(signal) => signal.recv().await,
+            None => None,
+        };
         loop {
             let message = tokio::select! {
                 biased;
                 Some(errand) = errands.recv() => Message::Do(errand),
                 Some(reason) = failures.recv() => Message::Failed { reason },
+                Some(()) = terminated() => Message::Terminated,
                 _ = beat.tick() => Message::Beat,
             };
             if worker.cast(message).is_err() {
@@ -116,18 +142,27 @@ impl Actor for Worker {
             standing,
             shard_capacity: config.shard_capacity,
             address,
+            auxiliary: config
+                .auxiliary
+                .iter()
+                .map(|name| cut_to(name.clone(), AUXILIARY_NAME_BYTES))
+                .collect(),
         };
+        let rings = Rings::new(config.identity.spec.order, Arc::clone(&desk), Arc::clone(&peers));
+        let transfers = Transfers::new(Arc::clone(&desk), Arc::clone(&peers), Arc::clone(&config.pieces));
         let link = Link::new(&config)?;
         let control = connect(&myself, &link, &desk, &hello, Duration::ZERO).await?;
         Ok(State {
-            config,
+            renewal: WorkerRenewal::new(&config.credentials),
             hello,
             link,
             desk,
             peers,
             control,
-            ring: None,
-            fetch: None,
+            rings,
+            transfers,
+            joined: Joined::NotYet,
+            leaving: None,
             spoke: Instant::now(),
             ended: Some(ended),
         })
@@ -140,9 +175,10 @@ impl Actor for Worker {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            Message::Told(message) => state.told(message),
-            // After a dismissal or the job's end it is not looked for again.
-            Message::ControlLost { .. } if state.ended.is_none() => {}
+            Message::Told(message) => state.told(&myself, message),
+            Message::Joined => state.joined = Joined::Yes,
+            // After a dismissal, a release or the job's end it is not looked for again.
+            Message::ControlLost { .. } if state.ended.is_none() || state.joined == Joined::Released => {}
             Message::ControlLost { why } => {
                 tracing::warn!(target: "sardana::event::control_lost", %why, "training goes on, looking for the coordinator");
                 state.control = connect(&myself, &state.link, &state.desk, &state.hello, RETRY_EVERY).await?;
@@ -154,13 +190,26 @@ impl Actor for Worker {
                 state.desk.handle(Event::LinkBroken { generation, peer }, Data::None);
             }
             Message::Fetched { generation, step, data } => state.desk.handle(Event::Fetched { generation, step }, data),
+            Message::Transferred { serial, event, data } => {
+                // What was given up may have ended in the meantime.
+                if state.transfers.take(serial) {
+                    state.desk.handle(event, data);
+                }
+            }
+            Message::Terminated => state.terminated(),
+            Message::Drained { step } => state.end(Ok(Ended::Drained { step })),
             Message::Failed { reason } => {
                 let reason = cut(reason);
                 let _ = state.control.cast(WorkerMessage::Failed { reason: reason.clone() });
                 // The coordinator dismisses everybody; it need not be waited for.
                 state.end(Err(WorkerError::Model { reason }));
             }
-            Message::Beat => state.beat(),
+            Message::Beat => {
+                state.beat();
+                if let Some(message) = state.renewal.beat() {
+                    let _ = state.control.cast(message);
+                }
+            }
         }
         Ok(())
     }
@@ -181,7 +230,9 @@ impl Actor for Worker {
     }
 
     async fn post_stop(&self, _: ActorRef<Message>, state: &mut State) -> Result<(), ActorProcessingErr> {
-        state.abort();
+        state.rings.end();
+        state.transfers.end_copy();
+        state.transfers.end_fetch();
         // Whatever it does not get rid of in time is lost with its connection.
         let _ = state.control.drain_and_wait(Some(2 * LAST_WORDS)).await;
         state.link.close().await;
@@ -190,12 +241,14 @@ impl Actor for Worker {
 }
 
 /// What a model says may be of any length; a message may not.
-fn cut(mut reason: String) -> String {
-    let end = (0..=MAX_TEXT_BYTES.min(reason.len()))
-        .rev()
-        .find(|&end| reason.is_char_boundary(end));
-    reason.truncate(end.unwrap_or(0));
-    reason
+pub(super) fn cut(reason: String) -> String {
+    cut_to(reason, MAX_TEXT_BYTES)
+}
+
+fn cut_to(mut text: String, bytes: usize) -> String {
+    let end = (0..=bytes.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    text.truncate(end.unwrap_or(0));
+    text
 }
 
 async fn connect(
@@ -217,7 +270,7 @@ async fn connect(
 }
 
 impl State {
-    fn told(&mut self, message: CoordinatorMessage) {
+    fn told(&mut self, myself: &ActorRef<Message>, message: CoordinatorMessage) {
         match message {
             CoordinatorMessage::Halt { generation } => {
                 fault::reached(Point::Halt, self.desk.read(Member::step));
@@ -229,10 +282,15 @@ impl State {
                 fault::seated(form.rank);
                 self.desk.handle(Event::Form(form), Data::None);
             }
-            CoordinatorMessage::CloseWithStop { generation } => {
-                self.desk.handle(Event::CloseWithStop { generation }, Data::None);
+            CoordinatorMessage::Prepare(form) => self.desk.handle(Event::Prepare(form), Data::None),
+            CoordinatorMessage::CloseWith { generation, trailer } => {
+                self.desk.handle(Event::CloseWith { generation, trailer }, Data::None);
             }
-            CoordinatorMessage::Complete { step, hash } => self.end(Ok(Ended { step, hash })),
+            CoordinatorMessage::Serve(serve) => self.desk.handle(Event::Serve(Box::new(serve)), Data::None),
+            CoordinatorMessage::Copy(snapshot) => self.desk.handle(Event::Copy(snapshot), Data::None),
+            CoordinatorMessage::Released { step } => self.released(myself, step),
+            CoordinatorMessage::Renewed { certificate } => self.renewal.renewed(certificate),
+            CoordinatorMessage::Complete { step, hash } => self.end(Ok(Ended::Done { step, hash })),
             CoordinatorMessage::Dismiss { reason } => self.end(Err(WorkerError::Dismissed { reason })),
         }
     }
@@ -243,69 +301,77 @@ impl State {
                 let _ = self.control.cast(message);
             }
             Errand::Connect { form, inbox } => {
-                self.abort();
-                let (desk, peers) = (Arc::clone(&self.desk), Arc::clone(&self.peers));
-                let order = self.config.identity.spec.order;
-                let ring = Ring {
-                    form: *form,
-                    order,
-                    inbox,
-                    desk,
-                    peers,
-                    worker: myself.clone(),
-                };
-                self.ring = Some(tokio::spawn(ring.run()).abort_handle());
+                self.transfers.end_copy();
+                self.transfers.end_fetch();
+                self.rings.connect(myself, *form, inbox);
             }
             Errand::Abort { generation } => {
                 tracing::debug!(%generation, "the ring is given up");
-                self.abort();
+                self.transfers.end_fetch();
+                self.rings.abort();
             }
+            Errand::Prepare { form, inbox } => self.rings.prepare(myself, *form, inbox),
+            Errand::Switch { generation, step } => {
+                self.transfers.end_copy();
+                self.rings.switch(generation, step);
+            }
+            Errand::Unprepare => self.rings.unprepare(),
+            Errand::Snapshot {
+                snapshot,
+                shares,
+                copies,
+            } => self.transfers.hash(snapshot, shares, copies),
+            Errand::Admit { joiners } => self.peers.name(Circle::Joiners, joiners),
+            Errand::Copy(snapshot) => self.transfers.copy(myself, *snapshot),
+            Errand::Follow { step, snapshot } => self.transfers.follow(myself, *snapshot, step),
+            Errand::EndCopy => self.transfers.end_copy(),
             Errand::Fetch {
                 generation,
                 what,
                 step,
                 donor,
-            } => self.fetch(myself, generation, what, step, donor),
+            } => self.transfers.fetch(myself, generation, what, step, donor),
         }
     }
 
-    fn fetch(
-        &mut self,
-        myself: &ActorRef<Message>,
-        generation: Generation,
-        what: CatchUp,
-        step: Step,
-        donor: MemberAddress,
-    ) {
-        let (peers, desk, worker) = (Arc::clone(&self.peers), Arc::clone(&self.desk), myself.clone());
-        let state_bytes = self.config.state_bytes;
-        let fetching = async move {
-            fault::reached(Point::Fetch, step);
-            let layout = desk.layout();
-            let fetched = match what {
-                CatchUp::Sum { .. } => {
-                    let bytes = peers.fetch_sum(donor, step, layout.bytes()).await;
-                    bytes.map(|bytes| Sum::from_bytes(step, layout, bytes).map_or(Data::None, Data::Sum))
-                }
-                CatchUp::State { .. } => peers.fetch_state(donor, step, state_bytes).await.map(Data::State),
-                CatchUp::None => return,
-            };
-            let message = match fetched {
-                Ok(data) => Message::Fetched { generation, step, data },
-                Err(error) => {
-                    tracing::warn!(%generation, %step, %error, "catching up failed");
-                    Message::LinkBroken {
-                        generation,
-                        peer: donor.worker,
-                    }
-                }
-            };
-            let _ = worker.cast(message);
-        };
-        self.fetch = Some(tokio::spawn(fetching).abort_handle());
+    /// The first time it leaves in good order, if it takes part at all; the second time at once.
+    fn terminated(&mut self) {
+        match (self.joined, self.leaving) {
+            (Joined::Yes, None) => {
+                self.leaving = Some(Instant::now());
+                let reason = "SIGTERM".to_owned();
+                self.desk.handle(Event::Leave { reason }, Data::None);
+            }
+            (Joined::NotYet, _) => self.end(Err(WorkerError::Terminated {
+                how: "before it had joined",
+            })),
+            // It is ending.
+            (Joined::Released, _) => {}
+            (Joined::Yes, Some(_)) => self.end(Err(WorkerError::Terminated {
+                how: "a second time, before it was released",
+            })),
+        }
+    }
+
+    /// Its part is over, but for what its last ring has still to pass on.
+    fn released(&mut self, myself: &ActorRef<Message>, step: Step) {
+        self.joined = Joined::Released;
+        let (ring, worker) = (self.rings.leave(), myself.clone());
+        tokio::spawn(async move {
+            if let Some(ring) = ring {
+                // One that does not end is waiting for somebody who is gone.
+                let _ = timeout(PASSING_ON, ring).await;
+            }
+            let _ = worker.cast(Message::Drained { step });
+        });
     }
 
     fn beat(&mut self) {
+        if self.leaving.is_some_and(|since| since.elapsed() >= LEAVE_PATIENCE) {
+            self.end(Err(WorkerError::Terminated {
+                how: "and nobody released it in time",
+            }));
+        }
         let heartbeat = if self.spoke.elapsed() >= HEARTBEAT {
             Heartbeat::Due
         } else {
@@ -315,12 +381,6 @@ impl State {
             self.spoke = Instant::now();
         }
         self.desk.handle(Event::Beat { heartbeat }, Data::None);
-    }
-
-    fn abort(&mut self) {
-        for task in [self.ring.take(), self.fetch.take()].into_iter().flatten() {
-            task.abort();
-        }
     }
 
     fn end(&mut self, outcome: Result<Ended, WorkerError>) {

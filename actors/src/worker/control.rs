@@ -20,7 +20,7 @@ use crate::control::{Next, carry as carry_messages};
 use crate::fault::{self, Point};
 use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{BindError, ConnectError, Purpose, REFUSED, bind_client, close, connect, explain};
-use crate::trust::{Credentials, PeerIdentity};
+use crate::trust::{PeerIdentity, Wallet};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{FrameError, read_frame, write_frame};
 
@@ -71,7 +71,7 @@ enum Attempt {
 /// What a control connection is made from.
 #[derive(Debug, Clone)]
 pub(super) struct Link {
-    pub(super) credentials: Credentials,
+    pub(super) credentials: Wallet,
     pub(super) coordinator: SocketAddr,
     endpoint: Endpoint,
 }
@@ -267,6 +267,9 @@ async fn carry(
         }
     };
     tracing::info!(target: "sardana::event::joined", worker = %WorkerId::new(link.credentials.id()), coordinator = %link.coordinator);
+    if worker.cast(Message::Joined).is_err() {
+        return control.stop(None);
+    }
     let told = |message: CoordinatorMessage| match worker.cast(Message::Told(message)) {
         Ok(()) => Next::Message,
         Err(_) => Next::Stop,
@@ -282,6 +285,13 @@ fn at_fault_point(message: &WorkerMessage, desk: &Desk) {
         WorkerMessage::Halted { .. } => Point::Halted,
         WorkerMessage::Finished { .. } => Point::Finished,
         WorkerMessage::Ready { .. }
+        | WorkerMessage::Switched { .. }
+        | WorkerMessage::Snapshotted { .. }
+        | WorkerMessage::Dropped { .. }
+        | WorkerMessage::CaughtUp { .. }
+        | WorkerMessage::CopyFailed { .. }
+        | WorkerMessage::Leave { .. }
+        | WorkerMessage::Renew { .. }
         | WorkerMessage::Progress { .. }
         | WorkerMessage::LinkBroken { .. }
         | WorkerMessage::Failed { .. } => return,

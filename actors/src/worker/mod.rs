@@ -7,53 +7,81 @@ mod actor;
 mod control;
 mod desk;
 pub mod limits;
+mod renewal;
 mod ring;
+mod rings;
 mod tally;
+#[cfg(test)]
+mod tests;
+mod transfers;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use ractor::Actor;
 use sardana_protocol::job::JobIdentity;
-use sardana_protocol::state::StateHash;
+use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::Step;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 pub use control::JoinError;
-pub use desk::{Data, Desk, Errand, Task};
+pub use desk::{Data, Desk, Errand, HeldShare, KeptSum, Task};
 pub use tally::TallyFile;
 
 use crate::peers::Peers;
 use crate::quic::BindError;
-use crate::trust::Credentials;
+use crate::trust::Wallet;
 use actor::{Arguments, Worker};
 
 /// What a worker needs besides its model.
 #[derive(Debug)]
 pub struct WorkerConfig {
     /// Its certificate and key; the worker's id is theirs.
-    pub credentials: Credentials,
+    pub credentials: Wallet,
     /// Where the coordinator listens.
     pub coordinator: SocketAddr,
     /// Where to listen for other workers; port 0 takes any.
     pub listen: SocketAddr,
-    /// Where others reach it, if that is not where it listens.
-    pub advertise: Option<SocketAddr>,
+    /// Where others reach it, if that is another address than the one it listens at; the port is the same.
+    pub advertise: Option<IpAddr>,
     /// What it would compute.
     pub identity: JobIdentity,
     /// How many shards' gradients fit into its memory at once.
     pub shard_capacity: u32,
-    /// Bytes of a saved state of its model.
-    pub state_bytes: usize,
+    /// How the bytes of its model's state are cut into pieces.
+    pub pieces: Arc<StatePieces>,
+    /// Names of the model's auxiliary sums, in the model's order; for people.
+    pub auxiliary: Vec<String>,
+    /// What SIGTERM means.
+    pub sigterm: Sigterm,
 }
 
-/// How a worker's part in a job ended.
+/// What SIGTERM means to a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sigterm {
+    /// The worker leaves at a boundary; at the second one, or if nobody releases it within [`limits::LEAVE_PATIENCE`], it ends. For
+    /// a process that is nothing but this worker.
+    Leave,
+    /// It is the program's own affair.
+    NotOurs,
+}
+
+/// How a worker's part in a job ended well.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
-    /// Updates applied.
-    pub step: Step,
-    /// Hash of the final state: the same on every worker.
-    pub hash: StateHash,
+pub enum Ended {
+    /// The job is done.
+    Done {
+        /// Updates applied.
+        step: Step,
+        /// Hash of the final state: the same on every worker.
+        hash: StateHash,
+    },
+    /// It has left before the job's end: its shards are others' now.
+    Drained {
+        /// The step at which it left.
+        step: Step,
+    },
 }
 
 /// Why a worker ended before its job.
@@ -76,6 +104,12 @@ pub enum WorkerError {
     Model {
         /// What it said.
         reason: String,
+    },
+    /// Its host wanted the process to end, and it could not leave in good order. It may join anew, as a new worker.
+    #[error("this worker was told to end (SIGTERM) {how}")]
+    Terminated {
+        /// What kept it from leaving in good order.
+        how: &'static str,
     },
     /// A part of the worker panicked. Report it.
     #[error("a part of the worker failed: {reason}")]
@@ -114,13 +148,18 @@ pub async fn run(
     errands: mpsc::UnboundedReceiver<Errand>,
     failures: mpsc::UnboundedReceiver<String>,
 ) -> Result<Ended, WorkerError> {
-    let peers = Peers::listen(&config.credentials, config.listen, Arc::clone(&desk))?;
-    let address = match config.advertise {
-        Some(address) => address,
-        None => peers.local_address().map_err(|error| WorkerError::Broken {
-            reason: error.to_string(),
-        })?,
+    let termination = match config.sigterm {
+        Sigterm::Leave => Some(signal(SignalKind::terminate()).map_err(|error| WorkerError::Broken {
+            reason: format!("SIGTERM cannot be listened to: {error}"),
+        })?),
+        Sigterm::NotOurs => None,
     };
+    let pieces = Arc::clone(&config.pieces);
+    let peers = Peers::listen(&config.credentials, config.listen, Arc::clone(&desk), pieces)?;
+    let listening = peers.local_address().map_err(|error| WorkerError::Broken {
+        reason: error.to_string(),
+    })?;
+    let address = SocketAddr::new(config.advertise.unwrap_or(listening.ip()), listening.port());
     let (ended, outcome) = oneshot::channel();
     let arguments = Arguments {
         config,
@@ -134,7 +173,7 @@ pub async fn run(
         .map_err(|error| WorkerError::Broken {
             reason: error.to_string(),
         })?;
-    actor::forward(&worker, errands, failures);
+    actor::forward(&worker, errands, failures, termination);
     let outcome = outcome.await.unwrap_or_else(|_| {
         Err(WorkerError::Broken {
             reason: "the worker's actor ended without a word".to_owned(),

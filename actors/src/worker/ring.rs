@@ -1,4 +1,4 @@
-//! One generation's ring, from its `Form` to its end: makes the links, then sums step after step.
+//! One generation's ring, from its `Form` or `Prepare` to its end: makes the links, then sums step after step.
 
 use std::sync::Arc;
 
@@ -6,19 +6,29 @@ use ractor::ActorRef;
 use sardana_collectives::plan::{Plan, PlanError};
 use sardana_collectives::ring::{self, RingConfig, RingError, RingInput};
 use sardana_protocol::job::Order;
+use sardana_protocol::member::Member;
 use sardana_protocol::messages::Form;
-use sardana_protocol::words::WorkerId;
-use tokio::sync::mpsc;
+use sardana_protocol::words::{Step, WorkerId};
+use tokio::sync::{mpsc, oneshot};
 
 use super::actor::Message;
 use super::desk::Desk;
 use crate::fault::{self, Point};
 use crate::peers::Peers;
 
+/// When a ring begins to sum.
+pub(super) enum Start {
+    /// As soon as its links are made, at the step of its order.
+    AtOnce,
+    /// Once a trailer switches to it, at the step that comes here. Never, if this ends without one.
+    AtSwitch(oneshot::Receiver<Step>),
+}
+
 /// What a ring is made from.
 pub(super) struct Ring {
     pub(super) form: Form,
     pub(super) order: Order,
+    pub(super) start: Start,
     pub(super) inbox: mpsc::UnboundedReceiver<RingInput>,
     pub(super) desk: Arc<Desk>,
     pub(super) peers: Arc<Peers>,
@@ -45,35 +55,52 @@ impl Ring {
         let Self {
             form,
             order,
+            start,
             inbox,
             desk,
             peers,
             worker,
         } = self;
         let world_size = u32::try_from(form.members.len()).unwrap_or(u32::MAX);
-        fault::reached(Point::Form, form.step);
+        let (made, at) = match start {
+            Start::AtOnce => {
+                fault::reached(Point::Form, form.step);
+                (Point::Linked, form.step)
+            }
+            Start::AtSwitch(_) => (Point::Prepared, desk.read(Member::step)),
+        };
         let first = Plan::new(order, world_size, &form.first)?;
         let steady = Plan::new(order, world_size, &form.steady)?;
-        peers.keep(&form.members);
-        peers.fence(form.generation);
         let links = peers.link(&form, &first, &steady).await.map_err(|error| {
             tracing::info!(generation = %form.generation, rank = %form.rank, %error, "a link could not be made");
             Broken::By(error.peer())
         })?;
-        fault::reached(Point::Linked, form.step);
-        if worker
-            .cast(Message::LinksReady {
-                generation: form.generation,
-            })
-            .is_err()
-        {
+        fault::reached(made, at);
+        let ready = Message::LinksReady {
+            generation: form.generation,
+        };
+        if worker.cast(ready).is_err() {
+            return Ok(());
+        }
+        let step = match start {
+            Start::AtOnce => form.step,
+            Start::AtSwitch(begin) => {
+                // What was prepared and does not come.
+                let Ok(step) = begin.await else { return Ok(()) };
+                fault::seated(form.rank);
+                fault::reached(Point::Switched, step);
+                step
+            }
+        };
+        // Alone there is nobody to pass a sum to: the desk adds up by itself.
+        if world_size == 1 {
             return Ok(());
         }
         let config = RingConfig {
             generation: form.generation,
             rank: form.rank,
             world_size,
-            step: form.step,
+            step,
             first,
             steady,
             layout: Arc::clone(desk.layout()),

@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
-use sardana_actors::agent::{self, Agent, AgentConfig, AgentEvent};
+use sardana_actors::agent::{self, Agent, AgentConfig, AgentEvent, Output};
 use sardana_actors::trust::{Authority, Role};
 use sardana_protocol::membership::JobEvent;
 use sardana_protocol::messages::Greeting;
@@ -17,10 +16,11 @@ use super::raw::{JOB, LOOPBACK, PATIENCE, Site, hello, worker};
 async fn start(site: &Site, program: &str, arguments: &[&str], workers: u32, restarts: u32) -> (Agent, Told) {
     let config = AgentConfig {
         credentials: site.authority.issue(Role::Agent, 1).unwrap(),
-        // Only for certificates that nobody looks at here.
-        authority: Arc::new(Authority::new(JOB).unwrap()),
         coordinator: site.coordinator.address(),
         listen: LOOPBACK,
+        advertise: None,
+        host: "here".to_owned(),
+        output: Output::Inherit,
         program: PathBuf::from(program),
         arguments: arguments.iter().map(Into::into).collect(),
         environment: vec![],
@@ -46,7 +46,7 @@ impl Told {
             match self.next().await {
                 AgentEvent::Started { .. } => started += 1,
                 AgentEvent::Ended { how, .. } | AgentEvent::NotStarted { reason: how } => ends.push(how),
-                AgentEvent::Short { .. } => {}
+                AgentEvent::Short { .. } | AgentEvent::Grown { .. } | AgentEvent::JobOver => {}
                 AgentEvent::Exhausted => return (started, ends),
             }
         }
@@ -129,7 +129,10 @@ async fn one_that_gives_up_among_others_is_told_of() {
         match told.next().await {
             AgentEvent::Short { left } => break left,
             AgentEvent::Started { .. } | AgentEvent::Ended { .. } => {}
-            other @ (AgentEvent::NotStarted { .. } | AgentEvent::Exhausted) => panic!("{other:?}"),
+            other @ (AgentEvent::NotStarted { .. }
+            | AgentEvent::Grown { .. }
+            | AgentEvent::Exhausted
+            | AgentEvent::JobOver) => panic!("{other:?}"),
         }
     };
     assert_eq!(short, 2);
@@ -150,14 +153,18 @@ async fn a_program_that_is_not_there_is_not_tried_again() {
 async fn the_end_of_the_job_ends_the_replacing() {
     let mut site = Site::new().await;
     let (_agent, mut told) = start(&site, "sleep", &["1000"], 1, 100_000).await;
-    site.coordinator.stopper().request_stop();
+    site.coordinator.steering().request_stop();
     assert!(matches!(site.event().await, JobEvent::Failed { .. }));
     // However soon they end before the news has come, it comes.
     loop {
         match told.next().await {
             AgentEvent::Started { pid, .. } => kill(pid),
             AgentEvent::Exhausted => break,
-            AgentEvent::Ended { .. } | AgentEvent::Short { .. } | AgentEvent::NotStarted { .. } => {}
+            AgentEvent::Ended { .. }
+            | AgentEvent::Short { .. }
+            | AgentEvent::Grown { .. }
+            | AgentEvent::NotStarted { .. }
+            | AgentEvent::JobOver => {}
         }
     }
 }
@@ -165,7 +172,7 @@ async fn the_end_of_the_job_ends_the_replacing() {
 #[tokio::test]
 async fn an_agent_that_comes_after_the_job_is_told_so() {
     let mut site = Site::new().await;
-    site.coordinator.stopper().request_stop();
+    site.coordinator.steering().request_stop();
     assert!(matches!(site.event().await, JobEvent::Failed { .. }));
     let mut late = site.dial(Role::Worker, 1).await;
     late.say(&worker(hello(1))).await;
@@ -175,7 +182,11 @@ async fn an_agent_that_comes_after_the_job_is_told_so() {
         match told.next().await {
             AgentEvent::Started { pid, .. } => kill(pid),
             AgentEvent::Exhausted => break,
-            AgentEvent::Ended { .. } | AgentEvent::Short { .. } | AgentEvent::NotStarted { .. } => {}
+            AgentEvent::Ended { .. }
+            | AgentEvent::Short { .. }
+            | AgentEvent::Grown { .. }
+            | AgentEvent::NotStarted { .. }
+            | AgentEvent::JobOver => {}
         }
     }
 }
@@ -185,9 +196,11 @@ async fn an_agent_with_credentials_of_another_role_or_job_does_not_start() {
     let site = Site::new().await;
     let config = |credentials| AgentConfig {
         credentials,
-        authority: Arc::new(Authority::new(JOB).unwrap()),
         coordinator: site.coordinator.address(),
         listen: LOOPBACK,
+        advertise: None,
+        host: "here".to_owned(),
+        output: Output::Inherit,
         program: PathBuf::from("true"),
         arguments: vec![],
         environment: vec![],

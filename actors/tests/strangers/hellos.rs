@@ -8,22 +8,27 @@ use sardana_protocol::messages::{AgentMessage, Greeting, Hello, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{JobId, WorkerId};
 
-use super::raw::{JOB, Site, hello, worker};
+use super::raw::{JOB, Site, agent, hello, worker};
 
 #[tokio::test]
 async fn a_hello_under_a_false_name_is_refused() {
     let site = Site::new().await;
     let cases = [
-        (Role::Worker, Hello::Agent { job: JOB }),
-        (Role::Agent, worker(hello(7))),
-        // Another worker's id.
-        (Role::Worker, worker(hello(8))),
+        (Role::Worker, agent(JOB)),
+        (Role::Worker, Hello::Operator { job: JOB }),
+        (Role::Agent, Hello::Operator { job: JOB }),
+        (Role::Operator, agent(JOB)),
+        (Role::Operator, worker(hello(7))),
         (
-            Role::Agent,
-            Hello::Agent {
+            Role::Operator,
+            Hello::Operator {
                 job: JobId::new([9; 16]),
             },
         ),
+        (Role::Agent, worker(hello(7))),
+        // Another worker's id.
+        (Role::Worker, worker(hello(8))),
+        (Role::Agent, agent(JobId::new([9; 16]))),
     ];
     for (role, hello) in cases {
         let reason = site.dial(role, 7).await.refused(&hello).await;
@@ -67,8 +72,8 @@ async fn a_frame_of_another_version_or_too_long_is_refused_before_it_is_read() {
     let frame = |version: u16, length: usize| [&version.to_le_bytes()[..], &[0, 0], &(length as u32).to_le_bytes()].concat();
     let cases = [
         (frame(WIRE_VERSION + 1, 3), "wire version 2, expected 1"),
-        (frame(WIRE_VERSION, HELLO_FRAME_BYTES + 1), "expected at most 32768"),
-        (frame(WIRE_VERSION, u32::MAX as usize), "expected at most 32768"),
+        (frame(WIRE_VERSION, HELLO_FRAME_BYTES + 1), "expected at most 40960"),
+        (frame(WIRE_VERSION, u32::MAX as usize), "expected at most 40960"),
     ];
     for (bytes, words) in cases {
         let mut wire = site.dial(Role::Worker, 1).await;
@@ -143,7 +148,7 @@ async fn the_same_credentials_serve_one_process_at_a_time() {
 async fn a_worker_whose_end_was_seen_is_lost_once_and_does_not_come_back() {
     let mut site = Site::new().await;
     let mut agent = site.dial(Role::Agent, 5).await;
-    agent.say(&Hello::Agent { job: JOB }).await;
+    agent.say(&super::raw::agent(JOB)).await;
     assert_eq!(agent.hear::<Greeting>().await.unwrap(), Some(Greeting::Welcome));
     let ended = site.join(1).await;
     let exited = |worker| AgentMessage::ChildExited {

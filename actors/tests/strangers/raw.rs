@@ -1,10 +1,12 @@
 //! A coordinator, and control connections spoken by hand.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig};
+use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::limits::CONNECT_DEADLINE;
 use sardana_actors::quic::{Purpose, bind_client, connect};
 use sardana_actors::trust::{Authority, Credentials, PeerIdentity, Role};
@@ -12,7 +14,7 @@ use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_actors::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::JobEvent;
-use sardana_protocol::messages::{Greeting, Hello, Standing, Tally, WorkerHello};
+use sardana_protocol::messages::{AgentHello, Greeting, Hello, Standing, Tally, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
 use serde::Serialize;
@@ -28,16 +30,16 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A coordinator that waits for two workers.
 pub(crate) struct Site {
-    pub(crate) authority: Authority,
+    pub(crate) authority: Arc<Authority>,
     pub(crate) coordinator: Coordinator,
     pub(crate) events: mpsc::UnboundedReceiver<JobEvent>,
 }
 
 impl Site {
     pub(crate) async fn new() -> Self {
-        let authority = Authority::new(JOB).unwrap();
+        let authority = Arc::new(Authority::new(JOB).unwrap());
         let config = CoordinatorConfig {
-            credentials: authority.issue(Role::Coordinator, 0).unwrap(),
+            registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
             listen: LOOPBACK,
             incarnation: Incarnation::new(1),
             min: 2,
@@ -117,6 +119,14 @@ impl Wire {
     }
 }
 
+pub(crate) fn agent(job: JobId) -> Hello {
+    Hello::Agent(AgentHello {
+        job,
+        host: "here".to_owned(),
+        children: vec![],
+    })
+}
+
 pub(crate) fn worker(hello: WorkerHello) -> Hello {
     Hello::Worker(Box::new(hello))
 }
@@ -163,5 +173,6 @@ pub(crate) fn hello(id: u64) -> WorkerHello {
         },
         shard_capacity: 4,
         address: LOOPBACK,
+        auxiliary: vec!["loss".to_owned()],
     }
 }

@@ -4,13 +4,14 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use sardana_actors::coordinator::{self, CoordinatorConfig, CoordinatorError};
+use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::{BindError, Purpose, bind_server};
 use sardana_actors::trust::{Authority, Credentials, Role};
-use sardana_actors::worker::{self, Desk, Ended, JoinError, ModelFailure, WorkerConfig, WorkerError};
+use sardana_actors::worker::{self, Desk, Ended, JoinError, ModelFailure, Sigterm, WorkerConfig, WorkerError};
 use sardana_collectives::layout::Layout;
 use sardana_protocol::limits::MAX_TEXT_BYTES;
 use sardana_protocol::membership::JobEvent;
-use sardana_protocol::state::{Dtype, TensorSpec};
+use sardana_protocol::state::{Dtype, StatePieces, TensorSpec};
 use sardana_protocol::words::Incarnation;
 use tokio::time::timeout;
 
@@ -26,12 +27,14 @@ async fn run(
     let (desk, errands) = Desk::new(&identity.spec, Arc::new(layout), None);
     let (failure, failures) = ModelFailure::channel();
     let config = WorkerConfig {
-        credentials,
+        credentials: credentials.into(),
         coordinator,
         listen: LOOPBACK,
         advertise: None,
         shard_capacity: 4,
-        state_bytes: 24,
+        pieces: Arc::new(StatePieces::new([24])),
+        auxiliary: vec![],
+        sigterm: Sigterm::NotOurs,
         identity,
     };
     (failure, worker::run(config, desk, errands, failures))
@@ -133,7 +136,7 @@ async fn the_last_orders_of_an_ending_coordinator_arrive() {
     let (_failure, running) = run(worker, site.coordinator.address()).await;
     let running = tokio::spawn(running);
     assert!(matches!(site.event().await, JobEvent::Joined { .. }));
-    site.coordinator.stopper().request_stop();
+    site.coordinator.steering().request_stop();
     while !matches!(site.event().await, JobEvent::Failed { .. }) {}
     site.coordinator.end().await;
     let outcome = timeout(PATIENCE, running).await.unwrap().unwrap();
@@ -147,7 +150,7 @@ async fn the_last_orders_of_an_ending_coordinator_arrive() {
 async fn an_address_that_is_taken_is_named() {
     let site = Site::new().await;
     let config = CoordinatorConfig {
-        credentials: site.authority.issue(Role::Coordinator, 0).unwrap(),
+        registrar: Arc::new(Registrar::new(Arc::clone(&site.authority))),
         listen: site.coordinator.address(),
         incarnation: Incarnation::new(1),
         min: 1,

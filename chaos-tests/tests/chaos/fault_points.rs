@@ -14,6 +14,23 @@ const GATE: u64 = 8;
 
 /// Deaths at the points of `faults`, separated by spaces, one process each.
 async fn deaths(workers: u32, faults: &str) -> Result<()> {
+    deaths_with(Setup::new(workers), faults).await
+}
+
+/// The same where all are needed: a replacement is waited for, and fetches the state while the others stand still.
+async fn deaths_of_the_needed(workers: u32, faults: &str) -> Result<()> {
+    let min = workers;
+    deaths_with(
+        Setup {
+            min,
+            ..Setup::new(workers)
+        },
+        faults,
+    )
+    .await
+}
+
+async fn deaths_with(setup: Setup, faults: &str) -> Result<()> {
     let below = |fault: &str| {
         fault
             .split_once('@')
@@ -26,7 +43,7 @@ async fn deaths(workers: u32, faults: &str) -> Result<()> {
     let closed: &[Place] = if awaited > 0 { &[Place::Step] } else { &[] };
     let setup = Setup {
         gate_step: GATE,
-        ..Setup::new(workers)
+        ..setup
     };
     let trial = trial(setup)?.faults(faults.split(' '));
     let ended = trial
@@ -43,20 +60,21 @@ async fn deaths(workers: u32, faults: &str) -> Result<()> {
     Ok(())
 }
 
-/// One test per line: its name, and where processes die.
+/// One test per line: its name, and where processes die. Who halts for a death, and forms after it, may be one step behind the dead.
 macro_rules! deaths {
-    ($($name:ident: $workers:literal, $faults:literal;)*) => {
-        const ALL: &[&str] = &[$($faults),*];
+    ($all:ident, $deaths:ident: $($name:ident: $workers:literal, $faults:literal;)*) => {
+        const $all: &[&str] = &[$($faults),*];
         $(
             #[tokio::test]
             async fn $name() -> Result<()> {
-                deaths($workers, $faults).await
+                $deaths($workers, $faults).await
             }
         )*
     };
 }
 
 deaths! {
+    OF_MEMBERS, deaths:
     one_in_gradient: 3, "in-gradient@3";
     one_tallied: 3, "tallied@3";
     one_before_pass: 3, "before-pass@3";
@@ -74,11 +92,10 @@ deaths! {
     one_after_the_last_apply: 3, "after-apply@11";
     one_with_the_last_sum: 2, "before-apply@11";
 
-    then_one_halting: 3, "in-gradient@3 halt@3";
-    then_one_halted: 3, "in-gradient@3 halted@3";
-    then_one_forming: 3, "in-gradient@3 form@3";
-    then_one_linked: 3, "in-gradient@3 linked@3";
-    then_one_fetching: 3, "in-gradient@3 fetch@3";
+    then_one_halting: 3, "in-gradient@3 halt@2";
+    then_one_halted: 3, "in-gradient@3 halted@2";
+    then_one_forming: 3, "in-gradient@3 form@2";
+    then_one_linked: 3, "in-gradient@3 linked@2";
     then_one_in_the_next_gradient: 3, "in-gradient@3 in-gradient@3";
     then_one_passing_in_the_retry: 3, "before-pass@3 while-passing@3";
     then_one_with_the_retried_sum: 3, "while-passing@3 before-apply@3";
@@ -87,11 +104,9 @@ deaths! {
     two_in_apply: 3, "in-apply@4 in-apply@4";
     two_had_applied: 3, "after-apply@4 after-apply@4";
     two_of_two_had_applied: 2, "after-apply@4 after-apply@4";
-    two_halted: 4, "after-apply@4 halted@4";
-    two_fetched: 3, "after-apply@4 fetch@4";
-    two_linked: 4, "tallied@4 linked@4";
-    two_forming: 4, "after-pass@4 form@4";
-    two_joining: 4, "in-apply@4 fetch@4 fetch@4";
+    two_halted: 4, "after-apply@4 halted@3";
+    two_linked: 4, "tallied@4 linked@3";
+    two_forming: 4, "after-pass@4 form@3";
     two_finished: 3, "finished@0 finished@0";
     two_at_the_end: 3, "in-apply@11 finished@0";
     two_halting_at_the_end: 4, "before-pass@11 halt@10";
@@ -99,7 +114,14 @@ deaths! {
     three_at_once: 5, "in-apply@6 in-apply@6 in-apply@6";
 }
 
-/// Every point that every rank comes to, on `rank` of three. Only newcomers fetch, and they have the last rank.
+deaths! {
+    OF_THE_NEEDED, deaths_of_the_needed:
+    then_one_fetching: 3, "in-gradient@3 fetch@2";
+    two_fetched: 3, "after-apply@4 fetch@3";
+    two_joining: 4, "in-apply@4 fetch@3 fetch@3";
+}
+
+/// Every point that every rank comes to in a job that nobody joins, on `rank` of three.
 async fn each_point_on(rank: u32) -> Result<()> {
     const ALWAYS: [&str; 9] = [
         "in-gradient",
@@ -118,8 +140,8 @@ async fn each_point_on(rank: u32) -> Result<()> {
     for point in ALWAYS.iter().chain(passing) {
         let fault = match *point {
             "form" | "linked" => format!("{point}#{rank}@0"),
-            // Somebody else must die first.
-            "halt" | "halted" => format!("in-gradient#{}@3 {point}#{rank}@3", (rank + 1) % 3),
+            // Somebody else must die first. Those who halt may be one step behind.
+            "halt" | "halted" => format!("in-gradient#{}@3 {point}#{rank}@2", (rank + 1) % 3),
             _ => format!("{point}#{rank}@3"),
         };
         deaths(3, &fault).await?;
@@ -146,8 +168,9 @@ async fn each_point_on_rank_2() -> Result<()> {
 fn fault_points_are_compiled_in_and_each_is_met() {
     const { assert!(fault::COMPILED_IN) };
     for point in Point::ALL {
-        let met = ALL.iter().flat_map(|faults| faults.split(' '));
-        let here = |fault: &str| fault.split_once('@').is_some_and(|(name, _)| name == point.name());
+        let all = [OF_MEMBERS, OF_THE_NEEDED, crate::joins::ALL].concat();
+        let met = all.iter().flat_map(|faults| faults.split(' '));
+        let here = |fault: &str| fault.split(['#', '@']).next() == Some(point.name());
         assert!(met.into_iter().any(here), "no death at {point:?}");
     }
 }

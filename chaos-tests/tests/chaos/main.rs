@@ -3,9 +3,13 @@
 mod endings;
 mod fault_points;
 mod frozen;
+mod joins;
 mod kills;
 mod launcher;
+mod leaves;
+mod paced;
 mod seeds;
+mod thawed;
 mod undisturbed;
 
 use anyhow::Result;

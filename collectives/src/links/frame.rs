@@ -19,7 +19,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use sardana_protocol::messages::Trailer;
-use sardana_protocol::words::{Generation, Step};
+use sardana_protocol::words::{Generation, Incarnation, Step};
 
 use super::LinkError;
 use crate::plan::HopId;
@@ -27,8 +27,8 @@ use crate::plan::HopId;
 /// Bytes of an encoded header.
 pub const HEADER_BYTES: usize = 48;
 
-/// Bytes of a trailer's payload.
-pub const TRAILER_BYTES: u32 = 1;
+/// Bytes of a trailer's payload: its kind, then incarnation and count of the generation that it switches to, or zeros.
+pub const TRAILER_BYTES: u32 = 17;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SDR\x01");
 
@@ -199,20 +199,39 @@ impl fmt::Display for HeaderField {
 
 /// A trailer's payload.
 #[must_use]
-pub const fn encode_trailer(trailer: Trailer) -> Bytes {
-    Bytes::from_static(match trailer {
-        Trailer::Continue => &[0],
-        Trailer::Stop => &[1],
-    })
+pub fn encode_trailer(trailer: Trailer) -> Bytes {
+    let (kind, next): (u8, _) = match trailer {
+        Trailer::Continue => (0, Generation::NONE),
+        Trailer::Stop => (1, Generation::NONE),
+        Trailer::Snapshot => (2, Generation::NONE),
+        Trailer::Switch(next) => (3, next),
+    };
+    let mut payload = Vec::with_capacity(TRAILER_BYTES as usize);
+    payload.push(kind);
+    payload.extend(next.incarnation().get().to_le_bytes());
+    payload.extend(next.count().to_le_bytes());
+    payload.into()
 }
 
 /// The trailer with this payload.
-pub(crate) fn decode_trailer(payload: &[u8]) -> Result<Trailer, LinkError> {
-    match payload {
-        [0] => Ok(Trailer::Continue),
-        [1] => Ok(Trailer::Stop),
-        [] => Err(LinkError::Trailer { found: u8::MAX }),
-        [found, ..] => Err(LinkError::Trailer { found: *found }),
+///
+/// # Errors
+/// When it is of another length, of an unknown kind, or names a generation where its kind has none.
+pub fn decode_trailer(payload: &[u8]) -> Result<Trailer, LinkError> {
+    let unknown = |found: u8| LinkError::Trailer { found };
+    let payload: [u8; TRAILER_BYTES as usize] = payload.try_into().map_err(|_| unknown(u8::MAX))?;
+    let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| payload[at + byte]));
+    let next = Generation::new(Incarnation::new(number(1)), number(9));
+    let trailer = match payload[0] {
+        0 => Trailer::Continue,
+        1 => Trailer::Stop,
+        2 => Trailer::Snapshot,
+        3 => Trailer::Switch(next),
+        found => return Err(unknown(found)),
+    };
+    match trailer {
+        Trailer::Continue | Trailer::Stop | Trailer::Snapshot if next != Generation::NONE => Err(unknown(payload[0])),
+        Trailer::Continue | Trailer::Stop | Trailer::Snapshot | Trailer::Switch(_) => Ok(trailer),
     }
 }
 
@@ -269,9 +288,17 @@ mod tests {
 
     #[test]
     fn trailers_come_back_or_are_refused() {
-        for trailer in [Trailer::Continue, Trailer::Stop] {
+        let next = Generation::new(Incarnation::new(0x0102), u64::MAX);
+        for trailer in [Trailer::Continue, Trailer::Stop, Trailer::Snapshot, Trailer::Switch(next)] {
             assert_eq!(decode_trailer(&encode_trailer(trailer)).unwrap(), trailer);
         }
-        assert!(matches!(decode_trailer(&[7]), Err(LinkError::Trailer { found: 7 })));
+        let mut unknown = [0; TRAILER_BYTES as usize];
+        unknown[0] = 7;
+        assert!(matches!(decode_trailer(&unknown), Err(LinkError::Trailer { found: 7 })));
+        // A generation where none belongs.
+        unknown[0] = 1;
+        unknown[9] = 1;
+        assert!(matches!(decode_trailer(&unknown), Err(LinkError::Trailer { found: 1 })));
+        assert!(decode_trailer(&[0]).is_err() && decode_trailer(&[]).is_err());
     }
 }

@@ -92,7 +92,11 @@ impl Inbox {
         loop {
             match self.inputs.try_recv() {
                 Ok(input) => self.accept(input)?,
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(self.closing),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => {
+                    let trailer = self.closing;
+                    self.closing = trailer.after_closing();
+                    return Ok(trailer);
+                }
             }
         }
     }
@@ -125,7 +129,9 @@ impl Inbox {
                 let pieces = self.pieces.entry(step).or_default();
                 pieces.insert(shards.start(), Piece { shards, gradient });
             }
-            RingInput::CloseWithStop => self.closing = Trailer::Stop,
+            RingInput::CloseWith(trailer) => {
+                self.closing = self.closing.and(trailer);
+            }
         }
         Ok(())
     }

@@ -96,8 +96,9 @@ pub enum RingInput {
         /// The gradient. It is read only, and let go when the step's sum is complete.
         gradient: Arc<GradientBuffer>,
     },
-    /// From the coordinator, by the worker: if this rank closes the sums, the next one carries [`Trailer::Stop`].
-    CloseWithStop,
+    /// From the coordinator, by the worker: if this rank closes the sums, the next one carries this trailer. A stop is final, a
+    /// switch gives way only to a stop, and a snapshot is asked for once.
+    CloseWith(Trailer),
 }
 
 /// A sum that is whole, with its trailer.
@@ -145,7 +146,7 @@ pub enum RingPoint {
     },
 }
 
-/// Sums step after step until the inbox is closed, or until a sum closed with [`Trailer::Stop`] is complete and sent on; then
+/// Sums step after step until the inbox is closed, or until a sum closed with [`Trailer::Stop`] or [`Trailer::Switch`] is complete and sent on; then
 /// all that was sent is delivered before it returns. `completed` is called once per step, when the whole sum and its trailer are
 /// here. Drop the future to give up in the middle: the links are reset, and all gradients are let go unchanged.
 ///
@@ -164,8 +165,8 @@ pub async fn run(
     while let Some(contribution) = inbox.contribution(step).await? {
         let executor = if step == config.step { &mut first } else { &mut steady };
         match executor.pass(&config, step, contribution, &mut inbox, &mut completed).await? {
-            Trailer::Continue => {}
-            Trailer::Stop => break,
+            Trailer::Continue | Trailer::Snapshot => {}
+            Trailer::Stop | Trailer::Switch(_) => break,
         }
         if step == config.step {
             first.finish();

@@ -325,7 +325,7 @@ async fn train(
             gradient: Arc::clone(gradient),
         };
         if stop_at == Some(step) {
-            dancer.inbox.send(RingInput::CloseWithStop).unwrap();
+            dancer.inbox.send(RingInput::CloseWith(Trailer::Stop)).unwrap();
         }
         if step.get() % 2 == 0 {
             pieces.iter().for_each(|entry| dancer.inbox.send(piece(entry)).unwrap());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sardana_collectives::gradient::GradientBuffer;
-use sardana_collectives::links::frame::{FrameHeader, FrameKind, HeaderField, PlanSlot, encode_trailer};
+use sardana_collectives::links::frame::{FrameHeader, FrameKind, HeaderField, PlanSlot, TRAILER_BYTES, encode_trailer};
 use sardana_collectives::links::{self, LinkError, LinkReceiver, LinkSender};
 use sardana_collectives::plan::Plan;
 use sardana_collectives::ring::{Probe, RingError, RingInput, RingLinks, RingPoint};
@@ -334,7 +334,7 @@ async fn nothing_of_a_step_is_sent_before_it_begins() {
         settle().await;
         assert!(completed.is_empty(), "a sum is complete with its trailer");
         let trailer = FrameHeader {
-            payload_bytes: 1,
+            payload_bytes: TRAILER_BYTES,
             ..frame(1, FrameKind::Trailer, 0)
         };
         sum.send(&trailer, encode_trailer(Trailer::Continue)).await.unwrap();

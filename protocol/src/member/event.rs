@@ -1,6 +1,7 @@
 //! What a worker's machine is told, and what it wants done.
 
-use crate::messages::{CatchUp, Form, MemberAddress, StepReport, Trailer, WorkerMessage};
+use crate::messages::{CatchUp, Form, MemberAddress, Serve, Snapshot, StepReport, Trailer, WorkerMessage};
+use crate::snapshot::{Share, SnapshotId};
 use crate::state::StateHash;
 use crate::words::{Generation, ShardRange, Step, WorkerId};
 
@@ -14,12 +15,53 @@ pub enum Event {
     },
     /// The coordinator's `Form`.
     Form(Box<Form>),
-    /// The coordinator's `CloseWithStop`.
-    CloseWithStop {
+    /// The coordinator's `Prepare`.
+    Prepare(Box<Form>),
+    /// The coordinator's `CloseWith`.
+    CloseWith {
         /// Its generation.
         generation: Generation,
+        /// Its trailer.
+        trailer: Trailer,
     },
-    /// All links of the generation are made.
+    /// The coordinator's `Serve`.
+    Serve(Box<Serve>),
+    /// The coordinator's `Copy`.
+    Copy(Box<Snapshot>),
+    /// This worker is asked to leave, by a signal on its host.
+    Leave {
+        /// Why, for people.
+        reason: String,
+    },
+    /// The shares that [`Command::Snapshot`] asked for are copied and hashed.
+    Snapshotted {
+        /// Which snapshot.
+        snapshot: SnapshotId,
+        /// The index of each share, and its hash.
+        shares: Vec<(u32, StateHash)>,
+    },
+    /// All shares that [`Command::Copy`] asked for are here, each with the hash it should have.
+    Copied {
+        /// Of which snapshot.
+        snapshot: SnapshotId,
+    },
+    /// The sum that [`Command::Follow`] asked for is here.
+    Followed {
+        /// Its step.
+        step: Step,
+        /// The trailer that closed it.
+        trailer: Trailer,
+        /// Updates that the keeper had applied when it answered.
+        keeper_at: Step,
+    },
+    /// No holder gave what [`Command::Copy`] or [`Command::Follow`] asked for.
+    CopyFailed {
+        /// Of which snapshot.
+        snapshot: SnapshotId,
+        /// Whom was asked, and what went wrong.
+        reason: String,
+    },
+    /// All links of the generation, present or prepared, are made.
     LinksReady {
         /// Which generation.
         generation: Generation,
@@ -117,11 +159,78 @@ pub enum Command {
     SumAlone {
         /// All of 0..K.
         pieces: Vec<ShardRange>,
+        /// The orders that it is closed with.
+        trailer: Trailer,
     },
-    /// Keep the sum, or state, that came with this event: it is the one to be applied, or loaded, next.
-    Accept,
-    /// The ring's next closed sum says stop.
-    CloseWithStop,
+    /// Keep the sum, or state, that came with this event: it is the one to be applied, or loaded, next. A sum's trailer is kept
+    /// with it, for those who follow.
+    Accept {
+        /// The trailer of a sum; `Continue` for a state.
+        trailer: Trailer,
+    },
+    /// Lay the sum that came with this event aside: the one before it is still being applied.
+    LayAside,
+    /// The sum that was laid aside is the one to be applied next.
+    AcceptAside {
+        /// Its trailer.
+        trailer: Trailer,
+    },
+    /// The ring's next closed sum says this.
+    CloseWith {
+        /// What.
+        trailer: Trailer,
+    },
+    /// Make the links of a generation to come, beside the ring that runs, then say [`Event::LinksReady`]. Replaces what was
+    /// prepared before.
+    Prepare(Box<Form>),
+    /// The generation that was prepared begins with this step. The ring before it has closed its last sum: it ends by itself once
+    /// that is sent on. Who follows or copies no longer does.
+    Switch {
+        /// The generation that begins.
+        generation: Generation,
+        /// The step it begins with.
+        step: Step,
+    },
+    /// What was prepared will not come: end it.
+    Unprepare,
+    /// Before anything else is done: copy these shares of the state, then say [`Event::Snapshotted`]. Drops an older snapshot and
+    /// the sums kept with it.
+    Snapshot {
+        /// Which.
+        snapshot: SnapshotId,
+        /// Which shares.
+        shares: Vec<Share>,
+    },
+    /// Keep the newest applied sum, with its trailer, for those who follow.
+    KeepSum {
+        /// Its step.
+        step: Step,
+    },
+    /// Let go of what is kept: shares, and sums before a step.
+    LetGo {
+        /// The shares too.
+        shares: bool,
+        /// Sums of older steps; all of them if none.
+        sums_before: Option<Step>,
+    },
+    /// From now on serve shares and sums to these workers only, besides the members of the present generation.
+    Admit {
+        /// Whom.
+        joiners: Vec<WorkerId>,
+    },
+    /// Copy all shares of this snapshot from their holders, then say [`Event::Copied`] with the state, or [`Event::CopyFailed`].
+    /// Given again for the same snapshot when a holder is gone: go on with the others.
+    Copy(Box<Snapshot>),
+    /// Get the sum of this step from one of its keepers, who may have to wait for it, then say [`Event::Followed`] with the sum, or
+    /// [`Event::CopyFailed`].
+    Follow {
+        /// The step.
+        step: Step,
+        /// Whom to ask, in this order.
+        snapshot: Box<Snapshot>,
+    },
+    /// End what [`Command::Copy`] and [`Command::Follow`] have begun.
+    EndCopy,
     /// Fetch from a donor, then say [`Event::Fetched`] or [`Event::LinkBroken`].
     Fetch {
         /// For which generation.
@@ -152,7 +261,7 @@ pub enum Work {
         /// Which.
         step: Step,
     },
-    /// Load the state that was fetched.
+    /// Load the state that was fetched or copied. If it was copied, its shares are then compared with their hashes once more.
     Load {
         /// Its step.
         step: Step,

@@ -1,16 +1,21 @@
 //! A worker's machine: what it computes, accepts, applies and says.
 //!
 //! ```text
-//!            Form                    Summed                  Applied
-//!  halted ──────────▶ computing ──────────────▶ summed ──▶ applying ──┐
-//!    ▲   (catching up)   ▲  │ Halt                              │     │
-//!    └───────────────────┼──┴───────────────────────────────────┘     │ next step, or concluding
-//!                        └────────────────────────────────────────────┘
+//!             Form                   Summed            Applied
+//!  halted ─────────────▶ computing ──────────▶ summed ─────────▶ computing the next step, in this generation or in the one
+//!   ▲  │  (catching up)     │                                     that the trailer begins; or concluding
+//!   ├──┼────────────────────┘ Halt, or a trailer that begins a generation without this worker
+//!   │  │ Copy         Loaded            a trailer that begins a generation with this worker
+//!   │  └─────▶ copying ─────▶ following ───────────────────────▶ computing
+//!   └─────────────┴───────────────┘ Halt
 //! ```
 //! `Halted` is a promise: nothing of an older generation is accepted afterwards (GEN-3). Gradients that are under way go on, an
-//! update that is under way ends first (STEP-1).
+//! update that is under way ends first (STEP-1). A joiner applies the same sums with the same trailers as the members, only later
+//! and by another way; a member whose turn it is keeps them for it.
 
 mod event;
+mod following;
+mod keeping;
 mod pieces;
 mod reporting;
 mod seat;
@@ -21,12 +26,15 @@ mod update;
 use std::collections::VecDeque;
 
 pub use event::{Command, Event, Heartbeat, Work};
+use following::{Follow, GivenUp};
+use keeping::Held;
 use pieces::Pieces;
 use seat::Seat;
 use update::Update;
 
-use crate::job::JobSpec;
+use crate::job::{JobSpec, Order};
 use crate::messages::{CatchUp, Standing, StepReport, Tally};
+use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
 use crate::words::{Generation, Rank, ShardRange, Step};
 
@@ -37,6 +45,7 @@ pub struct Member {
     end: Step,
     /// K.
     shards: u32,
+    order: Order,
     /// Updates applied.
     step: Step,
     /// The step whose sum is still held.
@@ -46,6 +55,8 @@ pub struct Member {
     /// The newest generation that was promised to, or joined.
     promised: Generation,
     seat: Option<Seat>,
+    /// The seat in the generation that a trailer may switch to.
+    next: Option<Seat>,
     pieces: Pieces,
     /// What to compute after the update under way, if a halt waits for that update.
     next_shards: Vec<ShardRange>,
@@ -57,6 +68,15 @@ pub struct Member {
     /// What it found there: the final state's hash, and the evaluation.
     concluded: Option<(StateHash, Vec<(String, f64)>)>,
     tally: Tally,
+    /// How many sums it may keep for those who follow.
+    keeps: u32,
+    held: Option<Held>,
+    follow: Option<Follow>,
+    given_up: Option<GivenUp>,
+    /// The snapshot that the state was copied from.
+    copied: Option<SnapshotId>,
+    /// Why it wants to leave, if it does.
+    leaving: Option<String>,
     /// Of the last steps, oldest first.
     reports: VecDeque<StepReport>,
     /// The first step whose report the coordinator lacks.
@@ -64,17 +84,19 @@ pub struct Member {
 }
 
 impl Member {
-    /// A worker of `job` with the initial state.
+    /// A worker of `job` with the initial state. `keeps`: how many sums it may keep for those who follow.
     #[must_use]
-    pub fn new(job: &JobSpec) -> Self {
+    pub fn new(job: &JobSpec, keeps: u32) -> Self {
         Self {
             end: job.steps,
             shards: job.shards,
+            order: job.order,
             step: Step::ZERO,
             sum: None,
             stop_at: None,
             promised: Generation::NONE,
             seat: None,
+            next: None,
             pieces: Pieces::new(job.order),
             next_shards: Vec::new(),
             update: Update::None,
@@ -82,6 +104,12 @@ impl Member {
             concluded: None,
             concluding: None,
             tally: Tally::default(),
+            keeps,
+            held: None,
+            follow: None,
+            given_up: None,
+            copied: None,
+            leaving: None,
             reports: VecDeque::new(),
             report_from: Step::ZERO,
         }
@@ -110,6 +138,12 @@ impl Member {
         self.step
     }
 
+    /// K.
+    #[must_use]
+    pub fn shards(&self) -> u32 {
+        self.shards
+    }
+
     /// The newest generation that this worker is a member of or has promised to.
     #[must_use]
     pub fn generation(&self) -> Generation {
@@ -129,7 +163,19 @@ impl Member {
         match event {
             Event::Halt { generation } => self.halt(generation, &mut out),
             Event::Form(form) => self.form(*form, &mut out),
-            Event::CloseWithStop { generation } => self.close_with_stop(generation, &mut out),
+            Event::CloseWith { generation, trailer } => self.close_with(generation, trailer, &mut out),
+            Event::Prepare(form) => self.prepare(*form, &mut out),
+            Event::Serve(serve) => self.serve(*serve, &mut out),
+            Event::Copy(snapshot) => self.copy(*snapshot, &mut out),
+            Event::Leave { reason } => self.leave(reason, &mut out),
+            Event::Snapshotted { snapshot, shares } => self.snapshotted(snapshot, shares, &mut out),
+            Event::Copied { snapshot } => self.copied(snapshot, &mut out),
+            Event::Followed {
+                step,
+                trailer,
+                keeper_at,
+            } => self.followed(step, trailer, keeper_at, &mut out),
+            Event::CopyFailed { snapshot, reason } => self.copy_failed(snapshot, reason, &mut out),
             Event::LinksReady { generation } => self.links_ready(generation, &mut out),
             Event::LinkBroken { generation, peer } => self.link_broken(generation, peer, &mut out),
             Event::Summed {
@@ -199,11 +245,5 @@ impl Member {
             stop_at: self.stop_at,
             tally: self.tally,
         }
-    }
-
-    /// K.
-    #[must_use]
-    pub fn shards(&self) -> u32 {
-        self.shards
     }
 }

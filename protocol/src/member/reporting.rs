@@ -43,7 +43,16 @@ impl Member {
         out.push(Command::Send(finished));
     }
 
+    pub(super) fn leave(&mut self, reason: String, out: &mut Vec<Command>) {
+        out.push(Command::Send(WorkerMessage::Leave { reason: reason.clone() }));
+        self.leaving = Some(reason);
+    }
+
     pub(super) fn beat(&mut self, heartbeat: Heartbeat, out: &mut Vec<Command>) {
+        // Said again: the coordinator may be another one by now.
+        if let (Heartbeat::Due, Some(reason)) = (heartbeat, &self.leaving) {
+            out.push(Command::Send(WorkerMessage::Leave { reason: reason.clone() }));
+        }
         let chief = self.seat.as_ref().is_some_and(|seat| seat.form.rank == Rank::ZERO);
         let mut due = heartbeat == Heartbeat::Due;
         loop {

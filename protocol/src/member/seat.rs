@@ -1,5 +1,7 @@
 //! A worker's seat in a generation: taking it, leaving it, and catching up with the others.
 
+use std::cmp::Ordering;
+
 use super::Member;
 use super::event::Command;
 use super::update::Update;
@@ -13,8 +15,8 @@ pub(super) struct Seat {
     /// What is still missing before the first step can begin.
     pub(super) catching_up: CatchUp,
     pub(super) links: Links,
-    /// What this worker says when it closes a sum.
-    pub(super) stop: Trailer,
+    /// What this worker says when it closes the next sum.
+    pub(super) closing: Trailer,
     pub(super) progressed: Progressed,
 }
 
@@ -37,6 +39,16 @@ pub(super) enum Progressed {
 }
 
 impl Seat {
+    fn new(form: Form) -> Self {
+        Self {
+            catching_up: form.catch_up,
+            links: Links::Pending,
+            closing: Trailer::Continue,
+            progressed: Progressed::NotYet,
+            form,
+        }
+    }
+
     pub(super) fn shards_of(visits: &[Visit], rank: Rank) -> Vec<ShardRange> {
         visits
             .iter()
@@ -71,20 +83,39 @@ impl Member {
             return;
         }
         self.promised = generation;
+        // An update that is under way ends first; the worker then goes on with the shards it would have had. A further halt during
+        // the same update finds no seat any more.
+        if self.owed.is_none() {
+            self.next_shards = self.shards_after_the_update();
+        }
+        self.unprepare(out);
+        self.end_copy(out);
         if let Some(seat) = self.seat.take() {
             out.push(Command::Abort {
                 generation: seat.form.generation,
             });
-            // An update that is under way ends first; the worker then goes on with the shards it would have had.
+        }
+        self.owed = Some(generation);
+        self.settle(out);
+    }
+
+    fn shards_after_the_update(&self) -> Vec<ShardRange> {
+        let ended_by = match self.update {
+            Update::Summed(Trailer::Switch(next)) | Update::Applying(Trailer::Switch(next)) => Some(next),
+            Update::Summed(_) | Update::Applying(_) | Update::None | Update::Fetched(_) | Update::Loading(_) => None,
+        };
+        let seat = match ended_by {
+            Some(next) => self.next.as_ref().filter(|seat| seat.form.generation == next),
+            None => self.seat.as_ref(),
+        };
+        seat.map_or_else(Vec::new, |seat| {
             let visits = if seat.catching_up == CatchUp::None {
                 &seat.form.steady
             } else {
                 &seat.form.first
             };
-            self.next_shards = Seat::shards_of(visits, seat.form.rank);
-        }
-        self.owed = Some(generation);
-        self.settle(out);
+            Seat::shards_of(visits, seat.form.rank)
+        })
     }
 
     /// Sends the `Halted` that is owed, unless an update is under way.
@@ -117,15 +148,16 @@ impl Member {
             return;
         }
         self.promised = form.generation;
+        // It was meant for where this worker stood before (STEP-2).
+        if !self.fits(&form) {
+            self.owed = Some(form.generation);
+            return self.settle(out);
+        }
         self.stop_at = form.stop_at.or(self.stop_at);
         self.report_from = form.report_from;
-        let seat = Seat {
-            catching_up: form.catch_up,
-            links: Links::Pending,
-            stop: Trailer::Continue,
-            progressed: Progressed::NotYet,
-            form: form.clone(),
-        };
+        self.unprepare(out);
+        self.end_copy(out);
+        let seat = Seat::new(form.clone());
         let alone = seat.alone();
         self.seat = Some(seat);
         if alone {
@@ -134,6 +166,98 @@ impl Member {
             out.push(Command::Connect(Box::new(form.clone())));
         }
         self.catch_up(&form, out);
+    }
+
+    /// The others have begun the generation that this joiner has prepared. If its state is beyond the boundary of the switch, it had
+    /// the sum before that from a generation whose other holders died, closed with other orders than the sum that was computed again.
+    fn begun_without_it(&mut self, generation: Generation, step: Step, out: &mut Vec<Command>) {
+        match self.step.cmp(&step) {
+            // The trailer comes with the next sum.
+            Ordering::Less => {}
+            Ordering::Equal => self.switch(generation, out),
+            Ordering::Greater => {
+                let reason = format!("{generation} begins at {step}, this worker's state is at {}", self.step);
+                self.give_up(reason, out);
+            }
+        }
+    }
+
+    /// Takes a seat in a generation to come, beside the present one.
+    pub(super) fn prepare(&mut self, form: Form, out: &mut Vec<Command>) {
+        let generation = form.generation;
+        if let Some(next) = self.next.as_ref().filter(|next| next.form.generation == generation) {
+            let idle = self.seat.is_none() && self.update == Update::None;
+            if idle && form.step > Step::ZERO {
+                self.begun_without_it(generation, form.step, out);
+            } else if next.links == Links::Ready {
+                out.push(Command::Send(WorkerMessage::Ready { generation }));
+            }
+            return;
+        }
+        let newer = self.next.as_ref().is_none_or(|next| next.form.generation < generation);
+        let takes_part = self.seat.is_some() || self.follow.is_some();
+        if let (false, Some(given_up)) = (takes_part, &self.given_up) {
+            return given_up.say(out);
+        }
+        if generation <= self.promised || self.owed.is_some() || !newer || !takes_part || !self.is_sound(&form) {
+            return;
+        }
+        self.unprepare(out);
+        let seat = Seat::new(form.clone());
+        let alone = seat.alone();
+        self.next = Some(seat);
+        if alone {
+            self.links_ready(generation, out);
+        } else {
+            out.push(Command::Prepare(Box::new(form)));
+        }
+    }
+
+    pub(super) fn is_prepared(&self, generation: Generation) -> bool {
+        self.next.as_ref().is_some_and(|next| next.form.generation == generation)
+    }
+
+    pub(super) fn unprepare(&mut self, out: &mut Vec<Command>) {
+        if self.next.take().is_some_and(|next| !next.alone()) {
+            out.push(Command::Unprepare);
+        }
+    }
+
+    /// A trailer has ended this generation at the boundary where the state stands now.
+    pub(super) fn switch(&mut self, generation: Generation, out: &mut Vec<Command>) {
+        if self.is_prepared(generation) {
+            let step = self.step;
+            self.seat = self.next.take().map(|mut seat| {
+                seat.form.step = step;
+                self.report_from = self.report_from.max(seat.form.report_from);
+                seat
+            });
+            self.follow = None;
+            self.promised = generation;
+            out.push(Command::Switch { generation, step });
+            out.push(Command::Send(WorkerMessage::Switched { generation, step }));
+            return self.go_on(out);
+        }
+        // Whoever follows sees the trailers of others, too.
+        if self.seat.take().is_some() {
+            // The ring has yet to send the last sum on, and ends by itself.
+            self.unprepare(out);
+            self.promised = generation;
+            self.pieces.clear();
+            out.push(Command::Retain { pieces: Vec::new() });
+            self.owed = Some(generation);
+            return self.settle(out);
+        }
+        self.go_on(out);
+    }
+
+    /// Whether this worker has what the form takes it to have.
+    fn fits(&self, form: &Form) -> bool {
+        match form.catch_up {
+            CatchUp::None => self.step == form.step,
+            CatchUp::Sum { .. } => self.step.next() == form.step,
+            CatchUp::State { .. } => self.step <= form.step,
+        }
     }
 
     /// Whether everybody in it exists and its shards are those of the job (GEN-2).
@@ -169,23 +293,24 @@ impl Member {
     }
 
     pub(super) fn links_ready(&mut self, generation: Generation, out: &mut Vec<Command>) {
-        if let Some(seat) = self.seated(generation) {
+        let seats = [&mut self.seat, &mut self.next].into_iter().flatten();
+        for seat in seats.filter(|seat| seat.form.generation == generation) {
             seat.links = Links::Ready;
             out.push(Command::Send(WorkerMessage::Ready { generation }));
         }
     }
 
     pub(super) fn link_broken(&mut self, generation: Generation, peer: WorkerId, out: &mut Vec<Command>) {
-        if self.seated(generation).is_some() {
+        if self.seated(generation).is_some() || self.is_prepared(generation) {
             out.push(Command::Send(WorkerMessage::LinkBroken { generation, peer }));
         }
     }
 
-    pub(super) fn close_with_stop(&mut self, generation: Generation, out: &mut Vec<Command>) {
+    pub(super) fn close_with(&mut self, generation: Generation, trailer: Trailer, out: &mut Vec<Command>) {
         if let Some(seat) = self.seated(generation) {
-            seat.stop = Trailer::Stop;
+            seat.closing = seat.closing.and(trailer);
             if !seat.alone() {
-                out.push(Command::CloseWithStop);
+                out.push(Command::CloseWith { trailer });
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::Member;
 use super::event::{Command, Heartbeat};
 use super::pieces::Credit;
-use super::seat::Progressed;
+use super::seat::{Progressed, Seat};
 use crate::messages::{CatchUp, StepReport, Tally, Trailer};
 use crate::words::{Generation, ShardRange, Step};
 
@@ -63,11 +63,13 @@ impl Member {
     }
 
     fn sum_alone(&mut self, out: &mut Vec<Command>) {
-        let Some(seat) = &self.seat else { return };
+        let Some(seat) = &mut self.seat else { return };
         if self.update == Update::None && self.pieces.all_complete() {
-            let trailer = seat.stop;
+            let trailer = seat.closing;
+            seat.closing = trailer.after_closing();
             out.push(Command::SumAlone {
                 pieces: self.pieces.ranges(),
+                trailer,
             });
             self.update = Update::Summed(trailer);
         }
@@ -76,7 +78,7 @@ impl Member {
     pub(super) fn summed(&mut self, generation: Generation, step: Step, trailer: Trailer, out: &mut Vec<Command>) {
         let current = self.step == step && self.update == Update::None;
         if self.seated(generation).is_some_and(|seat| seat.catching_up == CatchUp::None) && current {
-            out.push(Command::Accept);
+            out.push(Command::Accept { trailer });
             self.update = Update::Summed(trailer);
         }
     }
@@ -91,7 +93,9 @@ impl Member {
             CatchUp::State { .. } if step == seat.form.step => Update::Fetched(step),
             CatchUp::None | CatchUp::Sum { .. } | CatchUp::State { .. } => return,
         };
-        out.push(Command::Accept);
+        out.push(Command::Accept {
+            trailer: Trailer::Continue,
+        });
     }
 
     pub(super) fn applied(&mut self, report: StepReport, out: &mut Vec<Command>) {
@@ -99,12 +103,20 @@ impl Member {
             Update::Applying(trailer) => trailer,
             Update::None | Update::Summed(_) | Update::Fetched(_) | Update::Loading(_) => return,
         };
-        self.sum = Some(self.step);
-        self.advance(self.step.next(), self.tally.this_step);
-        if trailer == Trailer::Stop {
-            self.stop_at = Some(self.step);
-        }
+        let summed = self.step;
+        self.sum = Some(summed);
+        self.advance(summed.next(), self.tally.this_step);
         self.keep_report(report);
+        self.keep_sum(summed, out);
+        self.progress(out);
+        match trailer {
+            Trailer::Continue => {}
+            Trailer::Stop => self.stop_at = Some(self.step),
+            Trailer::Snapshot => self.take_snapshot(out),
+            // What was promised since then outranks it.
+            Trailer::Switch(generation) if generation <= self.promised => {}
+            Trailer::Switch(generation) => return self.switch(generation, out),
+        }
         self.go_on(out);
     }
 
@@ -114,7 +126,8 @@ impl Member {
             Update::None | Update::Summed(_) | Update::Applying(_) | Update::Fetched(_) => return,
         };
         self.sum = None;
-        self.pieces.clear();
+        // It has missed sums that were its turn to keep.
+        self.drop_snapshot(out);
         self.advance(step, 0);
         self.go_on(out);
     }
@@ -122,7 +135,9 @@ impl Member {
     fn advance(&mut self, step: Step, previous_step: u32) {
         self.step = step;
         self.update = Update::None;
-        // What was found at an earlier boundary, where the others did not stop after all, says nothing of this one.
+        // What was found at an earlier boundary, where the others did not stop after all, says nothing of this one; nor does what
+        // was found in another state at this one.
+        self.concluding = None;
         self.concluded = None;
         self.tally = Tally {
             total: self.tally.total,
@@ -133,7 +148,7 @@ impl Member {
     }
 
     /// After the state has changed: into the next step, or into the halt that waited for it.
-    fn go_on(&mut self, out: &mut Vec<Command>) {
+    pub(super) fn go_on(&mut self, out: &mut Vec<Command>) {
         self.pieces.clear();
         if self.owed.is_some() {
             let shards = std::mem::take(&mut self.next_shards);
@@ -143,13 +158,20 @@ impl Member {
             out.push(Command::Retain { pieces: Vec::new() });
             return self.settle(out);
         }
-        let Some(seat) = &mut self.seat else { return };
+        let Some(seat) = &mut self.seat else {
+            return self.follow_on(out);
+        };
         seat.catching_up = CatchUp::None;
-        let first = seat.progressed == Progressed::NotYet && self.step > seat.form.step;
-        if first {
+        self.begin(out);
+    }
+
+    /// The first update of a generation is told at once.
+    fn progress(&mut self, out: &mut Vec<Command>) {
+        let step = self.step;
+        let news = |seat: &&mut Seat| seat.progressed == Progressed::NotYet && step > seat.form.step;
+        if let Some(seat) = self.seat.as_mut().filter(news) {
             seat.progressed = Progressed::Yes;
             self.beat(Heartbeat::Due, out);
         }
-        self.begin(out);
     }
 }

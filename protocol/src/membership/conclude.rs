@@ -8,7 +8,12 @@ use crate::words::WorkerId;
 impl Membership {
     /// Ends the job if every member of the generation has finished. Workers that came too late do not count.
     pub(super) fn conclude(&mut self) {
-        let seated: Vec<(&WorkerId, &Record)> = self.members.iter().filter(|(_, record)| record.quiet().is_none()).collect();
+        let takes_part = |worker: &WorkerId, record: &Record| record.is_busy() && self.is_member(*worker);
+        let seated: Vec<(&WorkerId, &Record)> = self
+            .members
+            .iter()
+            .filter(|(worker, record)| takes_part(worker, record))
+            .collect();
         let endings: Vec<(&WorkerId, &Ending)> = seated
             .iter()
             .filter_map(|(worker, record)| Some((*worker, record.ending()?)))
@@ -16,7 +21,12 @@ impl Membership {
         let Some((first, ending)) = endings.first().copied() else {
             return;
         };
-        if endings.len() < seated.len() {
+        // Whoever was left out has yet to tell its count.
+        let counted = !self
+            .members
+            .iter()
+            .any(|(worker, record)| record.is_busy() && !self.is_member(*worker));
+        if endings.len() < seated.len() || !counted {
             return;
         }
         if let Some((other, found)) = endings.iter().find(|(_, found)| !found.same_bits(ending)) {

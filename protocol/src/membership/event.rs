@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::job::Order;
 use crate::messages::{CoordinatorMessage, Standing, StepReport, Tally, WorkerMessage};
 use crate::state::StateHash;
@@ -27,6 +29,13 @@ pub enum Event {
         worker: WorkerId,
         /// How it was noticed.
         cause: Loss,
+    },
+    /// A worker is to leave at the next boundary: an operator, its agent, or a signal wants it.
+    LeaveRequested {
+        /// Who.
+        worker: WorkerId,
+        /// Who wants it, and why, for people.
+        reason: String,
     },
     /// An operator wants the job to end at the next boundary.
     StopRequested,
@@ -71,6 +80,11 @@ pub enum Loss {
     },
     /// Others could not be linked with it, several times in a row.
     Unreachable,
+    /// Its model failed before it was a member.
+    Failed {
+        /// What it said.
+        reason: String,
+    },
 }
 
 impl Loss {
@@ -79,7 +93,7 @@ impl Loss {
     pub fn is_certain(&self) -> bool {
         match self {
             Self::Exited { .. } => true,
-            Self::ConnectionLost { .. } | Self::Silent { .. } | Self::Unreachable => false,
+            Self::ConnectionLost { .. } | Self::Silent { .. } | Self::Unreachable | Self::Failed { .. } => false,
         }
     }
 }
@@ -91,6 +105,7 @@ impl fmt::Display for Loss {
             Self::ConnectionLost { why } => write!(f, "its connection broke ({why})"),
             Self::Silent { silence } => write!(f, "it was silent for {:.1} s", silence.as_secs_f64()),
             Self::Unreachable => f.write_str("others could not link with it"),
+            Self::Failed { reason } => write!(f, "it failed before it took part ({reason})"),
         }
     }
 }
@@ -110,7 +125,7 @@ pub enum Command {
 }
 
 /// Where the membership was when something happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
     /// Waiting for enough workers.
     Gathering,
@@ -156,6 +171,56 @@ pub enum JobEvent {
         cause: Loss,
         /// What was going on.
         stage: Stage,
+    },
+    /// A worker is to leave at the next boundary.
+    Leaving {
+        /// Who.
+        worker: WorkerId,
+        /// Who wants it, and why.
+        reason: String,
+    },
+    /// A worker has left in good order.
+    Left {
+        /// Who.
+        worker: WorkerId,
+        /// Updates its state had had.
+        step: Step,
+    },
+    /// A snapshot is there for those who join.
+    Snapshot {
+        /// Updates that its state has had.
+        step: Step,
+        /// How many members hold it.
+        holders: u32,
+    },
+    /// A joiner has the state and follows the ring without a lag.
+    CaughtUp {
+        /// Who.
+        worker: WorkerId,
+        /// Updates its state has had.
+        step: Step,
+    },
+    /// A joiner could not keep up, or its donors are gone: it begins anew.
+    JoinsAnew {
+        /// Who.
+        worker: WorkerId,
+        /// Why.
+        reason: String,
+    },
+    /// A joiner could not keep up time and again, or the others cannot train without it: all wait at a boundary until it has the
+    /// state.
+    Held {
+        /// For whom.
+        worker: WorkerId,
+    },
+    /// The membership changed at a boundary, as planned: nobody waited.
+    Switched {
+        /// The new generation.
+        generation: Generation,
+        /// Members in rank order.
+        members: Vec<WorkerId>,
+        /// The step it begins with.
+        step: Step,
     },
     /// Everybody was told to halt.
     Halting {
@@ -259,6 +324,6 @@ pub struct Summary {
     pub computed: u64,
     /// Shard gradients computed again because their first computation was lost.
     pub recomputed: u64,
-    /// Lost workers whose count is not known, because no agent saw them end.
+    /// Lost workers whose count is not known, because no agent saw them end, and states that only a joiner still had.
     pub unknown: u32,
 }

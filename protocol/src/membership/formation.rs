@@ -2,7 +2,7 @@
 
 use crate::assign::{NoRoom, Seat, retry, steady};
 use crate::messages::{CatchUp, Form, MemberAddress, Standing, Visit};
-use crate::words::{Generation, Rank, Step, WorkerId};
+use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 /// A candidate for membership, in the order of ranks.
 #[derive(Debug)]
@@ -43,9 +43,12 @@ impl Formation {
         };
         let seats: Vec<Seat> = candidates
             .iter()
-            .map(|one| Seat {
-                capacity: one.capacity,
-                kept: kept(one.standing),
+            .map(|one| {
+                let kept = kept(one.standing);
+                // A spare may hold gradients from when it was none.
+                let held = kept.iter().map(|range| range.len()).fold(0, u32::saturating_add);
+                let capacity = one.capacity.max(held);
+                Seat { capacity, kept }
             })
             .collect();
         let capacities: Vec<u32> = candidates.iter().map(|one| one.capacity).collect();
@@ -58,6 +61,28 @@ impl Formation {
             catch_up: catch_up(step, candidates),
             stop_at,
         })
+    }
+
+    /// The generation that follows by a planned change, at a boundary that is not known yet: nobody is behind, nothing is kept.
+    ///
+    /// # Errors
+    /// [`NoRoom`] when the members' memory does not cover `shards`.
+    pub(super) fn planned(generation: Generation, shards: u32, members: &[(MemberAddress, u32)]) -> Result<Self, NoRoom> {
+        let capacities: Vec<u32> = members.iter().map(|(_, capacity)| *capacity).collect();
+        let steady = steady(shards, &capacities)?;
+        Ok(Self {
+            generation,
+            step: Step::ZERO,
+            members: members.iter().map(|(member, _)| *member).collect(),
+            first: steady.clone(),
+            steady,
+            catch_up: Vec::new(),
+            stop_at: None,
+        })
+    }
+
+    pub(super) fn members(&self) -> impl Iterator<Item = MemberAddress> + '_ {
+        self.members.iter().copied()
     }
 
     /// What rank `rank` is told. `report_from` is the first step whose report is missing.
@@ -75,8 +100,25 @@ impl Formation {
         }
     }
 
+    /// Whether a member that stands like this can begin it.
+    pub(super) fn fits(&self, worker: WorkerId, standing: &Standing) -> bool {
+        let rank = self.workers().position(|member| member == worker);
+        match rank.and_then(|rank| self.catch_up.get(rank)).unwrap_or(&CatchUp::None) {
+            CatchUp::None => standing.step == self.step,
+            CatchUp::Sum { .. } => standing.step.next() == self.step,
+            CatchUp::State { .. } => standing.step <= self.step,
+        }
+    }
+
     pub(super) fn workers(&self) -> impl Iterator<Item = WorkerId> + '_ {
         self.members.iter().map(|member| member.worker)
+    }
+
+    /// What `worker` computes in every step but the first; none if it is no member.
+    pub(super) fn steady_shards(&self, worker: WorkerId) -> Option<ShardRange> {
+        let rank = self.members.iter().position(|member| member.worker == worker)?;
+        let visit = self.steady.iter().find(|visit| visit.rank.index() == rank)?;
+        Some(visit.shards)
     }
 
     /// How many members fetch the state.

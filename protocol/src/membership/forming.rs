@@ -1,22 +1,43 @@
 //! From a disturbance to the next generation: halt, gather, form.
 
+use std::time::Duration;
+
 use super::formation::{Candidate, Formation};
+use super::planning::Planned;
 use super::roster::Place;
-use super::{JobEvent, Membership, Need, Phase, Resumed};
+use super::{JobEvent, Membership, Need, Phase, Record, Resumed, Stop};
+use crate::job::Order;
 use crate::limits::{GATHER, MAX_WORKERS, RESEND, STATE_GRACE};
 use crate::messages::{CoordinatorMessage, MemberAddress};
 use crate::words::{Rank, Step, WorkerId};
 
 impl Membership {
+    /// Something broke: asks everybody to halt. People will be told how long no update was applied.
+    pub(super) fn disturb(&mut self) {
+        self.disturbed.get_or_insert(self.now);
+        self.halt();
+    }
+
     /// Asks everybody to halt for the next number.
-    pub(super) fn halt(&mut self) {
-        if self.generation == self.formed {
-            self.generation = self.formed.next();
+    fn halt(&mut self) {
+        let plan = self.plan.take();
+        self.switching.clear();
+        // Always a number of its own: others may have been given away to generations that were prepared in vain.
+        self.generation = self.generation.next();
+        for (&worker, record) in &mut self.members {
+            let part = plan.as_ref().map_or(Planned::No, |plan| plan.part_of(worker));
+            match &record.place {
+                // It may have begun what was planned.
+                Place::Joining(_) if part == Planned::Ordered => record.place = Place::Called,
+                // Whoever has not gone yet when something breaks takes part once more.
+                Place::Left(_, standing) => record.place = Place::Quiet(standing.clone()),
+                Place::Quiet(_) | Place::Called | Place::Ready | Place::Finished(_) | Place::Joining(_) => {}
+            }
         }
         self.phase = Phase::Halting { since: self.now };
         let generation = self.generation;
         self.tell(JobEvent::Halting { generation });
-        for worker in self.unquiet() {
+        for worker in self.busy() {
             if let Some(record) = self.members.get_mut(&worker) {
                 record.place = Place::Called;
             }
@@ -24,10 +45,10 @@ impl Membership {
         }
     }
 
-    fn unquiet(&self) -> Vec<WorkerId> {
+    fn busy(&self) -> Vec<WorkerId> {
         self.members
             .iter()
-            .filter(|(_, record)| record.quiet().is_none())
+            .filter(|(_, record)| record.is_busy())
             .map(|(&worker, _)| worker)
             .collect()
     }
@@ -35,18 +56,20 @@ impl Membership {
     /// Goes on as far as what is known allows.
     pub(super) fn advance(&mut self) {
         if let Phase::Gathering { .. } = self.phase
-            && !self.unquiet().is_empty()
+            && !self.busy().is_empty()
         {
             self.halt();
         }
         if let Phase::Halting { since } = self.phase
-            && self.unquiet().is_empty()
+            && self.busy().is_empty()
         {
             self.phase = Phase::Gathering { since, told: None };
         }
+        self.release_leavers();
         if let Phase::Gathering { since, told } = self.phase {
             match self.lacks(since) {
                 Lack::Nothing => self.form(since),
+                Lack::Joiners => self.call_in_joiners(since),
                 Lack::Patience => {}
                 Lack::Need(need) if told == Some(need) => {}
                 Lack::Need(need) => {
@@ -56,7 +79,7 @@ impl Membership {
                 }
             }
         }
-        let called = self.members.values().any(super::Record::is_called);
+        let called = self.members.values().any(Record::is_called);
         if let Phase::Forming { .. } = self.phase
             && !called
         {
@@ -64,12 +87,28 @@ impl Membership {
         }
         if let Phase::Running { .. } = self.phase {
             self.conclude();
+            self.plan_ahead();
+            self.take_in();
+        }
+    }
+
+    /// The others cannot train without those who join: all wait until they have the state.
+    fn call_in_joiners(&mut self, since: Duration) {
+        if self.generation == self.formed {
+            self.generation = self.formed.next();
+        }
+        self.phase = Phase::Halting { since };
+        let joining = self.members.iter().filter(|(_, record)| record.joining().is_some());
+        for worker in joining.map(|(&worker, _)| worker).collect::<Vec<_>>() {
+            self.call_in(worker);
         }
     }
 
     /// Training goes on. People are told of the ring, also if the first update is heard of before the last `Ready`.
     pub(super) fn run(&mut self, resumed: Resumed) {
         if let Phase::Forming { since } = self.phase {
+            self.give_up_collecting();
+            self.ask_anew_for_snapshot();
             let world_size = self.formation.as_ref().map_or(0, |formation| formation.workers().count());
             self.tell(JobEvent::Formed {
                 generation: self.formed,
@@ -79,18 +118,35 @@ impl Membership {
         }
         self.phase = Phase::Running { resumed };
         self.advanced = self.now;
-        if self.stop != super::Stop::No {
+        if self.stop != Stop::No {
             self.close_with_stop();
         }
     }
 
     /// What keeps the next generation from being formed. Everybody is quiet.
-    fn lacks(&self, since: std::time::Duration) -> Lack {
-        let have = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
-        if have < self.config.min.max(1) {
-            return Lack::Need(Need::Workers(self.config.min.max(1)));
+    fn lacks(&self, since: Duration) -> Lack {
+        let count = |wanted: fn(&Record) -> bool| {
+            let found = self.members.values().filter(|record| wanted(record)).count();
+            u32::try_from(found).unwrap_or(u32::MAX)
+        };
+        let have = count(|record| record.quiet().is_some());
+        let joining = count(|record| record.joining().is_some());
+        // Where nothing is left to be trained, nobody is waited for.
+        let min = if self.newest() == self.config.steps {
+            1
+        } else {
+            self.config.min.max(1)
+        };
+        if have < min && have.saturating_add(joining) < min {
+            return Lack::Need(Need::Workers(min));
+        }
+        if have < min {
+            return Lack::Joiners;
         }
         let room: u64 = self.candidates().iter().map(|candidate| u64::from(candidate.capacity)).sum();
+        if room < u64::from(self.config.shards) && joining > 0 {
+            return Lack::Joiners;
+        }
         if room < u64::from(self.config.shards) {
             return Lack::Need(Need::Room {
                 room,
@@ -100,6 +156,9 @@ impl Membership {
         let started = self.formed.count() > 0;
         if !started && have < self.config.expected && self.now.saturating_sub(since) < GATHER {
             return Lack::Patience;
+        }
+        if self.newest() < self.behind_which_state_is_lost() && joining > 0 {
+            return Lack::Joiners;
         }
         let on_its_way = || {
             self.missed
@@ -114,8 +173,17 @@ impl Membership {
 
     /// The newest state that is present.
     fn newest(&self) -> Step {
-        let quiet = self.members.values().filter_map(super::Record::quiet);
+        let quiet = self.members.values().filter_map(Record::quiet);
         quiet.map(|standing| standing.step).max().unwrap_or(Step::ZERO)
+    }
+
+    /// The newest state of those who were members before; that of their last generation, if they are all gone.
+    fn newest_of_members(&self) -> Step {
+        let Some(formation) = &self.formation else {
+            return Step::ZERO;
+        };
+        let members = formation.workers().filter_map(|worker| self.members.get(&worker)?.quiet());
+        members.map(|standing| standing.step).max().unwrap_or(formation.step)
     }
 
     /// One step may be lost with all who had applied it, and is computed again; more than one means that the state is lost.
@@ -128,7 +196,7 @@ impl Membership {
         let of_the_living: u64 = self
             .members
             .values()
-            .filter_map(super::Record::quiet)
+            .filter_map(Record::quiet)
             .map(|standing| (standing.step, standing.tally))
             .map(|(at, tally)| {
                 tally.total
@@ -165,12 +233,17 @@ impl Membership {
             .collect()
     }
 
-    fn form(&mut self, since: std::time::Duration) {
+    fn form(&mut self, since: Duration) {
         if self.generation == self.formed {
             self.generation = self.formed.next();
         }
         let newest = self.newest();
-        if newest < self.behind_which_state_is_lost() {
+        if newest > self.newest_of_members() {
+            self.ledger.rescued();
+        }
+        // Those who computed the steps before a restart are not in the ledger one by one any more.
+        if newest < self.behind_which_state_is_lost().max(self.restarted) {
+            self.restarted = newest;
             self.ledger.restart(self.kept_of_the_lost(newest));
             self.tell(JobEvent::StateLost {
                 reached: self.reached,
@@ -178,11 +251,16 @@ impl Membership {
             });
             self.next_report = newest;
             self.reached = newest;
+            self.end_intake();
         }
         let Ok(formation) = Formation::decide(self.generation, self.config.shards, &self.candidates()) else {
             return;
         };
         self.formed = self.generation;
+        // In fast order a sum that is computed again may have other bits.
+        if self.config.order == Order::Fast {
+            self.end_intake();
+        }
         let recomputed = self.ledger.resume(formation.step);
         self.tell(JobEvent::Forming {
             generation: self.formed,
@@ -243,5 +321,7 @@ enum Lack {
     Nothing,
     /// The first generation waits a little for all that are expected.
     Patience,
+    /// The others do not suffice without those who join.
+    Joiners,
     Need(Need),
 }

@@ -1,5 +1,6 @@
 //! What workers say, and what follows from it.
 
+use super::formation::Formation;
 use super::roster::{Ending, Place};
 use super::{JobEvent, Loss, Membership, Phase, Resumed};
 use crate::limits::MAX_LINK_FAILURES;
@@ -20,6 +21,8 @@ impl Membership {
                 let forming = matches!(self.phase, Phase::Forming { .. });
                 if forming && generation == self.formed && record.is_called() {
                     record.place = Place::Ready;
+                } else {
+                    self.plan_ready(worker, generation);
                 }
             }
             WorkerMessage::Progress {
@@ -29,7 +32,10 @@ impl Membership {
                 reports,
             } => {
                 record.computed = record.computed.max(tally.total);
-                self.progressed(generation, step, reports);
+                self.switched_if_so(worker, generation, step);
+                if !self.joiner_at(worker, step) {
+                    self.progressed(generation, step, reports);
+                }
             }
             WorkerMessage::Finished {
                 generation,
@@ -39,27 +45,61 @@ impl Membership {
                 tally,
             } => {
                 record.computed = record.computed.max(tally.total);
-                if generation == self.formed && generation == self.generation {
-                    record.place = Place::Finished(Ending { step, hash, results });
-                    self.reach(step);
-                }
+                self.switched_if_so(worker, generation, step);
+                self.finished(worker, generation, Ending { step, hash, results });
             }
             // Whoever has finished needs its links no more.
             WorkerMessage::LinkBroken { .. } if record.ending().is_some() => {}
-            WorkerMessage::LinkBroken { generation, peer } => self.link_broken(generation, peer),
+            WorkerMessage::LinkBroken { generation, peer } => self.link_broken(worker, generation, peer),
+            WorkerMessage::Switched { generation, step } => self.switched(worker, generation, step),
+            WorkerMessage::Snapshotted { snapshot, shares } => self.snapshotted(worker, snapshot, shares),
+            WorkerMessage::Dropped { snapshot } => self.dropped(worker, snapshot),
+            WorkerMessage::CaughtUp { snapshot, step } => self.caught_up(worker, snapshot, step),
+            WorkerMessage::CopyFailed { snapshot, reason } => self.copy_failed(worker, snapshot, reason),
+            WorkerMessage::Leave { reason } => self.leave_requested(worker, reason),
+            // Certificates are not this machine's business.
+            WorkerMessage::Renew { .. } => {}
+            WorkerMessage::Failed { reason } if record.joining().is_some() => self.joiner_failed(worker, reason),
             WorkerMessage::Failed { reason } => self.fail(format!("worker {worker}: {reason}")),
         }
     }
 
     fn halted(&mut self, worker: WorkerId, generation: Generation, standing: Standing) {
-        if generation != self.generation || self.formed == self.generation {
+        if self.left(worker, generation, &standing) {
             return;
         }
+        let fits = |formation: &Formation| formation.fits(worker, &standing);
+        if generation == self.formed
+            && self.is_formed()
+            && self.is_member(worker)
+            && !self.formation.as_ref().is_some_and(fits)
+        {
+            // The order was made for where it stood before. What it has had since may have been counted as lost.
+            self.ledger.rescued();
+            return self.disturb();
+        }
+        if generation != self.generation || self.formed == self.generation {
+            // It no longer follows; what it has copied stays with it.
+            return self.send_copy(worker);
+        }
+        self.paused();
         self.reach(standing.step);
         if let Some(record) = self.members.get_mut(&worker) {
             record.computed = record.computed.max(standing.tally.total);
             record.place = Place::Quiet(standing);
         }
+    }
+
+    fn finished(&mut self, worker: WorkerId, generation: Generation, ending: Ending) {
+        // A generation that is planned changes nothing until it begins.
+        if generation != self.formed || !self.is_formed() {
+            return;
+        }
+        let step = ending.step;
+        if let Some(record) = self.members.get_mut(&worker) {
+            record.place = Place::Finished(ending);
+        }
+        self.reach(step);
     }
 
     fn progressed(&mut self, generation: Generation, step: Step, reports: Vec<StepReport>) {
@@ -97,12 +137,36 @@ impl Membership {
         }
     }
 
-    fn link_broken(&mut self, generation: Generation, peer: WorkerId) {
-        if generation != self.formed || !self.is_formed() {
+    /// Whoever makes progress in the planned generation, or finishes in it, has switched to it, or has halted for it if it is a
+    /// pause: its word of that may be lost.
+    fn switched_if_so(&mut self, worker: WorkerId, generation: Generation, step: Step) {
+        let planned = self.plan.as_ref().is_some_and(|plan| plan.generation == generation);
+        if planned {
+            self.paused();
+        }
+        if planned || self.switching.contains(&worker) {
+            self.switched(worker, generation, step);
+        }
+    }
+
+    fn link_broken(&mut self, worker: WorkerId, generation: Generation, peer: WorkerId) {
+        if self.unplan(generation) {
+            // Nobody has begun it, so nobody needs to halt. Between a member and a joiner it is the joiner that is out of reach.
+            let joins = |one: &WorkerId| self.members.get(one).is_some_and(|record| record.joining().is_some());
+            let blamed = [peer, worker].into_iter().find(joins).unwrap_or(peer);
+            return self.accuse(blamed);
+        }
+        // Of the generation before, whose last sum this worker still waits for.
+        let late = generation < self.formed && self.switching.contains(&worker);
+        let current = generation == self.formed || self.plan.as_ref().is_some_and(|plan| plan.generation == generation);
+        if !(late || current) || !self.is_formed() {
             return;
         }
-        self.disturbed.get_or_insert(self.now);
-        self.halt();
+        self.disturb();
+        self.accuse(peer);
+    }
+
+    fn accuse(&mut self, peer: WorkerId) {
         if let Some(record) = self.members.get_mut(&peer) {
             record.accusations += 1;
             if record.accusations >= MAX_LINK_FAILURES && self.members.len() > 1 {
@@ -127,6 +191,14 @@ fn newest_step(message: &WorkerMessage) -> Option<Step> {
             Some(tally.step.max(*step)).max(reported)
         }
         WorkerMessage::Finished { step, tally, .. } => Some(tally.step.max(*step)),
-        WorkerMessage::Ready { .. } | WorkerMessage::LinkBroken { .. } | WorkerMessage::Failed { .. } => None,
+        WorkerMessage::Switched { step, .. } | WorkerMessage::CaughtUp { step, .. } => Some(*step),
+        WorkerMessage::Snapshotted { snapshot, .. } => Some(snapshot.step),
+        WorkerMessage::Ready { .. }
+        | WorkerMessage::LinkBroken { .. }
+        | WorkerMessage::Dropped { .. }
+        | WorkerMessage::CopyFailed { .. }
+        | WorkerMessage::Leave { .. }
+        | WorkerMessage::Renew { .. }
+        | WorkerMessage::Failed { .. } => None,
     }
 }

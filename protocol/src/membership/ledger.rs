@@ -18,6 +18,8 @@ pub(super) struct Ledger {
     /// Gradients of all lost workers.
     gone: u64,
     recomputed: u64,
+    /// How often a joiner had what all members had lost: what was counted as lost then was not.
+    unsure: u32,
     /// Lost workers whose count is not known, and what has happened without them.
     unknown: BTreeMap<WorkerId, Missed>,
 }
@@ -116,8 +118,15 @@ impl Ledger {
         self.recomputed
     }
 
+    /// Gradients that were counted as lost may live on in a joiner's state.
+    pub(super) fn rescued(&mut self) {
+        self.unsure = self.unsure.saturating_add(1);
+    }
+
     pub(super) fn unknown(&self) -> u32 {
-        u32::try_from(self.unknown.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.unknown.len())
+            .unwrap_or(u32::MAX)
+            .saturating_add(self.unsure)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{JobEvent, Loss, Membership, Phase, Stage};
+use super::planning::Planned;
+use super::{JobEvent, Loss, Membership, Phase, Record, Stage};
 use crate::limits::SILENCE;
 use crate::messages::CoordinatorMessage;
 use crate::words::{Step, WorkerId};
@@ -12,7 +13,7 @@ impl Membership {
         let tally = match &cause {
             // A count that cannot be is not known.
             Loss::Exited { tally, .. } => tally.filter(|tally| tally.step <= self.config.steps),
-            Loss::ConnectionLost { .. } | Loss::Silent { .. } | Loss::Unreachable => None,
+            Loss::ConnectionLost { .. } | Loss::Silent { .. } | Loss::Unreachable | Loss::Failed { .. } => None,
         };
         let Some(record) = self.members.remove(&worker) else {
             // Its end was noticed before, with less certainty; now its count is known as well.
@@ -35,14 +36,24 @@ impl Membership {
             cause,
             stage: self.stage(),
         });
-        let seated = || self.members.values().filter(|record| record.quiet().is_none());
-        let ended = |record: &super::Record| record.ending().map(|ending| ending.step);
+        self.holder_gone(worker);
+        let seated = || {
+            self.members
+                .iter()
+                .filter(|(worker, one)| one.is_busy() && self.is_member(**worker))
+                .map(|(_, one)| one)
+        };
+        let ended = |record: &Record| record.ending().map(|ending| ending.step);
         // Whoever was to tell the last steps' sums may have died with them; the others have kept them, and form once more.
         let told = |step: Step| self.next_report >= step;
         let all_ended = seated().count() > 0 && seated().all(|record| ended(record).is_some_and(told));
-        if self.is_formed() && record.quiet().is_none() && !all_ended {
-            self.disturbed.get_or_insert(self.now);
-            self.halt();
+        // A joiner is missed only where it may have begun to take part; whoever has left, while others may need the last sum.
+        let takes_part = (record.quiet().is_none() && self.is_member(worker))
+            || self.planned(worker) == Planned::Ordered
+            || (record.joining().is_none() && !self.switching.is_empty());
+        self.unplan_with(worker);
+        if self.is_formed() && takes_part && !all_ended {
+            self.disturb();
         }
     }
 
@@ -61,7 +72,15 @@ impl Membership {
         let silent: Vec<(WorkerId, Duration)> = self
             .members
             .iter()
-            .filter(|(_, record)| self.now.saturating_sub(record.heard.max(advanced)) >= SILENCE)
+            .filter(|(worker, record)| {
+                // Nobody waits for a joiner, nor for one that was left out, so that no progress speaks for it.
+                let since = if record.joining().is_some() || self.lingers(**worker, record) {
+                    record.heard
+                } else {
+                    record.heard.max(advanced)
+                };
+                self.now.saturating_sub(since) >= SILENCE
+            })
             .map(|(&worker, record)| (worker, self.now.saturating_sub(record.heard)))
             .collect();
         for (worker, silence) in silent {

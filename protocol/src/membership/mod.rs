@@ -3,31 +3,44 @@
 //! ```text
 //!             enough, all quiet            all Ready             all Finished, one hash
 //!  Gathering ───────────────────▶ Forming ───────────▶ Running ────────────────────────▶ Done
-//!      ▲                             │                    │
-//!      │ all Halted                  │ a loss, a broken link, an arrival
-//!      └────────── Halting ◀─────────┴────────────────────┘
+//!      ▲                             │                  │   │ ▲
+//!      │ all Halted                  │ a loss, a broken │   │ │ a boundary that was planned:
+//!      └────────── Halting ◀─────────┴─ link, a return ─┘   └─┘ joiners come in, leavers go out
+//!                     ▲                                 │
+//!                     └─────── a pause: too few stay ───┘
 //! ```
-//! Deaths during `Halting` only shorten the wait; deaths during `Forming` halt again under the next number (GEN-1).
+//! Changes that are known beforehand stop nobody. While `Running`, a newcomer becomes a *joiner*: it copies a snapshot and follows
+//! the ring (`joining`). Who has caught up comes in, and who wants to leave goes out, with a generation that is prepared beside the
+//! present one and begun by a trailer (`planning`, `leaving`). Anything that breaks outranks all this: those who take part, or may
+//! have begun to, halt under a number that is newer still (GEN-1). Deaths during `Halting` only shorten the wait; deaths during
+//! `Forming` halt again. Joiners are called in, and waited for, only where the others cannot train without them.
 
 mod conclude;
 mod event;
 mod formation;
 mod forming;
 mod hearing;
+mod holders;
+mod joining;
+mod leaving;
 mod ledger;
 mod losses;
+mod overview;
+mod planning;
 mod roster;
 mod stopping;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub use event::{Arrival, Command, Event, JobEvent, Loss, Need, Stage, Summary};
 use formation::Formation;
+use joining::Intake;
 use ledger::Ledger;
-use roster::{Place, Record};
+use planning::Plan;
+use roster::{Joining, Place, Record};
 
 use crate::job::Order;
 use crate::messages::CoordinatorMessage;
@@ -67,6 +80,8 @@ pub struct Membership {
     missed: BTreeMap<WorkerId, Duration>,
     /// The newest step that anybody is known to have reached.
     reached: Step,
+    /// The step from which training started again when the state was last lost.
+    restarted: Step,
     /// The first step whose report is missing.
     next_report: Step,
     /// When `reached` last grew, or training last began.
@@ -74,6 +89,12 @@ pub struct Membership {
     /// Since when no update was applied because of a loss or an arrival.
     disturbed: Option<Duration>,
     stop: Stop,
+    intake: Intake,
+    plan: Option<Plan>,
+    /// When the plan's orders were last said.
+    planned_at: Duration,
+    /// Members of the generation that a trailer has switched to, which have not said that they have.
+    switching: BTreeSet<WorkerId>,
     now: Duration,
     out: Vec<Command>,
 }
@@ -119,10 +140,15 @@ impl Membership {
             ledger: Ledger::default(),
             missed: BTreeMap::new(),
             reached: Step::ZERO,
+            restarted: Step::ZERO,
             next_report: Step::ZERO,
             advanced: now,
             disturbed: None,
             stop: Stop::No,
+            intake: Intake::Idle,
+            plan: None,
+            planned_at: now,
+            switching: BTreeSet::new(),
             now,
             out: Vec::new(),
         }
@@ -166,6 +192,7 @@ impl Membership {
             Event::Arrived(arrival) => self.arrived(*arrival),
             Event::Said { worker, message } => self.said(worker, message),
             Event::Lost { worker, cause } => self.lost(worker, cause),
+            Event::LeaveRequested { worker, reason } => self.leave_requested(worker, reason),
             Event::StopRequested => self.stop_requested(),
             Event::Tick => self.tick(),
         }
@@ -182,29 +209,34 @@ impl Membership {
             worker: arrival.worker,
             step: arrival.standing.step,
         });
+        let step = arrival.standing.step;
+        // Whoever stands where the others stand need not copy anything; the first generation stands nowhere.
+        let beside = !self.is_formed() && step.next() >= self.reached;
         let record = Record {
             arrival: self.arrivals,
             address: arrival.address,
             capacity: arrival.capacity,
             rank: None,
             computed: arrival.standing.tally.total,
-            place: if training {
+            // What it says of itself holds only once it has halted: it may have been following the others until now.
+            place: if training || (beside && self.formed.count() > 0) {
                 Place::Called
-            } else {
+            } else if self.formed.count() == 0 {
                 Place::Quiet(arrival.standing)
+            } else {
+                Place::Joining(Joining::new(&arrival.standing))
             },
+            leaving: None,
             heard: self.now,
             asked: self.now,
             accusations: 0,
         };
         self.arrivals += 1;
         self.members.insert(arrival.worker, record);
-        // A job that is ending is not held up for a newcomer, only for one that is still in its old place.
-        let ending = self.members.values().any(|record| record.ending().is_some());
-        if self.is_formed() && (!ending || training) {
-            self.disturbed.get_or_insert(self.now);
-            self.halt();
-        } else if training && self.stage() == Stage::Halting {
+        // One that is still in its old place has missed what was said since then.
+        if training && self.is_formed() {
+            self.disturb();
+        } else if (training || beside) && self.stage() == Stage::Halting {
             let generation = self.generation;
             self.send(worker, CoordinatorMessage::Halt { generation });
         }
@@ -214,6 +246,13 @@ impl Membership {
         self.evict_silent();
         self.resend();
         self.ask_again_to_stop();
+        self.ask_again_for_the_plan();
+        self.tend_joiners();
+    }
+
+    /// Whether some member has finished the job.
+    fn is_ending(&self) -> bool {
+        self.members.values().any(|record| record.ending().is_some())
     }
 
     /// Whether a generation is formed or being formed.

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::messages::Standing;
+use crate::messages::{Standing, Tally};
+use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
-use crate::words::{Rank, Step, WorkerId};
+use crate::words::{Generation, Rank, Step, WorkerId};
 
 /// One worker.
 #[derive(Debug, Clone)]
@@ -17,6 +18,8 @@ pub(super) struct Record {
     /// Its rank in the last generation that was formed with it.
     pub(super) rank: Option<Rank>,
     pub(super) place: Place,
+    /// Since when it is to leave, if it is.
+    pub(super) leaving: Option<Duration>,
     /// Gradients computed, as last told.
     pub(super) computed: u64,
     /// When it last said something.
@@ -38,6 +41,45 @@ pub(super) enum Place {
     Ready,
     /// It has applied the last update.
     Finished(Ending),
+    /// It is no member yet, and comes to the state while the others train.
+    Joining(Joining),
+    /// The trailer that switched to this generation has left it out; it goes once nobody needs it any more.
+    Left(Generation, Standing),
+}
+
+/// How far a joiner is.
+#[derive(Debug, Clone)]
+pub(super) struct Joining {
+    /// What it was told to copy.
+    pub(super) copies: Option<SnapshotId>,
+    /// Whether it has the state of that snapshot.
+    pub(super) loaded: bool,
+    /// Whether it follows the ring without a lag.
+    pub(super) caught_up: bool,
+    /// Since when it follows.
+    pub(super) follows: Option<Duration>,
+    /// Updates that its state has had.
+    pub(super) step: Step,
+    /// Copies that have failed.
+    pub(super) attempts: u32,
+    /// The last snapshot that could not be copied.
+    pub(super) failed: Option<SnapshotId>,
+    tally: Tally,
+}
+
+impl Joining {
+    pub(super) fn new(standing: &Standing) -> Self {
+        Self {
+            copies: None,
+            loaded: false,
+            caught_up: false,
+            follows: None,
+            step: standing.step,
+            attempts: 0,
+            failed: None,
+            tally: standing.tally,
+        }
+    }
 }
 
 /// What a worker ended with.
@@ -66,14 +108,42 @@ impl Record {
     pub(super) fn quiet(&self) -> Option<&Standing> {
         match &self.place {
             Place::Quiet(standing) => Some(standing),
-            Place::Called | Place::Ready | Place::Finished(_) => None,
+            Place::Called | Place::Ready | Place::Finished(_) | Place::Joining(_) | Place::Left(..) => None,
         }
     }
 
     pub(super) fn ending(&self) -> Option<&Ending> {
         match &self.place {
             Place::Finished(ending) => Some(ending),
-            Place::Quiet(_) | Place::Called | Place::Ready => None,
+            Place::Quiet(_) | Place::Called | Place::Ready | Place::Joining(_) | Place::Left(..) => None,
+        }
+    }
+
+    pub(super) fn joining(&self) -> Option<&Joining> {
+        match &self.place {
+            Place::Joining(joining) => Some(joining),
+            Place::Quiet(_) | Place::Called | Place::Ready | Place::Finished(_) | Place::Left(..) => None,
+        }
+    }
+
+    pub(super) fn joining_mut(&mut self) -> Option<&mut Joining> {
+        match &mut self.place {
+            Place::Joining(joining) => Some(joining),
+            Place::Quiet(_) | Place::Called | Place::Ready | Place::Finished(_) | Place::Left(..) => None,
+        }
+    }
+
+    /// Whether it must halt before another generation is formed.
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self.place, Place::Called | Place::Ready | Place::Finished(_))
+    }
+
+    /// What it has computed, if it stands still.
+    pub(super) fn tally(&self) -> Option<Tally> {
+        match &self.place {
+            Place::Quiet(standing) | Place::Left(_, standing) => Some(standing.tally),
+            Place::Joining(joining) => Some(joining.tally),
+            Place::Called | Place::Ready | Place::Finished(_) => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Membership, Phase, Stop};
 use crate::limits::RESEND;
-use crate::messages::CoordinatorMessage;
+use crate::messages::{CoordinatorMessage, Trailer};
 
 impl Membership {
     pub(super) fn stop_requested(&mut self) {
@@ -25,7 +25,13 @@ impl Membership {
             return;
         };
         if let (Some(closer), None) = (formation.closer(), formation.stop_at()) {
-            self.send(closer, CoordinatorMessage::CloseWithStop { generation: self.formed });
+            self.send(
+                closer,
+                CoordinatorMessage::CloseWith {
+                    generation: self.formed,
+                    trailer: Trailer::Stop,
+                },
+            );
         }
     }
 

@@ -3,17 +3,12 @@
 
 mod model;
 mod ring;
+mod run;
 mod world;
 
 use proptest::prelude::*;
-use world::{Chaos, World};
-
-/// One whole run: chaos, then healing. A failure names the seed that replays it.
-fn run(seed: u64, workers: u32, shards: u32, steps: u64, chaos: Chaos) {
-    let mut world = World::new(seed, workers, shards, steps);
-    world.suffer(chaos);
-    world.heal();
-}
+use run::{REPLAY, Run};
+use world::Chaos;
 
 /// How many runs each property gets: `PROPTEST_CASES`, or a few.
 fn cases() -> u32 {
@@ -21,6 +16,17 @@ fn cases() -> u32 {
         .ok()
         .and_then(|cases| cases.parse().ok())
         .unwrap_or(400)
+}
+
+/// Nothing goes wrong for so many events: workers only come.
+fn peace(events: u32) -> Chaos {
+    Chaos {
+        events,
+        kills: 0,
+        losses: 0,
+        cuts: 0,
+        drains: 0,
+    }
 }
 
 proptest! {
@@ -32,14 +38,34 @@ proptest! {
     fn deaths_and_joins_never_change_the_result(
         seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 1_u64..12, events in 0_u32..1500,
     ) {
-        run(seed, workers, shards, steps, Chaos { events, kills: 12, losses: 0, cuts: 0 });
+        let chaos = Chaos { events, kills: 12, losses: 0, cuts: 0, drains: 0 };
+        Run { seed, workers, shards, steps, chaos, stop: None }.play();
+    }
+
+    #[test]
+    fn joins_and_drains_never_change_the_result(
+        seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 10_u64..40, events in 500_u32..6000,
+        kills in 0_u32..12,
+    ) {
+        let chaos = Chaos { events, kills, losses: 0, cuts: 0, drains: 8 };
+        Run { seed, workers, shards, steps, chaos, stop: None }.play();
     }
 
     #[test]
     fn lost_and_reordered_messages_never_change_the_result(
         seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 1_u64..12, events in 0_u32..2500,
     ) {
-        run(seed, workers, shards, steps, Chaos { events, kills: 4, losses: 100, cuts: 8 });
+        let chaos = Chaos { events, kills: 4, losses: 100, cuts: 8, drains: 4 };
+        Run { seed, workers, shards, steps, chaos, stop: None }.play();
+    }
+
+    #[test]
+    fn joins_and_drains_with_lost_messages_never_change_the_result(
+        seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 10_u64..40, events in 500_u32..6000,
+        kills in 0_u32..6, cuts in 0_u32..12, losses in prop_oneof![Just(10_u32), Just(100), Just(300)],
+    ) {
+        let chaos = Chaos { events, kills, losses, cuts, drains: 8 };
+        Run { seed, workers, shards, steps, chaos, stop: None }.play();
     }
 
     #[test]
@@ -47,24 +73,27 @@ proptest! {
         seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 1_u64..12,
         before in 0_u32..900, after in 0_u32..800, losses in prop_oneof![Just(0_u32), Just(100)],
     ) {
-        let mut world = World::new(seed, workers, shards, steps);
-        world.suffer(Chaos { events: before, kills: 4, losses, cuts: losses / 20 });
-        world.stop();
+        let chaos = Chaos { events: before, kills: 4, losses, cuts: losses / 20, drains: 0 };
         // Many cuts: some stop where the trailer says while others, without them, go on.
-        world.suffer(Chaos { events: after, kills: 8, losses, cuts: losses * 3 / 5 });
-        world.heal();
+        let stop = Chaos { events: after, kills: 8, losses, cuts: losses * 3 / 5, drains: 4 };
+        Run { seed, workers, shards, steps, chaos, stop: Some(stop) }.play();
+    }
+
+    #[test]
+    fn a_stop_among_joins_and_drains_ends_the_job_at_one_boundary(
+        seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 10_u64..40,
+        before in 200_u32..3000, after in 0_u32..1500, kills in 0_u32..6, losses in prop_oneof![Just(0_u32), Just(100)],
+    ) {
+        let chaos = Chaos { events: before, kills, losses, cuts: losses / 20, drains: 8 };
+        let stop = Chaos { events: after, kills, losses, cuts: losses / 20, drains: 8 };
+        Run { seed, workers, shards, steps, chaos, stop: Some(stop) }.play();
     }
 
     #[test]
     fn an_undisturbed_stop_computes_every_gradient_once(
         seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 1_u64..12, before in 0_u32..1500,
     ) {
-        let mut world = World::new(seed, workers, shards, steps);
-        for _ in 0..before {
-            world.event();
-        }
-        world.stop();
-        let summary = world.heal();
+        let summary = Run { seed, workers, shards, steps, chaos: peace(before), stop: Some(peace(0)) }.play();
         prop_assert_eq!(summary.computed, u64::from(shards) * summary.step.get());
         prop_assert_eq!(summary.recomputed, 0);
     }
@@ -73,9 +102,17 @@ proptest! {
     fn nobody_dies_and_every_gradient_is_computed_once(
         seed in any::<u64>(), workers in 1_u32..9, shards in 1_u32..17, steps in 1_u64..12,
     ) {
-        let mut world = World::new(seed, workers, shards, steps);
-        let summary = world.heal();
+        let summary = Run { seed, workers, shards, steps, chaos: peace(0), stop: None }.play();
         prop_assert_eq!(summary.computed, u64::from(shards) * steps);
         prop_assert_eq!(summary.recomputed, 0);
+    }
+}
+
+/// Tells the story of the run that [`REPLAY`] names, if it names one.
+#[test]
+fn replay() {
+    if let Ok(words) = std::env::var(REPLAY) {
+        let run: Run = words.parse().expect("the line that a failing run has printed");
+        run.replay();
     }
 }

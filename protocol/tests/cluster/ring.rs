@@ -15,7 +15,7 @@ pub(crate) struct RingEnd {
     pub(crate) form: Form,
     pub(crate) begun: Option<Step>,
     pub(crate) offered: Vec<Piece>,
-    pub(crate) stop: bool,
+    pub(crate) closing: Trailer,
     pub(crate) delivered: Option<Step>,
 }
 
@@ -25,7 +25,7 @@ impl RingEnd {
             form,
             begun: None,
             offered: Vec::new(),
-            stop: false,
+            closing: Trailer::Continue,
             delivered: None,
         }
     }
@@ -42,6 +42,8 @@ impl RingEnd {
 /// A finished sum on its way along the ring.
 #[derive(Debug, Clone)]
 pub(crate) struct Sum {
+    /// Whether it reaches the member that was asked for.
+    pub(crate) comes: bool,
     pub(crate) gradients: Vec<(u32, u64)>,
     pub(crate) trailer: Trailer,
 }
@@ -52,23 +54,50 @@ pub(crate) struct Sums {
     finished: BTreeMap<(Generation, Step), (Sum, BTreeSet<Rank>)>,
 }
 
+/// What a member receives.
+pub(crate) struct Delivery {
+    pub(crate) generation: Generation,
+    pub(crate) step: Step,
+    pub(crate) sum: Sum,
+    /// Who has closed it just now, if it was.
+    pub(crate) closed_by: Option<WorkerId>,
+}
+
 impl Sums {
-    /// The sum that `worker` can receive now, if any.
-    pub(crate) fn next(&mut self, worker: WorkerId, ends: &BTreeMap<WorkerId, &RingEnd>) -> Option<(Generation, Step, Sum)> {
+    /// The sum that `worker` can receive now, if any. `passes_on`: whether a member still sends on what it has of a generation.
+    pub(crate) fn next(
+        &mut self,
+        worker: WorkerId,
+        ends: &BTreeMap<WorkerId, &RingEnd>,
+        passes_on: impl Fn(WorkerId, Generation) -> bool,
+    ) -> Option<Delivery> {
         let end = ends.get(&worker)?;
         let step = end.begun.filter(|&step| end.delivered != Some(step))?;
         let key = (end.form.generation, step);
+        let path = path(end.visits(step));
+        let member = |rank: Rank| end.form.members[rank.index()].worker;
+        let mut closed_by = None;
         let (sum, reached) = match self.finished.entry(key) {
             Entry::Occupied(finished) => finished.into_mut(),
-            Entry::Vacant(missing) => missing.insert((close(end, step, ends)?, BTreeSet::new())),
+            Entry::Vacant(missing) => {
+                let sum = close(end, step, ends)?;
+                closed_by = Some(member(path[0]));
+                missing.insert((sum, BTreeSet::new()))
+            }
         };
-        let path = path(end.visits(step));
         let place = path.iter().position(|&rank| rank == end.form.rank)?;
-        if place > 0 && !reached.contains(&path[place - 1]) {
-            return None;
+        let comes = place == 0 || (reached.contains(&path[place - 1]) && passes_on(member(path[place - 1]), key.0));
+        if comes {
+            reached.insert(end.form.rank);
         }
-        reached.insert(end.form.rank);
-        Some((key.0, step, sum.clone()))
+        // Closing is told also if the sum does not reach this member yet.
+        let sum = sum.clone();
+        (comes || closed_by.is_some()).then_some(Delivery {
+            generation: key.0,
+            step,
+            sum: Sum { comes, ..sum },
+            closed_by,
+        })
     }
 }
 
@@ -94,8 +123,11 @@ fn close(end: &RingEnd, step: Step, ends: &BTreeMap<WorkerId, &RingEnd>) -> Opti
         }
     }
     let closer = members[path(end.visits(step))[0].index()];
-    let trailer = if closer.stop { Trailer::Stop } else { Trailer::Continue };
-    Some(Sum { gradients, trailer })
+    Some(Sum {
+        comes: false,
+        gradients,
+        trailer: closer.closing,
+    })
 }
 
 /// The order in which ranks receive the sum: the last visited first.

@@ -5,7 +5,7 @@
 //!
 //! - [`Trainable`]: the trait that a user implements;
 //! - [`state`]: the hash of a model's state;
-//! - [`saved`]: a state as bytes, sent to a returning worker;
+//! - [`saved`]: a state as bytes, whole or in shares, for a worker that lacks it;
 //! - [`mod@probe`]: finds a model that breaks the trait's promises before it joins a run.
 
 pub mod probe;
@@ -17,9 +17,10 @@ pub(crate) mod toys;
 pub use probe::{Probe, ProbeError, probe};
 pub use sardana_collectives::gradient::{GradientBuffer, GradientError, GradientWriter, Mean, Sum, WriteMode};
 pub use sardana_collectives::layout::{Layout, LayoutError};
-pub use sardana_protocol::state::{Dtype, StateHash, TensorSpec};
+pub use sardana_protocol::snapshot::Share;
+pub use sardana_protocol::state::{Dtype, StateHash, StatePieces, TensorSpec};
 pub use sardana_protocol::words::Step;
-pub use saved::{DecodeError, SavedState, restore, save};
+pub use saved::{copy_shares, pieces, restore, save, share_hashes};
 pub use state::{StateError, state_hash, tensors_hash};
 
 use crate::data::Shard;

@@ -8,7 +8,7 @@ use sardana_collectives::layout::{Layout, LayoutError};
 use sardana_protocol::state::{Dtype, StateHash};
 use sardana_protocol::words::Step;
 
-use super::saved::{SavedState, restore, save};
+use super::saved::{restore, save};
 use super::state::{StateError, state_hash};
 use super::{ModelError, Trainable};
 use crate::data::{Sampler, Shard};
@@ -146,7 +146,7 @@ pub fn probe(model: &mut dyn Trainable, sampler: &Sampler) -> Result<Probe, Prob
 /// The state that a probe starts from and ends in.
 struct Start {
     hash: StateHash,
-    saved: SavedState,
+    saved: Vec<u8>,
 }
 
 impl Start {

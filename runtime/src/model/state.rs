@@ -10,7 +10,7 @@ use sardana_protocol::words::Step;
 
 use super::{ModelError, Trainable};
 
-/// Most dimensions of a tensor: numeric libraries end at 32 or before, and a decoder can bound a shape by it.
+/// Most dimensions of a tensor: numeric libraries end at 32 or before.
 pub const MAX_DIMENSIONS: usize = 32;
 
 /// Why a model's state could not be read or brought back.
@@ -57,15 +57,15 @@ pub enum StateError {
     /// More tensors than a message may list: join some.
     #[error("model: expected up to {MAX_TENSORS} tensors, found more; join some into one")]
     TooMany,
-    /// The saved state is that of another model: use the one it was saved from.
-    #[error("saved state: tensor number {index}: expected {expected}, found {found}; it was saved from another model")]
-    AnotherModel {
-        /// The place in the order of `visit`.
-        index: usize,
-        /// What the model has there.
-        expected: TensorOrEnd,
-        /// What the saved state has there.
-        found: TensorOrEnd,
+    /// The bytes are as many as those of another model's state: use the model that it was saved from.
+    #[error(
+        "model: expected a state of {expected} bytes, found {found}; it is another model's, or `visit` varies: correct it"
+    )]
+    StateLength {
+        /// Bytes that the model's state has.
+        expected: usize,
+        /// Bytes that were there.
+        found: usize,
     },
 }
 
@@ -78,19 +78,6 @@ impl std::fmt::Display for ByteCount {
         match self.0 {
             Some(bytes) => write!(f, "{bytes}"),
             None => f.write_str("(more than memory can address)"),
-        }
-    }
-}
-
-/// A tensor at some place of a state, or that the state has ended there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TensorOrEnd(pub Option<TensorSpec>);
-
-impl std::fmt::Display for TensorOrEnd {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
-            Some(spec) => write!(f, "`{spec}`"),
-            None => f.write_str("no more tensors"),
         }
     }
 }
@@ -132,7 +119,7 @@ pub fn tensors_hash(model: &dyn Trainable) -> Result<StateHash, StateError> {
 }
 
 /// The tensors of the state, in the model's order.
-pub(super) fn state_specs(model: &dyn Trainable) -> Result<Vec<TensorSpec>, StateError> {
+fn state_specs(model: &dyn Trainable) -> Result<Vec<TensorSpec>, StateError> {
     let mut specs = Vec::new();
     visit_checked(model, &mut |spec, _| specs.push(spec.clone()))?;
     Ok(specs)

@@ -1,15 +1,17 @@
 //! A coordinator in this process, and workers on threads of it, over real QUIC on loopback.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use sardana::model::{ModelError, Trainable};
+use sardana::model::{ModelError, StateHash, Trainable};
 use sardana::worker::{ProcessError, serve};
 use sardana::{Job, JobEvent, JobSpec};
 use sardana_actors::agent::Bundle;
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig};
+use sardana_actors::enrol::Registrar;
 use sardana_actors::trust::{Authority, Credentials, Role};
 use sardana_actors::worker::Ended;
 use sardana_protocol::words::{Incarnation, JobId};
@@ -24,7 +26,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Site {
     runtime: Runtime,
-    pub(crate) authority: Authority,
+    pub(crate) authority: Arc<Authority>,
     coordinator: Coordinator,
     events: mpsc::UnboundedReceiver<JobEvent>,
 }
@@ -35,6 +37,14 @@ pub(crate) struct Worker(Receiver<Result<Ended, ProcessError>>);
 impl Worker {
     pub(crate) fn outcome(self) -> Result<Ended, ProcessError> {
         self.0.recv_timeout(PATIENCE).expect("the worker ends and does not panic")
+    }
+
+    /// The state that it ended with, at the job's end.
+    pub(crate) fn state(self) -> StateHash {
+        match self.outcome().unwrap() {
+            Ended::Done { hash, .. } => hash,
+            left @ Ended::Drained { .. } => panic!("nobody asked it to leave: {left:?}"),
+        }
     }
 
     /// Why it gave up.
@@ -53,9 +63,9 @@ impl Site {
             .enable_all()
             .build()
             .unwrap();
-        let authority = Authority::new(JobId::new([5; 16])).unwrap();
+        let authority = Arc::new(Authority::new(JobId::new([5; 16])).unwrap());
         let config = CoordinatorConfig {
-            credentials: authority.issue(Role::Coordinator, 0).unwrap(),
+            registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
             listen: LOOPBACK,
             incarnation: Incarnation::new(1),
             min: workers,
@@ -76,6 +86,7 @@ impl Site {
             credentials,
             coordinator: self.coordinator.address(),
             listen: LOOPBACK,
+            advertise: None,
             tally: None,
         }
     }

@@ -6,13 +6,15 @@ use bytes::Bytes;
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_protocol::member::{Event, Member};
 use sardana_protocol::messages::{Form, StepReport, Visit};
-use sardana_protocol::words::{Rank, ShardRange, Step};
+use sardana_protocol::snapshot::Share;
+use sardana_protocol::state::StatePieces;
+use sardana_protocol::words::{Rank, ShardRange, Step, WorkerId};
 use tokio::time::timeout;
 
-use super::{FetchError, PATIENCE, SHARDS, until, workers};
+use super::{Circle, FetchError, PATIENCE, SHARDS, pieces, until, workers_with};
 use crate::worker::{Data, Desk, Task};
 
-/// Trains `desk` alone for one step, and then saves states when asked.
+/// Trains `desk` alone for one step, and then copies states when asked.
 fn train(desk: &Arc<Desk>, form: &Form) -> std::thread::JoinHandle<()> {
     let alone = Form {
         members: form.members[..1].to_vec(),
@@ -59,16 +61,19 @@ fn gradient(desk: &Desk) -> Option<(ShardRange, u32, GradientBuffer, WriteMode)>
                 samples: 8,
                 sums: vec![],
             }),
-            other @ (Task::Load { .. } | Task::Save { .. } | Task::Conclude { .. } | Task::End) => panic!("{other:?}"),
+            other @ (Task::Load { .. } | Task::Copy { .. } | Task::Conclude { .. } | Task::End) => panic!("{other:?}"),
         }
     }
 }
 
-/// Saves states until the end; other tasks are dropped.
+/// Copies states until the end; other tasks are dropped.
 fn serve(desk: &Desk) {
     loop {
         match desk.next() {
-            Task::Save { reply } => reply.send(Bytes::from_static(b"the state at step 1")).unwrap(),
+            Task::Copy { shares, reply } => {
+                assert_eq!(shares, [Share::WHOLE]);
+                reply.send(vec![Bytes::from_static(b"the state at step 1")]).unwrap();
+            }
             Task::End => return,
             Task::Gradient { .. } => {}
             other @ (Task::Apply { .. } | Task::Load { .. } | Task::Conclude { .. }) => panic!("{other:?}"),
@@ -78,7 +83,12 @@ fn serve(desk: &Desk) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
-    let (workers, form) = workers(2);
+    // The third has another model.
+    let (workers, form) = workers_with(3, |id| match id {
+        2 => Arc::new(StatePieces::new([20])),
+        _ => pieces(),
+    });
+    workers[0].name(Circle::Present, [WorkerId::new(1), WorkerId::new(2)]);
     let donor = form.members[0];
     let desk = &workers[0].desk;
     let training = train(desk, &form);
@@ -86,7 +96,7 @@ async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
 
     let bytes = desk.layout().bytes();
     let sum = workers[1].fetch_sum(donor, Step::ZERO, bytes).await.unwrap();
-    assert_eq!(sum, desk.sum_of(Step::ZERO).unwrap().bytes());
+    assert_eq!(sum, desk.sum_of(Step::ZERO).unwrap().sum().bytes());
     let error = workers[1].fetch_sum(donor, Step::ZERO, bytes + 1).await.unwrap_err();
     assert!(error.to_string().contains("it trains another model"), "{error}");
     let error = workers[1].fetch_sum(donor, Step::new(1), bytes).await.unwrap_err();
@@ -95,9 +105,9 @@ async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
         "{error}"
     );
 
-    let state = workers[1].fetch_state(donor, Step::new(1), 19).await.unwrap();
-    assert_eq!(state, b"the state at step 1");
-    let error = workers[1].fetch_state(donor, Step::new(1), 20).await.unwrap_err();
+    let state = workers[1].fetch_state(donor, Step::new(1)).await.unwrap();
+    assert_eq!(&state[..], b"the state at step 1");
+    let error = workers[2].fetch_state(donor, Step::new(1)).await.unwrap_err();
     assert!(
         matches!(
             error,
@@ -110,7 +120,7 @@ async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
         "{error}"
     );
     for step in [0, 2] {
-        let error = workers[1].fetch_state(donor, Step::new(step), 19).await.unwrap_err();
+        let error = workers[1].fetch_state(donor, Step::new(step)).await.unwrap_err();
         assert!(
             matches!(error, FetchError::NotHere { stands_at, .. } if stands_at == Step::new(1)),
             "{error}"
@@ -119,7 +129,7 @@ async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
     desk.end();
     training.join().unwrap();
     // A donor that ends says so, too.
-    let error = workers[1].fetch_state(donor, Step::new(1), 19).await.unwrap_err();
+    let error = workers[1].fetch_state(donor, Step::new(1)).await.unwrap_err();
     assert!(matches!(error, FetchError::NotHere { .. }), "{error}");
     workers[0].close("it ends").await;
     let error = timeout(PATIENCE, workers[1].fetch_sum(donor, Step::ZERO, bytes))

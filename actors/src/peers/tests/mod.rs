@@ -1,6 +1,8 @@
 //! Workers' connections over real QUIC on loopback: links meet whichever end comes first, and what is not wanted is refused.
 
 mod fetching;
+mod following;
+mod joining;
 
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use sardana_collectives::plan::Plan;
 use sardana_collectives::ring::RingLinks;
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::messages::{CatchUp, Form, Visit};
-use sardana_protocol::state::{Dtype, TensorSpec};
+use sardana_protocol::state::{Dtype, StatePieces, TensorSpec};
 use sardana_protocol::words::{Incarnation, JobId, Rank, ShardRange, Step};
 use tokio::time::timeout;
 
@@ -40,12 +42,23 @@ fn desk() -> Arc<Desk> {
     Desk::new(&job, Arc::new(layout), None).0
 }
 
+/// A state of 19 bytes in five pieces.
+fn pieces() -> Arc<StatePieces> {
+    Arc::new(StatePieces::new([4, 4, 4, 4, 3]))
+}
+
 /// Workers 0, 1, … of one job, and a form that has them all in that order.
 fn workers(count: u64) -> (Vec<Arc<Peers>>, Form) {
+    workers_with(count, |_| pieces())
+}
+
+/// Likewise, each with a state of its own cut.
+fn workers_with(count: u64, pieces: impl Fn(u64) -> Arc<StatePieces>) -> (Vec<Arc<Peers>>, Form) {
     let authority = Authority::new(JobId::new([4; 16])).unwrap();
     let listen = |id| {
         let credentials = authority.issue(Role::Worker, id).unwrap();
-        Peers::listen(&credentials, (std::net::Ipv4Addr::LOCALHOST, 0).into(), desk()).unwrap()
+        let address = (std::net::Ipv4Addr::LOCALHOST, 0).into();
+        Peers::listen(&credentials, address, desk(), pieces(id)).unwrap()
     };
     let workers: Vec<Arc<Peers>> = (0..count).map(listen).collect();
     let member = |peers: &Arc<Peers>| MemberAddress {
@@ -299,7 +312,26 @@ async fn who_is_no_member_any_more_is_cut_off_on_all_connections() {
         slot.earlier.lock().unwrap().len() + usize::from(slot.live.borrow().is_some())
     };
     until(|| workers[0].endpoint.open_connections() == open()).await;
-    workers[0].keep(&form.members[..1]);
+    let name = |circle, members: &[MemberAddress]| workers[0].name(circle, members.iter().map(|member| member.worker));
+    // Whoever was never named may be named soon.
+    name(Circle::Present, &form.members[..1]);
+    assert_eq!(workers[0].parted(), []);
+    // Whoever is still wanted in another way stays.
+    name(Circle::Present, &form.members);
+    name(Circle::Joiners, &form.members[1..]);
+    name(Circle::Present, &form.members[..1]);
+    assert_eq!(workers[0].parted(), []);
+    name(Circle::Joiners, &[]);
+    let parted = workers[0].parted();
+    assert_eq!(parted, [WorkerId::new(1)]);
+    name(Circle::Prepared, &form.members);
+    workers[0].part(&parted);
+    assert!(
+        one.close_reason().is_none() && two.close_reason().is_none(),
+        "named again in the meantime"
+    );
+    name(Circle::Prepared, &[]);
+    workers[0].part(&workers[0].parted());
     timeout(PATIENCE, one.closed()).await.unwrap();
     timeout(PATIENCE, two.closed()).await.unwrap();
 }

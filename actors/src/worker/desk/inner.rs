@@ -1,18 +1,20 @@
 //! What lies on a desk: the machine, and the buffers that its commands speak of. Behind the desk's lock; must not block.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use sardana_collectives::alone;
-use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
+use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::ring::RingInput;
 use sardana_protocol::member::{Command, Event, Member, Work};
-use sardana_protocol::messages::StepReport;
+use sardana_protocol::messages::{StepReport, Trailer};
+use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::words::{ShardRange, Step};
 use tokio::sync::{mpsc, oneshot};
 
+use super::keeping::{HeldShare, Keeping, KeptSum, Wanted};
 use super::{Data, Errand, Task};
 use crate::fault::{self, Point};
 use crate::worker::TallyFile;
@@ -30,16 +32,28 @@ pub(super) struct Inner {
     whole: BTreeMap<ShardRange, Arc<GradientBuffer>>,
     /// Buffers for re-use, never more than a step needs.
     pub(super) free: Vec<GradientBuffer>,
-    /// What the machine has accepted and the training thread has not taken yet.
-    accepted: Data,
-    /// The newest sum; kept for members that are behind.
-    sum: Option<Arc<Sum>>,
+    /// Pieces of the step under way.
+    pieces: usize,
+    /// What the machine has accepted and the training thread has not taken yet, with a sum's trailer.
+    pub(super) accepted: (Data, Trailer),
+    /// A sum that is applied after the accepted one.
+    aside: Data,
+    pub(super) keeping: Keeping,
     ring: Option<mpsc::UnboundedSender<RingInput>>,
-    /// Who waits for the state, and at which step.
-    saves: Vec<(Step, oneshot::Sender<Bytes>)>,
+    /// The ring that a trailer will switch to.
+    prepared: Option<mpsc::UnboundedSender<RingInput>>,
+    copies: VecDeque<WantedCopy>,
     errands: mpsc::UnboundedSender<Errand>,
     tally: Option<TallyFile>,
     over: Over,
+}
+
+/// Shares that somebody wants of the state at a step.
+#[derive(Debug)]
+struct WantedCopy {
+    step: Step,
+    shares: Vec<Share>,
+    reply: oneshot::Sender<Vec<Bytes>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,10 +75,13 @@ impl Inner {
             partial: BTreeMap::new(),
             whole: BTreeMap::new(),
             free: Vec::new(),
-            accepted: Data::None,
-            sum: None,
+            pieces: 0,
+            accepted: (Data::None, Trailer::Continue),
+            aside: Data::None,
+            keeping: Keeping::default(),
             ring: None,
-            saves: Vec::new(),
+            prepared: None,
+            copies: VecDeque::new(),
             errands,
             tally,
             over: Over::No,
@@ -88,26 +105,46 @@ impl Inner {
 
     pub(super) fn loaded(&mut self) {
         self.retain(&[]);
-        self.sum = None;
+        self.keeping.forget_newest();
         self.handle_counted(Event::Loaded);
+        // The sums that led here are not applied by this worker.
+        self.keeping.disappoint(Some(self.member.step()));
+    }
+
+    pub(super) fn snapshotted(&mut self, snapshot: SnapshotId, shares: Vec<HeldShare>) {
+        let hashes = shares.iter().map(|held| (held.share.index, held.hash)).collect();
+        match self.keeping.hold(snapshot, shares) {
+            Wanted::Yes => {
+                fault::reached(Point::Snapshotted, snapshot.step);
+                let shares = hashes;
+                self.handle(Event::Snapshotted { snapshot, shares }, Data::None);
+            }
+            Wanted::NoMore => {}
+        }
     }
 
     pub(super) fn end(&mut self) {
         self.over = Over::Yes;
-        self.saves.clear();
+        self.copies.clear();
+        self.keeping.disappoint(None);
     }
 
-    pub(super) fn sum_of(&self, step: Step) -> Option<Arc<Sum>> {
-        self.sum.clone().filter(|sum| sum.step() == step)
+    /// The sum of `step`, or a channel on which it comes. Neither if it cannot come any more.
+    pub(super) fn coming_sum(&mut self, step: Step) -> Result<KeptSum, Option<oneshot::Receiver<KeptSum>>> {
+        match self.keeping.sum(step) {
+            Some(sum) => Ok(sum),
+            None if self.over == Over::Yes || step < self.member.step() => Err(None),
+            None => Err(Some(self.keeping.wait(step))),
+        }
     }
 
-    /// Lets the training thread save the state, if it stands at `step`.
-    pub(super) fn save(&mut self, step: Step) -> Option<oneshot::Receiver<Bytes>> {
+    /// Lets the training thread copy shares of the state, if it stands at `step`.
+    pub(super) fn copy(&mut self, step: Step, shares: Vec<Share>) -> Option<oneshot::Receiver<Vec<Bytes>>> {
         if self.over == Over::Yes || self.member.step() != step {
             return None;
         }
         let (reply, receiver) = oneshot::channel();
-        self.saves.push((step, reply));
+        self.copies.push_back(WantedCopy { step, shares, reply });
         Some(receiver)
     }
 
@@ -116,10 +153,10 @@ impl Inner {
         if self.over == Over::Yes {
             return Some(Task::End);
         }
-        while let Some((step, reply)) = self.saves.pop() {
+        while let Some(WantedCopy { step, shares, reply }) = self.copies.pop_front() {
             // Whoever waits for an older state is told by the end of its channel.
-            if step == self.member.step() {
-                return Some(Task::Save { reply });
+            if step == self.member.step() && !reply.is_closed() {
+                return Some(Task::Copy { shares, reply });
             }
         }
         match self.member.next_work() {
@@ -138,20 +175,24 @@ impl Inner {
                     mode,
                 })
             }
-            Work::Apply { step } => match std::mem::replace(&mut self.accepted, Data::None) {
-                Data::Sum(sum) => {
+            Work::Apply { step } => match self.take_accepted() {
+                (Data::Sum(sum), trailer) => {
                     debug_assert_eq!(sum.step(), step, "the machine accepts only the sum of its step");
                     let sum = Arc::new(sum);
-                    if let Some(old) = self.sum.replace(Arc::clone(&sum)) {
+                    if let Some(old) = self.keeping.renew(KeptSum::new(Arc::clone(&sum), trailer)) {
                         self.recycle(old);
                     }
                     Some(Task::Apply { sum })
                 }
-                Data::None | Data::State(_) => None,
+                (Data::None | Data::State { .. }, _) => None,
             },
-            Work::Load { step } => match std::mem::replace(&mut self.accepted, Data::None) {
-                Data::State(state) => Some(Task::Load { step, state }),
-                Data::None | Data::Sum(_) => None,
+            Work::Load { step } => match self.take_accepted() {
+                (Data::State { bytes, shares }, _) => Some(Task::Load {
+                    step,
+                    state: bytes,
+                    shares,
+                }),
+                (Data::None | Data::Sum(_), _) => None,
             },
             Work::Conclude { step } => Some(Task::Conclude { step }),
         }
@@ -161,8 +202,15 @@ impl Inner {
         self.free.pop().unwrap_or_else(|| GradientBuffer::zeros(&self.layout))
     }
 
-    fn recycle(&mut self, sum: Arc<Sum>) {
-        if let Ok(sum) = Arc::try_unwrap(sum) {
+    fn take_accepted(&mut self) -> (Data, Trailer) {
+        std::mem::replace(&mut self.accepted, (Data::None, Trailer::Continue))
+    }
+
+    /// Uses the buffer of a sum again, unless somebody still reads it.
+    pub(super) fn recycle(&mut self, sum: KeptSum) {
+        if self.free.len() < self.pieces + SUMS
+            && let Some(sum) = Arc::into_inner(sum.into_sum())
+        {
             self.free.push(sum.into_buffer());
         }
     }
@@ -183,12 +231,12 @@ impl Inner {
         }
     }
 
-    fn execute(&mut self, command: Command, data: &mut Data) {
+    pub(super) fn execute(&mut self, command: Command, data: &mut Data) {
         match command {
             Command::Send(message) => self.errand(Errand::Send(message)),
             Command::Connect(form) => {
                 let (sender, inbox) = mpsc::unbounded_channel();
-                self.ring = Some(sender);
+                (self.ring, self.prepared) = (Some(sender), None);
                 self.errand(Errand::Connect { form, inbox });
             }
             Command::Abort { generation } => {
@@ -199,26 +247,37 @@ impl Inner {
                 let into = self.buffer();
                 self.tell_ring(RingInput::Begin { step, into });
             }
-            Command::Offer { piece } => {
-                let step = self.member.step();
-                if let Some(gradient) = self.whole.get(&piece).cloned() {
-                    self.tell_ring(RingInput::Piece {
-                        step,
-                        shards: piece,
-                        gradient,
-                    });
-                }
-            }
+            Command::Offer { piece } => self.offer(piece),
             Command::Retain { pieces } => {
                 self.retain(&pieces);
-                self.free.truncate(pieces.len() + SUMS);
+                self.pieces = pieces.len();
+                self.free.truncate(self.pieces + SUMS);
             }
-            Command::SumAlone { pieces } => {
-                let held = pieces.iter().filter_map(|piece| self.whole.remove(piece)).collect();
-                self.accepted = Data::Sum(alone::add_up(&self.layout, self.member.step(), held));
+            Command::SumAlone { pieces, trailer } => self.sum_alone(&pieces, trailer),
+            Command::Accept { trailer } => self.accepted = (std::mem::take(data), trailer),
+            Command::LayAside => self.aside = std::mem::take(data),
+            Command::AcceptAside { trailer } => self.accepted = (std::mem::take(&mut self.aside), trailer),
+            Command::CloseWith { trailer } => self.tell_ring(RingInput::CloseWith(trailer)),
+            Command::Prepare(form) => {
+                let (sender, inbox) = mpsc::unbounded_channel();
+                self.prepared = Some(sender);
+                self.errand(Errand::Prepare { form, inbox });
             }
-            Command::Accept => self.accepted = std::mem::replace(data, Data::None),
-            Command::CloseWithStop => self.tell_ring(RingInput::CloseWithStop),
+            Command::Switch { generation, step } => {
+                self.ring = self.prepared.take();
+                self.errand(Errand::Switch { generation, step });
+            }
+            Command::Unprepare => {
+                self.prepared = None;
+                self.errand(Errand::Unprepare);
+            }
+            Command::Snapshot { snapshot, shares } => self.snapshot(snapshot, shares),
+            Command::KeepSum { step } => self.keeping.keep(step),
+            Command::LetGo { shares, sums_before } => self.let_go(shares, sums_before),
+            Command::Admit { joiners } => self.errand(Errand::Admit { joiners }),
+            Command::Copy(snapshot) => self.errand(Errand::Copy(snapshot)),
+            Command::Follow { step, snapshot } => self.errand(Errand::Follow { step, snapshot }),
+            Command::EndCopy => self.errand(Errand::EndCopy),
             Command::Fetch {
                 generation,
                 what,
@@ -232,6 +291,45 @@ impl Inner {
                     donor,
                 });
             }
+        }
+    }
+
+    fn offer(&self, piece: ShardRange) {
+        if let Some(gradient) = self.whole.get(&piece).cloned() {
+            self.tell_ring(RingInput::Piece {
+                step: self.member.step(),
+                shards: piece,
+                gradient,
+            });
+        }
+    }
+
+    fn sum_alone(&mut self, pieces: &[ShardRange], trailer: Trailer) {
+        let held = pieces.iter().filter_map(|piece| self.whole.remove(piece)).collect();
+        let sum = alone::add_up(&self.layout, self.member.step(), held);
+        self.accepted = (Data::Sum(sum), trailer);
+    }
+
+    fn let_go(&mut self, shares: bool, sums_before: Option<Step>) {
+        if shares {
+            self.keeping.let_go_of_shares();
+        }
+        for sum in self.keeping.let_go_of_sums(sums_before) {
+            self.recycle(sum);
+        }
+    }
+
+    fn snapshot(&mut self, snapshot: SnapshotId, shares: Vec<Share>) {
+        fault::reached(Point::Snapshot, snapshot.step);
+        for sum in self.keeping.begin(snapshot) {
+            self.recycle(sum);
+        }
+        if let Some(copies) = self.copy(snapshot.step, shares.clone()) {
+            self.errand(Errand::Snapshot {
+                snapshot,
+                shares,
+                copies,
+            });
         }
     }
 

@@ -4,6 +4,7 @@
 //! thread calls. What needs the network goes to the actor as an [`Errand`]. Must not know the model.
 
 mod inner;
+mod keeping;
 #[cfg(test)]
 mod tests;
 
@@ -15,13 +16,16 @@ use sardana_collectives::layout::Layout;
 use sardana_collectives::ring::{CompletedSum, RingInput};
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::member::{Event, Member};
-use sardana_protocol::messages::{CatchUp, Form, MemberAddress, StepReport, WorkerMessage};
+use sardana_protocol::messages::{CatchUp, Form, MemberAddress, Snapshot, StepReport, WorkerMessage};
+use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::state::StateHash;
-use sardana_protocol::words::{Generation, ShardRange, Step};
+use sardana_protocol::words::{Generation, ShardRange, Step, WorkerId};
 use tokio::sync::{mpsc, oneshot};
 
+use super::limits::sums_kept;
 use super::tally::TallyFile;
 use inner::Inner;
+pub use keeping::{HeldShare, KeptSum};
 
 /// What the training thread does next.
 #[derive(Debug)]
@@ -49,12 +53,16 @@ pub enum Task {
         /// The step that it stands at.
         step: Step,
         /// The state.
-        state: Vec<u8>,
+        state: Bytes,
+        /// If it was copied from a snapshot: the hash of each of its shares. The model must have them once it is loaded.
+        shares: Vec<StateHash>,
     },
-    /// Save the state for a member that lacks it, and send it here.
-    Save {
+    /// Copy shares of the state, for others, and send them here in this order.
+    Copy {
+        /// Which.
+        shares: Vec<Share>,
         /// Where to.
-        reply: oneshot::Sender<Bytes>,
+        reply: oneshot::Sender<Vec<Bytes>>,
     },
     /// Hash the state and evaluate the model, then [`Desk::concluded`].
     Conclude {
@@ -82,6 +90,47 @@ pub enum Errand {
         /// Which.
         generation: Generation,
     },
+    /// Make the links of a generation to come, beside the ring that runs. Ends what was prepared before.
+    Prepare {
+        /// The generation.
+        form: Box<Form>,
+        /// What its ring is to be told, once it begins.
+        inbox: mpsc::UnboundedReceiver<RingInput>,
+    },
+    /// The prepared ring begins. The one before it ends by itself.
+    Switch {
+        /// Its generation.
+        generation: Generation,
+        /// The step it begins with.
+        step: Step,
+    },
+    /// End what was prepared.
+    Unprepare,
+    /// Hash these copies when they come, then [`Desk::snapshotted`].
+    Snapshot {
+        /// Which snapshot.
+        snapshot: SnapshotId,
+        /// Which shares.
+        shares: Vec<Share>,
+        /// They come from the training thread. Never, if the worker ends.
+        copies: oneshot::Receiver<Vec<Bytes>>,
+    },
+    /// Serve these workers besides the members of the generation.
+    Admit {
+        /// Whom.
+        joiners: Vec<WorkerId>,
+    },
+    /// Copy a snapshot. Again for the same one: its holders have changed.
+    Copy(Box<Snapshot>),
+    /// Get the sum of this step from a keeper. Again for the same step: the keepers have changed.
+    Follow {
+        /// Which.
+        step: Step,
+        /// Whom to ask.
+        snapshot: Box<Snapshot>,
+    },
+    /// End what [`Errand::Copy`] or [`Errand::Follow`] has begun.
+    EndCopy,
     /// Fetch a sum or state.
     Fetch {
         /// For which generation.
@@ -96,14 +145,20 @@ pub enum Errand {
 }
 
 /// Data that comes with an event.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub enum Data {
     /// The event says it all.
+    #[default]
     None,
     /// A finished sum.
     Sum(Sum),
-    /// A saved state.
-    State(Vec<u8>),
+    /// A state.
+    State {
+        /// Its bytes.
+        bytes: Bytes,
+        /// If it was copied from a snapshot: the hash of each of its shares.
+        shares: Vec<StateHash>,
+    },
 }
 
 /// The desk. Shared by the training thread and the worker's actor.
@@ -123,7 +178,12 @@ impl Desk {
         tally: Option<TallyFile>,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Errand>) {
         let (errands, receiver) = mpsc::unbounded_channel();
-        let inner = Inner::new(Member::new(job), Arc::clone(&layout), errands, tally);
+        let inner = Inner::new(
+            Member::new(job, sums_kept(layout.bytes())),
+            Arc::clone(&layout),
+            errands,
+            tally,
+        );
         (
             Arc::new(Self {
                 inner: Mutex::new(inner),
@@ -206,17 +266,54 @@ impl Desk {
         self.changed.notify_all();
     }
 
-    /// The sum of `step`, if it is still here.
-    #[must_use]
-    pub fn sum_of(&self, step: Step) -> Option<Arc<Sum>> {
-        self.lock().sum_of(step)
+    /// The shares that [`Errand::Snapshot`] spoke of are hashed: from now on they are there for others, unless another snapshot is
+    /// wanted by now.
+    pub fn snapshotted(&self, snapshot: SnapshotId, shares: Vec<HeldShare>) {
+        self.lock().snapshotted(snapshot, shares);
+        self.changed.notify_all();
     }
 
-    /// The state at `step`, saved by the training thread as soon as it is free. None if the state stands elsewhere by then, or the
+    /// The sum of `step`, if it is here.
+    #[must_use]
+    pub fn sum_of(&self, step: Step) -> Option<KeptSum> {
+        self.lock().keeping.sum(step)
+    }
+
+    /// The sum of `step`. Waits for it if it is yet to come. None once it cannot come any more: it was let go of, the state was
+    /// replaced by a later one, or the worker ends.
+    pub async fn coming_sum(&self, step: Step) -> Option<KeptSum> {
+        let coming = self.lock().coming_sum(step);
+        match coming {
+            Ok(sum) => Some(sum),
+            Err(receiver) => receiver?.await.ok(),
+        }
+    }
+
+    /// A share of the snapshot at `step`, if it is held.
+    #[must_use]
+    pub fn share_of(&self, step: Step, share: Share) -> Option<HeldShare> {
+        self.lock().keeping.share(step, share)
+    }
+
+    /// The state at `step`, copied by the training thread as soon as it is free. None if the state stands elsewhere by then, or the
     /// worker ends.
     pub async fn state_at(&self, step: Step) -> Option<Bytes> {
-        let receiver = self.lock().save(step)?;
+        let receiver = self.lock().copy(step, vec![Share::WHOLE])?;
         self.changed.notify_all();
-        receiver.await.ok()
+        receiver.await.ok()?.pop()
+    }
+}
+
+#[cfg(test)]
+impl Desk {
+    /// Does what the machine would want.
+    pub(crate) fn execute(&self, command: sardana_protocol::member::Command, mut data: Data) {
+        self.lock().execute(command, &mut data);
+        self.changed.notify_all();
+    }
+
+    /// How many wait for a sum.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().keeping.waiting()
     }
 }

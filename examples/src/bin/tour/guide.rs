@@ -6,7 +6,7 @@ use std::time::Instant;
 use sardana::launch::Event;
 use sardana::{AgentEvent, Generation, Job, JobEvent, StepReport, Summary, WorkerId};
 
-use crate::killer::Kill;
+use crate::adversary::Deed;
 use crate::screen::{Progress, Screen};
 
 /// Shows one run of a job.
@@ -39,14 +39,15 @@ impl<'a> Guide<'a> {
         }
     }
 
-    pub(crate) fn killed(&mut self, kill: &Kill) {
-        self.kills.insert(kill.worker, kill.at);
-        self.event(&format!(
-            "SIGKILL for rank {} ({}), {}",
-            kill.rank,
-            short(kill.worker),
-            kill.when
-        ));
+    pub(crate) fn done(&mut self, deed: &Deed) {
+        match deed {
+            Deed::Kill { worker, whose, when, at } => {
+                self.kills.insert(*worker, *at);
+                self.event(&format!("SIGKILL for {whose} ({}), {when}", short(*worker)));
+            }
+            Deed::Drain { worker } => self.event(&format!("{} is drained", short(*worker))),
+            Deed::Grow { by } => self.event(&format!("{by} more workers are started")),
+        }
     }
 
     pub(crate) fn show(&mut self, event: &Event) {
@@ -56,7 +57,12 @@ impl<'a> Guide<'a> {
                 self.event(&format!("a worker could not be started: {reason}"))
             }
             Event::Agent(
-                AgentEvent::Started { .. } | AgentEvent::Ended { .. } | AgentEvent::Short { .. } | AgentEvent::Exhausted,
+                AgentEvent::Started { .. }
+                | AgentEvent::Ended { .. }
+                | AgentEvent::Short { .. }
+                | AgentEvent::Grown { .. }
+                | AgentEvent::Exhausted
+                | AgentEvent::JobOver,
             ) => {}
         }
     }
@@ -117,7 +123,63 @@ impl<'a> Guide<'a> {
                 self.event(&format!("{lost}; without a checkpoint training starts again from {from}"));
             }
             JobEvent::Failed { reason } => self.event(&format!("the job failed: {reason}")),
+            JobEvent::Leaving { .. }
+            | JobEvent::Left { .. }
+            | JobEvent::Snapshot { .. }
+            | JobEvent::CaughtUp { .. }
+            | JobEvent::JoinsAnew { .. }
+            | JobEvent::Held { .. }
+            | JobEvent::Switched { .. } => self.planned(event),
             JobEvent::Halting { .. } | JobEvent::Done(_) => {}
+        }
+    }
+
+    /// What happens while training goes on.
+    fn planned(&mut self, event: &JobEvent) {
+        match event {
+            JobEvent::Leaving { worker, .. } => self.event(&format!("{} is to leave at the next boundary", short(*worker))),
+            JobEvent::Left { worker, step } => {
+                self.event(&format!("{} has left at {step}, with its work done", short(*worker)));
+            }
+            JobEvent::Snapshot { step, holders } => {
+                self.event(&format!(
+                    "the state at {step} is copied, in shares that {holders} worker(s) hold; training goes on"
+                ));
+            }
+            JobEvent::CaughtUp { worker, step } => {
+                self.event(&format!(
+                    "{} has copied the state and followed the sums up to {step}",
+                    short(*worker)
+                ));
+            }
+            JobEvent::JoinsAnew { worker, reason } => {
+                self.event(&format!("{} begins its join anew: {reason}", short(*worker)));
+            }
+            JobEvent::Held { worker } => self.event(&format!("all wait for {}", short(*worker))),
+            JobEvent::Switched {
+                generation,
+                members,
+                step,
+            } => {
+                self.generation = Some(*generation);
+                self.world_size = members.len();
+                self.event(&format!(
+                    "generation {generation}: a ring of {} from step {} on; nobody waited",
+                    members.len(),
+                    step.get()
+                ));
+            }
+            JobEvent::Joined { .. }
+            | JobEvent::Lost { .. }
+            | JobEvent::Halting { .. }
+            | JobEvent::Forming { .. }
+            | JobEvent::Formed { .. }
+            | JobEvent::Resumed { .. }
+            | JobEvent::Steps(_)
+            | JobEvent::Waiting { .. }
+            | JobEvent::StateLost { .. }
+            | JobEvent::Done(_)
+            | JobEvent::Failed { .. } => {}
         }
     }
 

@@ -1,17 +1,17 @@
-//! The tour: trains real handwritten digits on four worker processes, kills two of them, and shows that the final state is that of
-//! an undisturbed run, bit for bit.
+//! The tour: trains real handwritten digits on four worker processes, two of which are killed, one leaves, two join, and one of
+//! those is killed while it does. The final state is that of an undisturbed run, bit for bit.
 //!
 //! `cargo run --release`. Exits with 0 only if the two states are equal.
 
+mod adversary;
 mod guide;
-mod killer;
 mod screen;
 
 use std::process::ExitCode;
 
+use adversary::Adversary;
 use anyhow::Result;
 use guide::Guide;
-use killer::Killer;
 use sardana::job::Staffing;
 use sardana::launch::{LaunchConfig, launch};
 use sardana::{Job, Summary, serve_if_started_by_agent};
@@ -20,7 +20,8 @@ use screen::Screen;
 use tracing_subscriber::EnvFilter;
 
 fn main() -> Result<ExitCode> {
-    let job = digits::job().workers(4).restarts(8).build()?;
+    // Twice as long as the example, so that all of it has its time.
+    let job = digits::job().epochs(60).workers(4).restarts(8).build()?;
     serve_if_started_by_agent(&job, Digits::new);
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error"));
     tracing_subscriber::fmt()
@@ -38,17 +39,22 @@ fn main() -> Result<ExitCode> {
         job.spec().shards,
         job.spec().steps.get()
     ));
-    let disturbed = run("four workers, two of them killed", &job, &screen, Killer::new())?;
+    let disturbed = run(
+        "four workers: two are killed, one leaves, two join, and one of those is killed",
+        &job,
+        &screen,
+        Adversary::new(job.staffing().workers),
+    )?;
     let alone = Staffing {
         workers: 1,
         ..*job.staffing()
     };
-    let undisturbed = run("one worker, undisturbed", &job.staffed(alone)?, &screen, Killer::idle())?;
+    let undisturbed = run("one worker, undisturbed", &job.staffed(alone)?, &screen, Adversary::idle())?;
     Ok(conclude(&screen, &disturbed, &undisturbed))
 }
 
 /// Runs the job once, and shows what happens.
-fn run(title: &str, job: &Job, screen: &Screen, mut killer: Killer) -> Result<Summary> {
+fn run(title: &str, job: &Job, screen: &Screen, mut adversary: Adversary) -> Result<Summary> {
     screen.start(title);
     let mut guide = Guide::new(job, screen);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -56,8 +62,8 @@ fn run(title: &str, job: &Job, screen: &Screen, mut killer: Killer) -> Result<Su
         let launched = launch(LaunchConfig::this_program(*job.staffing())?).await?;
         launched
             .finish(|launched, event| {
-                if let Some(kill) = killer.watch(launched, event) {
-                    guide.killed(&kill);
+                if let Some(deed) = adversary.watch(launched, event) {
+                    guide.done(&deed);
                 }
                 guide.show(event);
             })
@@ -74,8 +80,8 @@ fn conclude(screen: &Screen, disturbed: &Summary, undisturbed: &Summary) -> Exit
     for (name, value) in &disturbed.results {
         screen.line(&format!("{name} on the held-out images: {:.2} %", 100.0 * value));
     }
-    screen.line(&format!("state after the kills   {}", disturbed.hash));
-    screen.line(&format!("state without them      {}", undisturbed.hash));
+    screen.line(&format!("state after all that   {}", disturbed.hash));
+    screen.line(&format!("state without it       {}", undisturbed.hash));
     if disturbed.hash == undisturbed.hash {
         screen.good("EQUAL, bit for bit");
         ExitCode::SUCCESS

@@ -18,7 +18,7 @@ fn a_step_begins_offers_sums_and_applies() {
     );
     assert_eq!(compute(&mut worker, 2), [Command::Offer { piece: shards(2, 3) }]);
     assert_eq!(compute(&mut worker, 3), [Command::Offer { piece: shards(3, 4) }]);
-    assert_eq!(summed(&mut worker, 1, 0, Trailer::Continue), [Command::Accept]);
+    assert_eq!(summed(&mut worker, 1, 0, Trailer::Continue), [accept()]);
     let commands = apply(&mut worker, 0);
     assert_eq!(said(&commands), ["progress g1.1 s1 []"], "the first update is told at once");
     assert_eq!(commands[1..], [Command::Retain { pieces }, Command::Begin { step: s(1) }]);
@@ -49,7 +49,7 @@ fn a_worker_one_step_behind_applies_the_sum_of_another() {
     assert_eq!(worker.next_work(), Work::Wait);
     assert_eq!(fetched(&mut worker, 2, 0), [], "GEN-3");
     assert_eq!(fetched(&mut worker, 1, 1), [], "not the sum it lacks");
-    assert_eq!(fetched(&mut worker, 1, 0), [Command::Accept]);
+    assert_eq!(fetched(&mut worker, 1, 0), [accept()]);
     let begun = apply(&mut worker, 0);
     assert_eq!(begun.last(), Some(&Command::Begin { step: s(1) }));
     assert_eq!(said(&begun), [""; 0], "the generation itself has not moved yet");
@@ -91,7 +91,7 @@ fn a_worker_without_the_state_loads_that_of_another() {
             ..pair(2, 1, 7)
         },
     );
-    assert_eq!(fetched(&mut worker, 2, 7), [Command::Accept]);
+    assert_eq!(fetched(&mut worker, 2, 7), [accept()]);
     assert_eq!(worker.next_work(), Work::Load { step: s(7) });
     assert_eq!(worker.next_work(), Work::Wait);
     let commands = worker.handle(Event::Loaded);
@@ -125,7 +125,13 @@ fn the_only_worker_sums_alone() {
     assert_eq!(said(&commands), ["ready g1.1"], "there are no links to make");
     assert_eq!(compute_all(&mut worker, shards(0, 3)), []);
     let pieces = vec![shards(0, 4)];
-    assert_eq!(compute(&mut worker, 3), [Command::SumAlone { pieces: pieces.clone() }]);
+    assert_eq!(
+        compute(&mut worker, 3),
+        [Command::SumAlone {
+            pieces: pieces.clone(),
+            trailer: Trailer::Continue
+        }]
+    );
     let commands = apply(&mut worker, 0);
     assert_eq!(commands.last(), Some(&Command::Retain { pieces }));
     assert_eq!(said(&commands), ["progress g1.1 s1 [s0]"]);
@@ -143,7 +149,8 @@ fn who_is_left_alone_with_all_gradients_sums_at_once() {
     assert_eq!(
         commands.last(),
         Some(&Command::SumAlone {
-            pieces: vec![shards(0, 4)]
+            pieces: vec![shards(0, 4)],
+            trailer: Trailer::Continue,
         })
     );
     apply(&mut worker, 0);
@@ -197,10 +204,11 @@ fn a_new_chief_reports_what_the_old_one_did_not() {
 #[test]
 fn many_reports_go_out_in_several_messages() {
     let many = 2 * u64::try_from(MAX_REPORTS).expect("a small number") + 1;
-    let mut worker = Member::new(&JobSpec {
+    let job = JobSpec {
         steps: s(many + 1),
         ..spec()
-    });
+    };
+    let mut worker = Member::new(&job, KEEPS);
     form(&mut worker, pair(1, 1, 0));
     for step in 0..many {
         compute_all(&mut worker, shards(2, 4));

@@ -6,7 +6,10 @@ use super::*;
 fn stopped() -> (Member, Vec<Command>) {
     let mut worker = seated(0);
     compute_all(&mut worker, shards(0, 2));
-    assert_eq!(summed(&mut worker, 1, 0, Trailer::Stop), [Command::Accept]);
+    assert_eq!(
+        summed(&mut worker, 1, 0, Trailer::Stop),
+        [Command::Accept { trailer: Trailer::Stop }]
+    );
     let commands = apply(&mut worker, 0);
     (worker, commands)
 }
@@ -14,10 +17,10 @@ fn stopped() -> (Member, Vec<Command>) {
 #[test]
 fn the_closer_of_the_current_generation_closes_with_stop() {
     let mut worker = seated(1);
-    assert_eq!(worker.handle(Event::CloseWithStop { generation: g(2) }), []);
+    assert_eq!(close_with(&mut worker, 2, Trailer::Stop), []);
     assert_eq!(
-        worker.handle(Event::CloseWithStop { generation: g(1) }),
-        [Command::CloseWithStop]
+        close_with(&mut worker, 1, Trailer::Stop),
+        [Command::CloseWith { trailer: Trailer::Stop }]
     );
 }
 
@@ -54,11 +57,7 @@ fn a_worker_behind_the_stop_catches_up_and_stops_too() {
 fn the_only_worker_stops_at_the_next_boundary() {
     let mut worker = worker();
     form(&mut worker, single(1, 0));
-    assert_eq!(
-        worker.handle(Event::CloseWithStop { generation: g(1) }),
-        [],
-        "there is no ring"
-    );
+    assert_eq!(close_with(&mut worker, 1, Trailer::Stop), [], "there is no ring");
     compute_all(&mut worker, shards(0, 4));
     let _ = apply(&mut worker, 0);
     assert_eq!(said(&conclude(&mut worker, 1)).len(), 1);

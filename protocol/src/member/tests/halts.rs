@@ -35,7 +35,7 @@ fn a_halt_while_computing_is_answered_at_once_and_keeps_the_pieces() {
 fn a_halt_during_apply_is_answered_only_after_it() {
     let mut worker = seated(1);
     compute_all(&mut worker, shards(2, 4));
-    assert_eq!(summed(&mut worker, 1, 0, Trailer::Continue), [Command::Accept]);
+    assert_eq!(summed(&mut worker, 1, 0, Trailer::Continue), [accept()]);
     assert_eq!(worker.next_work(), Work::Apply { step: s(0) });
     assert_eq!(halt(&mut worker, 2), [Command::Abort { generation: g(1) }]);
     // A further halt during the same update replaces the first.
@@ -71,10 +71,10 @@ fn after_halted_a_sum_of_the_old_generation_changes_nothing() {
     };
     assert_eq!(worker.handle(broken(g(1))), [], "GEN-3");
     assert_eq!(worker.handle(Event::LinksReady { generation: g(1) }), [], "GEN-3");
-    assert_eq!(worker.handle(Event::CloseWithStop { generation: g(1) }), [], "GEN-3");
+    assert_eq!(close_with(&mut worker, 1, Trailer::Stop), [], "GEN-3");
     assert_eq!(worker.next_work(), Work::Wait);
     assert_eq!(said(&worker.handle(broken(g(2)))), ["link broken g1.2 w2"]);
-    assert_eq!(summed(&mut worker, 2, 0, Trailer::Continue), [Command::Accept]);
+    assert_eq!(summed(&mut worker, 2, 0, Trailer::Continue), [accept()]);
     assert_eq!(summed(&mut worker, 2, 0, Trailer::Continue), [], "once is enough");
 }
 

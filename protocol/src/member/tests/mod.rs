@@ -1,19 +1,26 @@
 //! A worker's machine, one story per test: events in, commands out.
 
 mod changes;
+mod drains;
 mod ends;
 mod halts;
+mod joins;
+mod snapshots;
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use super::{Command, Event, Heartbeat, Member, Work};
 use crate::job::{JobSpec, Order};
 use crate::messages::{CatchUp, Form, MemberAddress, StepReport, Trailer, Visit, WorkerMessage};
+use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
 
 /// K, two each for two workers.
 const SHARDS: u32 = 4;
+
+/// How many sums a worker may keep for those who follow.
+const KEEPS: u32 = 3;
 
 fn spec() -> JobSpec {
     JobSpec {
@@ -28,7 +35,7 @@ fn spec() -> JobSpec {
 }
 
 fn worker() -> Member {
-    Member::new(&spec())
+    Member::new(&spec(), KEEPS)
 }
 
 fn g(count: u64) -> Generation {
@@ -37,6 +44,13 @@ fn g(count: u64) -> Generation {
 
 fn s(step: u64) -> Step {
     Step::new(step)
+}
+
+fn snapshot(count: u64, step: u64) -> SnapshotId {
+    SnapshotId {
+        generation: g(count),
+        step: s(step),
+    }
 }
 
 fn shards(start: u32, end: u32) -> ShardRange {
@@ -109,6 +123,12 @@ fn summed(worker: &mut Member, count: u64, step: u64, trailer: Trailer) -> Vec<C
     })
 }
 
+/// The closer of g`count` is asked to say this in its next trailer.
+fn close_with(worker: &mut Member, count: u64, trailer: Trailer) -> Vec<Command> {
+    let generation = g(count);
+    worker.handle(Event::CloseWith { generation, trailer })
+}
+
 fn fetched(worker: &mut Member, count: u64, step: u64) -> Vec<Command> {
     worker.handle(Event::Fetched {
         generation: g(count),
@@ -168,6 +188,13 @@ fn hash(step: u64) -> StateHash {
     StateHash::of(&step.to_le_bytes())
 }
 
+/// The sum, or state, at hand is taken, and closed with nothing special.
+fn accept() -> Command {
+    Command::Accept {
+        trailer: Trailer::Continue,
+    }
+}
+
 /// What is said, in words that are short enough to compare.
 fn said(commands: &[Command]) -> Vec<String> {
     let words = |command: &Command| match command {
@@ -190,6 +217,18 @@ fn said(commands: &[Command]) -> Vec<String> {
         Command::Send(WorkerMessage::LinkBroken { generation, peer }) => {
             Some(format!("link broken {generation} w{}", peer.get()))
         }
+        Command::Send(WorkerMessage::Switched { generation, step }) => Some(format!("switched {generation} at {step}")),
+        Command::Send(WorkerMessage::Snapshotted { snapshot, shares }) => {
+            let shares: Vec<u32> = shares.iter().map(|(index, _)| *index).collect();
+            Some(format!("snapshotted {snapshot} {shares:?}"))
+        }
+        Command::Send(WorkerMessage::Dropped { snapshot }) => Some(format!("dropped {snapshot}")),
+        Command::Send(WorkerMessage::CaughtUp { snapshot, step }) => Some(format!("caught up from {snapshot} {step}")),
+        Command::Send(WorkerMessage::CopyFailed { snapshot, reason }) => {
+            Some(format!("copy of {snapshot} failed: {reason}"))
+        }
+        Command::Send(WorkerMessage::Leave { reason }) => Some(format!("leave: {reason}")),
+        Command::Send(WorkerMessage::Renew { .. }) => Some("renew".to_owned()),
         Command::Send(WorkerMessage::Failed { reason }) => Some(format!("failed: {reason}")),
         Command::Connect(_)
         | Command::Abort { .. }
@@ -197,8 +236,20 @@ fn said(commands: &[Command]) -> Vec<String> {
         | Command::Offer { .. }
         | Command::Retain { .. }
         | Command::SumAlone { .. }
-        | Command::Accept
-        | Command::CloseWithStop
+        | Command::Accept { .. }
+        | Command::LayAside
+        | Command::AcceptAside { .. }
+        | Command::CloseWith { .. }
+        | Command::Prepare(_)
+        | Command::Switch { .. }
+        | Command::Unprepare
+        | Command::Snapshot { .. }
+        | Command::KeepSum { .. }
+        | Command::LetGo { .. }
+        | Command::Admit { .. }
+        | Command::Copy(_)
+        | Command::Follow { .. }
+        | Command::EndCopy
         | Command::Fetch { .. } => None,
     };
     commands.iter().filter_map(words).collect()

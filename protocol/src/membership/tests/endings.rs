@@ -140,10 +140,11 @@ fn a_stop_is_passed_to_the_closer_and_again_until_it_works() {
 
 #[test]
 fn a_stop_that_a_trailer_has_told_is_passed_on_to_all() {
-    let mut job = Job::training(2, config());
+    let mut job = Job::training(4, config());
     let _ = job.event(Event::StopRequested);
-    job.arrives(3, 0);
+    job.dies(4, 3);
     job.halted(1, 2, 3);
+    job.halted(3, 2, 3);
     let message = WorkerMessage::Halted {
         generation: g(2),
         standing: Standing {

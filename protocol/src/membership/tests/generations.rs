@@ -47,13 +47,14 @@ fn a_job_with_too_few_workers_waits_and_says_so_once() {
     job.dies(2, 0);
     assert_eq!(job.halted(1, 2, 0), [waiting]);
     assert_eq!(job.passes(RESEND), [""; 0]);
+    // What the newcomer says of itself counts once it has halted.
+    assert_eq!(job.arrives(3, 0), ["joined w3 at s0", "halting for g1.3", "to w3: halt g1.3"]);
     assert_eq!(
-        job.arrives(3, 0),
+        job.halted(3, 3, 0),
         [
-            "joined w3 at s0",
-            "forming g1.2 of [1, 3] at s0",
-            "to w1: form g1.2 r0 at s0",
-            "to w3: form g1.2 r1 at s0",
+            "forming g1.3 of [1, 3] at s0",
+            "to w1: form g1.3 r0 at s0",
+            "to w3: form g1.3 r1 at s0",
         ]
     );
 }
@@ -71,28 +72,47 @@ fn a_job_without_room_for_its_shards_waits_and_says_so() {
 }
 
 #[test]
-fn an_arrival_halts_everybody_and_comes_last() {
+fn an_arrival_while_training_halts_nobody() {
     let mut job = Job::training(2, config());
     assert_eq!(
         job.arrives(3, 0),
-        ["joined w3 at s0", "halting for g1.2", "to w1: halt g1.2", "to w2: halt g1.2"]
-    );
-    job.halted(2, 2, 4);
-    // The one that was ahead gives its sum to the one just behind, and its state to the newcomer.
-    assert_eq!(
-        job.halted(1, 2, 5),
         [
-            "forming g1.2 of [1, 2, 3] at s5",
-            "to w1: form g1.2 r0 at s5",
-            "to w2: form g1.2 r1 at s5, sum from r0",
-            "to w3: form g1.2 r2 at s5, state from r0",
+            "joined w3 at s0",
+            "to w1: serve [3]",
+            "to w2: serve [3]",
+            "to w2: close g1.1 with snapshot",
         ]
     );
-    for worker in 1..=3 {
+    assert_eq!(job.membership.stage(), Stage::Running);
+    assert_eq!(job.progress(1, 1, 6, &[5]), ["steps [s5]"], "nobody was disturbed");
+    assert_eq!(job.progress(1, 1, 7, &[5, 6]), ["steps [s6]"], "each step is told once");
+}
+
+#[test]
+fn an_arrival_while_halting_comes_last_if_it_is_needed() {
+    let mut job = Job::training(3, Config { min: 3, ..config() });
+    job.dies(3, 5);
+    assert_eq!(
+        job.arrives(4, 0),
+        ["joined w4 at s0"],
+        "nobody is asked before it is known who is left"
+    );
+    job.halted(2, 2, 4);
+    assert_eq!(job.halted(1, 2, 5), ["held for w4", "to w4: halt g1.2"]);
+    // The one that was ahead gives its sum to the one just behind, and its state to the newcomer.
+    assert_eq!(
+        job.halted(4, 2, 0),
+        [
+            "forming g1.2 of [1, 2, 4] at s5",
+            "to w1: form g1.2 r0 at s5",
+            "to w2: form g1.2 r1 at s5, sum from r0",
+            "to w4: form g1.2 r2 at s5, state from r0",
+        ]
+    );
+    for worker in [1, 2, 4] {
         job.ready(worker, 2);
     }
     assert_eq!(job.progress(1, 2, 6, &[5]), ["steps [s5]", "resumed g1.2 with s6"]);
-    assert_eq!(job.progress(1, 2, 7, &[5, 6]), ["steps [s6]"], "each step is told once");
 }
 
 #[test]
@@ -111,9 +131,10 @@ fn old_answers_change_nothing() {
 
 #[test]
 fn halts_and_forms_that_are_not_answered_are_sent_again() {
-    let mut job = Job::training(2, config());
-    job.arrives(3, 0);
+    let mut job = Job::training(4, config());
+    job.dies(4, 0);
     job.halted(1, 2, 0);
+    job.halted(3, 2, 0);
     let just_before = RESEND - Duration::from_millis(1);
     assert_eq!(job.passes(just_before), [""; 0]);
     assert_eq!(job.passes(Duration::from_millis(1)), ["to w2: halt g1.2"]);

@@ -100,10 +100,10 @@ fn when_all_are_dead_the_state_is_lost_and_that_is_told() {
             "waiting: 0 here, needs at least 1 workers",
         ]
     );
+    assert_eq!(job.arrives(3, 0), ["joined w3 at s0", "held for w3", "to w3: halt g1.2"]);
     assert_eq!(
-        job.arrives(3, 0),
+        job.halted(3, 2, 0),
         [
-            "joined w3 at s0",
             "state lost: s5 reached, again from s0",
             "forming g1.2 of [3] at s0",
             "to w3: form g1.2 r0 at s0",
@@ -120,17 +120,18 @@ fn a_holder_of_the_state_that_was_only_cut_off_is_waited_for() {
         let mut job = Job::training(1, config());
         job.progress(1, 1, 5, &[0, 1, 2, 3, 4]);
         job.is_cut_off(1);
-        assert_eq!(job.arrives(2, 0), ["joined w2 at s0", waiting]);
+        assert_eq!(job.arrives(2, 0), ["joined w2 at s0", "held for w2", "to w2: halt g1.2"]);
+        assert_eq!(job.halted(2, 2, 0), [waiting]);
         job
     };
     let mut job = cut_off();
+    assert_eq!(job.arrives(1, 5), ["joined w1 at s5", "halting for g1.3", "to w1: halt g1.3"]);
     assert_eq!(
-        job.arrives(1, 5),
+        job.halted(1, 3, 5),
         [
-            "joined w1 at s5",
-            "forming g1.2 of [2, 1] at s5",
-            "to w2: form g1.2 r0 at s5, state from r1",
-            "to w1: form g1.2 r1 at s5",
+            "forming g1.3 of [2, 1] at s5",
+            "to w2: form g1.3 r0 at s5, state from r1",
+            "to w1: form g1.3 r1 at s5",
         ]
     );
     // It ended after all, which is certain.

@@ -2,13 +2,19 @@
 
 mod endings;
 mod generations;
+mod joining;
+mod leaving;
 mod losses;
+mod planning;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::{Arrival, Command, Config, Event, JobEvent, Loss, Membership};
-use crate::messages::{CatchUp, CoordinatorMessage, Form, Standing, StepReport, Tally, WorkerMessage};
+use crate::messages::{
+    CatchUp, CoordinatorMessage, Form, Needed, Serve, Standing, StepReport, Tally, Trailer, WorkerMessage,
+};
+use crate::snapshot::{SnapshotId, shares_of};
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Step, WorkerId};
 
@@ -49,6 +55,13 @@ fn tally(step: u64) -> Tally {
         step: s(step),
         this_step: 0,
         previous_step: if step > 0 { 2 } else { 0 },
+    }
+}
+
+fn snapshot(count: u64, step: u64) -> SnapshotId {
+    SnapshotId {
+        generation: g(count),
+        step: s(step),
     }
 }
 
@@ -150,6 +163,63 @@ impl Job {
         self.says(worker, message)
     }
 
+    /// A holder of the snapshot that `of` members of g`count` took at `step` says what it has copied.
+    fn snapshotted(&mut self, worker: u64, (place, of): (u32, u32), count: u64, step: u64) -> Vec<String> {
+        let shares = shares_of(place, of).into_iter();
+        let message = WorkerMessage::Snapshotted {
+            snapshot: snapshot(count, step),
+            shares: shares.map(|share| (share.index, hash(share.index.into()))).collect(),
+        };
+        self.says(worker, message)
+    }
+
+    /// A joiner says that it follows from the snapshot g`count`@`from`, and stands at `step`.
+    fn caught_up(&mut self, worker: u64, (count, from): (u64, u64), step: u64) -> Vec<String> {
+        let (snapshot, step) = (snapshot(count, from), s(step));
+        self.says(worker, WorkerMessage::CaughtUp { snapshot, step })
+    }
+
+    fn copy_failed(&mut self, worker: u64, (count, from): (u64, u64)) -> Vec<String> {
+        let (snapshot, reason) = (snapshot(count, from), "nobody has it".to_owned());
+        self.says(worker, WorkerMessage::CopyFailed { snapshot, reason })
+    }
+
+    fn switched(&mut self, worker: u64, count: u64, step: u64) -> Vec<String> {
+        let (generation, step) = (g(count), s(step));
+        self.says(worker, WorkerMessage::Switched { generation, step })
+    }
+
+    /// Its agent wants it to leave.
+    fn leaves(&mut self, worker: u64) -> Vec<String> {
+        let (worker, reason) = (w(worker), "test".to_owned());
+        words(&self.event(Event::LeaveRequested { worker, reason }))
+    }
+
+    /// A job of two members whose worker 3 copies the snapshot of s5.
+    fn joined(config: Config) -> Self {
+        let mut job = Self::training(2, config);
+        job.arrives(3, 0);
+        job.snapshotted(1, (0, 2), 1, 5);
+        job.snapshotted(2, (1, 2), 1, 5);
+        job
+    }
+
+    /// The same, and worker 3 has caught up: g2 is planned with it.
+    fn planned(config: Config) -> Self {
+        let mut job = Self::joined(config);
+        job.caught_up(3, (1, 5), 6);
+        job
+    }
+
+    /// The same, and the closer is asked to switch.
+    fn ordered(config: Config) -> Self {
+        let mut job = Self::planned(config);
+        for worker in 1..=3 {
+            job.ready(worker, 2);
+        }
+        job
+    }
+
     fn link_broken(&mut self, worker: u64, count: u64, peer: u64) -> Vec<String> {
         let (generation, peer) = (g(count), w(peer));
         self.says(worker, WorkerMessage::LinkBroken { generation, peer })
@@ -216,10 +286,42 @@ fn message_words(message: &CoordinatorMessage) -> String {
             };
             format!("form {} {} at {}{catch_up}", form.generation, form.rank, form.step)
         }
-        CoordinatorMessage::CloseWithStop { generation } => format!("close {generation} with stop"),
+        CoordinatorMessage::Prepare(form) => format!("prepare {} {}", form.generation, form.rank),
+        CoordinatorMessage::CloseWith { generation, trailer } => {
+            let trailer = match trailer {
+                Trailer::Continue => "nothing".to_owned(),
+                Trailer::Stop => "stop".to_owned(),
+                Trailer::Snapshot => "snapshot".to_owned(),
+                Trailer::Switch(next) => format!("switch to {next}"),
+            };
+            format!("close {generation} with {trailer}")
+        }
+        CoordinatorMessage::Serve(serve) => serve_words(serve),
+        CoordinatorMessage::Copy(snapshot) => {
+            let holders: Vec<u64> = snapshot.holders.iter().flatten().map(|holder| holder.worker.get()).collect();
+            format!("copy {} from {holders:?}", snapshot.id)
+        }
+        CoordinatorMessage::Released { step } => format!("released at {step}"),
+        CoordinatorMessage::Renewed { .. } => "renewed".to_owned(),
         CoordinatorMessage::Complete { step, .. } => format!("complete {step}"),
         CoordinatorMessage::Dismiss { .. } => "dismiss".to_owned(),
     }
+}
+
+fn numbers(workers: &[WorkerId]) -> Vec<u64> {
+    workers.iter().map(|worker| worker.get()).collect()
+}
+
+fn serve_words(serve: &Serve) -> String {
+    let joiners: Vec<u64> = serve.joiners.iter().map(|joiner| joiner.get()).collect();
+    let Some(snapshot) = serve.snapshot else {
+        return format!("serve {joiners:?}");
+    };
+    let shares = match serve.shares {
+        Needed::Yes => "all",
+        Needed::No => "no shares",
+    };
+    format!("serve {joiners:?} {snapshot}, {shares}, sums from {}", serve.sums_from)
 }
 
 fn event_words(event: &JobEvent) -> String {
@@ -228,16 +330,24 @@ fn event_words(event: &JobEvent) -> String {
         JobEvent::Lost {
             worker, cause, stage, ..
         } => format!("lost w{} while {stage}: {cause}", worker.get()),
+        JobEvent::Leaving { worker, .. } => format!("leaving w{}", worker.get()),
+        JobEvent::Left { worker, step } => format!("left w{} at {step}", worker.get()),
+        JobEvent::Snapshot { step, holders } => format!("snapshot of {step} with {holders}"),
+        JobEvent::CaughtUp { worker, step } => format!("caught up w{} at {step}", worker.get()),
+        JobEvent::JoinsAnew { worker, reason } => format!("joins anew w{}: {reason}", worker.get()),
+        JobEvent::Held { worker } => format!("held for w{}", worker.get()),
+        JobEvent::Switched {
+            generation,
+            members,
+            step,
+        } => format!("switched to {generation} of {:?} at {step}", numbers(members)),
         JobEvent::Halting { generation } => format!("halting for {generation}"),
         JobEvent::Forming {
             generation,
             members,
             step,
             ..
-        } => {
-            let members: Vec<u64> = members.iter().map(|member| member.get()).collect();
-            format!("forming {generation} of {members:?} at {step}")
-        }
+        } => format!("forming {generation} of {:?} at {step}", numbers(members)),
         JobEvent::Formed { generation, .. } => format!("formed {generation}"),
         JobEvent::Resumed { generation, step, .. } => format!("resumed {generation} with {step}"),
         JobEvent::Steps(reports) => {

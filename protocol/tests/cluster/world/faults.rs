@@ -8,13 +8,19 @@ use super::law::Count;
 use super::network::Mail;
 use super::process::Process;
 
-/// How much goes wrong: counts of events, kills and cut connections; lost messages in a thousand.
+/// How much goes wrong. All but `events` and `losses` is so many times on average.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chaos {
+    /// How long it lasts.
     pub(crate) events: u32,
+    /// Processes that die; every other one is replaced at once.
     pub(crate) kills: u32,
+    /// Lost messages in a thousand.
     pub(crate) losses: u32,
+    /// Control connections that break.
     pub(crate) cuts: u32,
+    /// Workers that are asked to leave, by a signal on their host or through the coordinator; every other one is replaced at once.
+    pub(crate) drains: u32,
 }
 
 impl World {
@@ -32,6 +38,9 @@ impl World {
             if chaos.cuts > 0 && self.dice.once_in(per(chaos.cuts)) {
                 self.cut();
             }
+            if chaos.drains > 0 && self.dice.once_in(per(chaos.drains)) {
+                self.drain();
+            }
             if self.dice.once_in(60) && self.processes.len() < 8 {
                 self.start();
             }
@@ -44,6 +53,20 @@ impl World {
         let Some(worker) = self.pick() else { return };
         self.end(worker, "signal 9");
         if self.dice.once_in(2) {
+            self.start();
+        }
+    }
+
+    /// Somebody wants a worker to leave: its agent, or a signal.
+    fn drain(&mut self) {
+        let Some(worker) = self.pick() else { return };
+        let reason = "test".to_owned();
+        if self.dice.once_in(2) {
+            self.member(worker, sardana_protocol::member::Event::Leave { reason }, None);
+        } else {
+            self.coordinate(Event::LeaveRequested { worker, reason });
+        }
+        if self.dice.once_in(2) && self.processes.len() < 8 {
             self.start();
         }
     }
@@ -63,8 +86,11 @@ impl World {
     fn cut(&mut self) {
         let Some(worker) = self.pick() else { return };
         self.count = Count::Unknown;
+        let dismissed = self.mail.iter().any(|mail| mail.dismisses(worker));
         self.mail.retain(|mail| !mail.travels_with(worker));
-        if self.coordinator.knows(worker) {
+        if dismissed {
+            self.mail.push(Mail::Hello(worker));
+        } else if self.coordinator.knows(worker) {
             let cause = Loss::ConnectionLost { why: "cut".to_owned() };
             self.coordinate(Event::Lost { worker, cause });
             self.mail.push(Mail::Hello(worker));

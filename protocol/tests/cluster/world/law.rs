@@ -78,6 +78,7 @@ impl Law {
         let reference = self.reference[usize::try_from(step.get()).expect("steps are few")];
         assert_eq!(summary.hash, hash_of(reference), "BITS-1: at {step}, seed {seed}");
         match count {
+            Count::Exact if summary.unknown > 0 => {}
             Count::Exact => {
                 let once = u64::from(self.shards) * step.get();
                 assert_eq!(summary.computed, once + summary.recomputed, "each shard once, seed {seed}");

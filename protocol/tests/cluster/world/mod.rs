@@ -2,6 +2,7 @@
 
 mod dice;
 mod faults;
+mod joining;
 mod law;
 mod network;
 mod process;
@@ -43,7 +44,15 @@ pub(crate) struct World {
     losses: u32,
     count: Count,
     operator: Operator,
+    story: Story,
     summary: Option<Summary>,
+}
+
+/// Whether a run tells what happens. Beats, ticks and progress are left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Story {
+    Untold,
+    Told,
 }
 
 /// What the operator does.
@@ -56,7 +65,7 @@ enum Operator {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, workers: u32, shards: u32, steps: u64) -> Self {
+    pub(crate) fn new(seed: u64, workers: u32, shards: u32, steps: u64, story: Story) -> Self {
         let min = 1 + u32::try_from(seed % u64::from(workers)).expect("below a u32");
         let config = Config {
             min,
@@ -89,6 +98,7 @@ impl World {
             losses: 0,
             count: Count::Exact,
             operator: Operator::Watches,
+            story,
             summary: None,
         };
         for _ in 0..workers {
@@ -111,10 +121,11 @@ impl World {
 
     /// Ends all faults; the job must then end, within a bound.
     pub(crate) fn heal(&mut self) -> Summary {
-        while self.processes.len() < (self.min as usize).max(2) {
-            self.start();
-        }
         for _ in 0..PATIENCE {
+            // Those that were asked to leave still do.
+            while self.processes.len() < (self.min as usize).max(2) {
+                self.start();
+            }
             if let Some(summary) = self.summary.clone() {
                 let end = match self.operator {
                     Operator::Watches | Operator::WantsToStop => End::Last,
@@ -185,6 +196,9 @@ impl World {
             return;
         };
         let before = process.member.step();
+        if self.story == Story::Told && !matches!(event, member::Event::Beat { .. }) {
+            println!("  {worker} at {before}: {event:?}");
+        }
         let commands = process.member.handle(event);
         let after = process.member.step();
         assert!(after >= before, "STEP-1: {worker} went back, seed {}", self.law.seed);

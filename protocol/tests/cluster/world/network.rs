@@ -8,10 +8,10 @@ use sardana_protocol::membership::{Arrival, Command, Event, JobEvent, Loss};
 use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
 use sardana_protocol::words::WorkerId;
 
-use super::World;
 use super::law::Count;
 use super::process::Data;
-use crate::ring::{RingEnd, Sum};
+use super::{Story, World};
+use crate::ring::{Delivery, RingEnd, Sum};
 
 /// A message on its way.
 pub(super) enum Mail {
@@ -22,6 +22,16 @@ pub(super) enum Mail {
 }
 
 impl Mail {
+    /// Whether it ends the coordinator's interest in `worker`: if it is lost, the worker looks for the coordinator again.
+    pub(super) fn dismisses(&self, worker: WorkerId) -> bool {
+        match self {
+            Self::ToWorker(other, CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }) => {
+                *other == worker
+            }
+            Self::ToWorker(_, _) | Self::ToCoordinator(_, _) | Self::Hello(_) | Self::Lost(_, _) => false,
+        }
+    }
+
     /// Whether it is lost with the control connection of `worker`.
     pub(super) fn travels_with(&self, worker: WorkerId) -> bool {
         match self {
@@ -41,7 +51,9 @@ impl World {
         let lost = self.dice.below(1000) < u64::from(self.losses);
         match mail {
             // A dismissal closes the connection as well, which the worker notices.
-            Mail::ToWorker(worker, CoordinatorMessage::Dismiss { .. }) if lost => self.mail.push(Mail::Hello(worker)),
+            Mail::ToWorker(worker, CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }) if lost => {
+                self.mail.push(Mail::Hello(worker));
+            }
             Mail::ToWorker(_, _) | Mail::ToCoordinator(_, _) if lost => self.count = Count::Unknown,
             Mail::ToWorker(worker, message) => self.tell_worker(worker, message),
             Mail::ToCoordinator(worker, message) => self.coordinate(Event::Said { worker, message }),
@@ -65,9 +77,20 @@ impl World {
 
     fn tell_worker(&mut self, worker: WorkerId, message: CoordinatorMessage) {
         let event = match message {
-            CoordinatorMessage::Halt { generation } => member::Event::Halt { generation },
+            CoordinatorMessage::Halt { generation } => {
+                self.drop_overtaken_copies(worker);
+                member::Event::Halt { generation }
+            }
             CoordinatorMessage::Form(form) => member::Event::Form(form),
-            CoordinatorMessage::CloseWithStop { generation } => member::Event::CloseWithStop { generation },
+            CoordinatorMessage::Prepare(form) => member::Event::Prepare(form),
+            CoordinatorMessage::CloseWith { generation, trailer } => member::Event::CloseWith { generation, trailer },
+            CoordinatorMessage::Serve(serve) => member::Event::Serve(Box::new(serve)),
+            CoordinatorMessage::Copy(snapshot) => member::Event::Copy(snapshot),
+            CoordinatorMessage::Renewed { .. } => return,
+            CoordinatorMessage::Released { .. } => {
+                self.end(worker, "exit code 0");
+                return;
+            }
             CoordinatorMessage::Complete { .. } => return,
             CoordinatorMessage::Dismiss { .. } => {
                 if self.end(worker, "exit code 1").is_some() {
@@ -79,11 +102,28 @@ impl World {
         self.member(worker, event, None);
     }
 
+    /// One connection delivers in order, so a `Copy` never comes after a `Halt` that was said later. The machines bear that it does,
+    /// which runs with losses show; but a worker that moves on after it has said where it stands takes gradients along that are
+    /// counted as lost.
+    fn drop_overtaken_copies(&mut self, halted: WorkerId) {
+        if self.count == Count::Exact {
+            let copy =
+                |mail: &Mail| matches!(mail, Mail::ToWorker(worker, CoordinatorMessage::Copy(_)) if *worker == halted);
+            self.mail.retain(|mail| !copy(mail));
+        }
+    }
+
     pub(super) fn coordinate(&mut self, event: Event) {
+        if self.story == Story::Told && !is_routine(&event) {
+            println!("coordinator: {event:?}");
+        }
         for command in self.coordinator.handle(self.now, event) {
+            if self.story == Story::Told {
+                println!("coordinator says {command:?}");
+            }
             match command {
                 Command::Send { worker, message } => {
-                    if let CoordinatorMessage::Form(form) = &message {
+                    if let CoordinatorMessage::Form(form) | CoordinatorMessage::Prepare(form) = &message {
                         self.law.well_formed(form);
                     }
                     self.mail.push(Mail::ToWorker(worker, message));
@@ -95,10 +135,16 @@ impl World {
 
     fn told(&mut self, event: JobEvent) {
         match event {
-            JobEvent::Forming { generation, .. } => self.law.newer(generation),
+            JobEvent::Forming { generation, .. } | JobEvent::Switched { generation, .. } => self.law.newer(generation),
             JobEvent::Done(summary) => self.summary = Some(summary),
             JobEvent::Failed { reason } => panic!("seed {}: {reason}", self.law.seed),
             JobEvent::Joined { .. }
+            | JobEvent::Leaving { .. }
+            | JobEvent::Left { .. }
+            | JobEvent::Snapshot { .. }
+            | JobEvent::CaughtUp { .. }
+            | JobEvent::JoinsAnew { .. }
+            | JobEvent::Held { .. }
             | JobEvent::Lost { .. }
             | JobEvent::Halting { .. }
             | JobEvent::Formed { .. }
@@ -116,10 +162,29 @@ impl World {
         let ends: BTreeMap<WorkerId, &RingEnd> = rings
             .filter_map(|(&id, process)| Some((id, process.ring.as_ref()?)))
             .collect();
-        let Some((generation, step, sum)) = self.sums.next(worker, &ends) else {
+        let processes = &self.processes;
+        let passes_on = |worker: WorkerId, generation| processes.get(&worker).is_some_and(|one| one.passes_on(generation));
+        let Some(delivery) = self.sums.next(worker, &ends, passes_on) else {
             return;
         };
-        let Sum { gradients, trailer } = sum;
+        let Delivery {
+            generation,
+            step,
+            sum,
+            closed_by,
+        } = delivery;
+        let closer = closed_by.and_then(|closer| self.processes.get_mut(&closer)?.ring.as_mut());
+        if let Some(closer) = closer {
+            closer.closing = closer.closing.after_closing();
+        }
+        let Sum {
+            comes,
+            gradients,
+            trailer,
+        } = sum;
+        if !comes {
+            return;
+        }
         if let Some(ring) = self.processes.get_mut(&worker).and_then(|process| process.ring.as_mut()) {
             ring.delivered = Some(step);
         }
@@ -128,14 +193,17 @@ impl World {
             step,
             trailer,
         };
-        self.member(worker, summed, Some(Data::Sum(step, gradients)));
+        self.member(worker, summed, Some(Data::Sum(step, gradients, trailer)));
     }
 
     /// Links come up, or break because a peer is gone; donors deliver.
     pub(super) fn link_and_fetch(&mut self) {
         let Some(worker) = self.pick() else { return };
-        if !self.link(worker) {
-            self.fetch(worker);
+        match self.dice.below(3) {
+            0 if self.link(worker) => {}
+            0 => self.fetch(worker),
+            1 => self.tell_snapshot(worker),
+            _ => self.copy(worker),
         }
     }
 
@@ -144,7 +212,7 @@ impl World {
         let Some(process) = self.processes.get_mut(&worker) else {
             return false;
         };
-        let (Some(generation), Some(ring)) = (process.linking.take(), &process.ring) else {
+        let Some((generation, ring)) = process.next_links() else {
             return false;
         };
         let peers: Vec<WorkerId> = ring.form.members.iter().map(|member| member.worker).collect();
@@ -167,5 +235,14 @@ impl World {
             None => member::Event::LinkBroken { generation, peer },
         };
         self.member(worker, event, delivered);
+    }
+}
+
+/// What happens all the time and is left out of a story.
+fn is_routine(event: &Event) -> bool {
+    match event {
+        Event::Tick => true,
+        Event::Said { message, .. } => matches!(message, WorkerMessage::Progress { .. }),
+        Event::Arrived(_) | Event::Lost { .. } | Event::LeaveRequested { .. } | Event::StopRequested => false,
     }
 }

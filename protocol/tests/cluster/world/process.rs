@@ -2,9 +2,10 @@
 
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::member::{Command, Event, Member, Work};
-use sardana_protocol::messages::{CatchUp, MemberAddress, StepReport, WorkerMessage};
+use sardana_protocol::messages::{CatchUp, MemberAddress, StepReport, Trailer, WorkerMessage};
 use sardana_protocol::words::{Generation, ShardRange, Step};
 
+use super::joining::{Joining, Keeping, KeptSum};
 use super::law::{Law, hash_of};
 use crate::model::{self, Piece};
 use crate::ring::RingEnd;
@@ -15,9 +16,16 @@ pub(crate) struct Process {
     /// The generation whose links are being made.
     pub(crate) linking: Option<Generation>,
     pub(crate) fetching: Option<Fetching>,
-    state: u64,
+    /// The ring to come, and the generation whose links are being made for it.
+    pub(crate) next: Option<RingEnd>,
+    pub(crate) next_linking: Option<Generation>,
+    /// The ring that a trailer has ended: what it has is still sent on.
+    ended: Option<Generation>,
+    pub(crate) joining: Joining,
+    pub(crate) keeping: Keeping,
+    pub(super) state: u64,
     buffers: Vec<Piece>,
-    sum: Option<(Step, Vec<(u32, u64)>)>,
+    pub(super) sum: Option<KeptSum>,
     accepted: Option<Data>,
 }
 
@@ -33,17 +41,22 @@ pub(crate) struct Fetching {
 /// Data that comes with an event.
 #[derive(Debug, Clone)]
 pub(crate) enum Data {
-    Sum(Step, Vec<(u32, u64)>),
+    Sum(Step, Vec<(u32, u64)>, Trailer),
     State(u64),
 }
 
 impl Process {
     pub(crate) fn new(spec: &JobSpec) -> Self {
         Self {
-            member: Member::new(spec),
+            member: Member::new(spec, 6),
             ring: None,
             linking: None,
             fetching: None,
+            next: None,
+            next_linking: None,
+            ended: None,
+            joining: Joining::default(),
+            keeping: Keeping::default(),
             state: model::ZERO,
             buffers: Vec::new(),
             sum: None,
@@ -56,12 +69,14 @@ impl Process {
         match command {
             Command::Send(message) => return Some(message),
             Command::Connect(form) => {
+                self.ended = None;
                 self.linking = Some(form.generation);
                 self.ring = Some(RingEnd::new(*form));
             }
             Command::Abort { generation } => {
                 self.linking = None;
                 self.fetching = None;
+                self.ended = None;
                 self.ring = self.ring.take().filter(|ring| ring.form.generation != generation);
             }
             Command::Begin { step } => {
@@ -74,12 +89,35 @@ impl Process {
                 self.ring.as_mut().expect("offers go to a ring").offered.push(held);
             }
             Command::Retain { pieces } => self.buffers.retain(|held| pieces.contains(&held.shards)),
-            Command::SumAlone { pieces } => {
+            Command::SumAlone { pieces, trailer } => {
                 let gradients = pieces.into_iter().flat_map(|piece| self.buffer(piece).gradients).collect();
-                self.accepted = Some(Data::Sum(self.member.step(), gradients));
+                self.accepted = Some(Data::Sum(self.member.step(), gradients, trailer));
             }
-            Command::Accept => self.accepted = data.take(),
-            Command::CloseWithStop => self.ring.as_mut().expect("a closer has a ring").stop = true,
+            Command::Accept { trailer } => {
+                self.accepted = data.take();
+                if let Some(Data::Sum(_, _, closed)) = &mut self.accepted {
+                    *closed = trailer;
+                }
+            }
+            Command::CloseWith { trailer } => {
+                let ring = self.ring.as_mut().expect("a closer has a ring");
+                ring.closing = ring.closing.and(trailer);
+            }
+            Command::Prepare(form) => {
+                self.next_linking = Some(form.generation);
+                self.next = Some(RingEnd::new(*form));
+            }
+            Command::Unprepare => (self.next_linking, self.next) = (None, None),
+            Command::Switch { generation, step } => self.switch(generation, step),
+            Command::LayAside => self.joining.aside = data.take(),
+            Command::AcceptAside { .. } => self.accepted = self.joining.aside.take(),
+            Command::Copy(snapshot) => self.joining.copying = Some(*snapshot),
+            Command::Follow { step, snapshot } => self.joining.following = Some((step, *snapshot)),
+            Command::EndCopy => self.joining = Joining::default(),
+            Command::Snapshot { snapshot, shares } => self.keeping.take(snapshot, &shares, self.state),
+            Command::KeepSum { step } => self.keep_sum(step),
+            Command::LetGo { shares, sums_before } => self.keeping.let_go(shares, sums_before),
+            Command::Admit { joiners } => self.keeping.admitted = joiners,
             Command::Fetch {
                 generation,
                 what,
@@ -95,6 +133,40 @@ impl Process {
             }
         }
         None
+    }
+
+    fn keep_sum(&mut self, step: Step) {
+        let newest = self.sum.clone().expect("what is kept was applied");
+        assert_eq!(newest.0, step);
+        self.keeping.sums.insert(step, newest);
+    }
+
+    fn switch(&mut self, generation: Generation, step: Step) {
+        self.ended = self.ring.as_ref().map(|ring| ring.form.generation);
+        self.joining = Joining::default();
+        self.next_linking = None;
+        self.ring = self
+            .next
+            .take()
+            .filter(|next| next.form.generation == generation)
+            .map(|mut next| {
+                next.form.step = step;
+                next
+            });
+    }
+
+    /// Whether what it has of this generation still reaches the next in the ring.
+    pub(crate) fn passes_on(&self, generation: Generation) -> bool {
+        let current = self.ring.as_ref().is_some_and(|ring| ring.form.generation == generation);
+        current || self.ended == Some(generation)
+    }
+
+    /// Links that are being made, of the present ring or of the one to come.
+    pub(crate) fn next_links(&mut self) -> Option<(Generation, &RingEnd)> {
+        if let (Some(generation), Some(ring)) = (self.linking.take(), &self.ring) {
+            return Some((generation, ring));
+        }
+        Some((self.next_linking.take()?, self.next.as_ref()?))
     }
 
     fn buffer(&self, piece: ShardRange) -> Piece {
@@ -135,14 +207,14 @@ impl Process {
     }
 
     fn apply(&mut self, law: &Law, step: Step) -> Event {
-        let Some(Data::Sum(summed, gradients)) = self.accepted.take() else {
+        let Some(Data::Sum(summed, gradients, trailer)) = self.accepted.take() else {
             panic!("no sum to apply, seed {}", law.seed);
         };
         assert_eq!(summed, step, "seed {}", law.seed);
         law.each_shard_once(step, &gradients);
         self.state = model::apply(self.state, &gradients);
         law.same_state(step.next(), self.state);
-        self.sum = Some((step, gradients));
+        self.sum = Some((step, gradients, trailer));
         let report = StepReport {
             step,
             samples: 10,
@@ -165,8 +237,8 @@ impl Process {
     pub(crate) fn donate(&self, wanted: &Fetching) -> Option<Data> {
         match wanted.what {
             CatchUp::Sum { .. } => {
-                let (step, gradients) = self.sum.as_ref().filter(|(held, _)| *held == wanted.step)?;
-                Some(Data::Sum(*step, gradients.clone()))
+                let (step, gradients, trailer) = self.sum.as_ref().filter(|(held, _, _)| *held == wanted.step)?;
+                Some(Data::Sum(*step, gradients.clone(), *trailer))
             }
             CatchUp::State { .. } => (self.member.step() == wanted.step).then_some(Data::State(self.state)),
             CatchUp::None => None,

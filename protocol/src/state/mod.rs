@@ -3,9 +3,13 @@
 //! The hash is BLAKE3 over the step and, for every tensor in the order visited, its name, dtype, shape and the hashes of its
 //! pieces. Pieces are cut by tensor and offset, never by the number of workers, so that a checkpoint can name the same ones.
 
+mod pieces;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+pub use pieces::{ShareHasher, StatePieces};
 
 use crate::limits::PIECE_BYTES;
 use crate::words::Step;

@@ -1,5 +1,8 @@
 //! The desk with the training thread and the ring played by the test.
 
+mod keeping;
+mod switching;
+
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -105,7 +108,7 @@ fn sum(desk: &Desk, inbox: &mut mpsc::UnboundedReceiver<RingInput>, generation: 
         match inbox.try_recv().expect("the ring was told of the step") {
             RingInput::Begin { into, .. } => room = Some(into),
             RingInput::Piece { gradient, .. } => pieces.push(gradient),
-            RingInput::CloseWithStop => {}
+            RingInput::CloseWith(_) => {}
         }
     }
     let step = desk.read(Member::step);
@@ -220,10 +223,12 @@ fn a_sum_that_came_before_the_halt_is_applied_and_one_that_came_after_is_not() {
     );
     drop(apply(&desk, desk.next()));
     assert!(desk.sum_of(Step::ZERO).is_some(), "kept for members that are behind");
-    let halted = std::iter::from_fn(|| errands.try_recv().ok()).find_map(|errand| match errand {
-        Errand::Send(WorkerMessage::Halted { standing, .. }) => Some(standing),
-        Errand::Send(_) | Errand::Connect { .. } | Errand::Abort { .. } | Errand::Fetch { .. } => None,
-    });
+    let mut halted = None;
+    while let Ok(errand) = errands.try_recv() {
+        if let Errand::Send(WorkerMessage::Halted { standing, .. }) = errand {
+            halted = Some(standing);
+        }
+    }
     assert_eq!(halted.unwrap().step, Step::new(1));
     let late = CompletedSum {
         generation: generation(1),
@@ -247,10 +252,11 @@ async fn the_state_is_saved_only_where_it_was_asked_for() {
     };
     let first = asked(&desk);
     tokio::task::yield_now().await;
-    let Task::Save { reply } = desk.next() else {
-        panic!("a save goes before gradients");
+    let Task::Copy { shares, reply } = desk.next() else {
+        panic!("a copy goes before gradients");
     };
-    reply.send(Bytes::from_static(b"state")).unwrap();
+    assert_eq!(shares, [Share::WHOLE]);
+    reply.send(vec![Bytes::from_static(b"state")]).unwrap();
     assert_eq!(first.await.unwrap(), Some(Bytes::from_static(b"state")));
 
     // Asked for while the update was under way.

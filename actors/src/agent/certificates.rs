@@ -1,0 +1,176 @@
+//! The agent's certificates: those it asks for its children, whose keys it makes, and its own next one.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use sardana_protocol::messages::AgentMessage;
+use sardana_protocol::words::WorkerId;
+use tokio::time::Instant;
+
+use super::limits::CERTIFY_DEADLINE;
+use crate::trust::{Credentials, PeerIdentity, PendingKey, Renewal, Wallet};
+
+/// What is asked for and has not come.
+#[derive(Debug)]
+pub(super) struct Certificates {
+    wallet: Wallet,
+    renewal: Renewal,
+    waiting: BTreeMap<WorkerId, Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    key: PendingKey,
+    request: Vec<u8>,
+    /// When it was said last.
+    since: Instant,
+}
+
+impl Certificates {
+    /// Those of the agent with this wallet.
+    pub(super) fn new(wallet: Wallet) -> Self {
+        Self {
+            renewal: Renewal::new(wallet.clone()),
+            wallet,
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// Makes the key of a new child, and what to say to have it certified.
+    pub(super) fn ask(&mut self, now: Instant) -> Result<AgentMessage, String> {
+        let worker = WorkerId::new(getrandom::u64().map_err(|error| error.to_string())?);
+        let key = PendingKey::generate().map_err(|error| error.to_string())?;
+        let request = key.request().map_err(|error| error.to_string())?;
+        let since = now;
+        self.waiting.insert(
+            worker,
+            Waiting {
+                key,
+                request: request.clone(),
+                since,
+            },
+        );
+        Ok(AgentMessage::Certify { worker, request })
+    }
+
+    /// What to say again on a new connection: what was said on the last one may be lost.
+    pub(super) fn ask_again(&mut self, now: Instant) -> Vec<AgentMessage> {
+        let again = |(worker, waiting): (&WorkerId, &mut Waiting)| {
+            waiting.since = now;
+            AgentMessage::Certify {
+                worker: *worker,
+                request: waiting.request.clone(),
+            }
+        };
+        self.waiting.iter_mut().map(again).collect()
+    }
+
+    /// A child's certificate came. None if nobody waits for it.
+    pub(super) fn certified(&mut self, worker: WorkerId, certificate: Vec<u8>) -> Option<Result<Credentials, String>> {
+        let waiting = self.waiting.remove(&worker)?;
+        let credentials = waiting.key.certified(&self.wallet.current().authority(), certificate);
+        let expected = PeerIdentity::worker(self.wallet.job(), worker);
+        Some(match credentials {
+            Ok(credentials) if credentials.identity() == expected => Ok(credentials),
+            Ok(credentials) => Err(format!(
+                "its certificate is for {}, expected {expected}",
+                credentials.identity()
+            )),
+            Err(error) => Err(error.to_string()),
+        })
+    }
+
+    /// Gives up those that were asked for too long ago, and says how many.
+    pub(super) fn give_up(&mut self, now: Instant) -> u32 {
+        self.drop_older(now, CERTIFY_DEADLINE)
+    }
+
+    /// Gives up all, and says how many.
+    pub(super) fn give_up_all(&mut self) -> u32 {
+        self.drop_older(Instant::now(), Duration::ZERO)
+    }
+
+    fn drop_older(&mut self, now: Instant, age: Duration) -> u32 {
+        let before = self.waiting.len();
+        self.waiting
+            .retain(|_, waiting| now.saturating_duration_since(waiting.since) < age);
+        u32::try_from(before - self.waiting.len()).unwrap_or(u32::MAX)
+    }
+
+    /// What to say to have the agent's own certificate renewed, if it is time.
+    pub(super) fn renewal(&mut self, now: SystemTime) -> Option<AgentMessage> {
+        self.renewal.request_due(now).map(|request| AgentMessage::Renew { request })
+    }
+
+    /// The agent's own next certificate came.
+    pub(super) fn renewed(&mut self, certificate: Vec<u8>, now: SystemTime) {
+        match self.renewal.renewed(certificate, now) {
+            Ok(()) => tracing::debug!("the agent's certificate is renewed"),
+            Err(error) => tracing::warn!(%error, "the agent's new certificate cannot be used; it is asked for again"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardana_protocol::words::JobId;
+
+    use super::*;
+    use crate::trust::{Authority, Role};
+
+    const JOB: JobId = JobId::new([7; 16]);
+
+    fn certificates() -> (Authority, Certificates) {
+        let authority = Authority::new(JOB).unwrap();
+        let wallet = Wallet::from(authority.issue(Role::Agent, 1).unwrap());
+        (authority, Certificates::new(wallet))
+    }
+
+    fn asked(message: AgentMessage) -> (WorkerId, Vec<u8>) {
+        match message {
+            AgentMessage::Certify { worker, request } => (worker, request),
+            other @ (AgentMessage::ChildStarted { .. }
+            | AgentMessage::Leave { .. }
+            | AgentMessage::Renew { .. }
+            | AgentMessage::ChildExited { .. }) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_answer_becomes_the_credentials_of_one_child() {
+        let (authority, mut certificates) = certificates();
+        let now = Instant::now();
+        let (worker, request) = asked(certificates.ask(now).unwrap());
+        let again = certificates.ask_again(now);
+        assert_eq!(again.len(), 1);
+        assert_eq!(asked(again.into_iter().next().unwrap()), (worker, request.clone()));
+        let certificate = authority.certify(Role::Worker, worker.get(), &request).unwrap();
+        let credentials = certificates.certified(worker, certificate.clone()).unwrap().unwrap();
+        assert_eq!(credentials.identity(), PeerIdentity::worker(JOB, worker));
+        assert!(
+            certificates.certified(worker, certificate).is_none(),
+            "nobody waits for a second one"
+        );
+    }
+
+    #[test]
+    fn an_answer_for_somebody_else_is_an_error() {
+        let (authority, mut certificates) = certificates();
+        let (worker, request) = asked(certificates.ask(Instant::now()).unwrap());
+        let certificate = authority.certify(Role::Worker, worker.get() ^ 1, &request).unwrap();
+        let error = certificates.certified(worker, certificate).unwrap().unwrap_err();
+        assert!(error.contains("expected worker"), "{error}");
+    }
+
+    #[test]
+    fn what_does_not_come_is_given_up() {
+        let (_, mut certificates) = certificates();
+        let now = Instant::now();
+        certificates.ask(now).unwrap();
+        certificates.ask(now + CERTIFY_DEADLINE / 2).unwrap();
+        assert_eq!(certificates.give_up(now + CERTIFY_DEADLINE / 2), 0);
+        assert_eq!(certificates.give_up(now + CERTIFY_DEADLINE), 1);
+        assert_eq!(certificates.give_up_all(), 1);
+        assert_eq!(certificates.give_up_all(), 0);
+    }
+}

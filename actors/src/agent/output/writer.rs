@@ -1,0 +1,161 @@
+//! Writes lines to one of this process's own streams, and to workers' files, from a thread of its own.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::agent::limits::{LINE_BYTES, LINES_WAITING};
+
+/// One line of a worker, or a piece of a long one.
+#[derive(Debug)]
+pub(super) struct Line {
+    /// With the worker's name in front and a newline at the end.
+    pub(super) bytes: Vec<u8>,
+    /// Which of them the worker printed.
+    pub(super) own: Range<usize>,
+    pub(super) log: Option<Arc<Log>>,
+}
+
+/// A worker's file.
+#[derive(Debug)]
+pub(super) struct Log {
+    file: File,
+    /// It failed, and people were told.
+    failed: AtomicBool,
+}
+
+impl Log {
+    pub(super) fn new(file: File) -> Self {
+        Self {
+            file,
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    fn append(&self, bytes: &[u8]) {
+        if let Err(error) = (&self.file).write_all(bytes)
+            && !self.failed.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(%error, "a worker's log is not complete");
+        }
+    }
+}
+
+/// Starts a writer. It ends, and says so, when all senders are gone.
+pub(super) fn start(
+    name: &str,
+    stream: impl Write + Send + 'static,
+) -> io::Result<(mpsc::Sender<Line>, oneshot::Receiver<()>)> {
+    let (sender, lines) = mpsc::channel(LINES_WAITING);
+    let (done, is_done) = oneshot::channel();
+    thread::Builder::new().name(name.to_owned()).spawn(move || {
+        write_all(lines, stream);
+        // Nobody may be waiting.
+        let _ = done.send(());
+    })?;
+    Ok((sender, is_done))
+}
+
+fn write_all(mut lines: mpsc::Receiver<Line>, stream: impl Write) {
+    let mut stream = Some(stream);
+    let mut together = Vec::new();
+    while let Some(line) = lines.blocking_recv() {
+        let mut next = Some(line);
+        // What waits already goes out in one write.
+        while let Some(line) = next {
+            if let Some(log) = &line.log {
+                log.append(&line.bytes[line.own]);
+            }
+            together.extend_from_slice(&line.bytes);
+            next = if together.len() < LINE_BYTES {
+                lines.try_recv().ok()
+            } else {
+                None
+            };
+        }
+        // Whoever read it may be gone, as with `| head`: workers go on, and their files.
+        stream = stream.take().and_then(|mut stream| {
+            let written = stream.write_all(&together).and_then(|()| stream.flush());
+            written.is_ok().then_some(stream)
+        });
+        together.clear();
+    }
+}
+
+/// The writers of a printer.
+#[derive(Debug)]
+pub(in crate::agent) struct Writers([oneshot::Receiver<()>; 2]);
+
+impl Writers {
+    pub(super) fn new(done: [oneshot::Receiver<()>; 2]) -> Self {
+        Self(done)
+    }
+
+    /// Waits until everything is written, or `patience` is over: a child's own child may keep a pipe open, and a terminal may be
+    /// stopped.
+    pub(in crate::agent) async fn finish(self, patience: Duration) {
+        let [out, err] = self.0;
+        // Ended either way.
+        let _ = timeout(patience, async { tokio::join!(out, err) }).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Fails after so many writes.
+    struct Screen {
+        shown: Arc<Mutex<Vec<u8>>>,
+        left: usize,
+    }
+
+    impl Write for Screen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.left == 0 {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            self.left -= 1;
+            self.shown.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn files_are_complete_although_nobody_reads_the_terminal() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let log = Arc::new(Log::new(file.reopen().unwrap()));
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let screen = Screen {
+            shown: Arc::clone(&shown),
+            left: 0,
+        };
+        let (sender, done) = start("test", screen).unwrap();
+        for number in 0..3 {
+            let own = format!("{number}\n");
+            let line = Line {
+                bytes: format!("[x] {own}").into_bytes(),
+                own: 4..4 + own.len(),
+                log: Some(Arc::clone(&log)),
+            };
+            sender.send(line).await.unwrap();
+        }
+        drop(sender);
+        done.await.unwrap();
+        assert!(shown.lock().unwrap().is_empty());
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "0\n1\n2\n");
+    }
+}

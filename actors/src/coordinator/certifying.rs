@@ -1,0 +1,215 @@
+//! What the coordinator certifies for those it knows: children of agents, and the next certificates of whoever is still part of the
+//! job. Whoever is not is refused, so what it holds is worthless soon.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use sardana_protocol::limits::MAX_WORKERS;
+use sardana_protocol::messages::{AgentOrder, CoordinatorMessage};
+use sardana_protocol::words::WorkerId;
+
+use crate::enrol::Registrar;
+use crate::trust::{CertifyError, Role, Wallet};
+
+/// Most children of one agent that have not ended: as many as a job can have.
+const MAX_CHILDREN: usize = MAX_WORKERS as usize;
+
+/// Who was certified, and who will not be again.
+#[derive(Debug)]
+pub(super) struct Certifying {
+    registrar: Arc<Registrar>,
+    own: Wallet,
+    /// Children that have not ended, and whose they are.
+    children: BTreeMap<WorkerId, u64>,
+    /// Workers that ended, or were dismissed or released. An id is never used again.
+    gone: BTreeSet<WorkerId>,
+}
+
+/// Why a certificate was refused.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error("worker {0} is no longer part of the job")]
+    Gone(WorkerId),
+    #[error("worker {0} is the child of another agent")]
+    OtherAgent(WorkerId),
+    #[error("the agent has {MAX_CHILDREN} children already")]
+    TooMany,
+    #[error(transparent)]
+    Certify(#[from] CertifyError),
+}
+
+impl Certifying {
+    /// Certifies through `registrar`. `own` is the coordinator's wallet.
+    pub(super) fn new(registrar: Arc<Registrar>, own: Wallet) -> Self {
+        Self {
+            registrar,
+            own,
+            children: BTreeMap::new(),
+            gone: BTreeSet::new(),
+        }
+    }
+
+    /// An agent wants a certificate for a child. None if it is refused.
+    pub(super) fn child(&mut self, agent: u64, worker: WorkerId, request: &[u8]) -> Option<AgentOrder> {
+        match self.certify_child(agent, worker, request) {
+            Ok(certificate) => Some(AgentOrder::Certified { worker, certificate }),
+            Err(refusal) => {
+                tracing::warn!(target: "sardana::event::refused", agent = %format_args!("{agent:016x}"), %worker, %refusal, "a child was not certified");
+                None
+            }
+        }
+    }
+
+    fn certify_child(&mut self, agent: u64, worker: WorkerId, request: &[u8]) -> Result<Vec<u8>, Refusal> {
+        if self.gone.contains(&worker) {
+            return Err(Refusal::Gone(worker));
+        }
+        if !self.may_report(agent, worker) {
+            return Err(Refusal::OtherAgent(worker));
+        }
+        if self.children.values().filter(|&&parent| parent == agent).count() >= MAX_CHILDREN {
+            return Err(Refusal::TooMany);
+        }
+        let authority = self.registrar.authority();
+        let certificate = authority.certify(Role::Worker, worker.get(), request)?;
+        self.children.insert(worker, agent);
+        Ok(certificate)
+    }
+
+    /// An agent wants its next certificate. None if it is refused.
+    pub(super) fn renewed_agent(&self, agent: u64, request: &[u8]) -> Option<AgentOrder> {
+        self.renewed(Role::Agent, agent, request)
+            .map(|certificate| AgentOrder::Renewed { certificate })
+    }
+
+    /// A worker wants its next certificate. None if it is refused.
+    pub(super) fn renewed_worker(&self, worker: WorkerId, request: &[u8]) -> Option<CoordinatorMessage> {
+        if self.gone.contains(&worker) {
+            let refusal = Refusal::Gone(worker);
+            tracing::warn!(target: "sardana::event::refused", %worker, %refusal, "a certificate was not renewed");
+            return None;
+        }
+        self.renewed(Role::Worker, worker.get(), request)
+            .map(|certificate| CoordinatorMessage::Renewed { certificate })
+    }
+
+    fn renewed(&self, role: Role, id: u64, request: &[u8]) -> Option<Vec<u8>> {
+        let certified = self.registrar.authority().certify(role, id, request);
+        certified
+            .inspect_err(|error| {
+                tracing::warn!(target: "sardana::event::refused", %role, id = %format_args!("{id:016x}"), %error, "a certificate was not renewed");
+            })
+            .ok()
+    }
+
+    /// A worker has ended, or was dismissed or released.
+    pub(super) fn is_gone(&mut self, worker: WorkerId) {
+        self.children.remove(&worker);
+        self.gone.insert(worker);
+    }
+
+    /// Whether an agent may speak about a worker: nobody's but another agent's.
+    pub(super) fn may_report(&self, agent: u64, worker: WorkerId) -> bool {
+        self.children.get(&worker).is_none_or(|parent| *parent == agent)
+    }
+
+    /// Renews the coordinator's own certificate, if it is time.
+    pub(super) fn renew_own(&self, now: SystemTime) {
+        if !self.own.is_due(now) {
+            return;
+        }
+        let issued = self.registrar.authority().issue(self.own.role(), self.own.id());
+        let replaced = issued
+            .map_err(|error| error.to_string())
+            .and_then(|credentials| self.own.replace(credentials, now).map_err(|error| error.to_string()));
+        if let Err(error) = replaced {
+            tracing::warn!(%error, "the coordinator's own certificate could not be renewed; it is tried again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sardana_protocol::words::JobId;
+
+    use super::*;
+    use crate::trust::limits::CERTIFICATE_VALIDITY;
+    use crate::trust::{Authority, PeerIdentity, PendingKey};
+
+    const JOB: JobId = JobId::new([7; 16]);
+    const WORKER: WorkerId = WorkerId::new(5);
+
+    fn certifying() -> (Certifying, Wallet) {
+        let authority = Arc::new(Authority::new(JOB).unwrap());
+        let own = Wallet::from(authority.issue(Role::Coordinator, 0).unwrap());
+        (Certifying::new(Arc::new(Registrar::new(authority)), own.clone()), own)
+    }
+
+    fn request() -> Vec<u8> {
+        PendingKey::generate().unwrap().request().unwrap()
+    }
+
+    #[test]
+    fn a_child_is_certified_under_its_own_name_for_one_agent() {
+        let (mut certifying, _) = certifying();
+        let key = PendingKey::generate().unwrap();
+        let order = certifying.child(1, WORKER, &key.request().unwrap());
+        let Some(AgentOrder::Certified { worker, certificate }) = order else {
+            panic!("{order:?}");
+        };
+        assert_eq!(worker, WORKER);
+        let authority = certifying.registrar.authority();
+        let credentials = key.certified(authority.certificate(), certificate).unwrap();
+        assert_eq!(credentials.identity(), PeerIdentity::worker(JOB, WORKER));
+        assert!(
+            certifying.child(1, WORKER, &request()).is_some(),
+            "asked again after a lost answer"
+        );
+        assert!(certifying.child(2, WORKER, &request()).is_none());
+        assert!(certifying.may_report(1, WORKER) && !certifying.may_report(2, WORKER));
+    }
+
+    #[test]
+    fn whoever_is_gone_gets_nothing_more() {
+        let (mut certifying, _) = certifying();
+        assert!(certifying.renewed_worker(WORKER, &request()).is_some());
+        certifying.is_gone(WORKER);
+        assert!(certifying.renewed_worker(WORKER, &request()).is_none());
+        assert!(certifying.child(1, WORKER, &request()).is_none());
+    }
+
+    #[test]
+    fn a_senseless_request_gets_nothing() {
+        let (mut certifying, _) = certifying();
+        assert!(certifying.child(1, WORKER, &[1, 2, 3]).is_none());
+        assert!(certifying.renewed_worker(WORKER, &[]).is_none());
+        assert!(certifying.renewed_agent(1, &[0; 100_000]).is_none());
+        assert!(certifying.renewed_agent(1, &request()).is_some());
+    }
+
+    #[test]
+    fn an_agent_has_a_bounded_number_of_children() {
+        let (mut certifying, _) = certifying();
+        certifying.children = (0..MAX_CHILDREN as u64).map(|id| (WorkerId::new(id + 10), 1)).collect();
+        assert!(certifying.child(1, WORKER, &request()).is_none());
+        assert!(certifying.child(2, WORKER, &request()).is_some());
+        certifying.is_gone(WorkerId::new(10));
+        assert!(certifying.child(1, WorkerId::new(6), &request()).is_some());
+    }
+
+    #[test]
+    fn the_coordinator_renews_its_own() {
+        let (certifying, own) = certifying();
+        let before = own.current();
+        let now = SystemTime::now();
+        certifying.renew_own(now + CERTIFICATE_VALIDITY / 4);
+        assert_eq!(own.current(), before);
+        certifying.renew_own(now + CERTIFICATE_VALIDITY * 3 / 4);
+        assert_ne!(own.current().certificate(), before.certificate());
+        assert_eq!(own.current().identity(), before.identity());
+        assert!(!own.is_due(now + CERTIFICATE_VALIDITY * 3 / 4 + Duration::from_secs(1)));
+    }
+}

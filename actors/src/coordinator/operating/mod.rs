@@ -1,0 +1,268 @@
+//! What operators ask of the coordinator, and what it keeps for them. Changes the membership only by the machine's own events.
+
+mod agents;
+mod rate;
+mod serving;
+mod whom;
+mod words;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use sardana_protocol::limits::{MAX_AUXILIARY, MAX_TEXT_BYTES, MAX_WORKERS};
+use sardana_protocol::membership::{Event, JobEvent, Stage};
+use sardana_protocol::messages::{AgentOrder, StepReport};
+use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest, Overview, WorkerView};
+use sardana_protocol::words::{Generation, Step, WorkerId};
+
+pub(super) use agents::Agents;
+use rate::Rate;
+use words::{plain, words};
+
+use super::actor::{Life, State};
+use crate::operator::limits::{EVENT_BYTES, KEPT_EVENTS};
+
+/// Who asks the machine for a change, as people read it.
+const OPERATOR: &str = "an operator wants it";
+
+/// What is kept only for operators. It costs little: a text for each event that is no step, and the newest step.
+#[derive(Debug, Default)]
+pub(super) struct Operating {
+    pub(super) agents: Agents,
+    auxiliary: Vec<String>,
+    last: Option<StepReport>,
+    rate: Rate,
+    events: VecDeque<(Duration, String)>,
+}
+
+impl Operating {
+    /// The first worker says what the job's auxiliary sums are called.
+    pub(super) fn named(&mut self, auxiliary: &[String]) {
+        let names = auxiliary.iter().take(MAX_AUXILIARY);
+        self.auxiliary = names.map(|name| plain(name, MAX_TEXT_BYTES)).collect();
+    }
+
+    /// People are told this.
+    pub(super) fn note(&mut self, now: Duration, event: &JobEvent) {
+        if let JobEvent::Steps(reports) = event {
+            self.rate.count(now, reports.len() as u64);
+            if let Some(last) = reports.last() {
+                let mut last = last.clone();
+                last.sums.truncate(MAX_AUXILIARY);
+                self.last = Some(last);
+            }
+        }
+        if let JobEvent::Left { worker, .. } = event {
+            self.agents.left(*worker);
+        }
+        if let Some(words) = words(event) {
+            self.remember(now, &words);
+        }
+    }
+
+    /// Keeps what happened, and forgets what is older than the last [`KEPT_EVENTS`].
+    pub(super) fn remember(&mut self, now: Duration, words: &str) {
+        if self.events.len() == KEPT_EVENTS {
+            self.events.pop_front();
+        }
+        self.events.push_back((now, plain(words, EVENT_BYTES)));
+    }
+}
+
+impl State {
+    /// Does what an operator asks, and says so.
+    pub(super) fn asked(&mut self, request: &OperatorRequest) -> OperatorAnswer {
+        let outcome = match request {
+            OperatorRequest::Status => return OperatorAnswer::Status(Box::new(self.status())),
+            OperatorRequest::Drain { whom } => self.drain(whom),
+            OperatorRequest::Kill { whom } => self.kill(whom),
+            OperatorRequest::Scale { workers } => self.scale(*workers),
+            OperatorRequest::Stop => self.stop(),
+        };
+        match outcome {
+            Ok(what) => {
+                tracing::info!(target: "sardana::event::operator", %what, "an operator's request");
+                self.operating.remember(self.started.elapsed(), &format!("operator: {what}"));
+                OperatorAnswer::Done { what }
+            }
+            Err(reason) => {
+                tracing::info!(target: "sardana::event::operator", %reason, "an operator's request was refused");
+                OperatorAnswer::Refused { reason }
+            }
+        }
+    }
+
+    fn status(&self) -> JobStatus {
+        let now = self.started.elapsed();
+        let overview = self.overview(now);
+        let round_trips = self.workers.iter().take(MAX_WORKERS as usize);
+        let running = overview.stage == Stage::Running;
+        JobStatus {
+            job: self.config.registrar.job(),
+            spec: self.job.as_ref().map(|(identity, _)| identity.spec.clone()),
+            auxiliary: self.operating.auxiliary.clone(),
+            overview,
+            last: self.operating.last.clone(),
+            steps_per_second: if running { self.operating.rate.per_second(now) } else { 0.0 },
+            age: now,
+            agents: self.operating.agents.status(),
+            round_trips: round_trips
+                .map(|(worker, outlet)| (*worker, outlet.connection.rtt()))
+                .collect(),
+            events: self
+                .operating
+                .events
+                .iter()
+                .map(|(at, words)| (now.saturating_sub(*at), words.clone()))
+                .collect(),
+        }
+    }
+
+    fn overview(&self, now: Duration) -> Overview {
+        let mut overview = match &self.job {
+            Some((_, membership)) => membership.overview(now),
+            None => Overview {
+                stage: if self.life == Life::Over {
+                    Stage::Done
+                } else {
+                    Stage::Gathering
+                },
+                generation: Generation::new(self.config.incarnation, 0),
+                step: Step::ZERO,
+                workers: Vec::new(),
+            },
+        };
+        overview.workers.truncate(MAX_WORKERS as usize);
+        overview
+    }
+
+    fn drain(&mut self, whom: &str) -> Result<String, String> {
+        let workers = self.present()?;
+        let meant = whom::select(whom, &workers, &self.operating.agents)?;
+        let asked: Vec<WorkerId> = workers
+            .iter()
+            .filter(|view| meant.contains(&view.worker) && !view.leaving)
+            .map(|view| view.worker)
+            .collect();
+        self.leave(&asked, OPERATOR);
+        Ok(match asked.as_slice() {
+            [] => format!("{} leave already", names(&meant)),
+            [one] => format!("{one} leaves at the next boundary"),
+            several => format!("{} leave at the next boundary", names(several)),
+        })
+    }
+
+    fn kill(&mut self, whom: &str) -> Result<String, String> {
+        let workers = self.present()?;
+        let worker = whom::select_one(whom, &workers, &self.operating.agents)?;
+        let agent = self.operating.agents.parent(worker).and_then(|agent| self.agents.get(&agent));
+        let ordered = agent.is_some_and(|agent| agent.queue.send(AgentOrder::Kill { worker }).is_ok());
+        if ordered {
+            return Ok(format!("the agent of {worker} was told to kill it"));
+        }
+        let address = workers.iter().find(|view| view.worker == worker).map(|view| view.address);
+        let place = address.map_or_else(|| "an unknown address".to_owned(), |address| address.to_string());
+        Err(format!(
+            "{worker} runs under no agent that is connected: expected one that can kill it, found a worker at {place}; end its \
+             process on its host by hand"
+        ))
+    }
+
+    fn scale(&mut self, wanted: u32) -> Result<String, String> {
+        if wanted == 0 || wanted > MAX_WORKERS {
+            return Err(format!(
+                "expected 1 to {MAX_WORKERS} workers, found {wanted}; to end the job, stop it"
+            ));
+        }
+        if wanted < self.config.min {
+            return Err(format!(
+                "expected at least {} workers, which the job was started with as its least, found {wanted}; to end the job, stop it",
+                self.config.min
+            ));
+        }
+        if self.life == Life::Over {
+            return Err(over());
+        }
+        let now = self.started.elapsed();
+        let workers = self.overview(now).workers;
+        let staying: Vec<WorkerId> = workers.iter().filter(|view| !view.leaving).map(|view| view.worker).collect();
+        let connected = &self.workers;
+        let coming = self.operating.agents.coming(|worker| connected.contains_key(&worker), now);
+        let there = u32::try_from(staying.len()).unwrap_or(u32::MAX).saturating_add(coming);
+        if wanted > there {
+            self.start_more(wanted - there, now)
+        } else if wanted < there {
+            self.drain_highest(&staying, there - wanted)
+        } else {
+            Ok(format!("there are {there} workers already"))
+        }
+    }
+
+    fn start_more(&mut self, more: u32, now: Duration) -> Result<String, String> {
+        let orders = self.operating.agents.spread(more);
+        if orders.is_empty() {
+            return Err(format!(
+                "expected an agent that starts {more} more, found none connected that stays; start one with `sardana agent`"
+            ));
+        }
+        let mut told = Vec::new();
+        for (agent, workers) in orders {
+            if let Some(outlet) = self.agents.get(&agent) {
+                // A session that is over has said so, or will; the workers that are missing then can be asked for again.
+                let _ = outlet.queue.send(AgentOrder::Start { workers });
+                self.operating.agents.ordered(agent, workers, now);
+                told.push(format!("{workers} on {}", self.operating.agents.host_of(agent)));
+            }
+        }
+        Ok(format!("{more} more are started: {}", told.join(", ")))
+    }
+
+    /// Lets `fewer` of those who stay leave, the last first: whoever has no rank, then the highest ranks.
+    fn drain_highest(&mut self, staying: &[WorkerId], fewer: u32) -> Result<String, String> {
+        let leaving: Vec<WorkerId> = staying.iter().rev().take(fewer as usize).copied().collect();
+        if leaving.is_empty() {
+            return Err("the workers that are too many are not connected yet: ask again in a moment".to_owned());
+        }
+        self.leave(&leaving, OPERATOR);
+        Ok(format!("{} leave at the next boundary", names(&leaving)))
+    }
+
+    fn stop(&mut self) -> Result<String, String> {
+        if self.life == Life::Over {
+            return Err(over());
+        }
+        self.stop_requested();
+        Ok("the job ends at the next boundary".to_owned())
+    }
+
+    /// These workers are to leave at the next boundary.
+    pub(super) fn leave(&mut self, workers: &[WorkerId], reason: &str) {
+        for &worker in workers {
+            self.decide(Event::LeaveRequested {
+                worker,
+                reason: reason.to_owned(),
+            });
+        }
+    }
+
+    /// Who is connected, if the job goes on.
+    fn present(&self) -> Result<Vec<WorkerView>, String> {
+        if self.life == Life::Over {
+            return Err(over());
+        }
+        Ok(self.overview(self.started.elapsed()).workers)
+    }
+}
+
+fn over() -> String {
+    "the job is over: there is nothing left to change".to_owned()
+}
+
+fn names(workers: &[WorkerId]) -> String {
+    const SHOWN: usize = 8;
+    let mut names: Vec<String> = workers.iter().take(SHOWN).map(ToString::to_string).collect();
+    if workers.len() > SHOWN {
+        names.push(format!("{} more", workers.len() - SHOWN));
+    }
+    names.join(", ")
+}

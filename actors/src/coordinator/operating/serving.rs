@@ -1,0 +1,55 @@
+//! An operator's control connection at the coordinator: requests and answers, one after the other.
+
+use ractor::ActorRef;
+use sardana_protocol::messages::Greeting;
+use sardana_protocol::status::OperatorRequest;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::sleep;
+
+use crate::coordinator::actor::Message;
+use crate::coordinator::session::Streams;
+use crate::operator::limits::{ANSWER_BYTES, ANSWER_EVERY, MAX_OPERATORS, REQUEST_BYTES};
+use crate::quic::REFUSED;
+use crate::trust::PeerIdentity;
+use crate::wire::limits::HELLO_FRAME_BYTES;
+use crate::wire::{FrameError, read_frame, write_frame};
+
+impl Streams {
+    /// Answers an operator's requests one after the other, and not faster than a person can read.
+    pub(in crate::coordinator) async fn serve_operator(
+        mut self,
+        peer: PeerIdentity,
+        coordinator: &ActorRef<Message>,
+        operators: &Semaphore,
+    ) {
+        let Ok(_place) = operators.try_acquire() else {
+            let reason = format!("{MAX_OPERATORS} operators are connected already: end one of them");
+            return self.refuse(Greeting::Refused { reason }).await;
+        };
+        let why = match self.answer_operator(coordinator).await {
+            Ok(()) => "the operator left".to_owned(),
+            // It may just close its connection.
+            Err(error @ FrameError::Connection(_)) => error.to_string(),
+            Err(error) => {
+                tracing::warn!(target: "sardana::event::refused", %peer, %error, "an operator's session is over");
+                error.to_string()
+            }
+        };
+        self.connection.close(REFUSED, why.as_bytes());
+    }
+
+    async fn answer_operator(&mut self, coordinator: &ActorRef<Message>) -> Result<(), FrameError> {
+        write_frame(&mut self.send, &Greeting::Welcome, HELLO_FRAME_BYTES).await?;
+        while let Some(request) = read_frame::<OperatorRequest>(&mut self.receive, REQUEST_BYTES).await? {
+            let (reply, answer) = oneshot::channel();
+            // Nobody answers once the coordinator ends; its endpoint closes with it.
+            if coordinator.cast(Message::Asked { request, reply }).is_err() {
+                return Ok(());
+            }
+            let Ok(answer) = answer.await else { return Ok(()) };
+            write_frame(&mut self.send, &answer, ANSWER_BYTES).await?;
+            sleep(ANSWER_EVERY).await;
+        }
+        Ok(())
+    }
+}

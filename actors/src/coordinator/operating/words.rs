@@ -1,0 +1,87 @@
+//! What happened to a job, in words for an operator.
+
+use sardana_protocol::membership::{JobEvent, Summary};
+
+/// `text` without control characters, and cut after `most` bytes: it came over a network, and goes to somebody's terminal.
+pub(super) fn plain(text: &str, most: usize) -> String {
+    let mut plain = String::with_capacity(text.len().min(most));
+    for char in text.chars() {
+        let char = if char.is_control() { ' ' } else { char };
+        if plain.len() + char.len_utf8() > most {
+            break;
+        }
+        plain.push(char);
+    }
+    plain
+}
+
+/// None for what a status says anyhow.
+pub(super) fn words(event: &JobEvent) -> Option<String> {
+    Some(match event {
+        JobEvent::Steps(_) => return None,
+        JobEvent::Joined { worker, step } => format!("{worker} joined at {step}"),
+        JobEvent::Lost {
+            worker,
+            rank,
+            cause,
+            stage,
+        } => match rank {
+            Some(rank) => format!("{rank} {worker} is lost while {stage}: {cause}"),
+            None => format!("{worker} is lost while {stage}: {cause}"),
+        },
+        JobEvent::Leaving { worker, reason } => format!("{worker} leaves at the next boundary: {reason}"),
+        JobEvent::Left { worker, step } => format!("{worker} has left at {step}"),
+        JobEvent::Snapshot { step, holders } => format!("a snapshot of {step} is held by {holders}"),
+        JobEvent::CaughtUp { worker, step } => format!("{worker} has caught up at {step}"),
+        JobEvent::JoinsAnew { worker, reason } => format!("{worker} begins its join anew: {reason}"),
+        JobEvent::Held { worker } => format!("all wait at a boundary until {worker} has the state"),
+        JobEvent::Switched {
+            generation,
+            members,
+            step,
+        } => format!("{generation} with {} workers began at {step}; nobody waited", members.len()),
+        JobEvent::Halting { generation } => format!("everybody was told to halt for {generation}"),
+        JobEvent::Forming {
+            generation,
+            members,
+            step,
+            recomputed,
+            fetching,
+        } => format!(
+            "{generation} forms with {} workers at {step}: {recomputed} shard gradients again, {fetching} fetch the state",
+            members.len()
+        ),
+        JobEvent::Formed {
+            generation,
+            world_size,
+            took,
+        } => format!(
+            "{generation} is formed with {world_size} workers, after {} ms",
+            took.as_millis()
+        ),
+        JobEvent::Resumed { generation, step, after } => {
+            format!(
+                "{generation} has applied {step}, {} ms after what made it necessary",
+                after.as_millis()
+            )
+        }
+        JobEvent::Waiting { have, need } => format!("training waits: {have} workers are there, it needs {need}"),
+        JobEvent::StateLost { reached, from } => {
+            format!("every holder of the state is gone: from {reached} back to {from}")
+        }
+        JobEvent::Done(Summary { step, hash, .. }) => format!("the job is done at {step}, state {hash}"),
+        JobEvent::Failed { reason } => format!("the job failed: {reason}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_reaches_a_terminal_but_text() {
+        assert_eq!(plain("a\x1b[2Jb\nc", 100), "a [2Jb c");
+        assert_eq!(plain("äöü", 3), "ä", "cut between two letters");
+        assert_eq!(plain("", 0), "");
+    }
+}

@@ -1,0 +1,90 @@
+//! The coordinator's end of an enrolment: one message, one answer, and the connection ends.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use quinn::{Connection, ConnectionError, VarInt};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::limits::{ENROL_DEADLINE, ENROL_FRAME_BYTES, MAX_ENROLMENTS};
+use super::messages::{EnrolAnswer, EnrolRequest};
+use super::moment::Moment;
+use super::registrar::Registrar;
+use crate::quic::{REFUSED, explain};
+use crate::wire::{read_frame, write_frame};
+
+/// The application's close code when too many enrol at once: come again.
+pub const COME_AGAIN: VarInt = VarInt::from_u32(2);
+
+/// Enrols strangers at one coordinator.
+#[derive(Debug, Clone)]
+pub struct EnrolService {
+    registrar: Arc<Registrar>,
+    room: Arc<Semaphore>,
+}
+
+impl EnrolService {
+    /// Enrols those whom `registrar` does.
+    #[must_use]
+    pub fn new(registrar: Arc<Registrar>) -> Self {
+        Self {
+            registrar,
+            room: Arc::new(Semaphore::new(MAX_ENROLMENTS)),
+        }
+    }
+
+    /// Serves one stranger, for a bounded time, and closes the connection.
+    pub async fn serve(self, connection: Connection) {
+        let Ok(_room) = Arc::clone(&self.room).try_acquire_owned() else {
+            return connection.close(COME_AGAIN, b"too many enrol at once; try again");
+        };
+        let from = connection.remote_address();
+        match timeout(ENROL_DEADLINE, self.exchange(&connection)).await {
+            Ok(Ok(())) => connection.close(0_u32.into(), b"enrolled"),
+            Ok(Err(reason)) => {
+                tracing::warn!(target: "sardana::event::refused", %from, %reason, "somebody was not enrolled");
+                connection.close(REFUSED, reason.as_bytes());
+            }
+            Err(_) => {
+                tracing::warn!(target: "sardana::event::refused", %from, "an enrolment took too long");
+                connection.close(REFUSED, b"the enrolment took too long");
+            }
+        }
+    }
+
+    async fn exchange(&self, connection: &Connection) -> Result<(), String> {
+        let (mut send, mut receive) = match connection.accept_bi().await {
+            Ok(streams) => streams,
+            // It only wanted to know whether somebody is here.
+            Err(ConnectionError::ApplicationClosed(_)) => return Ok(()),
+            Err(error) => return Err(explain(&error)),
+        };
+        let asked = read_frame::<EnrolRequest>(&mut receive, ENROL_FRAME_BYTES).await;
+        let asked = asked.map_err(|error| error.to_string())?.ok_or("it asked for nothing")?;
+        let (role, registrar) = (asked.invitation.role(), Arc::clone(&self.registrar));
+        // It signs, and may wait for a disk.
+        let deciding = tokio::task::spawn_blocking(move || registrar.enrol(&asked, Moment::of(SystemTime::now())));
+        let decided = deciding.await.map_err(|error| error.to_string())?;
+        let (answer, refused) = match decided {
+            Ok(certificate) => (EnrolAnswer::Enrolled { certificate }, None),
+            Err(refusal) => {
+                let reason = refusal.to_string();
+                (EnrolAnswer::Refused { reason: reason.clone() }, Some(reason))
+            }
+        };
+        let sent = write_frame(&mut send, &answer, ENROL_FRAME_BYTES).await;
+        sent.map_err(|error| error.to_string())?;
+        // Only fails when the stream has ended already.
+        let _ = send.finish();
+        // The other end closes once it has the answer.
+        connection.closed().await;
+        match refused {
+            Some(reason) => Err(reason),
+            None => {
+                tracing::info!(target: "sardana::event::enrolled", from = %connection.remote_address(), %role);
+                Ok(())
+            }
+        }
+    }
+}

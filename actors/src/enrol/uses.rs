@@ -1,0 +1,298 @@
+//! How often each invitation was used: remembered until it expires, and in a file if the coordinator is to be started again.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use data_encoding::HEXLOWER;
+
+use super::invitation::{Invitation, Nonce, Used};
+use super::limits::{MAX_INVITATIONS, SPARE_USE_LINES, USES_FILE_BYTES};
+use super::moment::Moment;
+use crate::trust::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
+
+/// The file's name in its folder.
+pub const USES_FILE: &str = "uses";
+
+/// Why uses cannot be remembered.
+#[derive(Debug, thiserror::Error)]
+pub enum UsesError {
+    /// The file cannot be had, or others could have.
+    #[error(transparent)]
+    Private(#[from] PrivateError),
+    /// The file is not what was written.
+    #[error(
+        "{path}: line {line} is damaged. Bring the file back from a copy, or remove it: then join files that were used up can be \
+         used again until they expire"
+    )]
+    Damaged {
+        /// Which.
+        path: String,
+        /// Where, from 1.
+        line: usize,
+    },
+    /// The disk failed.
+    #[error("the use of the join file could not be written down: {0}; see whether the coordinator's disk is full")]
+    Disk(io::Error),
+    /// Too many invitations are in use.
+    #[error("{MAX_INVITATIONS} join files are in use already; wait until some have expired, or use one of them")]
+    TooMany,
+}
+
+/// The uses of all invitations that have not expired.
+#[derive(Debug, Default)]
+pub struct Uses {
+    by_nonce: BTreeMap<Nonce, Record>,
+    log: Option<Log>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Record {
+    expires: Moment,
+    used: Used,
+}
+
+#[derive(Debug)]
+struct Log {
+    folder: PrivateFolder,
+    /// None before the first use, and after a write that failed: its end is unknown then.
+    file: Option<File>,
+    lines: usize,
+}
+
+impl Uses {
+    /// The uses that are written down in `folder`; later ones are added there.
+    ///
+    /// # Errors
+    /// When the file is damaged, or others could have changed it.
+    pub fn kept(folder: &PrivateFolder) -> Result<Self, UsesError> {
+        let path = folder.file(USES_FILE);
+        let bytes = match read_private(&path, USES_FILE_BYTES) {
+            Err(PrivateError::Missing { .. }) => Vec::new(),
+            read => read?,
+        };
+        Ok(Self {
+            by_nonce: parse(&bytes).map_err(|line| UsesError::Damaged {
+                path: path.display().to_string(),
+                line,
+            })?,
+            log: Some(Log {
+                folder: folder.clone(),
+                file: None,
+                lines: 0,
+            }),
+        })
+    }
+
+    /// How often the invitation was used.
+    #[must_use]
+    pub fn of(&self, nonce: &Nonce) -> Option<Used> {
+        self.by_nonce.get(nonce).map(|record| record.used)
+    }
+
+    /// Notes one more use at `now`. When this returns it is on the disk, if there is a file.
+    ///
+    /// # Errors
+    /// When it could not be noted; then it does not count.
+    pub fn note(&mut self, invitation: &Invitation, now: Moment) -> Result<(), UsesError> {
+        let nonce = invitation.nonce();
+        if !self.by_nonce.contains_key(&nonce) && self.by_nonce.len() >= MAX_INVITATIONS {
+            self.by_nonce.retain(|_, record| record.expires > now);
+            if self.by_nonce.len() >= MAX_INVITATIONS {
+                return Err(UsesError::TooMany);
+            }
+        }
+        let record = Record {
+            expires: invitation.expires(),
+            used: Used {
+                count: self.of(&nonce).map_or(0, |used| used.count).saturating_add(1),
+                last: now,
+            },
+        };
+        if let Some(log) = &mut self.log {
+            log.write(&mut self.by_nonce, nonce, record, now)?;
+        }
+        self.by_nonce.insert(nonce, record);
+        Ok(())
+    }
+}
+
+impl Log {
+    fn write(
+        &mut self,
+        known: &mut BTreeMap<Nonce, Record>,
+        nonce: Nonce,
+        record: Record,
+        now: Moment,
+    ) -> Result<(), UsesError> {
+        let needed = known.len() + SPARE_USE_LINES;
+        let file = match self.file.take() {
+            Some(file) if self.lines < needed => file,
+            Some(_) | None => self.begin(known, now)?,
+        };
+        let mut appending = &file;
+        appending
+            .write_all(line(&nonce, &record).as_bytes())
+            .map_err(UsesError::Disk)?;
+        file.sync_data().map_err(UsesError::Disk)?;
+        self.lines += 1;
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Writes the file anew with what is needed, and opens it.
+    fn begin(&mut self, known: &mut BTreeMap<Nonce, Record>, now: Moment) -> Result<File, UsesError> {
+        known.retain(|_, record| record.expires > now);
+        let path: PathBuf = self.folder.file(USES_FILE);
+        let text: String = known.iter().map(|(nonce, record)| line(nonce, record)).collect();
+        write_private(&path, text.as_bytes(), Otherwise::Make)?;
+        self.lines = known.len();
+        OpenOptions::new().append(true).open(&path).map_err(UsesError::Disk)
+    }
+}
+
+/// One use: nonce, expiry, last use, count, and a hash of these.
+fn line(nonce: &Nonce, record: &Record) -> String {
+    let body = format!(
+        "{} {} {} {}",
+        HEXLOWER.encode(nonce),
+        record.expires.seconds(),
+        record.used.last.seconds(),
+        record.used.count
+    );
+    format!("{body} {}\n", blake3::hash(body.as_bytes()))
+}
+
+/// The newest record of each invitation, or the number of the first line that is damaged.
+fn parse(bytes: &[u8]) -> Result<BTreeMap<Nonce, Record>, usize> {
+    let mut known = BTreeMap::new();
+    // A last line without an end was being written when the machine stopped: nobody was given anything for it.
+    let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    for (index, text) in bytes[..whole].split(|&byte| byte == b'\n').enumerate() {
+        if text.is_empty() && index > 0 {
+            continue;
+        }
+        if text.is_empty() {
+            break;
+        }
+        let (nonce, record) = std::str::from_utf8(text).ok().and_then(record).ok_or(index + 1)?;
+        known.insert(nonce, record);
+    }
+    Ok(known)
+}
+
+fn record(text: &str) -> Option<(Nonce, Record)> {
+    let (body, hash) = text.rsplit_once(' ')?;
+    if blake3::hash(body.as_bytes()).to_string() != hash {
+        return None;
+    }
+    let mut parts = body.split(' ');
+    let nonce = HEXLOWER.decode(parts.next()?.as_bytes()).ok()?.try_into().ok()?;
+    let mut number = || parts.next()?.parse::<u64>().ok();
+    let (expires, last, count) = (number()?, number()?, number()?);
+    let used = Used {
+        count: u32::try_from(count).ok()?,
+        last: Moment::new(last),
+    };
+    let expires = Moment::new(expires);
+    Some((nonce, Record { expires, used }))
+}
+
+#[cfg(test)]
+mod tests {
+    use sardana_protocol::words::JobId;
+
+    use super::super::invitation::{InvitationKey, Terms};
+    use super::*;
+    use crate::trust::{Authority, Role};
+
+    const JOB: JobId = JobId::new([7; 16]);
+    const NOW: Moment = Moment::new(1_800_000_000);
+
+    fn invitation(key: &InvitationKey, number: u32) -> Invitation {
+        let terms = Terms {
+            role: Role::Worker,
+            expires: Moment::new(NOW.seconds() + 100),
+            uses: 5,
+        };
+        let mut nonce = [0; 16];
+        nonce[..4].copy_from_slice(&number.to_le_bytes());
+        Invitation::new(key, JOB, terms, nonce, NOW).unwrap()
+    }
+
+    fn key() -> InvitationKey {
+        InvitationKey::of(&Authority::new(JOB).unwrap())
+    }
+
+    fn folder() -> (tempfile::TempDir, PrivateFolder) {
+        let place = tempfile::tempdir().unwrap();
+        let folder = PrivateFolder::open(&place.path().join("state"), Otherwise::Make).unwrap();
+        (place, folder)
+    }
+
+    #[test]
+    fn uses_outlive_the_process() {
+        let (_place, folder) = folder();
+        let (one, two) = (invitation(&key(), 1), invitation(&key(), 2));
+        let mut uses = Uses::kept(&folder).unwrap();
+        uses.note(&one, NOW).unwrap();
+        uses.note(&two, NOW).unwrap();
+        uses.note(&one, Moment::new(NOW.seconds() + 1)).unwrap();
+        for _ in 0..2 {
+            let uses = Uses::kept(&folder).unwrap();
+            let last = Moment::new(NOW.seconds() + 1);
+            assert_eq!(uses.of(&one.nonce()), Some(Used { count: 2, last }));
+            assert_eq!(uses.of(&two.nonce()), Some(Used { count: 1, last: NOW }));
+        }
+    }
+
+    #[test]
+    fn a_torn_last_line_is_no_use_and_any_other_damage_is_an_error() {
+        let (_place, folder) = folder();
+        let one = invitation(&key(), 1);
+        let mut uses = Uses::kept(&folder).unwrap();
+        uses.note(&one, NOW).unwrap();
+        uses.note(&one, NOW).unwrap();
+        let path = folder.file(USES_FILE);
+        let whole = std::fs::read(&path).unwrap();
+        let first = whole.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+        for length in first..whole.len() {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            let mut uses = Uses::kept(&folder).unwrap();
+            assert_eq!(uses.of(&one.nonce()).unwrap().count, 1, "{length}");
+            uses.note(&one, NOW).unwrap();
+            let again = Uses::kept(&folder).unwrap();
+            assert_eq!(again.of(&one.nonce()).unwrap().count, 2, "what is added after it counts");
+        }
+        for at in 0..first - 1 {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            std::fs::write(&path, &damaged).unwrap();
+            let error = Uses::kept(&folder).unwrap_err();
+            assert!(matches!(error, UsesError::Damaged { line: 1, .. }), "byte {at}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let (_place, folder) = folder();
+        let key = key();
+        let mut uses = Uses::default();
+        for number in 0..MAX_INVITATIONS as u32 {
+            uses.note(&invitation(&key, number), NOW).unwrap();
+        }
+        let more = invitation(&key, u32::MAX);
+        assert!(matches!(uses.note(&more, NOW), Err(UsesError::TooMany)));
+        uses.note(&invitation(&key, 0), NOW).unwrap();
+        uses.note(&more, more.expires()).unwrap();
+        assert_eq!(uses.by_nonce.len(), 1, "those that expired are forgotten");
+
+        let mut uses = Uses::kept(&folder).unwrap();
+        uses.note(&invitation(&key, 1), NOW).unwrap();
+        uses.log.as_mut().unwrap().lines = SPARE_USE_LINES + 1;
+        uses.note(&invitation(&key, 1), NOW).unwrap();
+        let text = std::fs::read_to_string(folder.file(USES_FILE)).unwrap();
+        assert_eq!(text.lines().count(), 2, "the file was written anew");
+    }
+}

@@ -1,0 +1,58 @@
+//! Bounds of what operators ask and are told.
+
+use std::time::Duration;
+
+use sardana_protocol::limits::{MAX_AUXILIARY, MAX_TEXT_BYTES, MAX_WORKERS};
+
+use crate::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES, LARGEST_LIMIT};
+
+/// Longest request: one text and a number. A longer one ends the connection.
+pub const REQUEST_BYTES: usize = 4 << 10;
+
+/// Longest answer. Holds the status of the largest job.
+pub const ANSWER_BYTES: usize = 1 << 20;
+
+/// How long an operator waits for a greeting or an answer. A coordinator answers between two of its messages.
+pub const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Between two answers to one operator: more of them show a person nothing, and cost the coordinator time.
+pub const ANSWER_EVERY: Duration = Duration::from_millis(20);
+
+/// Most operators at a time. Another one is refused with this number.
+pub const MAX_OPERATORS: usize = 16;
+
+/// How many of the last events are kept for operators.
+pub const KEPT_EVENTS: usize = 64;
+
+/// Longest event in words; the rest is cut.
+pub const EVENT_BYTES: usize = 512;
+
+/// Most agents in an answer: as many as there may be workers.
+pub const MAX_AGENTS: usize = MAX_WORKERS as usize;
+
+/// Longest name of a host that is kept; the rest is cut. DNS allows no longer one.
+pub const HOST_BYTES: usize = 253;
+
+/// Most children of one agent that are kept.
+pub const MAX_CHILDREN: usize = MAX_WORKERS as usize;
+
+/// Over how long steps per second are counted: long enough for a steady number, short enough to see a change.
+pub const RATE_OVER: Duration = Duration::from_secs(5);
+
+/// Step reports that come within this time are counted as one sample of the rate, so that few are kept.
+pub const RATE_SAMPLE: Duration = Duration::from_millis(100);
+
+/// A child that was ordered and of which nothing was heard for this long is not counted as coming any more.
+pub const COMING: Duration = Duration::from_secs(15);
+
+const _: () = assert!(REQUEST_BYTES > 2 * MAX_TEXT_BYTES && REQUEST_BYTES <= HELLO_FRAME_BYTES);
+// A worker's view, its round trip and its line at its agent fill less than 160 bytes; an agent its host's name and 40.
+const _: () = assert!(
+    ANSWER_BYTES
+        > MAX_WORKERS as usize * 160
+            + MAX_AGENTS * (HOST_BYTES + 40)
+            + KEPT_EVENTS * (EVENT_BYTES + 20)
+            + MAX_AUXILIARY * (MAX_TEXT_BYTES + 12)
+            + 2 * MAX_TEXT_BYTES
+);
+const _: () = assert!(ANSWER_BYTES > CONTROL_FRAME_BYTES && ANSWER_BYTES <= LARGEST_LIMIT);

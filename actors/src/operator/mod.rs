@@ -1,0 +1,157 @@
+//! An operator's end of a control connection: asks the coordinator, and changes nothing by itself. Must not know what people see.
+
+pub mod limits;
+
+use std::net::SocketAddr;
+
+use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream};
+use sardana_protocol::messages::{Greeting, Hello};
+use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
+use tokio::time::timeout;
+
+use crate::quic::limits::CONNECT_DEADLINE;
+use crate::quic::{BindError, ConnectError, Purpose, bind_client, close, connect, explain};
+use crate::trust::{Credentials, PeerIdentity};
+use crate::wire::limits::HELLO_FRAME_BYTES;
+use crate::wire::{FrameError, read_frame, write_frame};
+use limits::{ANSWER_BYTES, ANSWER_DEADLINE, REQUEST_BYTES};
+
+/// Why an operator got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorError {
+    /// This host gives no port, or the credentials cannot be used.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// Nobody is there, or somebody else. Fix the address; or the job is over.
+    #[error("{0}; or the job is over")]
+    Connect(#[from] ConnectError),
+    /// It does not want this operator. Use credentials of an operator of this job.
+    #[error("the coordinator at {address} refused: {reason}")]
+    Refused {
+        /// Who was asked.
+        address: SocketAddr,
+        /// What it said.
+        reason: String,
+    },
+    /// The connection broke, or something unreadable came. Ask again; if it persists, both must run the same release.
+    #[error("the coordinator at {address}: {source}")]
+    Broken {
+        /// Who was asked.
+        address: SocketAddr,
+        /// What went wrong.
+        source: FrameError,
+    },
+    /// It closed without an answer: the job is over, or the coordinator ended.
+    #[error("the coordinator at {address} ended: the job is over")]
+    Ended {
+        /// Who was asked.
+        address: SocketAddr,
+    },
+    /// It does not answer. See whether its process is stopped.
+    #[error("the coordinator at {address} did not answer within {ANSWER_DEADLINE:?}; see whether its process is stopped")]
+    Silent {
+        /// Who was asked.
+        address: SocketAddr,
+    },
+}
+
+/// A connection to a job's coordinator, for an operator's requests, one after the other.
+#[derive(Debug)]
+pub struct Operator {
+    address: SocketAddr,
+    endpoint: Endpoint,
+    connection: Connection,
+    send: SendStream,
+    receive: RecvStream,
+}
+
+impl Operator {
+    /// Connects to the coordinator at `address` with an operator's `credentials`.
+    ///
+    /// # Errors
+    /// See [`OperatorError`].
+    pub async fn connect(credentials: &Credentials, address: SocketAddr) -> Result<Self, OperatorError> {
+        let endpoint = bind_client(credentials, Purpose::Control, address)?;
+        let coordinator = PeerIdentity::coordinator(credentials.job());
+        let connection = connect(&endpoint, address, coordinator, CONNECT_DEADLINE).await?;
+        let opened = connection.open_bi().await;
+        let (send, receive) = opened.map_err(|error| broken(address, FrameError::Connection(error)))?;
+        let mut operator = Self {
+            address,
+            endpoint,
+            connection,
+            send,
+            receive,
+        };
+        let hello = Hello::Operator { job: credentials.job() };
+        match operator.exchange(&hello, HELLO_FRAME_BYTES, HELLO_FRAME_BYTES).await? {
+            Greeting::Welcome => Ok(operator),
+            Greeting::Refused { reason } => Err(OperatorError::Refused { address, reason }),
+            Greeting::Over => Err(OperatorError::Ended { address }),
+        }
+    }
+
+    /// Asks, and waits for the answer. After an error the connection is of no more use.
+    ///
+    /// # Errors
+    /// When the connection breaks or no answer comes. A refusal is an answer.
+    pub async fn ask(&mut self, request: &OperatorRequest) -> Result<OperatorAnswer, OperatorError> {
+        self.exchange(request, REQUEST_BYTES, ANSWER_BYTES).await
+    }
+
+    /// Round trip to the coordinator, as measured so far.
+    #[must_use]
+    pub fn round_trip(&self) -> std::time::Duration {
+        self.connection.rtt()
+    }
+
+    /// Says goodbye.
+    pub async fn close(self) {
+        close(&self.endpoint, "the operator leaves").await;
+    }
+
+    async fn exchange<Out: serde::Serialize, In: serde::de::DeserializeOwned>(
+        &mut self,
+        message: &Out,
+        out_bytes: usize,
+        in_bytes: usize,
+    ) -> Result<In, OperatorError> {
+        let address = self.address;
+        let talking = async {
+            write_frame(&mut self.send, message, out_bytes).await?;
+            read_frame::<In>(&mut self.receive, in_bytes).await
+        };
+        match timeout(ANSWER_DEADLINE, talking).await {
+            Ok(Ok(Some(answer))) => Ok(answer),
+            Ok(Ok(None)) => Err(OperatorError::Ended { address }),
+            Ok(Err(error)) => Err(broken(address, error)),
+            Err(_) => Err(OperatorError::Silent { address }),
+        }
+    }
+}
+
+fn broken(address: SocketAddr, source: FrameError) -> OperatorError {
+    match &source {
+        // It closes its endpoint when the job is over.
+        FrameError::Connection(ConnectionError::ApplicationClosed(close)) if close.error_code.into_inner() == 0 => {
+            OperatorError::Ended { address }
+        }
+        // A certificate that it refuses shows at the first answer.
+        FrameError::Connection(error @ (ConnectionError::ConnectionClosed(_) | ConnectionError::ApplicationClosed(_))) => {
+            OperatorError::Refused {
+                address,
+                reason: explain(error),
+            }
+        }
+        FrameError::Connection(_)
+        | FrameError::Version { .. }
+        | FrameError::Header { .. }
+        | FrameError::TooLong { .. }
+        | FrameError::Truncated { .. }
+        | FrameError::Malformed { .. }
+        | FrameError::Trailing { .. }
+        | FrameError::Unencodable { .. }
+        | FrameError::Stream { .. }
+        | FrameError::Io(_) => OperatorError::Broken { address, source },
+    }
+}

@@ -1,0 +1,209 @@
+//! Copying a snapshot and following the ring: each share and each sum has two holders, and if the first does not give it, the other
+//! is asked. Dropping the future ends all transfers.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use sardana_protocol::messages::{MemberAddress, Snapshot};
+use sardana_protocol::snapshot::{Share, holders_of, keepers_of};
+use sardana_protocol::state::StateHash;
+use sardana_protocol::words::{Step, WorkerId};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::Peers;
+use super::fetch::{FetchError, FollowedSum, check_hash, ending};
+use super::serve::beside;
+
+/// Why a snapshot could not be copied, or a sum not be had. The coordinator is told, and the joiner begins anew.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// The snapshot's description contradicts itself: its coordinator is broken.
+    #[error("the snapshot names {holders} holders and {shares} shares; expected as many of both, and at least one")]
+    Senseless {
+        /// How many holders.
+        holders: usize,
+        /// How many hashes of shares.
+        shares: usize,
+    },
+    /// No holder gave a share.
+    #[error("{share} of the state at {step}: no holder gave it: {tried}")]
+    Share {
+        /// Which.
+        share: Share,
+        /// Of the state at this step.
+        step: Step,
+        /// Who was asked, and what went wrong.
+        tried: Tried,
+    },
+    /// No keeper gave a sum.
+    #[error("the sum of {step}: no keeper gave it: {tried}")]
+    Sum {
+        /// Of which step.
+        step: Step,
+        /// Who was asked, and what went wrong.
+        tried: Tried,
+    },
+}
+
+/// Who was asked, and what went wrong.
+#[derive(Debug, Default)]
+pub struct Tried(Vec<String>);
+
+impl Tried {
+    fn failed(&mut self, error: &FetchError) {
+        self.0.push(error.to_string());
+    }
+
+    fn gone(&mut self, place: u32) {
+        self.0.push(format!("the one at place {place} is gone"));
+    }
+}
+
+impl std::fmt::Display for Tried {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.join("; "))
+    }
+}
+
+/// Who holds a snapshot, now and later: a holder that is gone turns none.
+pub(crate) type Holders = watch::Receiver<Snapshot>;
+
+impl Peers {
+    /// Copies all shares of a snapshot, at once and from different holders, and compares each with its hash. A transfer from a holder
+    /// that turns none ends at once, and the other one is asked.
+    ///
+    /// # Errors
+    /// See [`CopyError`]; the first share that nobody gave ends all.
+    pub(crate) async fn copy_state(self: &Arc<Self>, holders: &Holders) -> Result<Bytes, CopyError> {
+        let snapshot = holders.borrow().clone();
+        check(&snapshot)?;
+        let of = u32::try_from(snapshot.shares.len()).unwrap_or(u32::MAX);
+        let mut rest = BytesMut::zeroed(self.pieces.bytes());
+        let mut copying = JoinSet::new();
+        for (index, &expected) in (0..of).zip(&snapshot.shares) {
+            let share = Share { index, of };
+            // One allocation: each part is written where it belongs.
+            let part = rest.split_to(self.pieces.bytes_of(share).len());
+            let (peers, holders) = (Arc::clone(self), holders.clone());
+            copying.spawn(async move { Ok((index, peers.copy_share(&holders, share, expected, part).await?)) });
+        }
+        let mut parts = vec![BytesMut::new(); snapshot.shares.len()];
+        while let Some(copied) = copying.join_next().await {
+            let (index, part): (u32, BytesMut) = copied.expect("copying a share does not panic and is not cancelled")?;
+            parts[index as usize] = part;
+        }
+        let mut state = BytesMut::new();
+        parts.into_iter().for_each(|part| state.unsplit(part));
+        Ok(state.freeze())
+    }
+
+    async fn copy_share(
+        self: Arc<Self>,
+        holders: &Holders,
+        share: Share,
+        expected: StateHash,
+        mut part: BytesMut,
+    ) -> Result<BytesMut, CopyError> {
+        let step = holders.borrow().id.step;
+        let mut tried = Tried::default();
+        for place in holders_of(share.index, share.of) {
+            let Some(holder) = at(holders, place) else {
+                tried.gone(place);
+                continue;
+            };
+            let received = tokio::select! {
+                biased;
+                received = self.fetch_share(holder, step, share, &mut part) => received,
+                () = gone(holders, place, holder.worker) => {
+                    tried.gone(place);
+                    continue;
+                }
+            };
+            let checked = match received {
+                Ok(_) => {
+                    let pieces = Arc::clone(&self.pieces);
+                    let hashed = beside(move || (pieces.hash_of(share, &part), part)).await;
+                    let Some((found, hashed)) = hashed else {
+                        tried.failed(&ending(holder.worker));
+                        return Err(CopyError::Share { share, step, tried });
+                    };
+                    part = hashed;
+                    check_hash(holder.worker, expected, found)
+                }
+                Err(error) => Err(error),
+            };
+            match checked {
+                Ok(()) => return Ok(part),
+                Err(error) => {
+                    tracing::info!(%share, %step, %error, "a holder did not give a share");
+                    tried.failed(&error);
+                }
+            }
+        }
+        Err(CopyError::Share { share, step, tried })
+    }
+
+    /// Gets the sum of `step`, of `expected` bytes, from one of its keepers, who may have to wait for it.
+    ///
+    /// # Errors
+    /// See [`CopyError`].
+    pub(crate) async fn follow(
+        self: &Arc<Self>,
+        holders: &Holders,
+        step: Step,
+        expected: usize,
+    ) -> Result<FollowedSum, CopyError> {
+        let of = {
+            let snapshot = holders.borrow();
+            check(&snapshot)?;
+            u32::try_from(snapshot.holders.len()).unwrap_or(u32::MAX)
+        };
+        let mut tried = Tried::default();
+        for place in keepers_of(step, of) {
+            let Some(keeper) = at(holders, place) else {
+                tried.gone(place);
+                continue;
+            };
+            tokio::select! {
+                biased;
+                sum = self.follow_sum(keeper, step, expected) => match sum {
+                    Ok(sum) => return Ok(sum),
+                    Err(error) => {
+                        tracing::info!(%step, %error, "a keeper did not give a sum");
+                        tried.failed(&error);
+                    }
+                },
+                () = gone(holders, place, keeper.worker) => tried.gone(place),
+            }
+        }
+        Err(CopyError::Sum { step, tried })
+    }
+}
+
+fn check(snapshot: &Snapshot) -> Result<(), CopyError> {
+    let (holders, shares) = (snapshot.holders.len(), snapshot.shares.len());
+    if holders == shares && holders > 0 {
+        Ok(())
+    } else {
+        Err(CopyError::Senseless { holders, shares })
+    }
+}
+
+/// Who is at a place of the snapshot now.
+fn at(holders: &Holders, place: u32) -> Option<MemberAddress> {
+    holders.borrow().holders.get(place as usize).copied().flatten()
+}
+
+/// Waits until `worker` is no longer at its place.
+async fn gone(holders: &Holders, place: u32, worker: WorkerId) {
+    let mut holders = holders.clone();
+    let away = |snapshot: &Snapshot| {
+        let there = snapshot.holders.get(place as usize).copied().flatten();
+        there.is_none_or(|holder| holder.worker != worker)
+    };
+    if holders.wait_for(away).await.is_err() {
+        // Nobody will say any more.
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,108 @@
+//! To whom this worker serves bytes: those that its coordinator has named. Not being named is revocation (SEC-1).
+
+use std::collections::BTreeSet;
+
+use sardana_protocol::words::WorkerId;
+use tokio::sync::watch;
+
+/// As what a worker is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Circle {
+    /// Members of the generation that this worker is in.
+    Present,
+    /// Members of the one that is prepared.
+    Prepared,
+    /// Those who copy the state to join.
+    Joiners,
+}
+
+#[derive(Debug, Default)]
+struct Named {
+    present: BTreeSet<WorkerId>,
+    prepared: BTreeSet<WorkerId>,
+    joiners: BTreeSet<WorkerId>,
+    /// All that were ever named and are not parted with yet.
+    known: BTreeSet<WorkerId>,
+}
+
+impl Named {
+    fn has(&self, worker: WorkerId) -> bool {
+        [&self.present, &self.prepared, &self.joiners]
+            .iter()
+            .any(|circle| circle.contains(&worker))
+    }
+
+    fn learn(&mut self) {
+        let Self {
+            present,
+            prepared,
+            joiners,
+            known,
+        } = self;
+        known.extend(present.iter().chain(prepared.iter()).chain(joiners.iter()));
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    named: watch::Sender<Named>,
+}
+
+impl Names {
+    /// From now on these are named so, and nobody else is.
+    pub(super) fn name(&self, circle: Circle, workers: BTreeSet<WorkerId>) {
+        self.named.send_modify(|named| {
+            match circle {
+                Circle::Present => named.present = workers,
+                Circle::Prepared => named.prepared = workers,
+                Circle::Joiners => named.joiners = workers,
+            }
+            named.learn();
+        });
+    }
+
+    /// The prepared generation is the present one.
+    pub(super) fn switch(&self) {
+        self.named
+            .send_modify(|named| named.present = std::mem::take(&mut named.prepared));
+    }
+
+    pub(super) fn has(&self, worker: WorkerId) -> bool {
+        self.named.borrow().has(worker)
+    }
+
+    /// Those who were named once and are no more; each is told of once.
+    pub(super) fn parted(&self) -> Vec<WorkerId> {
+        let mut parted = Vec::new();
+        self.named.send_if_modified(|named| {
+            parted = named.known.iter().copied().filter(|&worker| !named.has(worker)).collect();
+            named.known.retain(|worker| !parted.contains(worker));
+            // Nobody waits for this.
+            false
+        });
+        parted
+    }
+
+    /// Waits until `worker` is named.
+    pub(super) async fn named(&self, worker: WorkerId) {
+        self.wait_for(|named| named.has(worker)).await;
+    }
+
+    /// Waits until `worker` is not named any more.
+    pub(super) async fn revoked(&self, worker: WorkerId) {
+        self.wait_for(|named| !named.has(worker)).await;
+    }
+
+    async fn wait_for(&self, holds: impl FnMut(&Named) -> bool) {
+        // The sender is in this very value.
+        let _ = self.named.subscribe().wait_for(holds).await;
+    }
+}
+
+#[cfg(test)]
+impl Names {
+    /// How many requests wait for a change of the names, or would end by one.
+    pub(super) fn asked(&self) -> usize {
+        self.named.receiver_count()
+    }
+}

@@ -1,0 +1,163 @@
+//! What this worker hands to others: a share of a snapshot, the sum of a step, or its whole state. Never on the training thread:
+//! bytes are not copied, and hashed beside the network's thread.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quinn::{Connection, RecvStream, SendStream};
+use sardana_protocol::member::Member;
+use sardana_protocol::snapshot::Share;
+use sardana_protocol::words::{Step, WorkerId};
+use tokio::time::timeout;
+
+use super::Peers;
+use super::fetch::{Answer, Request, When};
+use super::limits::{STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE, TRANSFER_PRIORITY};
+use crate::fault::{self, Point};
+use crate::wire::{FrameError, read_frame, write_frame};
+use crate::worker::{HeldShare, KeptSum};
+
+/// The code of a stream that was given up.
+const GIVEN_UP: u32 = 1;
+
+/// What is sent after an answer.
+struct Load {
+    bytes: Bytes,
+    /// Where a test may end the process before it is sent.
+    point: Point,
+    step: Step,
+}
+
+impl Peers {
+    /// Serves what `peer` asks for, until its connection breaks.
+    pub(super) async fn serve_fetches(self: Arc<Self>, peer: WorkerId, connection: Connection) {
+        while let Ok((send, receive)) = connection.accept_bi().await {
+            let peers = Arc::clone(&self);
+            tokio::spawn(async move {
+                if let Err(error) = peers.serve_fetch(peer, send, receive).await {
+                    tracing::info!(%peer, %error, "a transfer to another worker failed");
+                }
+            });
+        }
+    }
+
+    async fn serve_fetch(&self, peer: WorkerId, mut send: SendStream, mut receive: RecvStream) -> Result<(), FrameError> {
+        let request = timeout(STREAM_HELLO_DEADLINE, read_frame::<Request>(&mut receive, STREAM_HELLO_BYTES));
+        let Ok(Some(request)) = request.await.unwrap_or(Ok(None)) else {
+            return Ok(());
+        };
+        // Its orders may have reached it before ours have reached us.
+        if timeout(STREAM_HELLO_DEADLINE, self.names.named(peer)).await.is_err() {
+            tracing::warn!(target: "sardana::event::refused", %peer, ?request, "a worker asked for bytes, and is not named to this one");
+            write_frame(&mut send, &Answer::NotNamed, STREAM_HELLO_BYTES).await?;
+            return delivered(&mut send).await;
+        }
+        let given_up = send.stopped();
+        let outcome = tokio::select! {
+            biased;
+            outcome = self.answer(request, &mut send) => outcome,
+            _ = given_up => Ok(()),
+            () = self.names.revoked(peer) => {
+                tracing::info!(target: "sardana::event::refused", %peer, ?request, "a worker is no longer named: its transfer ends");
+                Ok(())
+            }
+        };
+        // Without this, quinn would end a stream that was given up as if all were well. It fails for one that has ended.
+        let _ = send.reset(GIVEN_UP.into());
+        outcome
+    }
+
+    async fn answer(&self, request: Request, send: &mut SendStream) -> Result<(), FrameError> {
+        // Rings over the same connection go first. It fails only for a stream that has ended, and then all that follows does.
+        let _ = send.set_priority(TRANSFER_PRIORITY);
+        let (answer, load) = match request {
+            Request::Share { step, share } => match self.share(step, share).await {
+                Some(held) => {
+                    let answer = Answer::Share {
+                        bytes: held.bytes.len() as u64,
+                        hash: held.hash,
+                    };
+                    let load = Load {
+                        bytes: held.bytes,
+                        point: Point::ServingShare,
+                        step,
+                    };
+                    (answer, Some(load))
+                }
+                None => (self.not_here(), None),
+            },
+            Request::Sum { step, when } => match self.sum(step, when).await {
+                Some(sum) => {
+                    let bytes = sum.bytes();
+                    let trailer = sum.trailer();
+                    let Some(hash) = beside(move || sum.hash()).await else {
+                        return Ok(());
+                    };
+                    let answer = Answer::Sum {
+                        bytes: bytes.len() as u64,
+                        hash,
+                        trailer,
+                        keeper_at: self.desk.read(Member::step),
+                    };
+                    let load = Load {
+                        bytes,
+                        point: Point::ServingSum,
+                        step,
+                    };
+                    (answer, Some(load))
+                }
+                None => (self.not_here(), None),
+            },
+        };
+        write_frame(send, &answer, STREAM_HELLO_BYTES).await?;
+        if let Some(Load { bytes, point, step }) = load {
+            fault::reached(point, step);
+            send.write_chunk(bytes).await?;
+        }
+        delivered(send).await
+    }
+
+    /// A share of the snapshot that is held; or else, if it is all of it, the state at `step` as soon as the training thread is free.
+    async fn share(&self, step: Step, share: Share) -> Option<HeldShare> {
+        if let Some(held) = self.desk.share_of(step, share) {
+            return Some(held);
+        }
+        if share != Share::WHOLE {
+            return None;
+        }
+        let bytes = self.desk.state_at(step).await?;
+        let pieces = Arc::clone(&self.pieces);
+        beside(move || HeldShare {
+            share,
+            hash: pieces.hash_of(share, &bytes),
+            bytes,
+        })
+        .await
+    }
+
+    async fn sum(&self, step: Step, when: When) -> Option<KeptSum> {
+        match when {
+            When::Now => self.desk.sum_of(step),
+            When::Soon => self.desk.coming_sum(step).await,
+        }
+    }
+
+    fn not_here(&self) -> Answer {
+        Answer::NotHere {
+            stands_at: self.desk.read(Member::step),
+        }
+    }
+}
+
+/// Computes beside the network's thread, which others' steps wait for. None only when this process ends.
+pub(super) async fn beside<T: Send + 'static>(compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(compute).await.ok()
+}
+
+/// Ends the stream, and waits until the other end has all of it, or wants no more.
+async fn delivered(send: &mut SendStream) -> Result<(), FrameError> {
+    // Finishing fails only if the other end has given up.
+    let _ = send.finish();
+    let _ = send.stopped().await;
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! A joiner that follows the ring: its keepers may have to wait for a sum, may have let go of it, or be gone.
+
+use std::sync::Arc;
+
+use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
+use sardana_protocol::member::{Command, Event};
+use sardana_protocol::messages::{Form, Snapshot, StepReport, Trailer, Visit};
+use sardana_protocol::words::{Rank, ShardRange, Step, WorkerId};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::joining::snapshot;
+use super::{Circle, CopyError, FollowedSum, PATIENCE, Peers, SHARDS, until, workers};
+use crate::quic::limits::PEER_BIDI_STREAMS;
+use crate::worker::{Data, Desk, Task};
+
+const JOINER: WorkerId = WorkerId::new(2);
+
+/// Two keepers who serve a third worker, and what that one is told.
+fn site() -> (Vec<Arc<Peers>>, watch::Sender<Snapshot>) {
+    let (workers, form) = workers(3);
+    for keeper in &workers[..2] {
+        keeper.name(Circle::Joiners, [JOINER]);
+        alone(&keeper.desk, &form);
+    }
+    let known = snapshot(&form.members[..2]);
+    (workers, watch::Sender::new(known))
+}
+
+/// Lets it train alone, so that it needs no ring.
+fn alone(desk: &Desk, form: &Form) {
+    let all = vec![Visit {
+        rank: Rank::ZERO,
+        shards: ShardRange::new(0, SHARDS),
+    }];
+    let form = Form {
+        members: form.members[..1].to_vec(),
+        first: all.clone(),
+        steady: all,
+        ..form.clone()
+    };
+    desk.handle(Event::Form(Box::new(form)), Data::None);
+}
+
+/// Computes the step under way, up to the update, which is not applied.
+fn compute(desk: &Desk) -> Arc<Sum> {
+    loop {
+        match desk.next() {
+            Task::Gradient {
+                step,
+                piece,
+                shard,
+                mut buffer,
+                mode,
+            } => {
+                write(desk, step, &mut buffer, mode);
+                desk.computed(step, piece, shard, buffer);
+            }
+            Task::Apply { sum } => return sum,
+            other @ (Task::Load { .. } | Task::Copy { .. } | Task::Conclude { .. } | Task::End) => panic!("{other:?}"),
+        }
+    }
+}
+
+fn write(desk: &Desk, step: Step, buffer: &mut GradientBuffer, mode: WriteMode) {
+    let mut writer = buffer.writer(desk.layout(), mode);
+    writer.write_f64(0, &[step.get() as f64, 2.0, 3.0]).unwrap();
+    writer.samples(1).unwrap();
+    writer.finish().unwrap();
+}
+
+/// Computes and applies one step.
+fn train(desk: &Desk) -> Arc<Sum> {
+    let sum = compute(desk);
+    desk.applied(StepReport {
+        step: sum.step(),
+        samples: 8,
+        sums: vec![],
+    });
+    sum
+}
+
+fn follow(
+    workers: &[Arc<Peers>],
+    known: &watch::Sender<Snapshot>,
+    step: u64,
+) -> tokio::task::JoinHandle<Result<FollowedSum, CopyError>> {
+    let (joiner, known) = (Arc::clone(&workers[2]), known.subscribe());
+    let bytes = joiner.desk.layout().bytes();
+    tokio::spawn(async move {
+        timeout(PATIENCE, joiner.follow(&known, Step::new(step), bytes))
+            .await
+            .unwrap()
+    })
+}
+
+#[tokio::test]
+async fn a_sum_that_is_there_or_kept_is_given() {
+    let (workers, known) = site();
+    let desk = &workers[0].desk;
+    let first = train(desk);
+    desk.execute(Command::KeepSum { step: Step::ZERO }, Data::None);
+    for _ in 0..3 {
+        train(desk);
+    }
+    let kept = follow(&workers, &known, 0).await.unwrap().unwrap();
+    let expected = FollowedSum {
+        bytes: first.bytes().to_vec(),
+        trailer: Trailer::Continue,
+        keeper_at: Step::new(4),
+    };
+    assert_eq!(kept, expected);
+}
+
+#[tokio::test]
+async fn a_keeper_waits_for_a_sum_and_gives_it_before_it_is_applied() {
+    let (workers, known) = site();
+    let coming = follow(&workers, &known, 0);
+    until(|| workers[0].desk.waiting() == 1).await;
+    let desk = &workers[0].desk;
+    let sum = compute(desk);
+    let followed = coming.await.unwrap().unwrap();
+    assert_eq!(followed.bytes, sum.bytes());
+    assert_eq!(followed.keeper_at, Step::ZERO, "it is being applied, not yet applied");
+}
+
+#[tokio::test]
+async fn the_trailer_comes_with_the_sum() {
+    let (workers, known) = site();
+    let desk = &workers[0].desk;
+    let close = Event::CloseWith {
+        generation: super::generation(1),
+        trailer: Trailer::Stop,
+    };
+    desk.handle(close, Data::None);
+    train(desk);
+    assert_eq!(follow(&workers, &known, 0).await.unwrap().unwrap().trailer, Trailer::Stop);
+}
+
+#[tokio::test]
+async fn the_other_keeper_is_asked_when_the_first_has_let_go_or_is_gone() {
+    // Let go of while somebody waited for it.
+    let (workers, known) = site();
+    let sum = train(&workers[1].desk);
+    let coming = follow(&workers, &known, 0);
+    until(|| workers[0].desk.waiting() == 1).await;
+    let let_go = Command::LetGo {
+        shares: false,
+        sums_before: Some(Step::new(1)),
+    };
+    workers[0].desk.execute(let_go, Data::None);
+    assert_eq!(coming.await.unwrap().unwrap().bytes, sum.bytes());
+    // Gone while it waited: at once, not when the connection times out.
+    let coming = follow(&workers, &known, 0);
+    until(|| workers[0].desk.waiting() == 1).await;
+    known.send_modify(|known| known.holders[0] = None);
+    assert_eq!(coming.await.unwrap().unwrap().bytes, sum.bytes());
+    until(|| workers[0].desk.waiting() == 0).await;
+    // Its desk has ended, and then its process.
+    let (workers, known) = site();
+    train(&workers[1].desk);
+    workers[0].desk.end();
+    assert_eq!(follow(&workers, &known, 0).await.unwrap().unwrap().bytes, sum.bytes());
+    workers[0].close("it ends").await;
+    assert_eq!(follow(&workers, &known, 0).await.unwrap().unwrap().bytes, sum.bytes());
+    // Nobody has it.
+    workers[1].close("it ends").await;
+    let error = follow(&workers, &known, 0).await.unwrap().unwrap_err().to_string();
+    assert!(
+        error.contains("the sum of s0") && error.contains("00: 127.0.0.1") && error.contains("01: 127.0.0.1"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn keepers_take_turns() {
+    let (workers, known) = site();
+    let (zero, one) = (&workers[0].desk, &workers[1].desk);
+    train(zero);
+    train(one);
+    let coming = follow(&workers, &known, 1);
+    until(|| one.waiting() == 1).await;
+    assert_eq!(zero.waiting(), 0);
+    train(one);
+    coming.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn who_is_not_named_any_more_gets_nothing_more() {
+    let (workers, known) = site();
+    known.send_modify(|known| known.holders[1] = None);
+    let coming = follow(&workers, &known, 0);
+    until(|| workers[0].desk.waiting() == 1).await;
+    workers[0].name(Circle::Joiners, []);
+    let error = coming.await.unwrap().unwrap_err();
+    assert!(matches!(error, CopyError::Sum { .. }), "{error}");
+    until(|| workers[0].desk.waiting() == 0).await;
+}
+
+#[tokio::test]
+async fn a_transfer_that_is_given_up_leaves_no_stream() {
+    let (workers, known) = site();
+    for _ in 0..PEER_BIDI_STREAMS + 8 {
+        let coming = follow(&workers, &known, 0);
+        until(|| workers[0].desk.waiting() == 1).await;
+        coming.abort();
+        until(|| workers[0].desk.waiting() == 0).await;
+    }
+    train(&workers[0].desk);
+    follow(&workers, &known, 0).await.unwrap().unwrap();
+}

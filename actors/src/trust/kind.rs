@@ -1,0 +1,160 @@
+//! The kinds of messages that the table of roles is about: messages that the same role may send to the same role are one kind.
+
+use sardana_protocol::messages::{AgentMessage, AgentOrder, CoordinatorMessage, Hello, WorkerMessage};
+use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
+
+/// What a message is, as far as permissions go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A worker's hello. Opens a control connection.
+    WorkerHello,
+    /// An agent's hello. Opens a control connection.
+    AgentHello,
+    /// An operator's hello. Opens a control connection.
+    OperatorHello,
+    /// The first message on a link between workers. Opens a connection.
+    LinkHello,
+    /// A request for a sum or a state, or a share of one. Opens a connection.
+    FetchRequest,
+    /// A request for a certificate by somebody who has none yet, and so no role: nobody in the table sends it.
+    Enrolment,
+    /// What a worker says of its part in the job.
+    Membership,
+    /// A request for the next certificate of one's own.
+    Renewal,
+    /// A request for the certificate of a child.
+    ChildCertification,
+    /// What an agent says of itself and its children.
+    ChildReport,
+    /// An operator's question. Changes nothing.
+    OperatorLook,
+    /// An operator's command.
+    OperatorCommand,
+    /// An order to a worker.
+    WorkerOrder,
+    /// An order to an agent.
+    AgentOrder,
+    /// A certificate that was asked for.
+    Certificate,
+    /// An answer to an operator.
+    OperatorAnswer,
+}
+
+impl Kind {
+    /// The kinds that a connection may begin with.
+    pub(super) const OPENING: [Self; 5] = [
+        Self::WorkerHello,
+        Self::AgentHello,
+        Self::OperatorHello,
+        Self::LinkHello,
+        Self::FetchRequest,
+    ];
+
+    #[cfg(test)]
+    pub(super) const ALL: [Self; 16] = [
+        Self::WorkerHello,
+        Self::AgentHello,
+        Self::OperatorHello,
+        Self::LinkHello,
+        Self::FetchRequest,
+        Self::Enrolment,
+        Self::Membership,
+        Self::Renewal,
+        Self::ChildCertification,
+        Self::ChildReport,
+        Self::OperatorLook,
+        Self::OperatorCommand,
+        Self::WorkerOrder,
+        Self::AgentOrder,
+        Self::Certificate,
+        Self::OperatorAnswer,
+    ];
+}
+
+impl From<&Hello> for Kind {
+    fn from(hello: &Hello) -> Self {
+        match hello {
+            Hello::Worker(_) => Self::WorkerHello,
+            Hello::Agent(_) => Self::AgentHello,
+            Hello::Operator { .. } => Self::OperatorHello,
+        }
+    }
+}
+
+impl From<&WorkerMessage> for Kind {
+    fn from(message: &WorkerMessage) -> Self {
+        match message {
+            WorkerMessage::Renew { .. } => Self::Renewal,
+            WorkerMessage::Halted { .. }
+            | WorkerMessage::Ready { .. }
+            | WorkerMessage::Progress { .. }
+            | WorkerMessage::Finished { .. }
+            | WorkerMessage::LinkBroken { .. }
+            | WorkerMessage::Switched { .. }
+            | WorkerMessage::Snapshotted { .. }
+            | WorkerMessage::Dropped { .. }
+            | WorkerMessage::CaughtUp { .. }
+            | WorkerMessage::CopyFailed { .. }
+            | WorkerMessage::Leave { .. }
+            | WorkerMessage::Failed { .. } => Self::Membership,
+        }
+    }
+}
+
+impl From<&AgentMessage> for Kind {
+    fn from(message: &AgentMessage) -> Self {
+        match message {
+            AgentMessage::Certify { .. } => Self::ChildCertification,
+            AgentMessage::Renew { .. } => Self::Renewal,
+            AgentMessage::ChildStarted { .. } | AgentMessage::ChildExited { .. } | AgentMessage::Leave { .. } => {
+                Self::ChildReport
+            }
+        }
+    }
+}
+
+impl From<&OperatorRequest> for Kind {
+    fn from(request: &OperatorRequest) -> Self {
+        match request {
+            OperatorRequest::Status => Self::OperatorLook,
+            OperatorRequest::Drain { .. }
+            | OperatorRequest::Kill { .. }
+            | OperatorRequest::Scale { .. }
+            | OperatorRequest::Stop => Self::OperatorCommand,
+        }
+    }
+}
+
+impl From<&CoordinatorMessage> for Kind {
+    fn from(message: &CoordinatorMessage) -> Self {
+        match message {
+            CoordinatorMessage::Renewed { .. } => Self::Certificate,
+            CoordinatorMessage::Halt { .. }
+            | CoordinatorMessage::Form(_)
+            | CoordinatorMessage::Prepare(_)
+            | CoordinatorMessage::CloseWith { .. }
+            | CoordinatorMessage::Serve(_)
+            | CoordinatorMessage::Copy(_)
+            | CoordinatorMessage::Released { .. }
+            | CoordinatorMessage::Complete { .. }
+            | CoordinatorMessage::Dismiss { .. } => Self::WorkerOrder,
+        }
+    }
+}
+
+impl From<&AgentOrder> for Kind {
+    fn from(order: &AgentOrder) -> Self {
+        match order {
+            AgentOrder::Certified { .. } | AgentOrder::Renewed { .. } => Self::Certificate,
+            AgentOrder::JobOver | AgentOrder::Kill { .. } | AgentOrder::Start { .. } => Self::AgentOrder,
+        }
+    }
+}
+
+impl From<&OperatorAnswer> for Kind {
+    fn from(answer: &OperatorAnswer) -> Self {
+        match answer {
+            OperatorAnswer::Status(_) | OperatorAnswer::Done { .. } | OperatorAnswer::Refused { .. } => Self::OperatorAnswer,
+        }
+    }
+}

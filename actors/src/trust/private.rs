@@ -1,0 +1,367 @@
+//! Files and folders that only their owner can read: written so that they are there whole or not at all, and refused if others
+//! could have read or changed them. Must not know what is in them.
+
+use std::fs::{self, DirBuilder, File, Metadata};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use tempfile::NamedTempFile;
+
+/// Why a private file or folder is not used. The user does what the message says.
+#[derive(Debug, thiserror::Error)]
+pub enum PrivateError {
+    /// Others than its owner may read or change it.
+    #[error(
+        "{path}: expected mode {expected:04o}, found {found:04o}: others could have read or changed it; run `chmod \
+         {expected:o} {path}` if you trust what is in it, or make a new one", path = .path.display()
+    )]
+    Open {
+        /// Which.
+        path: PathBuf,
+        /// The mode that it should have.
+        expected: u32,
+        /// The mode that it has.
+        found: u32,
+    },
+    /// It belongs to somebody else.
+    #[error(
+        "{path}: expected the owner {expected}, found {found} (user ids); use one of your own, or run as its owner",
+        path = .path.display()
+    )]
+    Owner {
+        /// Which.
+        path: PathBuf,
+        /// This process's user.
+        expected: u32,
+        /// Its owner.
+        found: u32,
+    },
+    /// It is a folder, a device, or anything else that it should not be.
+    #[error("{}: expected {expected}, found something else; give another path", .path.display())]
+    Kind {
+        /// Which.
+        path: PathBuf,
+        /// `a file` or `a folder`.
+        expected: &'static str,
+    },
+    /// It is far too long for what it should be.
+    #[error("{}: expected at most {limit} bytes, found {found}; give the path of another file", .path.display())]
+    TooLong {
+        /// Which.
+        path: PathBuf,
+        /// The most that is read.
+        limit: u64,
+        /// How long it is.
+        found: u64,
+    },
+    /// It is there already.
+    #[error("{} is there already; remove it first if it is not needed, or give another path", .path.display())]
+    Exists {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It is not there.
+    #[error("{} is not there; see whether the path is right", .path.display())]
+    Missing {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The system said no.
+    #[error("{}: {source}", .path.display())]
+    System {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl PrivateError {
+    /// What the system said about `path`.
+    #[must_use]
+    pub fn system(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        let kind = source.kind();
+        if kind == io::ErrorKind::NotFound {
+            Self::Missing { path }
+        } else if kind == io::ErrorKind::AlreadyExists {
+            Self::Exists { path }
+        } else {
+            Self::System { path, source }
+        }
+    }
+}
+
+/// What to do about a folder that is not there, or a file that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Otherwise {
+    /// Make the folder; replace the file.
+    Make,
+    /// Refuse.
+    Refuse,
+}
+
+/// A folder of mode 0700 that belongs to this user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrivateFolder(PathBuf);
+
+impl PrivateFolder {
+    /// The folder at `path`. A missing one is made, if wanted.
+    ///
+    /// # Errors
+    /// When others can enter it, it is somebody else's, or no folder.
+    pub fn open(path: &Path, missing: Otherwise) -> Result<Self, PrivateError> {
+        let system = |source| PrivateError::system(path, source);
+        if missing == Otherwise::Make {
+            match DirBuilder::new().recursive(true).mode(0o700).create(path) {
+                // Something else is there: what, is seen below.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made.map_err(system)?,
+            }
+        }
+        let found = Facts::of(&fs::metadata(path).map_err(system)?);
+        judge(path, found, Wanted::Folder, own_user())?;
+        Ok(Self(path.to_owned()))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The path of the file `name` in it.
+    #[must_use]
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+/// Writes `bytes` to a file of mode 0600: after a crash at any moment it is there whole or not at all.
+///
+/// # Errors
+/// When it cannot be written, or is there and must not be replaced.
+pub fn write_private(path: &Path, bytes: &[u8], existing: Otherwise) -> Result<(), PrivateError> {
+    let system = |source| PrivateError::system(path, source);
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        Some(_) | None => Path::new("."),
+    };
+    // Made with mode 0600, whatever the umask.
+    let mut file = NamedTempFile::new_in(folder).map_err(system)?;
+    file.write_all(bytes).map_err(system)?;
+    file.as_file().sync_all().map_err(system)?;
+    match existing {
+        Otherwise::Make => file.persist(path),
+        Otherwise::Refuse => file.persist_noclobber(path),
+    }
+    .map_err(|error| system(error.error))?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(system)
+}
+
+/// The bytes of the file at `path`, at most `limit`.
+///
+/// # Errors
+/// When others can read or change it, it is somebody else's, no file, too long, or not there.
+pub fn read_private(path: &Path, limit: u64) -> Result<Vec<u8>, PrivateError> {
+    let system = |source| PrivateError::system(path, source);
+    // A pipe must not be waited for.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| system(error.into()))?;
+    let mut file = File::from(opened);
+    let metadata = file.metadata().map_err(system)?;
+    // What was opened is looked at, so that nobody can put another file there in between.
+    judge(path, Facts::of(&metadata), Wanted::File, own_user())?;
+    let too_long = |found| PrivateError::TooLong {
+        path: path.to_owned(),
+        limit,
+        found,
+    };
+    if metadata.len() > limit {
+        return Err(too_long(metadata.len()));
+    }
+    let mut bytes = Vec::new();
+    Read::take(&mut file, limit.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(system)?;
+    if bytes.len() as u64 > limit {
+        return Err(too_long(bytes.len() as u64));
+    }
+    Ok(bytes)
+}
+
+/// The user that this process acts as.
+#[must_use]
+pub fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    File,
+    Folder,
+}
+
+impl Wanted {
+    const fn mode(self) -> u32 {
+        match self {
+            Self::File => 0o600,
+            Self::Folder => 0o700,
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::File => "a file",
+            Self::Folder => "a folder",
+        }
+    }
+}
+
+/// What decides whether something is private.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Facts {
+    /// None for anything but files and folders.
+    kind: Option<Wanted>,
+    mode: u32,
+    owner: u32,
+}
+
+impl Facts {
+    fn of(metadata: &Metadata) -> Self {
+        let kind = if metadata.is_file() {
+            Some(Wanted::File)
+        } else if metadata.is_dir() {
+            Some(Wanted::Folder)
+        } else {
+            None
+        };
+        Self {
+            kind,
+            mode: metadata.mode() & 0o7777,
+            owner: metadata.uid(),
+        }
+    }
+}
+
+fn judge(path: &Path, found: Facts, wanted: Wanted, own: u32) -> Result<(), PrivateError> {
+    let path = path.to_owned();
+    if found.kind != Some(wanted) {
+        let expected = wanted.words();
+        Err(PrivateError::Kind { path, expected })
+    } else if found.owner != own {
+        Err(PrivateError::Owner {
+            path,
+            expected: own,
+            found: found.owner,
+        })
+    } else if found.mode & 0o077 != 0 {
+        Err(PrivateError::Open {
+            path,
+            expected: wanted.mode(),
+            found: found.mode,
+        })
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn chmod(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_is_private() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = PrivateFolder::open(&place.path().join("a/b"), Otherwise::Make).unwrap();
+        let file = folder.file("secret");
+        write_private(&file, b"one", Otherwise::Refuse).unwrap();
+        assert_eq!(read_private(&file, 3).unwrap(), b"one");
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
+        assert_eq!(fs::metadata(folder.path()).unwrap().mode() & 0o7777, 0o700);
+        let error = write_private(&file, b"two", Otherwise::Refuse).unwrap_err();
+        assert!(matches!(error, PrivateError::Exists { .. }), "{error}");
+        write_private(&file, b"two", Otherwise::Make).unwrap();
+        assert_eq!(read_private(&file, 3).unwrap(), b"two");
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(left.len(), 1, "nothing else is left there: {left:?}");
+    }
+
+    #[test]
+    fn wider_permissions_are_refused_with_what_to_do() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("secret");
+        write_private(&file, b"one", Otherwise::Refuse).unwrap();
+        for mode in [0o640, 0o604, 0o660, 0o602, 0o610, 0o601] {
+            chmod(&file, mode);
+            let error = read_private(&file, 99).unwrap_err().to_string();
+            let found = format!("expected mode 0600, found {mode:04o}");
+            assert!(error.contains(&found) && error.contains("chmod 600"), "{error}");
+        }
+        for mode in [0o400, 0o600, 0o700] {
+            chmod(&file, mode);
+            assert!(read_private(&file, 99).is_ok(), "{mode:o}");
+        }
+        for mode in [0o750, 0o701, 0o777] {
+            chmod(place.path(), mode);
+            let error = PrivateFolder::open(place.path(), Otherwise::Make).unwrap_err().to_string();
+            assert!(error.contains("expected mode 0700") && error.contains("chmod 700"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_or_too_long_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let error = read_private(place.path(), 99).unwrap_err();
+        assert!(matches!(error, PrivateError::Kind { .. }), "{error}");
+        let pipe = place.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let error = read_private(&pipe, 99).unwrap_err();
+        assert!(matches!(error, PrivateError::Kind { .. }), "{error}");
+        let file = place.path().join("long");
+        write_private(&file, &[0; 100], Otherwise::Refuse).unwrap();
+        let error = read_private(&file, 99).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                PrivateError::TooLong {
+                    limit: 99,
+                    found: 100,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        let error = read_private(&place.path().join("none"), 99).unwrap_err();
+        assert!(matches!(error, PrivateError::Missing { .. }), "{error}");
+        let error = PrivateFolder::open(&file, Otherwise::Refuse).unwrap_err();
+        assert!(matches!(error, PrivateError::Kind { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_somebody_elses_is_refused() {
+        let facts = Facts {
+            kind: Some(Wanted::File),
+            mode: 0o600,
+            owner: 1_001,
+        };
+        let path = Path::new("x");
+        judge(path, facts, Wanted::File, 1_001).unwrap();
+        let error = judge(path, facts, Wanted::File, 1_000).unwrap_err().to_string();
+        assert!(error.contains("expected the owner 1000, found 1001"), "{error}");
+        assert!(
+            judge(path, facts, Wanted::File, 0).is_err(),
+            "root reads nobody else's by mistake"
+        );
+    }
+}

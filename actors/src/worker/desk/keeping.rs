@@ -1,0 +1,178 @@
+//! What a worker keeps for others: the newest sum for who is behind, shares of a snapshot and the sums since for who joins, and
+//! who waits for a sum to come. Knows nobody's name.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use sardana_collectives::gradient::Sum;
+use sardana_protocol::messages::Trailer;
+use sardana_protocol::snapshot::{Share, SnapshotId};
+use sardana_protocol::state::StateHash;
+use sardana_protocol::words::Step;
+use tokio::sync::oneshot;
+
+/// A finished sum that may be handed to others.
+#[derive(Debug, Clone)]
+pub struct KeptSum {
+    sum: Arc<Sum>,
+    trailer: Trailer,
+    hash: Arc<OnceLock<StateHash>>,
+}
+
+impl KeptSum {
+    pub(super) fn new(sum: Arc<Sum>, trailer: Trailer) -> Self {
+        Self {
+            sum,
+            trailer,
+            hash: Arc::default(),
+        }
+    }
+
+    /// The sum.
+    #[must_use]
+    pub fn sum(&self) -> &Arc<Sum> {
+        &self.sum
+    }
+
+    pub(super) fn into_sum(self) -> Arc<Sum> {
+        self.sum
+    }
+
+    /// The orders for the boundary after it.
+    #[must_use]
+    pub const fn trailer(&self) -> Trailer {
+        self.trailer
+    }
+
+    /// The hash of its bytes. The first call computes it, which takes a while: not for a thread that others wait for.
+    #[must_use]
+    pub fn hash(&self) -> StateHash {
+        *self.hash.get_or_init(|| StateHash::of(self.sum.bytes()))
+    }
+
+    /// Its bytes, not copied: they stay as they are for as long as somebody holds these.
+    #[must_use]
+    pub fn bytes(&self) -> Bytes {
+        struct Owner(Arc<Sum>);
+        impl AsRef<[u8]> for Owner {
+            fn as_ref(&self) -> &[u8] {
+                self.0.bytes()
+            }
+        }
+        Bytes::from_owner(Owner(Arc::clone(&self.sum)))
+    }
+}
+
+/// One share of a snapshot that is held.
+#[derive(Debug, Clone)]
+pub struct HeldShare {
+    /// Which.
+    pub share: Share,
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// Their hash.
+    pub hash: StateHash,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Keeping {
+    newest: Option<KeptSum>,
+    sums: BTreeMap<Step, KeptSum>,
+    /// The newest snapshot that was asked for, and what is hashed of it.
+    snapshot: Option<(SnapshotId, Vec<HeldShare>)>,
+    waiting: Vec<(Step, oneshot::Sender<KeptSum>)>,
+}
+
+impl Keeping {
+    /// The training thread applies this sum now. Whoever waits for it gets it; the one before is returned.
+    pub(super) fn renew(&mut self, sum: KeptSum) -> Option<KeptSum> {
+        let step = sum.sum.step();
+        for (_, waiter) in self.waiting.extract_if(.., |(waited, _)| *waited == step) {
+            // Who has given up needs nothing.
+            let _ = waiter.send(sum.clone());
+        }
+        self.newest.replace(sum)
+    }
+
+    /// Keeps the newest sum beyond the next one, if it is that of `step`.
+    pub(super) fn keep(&mut self, step: Step) {
+        if let Some(sum) = self.newest.as_ref().filter(|sum| sum.sum.step() == step) {
+            self.sums.insert(step, sum.clone());
+        }
+    }
+
+    pub(super) fn sum(&self, step: Step) -> Option<KeptSum> {
+        let newest = self.newest.as_ref().filter(|sum| sum.sum.step() == step);
+        newest.or_else(|| self.sums.get(&step)).cloned()
+    }
+
+    /// Is told when the sum of `step` is there. The channel ends if that cannot be any more.
+    pub(super) fn wait(&mut self, step: Step) -> oneshot::Receiver<KeptSum> {
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.retain(|(_, waiter)| !waiter.is_closed());
+        self.waiting.push((step, sender));
+        receiver
+    }
+
+    /// Nobody is told any more of sums before `step`; of none at all if there is no step.
+    pub(super) fn disappoint(&mut self, before: Option<Step>) {
+        self.waiting.retain(|(step, _)| before.is_some_and(|before| *step >= before));
+    }
+
+    /// Starts anew with this snapshot. Returns the sums that are not kept any more.
+    pub(super) fn begin(&mut self, snapshot: SnapshotId) -> Vec<KeptSum> {
+        self.snapshot = Some((snapshot, Vec::new()));
+        std::mem::take(&mut self.sums).into_values().collect()
+    }
+
+    /// Holds these shares, if they are of the snapshot that is wanted. Returns whether they are.
+    pub(super) fn hold(&mut self, snapshot: SnapshotId, shares: Vec<HeldShare>) -> Wanted {
+        match &mut self.snapshot {
+            Some((wanted, held)) if *wanted == snapshot => {
+                *held = shares;
+                Wanted::Yes
+            }
+            Some(_) | None => Wanted::NoMore,
+        }
+    }
+
+    pub(super) fn share(&self, step: Step, share: Share) -> Option<HeldShare> {
+        let (_, held) = self.snapshot.as_ref().filter(|(snapshot, _)| snapshot.step == step)?;
+        held.iter().find(|held| held.share == share).cloned()
+    }
+
+    pub(super) fn let_go_of_shares(&mut self) {
+        self.snapshot = None;
+    }
+
+    /// Returns the sums that are not kept any more: those before a step, or all.
+    pub(super) fn let_go_of_sums(&mut self, before: Option<Step>) -> Vec<KeptSum> {
+        self.disappoint(before);
+        let kept = before.map_or_else(BTreeMap::new, |step| self.sums.split_off(&step));
+        std::mem::replace(&mut self.sums, kept).into_values().collect()
+    }
+
+    /// The state has been replaced as a whole: the newest sum is not the one that led to it.
+    pub(super) fn forget_newest(&mut self) {
+        self.newest = None;
+    }
+}
+
+/// Whether shares are of the snapshot that is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Yes,
+    NoMore,
+}
+
+#[cfg(test)]
+impl Keeping {
+    pub(super) fn kept(&self) -> Vec<Step> {
+        self.sums.keys().copied().collect()
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.iter().filter(|(_, waiter)| !waiter.is_closed()).count()
+    }
+}

@@ -1,0 +1,168 @@
+//! A second ring beside the running one, sums that are laid aside, and what goes to the actor as it is.
+
+use sardana_protocol::member::Command;
+use sardana_protocol::messages::Snapshot;
+
+use super::*;
+
+fn execute(desk: &Desk, command: Command) {
+    desk.execute(command, Data::None);
+}
+
+fn order(count: u64) -> Box<Form> {
+    let Event::Form(form) = form(count, 1, &[1, SHARDS], 0) else {
+        panic!("it is a form");
+    };
+    form
+}
+
+/// A member of a ring, and that ring's inbox.
+fn member() -> (Arc<Desk>, mpsc::UnboundedReceiver<Errand>, mpsc::UnboundedReceiver<RingInput>) {
+    let (desk, mut errands) = desk(10, Order::Exact);
+    desk.handle(form(1, 1, &[1, SHARDS], 0), Data::None);
+    let mut inbox = ring(&mut errands);
+    assert!(matches!(inbox.try_recv(), Ok(RingInput::Begin { .. })));
+    (desk, errands, inbox)
+}
+
+fn prepared(desk: &Desk, errands: &mut mpsc::UnboundedReceiver<Errand>, count: u64) -> mpsc::UnboundedReceiver<RingInput> {
+    execute(desk, Command::Prepare(order(count)));
+    let Ok(Errand::Prepare { form, inbox }) = errands.try_recv() else {
+        panic!("somebody must make the links");
+    };
+    assert_eq!(form, order(count));
+    inbox
+}
+
+fn close(desk: &Desk) {
+    let trailer = Trailer::Continue;
+    execute(desk, Command::CloseWith { trailer });
+}
+
+#[test]
+fn a_prepared_ring_hears_nothing_before_the_switch_and_everything_after() {
+    let (desk, mut errands, mut present) = member();
+    let mut next = prepared(&desk, &mut errands, 2);
+    close(&desk);
+    compute(&desk, desk.next());
+    assert!(matches!(present.try_recv(), Ok(RingInput::CloseWith(Trailer::Continue))));
+    assert!(matches!(present.try_recv(), Ok(RingInput::Piece { .. })));
+    assert!(next.try_recv().is_err());
+
+    let (generation, step) = (generation(2), Step::new(1));
+    execute(&desk, Command::Switch { generation, step });
+    let Ok(Errand::Switch {
+        generation: begun,
+        step: at,
+    }) = errands.try_recv()
+    else {
+        panic!("somebody must begin it");
+    };
+    assert_eq!((begun, at), (generation, step));
+    execute(&desk, Command::Begin { step });
+    close(&desk);
+    assert!(matches!(next.try_recv(), Ok(RingInput::Begin { step: found, .. }) if found == step));
+    assert!(matches!(next.try_recv(), Ok(RingInput::CloseWith(Trailer::Continue))));
+    // The old one is told by the end of its inbox that nothing more comes.
+    assert_eq!(present.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
+}
+
+#[test]
+fn what_was_prepared_ends_when_it_is_replaced_or_does_not_come() {
+    let (desk, mut errands, mut present) = member();
+    let mut first = prepared(&desk, &mut errands, 2);
+    let mut second = prepared(&desk, &mut errands, 3);
+    assert_eq!(first.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
+    execute(&desk, Command::Unprepare);
+    assert!(matches!(errands.try_recv(), Ok(Errand::Unprepare)));
+    assert_eq!(second.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
+    // The present one goes on.
+    close(&desk);
+    assert!(matches!(present.try_recv(), Ok(RingInput::CloseWith(_))));
+    // So it does if a generation is formed anew.
+    let mut third = prepared(&desk, &mut errands, 4);
+    execute(&desk, Command::Connect(order(5)));
+    assert_eq!(third.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
+}
+
+fn some_sum(desk: &Desk, step: u64) -> Data {
+    Data::Sum(Sum::from_buffer(Step::new(step), GradientBuffer::zeros(desk.layout())))
+}
+
+#[test]
+fn a_sum_that_is_laid_aside_is_the_next_to_be_applied() {
+    let (desk, _errands) = desk(10, Order::Exact);
+    let accepted = || {
+        let accepted = std::mem::replace(&mut desk.lock().accepted, (Data::None, Trailer::Continue));
+        match accepted {
+            (Data::Sum(sum), trailer) => (sum.step().get(), trailer),
+            other => panic!("expected a sum, found {other:?}"),
+        }
+    };
+    let trailer = Trailer::Snapshot;
+    desk.execute(Command::Accept { trailer }, some_sum(&desk, 3));
+    desk.execute(Command::LayAside, some_sum(&desk, 4));
+    assert_eq!(accepted(), (3, Trailer::Snapshot));
+    let trailer = Trailer::Stop;
+    execute(&desk, Command::AcceptAside { trailer });
+    assert_eq!(accepted(), (4, Trailer::Stop));
+}
+
+#[test]
+fn a_sum_carries_the_trailer_that_it_was_accepted_with() {
+    let (desk, mut errands, mut inbox) = member();
+    for _ in 1..SHARDS {
+        compute(&desk, desk.next());
+    }
+    while inbox.try_recv().is_ok() {}
+    let (generation, step, trailer) = (generation(1), Step::ZERO, Trailer::Stop);
+    let event = Event::Summed {
+        generation,
+        step,
+        trailer,
+    };
+    desk.handle(event, some_sum(&desk, 0));
+    apply(&desk, desk.next());
+    assert_eq!(desk.sum_of(Step::ZERO).unwrap().trailer(), Trailer::Stop);
+    drop(errands.try_recv());
+
+    let (desk, _errands) = self::desk(10, Order::Exact);
+    desk.handle(form(1, 0, &[SHARDS], 0), Data::None);
+    desk.handle(Event::CloseWith { generation, trailer }, Data::None);
+    for _ in 0..SHARDS {
+        compute(&desk, desk.next());
+    }
+    apply(&desk, desk.next());
+    assert_eq!(desk.sum_of(Step::ZERO).unwrap().trailer(), Trailer::Stop);
+}
+
+#[test]
+fn what_concerns_others_goes_to_the_actor() {
+    let (desk, mut errands) = desk(10, Order::Exact);
+    let snapshot = Snapshot {
+        id: SnapshotId {
+            generation: generation(1),
+            step: Step::new(4),
+        },
+        holders: vec![None],
+        shares: vec![StateHash::new([7; 32])],
+    };
+    let (joiners, step) = (vec![WorkerId::new(8)], Step::new(5));
+    execute(&desk, Command::Admit { joiners });
+    execute(&desk, Command::Copy(Box::new(snapshot.clone())));
+    execute(
+        &desk,
+        Command::Follow {
+            step,
+            snapshot: Box::new(snapshot.clone()),
+        },
+    );
+    execute(&desk, Command::EndCopy);
+    assert!(matches!(errands.try_recv(), Ok(Errand::Admit { joiners }) if joiners == [WorkerId::new(8)]));
+    assert!(matches!(errands.try_recv(), Ok(Errand::Copy(found)) if *found == snapshot));
+    assert!(
+        matches!(errands.try_recv(), Ok(Errand::Follow { step: found, snapshot: of }) if found == step && *of == snapshot)
+    );
+    assert!(matches!(errands.try_recv(), Ok(Errand::EndCopy)));
+    assert!(errands.try_recv().is_err());
+}

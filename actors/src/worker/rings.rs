@@ -1,0 +1,151 @@
+//! The rings of a worker: the present one, the one that is prepared to follow it, and the one before, which may still pass its last
+//! sum on. Takes no decision.
+
+use std::sync::Arc;
+
+use ractor::ActorRef;
+use sardana_collectives::ring::RingInput;
+use sardana_protocol::job::Order;
+use sardana_protocol::messages::Form;
+use sardana_protocol::words::{Generation, Step};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinHandle};
+
+use super::actor::Message;
+use super::desk::Desk;
+use super::ring::{Ring, Start};
+use crate::peers::{Circle, Peers};
+
+/// What the rings are made from, and those that there are.
+pub(super) struct Rings {
+    order: Order,
+    desk: Arc<Desk>,
+    peers: Arc<Peers>,
+    present: Option<JoinHandle<()>>,
+    past: Option<AbortHandle>,
+    prepared: Option<Prepared>,
+}
+
+struct Prepared {
+    generation: Generation,
+    begin: oneshot::Sender<Step>,
+    task: JoinHandle<()>,
+}
+
+impl Rings {
+    pub(super) fn new(order: Order, desk: Arc<Desk>, peers: Arc<Peers>) -> Self {
+        Self {
+            order,
+            desk,
+            peers,
+            present: None,
+            past: None,
+            prepared: None,
+        }
+    }
+
+    /// Makes the links of a generation and runs its ring. All others end.
+    pub(super) fn connect(&mut self, worker: &ActorRef<Message>, form: Form, inbox: mpsc::UnboundedReceiver<RingInput>) {
+        self.end();
+        self.peers.name(Circle::Prepared, []);
+        self.peers
+            .name(Circle::Present, form.members.iter().map(|member| member.worker));
+        self.peers.part(&self.peers.parted());
+        self.peers.fence(form.generation);
+        self.present = Some(self.spawn(worker, form, Start::AtOnce, inbox));
+    }
+
+    /// Makes the links of a generation to come. Nothing of the present one is touched.
+    pub(super) fn prepare(&mut self, worker: &ActorRef<Message>, form: Form, inbox: mpsc::UnboundedReceiver<RingInput>) {
+        self.unprepare();
+        self.peers
+            .name(Circle::Prepared, form.members.iter().map(|member| member.worker));
+        let (begin, begins) = oneshot::channel();
+        let generation = form.generation;
+        let task = self.spawn(worker, form, Start::AtSwitch(begins), inbox);
+        self.prepared = Some(Prepared { generation, begin, task });
+    }
+
+    pub(super) fn unprepare(&mut self) {
+        if let Some(prepared) = self.prepared.take() {
+            prepared.task.abort();
+        }
+        self.peers.name(Circle::Prepared, []);
+    }
+
+    /// The prepared ring begins at `step`. The one before it may still have to pass its last sum on, also to those who leave: it ends
+    /// by itself, and only then are their connections closed.
+    pub(super) fn switch(&mut self, generation: Generation, step: Step) {
+        if let Some(past) = self.past.take() {
+            past.abort();
+        }
+        let old = self.present.take();
+        match self.prepared.take() {
+            Some(prepared) if prepared.generation == generation => {
+                // A ring that could not be linked has said so, and another generation comes.
+                let _ = prepared.begin.send(step);
+                self.present = Some(prepared.task);
+                self.peers.switch_names();
+            }
+            // Whoever goes on alone has nothing to prepare.
+            other => {
+                self.prepared = other;
+                self.unprepare();
+                self.peers.name(Circle::Present, []);
+            }
+        }
+        self.peers.fence(generation);
+        let parted = self.peers.parted();
+        let Some(old) = old else {
+            return self.peers.part(&parted);
+        };
+        self.past = Some(old.abort_handle());
+        let peers = Arc::clone(&self.peers);
+        tokio::spawn(async move {
+            // Ended or aborted, it needs nobody any more.
+            let _ = old.await;
+            peers.part(&parted);
+        });
+    }
+
+    /// Gives up the present ring, and the one before it.
+    pub(super) fn abort(&mut self) {
+        if let Some(past) = self.past.take() {
+            past.abort();
+        }
+        if let Some(present) = self.present.take() {
+            present.abort();
+        }
+        self.peers.name(Circle::Present, []);
+    }
+
+    /// Gives up all of them.
+    pub(super) fn end(&mut self) {
+        self.abort();
+        self.unprepare();
+    }
+
+    /// The present ring, to wait until it has ended by itself.
+    pub(super) fn leave(&mut self) -> Option<JoinHandle<()>> {
+        self.present.take()
+    }
+
+    fn spawn(
+        &self,
+        worker: &ActorRef<Message>,
+        form: Form,
+        start: Start,
+        inbox: mpsc::UnboundedReceiver<RingInput>,
+    ) -> JoinHandle<()> {
+        let ring = Ring {
+            form,
+            order: self.order,
+            start,
+            inbox,
+            desk: Arc::clone(&self.desk),
+            peers: Arc::clone(&self.peers),
+            worker: worker.clone(),
+        };
+        tokio::spawn(ring.run())
+    }
+}

@@ -1,0 +1,189 @@
+//! SIGTERM, and a coordinator played by the test that releases or does not.
+
+use quinn::{Connection, Endpoint, RecvStream, SendStream};
+use sardana_protocol::job::{Fingerprint, JobIdentity};
+use sardana_protocol::messages::{CoordinatorMessage, Greeting, Hello};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::quic::limits::HANDSHAKE_DEADLINE;
+use crate::quic::{Purpose, accept, bind_server, next_incoming};
+use crate::trust::{Authority, Credentials, Role};
+use crate::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
+use crate::wire::{read_frame, write_frame};
+
+fn identity() -> JobIdentity {
+    let hash = StateHash::of(b"x");
+    JobIdentity {
+        spec: spec(),
+        state_zero: hash,
+        fingerprint: Fingerprint {
+            program: hash,
+            tensors: hash,
+            processor: "x".to_owned(),
+            device: "cpu".to_owned(),
+            libraries: String::new(),
+            probe: hash,
+        },
+    }
+}
+
+struct Site {
+    authority: Authority,
+    credentials: Credentials,
+    endpoint: Endpoint,
+}
+
+/// A worker's control connection, as its coordinator has it.
+struct Session {
+    _connection: Connection,
+    send: SendStream,
+    receive: RecvStream,
+    hello: Box<sardana_protocol::messages::WorkerHello>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let authority = Authority::new(JOB).unwrap();
+        let credentials = authority.issue(Role::Coordinator, 0).unwrap();
+        let endpoint = bind_server(&credentials, Purpose::Control, LOOPBACK).unwrap();
+        Self {
+            authority,
+            credentials,
+            endpoint,
+        }
+    }
+
+    fn worker(&self, sigterm: Sigterm) -> JoinHandle<Result<Ended, WorkerError>> {
+        let (desk, errands) = desk();
+        let config = WorkerConfig {
+            credentials: self.authority.issue(Role::Worker, 1).unwrap().into(),
+            coordinator: self.endpoint.local_addr().unwrap(),
+            listen: LOOPBACK,
+            advertise: None,
+            identity: identity(),
+            shard_capacity: 4,
+            pieces: pieces(),
+            auxiliary: vec!["loss".to_owned(), "é".repeat(40)],
+            sigterm,
+        };
+        let (failure, failures) = ModelFailure::channel();
+        tokio::spawn(async move {
+            // Its training thread never fails.
+            let _failure = failure;
+            run(config, desk, errands, failures).await
+        })
+    }
+
+    async fn welcome(&self) -> Session {
+        let welcoming = async {
+            let incoming = next_incoming(&self.endpoint).await.unwrap();
+            let (connection, _) = accept(incoming, &self.credentials, HANDSHAKE_DEADLINE).await.unwrap();
+            let (mut send, mut receive) = connection.accept_bi().await.unwrap();
+            let hello = read_frame::<Hello>(&mut receive, HELLO_FRAME_BYTES).await.unwrap();
+            let Some(Hello::Worker(hello)) = hello else {
+                panic!("{hello:?}");
+            };
+            write_frame(&mut send, &Greeting::Welcome, HELLO_FRAME_BYTES).await.unwrap();
+            Session {
+                _connection: connection,
+                send,
+                receive,
+                hello,
+            }
+        };
+        timeout(PATIENCE, welcoming).await.unwrap()
+    }
+}
+
+impl Session {
+    async fn say(&mut self, message: CoordinatorMessage) {
+        write_frame(&mut self.send, &message, CONTROL_FRAME_BYTES).await.unwrap();
+    }
+}
+
+async fn end(worker: JoinHandle<Result<Ended, WorkerError>>) -> Result<Ended, WorkerError> {
+    timeout(PATIENCE, worker).await.expect("it ends").unwrap()
+}
+
+#[tokio::test]
+async fn a_released_worker_ends_well() {
+    let site = Site::new();
+    let worker = site.worker(Sigterm::NotOurs);
+    let mut session = site.welcome().await;
+    // What it says of itself is cut to what a hello holds.
+    assert_eq!(session.hello.auxiliary, ["loss".to_owned(), "é".repeat(32)]);
+    let step = Step::new(4);
+    session.say(CoordinatorMessage::Released { step }).await;
+    assert_eq!(end(worker).await.unwrap(), Ended::Drained { step });
+}
+
+/// One test, because a signal is for all of this process.
+#[tokio::test]
+async fn sigterm_asks_a_worker_to_leave_and_then_ends_it() {
+    // Before it has joined: at once.
+    let site = Site::new();
+    let mut signal = signal(SignalKind::terminate()).unwrap();
+    let mut terminate = async || {
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
+        timeout(PATIENCE, signal.recv()).await.unwrap().unwrap();
+    };
+    let worker = site.worker(Sigterm::Leave);
+    // It listens for the signal before it does anything else.
+    tokio::task::yield_now().await;
+    terminate().await;
+    let error = end(worker).await.unwrap_err();
+    assert!(error.to_string().contains("before it had joined"), "{error}");
+
+    // Afterwards it goes on, and ends when it is released.
+    let site = Site::new();
+    let worker = site.worker(Sigterm::Leave);
+    let mut session = site.welcome().await;
+    joined(&mut session).await;
+    terminate().await;
+    let step = Step::new(3);
+    session.say(CoordinatorMessage::Released { step }).await;
+    assert_eq!(end(worker).await.unwrap(), Ended::Drained { step });
+
+    // The second one ends it.
+    let site = Site::new();
+    let worker = site.worker(Sigterm::Leave);
+    let mut session = site.welcome().await;
+    joined(&mut session).await;
+    terminate().await;
+    joined(&mut session).await;
+    assert!(!worker.is_finished());
+    terminate().await;
+    let error = end(worker).await.unwrap_err();
+    assert!(error.to_string().contains("a second time"), "{error}");
+
+    // So does the end of its patience.
+    let site = Site::new();
+    let worker = site.worker(Sigterm::Leave);
+    let mut session = site.welcome().await;
+    joined(&mut session).await;
+    terminate().await;
+    joined(&mut session).await;
+    tokio::time::pause();
+    tokio::time::advance(limits::LEAVE_PATIENCE).await;
+    tokio::time::resume();
+    let error = end(worker).await.unwrap_err();
+    assert!(error.to_string().contains("nobody released it in time"), "{error}");
+}
+
+/// Waits until the worker has taken in what it was told: it answers a halt.
+async fn joined(session: &mut Session) {
+    use sardana_protocol::messages::WorkerMessage;
+    use sardana_protocol::words::{Generation, Incarnation};
+    let generation = Generation::new(Incarnation::new(1), 1);
+    session.say(CoordinatorMessage::Halt { generation }).await;
+    let answered = async {
+        loop {
+            let message = read_frame::<WorkerMessage>(&mut session.receive, CONTROL_FRAME_BYTES).await;
+            if let Some(WorkerMessage::Halted { .. }) = message.unwrap() {
+                return;
+            }
+        }
+    };
+    timeout(PATIENCE, answered).await.unwrap();
+}

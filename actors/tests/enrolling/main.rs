@@ -1,0 +1,8 @@
+//! Enrolment and renewal over real QUIC: who gets a certificate, who does not and what they are told, and what strangers cost.
+
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+mod invited;
+mod renewed;
+mod site;
+mod uninvited;

@@ -1,0 +1,75 @@
+//! What children print, into files: complete, private, and theirs alone.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use sardana_actors::agent::{AgentError, AgentEvent, Colour, Output};
+
+use super::orders::start;
+use super::raw::Site;
+
+fn prefixed(folder: &Path) -> Output {
+    Output::Prefixed {
+        log_dir: Some(folder.to_owned()),
+        colour: Colour::Off,
+    }
+}
+
+#[tokio::test]
+async fn every_worker_has_its_own_private_file() {
+    let site = Site::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let logs = folder.path().join("logs");
+    let script = "i=0; while [ $i -lt 300 ]; do echo $$ line $i; i=$((i+1)); done; echo oops >&2; printf end";
+    let (agent, mut told) = start(&site, script, 2, prefixed(&logs)).await;
+    let mut pids = BTreeMap::new();
+    loop {
+        match told.next().await {
+            AgentEvent::Started { worker, pid } => drop(pids.insert(worker, pid)),
+            AgentEvent::Exhausted => break,
+            _other => {}
+        }
+    }
+    agent.end().await;
+    assert_eq!(pids.len(), 2);
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&logs), 0o700);
+    for (worker, pid) in pids {
+        let path = logs.join(format!("{worker}.log"));
+        assert_eq!(mode(&path), 0o600);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let expected: String = (0..300).map(|line| format!("{pid} line {line}\n")).collect();
+        // The order of the two streams is not known.
+        assert_eq!(text.replacen("oops\n", "", 1), format!("{expected}end"));
+        assert!(text.contains("oops\n"));
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_is_none_is_named_before_anything_starts() {
+    let site = Site::new().await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for folder in [file.path().to_owned(), file.path().join("logs"), "/proc/logs".into()] {
+        let config = sardana_actors::agent::AgentConfig {
+            credentials: site.authority.issue(sardana_actors::trust::Role::Agent, 1).unwrap(),
+            coordinator: site.coordinator.address(),
+            listen: super::raw::LOOPBACK,
+            advertise: None,
+            host: "here".to_owned(),
+            output: prefixed(&folder),
+            program: "true".into(),
+            arguments: vec![],
+            environment: vec![],
+            workers: 1,
+            restarts: 0,
+        };
+        let error = sardana_actors::agent::start(config).await.unwrap_err();
+        assert!(matches!(error, AgentError::Output(_)), "{error}");
+        let words = error.to_string();
+        assert!(
+            words.contains(&folder.display().to_string()) && words.contains("give a folder"),
+            "{words}"
+        );
+    }
+}

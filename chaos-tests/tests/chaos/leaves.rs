@@ -1,0 +1,141 @@
+//! Workers leave in good order: at a boundary, without any work lost.
+
+use anyhow::Result;
+use rustix::process::Signal;
+use sardana::launch::Event;
+use sardana::{AgentEvent, JobEvent, WorkerId};
+use sardana_chaos_tests::setup::Setup;
+use sardana_chaos_tests::trial::{Hands, Told};
+
+use crate::paced::{Paced, paced, slow};
+
+/// Who asks a worker to leave.
+#[derive(Debug, Clone, Copy)]
+enum Asked {
+    ByRequest,
+    BySignal,
+}
+
+impl Asked {
+    fn leave(self, hands: &mut Hands<'_>, worker: WorkerId) {
+        match self {
+            Self::ByRequest => hands.drain(worker),
+            Self::BySignal => hands.signal(worker, Signal::TERM),
+        }
+    }
+}
+
+/// The members of `ranks` are asked to leave at step 3; then so many workers are wanted, if any number is. Enough has happened when
+/// all leavers have ended, and `whole` members train.
+async fn leave(setup: Setup, asked: Asked, ranks: &[usize], scale: Option<usize>, whole: usize) -> Result<Paced> {
+    let mut leavers = Vec::new();
+    let strike = |hands: &mut Hands<'_>| {
+        leavers.extend(ranks.iter().map(|&rank| hands.members()[rank]));
+        leavers.iter().for_each(|&worker| asked.leave(hands, worker));
+        if let Some(workers) = scale {
+            hands.scale(workers);
+        }
+        (leavers.clone(), 0)
+    };
+    let watch = |(leavers, ended): &mut (Vec<WorkerId>, usize), hands: &mut Hands<'_>, event: &Event| {
+        if let Event::Agent(AgentEvent::Ended { worker, .. }) = event {
+            *ended += usize::from(leavers.contains(worker));
+        }
+        let members = hands.members();
+        *ended == leavers.len() && members.len() == whole && !members.iter().any(|member| leavers.contains(member))
+    };
+    let paced = paced(setup, "", strike, watch).await?;
+    in_good_order(&paced, &leavers)?;
+    let processes = paced.ended.processes.len();
+    let expected = paced.trial.setup.workers as usize + whole + ranks.len() - paced.trial.setup.workers as usize;
+    paced.demand(processes == expected, "who has left is not replaced, but by request")?;
+    Ok(paced)
+}
+
+fn in_good_order(paced: &Paced, leavers: &[WorkerId]) -> Result<()> {
+    for leaver in leavers {
+        let told = |wanted: &dyn Fn(&Event) -> bool| {
+            let told = paced.ended.told.iter().map(|(_, told)| told);
+            told.filter(|told| matches!(told, Told::Event(event) if wanted(event)))
+                .count()
+        };
+        let left = |event: &Event| matches!(event, Event::Job(JobEvent::Left { worker, .. }) if worker == leaver);
+        paced.demand(told(&left) == 1, "it has left")?;
+        let lost = |event: &Event| matches!(event, Event::Job(JobEvent::Lost { worker, .. }) if worker == leaver);
+        paced.demand(told(&lost) == 0, "nobody misses it")?;
+        let well = |event: &Event| matches!(event, Event::Agent(AgentEvent::Ended { worker, how }) if worker == leaver && how == "exit code 0");
+        paced.demand(told(&well) == 1, "its process ends well")?;
+    }
+    let summary = &paced.verdict.summary;
+    paced.demand((summary.recomputed, summary.unknown) == (0, 0), "nothing is computed again")?;
+    paced.demand(!paced.verdict.state_lost, "the state is kept")
+}
+
+fn nobody_halts(paced: &Paced) -> Result<()> {
+    let halts = paced
+        .ended
+        .job_events()
+        .filter(|event| matches!(event, JobEvent::Halting { .. }));
+    paced.demand(halts.count() == 0, "nobody halts")
+}
+
+#[tokio::test]
+async fn each_rank_by_request() -> Result<()> {
+    for rank in 0..3 {
+        nobody_halts(&leave(slow(3), Asked::ByRequest, &[rank], None, 2).await?)?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_rank_by_sigterm() -> Result<()> {
+    for rank in 0..3 {
+        nobody_halts(&leave(slow(3), Asked::BySignal, &[rank], None, 2).await?)?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_at_once() -> Result<()> {
+    for ranks in [[0, 1], [1, 3], [2, 3]] {
+        nobody_halts(&leave(slow(4), Asked::ByRequest, &ranks, None, 2).await?)?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn all_but_one() -> Result<()> {
+    nobody_halts(&leave(slow(3), Asked::BySignal, &[0, 2], None, 1).await?)
+}
+
+#[tokio::test]
+async fn one_leaves_while_another_joins() -> Result<()> {
+    for rank in 0..3 {
+        nobody_halts(&leave(slow(3), Asked::ByRequest, &[rank], Some(3), 3).await?)?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_last_holder_waits_for_the_one_that_comes() -> Result<()> {
+    let paced = leave(slow(1), Asked::ByRequest, &[0], Some(1), 1).await?;
+    nobody_halts(&paced)
+}
+
+#[tokio::test]
+async fn all_holders_hand_over_to_those_that_come() -> Result<()> {
+    leave(slow(2), Asked::ByRequest, &[0, 1], Some(2), 2).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn below_min_training_pauses_until_another_has_come() -> Result<()> {
+    let setup = Setup { min: 3, ..slow(3) };
+    let paced = leave(setup, Asked::ByRequest, &[1], Some(3), 3).await?;
+    let trained = paced
+        .ended
+        .job_events()
+        .skip_while(|event| !matches!(event, JobEvent::Steps(_)));
+    let waits = trained.filter(|event| matches!(event, JobEvent::Waiting { have: 2, .. }));
+    paced.demand(waits.count() == 1, "the job waits once")
+}

@@ -1,0 +1,75 @@
+//! SIGSTOP while workers come and go, and SIGCONT once the others go on without: whoever wakes up is let go, or joins anew.
+
+use anyhow::{Context, Result};
+use rustix::process::Signal;
+use sardana::launch::Event;
+use sardana::{AgentEvent, JobEvent, WorkerId};
+use sardana_chaos_tests::trial::Hands;
+
+use crate::paced::{paced, slow};
+
+/// Whoever is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whom {
+    /// When it is admitted.
+    Joiner,
+    /// The first member, when the snapshot is there.
+    Donor,
+    /// When it is known that it leaves.
+    Leaver,
+}
+
+impl Whom {
+    fn strike(self, hands: &mut Hands<'_>) {
+        match self {
+            Self::Joiner | Self::Donor => hands.scale(4),
+            Self::Leaver => {
+                let worker = hands.members()[1];
+                hands.drain(worker);
+            }
+        }
+    }
+
+    /// Whom to stop at this event.
+    fn found(self, hands: &Hands<'_>, event: &Event) -> Option<WorkerId> {
+        match (self, event) {
+            (Self::Joiner, Event::Job(JobEvent::Joined { worker, .. }))
+            | (Self::Leaver, Event::Job(JobEvent::Leaving { worker, .. })) => Some(*worker),
+            (Self::Donor, Event::Job(JobEvent::Snapshot { .. })) => hands.members().first().copied(),
+            (Self::Joiner | Self::Donor | Self::Leaver, Event::Job(_) | Event::Agent(_)) => None,
+        }
+    }
+}
+
+/// Enough has happened when the stopped one was left out, woken up and has ended, and all whom the job wants are members.
+async fn stop(whom: Whom) -> Result<()> {
+    let whole = if whom == Whom::Leaver { 3 } else { 4 };
+    let (mut stopped, mut ended) = (None, false);
+    let strike = |hands: &mut Hands<'_>| whom.strike(hands);
+    let watch = |_: &mut (), hands: &mut Hands<'_>, event: &Event| {
+        if stopped.is_none()
+            && let Some(worker) = whom.found(hands, event)
+        {
+            hands.signal(worker, Signal::STOP);
+            stopped = Some(worker);
+        }
+        match event {
+            Event::Job(JobEvent::Lost { worker, .. } | JobEvent::Left { worker, .. }) if Some(*worker) == stopped => {
+                hands.signal(*worker, Signal::CONT);
+            }
+            Event::Agent(AgentEvent::Ended { worker, .. }) => ended |= Some(*worker) == stopped,
+            Event::Job(_) | Event::Agent(_) => {}
+        }
+        let without = stopped.is_some_and(|stopped| !hands.members().contains(&stopped));
+        ended && without && hands.members().len() >= whole.min(hands.running().len())
+    };
+    let paced = paced(slow(3), "", strike, watch).await?;
+    stopped.context("somebody was stopped")?;
+    paced.demand(!paced.verdict.state_lost, "the others still had the state")
+}
+
+#[tokio::test]
+async fn a_joiner_a_donor_and_a_leaver() -> Result<()> {
+    tokio::try_join!(stop(Whom::Joiner), stop(Whom::Donor), stop(Whom::Leaver))?;
+    Ok(())
+}

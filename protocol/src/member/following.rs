@@ -1,0 +1,229 @@
+//! How a joiner comes to the state while the others train: it copies a snapshot, then follows the ring sum by sum.
+//!
+//! It sees the same sums with the same trailers as the members do, only by another way. So a trailer that switches to a generation
+//! with this worker in it is its way in, at the same boundary as everybody's.
+
+use super::Member;
+use super::event::Command;
+use super::update::Update;
+use crate::job::Order;
+use crate::limits::MAX_WORKERS;
+use crate::messages::{Snapshot, Trailer, WorkerMessage};
+use crate::snapshot::SnapshotId;
+use crate::words::Step;
+
+/// A joiner's progress.
+#[derive(Debug, Clone)]
+pub(super) struct Follow {
+    snapshot: Snapshot,
+    stage: Stage,
+    /// The sum that was asked for.
+    asked: Option<Step>,
+    /// The sum that came while the one before it was being applied.
+    aside: Option<(Step, Trailer)>,
+    told: Told,
+}
+
+/// Why a joiner neither copies nor follows any more. Said again when the coordinator counts on it: it may not have heard.
+#[derive(Debug, Clone)]
+pub(super) struct GivenUp {
+    snapshot: SnapshotId,
+    reason: String,
+}
+
+impl GivenUp {
+    pub(super) fn say(&self, out: &mut Vec<Command>) {
+        out.push(Command::Send(WorkerMessage::CopyFailed {
+            snapshot: self.snapshot,
+            reason: self.reason.clone(),
+        }));
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Something else is still being loaded.
+    Held,
+    Copying,
+    Loading,
+    Following,
+}
+
+/// Whether the coordinator was told that this joiner has caught up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    No,
+    Yes,
+}
+
+impl Member {
+    pub(super) fn copy(&mut self, snapshot: Snapshot, out: &mut Vec<Command>) {
+        if self.seat.is_some() || self.owed.is_some() || !self.is_sound_snapshot(&snapshot) {
+            return;
+        }
+        match &mut self.follow {
+            Some(follow) if follow.snapshot.id == snapshot.id => {
+                follow.snapshot = snapshot;
+                // The coordinator lacks the news, or it would not say so again.
+                follow.told = Told::No;
+                match (follow.stage, follow.asked) {
+                    (Stage::Copying, _) => out.push(Command::Copy(Box::new(follow.snapshot.clone()))),
+                    (Stage::Following, Some(step)) => self.ask(step, out),
+                    (Stage::Held | Stage::Loading | Stage::Following, _) => {}
+                }
+            }
+            Some(_) | None => {
+                self.end_copy(out);
+                self.follow = Some(Follow {
+                    snapshot,
+                    stage: Stage::Held,
+                    asked: None,
+                    aside: None,
+                    told: Told::No,
+                });
+                self.begin_copy(out);
+            }
+        }
+    }
+
+    fn is_sound_snapshot(&self, snapshot: &Snapshot) -> bool {
+        let of = snapshot.holders.len();
+        (1..=MAX_WORKERS as usize).contains(&of) && snapshot.shares.len() == of && snapshot.id.step <= self.end
+    }
+
+    /// Begins what was ordered, unless something else is still being loaded or applied.
+    pub(super) fn begin_copy(&mut self, out: &mut Vec<Command>) {
+        if self.update != Update::None || self.owed.is_some() {
+            return;
+        }
+        let (copied, step, order) = (self.copied, self.step, self.order);
+        let Some(follow) = self.follow.as_mut().filter(|follow| follow.stage == Stage::Held) else {
+            return;
+        };
+        // A state as new as the snapshot is the job's own (BITS-1). In fast order that holds only for what was copied from it.
+        let own = match order {
+            Order::Exact => step >= follow.snapshot.id.step,
+            Order::Fast => copied == Some(follow.snapshot.id),
+        };
+        if own {
+            follow.stage = Stage::Following;
+            self.ask(step, out);
+        } else {
+            follow.stage = Stage::Copying;
+            out.push(Command::Copy(Box::new(follow.snapshot.clone())));
+        }
+    }
+
+    fn ask(&mut self, step: Step, out: &mut Vec<Command>) {
+        let end = self.end;
+        let Some(follow) = &mut self.follow else { return };
+        if step >= end {
+            follow.asked = None;
+            return;
+        }
+        follow.asked = Some(step);
+        out.push(Command::Follow {
+            step,
+            snapshot: Box::new(follow.snapshot.clone()),
+        });
+    }
+
+    pub(super) fn copied(&mut self, snapshot: SnapshotId, out: &mut Vec<Command>) {
+        let idle = self.update == Update::None && self.seat.is_none() && self.owed.is_none();
+        let Some(follow) = self.follow.as_mut().filter(|_| idle) else {
+            return;
+        };
+        if follow.snapshot.id == snapshot && follow.stage == Stage::Copying {
+            follow.stage = Stage::Loading;
+            self.update = Update::Fetched(snapshot.step);
+            out.push(Command::Accept {
+                trailer: Trailer::Continue,
+            });
+        }
+    }
+
+    pub(super) fn copy_failed(&mut self, snapshot: SnapshotId, reason: String, out: &mut Vec<Command>) {
+        if self.follow.as_ref().is_some_and(|follow| follow.snapshot.id == snapshot) {
+            self.give_up(reason, out);
+        }
+    }
+
+    /// Neither copies nor follows any more, and says why.
+    pub(super) fn give_up(&mut self, reason: String, out: &mut Vec<Command>) {
+        let Some(follow) = self.follow.take() else { return };
+        let given_up = GivenUp {
+            snapshot: follow.snapshot.id,
+            reason,
+        };
+        self.unprepare(out);
+        out.push(Command::EndCopy);
+        given_up.say(out);
+        self.given_up = Some(given_up);
+    }
+
+    pub(super) fn followed(&mut self, step: Step, trailer: Trailer, keeper_at: Step, out: &mut Vec<Command>) {
+        let (mine, idle) = (self.step, self.update == Update::None);
+        let Some(follow) = self.follow.as_mut().filter(|follow| follow.asked == Some(step)) else {
+            return;
+        };
+        follow.asked = None;
+        if step == mine && idle {
+            self.update = Update::Summed(trailer);
+            out.push(Command::Accept { trailer });
+        } else if step == mine.next() && !idle {
+            follow.aside = Some((step, trailer));
+            out.push(Command::LayAside);
+        } else {
+            // It was asked for in the wrong order, which does not happen; the right one is asked for again.
+            return self.ask(mine, out);
+        }
+        if keeper_at <= step.next() && follow.told == Told::No {
+            follow.told = Told::Yes;
+            let snapshot = follow.snapshot.id;
+            out.push(Command::Send(WorkerMessage::CaughtUp { snapshot, step }));
+        }
+        if follow.aside.is_none() {
+            self.ask_after(step, trailer, out);
+        }
+    }
+
+    /// Asks for the sum that comes after that of `step`, if there is one for a joiner to apply.
+    fn ask_after(&mut self, step: Step, trailer: Trailer, out: &mut Vec<Command>) {
+        let goes_on = match trailer {
+            Trailer::Continue | Trailer::Snapshot => true,
+            Trailer::Stop => false,
+            Trailer::Switch(generation) => !self.is_prepared(generation),
+        };
+        if goes_on {
+            self.ask(step.next(), out);
+        }
+    }
+
+    /// The state has changed: goes on with what is here, or asks.
+    pub(super) fn follow_on(&mut self, out: &mut Vec<Command>) {
+        let Some(follow) = &mut self.follow else { return };
+        match (follow.stage, follow.aside.take()) {
+            (Stage::Loading, _) => {
+                follow.stage = Stage::Following;
+                self.copied = Some(follow.snapshot.id);
+                let step = self.step;
+                self.ask(step, out);
+            }
+            (Stage::Following, Some((step, trailer))) => {
+                self.update = Update::Summed(trailer);
+                out.push(Command::AcceptAside { trailer });
+                self.ask_after(step, trailer, out);
+            }
+            (Stage::Held, _) => self.begin_copy(out),
+            (Stage::Copying | Stage::Following, _) => {}
+        }
+    }
+
+    /// Neither copies nor follows any more, for a better reason than a failure.
+    pub(super) fn end_copy(&mut self, out: &mut Vec<Command>) {
+        self.given_up = None;
+        if self.follow.take().is_some() {
+            out.push(Command::EndCopy);
+        }
+    }
+}

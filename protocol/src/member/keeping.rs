@@ -1,0 +1,97 @@
+//! What a member keeps for those who join: its shares of a snapshot, and the sums of later steps whose turn is its own.
+
+use std::collections::BTreeSet;
+
+use super::Member;
+use super::event::Command;
+use crate::messages::{Needed, Serve, WorkerMessage};
+use crate::snapshot::{SnapshotId, keepers_of, shares_of};
+use crate::state::StateHash;
+use crate::words::Step;
+
+/// A snapshot of which this member holds shares.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    snapshot: SnapshotId,
+    /// This member's place among those that took it.
+    place: u32,
+    of: u32,
+    sums: BTreeSet<Step>,
+}
+
+impl Member {
+    /// At a boundary, by trailer: copies this member's shares.
+    pub(super) fn take_snapshot(&mut self, out: &mut Vec<Command>) {
+        let Some(seat) = &self.seat else { return };
+        let snapshot = SnapshotId {
+            generation: seat.form.generation,
+            step: self.step,
+        };
+        let place = seat.form.rank.get();
+        let of = u32::try_from(seat.form.members.len()).unwrap_or(u32::MAX);
+        out.push(Command::Snapshot {
+            snapshot,
+            shares: shares_of(place, of),
+        });
+        self.held = Some(Held {
+            snapshot,
+            place,
+            of,
+            sums: BTreeSet::new(),
+        });
+    }
+
+    /// The sum of `step` is applied: keeps it if it is this member's turn, as far as memory goes.
+    pub(super) fn keep_sum(&mut self, step: Step, out: &mut Vec<Command>) {
+        let most = self.keeps as usize;
+        let Some(held) = &mut self.held else { return };
+        if step < held.snapshot.step || !keepers_of(step, held.of).contains(&held.place) {
+            return;
+        }
+        if held.sums.len() < most {
+            held.sums.insert(step);
+            out.push(Command::KeepSum { step });
+        } else {
+            self.drop_snapshot(out);
+        }
+    }
+
+    /// Gives up a snapshot that somebody may still need.
+    pub(super) fn drop_snapshot(&mut self, out: &mut Vec<Command>) {
+        if let Some(snapshot) = self.let_go(out) {
+            out.push(Command::Send(WorkerMessage::Dropped { snapshot }));
+        }
+    }
+
+    fn let_go(&mut self, out: &mut Vec<Command>) -> Option<SnapshotId> {
+        let held = self.held.take()?;
+        out.push(Command::LetGo {
+            shares: true,
+            sums_before: None,
+        });
+        Some(held.snapshot)
+    }
+
+    pub(super) fn snapshotted(&mut self, snapshot: SnapshotId, shares: Vec<(u32, StateHash)>, out: &mut Vec<Command>) {
+        if self.held.as_ref().is_some_and(|held| held.snapshot == snapshot) {
+            out.push(Command::Send(WorkerMessage::Snapshotted { snapshot, shares }));
+        }
+    }
+
+    pub(super) fn serve(&mut self, serve: Serve, out: &mut Vec<Command>) {
+        let nobody = serve.joiners.is_empty();
+        out.push(Command::Admit { joiners: serve.joiners });
+        let (Some(held), Some(needed)) = (&mut self.held, serve.snapshot) else {
+            return;
+        };
+        if held.snapshot < needed || (held.snapshot == needed && nobody) {
+            self.let_go(out);
+        } else if held.snapshot == needed {
+            held.sums.retain(|&step| step >= serve.sums_from);
+            out.push(Command::LetGo {
+                shares: serve.shares == Needed::No,
+                sums_before: Some(serve.sums_from),
+            });
+        }
+    }
+}

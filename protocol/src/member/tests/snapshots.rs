@@ -1,0 +1,185 @@
+//! Snapshots and the sums after them: taken at the boundary, kept in turn, let go of.
+
+use super::*;
+use crate::messages::{Needed, Serve};
+use crate::snapshot::Share;
+
+/// A member at `rank` of two that took a snapshot at s1.
+fn holder(rank: u32) -> Member {
+    let mut worker = seated(rank);
+    let _ = step_with(&mut worker, rank, 0, Trailer::Snapshot);
+    worker
+}
+
+/// The member at `rank` of two goes through this step, which is closed like this.
+fn step_with(worker: &mut Member, rank: u32, step: u64, trailer: Trailer) -> Vec<Command> {
+    compute_all(worker, shards(rank * 2, rank * 2 + 2));
+    let _ = summed(worker, 1, step, trailer);
+    apply(worker, step)
+}
+
+fn serve(worker: &mut Member, joiners: &[u64], snapshot: Option<SnapshotId>, shares: Needed, from: u64) -> Vec<Command> {
+    worker.handle(Event::Serve(Box::new(Serve {
+        joiners: joiners.iter().copied().map(WorkerId::new).collect(),
+        snapshot,
+        shares,
+        sums_from: s(from),
+    })))
+}
+
+fn admit(joiners: &[u64]) -> Command {
+    Command::Admit {
+        joiners: joiners.iter().copied().map(WorkerId::new).collect(),
+    }
+}
+
+const ALL: Command = Command::LetGo {
+    shares: true,
+    sums_before: None,
+};
+
+#[test]
+fn a_trailer_that_asks_for_a_snapshot_has_shares_copied_before_the_next_step() {
+    for rank in [0, 1] {
+        let mut worker = seated(rank);
+        let commands = step_with(&mut worker, rank, 0, Trailer::Snapshot);
+        // Its own share and the next rank's, so that each has two holders.
+        let shares = [rank, 1 - rank].map(|index| Share { index, of: 2 }).to_vec();
+        let at = |wanted: &Command| commands.iter().position(|command| command == wanted);
+        let copied = at(&Command::Snapshot {
+            snapshot: snapshot(1, 1),
+            shares,
+        });
+        assert!(
+            copied.is_some() && copied < at(&Command::Begin { step: s(1) }),
+            "{commands:?}"
+        );
+    }
+}
+
+#[test]
+fn the_only_member_copies_the_whole_state() {
+    let mut worker = worker();
+    form(&mut worker, single(1, 0));
+    let _ = close_with(&mut worker, 1, Trailer::Snapshot);
+    compute_all(&mut worker, shards(0, 4));
+    let commands = apply(&mut worker, 0);
+    assert!(commands.contains(&Command::Snapshot {
+        snapshot: snapshot(1, 1),
+        shares: vec![Share::WHOLE],
+    }));
+    compute_all(&mut worker, shards(0, 4));
+    let once = |command: &Command| matches!(command, Command::Snapshot { .. });
+    assert!(!apply(&mut worker, 1).iter().any(once), "it is asked for once");
+}
+
+#[test]
+fn a_holder_says_what_it_has_copied() {
+    let mut worker = holder(1);
+    let shares = vec![(1, hash(1)), (0, hash(0))];
+    let told = |snapshot| Event::Snapshotted {
+        snapshot,
+        shares: shares.clone(),
+    };
+    assert_eq!(said(&worker.handle(told(snapshot(1, 1)))), ["snapshotted g1.1@s1 [1, 0]"]);
+    assert_eq!(worker.handle(told(snapshot(1, 0))), [], "an older one is dropped");
+}
+
+#[test]
+fn sums_after_a_snapshot_are_kept_in_turn() {
+    // Two members: each sum has two keepers, so both keep all.
+    let mut worker = holder(0);
+    assert!(step_with(&mut worker, 0, 1, Trailer::Continue).contains(&Command::KeepSum { step: s(1) }));
+    // Four members: the one at place 1 keeps its own turn and the next.
+    let mut worker = seated(1);
+    let four = Form {
+        members: (0..4).map(member).collect(),
+        first: visits(&[(0, shards(0, 1)), (1, shards(1, 2)), (2, shards(2, 3)), (3, shards(3, 4))]),
+        steady: visits(&[(0, shards(0, 1)), (1, shards(1, 2)), (2, shards(2, 3)), (3, shards(3, 4))]),
+        ..pair(2, 1, 0)
+    };
+    halt(&mut worker, 2);
+    form(&mut worker, four);
+    let mut kept = Vec::new();
+    for step in 0..8 {
+        compute(&mut worker, 1);
+        let trailer = if step == 0 { Trailer::Snapshot } else { Trailer::Continue };
+        let _ = summed(&mut worker, 2, step, trailer);
+        if apply(&mut worker, step).contains(&Command::KeepSum { step: s(step) }) {
+            kept.push(step);
+        }
+    }
+    assert_eq!(kept, [1, 2, 5], "a fourth is one too many");
+}
+
+#[test]
+fn a_holder_without_room_for_another_sum_drops_everything_and_says_so() {
+    let mut worker = holder(0);
+    for step in 1..=u64::from(KEEPS) {
+        assert!(step_with(&mut worker, 0, step, Trailer::Continue).contains(&Command::KeepSum { step: s(step) }));
+    }
+    let commands = step_with(&mut worker, 0, u64::from(KEEPS) + 1, Trailer::Continue);
+    assert!(commands.contains(&ALL), "{commands:?}");
+    assert!(said(&commands).contains(&"dropped g1.1@s1".to_owned()));
+    let commands = step_with(&mut worker, 0, u64::from(KEEPS) + 2, Trailer::Continue);
+    assert!(!commands.contains(&ALL), "it is said once");
+}
+
+#[test]
+fn what_nobody_needs_any_more_makes_room() {
+    let mut worker = holder(0);
+    for step in 1..=u64::from(KEEPS) {
+        let _ = step_with(&mut worker, 0, step, Trailer::Continue);
+    }
+    let trimmed = |shares| Command::LetGo {
+        shares,
+        sums_before: Some(s(3)),
+    };
+    let this = Some(snapshot(1, 1));
+    assert_eq!(serve(&mut worker, &[7], this, Needed::Yes, 3), [admit(&[7]), trimmed(false)]);
+    assert_eq!(serve(&mut worker, &[7], this, Needed::No, 3), [admit(&[7]), trimmed(true)]);
+    let next = u64::from(KEEPS) + 1;
+    assert!(step_with(&mut worker, 0, next, Trailer::Continue).contains(&Command::KeepSum { step: s(next) }));
+    // Before a newer one is taken, and by an order for an older one, nothing goes.
+    assert_eq!(serve(&mut worker, &[7], None, Needed::Yes, 0), [admit(&[7])]);
+    assert_eq!(serve(&mut worker, &[7], Some(snapshot(1, 0)), Needed::No, 9), [admit(&[7])]);
+    assert_eq!(
+        serve(&mut worker, &[7], Some(snapshot(1, 4)), Needed::Yes, 4),
+        [admit(&[7]), ALL],
+        "it missed that one"
+    );
+}
+
+#[test]
+fn a_snapshot_that_nobody_joins_with_is_dropped_without_a_word() {
+    let mut worker = holder(0);
+    assert_eq!(
+        serve(&mut worker, &[], Some(snapshot(1, 1)), Needed::No, 0),
+        [admit(&[]), ALL]
+    );
+    let commands = step_with(&mut worker, 0, 1, Trailer::Continue);
+    assert!(!commands.contains(&Command::KeepSum { step: s(1) }));
+}
+
+#[test]
+fn a_snapshot_outlives_its_generation_but_not_a_gap_in_the_sums() {
+    let mut worker = holder(0);
+    halt(&mut worker, 2);
+    form(&mut worker, pair(2, 0, 1));
+    compute_all(&mut worker, shards(0, 2));
+    let _ = summed(&mut worker, 2, 1, Trailer::Continue);
+    assert!(apply(&mut worker, 1).contains(&Command::KeepSum { step: s(1) }));
+    // It loads a state: it misses the sums in between.
+    halt(&mut worker, 3);
+    let catch_up = CatchUp::State { from: Rank::new(1) };
+    form(
+        &mut worker,
+        Form {
+            catch_up,
+            ..pair(3, 0, 7)
+        },
+    );
+    let _ = fetched(&mut worker, 3, 7);
+    assert_eq!(worker.next_work(), Work::Load { step: s(7) });
+    assert_eq!(said(&worker.handle(Event::Loaded)), ["dropped g1.1@s1"]);
+}

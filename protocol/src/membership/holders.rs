@@ -1,0 +1,114 @@
+//! A snapshot as its holders have told it: who has what, and which of them are gone.
+
+use crate::messages::{MemberAddress, Snapshot};
+use crate::snapshot::{SnapshotId, holders_of};
+use crate::state::StateHash;
+use crate::words::WorkerId;
+
+/// A snapshot as its holders have told it.
+#[derive(Debug, Clone)]
+pub(super) struct Taken {
+    pub(super) id: SnapshotId,
+    /// By place.
+    holders: Vec<Holder>,
+    /// By place.
+    shares: Vec<Option<StateHash>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Holder {
+    member: MemberAddress,
+    here: Here,
+}
+
+/// Whether a holder has what it should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Here {
+    Unknown,
+    Yes,
+    Gone,
+}
+
+impl Taken {
+    /// Of a snapshot that these members have taken, in rank order. `is_here`: whether a member is still there.
+    pub(super) fn new(
+        id: SnapshotId,
+        members: impl Iterator<Item = MemberAddress>,
+        is_here: impl Fn(WorkerId) -> bool,
+    ) -> Self {
+        let holder = |member: MemberAddress| Holder {
+            member,
+            here: if is_here(member.worker) { Here::Unknown } else { Here::Gone },
+        };
+        let holders: Vec<Holder> = members.map(holder).collect();
+        Self {
+            id,
+            shares: vec![None; holders.len()],
+            holders,
+        }
+    }
+
+    /// What `worker` has copied. True if it is a holder.
+    ///
+    /// # Errors
+    /// The index of a share that another holder has with other bytes.
+    pub(super) fn told(&mut self, worker: WorkerId, shares: Vec<(u32, StateHash)>) -> Result<bool, u32> {
+        let Some(place) = self.place_of(worker) else {
+            return Ok(false);
+        };
+        self.holders[place].here = Here::Yes;
+        for (index, hash) in shares {
+            if let Some(share) = self.shares.get_mut(index as usize)
+                && share.replace(hash).is_some_and(|before| before != hash)
+            {
+                return Err(index);
+            }
+        }
+        Ok(true)
+    }
+
+    /// `worker` is gone, or has dropped what it held. True if it was a holder.
+    pub(super) fn gone(&mut self, worker: WorkerId) -> bool {
+        let place = self.place_of(worker);
+        if let Some(place) = place {
+            self.holders[place].here = Here::Gone;
+        }
+        place.is_some()
+    }
+
+    pub(super) fn holders(&self) -> u32 {
+        u32::try_from(self.holders.len()).unwrap_or(u32::MAX)
+    }
+
+    fn place_of(&self, worker: WorkerId) -> Option<usize> {
+        self.holders.iter().position(|holder| holder.member.worker == worker)
+    }
+
+    /// Whether every holder has told what it has, or is gone.
+    pub(super) fn is_settled(&self) -> bool {
+        self.holders.iter().all(|holder| holder.here != Here::Unknown)
+    }
+
+    /// Whether each share, and each sum to come, has a holder.
+    pub(super) fn is_whole(&self) -> bool {
+        let of = self.holders();
+        let held = |index: u32| {
+            let mut places = holders_of(index, of).into_iter();
+            places.any(|place| self.holders[place as usize].here != Here::Gone)
+        };
+        (0..of).all(held)
+    }
+
+    /// What a joiner is told to copy; none while a share's hash is unknown.
+    pub(super) fn order(&self) -> Option<Snapshot> {
+        Some(Snapshot {
+            id: self.id,
+            holders: self
+                .holders
+                .iter()
+                .map(|holder| (holder.here == Here::Yes).then_some(holder.member))
+                .collect(),
+            shares: self.shares.iter().copied().collect::<Option<_>>()?,
+        })
+    }
+}

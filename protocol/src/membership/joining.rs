@@ -1,0 +1,398 @@
+//! Joins that stop nobody: a snapshot is taken at a boundary, the joiners copy it and follow the ring, and are planned in.
+//!
+//! ```text
+//!       a joiner             a trailer, then all Snapshotted              the last joiner is in, or gone
+//!  Idle ────────▶ Asked ─────────────────────────────────────▶ Serving ──────────────────────────────▶ Idle
+//!                   ▲       a share has no holder any more        │
+//!                   └─────────────────────────────────────────────┘
+//! ```
+//! It outlives generations: holders are known by their place among those that took the snapshot.
+
+use std::time::Duration;
+
+use super::formation::Formation;
+use super::holders::Taken;
+use super::planning::Planned;
+use super::roster::{Joining, Place};
+use super::{JobEvent, Loss, Membership, Phase, Record, Stop};
+use crate::limits::{CATCH_UP_PATIENCE, MAX_COPY_ATTEMPTS, RESEND, SNAPSHOT_PATIENCE};
+use crate::messages::{CoordinatorMessage, Needed, Serve, Trailer};
+use crate::snapshot::SnapshotId;
+use crate::state::StateHash;
+use crate::words::{Step, WorkerId};
+
+/// Where the intake of joiners stands.
+#[derive(Debug, Clone)]
+pub(super) enum Intake {
+    /// There are none, or none can be served now.
+    Idle,
+    /// The closer was asked for a snapshot.
+    Asked { at: Duration },
+    /// Some holders have said what they copied.
+    Collecting { taken: Taken, at: Duration },
+    /// Joiners copy it.
+    Serving { taken: Taken, told: (Needed, Step) },
+}
+
+impl Membership {
+    /// Takes joiners in, as far as that goes at the moment.
+    pub(super) fn take_in(&mut self) {
+        // Whoever is being switched in may still need the last sum.
+        let switching = !self.switching.is_empty();
+        if switching || self.stop != Stop::No || self.is_ending() || !matches!(self.phase, Phase::Running { .. }) {
+            return;
+        }
+        let waiting = self.joiners().any(|(_, joining)| joining.copies.is_none());
+        let fresh = |id: SnapshotId| self.joiners().any(|(_, one)| one.copies.is_none() && one.failed != Some(id));
+        let copied = |id: SnapshotId| self.joiners().any(|(_, joining)| joining.copies == Some(id));
+        match &self.intake {
+            Intake::Idle if waiting => self.ask_for_snapshot(),
+            Intake::Asked { .. } | Intake::Collecting { .. } if !waiting => self.end_intake(),
+            Intake::Serving { taken, .. } if !copied(taken.id) => {
+                self.end_intake();
+                if waiting {
+                    self.ask_for_snapshot();
+                }
+            }
+            // Nothing of it is let go yet, so that who comes now can copy it too.
+            Intake::Serving { taken, told } if fresh(taken.id) && *told == (Needed::Yes, taken.id.step) => {
+                self.share_snapshot()
+            }
+            Intake::Idle | Intake::Asked { .. } | Intake::Collecting { .. } | Intake::Serving { .. } => {}
+        }
+    }
+
+    /// Those who join, but for those who leave again and are not planned in.
+    fn joiners(&self) -> impl Iterator<Item = (WorkerId, &Joining)> {
+        let comes = |worker, record: &Record| record.leaving.is_none() || self.planned(worker) != Planned::No;
+        let joiners = self.members.iter().filter(move |(worker, record)| comes(**worker, record));
+        joiners.filter_map(|(&worker, record)| Some((worker, record.joining()?)))
+    }
+
+    pub(super) fn ask_for_snapshot(&mut self) {
+        self.intake = Intake::Asked { at: self.now };
+        self.send_serve(None, Needed::Yes, Step::ZERO);
+        let generation = self.formed;
+        if let Some(closer) = self.formation.as_ref().and_then(Formation::closer) {
+            let trailer = Trailer::Snapshot;
+            self.send(closer, CoordinatorMessage::CloseWith { generation, trailer });
+        }
+    }
+
+    /// After a halt: whoever caught up by a fetched sum has not seen the trailer that asked for a snapshot, and will not tell.
+    pub(super) fn give_up_collecting(&mut self) {
+        if matches!(self.intake, Intake::Collecting { .. }) {
+            self.end_intake();
+        }
+    }
+
+    /// Training goes on in another generation: its closer knows of no snapshot.
+    pub(super) fn ask_anew_for_snapshot(&mut self) {
+        if matches!(self.intake, Intake::Asked { .. }) {
+            self.intake = Intake::Idle;
+        }
+    }
+
+    /// Lets the members serve those who join, and those who have just switched and may lack the last sum.
+    fn send_serve(&mut self, snapshot: Option<SnapshotId>, shares: Needed, sums_from: Step) {
+        let joiners = self.joiners().map(|(worker, _)| worker);
+        self.serve(Serve {
+            joiners: joiners.chain(self.switching.iter().copied()).collect(),
+            snapshot,
+            shares,
+            sums_from,
+        });
+    }
+
+    /// Tells all but the joiners themselves.
+    fn serve(&mut self, serve: Serve) {
+        let donors = self.members.iter().filter(|(_, record)| record.joining().is_none());
+        for worker in donors.map(|(&worker, _)| worker).collect::<Vec<_>>() {
+            self.send(worker, CoordinatorMessage::Serve(serve.clone()));
+        }
+    }
+
+    /// No snapshot is needed any more, or it is not whole any more: nobody keeps anything of it.
+    pub(super) fn end_intake(&mut self) {
+        match std::mem::replace(&mut self.intake, Intake::Idle) {
+            Intake::Idle => {}
+            Intake::Asked { .. } => self.send_serve(None, Needed::No, Step::ZERO),
+            Intake::Collecting { taken, .. } | Intake::Serving { taken, .. } => {
+                self.forget_copies();
+                self.serve(Serve {
+                    joiners: Vec::new(),
+                    snapshot: Some(taken.id),
+                    shares: Needed::No,
+                    sums_from: Step::ZERO,
+                });
+            }
+        }
+    }
+
+    fn forget_copies(&mut self) {
+        for record in self.members.values_mut() {
+            if let Place::Joining(joining) = &mut record.place {
+                joining.copies = None;
+                joining.caught_up = false;
+            }
+        }
+    }
+
+    /// A holder has copied its shares.
+    pub(super) fn snapshotted(&mut self, worker: WorkerId, id: SnapshotId, shares: Vec<(u32, StateHash)>) {
+        let known = match &self.intake {
+            Intake::Idle => return,
+            Intake::Asked { .. } => None,
+            Intake::Collecting { taken, .. } | Intake::Serving { taken, .. } => Some(taken.id),
+        };
+        if known.is_none_or(|known| known < id) {
+            // The closer was asked twice: the later snapshot has replaced the earlier one.
+            let Some(formation) = self.formation.as_ref().filter(|_| id.generation == self.formed) else {
+                return;
+            };
+            let taken = Taken::new(id, formation.members(), |worker| self.members.contains_key(&worker));
+            self.intake = Intake::Collecting { taken, at: self.now };
+            self.forget_copies();
+        }
+        let Intake::Collecting { taken, .. } = &mut self.intake else {
+            return;
+        };
+        if taken.id != id {
+            return;
+        }
+        match taken.told(worker, shares) {
+            Ok(true) => self.settle_snapshot(),
+            Ok(false) => {}
+            Err(index) => self.fail(format!(
+                "two holders of share {index} of the state at {} have different bytes (BITS-1), one of them worker {worker}; a \
+                 machine computes wrongly or the model is not deterministic",
+                id.step
+            )),
+        }
+    }
+
+    /// Once every holder has spoken or is gone: the joiners copy, or another snapshot is needed.
+    fn settle_snapshot(&mut self) {
+        let Intake::Collecting { taken, .. } = &self.intake else {
+            return;
+        };
+        if !taken.is_settled() {
+            return;
+        }
+        if !taken.is_whole() || taken.order().is_none() {
+            return self.end_intake();
+        }
+        let taken = taken.clone();
+        self.tell(JobEvent::Snapshot {
+            step: taken.id.step,
+            holders: taken.holders(),
+        });
+        let told = (Needed::Yes, taken.id.step);
+        self.intake = Intake::Serving { taken, told };
+        self.share_snapshot();
+    }
+
+    /// Lets all joiners copy the snapshot that do not copy it yet.
+    fn share_snapshot(&mut self) {
+        let Intake::Serving { taken, told } = &self.intake else {
+            return;
+        };
+        let (id, told) = (taken.id, *told);
+        let joiners: Vec<WorkerId> = self
+            .joiners()
+            .filter(|(_, one)| one.copies != Some(id) && one.failed != Some(id))
+            .map(|(worker, _)| worker)
+            .collect();
+        for worker in &joiners {
+            if let Some(joining) = self.members.get_mut(worker).and_then(Record::joining_mut) {
+                joining.copies = Some(id);
+                joining.loaded = false;
+                joining.follows = None;
+                joining.caught_up = false;
+            }
+        }
+        self.send_serve(Some(id), told.0, told.1);
+        joiners.into_iter().for_each(|worker| self.send_copy(worker));
+    }
+
+    /// Tells a joiner what to copy, and from whom.
+    pub(super) fn send_copy(&mut self, worker: WorkerId) {
+        let Intake::Serving { taken, .. } = &self.intake else {
+            return;
+        };
+        let copies = self.members.get(&worker).and_then(Record::joining);
+        if copies.is_some_and(|joining| joining.copies == Some(taken.id))
+            && let Some(order) = taken.order()
+        {
+            self.send(worker, CoordinatorMessage::Copy(Box::new(order)));
+        }
+    }
+
+    /// A worker is gone, or has dropped what it held.
+    pub(super) fn holder_gone(&mut self, worker: WorkerId) {
+        let (Intake::Collecting { taken, .. } | Intake::Serving { taken, .. }) = &mut self.intake else {
+            return;
+        };
+        if !taken.gone(worker) {
+            return;
+        }
+        if taken.is_whole() {
+            let copying: Vec<WorkerId> = self.joiners().map(|(joiner, _)| joiner).collect();
+            copying.into_iter().for_each(|joiner| self.send_copy(joiner));
+            return self.settle_snapshot();
+        }
+        let joiners: Vec<WorkerId> = self
+            .joiners()
+            .filter(|(_, one)| one.copies.is_some())
+            .map(|(one, _)| one)
+            .collect();
+        for worker in joiners {
+            self.unplan_with(worker);
+            let reason = "both holders of a share are gone".to_owned();
+            self.tell(JobEvent::JoinsAnew { worker, reason });
+        }
+        self.end_intake();
+    }
+
+    pub(super) fn dropped(&mut self, worker: WorkerId, id: SnapshotId) {
+        let (Intake::Collecting { taken, .. } | Intake::Serving { taken, .. }) = &self.intake else {
+            return;
+        };
+        if taken.id == id {
+            self.holder_gone(worker);
+        }
+    }
+
+    pub(super) fn caught_up(&mut self, worker: WorkerId, id: SnapshotId, step: Step) {
+        let joining = self.members.get_mut(&worker).and_then(Record::joining_mut);
+        let Some(joining) = joining.filter(|joining| joining.copies == Some(id)) else {
+            return;
+        };
+        joining.step = joining.step.max(step);
+        joining.loaded = true;
+        if !std::mem::replace(&mut joining.caught_up, true) {
+            self.tell(JobEvent::CaughtUp { worker, step });
+        }
+    }
+
+    /// A worker says where its state stands. False if it is no joiner.
+    pub(super) fn joiner_at(&mut self, worker: WorkerId, step: Step) -> bool {
+        let now = self.now;
+        let Some(joining) = self.members.get_mut(&worker).and_then(Record::joining_mut) else {
+            return false;
+        };
+        joining.step = step;
+        joining.loaded |= joining.copies.is_some_and(|id| step >= id.step);
+        if joining.loaded {
+            joining.follows.get_or_insert(now);
+        }
+        true
+    }
+
+    pub(super) fn copy_failed(&mut self, worker: WorkerId, id: SnapshotId, reason: String) {
+        if self.switching.contains(&worker) || self.planned(worker) == Planned::Ordered {
+            // It is awaited at a boundary, and the sums up to there are out of its reach.
+            return self.disturb();
+        }
+        self.unplan_with(worker);
+        let joining = self.members.get_mut(&worker).and_then(Record::joining_mut);
+        let Some(joining) = joining.filter(|joining| joining.copies == Some(id)) else {
+            return;
+        };
+        joining.copies = None;
+        joining.failed = Some(id);
+        joining.caught_up = false;
+        joining.attempts += 1;
+        let again = joining.attempts < MAX_COPY_ATTEMPTS;
+        self.tell(JobEvent::JoinsAnew { worker, reason });
+        if !again {
+            self.hold(worker);
+        }
+    }
+
+    /// Copying beside the ring has failed time and again: all wait at a boundary until this worker has the state.
+    fn hold(&mut self, worker: WorkerId) {
+        if !self.is_formed() {
+            return;
+        }
+        self.disturb();
+        self.call_in(worker);
+    }
+
+    /// Takes a joiner into the next generation with whatever state it has; it catches up while the others wait.
+    pub(super) fn call_in(&mut self, worker: WorkerId) {
+        self.tell(JobEvent::Held { worker });
+        if let Some(record) = self.members.get_mut(&worker) {
+            record.place = Place::Called;
+        }
+        let generation = self.generation;
+        self.send(worker, CoordinatorMessage::Halt { generation });
+    }
+
+    /// A worker's model failed before the worker was a member: the others do not end for that.
+    pub(super) fn joiner_failed(&mut self, worker: WorkerId, reason: String) {
+        self.evict(worker, Loss::Failed { reason });
+    }
+
+    /// Lets go of what no joiner needs any more, and says again what may have been lost.
+    pub(super) fn tend_joiners(&mut self) {
+        let now = self.now;
+        match &self.intake {
+            Intake::Idle => {}
+            Intake::Asked { at } | Intake::Collecting { at, .. } => {
+                if self.now.saturating_sub(*at) >= SNAPSHOT_PATIENCE
+                    && matches!(self.phase, Phase::Running { .. })
+                    && self.stop == Stop::No
+                {
+                    self.ask_for_snapshot();
+                }
+            }
+            Intake::Serving { .. } if !self.switching.is_empty() => {}
+            Intake::Serving { taken, told } => {
+                let (id, told) = (taken.id, *told);
+                let copying = || self.joiners().filter(|(_, joining)| joining.copies == Some(id));
+                let shares = if copying().all(|(_, joining)| joining.loaded) {
+                    Needed::No
+                } else {
+                    Needed::Yes
+                };
+                let from = copying()
+                    .map(|(_, joining)| joining.step.max(id.step))
+                    .min()
+                    .unwrap_or(id.step);
+                let from = if shares == Needed::No { from } else { id.step };
+                let late: Vec<WorkerId> = copying()
+                    .filter(|(_, joining)| !joining.caught_up)
+                    .map(|(worker, _)| worker)
+                    .filter(|worker| {
+                        let asked = self.members.get(worker).map(|record| record.asked);
+                        asked.is_some_and(|asked| now.saturating_sub(asked) >= RESEND)
+                    })
+                    .collect();
+                if (shares, from) != told {
+                    if let Intake::Serving { told, .. } = &mut self.intake {
+                        *told = (shares, from);
+                    }
+                    self.send_serve(Some(id), shares, from);
+                }
+                late.into_iter().for_each(|worker| self.send_copy(worker));
+                self.hold_the_slow();
+            }
+        }
+    }
+
+    /// A joiner whose lag does not shrink would join never.
+    fn hold_the_slow(&mut self) {
+        let too_long = |joining: &Joining| {
+            let follows = joining.follows.filter(|_| joining.loaded && !joining.caught_up);
+            follows.is_some_and(|since| self.now.saturating_sub(since) >= CATCH_UP_PATIENCE)
+        };
+        let slow = self
+            .joiners()
+            .find(|(_, joining)| too_long(joining))
+            .map(|(worker, _)| worker);
+        if let Some(worker) = slow {
+            self.hold(worker);
+        }
+    }
+}

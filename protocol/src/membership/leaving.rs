@@ -1,0 +1,115 @@
+//! Leaves that were announced: the worker finishes its step and goes at a boundary; no work is lost.
+//!
+//! The others prepare a generation without it. The trailer that switches to that one halts it, as it has no seat there; it is let go
+//! once all others have begun, so that whoever lacks the last sum still finds it here.
+
+use std::time::Duration;
+
+use super::planning::Planned;
+use super::roster::Place;
+use super::{JobEvent, Membership, Phase};
+use crate::limits::{LEAVE_GRACE, RESEND};
+use crate::messages::{CoordinatorMessage, Standing};
+use crate::words::{Generation, Step, WorkerId};
+
+impl Membership {
+    pub(super) fn leave_requested(&mut self, worker: WorkerId, reason: String) {
+        let now = self.now;
+        let Some(record) = self.members.get_mut(&worker).filter(|record| record.leaving.is_none()) else {
+            return;
+        };
+        record.leaving = Some(now);
+        self.tell(JobEvent::Leaving { worker, reason });
+    }
+
+    /// A worker that leaves has halted at the boundary that leaves it out. False if this is no such halt.
+    pub(super) fn left(&mut self, worker: WorkerId, generation: Generation, standing: &Standing) -> bool {
+        let outside = (generation == self.formed && !self.is_member(worker)) || self.is_planned_without(worker, generation);
+        let Some(record) = self.members.get_mut(&worker).filter(|record| outside && record.is_busy()) else {
+            return false;
+        };
+        record.computed = record.computed.max(standing.tally.total);
+        record.place = Place::Left(generation, standing.clone());
+        self.reach(standing.step);
+        self.begin_plan(generation, standing.step);
+        true
+    }
+
+    /// Lets those go whom nobody needs any more.
+    pub(super) fn release_leavers(&mut self) {
+        // Whoever has begun without it has the last sum; nobody else is missing.
+        let begun = |generation: Generation| {
+            let all = generation < self.formed || (generation == self.formed && self.switching.is_empty());
+            all && !self.is_halting()
+        };
+        let gathering = matches!(self.phase, Phase::Gathering { .. });
+        let safe = self.state_is_safe_without_leavers();
+        let over = |since: Duration| self.now.saturating_sub(since) >= LEAVE_GRACE;
+        let free: Vec<(WorkerId, Step)> = self
+            .members
+            .iter()
+            .filter_map(|(&worker, record)| {
+                let since = record.leaving?;
+                let step = match &record.place {
+                    Place::Left(generation, standing) => begun(*generation).then_some(standing.step),
+                    Place::Joining(joining) if self.planned(worker) == Planned::No => Some(joining.step),
+                    Place::Quiet(standing) if gathering && (safe || over(since)) => Some(standing.step),
+                    Place::Quiet(_) | Place::Joining(_) | Place::Called | Place::Ready | Place::Finished(_) => None,
+                };
+                Some((worker, step?))
+            })
+            .collect();
+        for (worker, step) in free {
+            self.release(worker, step);
+        }
+    }
+
+    fn is_halting(&self) -> bool {
+        matches!(self.phase, Phase::Halting { .. })
+    }
+
+    /// Whether somebody who stays has what the newest has.
+    fn state_is_safe_without_leavers(&self) -> bool {
+        let newest = |leavers: bool| {
+            let records = self.members.values().filter(|record| leavers || record.leaving.is_none());
+            records
+                .filter_map(|record| record.quiet())
+                .map(|standing| standing.step)
+                .max()
+        };
+        newest(false).is_some() && newest(false) == newest(true)
+    }
+
+    fn release(&mut self, worker: WorkerId, step: Step) {
+        self.send(worker, CoordinatorMessage::Released { step });
+        if let Some(record) = self.members.remove(&worker) {
+            // Who has halted goes on with a gradient under way; its count is known once its agent has seen its end.
+            let counting = record.quiet().is_some();
+            if counting {
+                self.missed.insert(worker, self.now);
+            }
+            self.ledger.lost(worker, record.tally().filter(|_| !counting));
+        }
+        self.tell(JobEvent::Left { worker, step });
+        self.holder_gone(worker);
+    }
+
+    /// A worker that was left out may have said so into a broken connection. Asked only when nobody needs its links any more.
+    pub(super) fn ask_leavers(&mut self) {
+        let generation = self.formed;
+        if !self.switching.is_empty() || !matches!(self.phase, Phase::Running { .. }) {
+            return;
+        }
+        let late: Vec<WorkerId> = self
+            .members
+            .iter()
+            .filter(|(worker, record)| {
+                record.is_busy() && self.now.saturating_sub(record.asked) >= RESEND && !self.is_member(**worker)
+            })
+            .map(|(&worker, _)| worker)
+            .collect();
+        for worker in late {
+            self.send(worker, CoordinatorMessage::Halt { generation });
+        }
+    }
+}

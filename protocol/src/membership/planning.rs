@@ -1,0 +1,332 @@
+//! Planned changes: the next generation is made ready while this one trains, and a trailer switches. Nobody waits.
+//!
+//! ```text
+//!  a joiner has caught up, or a member leaves        all Ready             a boundary
+//!  ──────────────────────────────────────────▶ Prepare ─────▶ CloseWith(Switch) ─────▶ Switched, Switched, …
+//! ```
+//! Whatever breaks in between halts everybody under a number that is newer still, as any loss does.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::formation::Formation;
+use super::roster::Place;
+use super::{JobEvent, Membership, Phase, Record, Resumed, Stop};
+use crate::limits::{LEAVE_GRACE, RESEND};
+use crate::messages::{CoordinatorMessage, Form, MemberAddress, Trailer};
+use crate::words::{Generation, Rank, Step, WorkerId};
+
+/// The generation to come.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) generation: Generation,
+    /// None if too few are left to train: all halt at the boundary.
+    next: Option<Formation>,
+    ready: BTreeSet<WorkerId>,
+    /// When the closer was last asked to switch, if it was.
+    ordered: Option<Duration>,
+}
+
+/// What a worker has to do with the generation to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Planned {
+    /// Nothing.
+    No,
+    /// It prepares for it.
+    Prepared,
+    /// It may begin it at any moment, or has begun it.
+    Ordered,
+}
+
+impl Plan {
+    /// Whether the switch may happen at any moment.
+    fn is_ordered(&self) -> bool {
+        self.ordered.is_some()
+    }
+
+    /// Whether all halt at the boundary.
+    fn is_pause(&self) -> bool {
+        self.next.is_none()
+    }
+
+    /// What `worker` has to do with it.
+    pub(super) fn part_of(&self, worker: WorkerId) -> Planned {
+        match (self.has(worker), self.is_ordered()) {
+            (false, _) => Planned::No,
+            (true, false) => Planned::Prepared,
+            (true, true) => Planned::Ordered,
+        }
+    }
+
+    fn has(&self, worker: WorkerId) -> bool {
+        self.next
+            .as_ref()
+            .is_some_and(|next| next.workers().any(|member| member == worker))
+    }
+}
+
+impl Membership {
+    /// Plans the next generation, if there is a reason to and nothing else goes on.
+    pub(super) fn plan_ahead(&mut self) {
+        let busy = self.plan.is_some() || !self.switching.is_empty() || self.stop != Stop::No || self.is_ending();
+        if busy || !matches!(self.phase, Phase::Running { .. }) {
+            return;
+        }
+        // Whoever was left out before must be gone: it keeps no sums any more that joiners might wait for.
+        if self.members.iter().any(|(&worker, record)| self.lingers(worker, record)) {
+            return;
+        }
+        let members: Vec<WorkerId> = self.formation.iter().flat_map(Formation::workers).collect();
+        let leaves = |worker: &&WorkerId| self.members.get(worker).is_some_and(|record| record.leaving.is_some());
+        let stay: Vec<WorkerId> = members.iter().filter(|worker| !leaves(worker)).copied().collect();
+        let newcomers = self.newcomers();
+        if stay.len() == members.len() && newcomers.is_empty() {
+            return;
+        }
+        let without = [stay.clone(), newcomers.clone()].concat();
+        if self.is_enough(&without) && self.prepare(without) {
+            return;
+        }
+        // Too few would be left: at first those come who can.
+        if !newcomers.is_empty() {
+            self.prepare([members, newcomers].concat());
+            return;
+        }
+        // The last holder of the state waits for a joiner that has it.
+        if !stay.is_empty() || self.grace_is_over() {
+            self.pause();
+        }
+    }
+
+    /// Joiners that have caught up, in order of arrival.
+    fn newcomers(&self) -> Vec<WorkerId> {
+        let mut newcomers: Vec<(u64, WorkerId)> = self
+            .members
+            .iter()
+            .filter(|(_, record)| record.leaving.is_none() && record.joining().is_some_and(|joining| joining.caught_up))
+            .map(|(&worker, record)| (record.arrival, worker))
+            .collect();
+        newcomers.sort_unstable();
+        newcomers.into_iter().map(|(_, worker)| worker).collect()
+    }
+
+    fn is_enough(&self, workers: &[WorkerId]) -> bool {
+        workers.len() >= self.config.min.max(1) as usize
+    }
+
+    /// Whether the last holder that leaves has waited long enough.
+    fn grace_is_over(&self) -> bool {
+        let mut since = self.members.values().filter_map(|record| record.leaving);
+        since.all(|since| self.now.saturating_sub(since) >= LEAVE_GRACE)
+    }
+
+    /// What `worker` has to do with the generation to come, if there is one.
+    pub(super) fn planned(&self, worker: WorkerId) -> Planned {
+        self.plan.as_ref().map_or(Planned::No, |plan| plan.part_of(worker))
+    }
+
+    /// Whether `generation` is the one to come, and leaves `worker` out.
+    pub(super) fn is_planned_without(&self, worker: WorkerId, generation: Generation) -> bool {
+        let without = |plan: &Plan| plan.generation == generation && !plan.is_pause() && !plan.has(worker);
+        self.plan.as_ref().is_some_and(without)
+    }
+
+    /// Gives up a plan that counts on `worker`, if nobody has been told to switch to it.
+    pub(super) fn unplan_with(&mut self, worker: WorkerId) {
+        self.plan.take_if(|plan| !plan.is_ordered() && plan.has(worker));
+    }
+
+    /// Gives up the plan for `generation`, if nobody has been told to switch to it. False if there is no such plan.
+    pub(super) fn unplan(&mut self, generation: Generation) -> bool {
+        let unordered = |plan: &mut Plan| plan.generation == generation && !plan.is_ordered();
+        self.plan.take_if(unordered).is_some()
+    }
+
+    /// Sends out the orders for a generation of `workers`. False if their memory does not hold the shards.
+    fn prepare(&mut self, workers: Vec<WorkerId>) -> bool {
+        let working = self.config.max as usize;
+        let members: Vec<(MemberAddress, u32)> = workers
+            .into_iter()
+            .take(crate::limits::MAX_WORKERS as usize)
+            .enumerate()
+            .filter_map(|(index, worker)| {
+                let record = self.members.get(&worker)?;
+                let address = record.address;
+                let capacity = if index < working { record.capacity } else { 0 };
+                Some((MemberAddress { worker, address }, capacity))
+            })
+            .collect();
+        let generation = self.generation.next();
+        let Ok(next) = Formation::planned(generation, self.config.shards, &members) else {
+            return false;
+        };
+        self.generation = generation;
+        self.plan = Some(Plan {
+            generation,
+            next: Some(next),
+            ready: BTreeSet::new(),
+            ordered: None,
+        });
+        self.send_prepares();
+        true
+    }
+
+    /// Ends this generation at the next boundary although none can follow yet: whoever leaves loses no work.
+    fn pause(&mut self) {
+        self.generation = self.generation.next();
+        self.plan = Some(Plan {
+            generation: self.generation,
+            next: None,
+            ready: BTreeSet::new(),
+            ordered: None,
+        });
+        self.order_switch();
+    }
+
+    /// Sends the orders to those of the plan who have not said that they are ready. Joiners get them again until they have begun:
+    /// one that has given up says so.
+    fn send_prepares(&mut self) {
+        let Some(Plan {
+            next: Some(next), ready, ..
+        }) = &self.plan
+        else {
+            return;
+        };
+        let joins = |worker: &WorkerId| self.members.get(worker).is_some_and(|record| record.joining().is_some());
+        let forms: Vec<_> = next
+            .workers()
+            .enumerate()
+            .filter(|(_, worker)| !ready.contains(worker) || joins(worker))
+            .map(|(index, worker)| {
+                let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
+                (worker, next.form(rank, self.next_report))
+            })
+            .collect();
+        for (worker, form) in forms {
+            self.send(worker, CoordinatorMessage::Prepare(Box::new(form)));
+        }
+    }
+
+    /// A member of the plan has its links.
+    pub(super) fn plan_ready(&mut self, worker: WorkerId, generation: Generation) {
+        let Some(plan) = self.plan.as_mut().filter(|plan| plan.generation == generation) else {
+            return;
+        };
+        plan.ready.insert(worker);
+        let all = plan
+            .next
+            .as_ref()
+            .is_some_and(|next| next.workers().all(|member| plan.ready.contains(&member)));
+        if all && !plan.is_ordered() {
+            self.order_switch();
+        }
+    }
+
+    fn order_switch(&mut self) {
+        let (now, closer) = (self.now, self.formation.as_ref().and_then(Formation::closer));
+        let Some(plan) = &mut self.plan else { return };
+        plan.ordered = Some(now);
+        let trailer = Trailer::Switch(plan.generation);
+        let generation = self.formed;
+        if let Some(closer) = closer {
+            self.send(closer, CoordinatorMessage::CloseWith { generation, trailer });
+        }
+    }
+
+    /// Says again what may have fallen into a broken connection.
+    pub(super) fn ask_again_for_the_plan(&mut self) {
+        if self.now.saturating_sub(self.planned_at) < RESEND {
+            return;
+        }
+        self.planned_at = self.now;
+        match self.plan.as_ref().map(Plan::is_ordered) {
+            Some(true) => {
+                self.order_switch();
+                self.send_prepares();
+            }
+            Some(false) => self.send_prepares(),
+            None => {
+                self.say_begun();
+                self.ask_leavers();
+            }
+        }
+    }
+
+    /// A joiner that stands beyond the boundary of the switch sees no trailer that says so: it had the sum before that boundary from a
+    /// generation whose other holders died, closed with other orders than the one that was computed again.
+    fn say_begun(&mut self) {
+        let Some(formation) = &self.formation else { return };
+        let late: Vec<(WorkerId, Form)> = self
+            .switching
+            .iter()
+            .filter_map(|&worker| {
+                let rank = self.members.get(&worker)?.rank?;
+                Some((worker, formation.form(rank, self.next_report)))
+            })
+            .collect();
+        for (worker, form) in late {
+            self.send(worker, CoordinatorMessage::Prepare(Box::new(form)));
+        }
+    }
+
+    /// The first to halt at a pause: the others do so too, or are asked to.
+    pub(super) fn paused(&mut self) {
+        if self.plan.take_if(|plan| plan.is_pause()).is_none() {
+            return;
+        }
+        self.phase = Phase::Halting { since: self.now };
+        for record in self.members.values_mut().filter(|record| record.is_busy()) {
+            record.place = Place::Called;
+            record.asked = self.now;
+        }
+    }
+
+    /// A member has begun the planned generation.
+    pub(super) fn switched(&mut self, worker: WorkerId, generation: Generation, step: Step) {
+        self.reach(step);
+        if self.planned(worker) == Planned::Ordered {
+            self.begin_plan(generation, step);
+        }
+        if generation == self.formed {
+            self.switching.remove(&worker);
+        }
+    }
+
+    /// The trailer that switches is known to have closed a sum. So all will begin the planned generation at this step, unless
+    /// something breaks.
+    pub(super) fn begin_plan(&mut self, generation: Generation, step: Step) {
+        let begun = |plan: &mut Plan| plan.generation == generation && plan.is_ordered() && !plan.is_pause();
+        let Some(mut next) = self.plan.take_if(begun).and_then(|plan| plan.next) else {
+            return;
+        };
+        next.step = step;
+        self.formed = generation;
+        let members: Vec<WorkerId> = next.workers().collect();
+        for (index, member) in members.iter().enumerate() {
+            if let Some(record) = self.members.get_mut(member) {
+                record.rank = Some(Rank::new(u32::try_from(index).unwrap_or(u32::MAX)));
+                record.place = Place::Ready;
+            }
+        }
+        self.formation = Some(next);
+        self.switching = members.iter().copied().collect();
+        self.tell(JobEvent::Switched {
+            generation,
+            members,
+            step,
+        });
+        self.ask_anew_for_snapshot();
+        self.run(Resumed::NotYet);
+    }
+
+    /// Whether it was left out at the last switch and is not gone yet.
+    pub(super) fn lingers(&self, worker: WorkerId, record: &Record) -> bool {
+        record.joining().is_none() && record.quiet().is_none() && !self.is_member(worker)
+    }
+
+    /// Whether `worker` is a member of the current generation.
+    pub(super) fn is_member(&self, worker: WorkerId) -> bool {
+        let workers = self.formation.iter().flat_map(Formation::workers);
+        workers.into_iter().any(|member| member == worker)
+    }
+}

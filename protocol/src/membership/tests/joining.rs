@@ -1,0 +1,236 @@
+//! Joins that stop nobody: the snapshot, its holders, and those who copy it.
+
+use super::*;
+use crate::limits::{MAX_COPY_ATTEMPTS, RESEND, SNAPSHOT_PATIENCE};
+use crate::membership::Stage;
+
+const ASK: [&str; 3] = ["to w1: serve [3]", "to w2: serve [3]", "to w2: close g1.1 with snapshot"];
+
+#[test]
+fn a_joiner_copies_once_all_holders_have_told_what_they_have() {
+    let mut job = Job::training(2, config());
+    assert_eq!(job.arrives(3, 0)[1..], ASK);
+    assert_eq!(job.snapshotted(1, (0, 2), 1, 5), [""; 0]);
+    assert_eq!(
+        job.snapshotted(2, (1, 2), 1, 5),
+        [
+            "snapshot of s5 with 2",
+            "to w1: serve [3] g1.1@s5, all, sums from s5",
+            "to w2: serve [3] g1.1@s5, all, sums from s5",
+            "to w3: copy g1.1@s5 from [1, 2]",
+        ]
+    );
+    assert_eq!(job.membership.stage(), Stage::Running);
+}
+
+#[test]
+fn a_snapshot_that_nobody_has_told_of_is_asked_for_again() {
+    let mut job = Job::training(2, config());
+    job.arrives(3, 0);
+    let patience = |job: &mut Job| {
+        for (worker, step) in [(1, 1), (2, 1), (3, 0)] {
+            job.progress(worker, 1, step, &[]);
+        }
+        job.now += SNAPSHOT_PATIENCE;
+        for (worker, step) in [(1, 2), (2, 2), (3, 0)] {
+            job.progress(worker, 1, step, &[]);
+        }
+        job.passes(Duration::ZERO)
+    };
+    assert_eq!(patience(&mut job), ASK);
+    // The closer of another generation knows nothing of it.
+    job.link_broken(1, 1, 2);
+    job.halted(1, 2, 5);
+    job.halted(2, 2, 5);
+    job.ready(1, 2);
+    let told = job.ready(2, 2);
+    assert_eq!(told[0], "formed g1.2");
+    assert!(told.contains(&"to w2: close g1.2 with snapshot".to_owned()), "{told:?}");
+}
+
+#[test]
+fn who_comes_before_anything_is_let_go_copies_the_same_snapshot() {
+    let mut job = Job::joined(config());
+    assert_eq!(
+        job.arrives(4, 0),
+        [
+            "joined w4 at s0",
+            "to w1: serve [3, 4] g1.1@s5, all, sums from s5",
+            "to w2: serve [3, 4] g1.1@s5, all, sums from s5",
+            "to w4: copy g1.1@s5 from [1, 2]",
+        ]
+    );
+    for joiner in [3, 4] {
+        job.progress(joiner, 1, 6, &[]);
+    }
+    assert_eq!(
+        job.passes(Duration::ZERO),
+        [
+            "to w1: serve [3, 4] g1.1@s5, no shares, sums from s6",
+            "to w2: serve [3, 4] g1.1@s5, no shares, sums from s6",
+        ]
+    );
+    assert_eq!(job.arrives(5, 0), ["joined w5 at s0"], "it waits for the next snapshot");
+}
+
+#[test]
+fn sums_are_kept_from_the_step_of_the_slowest_joiner() {
+    let mut job = Job::joined(config());
+    job.arrives(4, 0);
+    job.progress(3, 1, 8, &[]);
+    assert_eq!(job.passes(Duration::ZERO), [""; 0], "w4 still copies shares");
+    job.progress(4, 1, 5, &[]);
+    assert_eq!(
+        job.passes(Duration::ZERO)[0],
+        "to w1: serve [3, 4] g1.1@s5, no shares, sums from s5"
+    );
+    job.progress(4, 1, 7, &[]);
+    assert_eq!(
+        job.passes(Duration::ZERO)[0],
+        "to w1: serve [3, 4] g1.1@s5, no shares, sums from s7"
+    );
+    assert_eq!(job.passes(Duration::ZERO), [""; 0], "it is said once");
+}
+
+#[test]
+fn a_copy_that_is_not_answered_is_ordered_again() {
+    let mut job = Job::joined(config());
+    let again = ["to w3: copy g1.1@s5 from [1, 2]"];
+    assert_eq!(job.passes(RESEND), again);
+    assert_eq!(job.passes(RESEND - Duration::from_millis(1)), [""; 0]);
+    job.progress(3, 1, 5, &[]);
+    let told = job.passes(Duration::from_millis(1));
+    assert_eq!(told.last().map(String::as_str), Some(again[0]), "loaded is not caught up");
+}
+
+#[test]
+fn a_share_lives_on_with_one_holder() {
+    let mut job = Job::joined(config());
+    let told = job.dies(2, 5);
+    assert!(told.contains(&"to w3: copy g1.1@s5 from [1]".to_owned()), "{told:?}");
+    job.halted(1, 2, 5);
+    job.ready(1, 2);
+    assert_eq!(job.membership.stage(), Stage::Running, "the join outlives the generation");
+    assert_eq!(job.caught_up(3, (1, 5), 6)[0], "caught up w3 at s6");
+}
+
+#[test]
+fn a_share_without_holders_lets_the_joiner_begin_anew() {
+    let mut job = Job::joined(config());
+    job.dies(2, 5);
+    job.halted(1, 2, 5);
+    job.ready(1, 2);
+    let message = WorkerMessage::Dropped {
+        snapshot: snapshot(1, 5),
+    };
+    assert_eq!(
+        job.says(1, message),
+        [
+            "joins anew w3: both holders of a share are gone",
+            "to w1: serve [] g1.1@s5, no shares, sums from s0",
+            "to w1: serve [3]",
+            "to w1: close g1.2 with snapshot",
+        ]
+    );
+    assert_eq!(job.caught_up(3, (1, 5), 6), [""; 0], "that snapshot is gone");
+}
+
+#[test]
+fn a_holder_that_dies_while_others_still_copy_is_not_waited_for() {
+    let mut job = Job::training(3, config());
+    job.arrives(4, 0);
+    job.snapshotted(1, (0, 3), 1, 5);
+    job.snapshotted(2, (1, 3), 1, 5);
+    let told = job.dies(3, 5);
+    assert!(told.contains(&"snapshot of s5 with 3".to_owned()), "{told:?}");
+    assert!(told.contains(&"to w4: copy g1.1@s5 from [1, 2]".to_owned()), "{told:?}");
+}
+
+#[test]
+fn two_holders_with_different_bytes_fail_the_job() {
+    let mut job = Job::training(2, config());
+    job.arrives(3, 0);
+    job.snapshotted(1, (0, 2), 1, 5);
+    let message = WorkerMessage::Snapshotted {
+        snapshot: snapshot(1, 5),
+        shares: vec![(1, hash(1)), (0, hash(9))],
+    };
+    let told = job.says(2, message);
+    let failed = told.last().expect("people are told");
+    assert!(
+        failed.starts_with("failed: two holders of share 0") && failed.contains("BITS-1"),
+        "{failed}"
+    );
+    assert_eq!(job.membership.stage(), Stage::Done);
+}
+
+#[test]
+fn a_copy_that_fails_waits_for_another_snapshot_and_in_the_end_for_nobody() {
+    let mut job = Job::joined(config());
+    for attempt in 1..MAX_COPY_ATTEMPTS {
+        let from = 4 + u64::from(attempt);
+        let told = job.copy_failed(3, (1, from));
+        assert_eq!(told[0], "joins anew w3: nobody has it");
+        assert!(told.contains(&"to w2: close g1.1 with snapshot".to_owned()), "{told:?}");
+        job.snapshotted(1, (0, 2), 1, from + 1);
+        job.snapshotted(2, (1, 2), 1, from + 1);
+    }
+    let last = 4 + u64::from(MAX_COPY_ATTEMPTS);
+    let told = job.copy_failed(3, (1, last));
+    assert_eq!(
+        told[..5],
+        [
+            "joins anew w3: nobody has it",
+            "halting for g1.2",
+            "to w1: halt g1.2",
+            "to w2: halt g1.2",
+            "held for w3",
+        ]
+    );
+    assert!(told.contains(&"to w3: halt g1.2".to_owned()));
+    job.halted(1, 2, 9);
+    job.halted(2, 2, 9);
+    assert_eq!(
+        job.halted(3, 2, 6).last(),
+        Some(&"to w3: form g1.2 r2 at s9, state from r0".to_owned())
+    );
+}
+
+#[test]
+fn a_joiner_that_dies_stops_nobody() {
+    let mut job = Job::joined(config());
+    let told = job.dies(3, 0);
+    assert!(told[0].starts_with("lost w3 while running"));
+    assert_eq!(told[1..].len(), 2, "its snapshot is let go: {told:?}");
+    assert!(
+        told[1..]
+            .iter()
+            .all(|words| words.ends_with("serve [] g1.1@s5, no shares, sums from s0"))
+    );
+    assert_eq!(job.membership.stage(), Stage::Running);
+}
+
+#[test]
+fn a_joiner_whose_model_fails_fails_only_itself() {
+    let mut job = Job::joined(config());
+    let reason = "no such file".to_owned();
+    let told = job.says(3, WorkerMessage::Failed { reason });
+    assert_eq!(
+        told[..2],
+        [
+            "to w3: dismiss",
+            "lost w3 while running: it failed before it took part (no such file)"
+        ]
+    );
+    assert_eq!(job.membership.stage(), Stage::Running);
+}
+
+#[test]
+fn nobody_is_taken_in_once_the_job_is_to_end() {
+    let mut job = Job::training(2, config());
+    let _ = job.event(Event::StopRequested);
+    assert_eq!(job.arrives(3, 0), ["joined w3 at s0"]);
+    let mut job = Job::joined(config());
+    let _ = job.event(Event::StopRequested);
+    assert_eq!(job.caught_up(3, (1, 5), 6), ["caught up w3 at s6"], "it is not planned in");
+}

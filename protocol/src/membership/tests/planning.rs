@@ -1,0 +1,213 @@
+//! Planned changes: prepared while the others train, begun at a boundary.
+
+use super::*;
+use crate::limits::RESEND;
+use crate::membership::Stage;
+
+#[test]
+fn a_joiner_that_has_caught_up_is_planned_in_and_switched_to() {
+    let mut job = Job::joined(config());
+    assert_eq!(
+        job.caught_up(3, (1, 5), 6),
+        [
+            "caught up w3 at s6",
+            "to w1: prepare g1.2 r0",
+            "to w2: prepare g1.2 r1",
+            "to w3: prepare g1.2 r2",
+        ]
+    );
+    assert_eq!(job.ready(1, 2), [""; 0]);
+    assert_eq!(job.ready(3, 2), [""; 0]);
+    assert_eq!(job.ready(2, 2), ["to w2: close g1.1 with switch to g1.2"]);
+    assert_eq!(
+        job.progress(1, 1, 8, &[7]),
+        ["steps [s7]"],
+        "the old one goes on until the boundary"
+    );
+    assert_eq!(job.switched(1, 2, 9), ["switched to g1.2 of [1, 2, 3] at s9"]);
+    assert_eq!(job.membership.stage(), Stage::Running);
+    assert_eq!(job.switched(3, 2, 9), [""; 0]);
+    let told = job.switched(2, 2, 9);
+    assert!(
+        told.iter().all(|words| words.contains("serve [] g1.1@s5")),
+        "the snapshot has served: {told:?}"
+    );
+    assert_eq!(job.membership.generation(), g(2));
+}
+
+#[test]
+fn what_is_not_answered_is_said_again() {
+    let mut job = Job::planned(config());
+    job.ready(1, 2);
+    let told = job.passes(RESEND);
+    assert_eq!(told[..2], ["to w2: prepare g1.2 r1", "to w3: prepare g1.2 r2"]);
+    job.ready(2, 2);
+    job.ready(3, 2);
+    let told = job.passes(RESEND);
+    assert_eq!(told, ["to w2: close g1.1 with switch to g1.2", "to w3: prepare g1.2 r2"]);
+    job.switched(2, 2, 9);
+    job.switched(1, 2, 9);
+    // A joiner that stands at s9 already will not see the trailer.
+    assert_eq!(job.passes(RESEND), ["to w3: prepare g1.2 r2"]);
+    job.switched(3, 2, 9);
+    assert_eq!(job.passes(RESEND), [""; 0]);
+}
+
+#[test]
+fn whoever_makes_progress_in_a_planned_generation_has_begun_it() {
+    let mut job = Job::ordered(config());
+    assert_eq!(
+        job.progress(3, 2, 9, &[])[0],
+        "switched to g1.2 of [1, 2, 3] at s9",
+        "its own word was lost"
+    );
+    let mut job = Job::ordered(config());
+    let told = job.says(1, finished(2, 10, hash(10)));
+    assert_eq!(told[0], "switched to g1.2 of [1, 2, 3] at s10");
+    assert_eq!(job.membership.stage(), Stage::Running);
+    job.says(2, finished(2, 10, hash(10)));
+    let told = job.says(3, finished(2, 10, hash(10)));
+    assert_eq!(told.last(), Some(&format!("done at s10 with {:?}", hash(10))));
+}
+
+#[test]
+fn a_plan_that_is_not_ordered_changes_nothing() {
+    let mut job = Job::planned(config());
+    assert_eq!(job.switched(3, 2, 9), [""; 0]);
+    assert_eq!(job.says(3, finished(2, 10, hash(10))), [""; 0]);
+    assert_eq!(job.membership.stage(), Stage::Running);
+}
+
+#[test]
+fn a_joiner_that_dies_before_the_order_costs_nothing() {
+    let mut job = Job::planned(config());
+    let told = job.dies(3, 6);
+    assert!(!told.iter().any(|words| words.contains("halt")), "{told:?}");
+    assert_eq!(job.ready(1, 2), [""; 0], "the plan is gone");
+    assert_eq!(job.ready(2, 2), [""; 0]);
+    assert_eq!(job.membership.stage(), Stage::Running);
+}
+
+#[test]
+fn a_joiner_that_dies_after_the_order_is_missed() {
+    let mut job = Job::ordered(config());
+    let told = job.dies(3, 6);
+    assert!(told.contains(&"halting for g1.3".to_owned()), "{told:?}");
+    // It may have begun g1.2, so that number is never used again.
+    job.halted(1, 3, 9);
+    assert_eq!(job.halted(2, 3, 9)[0], "forming g1.3 of [1, 2] at s9", "GEN-1");
+}
+
+#[test]
+fn a_member_that_dies_halts_those_who_may_have_begun() {
+    let mut job = Job::ordered(config());
+    let told = job.dies(1, 8);
+    assert!(
+        told.contains(&"to w3: halt g1.3".to_owned()),
+        "it may take part already: {told:?}"
+    );
+    let mut job = Job::planned(config());
+    let told = job.dies(1, 8);
+    assert!(
+        told.contains(&"halting for g1.3".to_owned()) && !told.contains(&"to w3: halt g1.3".to_owned()),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_joiner_that_gives_up_before_the_order_begins_anew_and_after_it_halts_all() {
+    let mut job = Job::planned(config());
+    let told = job.copy_failed(3, (1, 5));
+    assert_eq!(told[0], "joins anew w3: nobody has it");
+    assert!(!told.iter().any(|words| words.contains("halt")), "{told:?}");
+    let mut job = Job::ordered(config());
+    assert_eq!(job.copy_failed(3, (1, 5))[0], "halting for g1.3");
+    let mut job = Job::ordered(config());
+    job.switched(1, 2, 9);
+    assert_eq!(job.copy_failed(3, (1, 5))[0], "halting for g1.3", "it is awaited");
+}
+
+#[test]
+fn a_plan_whose_snapshot_is_gone_is_given_up() {
+    let mut job = Job::planned(config());
+    let dropped = |job: &mut Job, worker| {
+        let snapshot = snapshot(1, 5);
+        job.says(worker, WorkerMessage::Dropped { snapshot })
+    };
+    dropped(&mut job, 1);
+    assert_eq!(dropped(&mut job, 2)[0], "joins anew w3: both holders of a share are gone");
+    for worker in 1..=3 {
+        assert_eq!(job.ready(worker, 2), [""; 0]);
+    }
+}
+
+#[test]
+fn a_link_that_cannot_be_made_for_a_plan_halts_nobody() {
+    let mut job = Job::planned(config());
+    let told = job.link_broken(1, 2, 3);
+    assert_eq!(told[0], "to w1: prepare g1.3 r0", "it is planned anew: {told:?}");
+    assert_eq!(job.membership.stage(), Stage::Running);
+    let mut job = Job::ordered(config());
+    assert_eq!(job.link_broken(1, 2, 3)[0], "halting for g1.3");
+}
+
+#[test]
+fn a_joiner_out_of_reach_is_left_out_whoever_says_so() {
+    for (teller, peer) in [(1, 3), (3, 1)] {
+        let mut job = Job::planned(config());
+        job.link_broken(teller, 2, peer);
+        job.link_broken(teller, 3, peer);
+        let told = job.link_broken(teller, 4, peer);
+        assert_eq!(told[0], "to w3: dismiss", "{told:?}");
+        assert_eq!(job.membership.stage(), Stage::Running);
+        assert!(job.membership.knows(w(1)));
+    }
+}
+
+#[test]
+fn a_stop_outranks_a_plan() {
+    let mut job = Job::ordered(config());
+    assert_eq!(words(&job.event(Event::StopRequested)), ["to w2: close g1.1 with stop"]);
+    // The trailer had said switch already: the closer of the next generation is asked.
+    let told = job.switched(2, 2, 9);
+    assert_eq!(told, ["switched to g1.2 of [1, 2, 3] at s9", "to w3: close g1.2 with stop"]);
+    // It had not: all stop.
+    let mut job = Job::ordered(config());
+    let _ = job.event(Event::StopRequested);
+    job.says(1, finished(1, 9, hash(9)));
+    let told = job.says(2, finished(1, 9, hash(9)));
+    assert_eq!(told.last(), Some(&format!("done at s9 with {:?}", hash(9))));
+}
+
+#[test]
+fn a_job_that_ends_during_a_plan_ends() {
+    let mut job = Job::planned(config());
+    job.says(1, finished(1, 10, hash(10)));
+    let told = job.says(2, finished(1, 10, hash(10)));
+    assert!(
+        told.contains(&"to w3: complete s10".to_owned()),
+        "the joiner may go: {told:?}"
+    );
+}
+
+#[test]
+fn a_worker_that_stands_elsewhere_than_its_form_says_halts_all() {
+    let mut job = Job::training(3, config());
+    job.dies(3, 5);
+    job.halted(1, 2, 5);
+    job.halted(2, 2, 5);
+    assert_eq!(job.halted(2, 2, 5), [""; 0], "an old answer");
+    assert_eq!(job.halted(2, 2, 6)[0], "halting for g1.3", "STEP-2");
+}
+
+#[test]
+fn a_returning_member_during_a_plan_is_halted_like_all() {
+    let mut job = Job::ordered(config());
+    job.is_cut_off(2);
+    job.halted(1, 3, 9);
+    let told = job.halted(3, 3, 9);
+    assert_eq!(
+        told[0], "forming g1.3 of [1, 3] at s9",
+        "the joiner is a member now: {told:?}"
+    );
+}

@@ -1,0 +1,143 @@
+//! What an operator asks of the coordinator, and sees.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::JobSpec;
+use crate::membership::Stage;
+use crate::messages::StepReport;
+use crate::words::{Generation, JobId, Rank, ShardRange, Step, WorkerId};
+
+/// From operator to coordinator. [`OperatorAnswer`] comes back for each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OperatorRequest {
+    /// Say how the job stands. Changes nothing.
+    Status,
+    /// Let a worker, or all workers of a host, leave at the next boundary.
+    Drain {
+        /// A worker's id, a host's name, or an address.
+        whom: String,
+    },
+    /// Kill a worker at once, as a test.
+    Kill {
+        /// A worker's id.
+        whom: String,
+    },
+    /// Start or drain workers until there are so many.
+    Scale {
+        /// How many.
+        workers: u32,
+    },
+    /// End the job at the next boundary.
+    Stop,
+}
+
+/// From coordinator to operator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum OperatorAnswer {
+    /// Answer to `Status`.
+    Status(Box<JobStatus>),
+    /// It is being done.
+    Done {
+        /// What, for people.
+        what: String,
+    },
+    /// It is not done.
+    Refused {
+        /// Expected, found, and what to do.
+        reason: String,
+    },
+}
+
+/// How a job stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobStatus {
+    /// Which.
+    pub job: JobId,
+    /// Its constants; none before its first worker came.
+    pub spec: Option<JobSpec>,
+    /// Names of the sums in `last`.
+    pub auxiliary: Vec<String>,
+    /// Who takes part, and how.
+    pub overview: Overview,
+    /// The newest step report.
+    pub last: Option<StepReport>,
+    /// Steps applied per second, over the last seconds; 0 while nothing advances.
+    pub steps_per_second: f64,
+    /// Since the coordinator started.
+    pub age: Duration,
+    /// One per host.
+    pub agents: Vec<AgentStatus>,
+    /// Round trip to each worker's host over its control connection, by worker.
+    pub round_trips: Vec<(WorkerId, Duration)>,
+    /// What happened last, oldest first: how long ago, and what, for people.
+    pub events: Vec<(Duration, String)>,
+}
+
+/// An agent as the coordinator knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentStatus {
+    /// What people call its host.
+    pub host: String,
+    /// Where it dials from.
+    pub address: SocketAddr,
+    /// Its children that run, with their processes if it has told.
+    pub children: Vec<(WorkerId, Option<u32>)>,
+}
+
+/// The membership at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overview {
+    /// What is going on.
+    pub stage: Stage,
+    /// The newest generation that was formed.
+    pub generation: Generation,
+    /// The newest step that anybody has reached.
+    pub step: Step,
+    /// Everybody who is connected: members in rank order, then the others.
+    pub workers: Vec<WorkerView>,
+}
+
+/// One worker at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerView {
+    /// Who.
+    pub worker: WorkerId,
+    /// Where others reach it.
+    pub address: SocketAddr,
+    /// Its rank in the newest generation, if it is a member.
+    pub rank: Option<Rank>,
+    /// What it computes in every step, if it is a member.
+    pub shards: Option<ShardRange>,
+    /// What it does.
+    pub doing: Doing,
+    /// Whether it leaves at the next boundary.
+    pub leaving: bool,
+    /// Updates that its state has had, as far as it has told.
+    pub step: Step,
+    /// Gradients that it has computed, as far as it has told.
+    pub computed: u64,
+    /// Since it last said something.
+    pub silent: Duration,
+}
+
+/// What a worker does, as far as the coordinator knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Doing {
+    /// It waits for a generation to be formed.
+    Waiting,
+    /// It was asked something that it has not answered.
+    Answering,
+    /// It computes shards.
+    Training,
+    /// It is in the ring and holds the state, and computes nothing.
+    Standby,
+    /// It waits for a snapshot, or copies one.
+    Copying,
+    /// It has the state and follows the ring.
+    Following,
+    /// It has finished the job.
+    Finished,
+}

@@ -1,0 +1,97 @@
+//! `sardana agent`: workers of a job whose coordinator runs on another host.
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use sardana::AgentEvent;
+use sardana::hosts::{AgentJoin, Role, agent, enrol};
+use sardana::launch::Event;
+use sardana::train;
+
+use crate::ending::{EndSignals, Failure, runtime};
+use crate::run::{Printing, split};
+
+/// Run workers of PROGRAM on this host, for a job whose coordinator runs elsewhere.
+///
+/// SIGINT or SIGTERM lets its workers leave at the next step's boundary, and the job goes on without them; a second one ends them
+/// at once.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    sardana agent --join agent.join -n 8 -- ./train\n\n\
+    Exit codes: 0 the job is over or the workers have left, 1 all workers failed, 2 wrong usage, 130 or 143 ended at once.")]
+pub(crate) struct Agent {
+    /// An agent's join file, as `sardana invite` writes it.
+    #[arg(long, value_name = "FILE")]
+    join: PathBuf,
+    /// How many workers to keep running.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    workers: u32,
+    /// At which of this host's addresses workers listen for each other; by default the one that leads to the coordinator.
+    #[arg(long, value_name = "IP")]
+    listen: Option<IpAddr>,
+    /// At which address others reach them, if that is another one: behind NAT, say. Ports stay the same.
+    #[arg(long, value_name = "IP")]
+    advertise: Option<IpAddr>,
+    /// How many times in all a worker that ended badly is replaced.
+    #[arg(long, value_name = "R", default_value_t = 3)]
+    restarts: u32,
+    #[command(flatten)]
+    printing: Printing,
+    /// The program, and its arguments.
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+impl Agent {
+    pub(crate) fn carry_out(self) -> Result<(), Failure> {
+        let (program, arguments) = split(self.program)?;
+        let output = self.printing.output()?;
+        runtime()?.block_on(async {
+            let mut signals = EndSignals::catch()?;
+            let enrolled = enrol(&self.join, Role::Agent).await.map_err(Failure::failed)?;
+            let join = AgentJoin {
+                enrolled,
+                listen: self.listen,
+                advertise: self.advertise,
+                workers: self.workers,
+                restarts: self.restarts,
+                output,
+                program,
+                arguments,
+                environment: Vec::new(),
+            };
+            let mut host = agent(join).await.map_err(Failure::failed)?;
+            let mut over = false;
+            loop {
+                tokio::select! {
+                    biased;
+                    signal = signals.next() => {
+                        let reason = signal.to_string();
+                        return tokio::select! {
+                            () = host.leave(&reason) => Ok(()),
+                            signal = signals.next() => Err(Failure::Ended { signal }),
+                        };
+                    }
+                    event = host.next_event() => {
+                        let Some(event) = event else {
+                            return Err(Failure::Failed("the agent ended; its last words are in the log".to_owned()));
+                        };
+                        over |= event == AgentEvent::JobOver;
+                        let exhausted = event == AgentEvent::Exhausted;
+                        train::log(&Event::Agent(event));
+                        if over {
+                            host.end().await;
+                            return Ok(());
+                        }
+                        if exhausted {
+                            host.end().await;
+                            return Err(Failure::Failed("no worker is left, and none is started again".to_owned()));
+                        }
+                    }
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,27 @@
+//! What is logged, and how.
+
+use clap::ValueEnum;
+use tracing_subscriber::EnvFilter;
+
+/// How a log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    Human,
+    /// One JSON object per line.
+    Json,
+}
+
+/// From now on the log goes to standard error. `RUST_LOG` says what is in it.
+pub(crate) fn start(format: LogFormat) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Human => log.with_ansi(ansi()).init(),
+        LogFormat::Json => log.json().init(),
+    }
+}
+
+fn ansi() -> bool {
+    anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
+}

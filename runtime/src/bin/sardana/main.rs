@@ -1,0 +1,97 @@
+//! The `sardana` program: runs jobs, watches them and steers them from the command line.
+
+mod access;
+mod agent;
+mod asking;
+mod coordinator;
+mod drain;
+mod ending;
+mod invite;
+mod kill;
+mod logging;
+mod run;
+mod scale;
+mod status;
+mod stop;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use ending::Failure;
+use logging::LogFormat;
+
+/// Elastic data-parallel training: workers come and go, the result stays the same, bit for bit.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    about,
+    after_help = "On one host:\n  \
+        sardana run -n 4 -- ./train          a job with 4 workers\n  \
+        sardana status --watch               see it run, from another terminal\n  \
+        sardana drain r2                     let one worker leave\n\n\
+        RUST_LOG sets what is logged, for example RUST_LOG=sardana=debug."
+)]
+struct Cli {
+    /// How the log on standard error is written.
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Human)]
+    log_format: LogFormat,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Run),
+    Status(status::Status),
+    Drain(drain::Drain),
+    Kill(kill::Kill),
+    Scale(scale::Scale),
+    Stop(stop::Stop),
+    Agent(agent::Agent),
+    Invite(invite::Invite),
+    Coordinator(coordinator::Coordinator),
+}
+
+impl Command {
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::Run(_) => "run",
+            Self::Status(_) => "status",
+            Self::Drain(_) => "drain",
+            Self::Kill(_) => "kill",
+            Self::Scale(_) => "scale",
+            Self::Stop(_) => "stop",
+            Self::Agent(_) => "agent",
+            Self::Invite(_) => "invite",
+            Self::Coordinator(_) => "coordinator",
+        }
+    }
+
+    fn carry_out(self) -> Result<(), Failure> {
+        match self {
+            Self::Run(run) => run.carry_out(),
+            Self::Status(status) => status.carry_out(),
+            Self::Drain(drain) => drain.carry_out(),
+            Self::Kill(kill) => kill.carry_out(),
+            Self::Scale(scale) => scale.carry_out(),
+            Self::Stop(stop) => stop.carry_out(),
+            Self::Agent(agent) => agent.carry_out(),
+            Self::Invite(invite) => invite.carry_out(),
+            Self::Coordinator(coordinator) => coordinator.carry_out(),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let Cli { log_format, command } = Cli::parse();
+    logging::start(log_format);
+    let word = command.word();
+    match command.carry_out() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("sardana {word}: {failure}");
+            failure.exit_code()
+        }
+    }
+}

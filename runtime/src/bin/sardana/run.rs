@@ -1,0 +1,163 @@
+//! `sardana run`: a whole job on this host.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anstream::{AutoStream, ColorChoice};
+use clap::Args;
+use sardana::hosts::default_place;
+use sardana::job::Staffing;
+use sardana::launch::{Colour, LaunchConfig, Output, Steering, launch};
+use sardana::{Summary, train};
+
+use crate::ending::{EndSignal, EndSignals, Failure, runtime};
+
+/// Run a job on this host: N workers of PROGRAM, a coordinator and an agent.
+///
+/// PROGRAM is any program that embeds the `sardana` library and calls `sardana::train` or `sardana::serve_if_started_by_agent`.
+/// Workers that die are replaced; the others go on at once, and the final state is that of an undisturbed run. SIGINT or SIGTERM
+/// ends the job at the next step's boundary, a second one at once.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    sardana run -n 4 -- ./train --epochs 3\n  \
+    sardana run -n 8 --min 4 --restarts 100 --log-dir logs -- ./train\n\n\
+    Exit codes: 0 the job is done, 1 it failed, 2 wrong usage, 130 or 143 ended at once by a second SIGINT or SIGTERM.")]
+pub(crate) struct Run {
+    /// How many workers to start.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    workers: u32,
+    /// Fewer workers than this do not train: the job waits.
+    #[arg(long, value_name = "M", default_value_t = 1)]
+    min: u32,
+    /// Workers beyond this are spares, which step in at once.
+    #[arg(long, value_name = "M", default_value_t = 1024)]
+    max: u32,
+    /// How many times in all a worker that ended badly is replaced.
+    #[arg(long, value_name = "R", default_value_t = 3)]
+    restarts: u32,
+    /// Where the coordinator listens. Port 0 takes any.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    #[command(flatten)]
+    printing: Printing,
+    /// The program, and its arguments.
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Where the output of workers goes.
+#[derive(Debug, Args)]
+pub(crate) struct Printing {
+    /// Keep the output of each worker in a file of this folder as well, named after the worker.
+    #[arg(long, value_name = "DIR", conflicts_with = "no_prefix")]
+    log_dir: Option<PathBuf>,
+    /// Pass on the output of workers as it is, without [rank worker] before each line.
+    #[arg(long)]
+    no_prefix: bool,
+}
+
+impl Printing {
+    pub(crate) fn output(self) -> Result<Output, Failure> {
+        if self.no_prefix {
+            return Ok(Output::Inherit);
+        }
+        // NO_COLOR and its like are honoured.
+        let plain =
+            [AutoStream::choice(&std::io::stdout()), AutoStream::choice(&std::io::stderr())].contains(&ColorChoice::Never);
+        let output = Output::Prefixed {
+            log_dir: self.log_dir,
+            colour: if plain { Colour::Off } else { Colour::On },
+        };
+        output.check().map_err(Failure::usage)?;
+        Ok(output)
+    }
+}
+
+impl Run {
+    fn config(self) -> Result<LaunchConfig, Failure> {
+        let Self {
+            workers,
+            min,
+            max,
+            restarts,
+            listen,
+            printing,
+            program,
+        } = self;
+        if !(1 <= min && min <= workers && workers <= max) {
+            return Err(Failure::Usage(format!(
+                "expected 1 <= --min <= --workers <= --max, found --min {min}, --workers {workers}, --max {max}"
+            )));
+        }
+        let (program, arguments) = split(program)?;
+        let staffing = Staffing {
+            workers,
+            min,
+            max,
+            restarts,
+            shard_capacity: None,
+        };
+        Ok(LaunchConfig {
+            listen,
+            output: printing.output()?,
+            ..LaunchConfig::program(program, arguments, staffing)
+        })
+    }
+
+    pub(crate) fn carry_out(self) -> Result<(), Failure> {
+        let config = self.config()?;
+        // The workers that a second signal leaves behind end with the runtime.
+        let summary = runtime()?.block_on(async {
+            let signals = EndSignals::catch()?;
+            let mut launched = launch(config).await.map_err(Failure::failed)?;
+            // Without it the job runs as well, only no operator finds it.
+            let offered = default_place().and_then(|place| launched.operator_join_file(&place).map(Path::to_owned));
+            match offered {
+                Ok(path) => {
+                    tracing::info!(target: "sardana::event::operators", path = %path.display(), "operators of this user may join");
+                }
+                Err(error) => tracing::warn!(target: "sardana::event::operators", %error, "no operator can join"),
+            }
+            let steering = launched.steering();
+            let finishing = launched.finish(|_, event| train::log(event));
+            tokio::select! {
+                biased;
+                finished = finishing => finished.map_err(Failure::failed),
+                signal = twice(signals, &steering) => Err(Failure::Ended { signal }),
+            }
+        })?;
+        print(&summary);
+        Ok(())
+    }
+}
+
+/// A command line's program, and its arguments.
+pub(crate) fn split(command: Vec<OsString>) -> Result<(PathBuf, Vec<OsString>), Failure> {
+    let mut words = command.into_iter();
+    match words.next() {
+        Some(program) if !program.is_empty() => Ok((program.into(), words.collect())),
+        Some(_) | None => Err(Failure::Usage("expected a program after --, found none".to_owned())),
+    }
+}
+
+/// The first signal ends the job at a boundary. Returns with the second.
+pub(crate) async fn twice(mut signals: EndSignals, steering: &Steering) -> EndSignal {
+    let signal = signals.next().await;
+    tracing::warn!(target: "sardana::event::signal", %signal, "the job ends at the next boundary; once more to end it at once");
+    steering.request_stop();
+    signals.next().await
+}
+
+pub(crate) fn print(summary: &Summary) {
+    for (name, value) in &summary.results {
+        println!("{name}: {value}");
+    }
+    println!("steps: {}", summary.step.get());
+    println!("order of addition: {}", summary.order);
+    println!(
+        "shard gradients computed: {}, of them again: {}",
+        summary.computed, summary.recomputed
+    );
+    println!("state: {}", summary.hash);
+}

@@ -1,0 +1,68 @@
+//! `sardana status`: how a job stands.
+
+use std::io::{IsTerminal, stdin, stdout};
+
+use clap::Args;
+use sardana::operator::watch::{Watched, watch};
+use sardana::operator::{Access, JobStatus, OperatorAnswer, OperatorRequest, ask, json, table};
+
+use crate::asking::Target;
+use crate::ending::{Failure, runtime};
+
+/// Show how a job stands: who computes what, how fast, and what happened last.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    sardana status                       the only job that you run on this host\n  \
+    sardana status --watch               until q or Esc\n  \
+    sardana status --json | jq .step\n\n\
+    Exit codes: 0 shown, 1 no job could be asked, 2 wrong usage.")]
+pub(crate) struct Status {
+    /// Show it on the whole screen, again and again, until q or Esc.
+    #[arg(long, conflicts_with = "json")]
+    watch: bool,
+    /// Print it as JSON, for programs.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+impl Status {
+    pub(crate) fn carry_out(self) -> Result<(), Failure> {
+        runtime()?.block_on(async {
+            let access = self.target.find().await?;
+            let has_terminal = stdin().is_terminal() && stdout().is_terminal();
+            if self.watch && has_terminal {
+                return show(&access).await;
+            }
+            if self.watch {
+                eprintln!("sardana status: --watch needs a terminal, found none: the status is printed once");
+            }
+            let status = status(&access).await?;
+            if self.json {
+                println!("{}", json(&status));
+            } else {
+                print!("{}", table(&status));
+            }
+            Ok(())
+        })
+    }
+}
+
+async fn status(access: &Access) -> Result<JobStatus, Failure> {
+    match ask(access, &OperatorRequest::Status).await.map_err(Failure::failed)? {
+        OperatorAnswer::Status(status) => Ok(*status),
+        OperatorAnswer::Refused { reason } | OperatorAnswer::Done { what: reason } => Err(Failure::Failed(reason)),
+    }
+}
+
+async fn show(access: &Access) -> Result<(), Failure> {
+    match watch(access).await.map_err(Failure::failed)? {
+        Watched::Enough => {}
+        Watched::Over(last) => {
+            print!("{}", table(&last));
+            println!("\nthe job is over; this was the last that was seen of it");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! An agent on another host than the coordinator's, that came with a join file.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent, Output};
+use sardana_actors::enrol::Enrolled;
+use sardana_actors::trust::Role;
+use sardana_protocol::words::WorkerId;
+use tokio::sync::mpsc;
+
+use super::enrolling::local_ip_towards;
+use crate::launch::threads;
+
+/// What an agent is told.
+#[derive(Debug)]
+pub struct AgentJoin {
+    /// What a join file for an agent was traded for.
+    pub enrolled: Enrolled,
+    /// At which of this host's addresses workers listen for each other; by default the one from which the coordinator is reached.
+    pub listen: Option<IpAddr>,
+    /// At which address others reach them, if that is another one: behind NAT, say. Ports stay the same.
+    pub advertise: Option<IpAddr>,
+    /// How many workers to keep running.
+    pub workers: u32,
+    /// How many times in all a worker that ended badly is replaced.
+    pub restarts: u32,
+    /// Where the output of workers goes.
+    pub output: Output,
+    /// The program that becomes a worker.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Additional environment.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+/// Why there is no agent.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentHostError {
+    /// The join file was for something else.
+    #[error("the join file is for the role {found}, expected agent; ask for another one: sardana invite --role agent")]
+    Role {
+        /// For which.
+        found: Role,
+    },
+    /// No way leads to the coordinator.
+    #[error("no way leads to the coordinator at {coordinator}: {reason}; see whether this host's network is up")]
+    NoWay {
+        /// Where it is.
+        coordinator: SocketAddr,
+        /// What the system said.
+        reason: String,
+    },
+    /// It could not start.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+}
+
+/// An agent that runs, and what happens to its workers. Dropping it ends them.
+#[derive(Debug)]
+pub struct AgentHost {
+    agent: Agent,
+    events: mpsc::UnboundedReceiver<AgentEvent>,
+}
+
+/// Starts an agent and its workers. The agent makes the workers' keys and has them certified by the coordinator.
+///
+/// # Errors
+/// See [`AgentHostError`].
+pub async fn agent(join: AgentJoin) -> Result<AgentHost, AgentHostError> {
+    let Enrolled {
+        credentials,
+        coordinator,
+    } = join.enrolled;
+    if credentials.role() != Role::Agent {
+        return Err(AgentHostError::Role {
+            found: credentials.role(),
+        });
+    }
+    let listen = match join.listen {
+        Some(ip) => ip,
+        None => local_ip_towards(coordinator).map_err(|error| AgentHostError::NoWay {
+            coordinator,
+            reason: error.to_string(),
+        })?,
+    };
+    let mut environment = threads(join.workers);
+    environment.extend(join.environment);
+    let config = AgentConfig {
+        credentials,
+        coordinator,
+        listen: SocketAddr::new(listen, 0),
+        advertise: join.advertise,
+        host: agent::host_name(),
+        output: join.output,
+        program: join.program,
+        arguments: join.arguments,
+        environment,
+        workers: join.workers,
+        restarts: join.restarts,
+    };
+    let (agent, events) = agent::start(config).await?;
+    Ok(AgentHost { agent, events })
+}
+
+impl AgentHost {
+    /// The next event. None when the agent has ended.
+    pub async fn next_event(&mut self) -> Option<AgentEvent> {
+        self.events.recv().await
+    }
+
+    /// The process of a worker, if it runs.
+    #[must_use]
+    pub fn pid(&self, worker: WorkerId) -> Option<u32> {
+        self.agent.pid(worker)
+    }
+
+    /// The agent.
+    #[must_use]
+    pub const fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    /// Lets the workers leave at a boundary, and the job go on without this host; see [`Agent::leave`].
+    pub async fn leave(self, reason: &str) {
+        self.agent.leave(reason).await;
+    }
+
+    /// Lets the workers end by themselves for a while, then ends them.
+    pub async fn end(self) {
+        self.agent.end().await;
+    }
+}

@@ -1,0 +1,61 @@
+//! A worker that nobody started but a user, with a join file.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::thread;
+
+use sardana_actors::agent::Bundle;
+use sardana_actors::enrol::{EnrolError, Enrolled};
+use sardana_actors::trust::Role;
+
+use super::enrolling::{enrol, local_ip_towards};
+
+/// The environment variable with the path of a join file for a worker: a program that embeds this library takes part as one.
+pub const JOIN_VARIABLE: &str = "SARDANA_JOIN";
+
+/// Why a program did not become a worker by its join file. The user does what the message says.
+#[derive(Debug, thiserror::Error)]
+pub enum ByHandError {
+    /// It could not enrol.
+    #[error("{JOIN_VARIABLE}: {0}")]
+    Enrol(#[from] EnrolError),
+    /// The system gives no runtime, or knows no way to the coordinator.
+    #[error("{JOIN_VARIABLE}: the worker could not start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// What this process needs to be a worker, if its environment names a join file. Blocks while it enrols.
+///
+/// # Errors
+/// See [`ByHandError`].
+pub fn bundle_by_hand() -> Result<Option<Bundle>, ByHandError> {
+    std::env::var_os(JOIN_VARIABLE)
+        .map(|path| bundle_from(Path::new(&path)))
+        .transpose()
+}
+
+/// What this process needs to be a worker, by the join file at `path`. Blocks while it enrols.
+///
+/// # Errors
+/// See [`ByHandError`].
+pub fn bundle_from(path: &Path) -> Result<Bundle, ByHandError> {
+    // On a thread of its own: the caller's may be one of another runtime.
+    let enrolling = thread::scope(|scope| scope.spawn(|| enrol_blocking(path)).join());
+    let Enrolled {
+        credentials,
+        coordinator,
+    } = enrolling.map_err(|_| io::Error::other("its enrolment panicked"))??;
+    Ok(Bundle {
+        credentials,
+        coordinator,
+        listen: SocketAddr::new(local_ip_towards(coordinator)?, 0),
+        advertise: None,
+        tally: None,
+    })
+}
+
+fn enrol_blocking(path: &Path) -> Result<Enrolled, ByHandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(enrol(path, Role::Worker))?)
+}

@@ -1,0 +1,26 @@
+//! A job on several hosts: a coordinator with a state directory, invitations, and agents, workers and operators that enrol.
+//!
+//! - [`coordinate()`]: the coordinator, on one host; [`invite()`]: join files for the others.
+//! - [`enrol()`]: trade a join file for credentials; [`agent()`]: be an agent with them.
+//! - [`by_hand`]: be a single worker with a join file, without an agent.
+//! - [`place`]: how an operator finds the jobs of [`mod@crate::launch`] without being told where they are.
+//!
+//! Must not know what is trained.
+
+pub mod agent;
+pub mod by_hand;
+pub mod coordinate;
+mod enrolling;
+pub mod invite;
+pub mod place;
+pub mod state;
+
+pub use agent::{AgentHost, AgentHostError, AgentJoin, agent};
+pub use by_hand::{ByHandError, JOIN_VARIABLE};
+pub use coordinate::{CoordinateConfig, Hosting, HostingError, coordinate};
+pub use enrolling::{enrol, local_ip_towards};
+pub use invite::{InviteConfig, InviteError, invite};
+pub use place::{PlaceError, default_place, find_running};
+pub use sardana_actors::enrol::{EnrolError, Enrolled, JoinFile, JoinFileError, Moment};
+pub use sardana_actors::trust::{Credentials, Otherwise, PrivateError, PrivateFolder, Role};
+pub use state::StateError;

@@ -1,0 +1,249 @@
+//! A coordinator's state directory: its authority, how often join files were used, its address, its incarnation, and a lock.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, flock};
+use sardana_actors::enrol::{Registrar, UsesError};
+use sardana_actors::trust::{Authority, Otherwise, PrivateError, PrivateFolder, StoreError, read_private, write_private};
+use sardana_protocol::words::{Incarnation, JobId};
+
+const ADDRESS_FILE: &str = "address";
+const INCARNATION_FILE: &str = "incarnation";
+const LOCK_FILE: &str = "lock";
+
+/// Longest of the short files that is read.
+const SHORT_FILE_BYTES: u64 = 4 << 10;
+
+/// Why a state directory cannot be used. The user does what the message says.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// It, or a file in it, cannot be had, or others could have.
+    #[error("the state directory cannot be used: {0}")]
+    Private(#[from] PrivateError),
+    /// Its authority cannot.
+    #[error(transparent)]
+    Authority(#[from] StoreError),
+    /// Its list of used join files cannot.
+    #[error(transparent)]
+    Uses(#[from] UsesError),
+    /// Another coordinator uses it.
+    #[error(
+        "{}: another coordinator uses this state directory (process {pid}); stop it first, or give another directory",
+        .path.display()
+    )]
+    Locked {
+        /// Which directory.
+        path: PathBuf,
+        /// Whose it is; `unknown` if it has not said so yet.
+        pid: String,
+    },
+    /// A file in it is damaged.
+    #[error("{}: expected {expected}, found something else; bring the file back from a copy, or use an empty directory", .path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What should be in it.
+        expected: &'static str,
+    },
+    /// It holds no job.
+    #[error("{}: there is no job here; start its coordinator first, or give the state directory of one", .path.display())]
+    NoJob {
+        /// Which directory.
+        path: PathBuf,
+    },
+}
+
+/// A state directory.
+#[derive(Debug, Clone)]
+pub struct StateDirectory(PrivateFolder);
+
+/// Keeps other coordinators away as long as it, and this process, lives.
+#[derive(Debug)]
+pub struct StateLock(#[expect(dead_code, reason = "the lock is its file's being open")] File);
+
+impl StateDirectory {
+    /// The directory at `path`, made if it is not there.
+    ///
+    /// # Errors
+    /// When others can enter it, or it is somebody else's.
+    pub fn create(path: &Path) -> Result<Self, StateError> {
+        Ok(Self(PrivateFolder::open(path, Otherwise::Make)?))
+    }
+
+    /// The directory at `path`, which is there.
+    ///
+    /// # Errors
+    /// When it is not, others can enter it, or it is somebody else's.
+    pub fn open(path: &Path) -> Result<Self, StateError> {
+        Ok(Self(PrivateFolder::open(path, Otherwise::Refuse)?))
+    }
+
+    /// Takes the directory for this process.
+    ///
+    /// # Errors
+    /// When another coordinator has it.
+    pub fn lock(&self) -> Result<StateLock, StateError> {
+        let path = self.0.file(LOCK_FILE);
+        let system = |error: io::Error| StateError::Private(PrivateError::system(&path, error));
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path);
+        let mut file = opened.map_err(system)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let mut pid = String::new();
+                // It may be writing it.
+                let _ = Read::take(&mut file, 32).read_to_string(&mut pid);
+                let pid = pid.trim();
+                return Err(StateError::Locked {
+                    path: self.0.path().to_owned(),
+                    pid: if pid.is_empty() { "unknown" } else { pid }.to_owned(),
+                });
+            }
+            Err(error) => return Err(system(error.into())),
+        }
+        file.set_len(0).map_err(system)?;
+        writeln!(file, "{}", std::process::id()).map_err(system)?;
+        Ok(StateLock(file))
+    }
+
+    /// The job's authority, with what it remembers of join files; made for a new job, whose id is `fresh`, if there is none.
+    ///
+    /// # Errors
+    /// When one of them is damaged, or others could have read it.
+    pub fn registrar(&self, fresh: JobId) -> Result<Registrar, StateError> {
+        let authority = Authority::load_or_create(&self.0, fresh)?;
+        Ok(Registrar::kept(Arc::new(authority), &self.0)?)
+    }
+
+    /// The job's authority.
+    ///
+    /// # Errors
+    /// When there is none, it is damaged, or others could have read it.
+    pub fn authority(&self) -> Result<Authority, StateError> {
+        match Authority::load(&self.0) {
+            Err(StoreError::Private(PrivateError::Missing { .. })) => Err(self.no_job()),
+            loaded => Ok(loaded?),
+        }
+    }
+
+    /// The incarnation of the coordinator that starts now: one more than any before. On the disk when this returns.
+    ///
+    /// # Errors
+    /// When the last one's number is damaged or the new one cannot be written.
+    pub fn next_incarnation(&self) -> Result<Incarnation, StateError> {
+        let path = self.0.file(INCARNATION_FILE);
+        let last = match read_private(&path, SHORT_FILE_BYTES) {
+            Err(PrivateError::Missing { .. }) => Some(0),
+            bytes => checked(&bytes?).and_then(|text| text.parse::<u64>().ok()),
+        };
+        let next = last.and_then(|last| last.checked_add(1)).ok_or(StateError::Damaged {
+            path: path.clone(),
+            expected: "the number of starts",
+        })?;
+        write_private(&path, with_check(&next.to_string()).as_bytes(), Otherwise::Make)?;
+        Ok(Incarnation::new(next))
+    }
+
+    /// Writes down where the coordinator is reached.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_addresses(&self, addresses: &[SocketAddr]) -> Result<(), StateError> {
+        let text: String = addresses.iter().map(|address| format!("{address}\n")).collect();
+        Ok(write_private(&self.0.file(ADDRESS_FILE), text.as_bytes(), Otherwise::Make)?)
+    }
+
+    /// Where the coordinator is, or was last, reached.
+    ///
+    /// # Errors
+    /// When none was ever started here, or the file is damaged.
+    pub fn addresses(&self) -> Result<Vec<SocketAddr>, StateError> {
+        let path = self.0.file(ADDRESS_FILE);
+        let bytes = match read_private(&path, SHORT_FILE_BYTES) {
+            Err(PrivateError::Missing { .. }) => return Err(self.no_job()),
+            bytes => bytes?,
+        };
+        let text = std::str::from_utf8(&bytes).ok();
+        let addresses = text.and_then(|text| text.lines().map(|line| line.parse().ok()).collect::<Option<Vec<_>>>());
+        addresses
+            .filter(|addresses| !addresses.is_empty())
+            .ok_or(StateError::Damaged {
+                path,
+                expected: "the coordinator's addresses",
+            })
+    }
+
+    fn no_job(&self) -> StateError {
+        StateError::NoJob {
+            path: self.0.path().to_owned(),
+        }
+    }
+}
+
+fn with_check(text: &str) -> String {
+    format!("{text} {}\n", blake3::hash(text.as_bytes()))
+}
+
+fn checked(bytes: &[u8]) -> Option<&str> {
+    let (text, _) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
+    (with_check(text).as_bytes() == bytes).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> (tempfile::TempDir, StateDirectory) {
+        let place = tempfile::tempdir().unwrap();
+        let state = StateDirectory::create(&place.path().join("state")).unwrap();
+        (place, state)
+    }
+
+    #[test]
+    fn incarnations_only_grow_and_damage_is_noticed() {
+        let (_place, state) = state();
+        for expected in 1..4 {
+            assert_eq!(state.next_incarnation().unwrap(), Incarnation::new(expected));
+        }
+        let path = state.0.file(INCARNATION_FILE);
+        for damaged in ["", "3", "3 abc\n", "2 2\n", "\n"] {
+            write_private(&path, damaged.as_bytes(), Otherwise::Make).unwrap();
+            let error = state.next_incarnation().unwrap_err();
+            assert!(matches!(error, StateError::Damaged { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_second_coordinator_is_refused_by_the_firsts_number() {
+        let (_place, state) = state();
+        let first = state.lock().unwrap();
+        let error = state.lock().unwrap_err().to_string();
+        assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        assert!(error.contains("stop it first"), "{error}");
+        drop(first);
+        state.lock().unwrap();
+    }
+
+    #[test]
+    fn addresses_are_read_as_written() {
+        let (_place, state) = state();
+        assert!(matches!(state.addresses(), Err(StateError::NoJob { .. })));
+        assert!(matches!(state.authority(), Err(StateError::NoJob { .. })));
+        let addresses: Vec<SocketAddr> = vec!["10.0.0.1:7".parse().unwrap(), "[::1]:8".parse().unwrap()];
+        state.write_addresses(&addresses).unwrap();
+        assert_eq!(state.addresses().unwrap(), addresses);
+        write_private(&state.0.file(ADDRESS_FILE), b"nowhere\n", Otherwise::Make).unwrap();
+        assert!(matches!(state.addresses(), Err(StateError::Damaged { .. })));
+    }
+}

@@ -1,0 +1,71 @@
+//! A status for programs. Ids are texts: they are too large for the numbers of many readers.
+
+use sardana_protocol::status::{AgentStatus, JobStatus, WorkerView};
+use serde_json::{Value, json as value};
+
+use super::words::{doing, host, round_trip, sums};
+
+/// The status as JSON. Durations are in the unit that their name ends with.
+#[must_use]
+pub fn json(status: &JobStatus) -> Value {
+    let overview = &status.overview;
+    let spec = status.spec.as_ref().map(|spec| {
+        value!({
+            "name": spec.name,
+            "seed": spec.seed.to_string(),
+            "shards": spec.shards,
+            "steps": spec.steps.get(),
+            "samples": spec.samples,
+            "batch": spec.batch,
+            "order": spec.order.to_string(),
+        })
+    });
+    let sums: serde_json::Map<String, Value> = sums(status).into_iter().map(|(name, mean)| (name, value!(mean))).collect();
+    value!({
+        "job": status.job.to_string(),
+        "spec": spec,
+        "stage": overview.stage.to_string(),
+        "generation": overview.generation.to_string(),
+        "step": overview.step.get(),
+        "steps_per_second": status.steps_per_second,
+        "age_seconds": status.age.as_secs_f64(),
+        "means": sums,
+        "workers": overview.workers.iter().map(|view| worker(status, view)).collect::<Vec<_>>(),
+        "agents": status.agents.iter().map(agent).collect::<Vec<_>>(),
+        "events": status
+            .events
+            .iter()
+            .map(|(ago, words)| value!({ "seconds_ago": ago.as_secs_f64(), "words": words }))
+            .collect::<Vec<_>>(),
+    })
+}
+
+fn worker(status: &JobStatus, view: &WorkerView) -> Value {
+    let (host, pid) = host(status, view.worker).unzip();
+    let milliseconds = |span: std::time::Duration| span.as_secs_f64() * 1_000.0;
+    value!({
+        "worker": view.worker.to_string(),
+        "address": view.address.to_string(),
+        "rank": view.rank.map(sardana_protocol::words::Rank::get),
+        "shards": view.shards.map(|shards| [shards.start(), shards.end()]),
+        "doing": doing(view),
+        "leaving": view.leaving,
+        "step": view.step.get(),
+        "computed": view.computed,
+        "silent_ms": milliseconds(view.silent),
+        "round_trip_ms": round_trip(status, view.worker).map(milliseconds),
+        "host": host,
+        "pid": pid.flatten(),
+    })
+}
+
+fn agent(agent: &AgentStatus) -> Value {
+    let children = agent.children.iter();
+    value!({
+        "host": agent.host,
+        "address": agent.address.to_string(),
+        "workers": children
+            .map(|(worker, pid)| value!({ "worker": worker.to_string(), "pid": pid }))
+            .collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,89 @@
+//! A status as text.
+
+use std::fmt::Write as _;
+
+use sardana_protocol::membership::Stage;
+use sardana_protocol::status::JobStatus;
+
+use super::words::{COLUMNS, plain, progress, rate, rest, row, span, sums};
+
+/// The last events that a table shows.
+const EVENTS: usize = 10;
+
+/// A compact table: the job, its sums, its workers in ring order, its agents, and what happened last.
+#[must_use]
+pub fn table(status: &JobStatus) -> String {
+    let mut text = String::new();
+    // Writing to a text cannot fail.
+    let _ = writeln!(text, "{}", headline(status));
+    let sums = sums(status);
+    if !sums.is_empty() {
+        let sums: Vec<String> = sums.iter().map(|(name, mean)| format!("{name} {mean:.6}")).collect();
+        let _ = writeln!(text, "a sample: {}", sums.join(", "));
+    }
+    text.push('\n');
+    text.push_str(&workers(status));
+    if !status.agents.is_empty() {
+        text.push_str("\nagents\n");
+    }
+    for agent in &status.agents {
+        let children = agent.children.len();
+        let _ = writeln!(text, "  {} at {}, {children} workers", plain(&agent.host), agent.address);
+    }
+    if !status.events.is_empty() {
+        text.push_str("\nlast events\n");
+    }
+    for (ago, words) in status.events.iter().skip(status.events.len().saturating_sub(EVENTS)) {
+        let _ = writeln!(text, "  {:>12} ago  {}", span(*ago), plain(words));
+    }
+    text
+}
+
+/// The job in one line.
+pub(super) fn headline(status: &JobStatus) -> String {
+    let overview = &status.overview;
+    let mut line = match &status.spec {
+        Some(spec) => {
+            let part = progress(status).unwrap_or(0.0) * 100.0;
+            format!(
+                "{} ({}): {} in {}, {} of {} ({part:.0} %), {}, {} shards, {} order",
+                plain(&spec.name),
+                status.job,
+                overview.stage,
+                overview.generation,
+                overview.step,
+                spec.steps,
+                rate(status.steps_per_second),
+                spec.shards,
+                spec.order
+            )
+        }
+        None => format!("job {}: {}, no worker has come yet", status.job, overview.stage),
+    };
+    let _ = write!(line, ", up {}", span(status.age));
+    if let Some(rest) = rest(status).filter(|_| overview.stage == Stage::Running) {
+        let _ = write!(line, ", {} to go", span(rest));
+    }
+    line
+}
+
+fn workers(status: &JobStatus) -> String {
+    let head = COLUMNS.map(str::to_owned);
+    let rows = status.overview.workers.iter().map(|view| row(status, view));
+    let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
+    if rows.len() == 1 {
+        return "no workers\n".to_owned();
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, &width)| format!("{cell:<width$}"))
+            .collect();
+        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+    }
+    text
+}

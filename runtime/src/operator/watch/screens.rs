@@ -1,0 +1,200 @@
+//! The screen of a job, without a terminal.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use sardana_protocol::job::{JobSpec, Order};
+use sardana_protocol::membership::Stage;
+use sardana_protocol::messages::StepReport;
+use sardana_protocol::status::{AgentStatus, Doing, JobStatus, Overview, WorkerView};
+use sardana_protocol::words::{Generation, Incarnation, JobId, Rank, ShardRange, Step, WorkerId};
+
+use super::{History, draw};
+use crate::operator::{json, table};
+
+fn status() -> JobStatus {
+    let address = SocketAddr::from(([127, 0, 0, 1], 4_000));
+    let worker = |id: u64, rank: Option<u32>, doing| WorkerView {
+        worker: WorkerId::new(id << 48),
+        address,
+        rank: rank.map(Rank::new),
+        shards: rank.map(|rank| ShardRange::new(rank * 4, rank * 4 + 4)),
+        doing,
+        leaving: id == 0xc3,
+        step: Step::new(120),
+        computed: 960,
+        silent: Duration::from_millis(12),
+    };
+    JobStatus {
+        job: JobId::new([7; 16]),
+        spec: Some(JobSpec {
+            name: "dig\x1b[31mits".to_owned(),
+            seed: u64::MAX,
+            shards: 8,
+            steps: Step::new(1_000),
+            samples: 64,
+            batch: 16,
+            order: Order::Exact,
+        }),
+        auxiliary: vec!["loss".to_owned()],
+        overview: Overview {
+            stage: Stage::Running,
+            generation: Generation::new(Incarnation::new(1), 4),
+            step: Step::new(120),
+            workers: vec![
+                worker(0xa1, Some(0), Doing::Training),
+                worker(0xb2, Some(1), Doing::Training),
+                worker(0xc3, None, Doing::Waiting),
+                worker(0xd4, None, Doing::Copying),
+            ],
+        },
+        last: Some(StepReport {
+            step: Step::new(119),
+            samples: 16,
+            sums: vec![8.0, 3.0],
+        }),
+        steps_per_second: 12.5,
+        age: Duration::from_secs(63),
+        agents: vec![AgentStatus {
+            host: "alpha".to_owned(),
+            address,
+            children: vec![(WorkerId::new(0xa1 << 48), Some(77)), (WorkerId::new(0xb2 << 48), None)],
+        }],
+        round_trips: vec![(WorkerId::new(0xa1 << 48), Duration::from_micros(300))],
+        events: vec![(Duration::from_secs(12), "w00d4 joined\r\nat s100".to_owned())],
+    }
+}
+
+/// An empty job.
+fn nothing() -> JobStatus {
+    let status = status();
+    JobStatus {
+        spec: None,
+        auxiliary: vec![],
+        last: None,
+        agents: vec![],
+        round_trips: vec![],
+        events: vec![],
+        overview: Overview {
+            stage: Stage::Gathering,
+            step: Step::ZERO,
+            workers: vec![],
+            ..status.overview
+        },
+        ..status
+    }
+}
+
+fn screen(status: &JobStatus, note: Option<&str>, width: u16, height: u16) -> String {
+    let mut history = History::default();
+    let mut earlier = status.clone();
+    if let Some(last) = &mut earlier.last {
+        last.step = Step::new(118);
+        last.sums[0] = 16.0;
+    }
+    history.note(&earlier);
+    history.note(status);
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, status, &history, note)).unwrap();
+    terminal.backend().to_string()
+}
+
+fn holds(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "{word} is missing from\n{text}");
+    }
+}
+
+#[test]
+fn a_screen_shows_ring_sums_agents_and_events() {
+    let text = screen(&status(), None, 160, 30);
+    holds(
+        &text,
+        &[
+            "running in g1.4",
+            "s120 of s1000",
+            "12 %",
+            "4 workers, in ring order",
+            "w00a1",
+            "0..4",
+            "training",
+        ],
+    );
+    holds(
+        &text,
+        &[
+            "leaving",
+            "copying",
+            "12.5 steps/s",
+            "loss 0.500000",
+            "sum 1 0.187500",
+            "alpha: 2 workers",
+            "300 µs",
+        ],
+    );
+    holds(&text, &["12 s ago  w00d4 joined  at s100", "q or Esc", "█"]);
+    let place = |word: &str| text.find(word).unwrap();
+    assert!(place("w00a1") < place("w00b2") && place("w00b2") < place("w00c3"), "{text}");
+    assert!(!text.contains('\x1b'));
+    let text = screen(&status(), Some("nobody answered"), 160, 30);
+    holds(&text, &["not up to date: nobody answered"]);
+}
+
+#[test]
+fn any_screen_and_any_job_can_be_drawn() {
+    for (width, height) in [(1, 1), (3, 40), (20, 4), (80, 24), (300, 100)] {
+        screen(&status(), None, width, height);
+        screen(&nothing(), Some("x"), width, height);
+    }
+    holds(&screen(&nothing(), None, 120, 24), &["no worker has come yet", "0 workers"]);
+    let mut odd = status();
+    odd.last = Some(StepReport {
+        step: Step::ZERO,
+        samples: 0,
+        sums: vec![f64::NAN, f64::INFINITY],
+    });
+    odd.steps_per_second = f64::NAN;
+    odd.overview.step = Step::new(u64::MAX);
+    screen(&odd, None, 120, 24);
+    holds(&table(&odd), &["loss NaN"]);
+    assert_eq!(json(&odd)["means"]["loss"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_table_is_aligned_and_plain() {
+    let text = table(&status());
+    holds(
+        &text,
+        &[
+            "running in g1.4, s120 of s1000 (12 %), 12.5 steps/s",
+            "up 1 min 3 s",
+            "1 min 10 s to go",
+            "loss 0.500000",
+        ],
+    );
+    let lines: Vec<&str> = text.lines().collect();
+    let column = |word: &str, line: &str| line.find(word).unwrap_or_else(|| panic!("{word} is missing from {line}"));
+    let head = lines.iter().find(|line| line.starts_with("rank")).unwrap();
+    let first = lines.iter().find(|line| line.starts_with("r0")).unwrap();
+    assert_eq!(column("worker", head), column("w00a1", first));
+    assert_eq!(column("doing", head), column("training", first));
+    assert!(!text.contains('\x1b') && !text.contains('\r'), "{text:?}");
+    holds(&table(&nothing()), &["no worker has come yet", "no workers"]);
+}
+
+#[test]
+fn json_says_the_same_to_programs() {
+    let found = json(&status());
+    assert_eq!(found["step"], 120);
+    assert_eq!(found["spec"]["seed"], u64::MAX.to_string());
+    assert_eq!(found["means"]["loss"], 0.5);
+    assert_eq!(found["workers"][0]["worker"], "w00a1000000000000");
+    assert_eq!(found["workers"][0]["shards"], serde_json::json!([0, 4]));
+    assert_eq!(found["workers"][0]["pid"], 77);
+    assert_eq!(found["workers"][2]["rank"], serde_json::Value::Null);
+    assert_eq!(found["workers"][2]["leaving"], true);
+    assert_eq!(found["agents"][0]["host"], "alpha");
+    assert_eq!(json(&nothing())["spec"], serde_json::Value::Null);
+}

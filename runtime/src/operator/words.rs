@@ -1,0 +1,136 @@
+//! Single values of a status in the words that people read.
+
+use std::time::Duration;
+
+use sardana_protocol::status::{Doing, JobStatus, WorkerView};
+use sardana_protocol::words::WorkerId;
+
+/// `text` without control characters: it came over a network, and goes to a terminal.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+}
+
+pub(super) fn doing(view: &WorkerView) -> &'static str {
+    match view.doing {
+        _ if view.leaving => "leaving",
+        Doing::Waiting => "waiting",
+        Doing::Answering => "answering",
+        Doing::Training => "training",
+        Doing::Standby => "standby",
+        Doing::Copying => "copying",
+        Doing::Following => "following",
+        Doing::Finished => "finished",
+    }
+}
+
+/// A length of time in two numbers at most.
+pub(super) fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match seconds {
+        0 if span < Duration::from_millis(1) => format!("{} µs", span.as_micros()),
+        0 => format!("{} ms", span.as_millis()),
+        1..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
+pub(super) fn rate(per_second: f64) -> String {
+    match per_second {
+        rate if rate >= 100.0 => format!("{rate:.0} steps/s"),
+        rate if rate >= 1.0 => format!("{rate:.1} steps/s"),
+        rate if rate > 0.0 => format!("{:.1} s/step", 1.0 / rate),
+        _ => "0 steps/s".to_owned(),
+    }
+}
+
+/// How much of the job is done, from 0 to 1. None before the job's length is known.
+pub(super) fn progress(status: &JobStatus) -> Option<f64> {
+    let steps = status.spec.as_ref()?.steps.get().max(1);
+    #[expect(clippy::cast_precision_loss, reason = "a part of a bar")]
+    let part = status.overview.step.get() as f64 / steps as f64;
+    Some(part.clamp(0.0, 1.0))
+}
+
+/// How long the rest takes at the present rate, if that can be said.
+pub(super) fn rest(status: &JobStatus) -> Option<Duration> {
+    let left = status.spec.as_ref()?.steps.get().saturating_sub(status.overview.step.get());
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    let seconds = left as f64 / status.steps_per_second;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// The auxiliary sums of the newest step by name, each for one sample.
+pub(super) fn sums(status: &JobStatus) -> Vec<(String, f64)> {
+    let Some(last) = &status.last else { return Vec::new() };
+    #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
+    let samples = last.samples.max(1) as f64;
+    let name = |place: usize| {
+        let name = status.auxiliary.get(place).map(|name| plain(name));
+        name.unwrap_or_else(|| format!("sum {place}"))
+    };
+    let sums = last.sums.iter().enumerate();
+    sums.map(|(place, sum)| (name(place), sum / samples)).collect()
+}
+
+/// The host of a worker, as its agent calls it, and its process there.
+pub(super) fn host(status: &JobStatus, worker: WorkerId) -> Option<(&str, Option<u32>)> {
+    status.agents.iter().find_map(|agent| {
+        let child = agent.children.iter().find(|(child, _)| *child == worker)?;
+        Some((agent.host.as_str(), child.1))
+    })
+}
+
+pub(super) fn round_trip(status: &JobStatus, worker: WorkerId) -> Option<Duration> {
+    let mut trips = status.round_trips.iter();
+    trips.find_map(|(other, trip)| (*other == worker).then_some(*trip))
+}
+
+/// What one worker is, in the columns of [`COLUMNS`].
+pub(super) fn row(status: &JobStatus, view: &WorkerView) -> [String; COLUMNS.len()] {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    [
+        or_dash(view.rank.map(|rank| rank.to_string())),
+        view.worker.to_string(),
+        or_dash(view.shards.map(|shards| shards.to_string())),
+        doing(view).to_owned(),
+        view.step.to_string(),
+        view.computed.to_string(),
+        span(view.silent),
+        or_dash(round_trip(status, view.worker).map(span)),
+        or_dash(host(status, view.worker).map(|(host, _)| plain(host))),
+        view.address.to_string(),
+    ]
+}
+
+/// What is said of each worker.
+pub(super) const COLUMNS: [&str; 10] = [
+    "rank", "worker", "shards", "doing", "step", "computed", "silent", "trip", "host", "address",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_and_rates_are_short() {
+        let spans = [
+            (0, "0 µs"),
+            (1_500, "1 ms"),
+            (61_000_000, "1 min 1 s"),
+            (90_000_000_000, "1 d 1 h"),
+        ];
+        for (micros, words) in spans {
+            assert_eq!(span(Duration::from_micros(micros)), words);
+        }
+        for (per_second, words) in [
+            (250.4, "250 steps/s"),
+            (2.25, "2.2 steps/s"),
+            (0.05, "20.0 s/step"),
+            (0.0, "0 steps/s"),
+        ] {
+            assert_eq!(rate(per_second), words);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A job on several hosts, all of them this one.
+
+use super::program::{Running, as_worker, gone};
+use super::site::{Site, text};
+
+/// An agent of the job of the state directory `state`.
+fn agent(site: &Site, join: &str, workers: &str) -> Running {
+    let mut command = site.command(&["agent", "--log-format", "json", "--join", join, "-n", workers, "--"]);
+    Running::start(as_worker(&mut command).env("RUST_LOG", "info"))
+}
+
+/// Waits until `workers` workers are there.
+fn until(site: &Site, operator: &str, workers: usize) -> serde_json::Value {
+    loop {
+        let status = site.status(&["--join", operator]);
+        if status["workers"].as_array().unwrap().len() == workers {
+            return status;
+        }
+    }
+}
+
+#[test]
+fn an_agent_that_is_asked_to_end_drains_its_workers() {
+    let site = Site::new();
+    let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", &[]);
+    let operator = site.invite("state", "operator", "100000", "operator.join");
+    let operator = text(&operator);
+    let join = site.invite("state", "agent", "1", "agent.join");
+    let agent = agent(&site, text(&join), "2");
+    let pids = agent.pids(2);
+    until(&site, operator, 2);
+
+    // One more, by hand.
+    let join = site.invite("state", "worker", "1", "worker.join");
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "worker::becomes_a_worker", "--nocapture"]);
+    let by_hand = Running::start(command.env("SARDANA_JOIN", &join).stdin(std::process::Stdio::null()));
+    until(&site, operator, 3);
+    let unowned = site.status(&["--join", operator]);
+    let unowned = unowned["workers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|worker| worker["host"].is_null());
+    let unowned = unowned.unwrap()["worker"].as_str().unwrap().to_owned();
+    let words = site.failed(&["kill", &unowned, "--join", operator], 1);
+    assert!(words.contains("agent"), "{words}");
+
+    agent.signal("TERM");
+    let (status, _) = agent.end();
+    assert_eq!(status.code(), Some(0));
+    for pid in pids {
+        gone(pid);
+    }
+    until(&site, operator, 1);
+    site.done(&["stop", "--join", operator]);
+    let (status, out) = coordinator.end();
+    assert_eq!(status.code(), Some(0), "{out}");
+    assert!(out.contains("state: "), "{out}");
+    let (status, _) = by_hand.end();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn a_restarted_coordinator_has_a_later_incarnation_and_takes_new_workers() {
+    let site = Site::new();
+    let (first, address) = site.coordinator("state", "127.0.0.1:0", &[]);
+    first.signal("KILL");
+    first.end();
+    let (second, again) = site.coordinator("state", &address, &[]);
+    assert_eq!(address, again);
+    let join = site.invite("state", "agent", "1", "agent.join");
+    let agent = agent(&site, text(&join), "2");
+    let formed = second.event("sardana::event::formed");
+    assert!(formed["generation"].as_str().unwrap().starts_with("g2."), "{formed}");
+    second.signal("TERM");
+    let (status, out) = second.end();
+    assert_eq!(status.code(), Some(0), "{out}");
+    let (status, _) = agent.end();
+    assert_eq!(status.code(), Some(0));
+}

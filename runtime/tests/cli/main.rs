@@ -1,0 +1,14 @@
+//! The `sardana` program as a person meets it: what it says, what it leaves behind, and its exit codes.
+
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+mod help;
+mod hosts;
+mod mistakes;
+mod mistakes_hosts;
+mod operating;
+mod output;
+mod program;
+mod signals;
+mod site;
+mod worker;

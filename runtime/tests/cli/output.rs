@@ -1,0 +1,90 @@
+//! What workers print: named line by line, or as it is, and in files.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::program::{sardana, training, words};
+
+const SCRIPT: &str = "echo to out; echo to err >&2; printf rest";
+
+fn run(more: &[&str]) -> std::process::Output {
+    let mut command = sardana(&["run", "-n", "2", "--restarts", "0"]);
+    command.args(more).args(["--", "sh", "-c", SCRIPT]);
+    command.output().unwrap()
+}
+
+/// The id in `[w012345] `, if the line starts so.
+fn named(line: &str) -> Option<(&str, &str)> {
+    let (id, rest) = line.strip_prefix("[w")?.split_once("] ")?;
+    (id.len() == 6 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some((id, rest))
+}
+
+#[test]
+fn lines_are_named_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let logs = folder.path().join("logs");
+    let output = run(&["--log-dir", logs.to_str().unwrap()]);
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<_> = out
+        .lines()
+        .map(|line| named(line).unwrap_or_else(|| panic!("{line}")))
+        .collect();
+    assert_eq!(lines.iter().filter(|(_, rest)| *rest == "to out").count(), 2, "{out}");
+    assert_eq!(lines.iter().filter(|(_, rest)| *rest == "rest").count(), 2, "{out}");
+    let err = words(&output);
+    assert_eq!(
+        err.lines()
+            .filter(|line| named(line).is_some_and(|(_, rest)| rest == "to err"))
+            .count(),
+        2,
+        "{err}"
+    );
+    let mut files = 0;
+    for entry in std::fs::read_dir(&logs).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        assert!(
+            lines.iter().any(|(id, _)| name.starts_with(&format!("w{id}"))) && name.ends_with(".log"),
+            "{name}"
+        );
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let text = std::fs::read_to_string(entry.path()).unwrap();
+        assert_eq!(text.replacen("to err\n", "", 1), "to out\nrest");
+        files += 1;
+    }
+    assert_eq!(files, 2);
+}
+
+#[test]
+fn output_is_passed_on_as_it_is_without_prefixes() {
+    let output = run(&["--no-prefix"]);
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(out.replace("rest", "").replace("to out\n", ""), "", "{out}");
+    assert!(words(&output).lines().any(|line| line == "to err"));
+}
+
+#[test]
+fn colours_only_for_who_wants_them() {
+    let command = |name: &str, value: &str| {
+        let mut command = sardana(&["run", "-n", "1", "--restarts", "0", "--", "sh", "-c", SCRIPT]);
+        let output = command.env(name, value).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(command("CLICOLOR_FORCE", "1").contains("\x1b["));
+    assert!(!command("NO_COLOR", "1").contains("\x1b["));
+    assert!(!command("TERM", "xterm-256color").contains("\x1b["), "this is no terminal");
+}
+
+#[test]
+fn a_worker_that_trains_is_named_with_its_rank() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = training(2, &["--log-dir", folder.path().to_str().unwrap()]);
+    running.event("sardana::event::formed");
+    running.signal("TERM");
+    let (status, out) = running.end();
+    assert_eq!(status.code(), Some(0), "{out}");
+    assert_eq!(
+        out.lines().filter(|line| line.ends_with("a worker is here")).count(),
+        2,
+        "{out}"
+    );
+}

@@ -1,0 +1,118 @@
+//! Starts the program, and follows what it says.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+/// Nothing in these tests takes long; whatever has not happened by then never will.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program with these arguments, apart from the settings of whoever runs the tests.
+pub(crate) fn sardana<A: AsRef<OsStr>>(arguments: &[A]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sardana"));
+    command.args(arguments).stdin(Stdio::null());
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "RUST_BACKTRACE"] {
+        command.env_remove(name);
+    }
+    command.env("RUST_LOG", "error");
+    command
+}
+
+pub(crate) fn output<A: AsRef<OsStr>>(arguments: &[A]) -> Output {
+    sardana(arguments).output().unwrap()
+}
+
+pub(crate) fn words(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A job of `workers` processes of this very test program, with its log as JSON.
+pub(crate) fn training(workers: u32, more: &[&str]) -> Running {
+    let workers = workers.to_string();
+    let mut command = sardana(&["run", "--log-format", "json", "-n", &workers, "--restarts", "0"]);
+    Running::start(as_worker(command.args(more).arg("--")).env("RUST_LOG", "info"))
+}
+
+/// The command line goes on with this very test program, as a worker.
+pub(crate) fn as_worker(command: &mut Command) -> &mut Command {
+    command.arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "worker::becomes_a_worker", "--nocapture"])
+}
+
+/// A program whose standard error is a log in JSON, line by line.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    log: Receiver<serde_json::Value>,
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let log = follow(child.stderr.take().unwrap());
+        Self { child, log }
+    }
+
+    /// The next line with this target.
+    pub(crate) fn event(&self, target: &str) -> serde_json::Value {
+        loop {
+            let line = self.log.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|error| panic!("nothing is said of {target}: {error}"));
+            if line["target"] == target {
+                return line["fields"].clone();
+            }
+        }
+    }
+
+    /// The processes of the first `workers` workers.
+    pub(crate) fn pids(&self, workers: u32) -> Vec<u64> {
+        let pid = |_| self.event("sardana::event::started")["pid"].as_u64().unwrap();
+        (0..workers).map(pid).collect()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", name, &pid]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Waits for its end. Returns how it ended, and its standard output.
+    pub(crate) fn end(self) -> (ExitStatus, String) {
+        let (ended, outcome) = channel();
+        thread::spawn(move || ended.send(self.child.wait_with_output()));
+        let outcome = outcome.recv_timeout(PATIENCE).expect("it ends in time").unwrap();
+        (outcome.status, String::from_utf8_lossy(&outcome.stdout).into_owned())
+    }
+}
+
+fn follow(stderr: ChildStderr) -> Receiver<serde_json::Value> {
+    let (sender, log) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+            // Workers have their own lines.
+            if let Ok(line) = serde_json::from_slice(&line)
+                && sender.send(line).is_err()
+            {
+                return;
+            }
+        }
+    });
+    log
+}
+
+/// Waits until a process is gone.
+pub(crate) fn gone(pid: u64) {
+    let stat = format!("/proc/{pid}/stat");
+    let (ended, is_gone) = channel();
+    thread::spawn(move || {
+        // A zombie is gone, too: nobody has looked yet.
+        while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+            thread::yield_now();
+        }
+        ended.send(())
+    });
+    is_gone.recv_timeout(PATIENCE).expect("the process ends");
+}

@@ -1,0 +1,63 @@
+//! Signals to the program, and what is left of it.
+
+use super::program::{Running, gone, sardana, training};
+
+#[test]
+fn the_first_signal_ends_the_job_at_a_boundary() {
+    for signal in ["INT", "TERM"] {
+        let running = training(2, &[]);
+        let pids = running.pids(2);
+        running.event("sardana::event::formed");
+        running.signal(signal);
+        let (status, out) = running.end();
+        assert_eq!(status.code(), Some(0), "{signal}: {out}");
+        assert!(out.contains("steps: ") && out.contains("state: "), "{signal}: {out}");
+        for pid in pids {
+            gone(pid);
+        }
+    }
+}
+
+#[test]
+fn the_second_signal_ends_everything_at_once() {
+    for (second, code) in [("INT", 130), ("TERM", 143)] {
+        // They never join, and do not end by themselves.
+        let mut command = sardana(&["run", "--log-format", "json", "-n", "2", "--", "sleep", "1000"]);
+        let running = Running::start(command.env("RUST_LOG", "info"));
+        let pids = running.pids(2);
+        running.signal("INT");
+        running.event("sardana::event::signal");
+        running.signal(second);
+        let (status, _) = running.end();
+        assert_eq!(status.code(), Some(code));
+        for pid in pids {
+            gone(pid);
+        }
+    }
+}
+
+#[test]
+fn sigkill_leaves_no_process() {
+    let running = training(3, &[]);
+    let pids = running.pids(3);
+    running.event("sardana::event::formed");
+    running.signal("KILL");
+    running.end();
+    for pid in pids {
+        gone(pid);
+    }
+}
+
+#[test]
+fn a_log_in_json_is_one_object_per_line() {
+    let mut command = sardana(&["run", "--log-format", "json", "-n", "1", "--restarts", "0", "--", "true"]);
+    let output = command.env("RUST_LOG", "info").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (log, rest): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('{'));
+    assert!(!log.is_empty());
+    for line in log {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(line["level"].is_string() && line["target"].is_string(), "{line}");
+    }
+    assert!(rest.iter().all(|line| line.starts_with("sardana run: ")), "{rest:?}");
+}
