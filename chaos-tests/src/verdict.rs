@@ -123,8 +123,7 @@ impl Trial {
         }
         let name = |fault: &str| fault.split(['#', '@']).next().map(str::to_owned).unwrap_or_default();
         let beside = |fault: &&String| BESIDE_TRAINING.contains(&name(fault).as_str());
-        let tolerance =
-            u64::from(ended.kills) + self.armed().iter().filter(beside).count() as u64 + ended.left_while_halted() as u64;
+        let tolerance = u64::from(ended.kills) + self.armed().iter().filter(beside).count() as u64;
         ensure!(
             (computed..=computed + tolerance).contains(&all),
             "{computed} gradients were counted, {all} were really computed (with {tolerance} that may have been cut off)"
@@ -142,14 +141,6 @@ impl Trial {
 }
 
 impl Ended {
-    /// How many workers left in a job in which anybody ever had to halt: whoever is let go then may be in a gradient, which is not
-    /// counted any more. At a planned boundary nobody is.
-    fn left_while_halted(&self) -> usize {
-        let halted = self.job_events().any(|event| matches!(event, JobEvent::Halting { .. }));
-        let left = self.job_events().filter(|event| matches!(event, JobEvent::Left { .. }));
-        if halted { left.count() } else { 0 }
-    }
-
     /// What happened to the job.
     pub fn job_events(&self) -> impl Iterator<Item = &JobEvent> {
         self.told.iter().filter_map(|(_, told)| match told {
