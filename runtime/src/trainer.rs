@@ -182,9 +182,9 @@ pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, desk: &Desk) -> Res
                 check_loaded(model, &facts.pieces, step, &shares)?;
                 desk.loaded();
             }
-            Task::Copy { shares, reply } => {
+            Task::Copy { shares, room, reply } => {
                 // Whoever asked may have given up.
-                let _ = reply.send(copy_shares(model, &facts.pieces, &shares)?);
+                let _ = reply.send(copy_shares(model, &facts.pieces, &shares, room)?);
             }
             Task::Conclude { step } => {
                 let failed = |source| TrainingError::Model {
