@@ -8,8 +8,8 @@ use bytes::Bytes;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{ShareHasher, StateHash, StatePieces, TensorSpec};
 
-use super::Trainable;
-use super::state::{StateError, visit_checked};
+use super::state::{StateError, Take, shared_checked, visit_checked};
+use super::{SharedState, Trainable};
 
 /// How the model's state is cut into pieces.
 ///
@@ -43,6 +43,25 @@ pub fn copy_shares(
     shares: &[Share],
     room: Vec<Vec<u8>>,
 ) -> Result<Vec<Bytes>, StateError> {
+    copy(&|take| visit_checked(model, take), pieces, shares, room)
+}
+
+/// The same from what a model has shared, by another thread.
+pub(crate) fn copy_shared(
+    shared: &dyn SharedState,
+    pieces: &StatePieces,
+    shares: &[Share],
+    room: Vec<Vec<u8>>,
+) -> Result<Vec<Bytes>, StateError> {
+    copy(&|take| shared_checked(shared, take), pieces, shares, room)
+}
+
+fn copy(
+    show: &dyn Fn(Take<'_>) -> Result<(), StateError>,
+    pieces: &StatePieces,
+    shares: &[Share],
+    room: Vec<Vec<u8>>,
+) -> Result<Vec<Bytes>, StateError> {
     let ranges: Vec<_> = shares.iter().map(|&share| pieces.bytes_of(share)).collect();
     let mut room = room.into_iter();
     let mut buffer = |bytes: usize| match room.next() {
@@ -54,7 +73,7 @@ pub fn copy_shares(
     };
     let mut copies: Vec<Vec<u8>> = ranges.iter().map(|range| buffer(range.len())).collect();
     let mut start = 0;
-    visit_checked(model, &mut |_, bytes| {
+    show(&mut |_, bytes| {
         let end = start + bytes.len();
         for (range, copy) in ranges.iter().zip(&mut copies) {
             let (from, to) = (range.start.max(start), range.end.min(end));

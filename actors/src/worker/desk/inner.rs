@@ -43,6 +43,8 @@ pub(super) struct Inner {
     /// The ring that a trailer will switch to.
     prepared: Option<mpsc::UnboundedSender<RingInput>>,
     copies: VecDeque<WantedCopy>,
+    /// Whether a copy keeps nobody from computing gradients.
+    beside: bool,
     errands: mpsc::UnboundedSender<Errand>,
     tally: Option<TallyFile>,
     over: Over,
@@ -92,6 +94,7 @@ impl Inner {
             ring: None,
             prepared: None,
             copies: VecDeque::new(),
+            beside: false,
             errands,
             tally,
             over: Over::No,
@@ -163,12 +166,16 @@ impl Inner {
         Some(receiver)
     }
 
+    pub(super) fn copies_beside(&mut self) {
+        self.beside = true;
+    }
+
     fn next_copy(&mut self) -> Option<Task> {
         // Whoever waits for an older state is told by the end of its channel.
         let step = self.member.step();
         self.copies.retain(|copy| copy.step == step && !copy.reply.is_closed());
         let computing = self.member.is_computing();
-        let due = |copy: &WantedCopy| copy.haste == Haste::AtOnce || !computing;
+        let due = |copy: &WantedCopy| copy.haste == Haste::AtOnce || self.beside || !computing;
         let place = self.copies.iter().position(due)?;
         let WantedCopy {
             shares, haste, reply, ..

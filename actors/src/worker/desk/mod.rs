@@ -235,6 +235,12 @@ impl Desk {
         self.handle(event, Data::Sum(done.sum));
     }
 
+    /// From now on a copy does not keep the training thread from its gradients: another thread makes it, and the training thread
+    /// waits for that before the state changes.
+    pub fn copies_beside(&self) {
+        self.lock().copies_beside();
+    }
+
     /// The next task of the training thread. Waits until there is one.
     #[must_use]
     pub fn next(&self) -> Task {

@@ -133,6 +133,16 @@ fn train_past_copies(desk: &Desk) {
     drop(apply(desk, desk.next()));
 }
 
+#[test]
+fn a_copy_that_another_thread_makes_begins_at_once() {
+    let (desk, _errands) = alone();
+    desk.copies_beside();
+    train(&desk);
+    snapshot(&desk, 1);
+    assert!(matches!(desk.next(), Task::Copy { .. }));
+    train(&desk);
+}
+
 fn make_room(desk: &Desk, shares: Vec<Share>) {
     execute(desk, Command::MakeRoom { shares });
 }
