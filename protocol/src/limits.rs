@@ -47,6 +47,10 @@ pub const GATHER: Duration = Duration::from_secs(10);
 /// lost, unless all those deaths are certain: a holder that was only cut off may be on its way back.
 pub const STATE_GRACE: Duration = Duration::from_secs(5);
 
+/// How long a coordinator that has come back waits for all members of a generation that trains without it, before it halts those
+/// who are there; they go on training meanwhile, if they can. Workers look for it several times a second.
+pub const ADOPTION_PATIENCE: Duration = Duration::from_secs(5);
+
 /// A joiner whose copy has failed this often is waited for: its donors die faster than it copies, or sums come faster than it
 /// applies them, and a join that never ends helps nobody.
 pub const MAX_COPY_ATTEMPTS: u32 = 3;

@@ -3,11 +3,18 @@
 use crate::messages::{CatchUp, Form, MemberAddress, Serve, Snapshot, StepReport, Trailer, WorkerMessage};
 use crate::snapshot::{Share, SnapshotId};
 use crate::state::StateHash;
-use crate::words::{Generation, ShardRange, Step, WorkerId};
+use crate::words::{Generation, Incarnation, ShardRange, Step, WorkerId};
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
+    /// A coordinator has welcomed this worker.
+    Welcomed {
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// The first step whose report it lacks.
+        report_from: Step,
+    },
     /// The coordinator's `Halt`.
     Halt {
         /// Its generation.

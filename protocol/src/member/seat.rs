@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::Member;
 use super::event::Command;
 use super::update::Update;
-use crate::messages::{CatchUp, Form, Trailer, Visit, WorkerMessage};
+use crate::messages::{CatchUp, Form, Ring, Seated, Trailer, Visit, WorkerMessage};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 /// A place in a generation.
@@ -27,6 +27,8 @@ pub(super) enum Links {
     Pending,
     /// All made.
     Ready,
+    /// One could not be made, or has broken.
+    Broken,
 }
 
 /// Whether the coordinator knows that the generation works.
@@ -46,6 +48,18 @@ impl Seat {
             closing: Trailer::Continue,
             progressed: Progressed::NotYet,
             form,
+        }
+    }
+
+    /// As it is told to a coordinator.
+    pub(super) fn told(&self) -> Seated {
+        let whole = self.links == Links::Ready && self.catching_up == CatchUp::None;
+        let mine = self.form.steady.iter().find(|visit| visit.rank == self.form.rank);
+        Seated {
+            rank: self.form.rank,
+            members: self.form.members.iter().map(|member| member.worker).collect(),
+            shards: mine.map_or(ShardRange::new(0, 0), |visit| visit.shards),
+            ring: if whole { Ring::Whole } else { Ring::Broken },
         }
     }
 
@@ -305,7 +319,8 @@ impl Member {
     }
 
     pub(super) fn link_broken(&mut self, generation: Generation, peer: WorkerId, out: &mut Vec<Command>) {
-        if self.seated(generation).is_some() || self.is_prepared(generation) {
+        let here = self.seated(generation).map(|seat| seat.links = Links::Broken).is_some();
+        if here || self.is_prepared(generation) {
             out.push(Command::Send(WorkerMessage::LinkBroken { generation, peer }));
         }
     }

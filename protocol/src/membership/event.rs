@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::job::Order;
-use crate::messages::{CoordinatorMessage, Standing, StepReport, Tally, WorkerMessage};
+use crate::messages::{CoordinatorMessage, Introduction, StepReport, Tally, WorkerMessage};
 use crate::state::StateHash;
 use crate::words::{Generation, Rank, Step, WorkerId};
 
@@ -52,10 +52,8 @@ pub struct Arrival {
     pub address: SocketAddr,
     /// How many shards' gradients fit into its memory.
     pub capacity: u32,
-    /// Whether it still takes part in a generation; then it must be halted first.
-    pub training: bool,
-    /// Where it stands.
-    pub standing: Standing,
+    /// Where it stands, and in which generation.
+    pub introduction: Introduction,
 }
 
 /// How a loss was noticed.
@@ -159,6 +157,15 @@ pub enum JobEvent {
         /// Who.
         worker: WorkerId,
         /// Updates its state has had.
+        step: Step,
+    },
+    /// A coordinator that was away has found a generation that trains, and leaves it as it is.
+    Adopted {
+        /// Its number, of an earlier incarnation.
+        generation: Generation,
+        /// Its members in rank order.
+        members: Vec<WorkerId>,
+        /// The newest step that any of them has reached.
         step: Step,
     },
     /// A worker is gone.

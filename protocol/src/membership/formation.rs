@@ -81,6 +81,29 @@ impl Formation {
         })
     }
 
+    /// A generation that trains, as its members tell it. None if its ranges are not those of a generation (GEN-2).
+    pub(super) fn found(
+        generation: Generation,
+        shards: u32,
+        step: Step,
+        members: Vec<MemberAddress>,
+        steady: Vec<Visit>,
+    ) -> Option<Self> {
+        let end = steady.iter().try_fold(0, |next, visit| {
+            let follows = visit.shards.is_empty() || visit.shards.start() == next;
+            follows.then_some(next.max(visit.shards.end()))
+        });
+        (end == Some(shards)).then_some(Self {
+            generation,
+            step,
+            members,
+            first: steady.clone(),
+            steady,
+            catch_up: Vec::new(),
+            stop_at: None,
+        })
+    }
+
     pub(super) fn members(&self) -> impl Iterator<Item = MemberAddress> + '_ {
         self.members.iter().copied()
     }

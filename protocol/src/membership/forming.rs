@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::adopting::Past;
 use super::formation::{Candidate, Formation};
 use super::planning::Planned;
 use super::roster::Place;
@@ -55,8 +56,12 @@ impl Membership {
 
     /// Goes on as far as what is known allows.
     pub(super) fn advance(&mut self) {
-        if let Phase::Gathering { .. } = self.phase
+        if self.settle_the_past() {
+            return;
+        }
+        if let Phase::Gathering { since, .. } = self.phase
             && !self.busy().is_empty()
+            && !self.may_be_missing_a_past(since)
         {
             self.halt();
         }
@@ -94,9 +99,7 @@ impl Membership {
 
     /// The others cannot train without those who join: all wait until they have the state.
     fn call_in_joiners(&mut self, since: Duration) {
-        if self.generation == self.formed {
-            self.generation = self.formed.next();
-        }
+        self.renumber();
         self.phase = Phase::Halting { since };
         let joining = self.members.iter().filter(|(_, record)| record.joining().is_some());
         for worker in joining.map(|(&worker, _)| worker).collect::<Vec<_>>() {
@@ -125,6 +128,9 @@ impl Membership {
 
     /// What keeps the next generation from being formed. Everybody is quiet.
     fn lacks(&self, since: Duration) -> Lack {
+        if self.may_be_missing_a_past(since) {
+            return Lack::Patience;
+        }
         let count = |wanted: fn(&Record) -> bool| {
             let found = self.members.values().filter(|record| wanted(record)).count();
             u32::try_from(found).unwrap_or(u32::MAX)
@@ -233,10 +239,16 @@ impl Membership {
             .collect()
     }
 
-    fn form(&mut self, since: Duration) {
-        if self.generation == self.formed {
-            self.generation = self.formed.next();
+    /// The number of the next generation is one that was never given away.
+    fn renumber(&mut self) {
+        if self.generation == self.formed || self.generation.count() == 0 {
+            self.generation = self.generation.next();
         }
+    }
+
+    fn form(&mut self, since: Duration) {
+        self.renumber();
+        self.past = Past::None;
         let newest = self.newest();
         if newest > self.newest_of_members() {
             self.ledger.rescued();

@@ -15,6 +15,8 @@ impl Membership {
             return;
         }
         record.heard = self.now;
+        self.mind_the_past(worker, &message);
+        let Some(record) = self.members.get_mut(&worker) else { return };
         match message {
             WorkerMessage::Halted { generation, standing } => self.halted(worker, generation, standing),
             WorkerMessage::Ready { generation } => {

@@ -15,6 +15,7 @@
 //! have begun to, halt under a number that is newer still (GEN-1). Deaths during `Halting` only shorten the wait; deaths during
 //! `Forming` halt again. Joiners are called in, and waited for, only where the others cannot train without them.
 
+mod adopting;
 mod conclude;
 mod event;
 mod formation;
@@ -27,6 +28,7 @@ mod ledger;
 mod losses;
 mod overview;
 mod planning;
+mod record;
 mod roster;
 mod stopping;
 mod taking;
@@ -36,10 +38,12 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use adopting::Past;
 pub use event::{Arrival, Command, Event, JobEvent, Loss, Need, Stage, Summary};
 use formation::Formation;
 use ledger::Ledger;
 use planning::Plan;
+pub use record::JobRecord;
 use roster::{Joining, Place, Record};
 use taking::Intake;
 
@@ -96,6 +100,11 @@ pub struct Membership {
     planned_at: Duration,
     /// Members of the generation that a trailer has switched to, which have not said that they have.
     switching: BTreeSet<WorkerId>,
+    past: Past,
+    /// The generation that the record of an earlier life names.
+    recorded: Generation,
+    /// Workers that were asked to leave in an earlier life, and have not come yet.
+    asked_before: BTreeSet<WorkerId>,
     now: Duration,
     out: Vec<Command>,
 }
@@ -150,6 +159,9 @@ impl Membership {
             plan: None,
             planned_at: now,
             switching: BTreeSet::new(),
+            past: Past::None,
+            recorded: Generation::NONE,
+            asked_before: BTreeSet::new(),
             now,
             out: Vec::new(),
         }
@@ -171,6 +183,12 @@ impl Membership {
             Phase::Running { .. } => Stage::Running,
             Phase::Done | Phase::Failed => Stage::Done,
         }
+    }
+
+    /// The first step whose report is missing.
+    #[must_use]
+    pub fn next_report(&self) -> Step {
+        self.next_report
     }
 
     /// Whether `worker` is connected as far as this machine knows.
@@ -202,15 +220,14 @@ impl Membership {
     }
 
     fn arrived(&mut self, arrival: Arrival) {
-        self.missed.remove(&arrival.worker);
-        self.ledger.returned(arrival.worker, arrival.standing.tally);
-        let (worker, training) = (arrival.worker, arrival.training);
-        self.reached = self.reached.max(arrival.standing.step);
-        self.tell(JobEvent::Joined {
-            worker: arrival.worker,
-            step: arrival.standing.step,
-        });
-        let step = arrival.standing.step;
+        let in_the_past = self.place_in_the_past(&arrival);
+        let (worker, training) = (arrival.worker, arrival.introduction.training);
+        let standing = arrival.introduction.standing;
+        self.missed.remove(&worker);
+        self.ledger.returned(worker, standing.tally);
+        self.reached = self.reached.max(standing.step);
+        let step = standing.step;
+        self.tell(JobEvent::Joined { worker, step });
         // Whoever stands where the others stand need not copy anything; the first generation stands nowhere.
         let beside = !self.is_formed() && step.next() >= self.reached;
         let record = Record {
@@ -218,14 +235,13 @@ impl Membership {
             address: arrival.address,
             capacity: arrival.capacity,
             rank: None,
-            computed: arrival.standing.tally.total,
+            computed: standing.tally.total,
             // What it says of itself holds only once it has halted: it may have been following the others until now.
-            place: if training || (beside && self.formed.count() > 0) {
-                Place::Called
-            } else if self.formed.count() == 0 {
-                Place::Quiet(arrival.standing)
-            } else {
-                Place::Joining(Joining::new(&arrival.standing))
+            place: match in_the_past {
+                Some(place) => place,
+                None if training || (beside && self.formed.count() > 0) => Place::Called,
+                None if self.formed.count() == 0 => Place::Quiet(standing),
+                None => Place::Joining(Joining::new(&standing)),
             },
             leaving: None,
             heard: self.now,
@@ -233,7 +249,11 @@ impl Membership {
             accusations: 0,
         };
         self.arrivals += 1;
-        self.members.insert(arrival.worker, record);
+        self.members.insert(worker, record);
+        if self.asked_before.remove(&worker) {
+            let reason = "asked for before the coordinator was started again".to_owned();
+            self.leave_requested(worker, reason);
+        }
         // One that is still in its old place has missed what was said since then.
         if training && self.is_formed() {
             self.disturb();

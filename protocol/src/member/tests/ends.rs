@@ -28,7 +28,11 @@ fn the_closer_of_the_current_generation_closes_with_stop() {
 fn a_trailer_that_says_stop_ends_the_job_after_its_update() {
     let (mut worker, commands) = stopped();
     assert_eq!(commands.last(), Some(&Command::Retain { pieces: vec![] }), "no step begins");
-    assert_eq!(worker.introduction().4.stop_at, Some(s(1)), "those behind learn it from here");
+    assert_eq!(
+        worker.introduction().standing.stop_at,
+        Some(s(1)),
+        "those behind learn it from here"
+    );
     let finished = format!("finished g1.1 s1 {:?}", hash(1));
     assert_eq!(said(&conclude(&mut worker, 1)), std::slice::from_ref(&finished));
     assert_eq!(worker.next_work(), Work::Wait);

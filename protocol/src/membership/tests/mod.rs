@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::{Arrival, Command, Config, Event, JobEvent, Loss, Membership};
 use crate::messages::{
-    CatchUp, CoordinatorMessage, Form, Needed, Serve, Standing, StepReport, Tally, Trailer, WorkerMessage,
+    CatchUp, CoordinatorMessage, Form, Introduction, Needed, Serve, Standing, StepReport, Tally, Trailer, WorkerMessage,
 };
 use crate::snapshot::{SnapshotId, shares_of};
 use crate::state::StateHash;
@@ -126,8 +126,13 @@ impl Job {
             worker: w(worker),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             capacity: 4,
-            training: false,
-            standing,
+            introduction: Introduction {
+                generation: Generation::NONE,
+                incarnation: Incarnation::new(1),
+                seat: None,
+                training: false,
+                standing,
+            },
         })))
     }
 
@@ -334,6 +339,14 @@ fn serve_words(serve: &Serve) -> String {
 fn event_words(event: &JobEvent) -> String {
     match event {
         JobEvent::Joined { worker, step } => format!("joined w{} at {step}", worker.get()),
+        JobEvent::Adopted {
+            generation,
+            members,
+            step,
+        } => {
+            let members: Vec<u64> = members.iter().map(|member| member.get()).collect();
+            format!("adopted {generation} of {members:?} at {step}")
+        }
         JobEvent::Lost {
             worker, cause, stage, ..
         } => format!("lost w{} while {stage}: {cause}", worker.get()),

@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dice::Dice;
-use law::{Count, End, Law};
+use law::{Count, End, Law, Memory};
 use network::Mail;
 use process::Process;
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::member::{self, Heartbeat};
-use sardana_protocol::membership::{Config, Event, Membership, Stage, Summary};
+use sardana_protocol::membership::{Config, Event, JobRecord, Membership, Stage, Summary};
 use sardana_protocol::words::{Incarnation, Step, WorkerId};
 
 use crate::ring::Sums;
@@ -35,7 +35,12 @@ pub(crate) struct World {
     now: Duration,
     spec: JobSpec,
     min: u32,
+    config: Config,
+    incarnation: Incarnation,
     coordinator: Membership,
+    /// What the coordinator has written down, some time ago.
+    record: Option<JobRecord>,
+    memory: Memory,
     processes: BTreeMap<WorkerId, Process>,
     sums: Sums,
     mail: Vec<Mail>,
@@ -90,7 +95,11 @@ impl World {
             now: Duration::ZERO,
             spec,
             min,
+            config,
+            incarnation: Incarnation::new(1),
             coordinator: Membership::new(config, Incarnation::new(1), Duration::ZERO),
+            record: None,
+            memory: Memory::Fresh,
             processes: BTreeMap::new(),
             sums: Sums::default(),
             mail: Vec::new(),
@@ -174,6 +183,9 @@ impl World {
             self.member(worker, member::Event::Beat { heartbeat }, None);
         }
         self.coordinate(Event::Tick);
+        if self.dice.once_in(20) {
+            self.record = Some(self.coordinator.record());
+        }
     }
 
     fn pick(&mut self) -> Option<WorkerId> {

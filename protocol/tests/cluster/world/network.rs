@@ -64,14 +64,17 @@ impl World {
 
     fn hello(&mut self, worker: WorkerId) {
         let Some(process) = self.processes.get(&worker) else { return };
-        let (_, _, _, training, standing) = process.member.introduction();
         let arrival = Arrival {
             worker,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             capacity: self.law.shards,
-            training,
-            standing,
+            introduction: process.member.introduction(),
         };
+        let welcome = member::Event::Welcomed {
+            incarnation: self.incarnation,
+            report_from: self.coordinator.next_report(),
+        };
+        self.member(worker, welcome, None);
         self.coordinate(Event::Arrived(Box::new(arrival)));
     }
 
@@ -136,6 +139,7 @@ impl World {
     fn told(&mut self, event: JobEvent) {
         match event {
             JobEvent::Forming { generation, .. } | JobEvent::Switched { generation, .. } => self.law.newer(generation),
+            JobEvent::Adopted { generation, .. } => self.law.adopted(generation, self.memory),
             JobEvent::Done(summary) => self.summary = Some(summary),
             JobEvent::Failed { reason } => panic!("seed {}: {reason}", self.law.seed),
             JobEvent::Joined { .. }
