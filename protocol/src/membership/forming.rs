@@ -159,7 +159,7 @@ impl Membership {
                 shards: self.config.shards,
             });
         }
-        let started = self.formed.count() > 0;
+        let started = self.formed.count() > 0 || self.recorded.count() > 0 || self.reached > Step::ZERO;
         if !started && have < self.config.expected && self.now.saturating_sub(since) < GATHER {
             return Lack::Patience;
         }

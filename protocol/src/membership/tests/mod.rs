@@ -1,5 +1,6 @@
 //! The coordinator's machine, one story per test: events in, commands out, both written in words.
 
+mod adopting;
 mod endings;
 mod generations;
 mod joining;
