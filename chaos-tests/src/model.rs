@@ -3,13 +3,14 @@
 
 use std::hint::spin_loop;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use sardana::data::Shard;
 use sardana::fault::{self, Point};
-use sardana::model::{Dtype, GradientWriter, Mean, ModelError, Step, TensorSpec, Trainable};
+use sardana::model::{Dtype, GradientWriter, Mean, ModelError, SharedState, Step, TensorSpec, Trainable};
 
 use crate::dice::mix;
 use crate::gate::Place;
@@ -43,7 +44,7 @@ pub struct Touchy {
     wide: Vec<f64>,
     wide_momentum: Vec<f64>,
     updates: u64,
-    ballast: Vec<u8>,
+    ballast: Arc<Vec<u8>>,
     instruments: Option<Instruments>,
 }
 
@@ -52,15 +53,14 @@ impl Touchy {
     #[must_use]
     pub fn plain(setup: &Setup) -> Self {
         let start = |index: usize| wild_f32(mix(index as u64)) / 128.0;
+        let ballast = (0..setup.ballast / 8).flat_map(|index| mix(index as u64).to_le_bytes());
         Self {
             weights: (0..setup.elements).map(start).collect(),
             momentum: vec![0.0; setup.elements],
             wide: (0..WIDE).map(|index| f64::from(start(index))).collect(),
             wide_momentum: vec![0.0; WIDE],
             updates: 0,
-            ballast: (0..setup.ballast / 8)
-                .flat_map(|index| mix(index as u64).to_le_bytes())
-                .collect(),
+            ballast: Arc::new(ballast.collect()),
             instruments: None,
         }
     }
@@ -85,6 +85,22 @@ impl Touchy {
         })
     }
 
+    fn shared(&self) -> Shared {
+        let small = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>();
+        let wide = |values: &[f64]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>();
+        Shared {
+            specs: self.specs(),
+            bytes: [
+                small(&self.weights),
+                small(&self.momentum),
+                wide(&self.wide),
+                wide(&self.wide_momentum),
+                self.updates.to_le_bytes().to_vec(),
+            ],
+            ballast: Arc::clone(&self.ballast),
+        }
+    }
+
     fn specs(&self) -> [TensorSpec; 6] {
         let elements = self.weights.len();
         [
@@ -103,6 +119,21 @@ impl Touchy {
             .fold(self.updates, |digest, bits| {
                 (digest.rotate_left(5) ^ bits).wrapping_mul(0x100_0000_01b3)
             })
+    }
+}
+
+/// The state at a boundary: copies of what is small.
+struct Shared {
+    specs: [TensorSpec; 6],
+    bytes: [Vec<u8>; 5],
+    ballast: Arc<Vec<u8>>,
+}
+
+impl SharedState for Shared {
+    fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
+        let bytes = self.bytes.iter().map(Vec::as_slice).chain([self.ballast.as_slice()]);
+        self.specs.iter().zip(bytes).for_each(|(spec, bytes)| visitor(spec, bytes));
+        Ok(())
     }
 }
 
@@ -189,18 +220,11 @@ impl Trainable for Touchy {
     }
 
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
-        let small = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>();
-        let wide = |values: &[f64]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>();
-        let bytes = [
-            small(&self.weights),
-            small(&self.momentum),
-            wide(&self.wide),
-            wide(&self.wide_momentum),
-            self.updates.to_le_bytes().to_vec(),
-        ];
-        let bytes = bytes.iter().map(Vec::as_slice).chain([self.ballast.as_slice()]);
-        self.specs().iter().zip(bytes).for_each(|(spec, bytes)| visitor(spec, bytes));
-        Ok(())
+        self.shared().visit(visitor)
+    }
+
+    fn share(&self) -> Option<Box<dyn SharedState>> {
+        Some(Box::new(self.shared()))
     }
 
     fn load(&mut self, tensor: &TensorSpec, bytes: &[u8]) -> Result<(), ModelError> {
@@ -226,7 +250,7 @@ impl Trainable for Touchy {
             "updates" => self.updates = u64::from_le_bytes(bytes.try_into()?),
             "ballast" => {
                 let begin = now_ns();
-                self.ballast.copy_from_slice(bytes);
+                Arc::make_mut(&mut self.ballast).copy_from_slice(bytes);
                 if let Some(instruments) = self.instruments.as_ref().filter(|_| !bytes.is_empty()) {
                     note_load(&instruments.folder, begin)?;
                 }

@@ -6,11 +6,13 @@
 //! Start workers with `RAYON_NUM_THREADS=1`. Without it candle asks the operating system for the number of processors at every
 //! matrix product, which takes longer than the products of a small network. The bits are the same either way.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Storage, Tensor, Var};
 use sardana::data::{CounterRng, Domain, Shard};
-use sardana::model::{Dtype, GradientWriter, Mean, ModelError, Step, TensorSpec, Trainable};
+use sardana::model::{Dtype, GradientWriter, Mean, ModelError, SharedState, Step, TensorSpec, Trainable};
 
 /// A loss over named parameters: what a user of this adapter writes.
 pub trait Objective {
@@ -149,7 +151,8 @@ impl Parameter {
 pub struct CandleModel<O> {
     objective: O,
     adam: Adam,
-    parameters: Vec<Parameter>,
+    /// Behind `Arc`s, so that a snapshot may read them while gradients are computed.
+    parameters: Vec<Arc<Parameter>>,
     /// The parameters' values as candle sees them, renewed whenever they change.
     variables: Vec<Var>,
     updates: u64,
@@ -161,10 +164,10 @@ impl<O: Objective> CandleModel<O> {
     /// # Errors
     /// When candle cannot hold a parameter.
     pub fn build(objective: O, adam: Adam, starts: Vec<Start>) -> Result<Self> {
-        let parameters: Vec<_> = starts.into_iter().map(Parameter::new).collect();
+        let parameters: Vec<_> = starts.into_iter().map(|start| Arc::new(Parameter::new(start))).collect();
         let variables = parameters
             .iter()
-            .map(Parameter::variable)
+            .map(|parameter| parameter.variable())
             .collect::<candle_core::Result<_>>()?;
         Ok(Self {
             objective,
@@ -211,8 +214,40 @@ impl<O: Objective> CandleModel<O> {
         Ok(())
     }
 
-    fn updates_spec() -> TensorSpec {
-        TensorSpec::new("adam.updates", Dtype::U64, &[])
+    fn shared(&self) -> Shared {
+        Shared {
+            parameters: self.parameters.clone(),
+            updates: self.updates,
+        }
+    }
+}
+
+fn updates_spec() -> TensorSpec {
+    TensorSpec::new("adam.updates", Dtype::U64, &[])
+}
+
+/// The state at one boundary.
+struct Shared {
+    parameters: Vec<Arc<Parameter>>,
+    updates: u64,
+}
+
+impl SharedState for Shared {
+    fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
+        let mut bytes = Vec::new();
+        for parameter in &self.parameters {
+            for (spec, values) in [
+                (&parameter.spec, &parameter.values),
+                (&parameter.first_spec, &parameter.first),
+                (&parameter.second_spec, &parameter.second),
+            ] {
+                bytes.clear();
+                bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+                visitor(spec, &bytes);
+            }
+        }
+        visitor(&updates_spec(), &self.updates.to_le_bytes());
+        Ok(())
     }
 }
 
@@ -239,7 +274,7 @@ impl<O: Objective> Trainable for CandleModel<O> {
 
     fn apply(&mut self, _step: Step, mean: &Mean<'_>) -> Result<(), ModelError> {
         self.updates += 1;
-        for (tensor, parameter) in self.parameters.iter_mut().enumerate() {
+        for (tensor, parameter) in self.parameters.iter_mut().map(Arc::make_mut).enumerate() {
             mean.copy_f32(tensor, &mut parameter.mean)?;
             parameter.update(&self.adam, self.updates);
             self.variables[tensor] = parameter.variable()?;
@@ -248,29 +283,20 @@ impl<O: Objective> Trainable for CandleModel<O> {
     }
 
     fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
-        let mut bytes = Vec::new();
-        for parameter in &self.parameters {
-            for (spec, values) in [
-                (&parameter.spec, &parameter.values),
-                (&parameter.first_spec, &parameter.first),
-                (&parameter.second_spec, &parameter.second),
-            ] {
-                bytes.clear();
-                bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-                visitor(spec, &bytes);
-            }
-        }
-        visitor(&Self::updates_spec(), &self.updates.to_le_bytes());
-        Ok(())
+        self.shared().visit(visitor)
+    }
+
+    fn share(&self) -> Option<Box<dyn SharedState>> {
+        Some(Box::new(self.shared()))
     }
 
     fn load(&mut self, tensor: &TensorSpec, bytes: &[u8]) -> Result<(), ModelError> {
-        if *tensor == Self::updates_spec() {
+        if *tensor == updates_spec() {
             let bytes = bytes.try_into().context("the number of updates takes 8 bytes")?;
             self.updates = u64::from_le_bytes(bytes);
             return Ok(());
         }
-        for (parameter, variable) in self.parameters.iter_mut().zip(&mut self.variables) {
+        for (parameter, variable) in self.parameters.iter_mut().map(Arc::make_mut).zip(&mut self.variables) {
             if *tensor == parameter.spec {
                 load_f32(&mut parameter.values, bytes)?;
                 *variable = parameter.variable()?;

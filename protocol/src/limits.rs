@@ -51,6 +51,10 @@ pub const STATE_GRACE: Duration = Duration::from_secs(5);
 /// applies them, and a join that never ends helps nobody.
 pub const MAX_COPY_ATTEMPTS: u32 = 3;
 
+/// How long a snapshot waits for members to find memory for it: a second or two for each GiB. Then it is taken all the same, and
+/// those who have none find it while the others wait.
+pub const ROOM_PATIENCE: Duration = Duration::from_secs(10);
+
 /// After this long without a word of a snapshot it is asked for again. Only a step that takes longer, or holders that hash for
 /// longer, come near it; asking twice costs a second snapshot.
 pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);

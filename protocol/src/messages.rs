@@ -158,6 +158,11 @@ pub enum WorkerMessage {
         /// The step it begins with.
         step: Step,
     },
+    /// Answer to a `Serve` that tells of a snapshot to come: there is memory for this member's shares of it.
+    RoomMade {
+        /// The generation under way.
+        generation: Generation,
+    },
     /// A trailer asked for a snapshot, and this member's shares of it are copied.
     Snapshotted {
         /// Which snapshot.
@@ -233,7 +238,8 @@ pub enum CoordinatorMessage {
         /// What its next trailer says, unless it says stop already.
         trailer: Trailer,
     },
-    /// To every member: whom it serves besides members, and what of a snapshot they may still need. Nothing comes back.
+    /// To every member: whom it serves besides members, and what of a snapshot they may still need. `RoomMade` comes back if the
+    /// snapshot is yet to be taken.
     Serve(Serve),
     /// To a joiner: copy this snapshot, then follow. Sent again when a holder is gone.
     Copy(Box<Snapshot>),

@@ -9,6 +9,7 @@
 //! - [`operator`]: watch and steer a job that runs.
 //! - [`reference`](mod@reference): the plain loop that every elastic run must equal (BITS-1).
 
+mod copies;
 pub mod data;
 mod fingerprint;
 pub mod hosts;

@@ -219,6 +219,7 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
                 | Errand::Prepare { .. }
                 | Errand::Switch { .. }
                 | Errand::Unprepare
+                | Errand::MakeRoom { .. }
                 | Errand::Snapshot { .. }
                 | Errand::Admit { .. }
                 | Errand::Copy(_)
@@ -294,6 +295,7 @@ impl Collected {
             WorkerMessage::Progress { reports, .. } => self.reports.extend(reports),
             WorkerMessage::Ready { .. }
             | WorkerMessage::Switched { .. }
+            | WorkerMessage::RoomMade { .. }
             | WorkerMessage::Snapshotted { .. }
             | WorkerMessage::Dropped { .. }
             | WorkerMessage::CaughtUp { .. }

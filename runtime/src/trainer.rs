@@ -12,11 +12,12 @@ use sardana_protocol::messages::StepReport;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::words::Step;
 
+use crate::copies::Copies;
 use crate::data::{Sampler, SamplerError};
 use crate::fingerprint;
 use crate::model::{
-    Layout, LayoutError, ModelError, ProbeError, StateError, StateHash, StatePieces, Trainable, copy_shares, pieces, probe,
-    restore, share_hashes, state_hash, tensors_hash,
+    Layout, LayoutError, ModelError, ProbeError, StateError, StateHash, StatePieces, Trainable, copy_shared, copy_shares,
+    pieces, probe, restore, share_hashes, state_hash, tensors_hash,
 };
 
 /// Why training cannot go on. It would fail in the same way on every worker.
@@ -55,6 +56,9 @@ pub enum TrainingError {
     /// The program's own file cannot be read, which is part of the fingerprint.
     #[error("this program's own file cannot be read: {0}")]
     Program(#[source] std::io::Error),
+    /// No thread to copy a snapshot. Raise the host's limit of threads.
+    #[error("no thread could be started to copy a snapshot: {0}; raise the limit of threads (ulimit -u)")]
+    Thread(#[source] std::io::Error),
     /// The model failed in the middle.
     #[error("the model failed to {operation} at {step}: {}", whole(.source.as_ref()))]
     Model {
@@ -163,6 +167,10 @@ pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, desk: &Desk) -> Res
         layout,
         facts,
     } = prepared;
+    if model.share().is_some() {
+        desk.copies_beside();
+    }
+    let mut copies = Copies::default();
     loop {
         match desk.next() {
             Task::Gradient {
@@ -175,17 +183,27 @@ pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, desk: &Desk) -> Res
                 gradient(model, sampler, layout, (step, shard), &mut buffer, mode)?;
                 desk.computed(step, piece, shard, buffer);
             }
-            Task::Apply { sum } => desk.applied(apply(model, sampler, layout, &sum)?),
+            Task::Apply { sum } => {
+                copies.finish()?;
+                desk.applied(apply(model, sampler, layout, &sum)?);
+            }
             Task::Load { step, state, shares } => {
+                copies.finish()?;
                 restore(model, &state)?;
                 drop(state);
                 check_loaded(model, &facts.pieces, step, &shares)?;
                 desk.loaded();
             }
-            Task::Copy { shares, reply } => {
-                // Whoever asked may have given up.
-                let _ = reply.send(copy_shares(model, &facts.pieces, &shares)?);
-            }
+            Task::Copy { shares, room, reply } => match model.share() {
+                Some(shared) => {
+                    let pieces = Arc::clone(&facts.pieces);
+                    copies.begin(move || copy_shared(shared.as_ref(), &pieces, &shares, room), reply)?;
+                }
+                None => {
+                    // Whoever asked may have given up.
+                    let _ = reply.send(copy_shares(model, &facts.pieces, &shares, room)?);
+                }
+            },
             Task::Conclude { step } => {
                 let failed = |source| TrainingError::Model {
                     step,
@@ -196,7 +214,7 @@ pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, desk: &Desk) -> Res
                 check_results(&results)?;
                 desk.concluded(state_hash(model, step)?, results);
             }
-            Task::End => return Ok(()),
+            Task::End => return copies.finish(),
         }
     }
 }

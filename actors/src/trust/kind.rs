@@ -91,6 +91,7 @@ impl From<&WorkerMessage> for Kind {
             | WorkerMessage::Finished { .. }
             | WorkerMessage::LinkBroken { .. }
             | WorkerMessage::Switched { .. }
+            | WorkerMessage::RoomMade { .. }
             | WorkerMessage::Snapshotted { .. }
             | WorkerMessage::Dropped { .. }
             | WorkerMessage::CaughtUp { .. }

@@ -167,7 +167,7 @@ fn worker_messages() {
         peer: WorkerId::new(5),
     };
     golden(&broken, "04 0107 05");
-    golden(&WorkerMessage::Failed { reason: "é".to_owned() }, "0c 02c3a9");
+    golden(&WorkerMessage::Failed { reason: "é".to_owned() }, "0d 02c3a9");
 }
 
 const SNAPSHOT: SnapshotId = SnapshotId {
@@ -182,30 +182,32 @@ fn a_worker_that_comes_or_goes() {
         step: Step::new(9),
     };
     golden(&switched, "05 0107 09");
+    let room_made = WorkerMessage::RoomMade { generation: GENERATION };
+    golden(&room_made, "06 0107");
     let snapshotted = WorkerMessage::Snapshotted {
         snapshot: SNAPSHOT,
         shares: vec![(1, StateHash::new([0xee; 32])), (2, StateHash::new([0xdd; 32]))],
     };
     let (one, two) = ("ee".repeat(32), "dd".repeat(32));
-    golden(&snapshotted, &format!("06 0107 09 02 01 {one} 02 {two}"));
-    golden(&WorkerMessage::Dropped { snapshot: SNAPSHOT }, "07 0107 09");
+    golden(&snapshotted, &format!("07 0107 09 02 01 {one} 02 {two}"));
+    golden(&WorkerMessage::Dropped { snapshot: SNAPSHOT }, "08 0107 09");
     let caught_up = WorkerMessage::CaughtUp {
         snapshot: SNAPSHOT,
         step: Step::new(300),
     };
-    golden(&caught_up, "08 0107 09 fb2c01");
+    golden(&caught_up, "09 0107 09 fb2c01");
     let failed = WorkerMessage::CopyFailed {
         snapshot: SNAPSHOT,
         reason: "gone".to_owned(),
     };
-    golden(&failed, "09 0107 09 04\"gone\"");
+    golden(&failed, "0a 0107 09 04\"gone\"");
     golden(
         &WorkerMessage::Leave {
             reason: "SIGTERM".to_owned(),
         },
-        "0a 07\"SIGTERM\"",
+        "0b 07\"SIGTERM\"",
     );
-    golden(&WorkerMessage::Renew { request: vec![1, 2] }, "0b 02 0102");
+    golden(&WorkerMessage::Renew { request: vec![1, 2] }, "0c 02 0102");
 }
 
 #[test]

@@ -316,6 +316,7 @@ impl State {
                 self.rings.switch(generation, step);
             }
             Errand::Unprepare => self.rings.unprepare(),
+            Errand::MakeRoom { shares } => self.transfers.make_room(shares),
             Errand::Snapshot {
                 snapshot,
                 shares,

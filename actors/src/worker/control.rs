@@ -286,6 +286,7 @@ fn at_fault_point(message: &WorkerMessage, desk: &Desk) {
         WorkerMessage::Finished { .. } => Point::Finished,
         WorkerMessage::Ready { .. }
         | WorkerMessage::Switched { .. }
+        | WorkerMessage::RoomMade { .. }
         | WorkerMessage::Snapshotted { .. }
         | WorkerMessage::Dropped { .. }
         | WorkerMessage::CaughtUp { .. }

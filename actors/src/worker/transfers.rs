@@ -147,6 +147,15 @@ impl Transfers {
         }
     }
 
+    /// Finds memory for copies of these shares, beside the thread that others' steps wait for.
+    pub(super) fn make_room(&self, shares: Vec<Share>) {
+        let (desk, pieces) = (Arc::clone(&self.desk), Arc::clone(&self.pieces));
+        tokio::task::spawn_blocking(move || {
+            let room = shares.iter().map(|&share| touched(pieces.bytes_of(share).len()));
+            desk.room_made(room.collect());
+        });
+    }
+
     /// Hashes the copies of a snapshot's shares when they come, beside the thread that others' steps wait for.
     pub(super) fn hash(&self, snapshot: SnapshotId, shares: Vec<Share>, copies: oneshot::Receiver<Vec<Bytes>>) {
         let (desk, pieces) = (Arc::clone(&self.desk), Arc::clone(&self.pieces));
@@ -164,6 +173,14 @@ impl Transfers {
             }
         });
     }
+}
+
+/// An empty buffer whose memory is there already: the system finds a page only when it is first written to, which takes longer
+/// than to copy into it.
+fn touched(bytes: usize) -> Vec<u8> {
+    let mut room = vec![1; bytes];
+    room.clear();
+    room
 }
 
 fn copied(snapshot: SnapshotId, copied: Result<Data, CopyError>) -> (Event, Data) {

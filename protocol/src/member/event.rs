@@ -33,6 +33,8 @@ pub enum Event {
         /// Why, for people.
         reason: String,
     },
+    /// There is memory for the shares that [`Command::MakeRoom`] named.
+    RoomMade,
     /// The shares that [`Command::Snapshot`] asked for are copied and hashed.
     Snapshotted {
         /// Which snapshot.
@@ -193,8 +195,14 @@ pub enum Command {
     },
     /// What was prepared will not come: end it.
     Unprepare,
-    /// Before anything else is done: copy these shares of the state, then say [`Event::Snapshotted`]. Drops an older snapshot and
-    /// the sums kept with it.
+    /// A snapshot is to come: find memory for copies of these shares, beside the training thread, then say [`Event::RoomMade`].
+    /// For none of them: it will not come.
+    MakeRoom {
+        /// Which shares.
+        shares: Vec<Share>,
+    },
+    /// Before the next update: copy these shares of the state, then say [`Event::Snapshotted`]. Drops an older snapshot and the
+    /// sums kept with it.
     Snapshot {
         /// Which.
         snapshot: SnapshotId,

@@ -20,6 +20,23 @@ pub(super) struct Held {
 }
 
 impl Member {
+    /// A snapshot is to come, or will not. New memory costs more time than the copy, and all wait for the copy only.
+    fn make_room(&self, needed: Needed, out: &mut Vec<Command>) {
+        let Some(seat) = &self.seat else { return };
+        let shares = match needed {
+            Needed::Yes => shares_of(seat.form.rank.get(), seat.world_size()),
+            Needed::No => Vec::new(),
+        };
+        out.push(Command::MakeRoom { shares });
+    }
+
+    pub(super) fn room_made(&self, out: &mut Vec<Command>) {
+        if let Some(seat) = &self.seat {
+            let generation = seat.form.generation;
+            out.push(Command::Send(WorkerMessage::RoomMade { generation }));
+        }
+    }
+
     /// At a boundary, by trailer: copies this member's shares.
     pub(super) fn take_snapshot(&mut self, out: &mut Vec<Command>) {
         let Some(seat) = &self.seat else { return };
@@ -28,7 +45,7 @@ impl Member {
             step: self.step,
         };
         let place = seat.form.rank.get();
-        let of = u32::try_from(seat.form.members.len()).unwrap_or(u32::MAX);
+        let of = seat.world_size();
         out.push(Command::Snapshot {
             snapshot,
             shares: shares_of(place, of),
@@ -81,9 +98,10 @@ impl Member {
     pub(super) fn serve(&mut self, serve: Serve, out: &mut Vec<Command>) {
         let nobody = serve.joiners.is_empty();
         out.push(Command::Admit { joiners: serve.joiners });
-        let (Some(held), Some(needed)) = (&mut self.held, serve.snapshot) else {
-            return;
+        let Some(needed) = serve.snapshot else {
+            return self.make_room(if nobody { Needed::No } else { serve.shares }, out);
         };
+        let Some(held) = &mut self.held else { return };
         if held.snapshot < needed || (held.snapshot == needed && nobody) {
             self.let_go(out);
         } else if held.snapshot == needed {

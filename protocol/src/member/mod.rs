@@ -118,10 +118,7 @@ impl Member {
     /// What a hello says of this worker: generation, rank, world size, whether it takes part, and where it stands.
     #[must_use]
     pub fn introduction(&self) -> (Generation, Option<Rank>, u32, bool, Standing) {
-        let world = self
-            .seat
-            .as_ref()
-            .map_or(0, |seat| u32::try_from(seat.form.members.len()).unwrap_or(u32::MAX));
+        let world = self.seat.as_ref().map_or(0, Seat::world_size);
         let busy = self.seat.is_some() || self.owed.is_some();
         (
             self.promised,
@@ -168,6 +165,7 @@ impl Member {
             Event::Serve(serve) => self.serve(*serve, &mut out),
             Event::Copy(snapshot) => self.copy(*snapshot, &mut out),
             Event::Leave { reason } => self.leave(reason, &mut out),
+            Event::RoomMade => self.room_made(&mut out),
             Event::Snapshotted { snapshot, shares } => self.snapshotted(snapshot, shares, &mut out),
             Event::Copied { snapshot } => self.copied(snapshot, &mut out),
             Event::Followed {
@@ -198,6 +196,12 @@ impl Member {
         out
     }
 
+    /// Whether a gradient is what the trainer does next.
+    #[must_use]
+    pub fn is_computing(&self) -> bool {
+        self.update == Update::None && !self.is_catching_up() && !self.is_over() && self.pieces.next().is_some()
+    }
+
     /// What the trainer does next. Asking commits: whatever is handed out is done, and then told.
     #[must_use]
     pub fn next_work(&mut self) -> Work {
@@ -213,7 +217,7 @@ impl Member {
             Update::Applying(_) | Update::Loading(_) => return Work::Wait,
             Update::None => {}
         }
-        if self.seat.as_ref().is_some_and(|seat| seat.catching_up != CatchUp::None) {
+        if self.is_catching_up() {
             return Work::Wait;
         }
         if self.is_over() {
@@ -231,6 +235,10 @@ impl Member {
             },
             None => Work::Wait,
         }
+    }
+
+    fn is_catching_up(&self) -> bool {
+        self.seat.as_ref().is_some_and(|seat| seat.catching_up != CatchUp::None)
     }
 
     fn is_over(&self) -> bool {

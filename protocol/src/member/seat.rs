@@ -49,6 +49,10 @@ impl Seat {
         }
     }
 
+    pub(super) fn world_size(&self) -> u32 {
+        u32::try_from(self.form.members.len()).unwrap_or(u32::MAX)
+    }
+
     pub(super) fn shards_of(visits: &[Visit], rank: Rank) -> Vec<ShardRange> {
         visits
             .iter()

@@ -52,6 +52,7 @@ impl Membership {
             WorkerMessage::LinkBroken { .. } if record.ending().is_some() => {}
             WorkerMessage::LinkBroken { generation, peer } => self.link_broken(worker, generation, peer),
             WorkerMessage::Switched { generation, step } => self.switched(worker, generation, step),
+            WorkerMessage::RoomMade { generation } => self.room_made(worker, generation),
             WorkerMessage::Snapshotted { snapshot, shares } => self.snapshotted(worker, snapshot, shares),
             WorkerMessage::Dropped { snapshot } => self.dropped(worker, snapshot),
             WorkerMessage::CaughtUp { snapshot, step } => self.caught_up(worker, snapshot, step),
@@ -194,6 +195,7 @@ fn newest_step(message: &WorkerMessage) -> Option<Step> {
         WorkerMessage::Switched { step, .. } | WorkerMessage::CaughtUp { step, .. } => Some(*step),
         WorkerMessage::Snapshotted { snapshot, .. } => Some(snapshot.step),
         WorkerMessage::Ready { .. }
+        | WorkerMessage::RoomMade { .. }
         | WorkerMessage::LinkBroken { .. }
         | WorkerMessage::Dropped { .. }
         | WorkerMessage::CopyFailed { .. }

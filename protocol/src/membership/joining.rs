@@ -1,38 +1,21 @@
 //! Joins that stop nobody: a snapshot is taken at a boundary, the joiners copy it and follow the ring, and are planned in.
 //!
 //! ```text
-//!       a joiner             a trailer, then all Snapshotted              the last joiner is in, or gone
-//!  Idle ────────▶ Asked ─────────────────────────────────────▶ Serving ──────────────────────────────▶ Idle
-//!                   ▲       a share has no holder any more        │
-//!                   └─────────────────────────────────────────────┘
+//!       a joiner              all have room         a trailer, then all Snapshotted         the last joiner is in, or gone
+//!  Idle ────────▶ MakingRoom ──────────────▶ Asked ─────────────────────────────────▶ Serving ─────────────────────────▶ Idle
+//!                      ▲              a share has no holder any more                     │
+//!                      └─────────────────────────────────────────────────────────────────┘
 //! ```
 //! It outlives generations: holders are known by their place among those that took the snapshot.
 
-use std::time::Duration;
-
-use super::formation::Formation;
-use super::holders::Taken;
 use super::planning::Planned;
 use super::roster::{Joining, Place};
+use super::taking::Intake;
 use super::{JobEvent, Loss, Membership, Phase, Record, Stop};
-use crate::limits::{CATCH_UP_PATIENCE, MAX_COPY_ATTEMPTS, RESEND, SNAPSHOT_PATIENCE};
-use crate::messages::{CoordinatorMessage, Needed, Serve, Trailer};
+use crate::limits::{CATCH_UP_PATIENCE, MAX_COPY_ATTEMPTS, RESEND, ROOM_PATIENCE, SNAPSHOT_PATIENCE};
+use crate::messages::{CoordinatorMessage, Needed, Serve};
 use crate::snapshot::SnapshotId;
-use crate::state::StateHash;
 use crate::words::{Step, WorkerId};
-
-/// Where the intake of joiners stands.
-#[derive(Debug, Clone)]
-pub(super) enum Intake {
-    /// There are none, or none can be served now.
-    Idle,
-    /// The closer was asked for a snapshot.
-    Asked { at: Duration },
-    /// Some holders have said what they copied.
-    Collecting { taken: Taken, at: Duration },
-    /// Joiners copy it.
-    Serving { taken: Taken, told: (Needed, Step) },
-}
 
 impl Membership {
     /// Takes joiners in, as far as that goes at the moment.
@@ -46,19 +29,23 @@ impl Membership {
         let fresh = |id: SnapshotId| self.joiners().any(|(_, one)| one.copies.is_none() && one.failed != Some(id));
         let copied = |id: SnapshotId| self.joiners().any(|(_, joining)| joining.copies == Some(id));
         match &self.intake {
-            Intake::Idle if waiting => self.ask_for_snapshot(),
-            Intake::Asked { .. } | Intake::Collecting { .. } if !waiting => self.end_intake(),
+            Intake::Idle if waiting => self.make_room(),
+            Intake::MakingRoom { .. } | Intake::Asked { .. } | Intake::Collecting { .. } if !waiting => self.end_intake(),
             Intake::Serving { taken, .. } if !copied(taken.id) => {
                 self.end_intake();
                 if waiting {
-                    self.ask_for_snapshot();
+                    self.make_room();
                 }
             }
             // Nothing of it is let go yet, so that who comes now can copy it too.
             Intake::Serving { taken, told } if fresh(taken.id) && *told == (Needed::Yes, taken.id.step) => {
                 self.share_snapshot()
             }
-            Intake::Idle | Intake::Asked { .. } | Intake::Collecting { .. } | Intake::Serving { .. } => {}
+            Intake::Idle
+            | Intake::MakingRoom { .. }
+            | Intake::Asked { .. }
+            | Intake::Collecting { .. }
+            | Intake::Serving { .. } => {}
         }
     }
 
@@ -69,32 +56,8 @@ impl Membership {
         joiners.filter_map(|(&worker, record)| Some((worker, record.joining()?)))
     }
 
-    pub(super) fn ask_for_snapshot(&mut self) {
-        self.intake = Intake::Asked { at: self.now };
-        self.send_serve(None, Needed::Yes, Step::ZERO);
-        let generation = self.formed;
-        if let Some(closer) = self.formation.as_ref().and_then(Formation::closer) {
-            let trailer = Trailer::Snapshot;
-            self.send(closer, CoordinatorMessage::CloseWith { generation, trailer });
-        }
-    }
-
-    /// After a halt: whoever caught up by a fetched sum has not seen the trailer that asked for a snapshot, and will not tell.
-    pub(super) fn give_up_collecting(&mut self) {
-        if matches!(self.intake, Intake::Collecting { .. }) {
-            self.end_intake();
-        }
-    }
-
-    /// Training goes on in another generation: its closer knows of no snapshot.
-    pub(super) fn ask_anew_for_snapshot(&mut self) {
-        if matches!(self.intake, Intake::Asked { .. }) {
-            self.intake = Intake::Idle;
-        }
-    }
-
     /// Lets the members serve those who join, and those who have just switched and may lack the last sum.
-    fn send_serve(&mut self, snapshot: Option<SnapshotId>, shares: Needed, sums_from: Step) {
+    pub(super) fn send_serve(&mut self, snapshot: Option<SnapshotId>, shares: Needed, sums_from: Step) {
         let joiners = self.joiners().map(|(worker, _)| worker);
         self.serve(Serve {
             joiners: joiners.chain(self.switching.iter().copied()).collect(),
@@ -116,7 +79,7 @@ impl Membership {
     pub(super) fn end_intake(&mut self) {
         match std::mem::replace(&mut self.intake, Intake::Idle) {
             Intake::Idle => {}
-            Intake::Asked { .. } => self.send_serve(None, Needed::No, Step::ZERO),
+            Intake::MakingRoom { .. } | Intake::Asked { .. } => self.send_serve(None, Needed::No, Step::ZERO),
             Intake::Collecting { taken, .. } | Intake::Serving { taken, .. } => {
                 self.forget_copies();
                 self.serve(Serve {
@@ -129,7 +92,7 @@ impl Membership {
         }
     }
 
-    fn forget_copies(&mut self) {
+    pub(super) fn forget_copies(&mut self) {
         for record in self.members.values_mut() {
             if let Place::Joining(joining) = &mut record.place {
                 joining.copies = None;
@@ -138,62 +101,8 @@ impl Membership {
         }
     }
 
-    /// A holder has copied its shares.
-    pub(super) fn snapshotted(&mut self, worker: WorkerId, id: SnapshotId, shares: Vec<(u32, StateHash)>) {
-        let known = match &self.intake {
-            Intake::Idle => return,
-            Intake::Asked { .. } => None,
-            Intake::Collecting { taken, .. } | Intake::Serving { taken, .. } => Some(taken.id),
-        };
-        if known.is_none_or(|known| known < id) {
-            // The closer was asked twice: the later snapshot has replaced the earlier one.
-            let Some(formation) = self.formation.as_ref().filter(|_| id.generation == self.formed) else {
-                return;
-            };
-            let taken = Taken::new(id, formation.members(), |worker| self.members.contains_key(&worker));
-            self.intake = Intake::Collecting { taken, at: self.now };
-            self.forget_copies();
-        }
-        let Intake::Collecting { taken, .. } = &mut self.intake else {
-            return;
-        };
-        if taken.id != id {
-            return;
-        }
-        match taken.told(worker, shares) {
-            Ok(true) => self.settle_snapshot(),
-            Ok(false) => {}
-            Err(index) => self.fail(format!(
-                "two holders of share {index} of the state at {} have different bytes (BITS-1), one of them worker {worker}; a \
-                 machine computes wrongly or the model is not deterministic",
-                id.step
-            )),
-        }
-    }
-
-    /// Once every holder has spoken or is gone: the joiners copy, or another snapshot is needed.
-    fn settle_snapshot(&mut self) {
-        let Intake::Collecting { taken, .. } = &self.intake else {
-            return;
-        };
-        if !taken.is_settled() {
-            return;
-        }
-        if !taken.is_whole() || taken.order().is_none() {
-            return self.end_intake();
-        }
-        let taken = taken.clone();
-        self.tell(JobEvent::Snapshot {
-            step: taken.id.step,
-            holders: taken.holders(),
-        });
-        let told = (Needed::Yes, taken.id.step);
-        self.intake = Intake::Serving { taken, told };
-        self.share_snapshot();
-    }
-
     /// Lets all joiners copy the snapshot that do not copy it yet.
-    fn share_snapshot(&mut self) {
+    pub(super) fn share_snapshot(&mut self) {
         let Intake::Serving { taken, told } = &self.intake else {
             return;
         };
@@ -339,12 +248,14 @@ impl Membership {
         let now = self.now;
         match &self.intake {
             Intake::Idle => {}
-            Intake::Asked { at } | Intake::Collecting { at, .. } => {
-                if self.now.saturating_sub(*at) >= SNAPSHOT_PATIENCE
-                    && matches!(self.phase, Phase::Running { .. })
-                    && self.stop == Stop::No
-                {
+            Intake::MakingRoom { at, .. } => {
+                if now.saturating_sub(*at) >= ROOM_PATIENCE && self.trains_on() {
                     self.ask_for_snapshot();
+                }
+            }
+            Intake::Asked { at } | Intake::Collecting { at, .. } => {
+                if now.saturating_sub(*at) >= SNAPSHOT_PATIENCE && self.trains_on() {
+                    self.make_room();
                 }
             }
             Intake::Serving { .. } if !self.switching.is_empty() => {}
@@ -379,6 +290,11 @@ impl Membership {
                 self.hold_the_slow();
             }
         }
+    }
+
+    /// Whether there will be another boundary.
+    fn trains_on(&self) -> bool {
+        matches!(self.phase, Phase::Running { .. }) && self.stop == Stop::No
     }
 
     /// A joiner whose lag does not shrink would join never.

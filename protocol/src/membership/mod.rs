@@ -29,6 +29,7 @@ mod overview;
 mod planning;
 mod roster;
 mod stopping;
+mod taking;
 #[cfg(test)]
 mod tests;
 
@@ -37,10 +38,10 @@ use std::time::Duration;
 
 pub use event::{Arrival, Command, Event, JobEvent, Loss, Need, Stage, Summary};
 use formation::Formation;
-use joining::Intake;
 use ledger::Ledger;
 use planning::Plan;
 use roster::{Joining, Place, Record};
+use taking::Intake;
 
 use crate::job::Order;
 use crate::messages::CoordinatorMessage;

@@ -5,6 +5,7 @@
 //!
 //! - [`Trainable`]: the trait that a user implements;
 //! - [`state`]: the hash of a model's state;
+//! - [`SharedState`]: what a model may show of itself to another thread;
 //! - [`saved`]: a state as bytes, whole or in shares, for a worker that lacks it;
 //! - [`mod@probe`]: finds a model that breaks the trait's promises before it joins a run.
 
@@ -20,6 +21,7 @@ pub use sardana_collectives::layout::{Layout, LayoutError};
 pub use sardana_protocol::snapshot::Share;
 pub use sardana_protocol::state::{Dtype, StateHash, StatePieces, TensorSpec};
 pub use sardana_protocol::words::Step;
+pub(crate) use saved::copy_shared;
 pub use saved::{copy_shares, pieces, restore, save, share_hashes};
 pub use state::{StateError, state_hash, tensors_hash};
 
@@ -27,6 +29,15 @@ use crate::data::Shard;
 
 /// What went wrong inside a model. The worker that meets it reports it and ends.
 pub type ModelError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A model's state at one boundary, as another thread reads it.
+pub trait SharedState: Send {
+    /// Shows what [`Trainable::visit`] shows.
+    ///
+    /// # Errors
+    /// As [`Trainable::visit`].
+    fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError>;
+}
 
 /// A model, its data and its optimizer, as the runtime trains them.
 ///
@@ -71,6 +82,15 @@ pub trait Trainable {
     /// # Errors
     /// When the model has no such tensor or cannot take it; the worker ends.
     fn load(&mut self, tensor: &TensorSpec, bytes: &[u8]) -> Result<(), ModelError>;
+
+    /// The state as it is now, for another thread: a snapshot is then copied while gradients are computed, and training does not
+    /// wait for it. None, unless a model says otherwise: then its own thread copies, and the others wait for that.
+    ///
+    /// It is dropped before the next [`Self::apply`] or [`Self::load`], so tensors behind an `Arc` that these change with
+    /// `Arc::make_mut` cost nothing.
+    fn share(&self) -> Option<Box<dyn SharedState>> {
+        None
+    }
 
     /// Named results after the last step, such as the accuracy on held-out data.
     ///

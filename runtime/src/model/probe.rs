@@ -9,7 +9,7 @@ use sardana_protocol::state::{Dtype, StateHash};
 use sardana_protocol::words::Step;
 
 use super::saved::{restore, save};
-use super::state::{StateError, state_hash};
+use super::state::{StateError, shared_hash, state_hash};
 use super::{ModelError, Trainable};
 use crate::data::{Sampler, Shard};
 
@@ -78,6 +78,17 @@ pub enum ProbeError {
         /// The hash of what came back.
         found: StateHash,
     },
+    /// `share` gives another state than `visit`; give what is there now.
+    #[error(
+        "probe: expected `share` to show the state {expected}, as `visit` does, found {found}; \
+         `share` must give the tensors as they are when it is called"
+    )]
+    SharesAnother {
+        /// The hash of what `visit` shows.
+        expected: StateHash,
+        /// The hash of what was shared.
+        found: StateHash,
+    },
     /// The gradient of the restored state differs: it depends on something that is not restored.
     #[error(
         "probe: expected the restored state to give the same gradient, found other bits in {place}; \
@@ -98,6 +109,17 @@ pub enum ProbeError {
         /// The hash after the same update of the restored state.
         found: StateHash,
     },
+}
+
+/// What the model shares with another thread must be what it shows to its own.
+fn check_shared(model: &dyn Trainable, step: Step) -> Result<(), ProbeError> {
+    let Some(shared) = model.share() else { return Ok(()) };
+    let (expected, found) = (state_hash(model, step)?, shared_hash(shared.as_ref(), step)?);
+    if expected == found {
+        Ok(())
+    } else {
+        Err(ProbeError::SharesAnother { expected, found })
+    }
 }
 
 /// Takes one gradient and one update of the model's state 0, checks the promises of [`Trainable`], and leaves the model in
@@ -123,7 +145,9 @@ pub fn probe(model: &mut dyn Trainable, sampler: &Sampler) -> Result<Probe, Prob
         return Err(ProbeError::GradientMovesState { expected, found });
     }
 
+    check_shared(model, Step::ZERO)?;
     let after = apply(model, &layout, &first)?;
+    check_shared(model, Step::ZERO.next())?;
     start.bring_back(model)?;
     let third = sum(model, &layout, &shard)?;
     if let Some(place) = difference(model, &layout, &first, &third)? {
@@ -266,6 +290,7 @@ mod tests {
             ProbeError::GradientMovesState { .. }
         ));
         assert!(matches!(error(Fault::LoadForgets), ProbeError::LoadForgets { .. }));
+        assert!(matches!(error(Fault::SharesStaleCopy), ProbeError::SharesAnother { .. }));
         assert!(matches!(error(Fault::VelocityHidden), ProbeError::ApplyHasHiddenState { .. }));
         assert!(matches!(
             error(Fault::GradientUsesStaleCopy),

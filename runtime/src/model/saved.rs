@@ -8,8 +8,8 @@ use bytes::Bytes;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{ShareHasher, StateHash, StatePieces, TensorSpec};
 
-use super::Trainable;
-use super::state::{StateError, visit_checked};
+use super::state::{StateError, Take, shared_checked, visit_checked};
+use super::{SharedState, Trainable};
 
 /// How the model's state is cut into pieces.
 ///
@@ -31,16 +31,49 @@ pub fn save(model: &dyn Trainable) -> Result<Vec<u8>, StateError> {
     Ok(saved)
 }
 
-/// Copies these shares out of a model whose state has these pieces. The model is visited once, and only what belongs to a share
-/// is copied: training waits meanwhile.
+/// Copies these shares out of a model whose state has these pieces, into buffers from `room`, in the same order, as far as they
+/// are large enough, and into new ones else. The model is visited once, and only what belongs to a share is copied: training waits
+/// meanwhile.
 ///
 /// # Errors
 /// When the model cannot show its state, or shows another one than before.
-pub fn copy_shares(model: &dyn Trainable, pieces: &StatePieces, shares: &[Share]) -> Result<Vec<Bytes>, StateError> {
+pub fn copy_shares(
+    model: &dyn Trainable,
+    pieces: &StatePieces,
+    shares: &[Share],
+    room: Vec<Vec<u8>>,
+) -> Result<Vec<Bytes>, StateError> {
+    copy(&|take| visit_checked(model, take), pieces, shares, room)
+}
+
+/// The same from what a model has shared, by another thread.
+pub(crate) fn copy_shared(
+    shared: &dyn SharedState,
+    pieces: &StatePieces,
+    shares: &[Share],
+    room: Vec<Vec<u8>>,
+) -> Result<Vec<Bytes>, StateError> {
+    copy(&|take| shared_checked(shared, take), pieces, shares, room)
+}
+
+fn copy(
+    show: &dyn Fn(Take<'_>) -> Result<(), StateError>,
+    pieces: &StatePieces,
+    shares: &[Share],
+    room: Vec<Vec<u8>>,
+) -> Result<Vec<Bytes>, StateError> {
     let ranges: Vec<_> = shares.iter().map(|&share| pieces.bytes_of(share)).collect();
-    let mut copies: Vec<Vec<u8>> = ranges.iter().map(|range| Vec::with_capacity(range.len())).collect();
+    let mut room = room.into_iter();
+    let mut buffer = |bytes: usize| match room.next() {
+        Some(mut buffer) if buffer.capacity() >= bytes => {
+            buffer.clear();
+            buffer
+        }
+        Some(_) | None => Vec::with_capacity(bytes),
+    };
+    let mut copies: Vec<Vec<u8>> = ranges.iter().map(|range| buffer(range.len())).collect();
     let mut start = 0;
-    visit_checked(model, &mut |_, bytes| {
+    show(&mut |_, bytes| {
         let end = start + bytes.len();
         for (range, copy) in ranges.iter().zip(&mut copies) {
             let (from, to) = (range.start.max(start), range.end.min(end));
@@ -172,7 +205,7 @@ mod tests {
         let (pieces, saved) = (pieces(&model).unwrap(), save(&model).unwrap());
         for of in 1..8 {
             let shares: Vec<Share> = (0..of).map(|index| Share { index, of }).collect();
-            let copies = copy_shares(&model, &pieces, &shares).unwrap();
+            let copies = copy_shares(&model, &pieces, &shares, vec![]).unwrap();
             for (&share, copy) in shares.iter().zip(&copies) {
                 assert!(copy == &saved[pieces.bytes_of(share)], "{share}");
             }
@@ -186,7 +219,7 @@ mod tests {
             assert_eq!(hashes, expected);
             // The two that a member copies: the last and the first.
             let two = [Share { index: of - 1, of }, Share { index: 0, of }];
-            let copied = copy_shares(&model, &pieces, &two).unwrap();
+            let copied = copy_shares(&model, &pieces, &two, vec![]).unwrap();
             assert!(copied[0] == copies[of as usize - 1] && copied[1] == copies[0]);
         }
     }
@@ -196,10 +229,24 @@ mod tests {
         let model = example();
         let pieces = pieces(&model).unwrap();
         let share = Share { index: 2, of: 3 };
-        let [copy]: [Bytes; 1] = copy_shares(&model, &pieces, &[share]).unwrap().try_into().unwrap();
+        let [copy]: [Bytes; 1] = copy_shares(&model, &pieces, &[share], vec![]).unwrap().try_into().unwrap();
         // Kept as long as somebody may want it: no spare room that nobody uses.
         let kept = Vec::from(copy);
         assert_eq!(kept.capacity(), pieces.bytes_of(share).len());
+    }
+
+    #[test]
+    fn room_is_used_where_there_is_enough() {
+        let model = example();
+        let (pieces, saved) = (pieces(&model).unwrap(), save(&model).unwrap());
+        let shares: Vec<Share> = (0..3).map(|index| Share { index, of: 3 }).collect();
+        let bytes_of = |index: usize| pieces.bytes_of(shares[index]).len();
+        // What was in a buffer before does not matter; the second is too small, and for the third there is none.
+        let room = vec![vec![0xff; bytes_of(0)], Vec::with_capacity(bytes_of(1) - 1)];
+        let first = room[0].as_ptr();
+        let copies = copy_shares(&model, &pieces, &shares, room).unwrap();
+        assert_eq!(copies[0].as_ptr(), first);
+        assert!(copies.concat() == saved);
     }
 
     #[test]
@@ -207,7 +254,7 @@ mod tests {
         let pieces = pieces(&example()).unwrap();
         let other = Line::default();
         for error in [
-            copy_shares(&other, &pieces, &[Share::WHOLE]).unwrap_err(),
+            copy_shares(&other, &pieces, &[Share::WHOLE], vec![]).unwrap_err(),
             share_hashes(&other, &pieces, 2).unwrap_err(),
         ] {
             assert!(matches!(error, StateError::StateLength { found: 32, .. }), "{error}");

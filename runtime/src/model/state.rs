@@ -8,7 +8,7 @@ use sardana_protocol::limits::{MAX_TENSORS, MAX_TEXT_BYTES};
 use sardana_protocol::state::{Dtype, StateHash, StateHasher, TensorSpec};
 use sardana_protocol::words::Step;
 
-use super::{ModelError, Trainable};
+use super::{ModelError, SharedState, Trainable};
 
 /// Most dimensions of a tensor: numeric libraries end at 32 or before.
 pub const MAX_DIMENSIONS: usize = 32;
@@ -92,6 +92,13 @@ pub fn state_hash(model: &dyn Trainable, step: Step) -> Result<StateHash, StateE
     Ok(hasher.finish())
 }
 
+/// The same of what a model has shared.
+pub(super) fn shared_hash(shared: &dyn SharedState, step: Step) -> Result<StateHash, StateError> {
+    let mut hasher = StateHasher::new(step);
+    shared_checked(shared, &mut |spec, bytes| hasher.tensor(spec, bytes))?;
+    Ok(hasher.finish())
+}
+
 /// The hash over names, dtypes and shapes of the gradient's and the state's tensors and the names of the auxiliary sums. Equal
 /// hashes mean that two models can take part in one sum.
 ///
@@ -126,22 +133,33 @@ fn state_specs(model: &dyn Trainable) -> Result<Vec<TensorSpec>, StateError> {
 }
 
 /// Visits the state, and stops handing tensors on at the first that cannot be one.
-pub(super) fn visit_checked(model: &dyn Trainable, take: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), StateError> {
+pub(super) fn visit_checked(model: &dyn Trainable, take: Take<'_>) -> Result<(), StateError> {
+    checked(&|visitor| model.visit(visitor), take)
+}
+
+/// The same of what a model has shared.
+pub(super) fn shared_checked(shared: &dyn SharedState, take: Take<'_>) -> Result<(), StateError> {
+    checked(&|visitor| shared.visit(visitor), take)
+}
+
+/// Who is shown a state, tensor by tensor.
+pub(super) type Take<'a> = &'a mut dyn FnMut(&TensorSpec, &[u8]);
+
+fn checked(show: &dyn Fn(Take<'_>) -> Result<(), ModelError>, take: Take<'_>) -> Result<(), StateError> {
     let mut names = Names::default();
     let mut verdict = Ok(());
-    model
-        .visit(&mut |spec, bytes| {
+    show(&mut |spec, bytes| {
+        if verdict.is_ok() {
+            verdict = names.admit(spec).and_then(|()| check_length(spec, bytes));
             if verdict.is_ok() {
-                verdict = names.admit(spec).and_then(|()| check_length(spec, bytes));
-                if verdict.is_ok() {
-                    take(spec, bytes);
-                }
+                take(spec, bytes);
             }
-        })
-        .map_err(|source| StateError::Model {
-            operation: "show",
-            source,
-        })?;
+        }
+    })
+    .map_err(|source| StateError::Model {
+        operation: "show",
+        source,
+    })?;
     verdict
 }
 

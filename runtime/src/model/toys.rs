@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use sardana_protocol::job::{JobSpec, Order};
 
-use super::{Dtype, GradientWriter, Mean, ModelError, Step, TensorSpec, Trainable};
+use super::{Dtype, GradientWriter, Mean, ModelError, SharedState, Step, TensorSpec, Trainable};
 use crate::data::Shard;
 
 /// The job that [`Line`] is for: 37 samples in batches of 10, 4 shards of 3, 3, 3 and 1.
@@ -37,6 +37,8 @@ pub(crate) enum Fault {
     VelocityHidden,
     /// The gradient uses a copy of the parameters that `load` does not renew.
     GradientUsesStaleCopy,
+    /// `share` shows the parameters as they were at first.
+    SharesStaleCopy,
     /// The gradient fails.
     GradientFails,
     /// The gradient does not say how many samples it summed.
@@ -152,8 +154,29 @@ impl Trainable for Line {
         Ok(())
     }
 
+    fn share(&self) -> Option<Box<dyn SharedState>> {
+        let w = if self.fault == Fault::SharesStaleCopy {
+            [0.0; 2]
+        } else {
+            self.w
+        };
+        (self.fault != Fault::VelocityHidden).then(|| Box::new(SharedLine([w, self.velocity])) as _)
+    }
+
     fn evaluate(&self) -> Result<Vec<(String, f64)>, ModelError> {
         Ok(vec![("slope".to_owned(), self.w[1])])
+    }
+}
+
+/// A [`Line`]'s parameters and velocity.
+struct SharedLine([[f64; 2]; 2]);
+
+impl SharedState for SharedLine {
+    fn visit(&self, visitor: &mut dyn FnMut(&TensorSpec, &[u8])) -> Result<(), ModelError> {
+        let [w, velocity] = self.0;
+        visitor(&Line::spec("w"), &to_bytes(w));
+        visitor(&Line::spec("velocity"), &to_bytes(velocity));
+        Ok(())
     }
 }
 

@@ -70,7 +70,7 @@ fn gradient(desk: &Desk) -> Option<(ShardRange, u32, GradientBuffer, WriteMode)>
 fn serve(desk: &Desk) {
     loop {
         match desk.next() {
-            Task::Copy { shares, reply } => {
+            Task::Copy { shares, reply, .. } => {
                 assert_eq!(shares, [Share::WHOLE]);
                 reply.send(vec![Bytes::from_static(b"the state at step 1")]).unwrap();
             }

@@ -43,6 +43,8 @@ pub(super) struct Inner {
     /// The ring that a trailer will switch to.
     prepared: Option<mpsc::UnboundedSender<RingInput>>,
     copies: VecDeque<WantedCopy>,
+    /// Whether a copy keeps nobody from computing gradients.
+    beside: bool,
     errands: mpsc::UnboundedSender<Errand>,
     tally: Option<TallyFile>,
     over: Over,
@@ -53,7 +55,17 @@ pub(super) struct Inner {
 struct WantedCopy {
     step: Step,
     shares: Vec<Share>,
+    haste: Haste,
     reply: oneshot::Sender<Vec<Bytes>>,
+}
+
+/// When the training thread copies the state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Haste {
+    /// Somebody waits for it.
+    AtOnce,
+    /// When it has nothing to compute: gradients only read the state, and others wait for them.
+    BeforeUpdate,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +94,7 @@ impl Inner {
             ring: None,
             prepared: None,
             copies: VecDeque::new(),
+            beside: false,
             errands,
             tally,
             over: Over::No,
@@ -139,13 +152,39 @@ impl Inner {
     }
 
     /// Lets the training thread copy shares of the state, if it stands at `step`.
-    pub(super) fn copy(&mut self, step: Step, shares: Vec<Share>) -> Option<oneshot::Receiver<Vec<Bytes>>> {
+    pub(super) fn copy(&mut self, step: Step, shares: Vec<Share>, haste: Haste) -> Option<oneshot::Receiver<Vec<Bytes>>> {
         if self.over == Over::Yes || self.member.step() != step {
             return None;
         }
         let (reply, receiver) = oneshot::channel();
-        self.copies.push_back(WantedCopy { step, shares, reply });
+        self.copies.push_back(WantedCopy {
+            step,
+            shares,
+            haste,
+            reply,
+        });
         Some(receiver)
+    }
+
+    pub(super) fn copies_beside(&mut self) {
+        self.beside = true;
+    }
+
+    fn next_copy(&mut self) -> Option<Task> {
+        // Whoever waits for an older state is told by the end of its channel.
+        let step = self.member.step();
+        self.copies.retain(|copy| copy.step == step && !copy.reply.is_closed());
+        let computing = self.member.is_computing();
+        let due = |copy: &WantedCopy| copy.haste == Haste::AtOnce || self.beside || !computing;
+        let place = self.copies.iter().position(due)?;
+        let WantedCopy {
+            shares, haste, reply, ..
+        } = self.copies.remove(place)?;
+        let room = match haste {
+            Haste::AtOnce => Vec::new(),
+            Haste::BeforeUpdate => self.keeping.take_room(),
+        };
+        Some(Task::Copy { shares, room, reply })
     }
 
     /// What the training thread does next. Only that thread changes the state, so that it stands still here.
@@ -153,11 +192,8 @@ impl Inner {
         if self.over == Over::Yes {
             return Some(Task::End);
         }
-        while let Some(WantedCopy { step, shares, reply }) = self.copies.pop_front() {
-            // Whoever waits for an older state is told by the end of its channel.
-            if step == self.member.step() && !reply.is_closed() {
-                return Some(Task::Copy { shares, reply });
-            }
+        if let Some(copy) = self.next_copy() {
+            return Some(copy);
         }
         match self.member.next_work() {
             Work::Wait => None,
@@ -237,6 +273,7 @@ impl Inner {
             Command::Connect(form) => {
                 let (sender, inbox) = mpsc::unbounded_channel();
                 (self.ring, self.prepared) = (Some(sender), None);
+                drop(self.keeping.take_room());
                 self.errand(Errand::Connect { form, inbox });
             }
             Command::Abort { generation } => {
@@ -270,6 +307,11 @@ impl Inner {
             Command::Unprepare => {
                 self.prepared = None;
                 self.errand(Errand::Unprepare);
+            }
+            Command::MakeRoom { shares } if shares.is_empty() => drop(self.keeping.take_room()),
+            Command::MakeRoom { shares } => {
+                self.keeping.want_room();
+                self.errand(Errand::MakeRoom { shares });
             }
             Command::Snapshot { snapshot, shares } => self.snapshot(snapshot, shares),
             Command::KeepSum { step } => self.keeping.keep(step),
@@ -324,7 +366,7 @@ impl Inner {
         for sum in self.keeping.begin(snapshot) {
             self.recycle(sum);
         }
-        if let Some(copies) = self.copy(snapshot.step, shares.clone()) {
+        if let Some(copies) = self.copy(snapshot.step, shares.clone(), Haste::BeforeUpdate) {
             self.errand(Errand::Snapshot {
                 snapshot,
                 shares,

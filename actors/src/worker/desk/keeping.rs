@@ -82,9 +82,40 @@ pub(super) struct Keeping {
     /// The newest snapshot that was asked for, and what is hashed of it.
     snapshot: Option<(SnapshotId, Vec<HeldShare>)>,
     waiting: Vec<(Step, oneshot::Sender<KeptSum>)>,
+    room: Room,
+}
+
+/// Memory for a snapshot to come.
+#[derive(Debug, Default)]
+enum Room {
+    #[default]
+    NotWanted,
+    Wanted,
+    Made(Vec<Vec<u8>>),
 }
 
 impl Keeping {
+    /// A snapshot is to come: what room there was is not for that one.
+    pub(super) fn want_room(&mut self) {
+        self.room = Room::Wanted;
+    }
+
+    pub(super) fn room_made(&mut self, room: Vec<Vec<u8>>) {
+        match self.room {
+            Room::Wanted => self.room = Room::Made(room),
+            // It was made for a snapshot that does not come, or has come.
+            Room::NotWanted | Room::Made(_) => {}
+        }
+    }
+
+    /// Gives the room away, if there is any.
+    pub(super) fn take_room(&mut self) -> Vec<Vec<u8>> {
+        match std::mem::take(&mut self.room) {
+            Room::Made(room) => room,
+            Room::NotWanted | Room::Wanted => Vec::new(),
+        }
+    }
+
     /// The training thread applies this sum now. Whoever waits for it gets it; the one before is returned.
     pub(super) fn renew(&mut self, sum: KeptSum) -> Option<KeptSum> {
         let step = sum.sum.step();
@@ -144,6 +175,7 @@ impl Keeping {
 
     pub(super) fn let_go_of_shares(&mut self) {
         self.snapshot = None;
+        self.room = Room::NotWanted;
     }
 
     /// Returns the sums that are not kept any more: those before a step, or all.

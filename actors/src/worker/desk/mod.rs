@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::limits::sums_kept;
 use super::tally::TallyFile;
-use inner::Inner;
+use inner::{Haste, Inner};
 pub use keeping::{HeldShare, KeptSum};
 
 /// What the training thread does next.
@@ -61,6 +61,8 @@ pub enum Task {
     Copy {
         /// Which.
         shares: Vec<Share>,
+        /// Buffers to copy them into, in the same order, as far as there are any.
+        room: Vec<Vec<u8>>,
         /// Where to.
         reply: oneshot::Sender<Vec<Bytes>>,
     },
@@ -106,6 +108,11 @@ pub enum Errand {
     },
     /// End what was prepared.
     Unprepare,
+    /// Find memory for copies of these shares, then [`Desk::room_made`].
+    MakeRoom {
+        /// Which.
+        shares: Vec<Share>,
+    },
     /// Hash these copies when they come, then [`Desk::snapshotted`].
     Snapshot {
         /// Which snapshot.
@@ -228,6 +235,12 @@ impl Desk {
         self.handle(event, Data::Sum(done.sum));
     }
 
+    /// From now on a copy does not keep the training thread from its gradients: another thread makes it, and the training thread
+    /// waits for that before the state changes.
+    pub fn copies_beside(&self) {
+        self.lock().copies_beside();
+    }
+
     /// The next task of the training thread. Waits until there is one.
     #[must_use]
     pub fn next(&self) -> Task {
@@ -266,6 +279,13 @@ impl Desk {
         self.changed.notify_all();
     }
 
+    /// Here are empty buffers for the shares that [`Errand::MakeRoom`] spoke of, in that order.
+    pub fn room_made(&self, room: Vec<Vec<u8>>) {
+        let mut inner = self.lock();
+        inner.keeping.room_made(room);
+        inner.handle(Event::RoomMade, Data::None);
+    }
+
     /// The shares that [`Errand::Snapshot`] spoke of are hashed: from now on they are there for others, unless another snapshot is
     /// wanted by now.
     pub fn snapshotted(&self, snapshot: SnapshotId, shares: Vec<HeldShare>) {
@@ -298,7 +318,7 @@ impl Desk {
     /// The state at `step`, copied by the training thread as soon as it is free. None if the state stands elsewhere by then, or the
     /// worker ends.
     pub async fn state_at(&self, step: Step) -> Option<Bytes> {
-        let receiver = self.lock().copy(step, vec![Share::WHOLE])?;
+        let receiver = self.lock().copy(step, vec![Share::WHOLE], Haste::AtOnce)?;
         self.changed.notify_all();
         receiver.await.ok()?.pop()
     }

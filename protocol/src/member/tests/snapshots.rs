@@ -141,13 +141,39 @@ fn what_nobody_needs_any_more_makes_room() {
     let next = u64::from(KEEPS) + 1;
     assert!(step_with(&mut worker, 0, next, Trailer::Continue).contains(&Command::KeepSum { step: s(next) }));
     // Before a newer one is taken, and by an order for an older one, nothing goes.
-    assert_eq!(serve(&mut worker, &[7], None, Needed::Yes, 0), [admit(&[7])]);
+    assert_eq!(
+        serve(&mut worker, &[7], None, Needed::Yes, 0),
+        [admit(&[7]), make_room(&[0, 1])]
+    );
     assert_eq!(serve(&mut worker, &[7], Some(snapshot(1, 0)), Needed::No, 9), [admit(&[7])]);
     assert_eq!(
         serve(&mut worker, &[7], Some(snapshot(1, 4)), Needed::Yes, 4),
         [admit(&[7]), ALL],
         "it missed that one"
     );
+}
+
+fn make_room(shares: &[u32]) -> Command {
+    let share = |&index| Share { index, of: 2 };
+    Command::MakeRoom {
+        shares: shares.iter().map(share).collect(),
+    }
+}
+
+#[test]
+fn room_is_made_for_a_snapshot_to_come() {
+    let mut worker = seated(1);
+    assert_eq!(
+        serve(&mut worker, &[7], None, Needed::Yes, 0),
+        [admit(&[7]), make_room(&[1, 0])]
+    );
+    assert_eq!(said(&worker.handle(Event::RoomMade)), ["room made g1.1"]);
+    assert_eq!(serve(&mut worker, &[7], None, Needed::No, 0), [admit(&[7]), make_room(&[])]);
+    assert_eq!(serve(&mut worker, &[], None, Needed::Yes, 0), [admit(&[]), make_room(&[])]);
+    // Who has no seat takes no snapshot.
+    let mut outside = super::worker();
+    assert_eq!(serve(&mut outside, &[7], None, Needed::Yes, 0), [admit(&[7])]);
+    assert_eq!(outside.handle(Event::RoomMade), []);
 }
 
 #[test]

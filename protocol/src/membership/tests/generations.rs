@@ -76,12 +76,7 @@ fn an_arrival_while_training_halts_nobody() {
     let mut job = Job::training(2, config());
     assert_eq!(
         job.arrives(3, 0),
-        [
-            "joined w3 at s0",
-            "to w1: serve [3]",
-            "to w2: serve [3]",
-            "to w2: close g1.1 with snapshot",
-        ]
+        ["joined w3 at s0", "to w1: serve [3]", "to w2: serve [3]",]
     );
     assert_eq!(job.membership.stage(), Stage::Running);
     assert_eq!(job.progress(1, 1, 6, &[5]), ["steps [s5]"], "nobody was disturbed");

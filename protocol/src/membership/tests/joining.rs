@@ -1,15 +1,19 @@
 //! Joins that stop nobody: the snapshot, its holders, and those who copy it.
 
 use super::*;
-use crate::limits::{MAX_COPY_ATTEMPTS, RESEND, SNAPSHOT_PATIENCE};
+use crate::limits::{MAX_COPY_ATTEMPTS, RESEND, ROOM_PATIENCE, SNAPSHOT_PATIENCE};
 use crate::membership::Stage;
 
-const ASK: [&str; 3] = ["to w1: serve [3]", "to w2: serve [3]", "to w2: close g1.1 with snapshot"];
+const MAKE_ROOM: [&str; 2] = ["to w1: serve [3]", "to w2: serve [3]"];
+const ASK: &str = "to w2: close g1.1 with snapshot";
 
 #[test]
 fn a_joiner_copies_once_all_holders_have_told_what_they_have() {
     let mut job = Job::training(2, config());
-    assert_eq!(job.arrives(3, 0)[1..], ASK);
+    assert_eq!(job.arrives(3, 0)[1..], MAKE_ROOM);
+    assert_eq!(job.room_made(1, 1), [""; 0]);
+    assert_eq!(job.room_made(1, 1), [""; 0], "it is one of two");
+    assert_eq!(job.room_made(2, 1), [ASK]);
     assert_eq!(job.snapshotted(1, (0, 2), 1, 5), [""; 0]);
     assert_eq!(
         job.snapshotted(2, (1, 2), 1, 5),
@@ -23,21 +27,25 @@ fn a_joiner_copies_once_all_holders_have_told_what_they_have() {
     assert_eq!(job.membership.stage(), Stage::Running);
 }
 
+/// Time passes in which all are heard of.
+fn patience(job: &mut Job, patience: Duration) -> Vec<String> {
+    for (worker, step) in [(1, 1), (2, 1), (3, 0)] {
+        job.progress(worker, 1, step, &[]);
+    }
+    job.now += patience;
+    for (worker, step) in [(1, 2), (2, 2), (3, 0)] {
+        job.progress(worker, 1, step, &[]);
+    }
+    job.passes(Duration::ZERO)
+}
+
 #[test]
 fn a_snapshot_that_nobody_has_told_of_is_asked_for_again() {
     let mut job = Job::training(2, config());
     job.arrives(3, 0);
-    let patience = |job: &mut Job| {
-        for (worker, step) in [(1, 1), (2, 1), (3, 0)] {
-            job.progress(worker, 1, step, &[]);
-        }
-        job.now += SNAPSHOT_PATIENCE;
-        for (worker, step) in [(1, 2), (2, 2), (3, 0)] {
-            job.progress(worker, 1, step, &[]);
-        }
-        job.passes(Duration::ZERO)
-    };
-    assert_eq!(patience(&mut job), ASK);
+    job.room_made(1, 1);
+    job.room_made(2, 1);
+    assert_eq!(patience(&mut job, SNAPSHOT_PATIENCE), MAKE_ROOM);
     // The closer of another generation knows nothing of it.
     job.link_broken(1, 1, 2);
     job.halted(1, 2, 5);
@@ -45,7 +53,32 @@ fn a_snapshot_that_nobody_has_told_of_is_asked_for_again() {
     job.ready(1, 2);
     let told = job.ready(2, 2);
     assert_eq!(told[0], "formed g1.2");
-    assert!(told.contains(&"to w2: close g1.2 with snapshot".to_owned()), "{told:?}");
+    assert!(told.ends_with(&MAKE_ROOM.map(str::to_owned)), "{told:?}");
+    job.room_made(1, 1);
+    assert_eq!(job.room_made(2, 2), [""; 0], "what w1 said was of the generation before");
+    assert_eq!(job.room_made(1, 2), ["to w2: close g1.2 with snapshot"]);
+}
+
+#[test]
+fn a_member_that_finds_no_room_is_not_waited_for_for_ever() {
+    let mut job = Job::training(2, config());
+    job.arrives(3, 0);
+    job.room_made(2, 1);
+    assert_eq!(patience(&mut job, ROOM_PATIENCE - Duration::from_millis(1)), [""; 0]);
+    assert_eq!(patience(&mut job, Duration::from_millis(1)), [ASK]);
+    assert_eq!(job.room_made(1, 1), [""; 0], "it was asked for already");
+}
+
+#[test]
+fn who_dies_before_there_is_room_leaves_nothing_to_be_made() {
+    let mut job = Job::training(2, config());
+    job.arrives(3, 0);
+    let told = job.dies(3, 0);
+    assert!(
+        told.ends_with(&["to w1: serve []".to_owned(), "to w2: serve []".to_owned()]),
+        "{told:?}"
+    );
+    assert_eq!((job.room_made(1, 1), job.room_made(2, 1)), (vec![], vec![]));
 }
 
 #[test]
@@ -129,9 +162,9 @@ fn a_share_without_holders_lets_the_joiner_begin_anew() {
             "joins anew w3: both holders of a share are gone",
             "to w1: serve [] g1.1@s5, no shares, sums from s0",
             "to w1: serve [3]",
-            "to w1: close g1.2 with snapshot",
         ]
     );
+    assert_eq!(job.room_made(1, 2), ["to w1: close g1.2 with snapshot"]);
     assert_eq!(job.caught_up(3, (1, 5), 6), [""; 0], "that snapshot is gone");
 }
 
@@ -171,7 +204,9 @@ fn a_copy_that_fails_waits_for_another_snapshot_and_in_the_end_for_nobody() {
         let from = 4 + u64::from(attempt);
         let told = job.copy_failed(3, (1, from));
         assert_eq!(told[0], "joins anew w3: nobody has it");
-        assert!(told.contains(&"to w2: close g1.1 with snapshot".to_owned()), "{told:?}");
+        assert!(told.ends_with(&MAKE_ROOM.map(str::to_owned)), "{told:?}");
+        job.room_made(1, 1);
+        assert_eq!(job.room_made(2, 1), [ASK]);
         job.snapshotted(1, (0, 2), 1, from + 1);
         job.snapshotted(2, (1, 2), 1, from + 1);
     }

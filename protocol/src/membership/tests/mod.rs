@@ -163,6 +163,11 @@ impl Job {
         self.says(worker, message)
     }
 
+    /// A member has memory for its shares of a snapshot to come.
+    fn room_made(&mut self, worker: u64, count: u64) -> Vec<String> {
+        self.says(worker, WorkerMessage::RoomMade { generation: g(count) })
+    }
+
     /// A holder of the snapshot that `of` members of g`count` took at `step` says what it has copied.
     fn snapshotted(&mut self, worker: u64, (place, of): (u32, u32), count: u64, step: u64) -> Vec<String> {
         let shares = shares_of(place, of).into_iter();
@@ -199,6 +204,8 @@ impl Job {
     fn joined(config: Config) -> Self {
         let mut job = Self::training(2, config);
         job.arrives(3, 0);
+        job.room_made(1, 1);
+        job.room_made(2, 1);
         job.snapshotted(1, (0, 2), 1, 5);
         job.snapshotted(2, (1, 2), 1, 5);
         job

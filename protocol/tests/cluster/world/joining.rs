@@ -29,6 +29,8 @@ pub(crate) struct Joining {
 pub(crate) struct Keeping {
     pub(crate) admitted: Vec<WorkerId>,
     snapshot: Option<(SnapshotId, Vec<Share>, u64)>,
+    /// Whether room was asked for, which is not said yet.
+    pub(crate) makes_room: bool,
     /// What is not said yet.
     unsaid: Option<(SnapshotId, Vec<(u32, StateHash)>)>,
     pub(crate) sums: BTreeMap<Step, KeptSum>,
@@ -75,8 +77,12 @@ fn hash_of_share(state: u64, index: u32) -> StateHash {
 }
 
 impl World {
-    /// A holder has hashed its shares.
+    /// A member has found room for its shares, or has hashed them.
     pub(super) fn tell_snapshot(&mut self, worker: WorkerId) {
+        let keeping = self.processes.get_mut(&worker).map(|process| &mut process.keeping);
+        if keeping.is_some_and(|keeping| std::mem::take(&mut keeping.makes_room)) {
+            return self.member(worker, Event::RoomMade, None);
+        }
         let unsaid = self
             .processes
             .get_mut(&worker)

@@ -114,6 +114,7 @@ impl Process {
             Command::Copy(snapshot) => self.joining.copying = Some(*snapshot),
             Command::Follow { step, snapshot } => self.joining.following = Some((step, *snapshot)),
             Command::EndCopy => self.joining = Joining::default(),
+            Command::MakeRoom { shares } => self.keeping.makes_room = !shares.is_empty(),
             Command::Snapshot { snapshot, shares } => self.keeping.take(snapshot, &shares, self.state),
             Command::KeepSum { step } => self.keep_sum(step),
             Command::LetGo { shares, sums_before } => self.keeping.let_go(shares, sums_before),

@@ -66,13 +66,16 @@ fn snapshot(desk: &Desk, step: u64) -> SnapshotId {
 }
 
 #[tokio::test]
-async fn shares_are_copied_before_anything_else_and_hashed_elsewhere() {
+async fn shares_are_copied_before_the_update_and_hashed_elsewhere() {
     let (desk, mut errands) = alone();
     train(&desk);
     while errands.try_recv().is_ok() {}
     let snapshot = snapshot(&desk, 1);
-    let Task::Copy { shares: wanted, reply } = desk.next() else {
-        panic!("the copy goes before gradients");
+    let Task::Copy {
+        shares: wanted, reply, ..
+    } = update(&desk)
+    else {
+        panic!("the copy goes between gradients and update");
     };
     assert_eq!(wanted, shares());
     let Ok(Errand::Snapshot {
@@ -87,7 +90,7 @@ async fn shares_are_copied_before_anything_else_and_hashed_elsewhere() {
     reply.send(vec![Bytes::from_static(b"2"), Bytes::from_static(b"0")]).unwrap();
     assert_eq!(copies.await.unwrap(), ["2", "0"]);
     // Only now is the thread free again, and nothing is there for others before it is hashed.
-    assert!(matches!(desk.next(), Task::Gradient { .. }));
+    assert!(matches!(desk.next(), Task::Apply { .. }));
     assert!(desk.share_of(Step::new(1), shares()[0]).is_none());
     desk.snapshotted(snapshot, held());
     for share in held() {
@@ -123,11 +126,55 @@ fn a_snapshot_that_is_not_wanted_any_more_is_not_held() {
 }
 
 fn train_past_copies(desk: &Desk) {
-    let Task::Copy { reply, .. } = desk.next() else {
-        panic!("the copy goes before gradients");
+    let Task::Copy { reply, .. } = update(desk) else {
+        panic!("the copy goes between gradients and update");
     };
     drop(reply);
+    drop(apply(desk, desk.next()));
+}
+
+#[test]
+fn a_copy_that_another_thread_makes_begins_at_once() {
+    let (desk, _errands) = alone();
+    desk.copies_beside();
+    train(&desk);
+    snapshot(&desk, 1);
+    assert!(matches!(desk.next(), Task::Copy { .. }));
+    train(&desk);
+}
+
+fn make_room(desk: &Desk, shares: Vec<Share>) {
+    execute(desk, Command::MakeRoom { shares });
+}
+
+/// Trains until the copy of a snapshot, and says into how many buffers it goes.
+fn room_of_snapshot(desk: &Desk, step: u64) -> usize {
     train(desk);
+    snapshot(desk, step);
+    let Task::Copy { room, .. } = update(desk) else {
+        panic!("the copy goes between gradients and update");
+    };
+    drop(apply(desk, desk.next()));
+    room.len()
+}
+
+#[test]
+fn shares_are_copied_into_the_room_that_was_made_for_them() {
+    let (desk, mut errands) = alone();
+    while errands.try_recv().is_ok() {}
+    desk.room_made(vec![vec![], vec![]]);
+    assert_eq!(room_of_snapshot(&desk, 1), 0, "it was not wanted");
+    while errands.try_recv().is_ok() {}
+    make_room(&desk, shares());
+    assert!(matches!(errands.try_recv(), Ok(Errand::MakeRoom { shares: wanted }) if wanted == shares()));
+    desk.room_made(vec![vec![], vec![]]);
+    assert!(matches!(errands.try_recv(), Ok(Errand::Send(WorkerMessage::RoomMade { .. }))));
+    assert_eq!(room_of_snapshot(&desk, 3), 2);
+    assert_eq!(room_of_snapshot(&desk, 5), 0, "it is used once");
+    make_room(&desk, shares());
+    desk.room_made(vec![vec![], vec![]]);
+    make_room(&desk, vec![]);
+    assert_eq!(room_of_snapshot(&desk, 7), 0, "the snapshot was not to come");
 }
 
 #[test]

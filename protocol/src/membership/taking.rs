@@ -1,0 +1,123 @@
+//! How the snapshot is taken that joiners copy: all find memory, the closer is asked for it, and every holder says what it copied.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::formation::Formation;
+use super::holders::Taken;
+use super::{JobEvent, Membership};
+use crate::messages::{CoordinatorMessage, Needed, Trailer};
+use crate::snapshot::SnapshotId;
+use crate::state::StateHash;
+use crate::words::{Generation, Step, WorkerId};
+
+/// Where the intake of joiners stands.
+#[derive(Debug, Clone)]
+pub(super) enum Intake {
+    /// There are none, or none can be served now.
+    Idle,
+    /// The members find memory for their shares, so that the boundary need not wait for that.
+    MakingRoom { awaited: BTreeSet<WorkerId>, at: Duration },
+    /// The closer was asked for a snapshot.
+    Asked { at: Duration },
+    /// Some holders have said what they copied.
+    Collecting { taken: Taken, at: Duration },
+    /// Joiners copy it.
+    Serving { taken: Taken, told: (Needed, Step) },
+}
+
+impl Membership {
+    /// The members are told of a snapshot to come.
+    pub(super) fn make_room(&mut self) {
+        let awaited = self.formation.iter().flat_map(Formation::workers).collect();
+        self.intake = Intake::MakingRoom { awaited, at: self.now };
+        self.send_serve(None, Needed::Yes, Step::ZERO);
+    }
+
+    /// A member has memory for its shares.
+    pub(super) fn room_made(&mut self, worker: WorkerId, generation: Generation) {
+        let Intake::MakingRoom { awaited, .. } = &mut self.intake else {
+            return;
+        };
+        if generation == self.formed && awaited.remove(&worker) && awaited.is_empty() {
+            self.ask_for_snapshot();
+        }
+    }
+
+    pub(super) fn ask_for_snapshot(&mut self) {
+        self.intake = Intake::Asked { at: self.now };
+        let generation = self.formed;
+        if let Some(closer) = self.formation.as_ref().and_then(Formation::closer) {
+            let trailer = Trailer::Snapshot;
+            self.send(closer, CoordinatorMessage::CloseWith { generation, trailer });
+        }
+    }
+
+    /// After a halt: whoever caught up by a fetched sum has not seen the trailer that asked for a snapshot, and will not tell.
+    pub(super) fn give_up_collecting(&mut self) {
+        if matches!(self.intake, Intake::Collecting { .. }) {
+            self.end_intake();
+        }
+    }
+
+    /// Training goes on in another generation: its closer knows of no snapshot.
+    pub(super) fn ask_anew_for_snapshot(&mut self) {
+        if matches!(self.intake, Intake::MakingRoom { .. } | Intake::Asked { .. }) {
+            self.intake = Intake::Idle;
+        }
+    }
+
+    /// A holder has copied its shares.
+    pub(super) fn snapshotted(&mut self, worker: WorkerId, id: SnapshotId, shares: Vec<(u32, StateHash)>) {
+        let known = match &self.intake {
+            Intake::Idle => return,
+            Intake::MakingRoom { .. } | Intake::Asked { .. } => None,
+            Intake::Collecting { taken, .. } | Intake::Serving { taken, .. } => Some(taken.id),
+        };
+        if known.is_none_or(|known| known < id) {
+            // The closer was asked twice: the later snapshot has replaced the earlier one.
+            let Some(formation) = self.formation.as_ref().filter(|_| id.generation == self.formed) else {
+                return;
+            };
+            let taken = Taken::new(id, formation.members(), |worker| self.members.contains_key(&worker));
+            self.intake = Intake::Collecting { taken, at: self.now };
+            self.forget_copies();
+        }
+        let Intake::Collecting { taken, .. } = &mut self.intake else {
+            return;
+        };
+        if taken.id != id {
+            return;
+        }
+        match taken.told(worker, shares) {
+            Ok(true) => self.settle_snapshot(),
+            Ok(false) => {}
+            Err(index) => self.fail(format!(
+                "two holders of share {index} of the state at {} have different bytes (BITS-1), one of them worker {worker}; a \
+                 machine computes wrongly or the model is not deterministic",
+                id.step
+            )),
+        }
+    }
+
+    /// Once every holder has spoken or is gone: the joiners copy, or another snapshot is needed.
+    pub(super) fn settle_snapshot(&mut self) {
+        let Intake::Collecting { taken, .. } = &self.intake else {
+            return;
+        };
+        if !taken.is_settled() {
+            return;
+        }
+        if !taken.is_whole() || taken.order().is_none() {
+            return self.end_intake();
+        }
+        let taken = taken.clone();
+        self.tell(JobEvent::Snapshot {
+            step: taken.id.step,
+            holders: taken.holders(),
+        });
+        let told = (Needed::Yes, taken.id.step);
+        self.intake = Intake::Serving { taken, told };
+        self.share_snapshot();
+    }
+}
