@@ -9,9 +9,9 @@ use tokio::time::timeout;
 
 use super::limits::{ENROL_DEADLINE, ENROL_FRAME_BYTES, MAX_ENROLMENTS};
 use super::messages::{EnrolAnswer, EnrolRequest};
-use super::moment::Moment;
 use super::registrar::Registrar;
 use crate::quic::{REFUSED, explain};
+use crate::trust::Moment;
 use crate::wire::{read_frame, write_frame};
 
 /// The application's close code when too many enrol at once: come again.
