@@ -24,6 +24,7 @@ impl Streams {
     ) {
         let Ok(_place) = operators.try_acquire() else {
             let reason = format!("{MAX_OPERATORS} operators are connected already: end one of them");
+            tracing::warn!(target: "sardana::event::refused", %peer, %reason, "an operator was refused");
             return self.refuse(Greeting::Refused { reason }).await;
         };
         let why = match self.answer_operator(coordinator).await {
