@@ -42,21 +42,19 @@ impl Log {
     /// Waits for a line with all these words, and takes it out.
     pub(crate) async fn refused(&self, words: &[&str]) {
         let waiting = async {
-            loop {
-                let more = self.lines.more.notified();
-                let mut said = self.lines.said.lock().unwrap();
-                let found = said.iter().position(|line| words.iter().all(|word| line.contains(word)));
-                if let Some(found) = found {
-                    said.remove(found);
-                    return;
-                }
-                drop(said);
-                more.await;
+            while !self.take(words) {
+                self.lines.more.notified().await;
             }
         };
         if timeout(PATIENCE, waiting).await.is_err() {
             panic!("{words:?} is missing from {:#?}", self.lines.said.lock().unwrap());
         }
+    }
+
+    fn take(&self, words: &[&str]) -> bool {
+        let mut said = self.lines.said.lock().unwrap();
+        let found = said.iter().position(|line| words.iter().all(|word| line.contains(word)));
+        found.map(|found| said.remove(found)).is_some()
     }
 
     /// That nobody else was turned away.
