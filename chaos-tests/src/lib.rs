@@ -3,7 +3,7 @@
 //!
 //! - [`setup`]: what is trained, and how a worker process is told; [`model`]: the toy model; [`journal`]: what was really computed;
 //! - [`trial`]: runs a job while an adversary watches; [`verdict`]: what must hold afterwards;
-//! - [`gate`]: holds all workers at a step, so that no test needs to sleep; [`dice`]: random schedules from one seed.
+//! - [`gate`]: holds all workers at a step, so that no test needs to sleep; [`dice`]: random schedules from one seed; [`pace`]: how long steps took.
 //!
 //! It must not know how the product works inside, only what it promises.
 
@@ -11,6 +11,7 @@ pub mod dice;
 pub mod gate;
 pub mod journal;
 pub mod model;
+pub mod pace;
 pub mod setup;
 pub mod trial;
 pub mod verdict;

@@ -161,6 +161,7 @@ impl State {
         let worker = hello.worker;
         if self.exited.contains(&worker) {
             let reason = format!("the agent of worker {worker} has seen its process end: start a new worker");
+            tracing::warn!(target: "sardana::event::refused", %worker, refusal = %reason, "a worker was refused");
             // Nobody takes it, if the agent is right.
             let _ = reply.send(Greeting::Refused { reason });
             return;

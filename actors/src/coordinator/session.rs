@@ -119,7 +119,7 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
         Hello::Worker(_) | Hello::Agent(_) | Hello::Operator { .. } => {
             let reason =
                 format!("the hello is not one of {peer}: start the process with credentials of its own role and job");
-            tracing::warn!(target: "sardana::event::refused", %peer, "a hello under a false name");
+            tracing::warn!(target: "sardana::event::refused", %peer, %reason, "a hello under a false name");
             let refused = async { Greeting::Refused { reason } };
             streams.refuse(refused.await).await;
         }

@@ -68,6 +68,18 @@ pub enum PrivateError {
         /// Which.
         path: PathBuf,
     },
+    /// There is no room for it.
+    #[error(
+        "{}: {source}: nothing was changed; free some space there (or raise the limit that the system's words name), or give a \
+         folder on another disk", .path.display()
+    )]
+    NoSpace {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// The system said no.
     #[error("{}: {source}", .path.display())]
     System {
@@ -89,6 +101,11 @@ impl PrivateError {
             Self::Missing { path }
         } else if kind == io::ErrorKind::AlreadyExists {
             Self::Exists { path }
+        } else if matches!(
+            kind,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        ) {
+            Self::NoSpace { path, source }
         } else {
             Self::System { path, source }
         }
@@ -294,6 +311,19 @@ mod tests {
         assert_eq!(read_private(&file, 3).unwrap(), b"two");
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(left.len(), 1, "nothing else is left there: {left:?}");
+    }
+
+    #[test]
+    fn a_full_disk_is_said_with_what_to_do() {
+        // ENOSPC, EDQUOT, EFBIG.
+        for number in [28, 122, 27] {
+            let error = PrivateError::system(Path::new("/some/state"), io::Error::from_raw_os_error(number));
+            assert!(matches!(error, PrivateError::NoSpace { .. }), "{error}");
+            let words = error.to_string();
+            for expected in ["/some/state", "free some space", "a folder on another disk"] {
+                assert!(words.contains(expected), "{words}");
+            }
+        }
     }
 
     #[test]

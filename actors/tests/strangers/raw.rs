@@ -37,7 +37,12 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) async fn new() -> Self {
-        let authority = Arc::new(Authority::new(JOB).unwrap());
+        Self::of(Authority::new(JOB).unwrap()).await
+    }
+
+    /// The same, of this authority.
+    pub(crate) async fn of(authority: Authority) -> Self {
+        let authority = Arc::new(authority);
         let config = CoordinatorConfig {
             registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
             listen: LOOPBACK,

@@ -11,4 +11,6 @@ mod output;
 mod program;
 mod signals;
 mod site;
+mod terminal;
+mod watch;
 mod worker;

@@ -58,12 +58,17 @@ impl Worker {
 impl Site {
     /// A coordinator that waits for `workers` workers.
     pub(crate) fn new(workers: u32) -> Self {
+        Self::of(Authority::new(JobId::new([5; 16])).unwrap(), workers)
+    }
+
+    /// The same, of this authority.
+    pub(crate) fn of(authority: Authority, workers: u32) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
-        let authority = Arc::new(Authority::new(JobId::new([5; 16])).unwrap());
+        let authority = Arc::new(authority);
         let config = CoordinatorConfig {
             registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
             listen: LOOPBACK,

@@ -64,6 +64,7 @@ impl Agent {
             };
             let mut host = agent(join).await.map_err(Failure::failed)?;
             let mut over = false;
+            let mut last = String::from("it never started");
             loop {
                 tokio::select! {
                     biased;
@@ -80,6 +81,9 @@ impl Agent {
                         };
                         over |= event == AgentEvent::JobOver;
                         let exhausted = event == AgentEvent::Exhausted;
+                        if let AgentEvent::Ended { how: why, .. } | AgentEvent::NotStarted { reason: why } = &event {
+                            last.clone_from(why);
+                        }
                         train::log(&Event::Agent(event));
                         if over {
                             host.end().await;
@@ -87,7 +91,9 @@ impl Agent {
                         }
                         if exhausted {
                             host.end().await;
-                            return Err(Failure::Failed("no worker is left, and none is started again".to_owned()));
+                            return Err(Failure::Failed(format!(
+                                "no worker is left, and none is started again; the last one: {last}"
+                            )));
                         }
                     }
                 }
