@@ -95,15 +95,8 @@ pub enum Ring {
 /// The coordinator's answer to a [`Hello`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Greeting {
-    /// Accepted: a worker waits for its `Form` or goes on in its generation, an agent reports.
-    Welcome {
-        /// Who welcomes: nothing of a coordinator's life before this one counts any more.
-        incarnation: Incarnation,
-        /// The first step whose report the coordinator lacks.
-        report_from: Step,
-    },
-    /// A coordinator of a higher incarnation leads the job; this one has learned that from the hello and ends. Look for the other.
-    Fenced,
+    /// An agent or operator is accepted: an agent reports, an operator asks.
+    Welcome,
     /// Not accepted; the connection ends.
     Refused {
         /// Expected, found, and what to do.
@@ -111,6 +104,15 @@ pub enum Greeting {
     },
     /// The job is over: there is nothing left to do, and nothing is wrong. The connection ends.
     Over,
+    /// A worker is accepted: it waits for its `Form`, or goes on in its generation.
+    Joined {
+        /// Who accepts it: nothing of a coordinator's life before this one counts any more.
+        incarnation: Incarnation,
+        /// The first step whose report the coordinator lacks.
+        report_from: Step,
+    },
+    /// A coordinator of a higher incarnation leads the job; this one has learned that from the hello, and ends. Look for the other.
+    Fenced,
 }
 
 /// What a worker has when nothing moves: told in a hello and after a halt.

@@ -81,7 +81,7 @@ impl Membership {
             }
             (this.reached, this.restarted) = (record.reached, record.restarted);
             (this.recorded, this.next_report) = (record.formed, record.next_report);
-            this.asked_before = record.leaving;
+            (this.asked_before, this.released) = (record.leaving, record.released);
             if record.stop {
                 this.stop = Stop::Wanted { asked: now };
             }

@@ -103,6 +103,8 @@ pub struct Membership {
     past: Past,
     /// The generation that the record of an earlier life names.
     recorded: Generation,
+    /// Workers that have left in good order, and where. One that has not heard of it is told again.
+    released: BTreeMap<WorkerId, Step>,
     /// Workers that were asked to leave in an earlier life, and have not come yet.
     asked_before: BTreeSet<WorkerId>,
     now: Duration,
@@ -161,6 +163,7 @@ impl Membership {
             switching: BTreeSet::new(),
             past: Past::None,
             recorded: Generation::NONE,
+            released: BTreeMap::new(),
             asked_before: BTreeSet::new(),
             now,
             out: Vec::new(),
@@ -220,6 +223,9 @@ impl Membership {
     }
 
     fn arrived(&mut self, arrival: Arrival) {
+        if let Some(&step) = self.released.get(&arrival.worker) {
+            return self.send(arrival.worker, CoordinatorMessage::Released { step });
+        }
         let in_the_past = self.place_in_the_past(&arrival);
         let (worker, training) = (arrival.worker, arrival.introduction.training);
         let standing = arrival.introduction.standing;

@@ -1,7 +1,7 @@
 //! What a coordinator writes down of a job, so that its next life counts on. Nobody waits for it to be written, and nothing is lost
 //! without it but counts and reports: what is true of the job is what the workers say.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,8 @@ pub struct JobRecord {
     pub(super) workers: BTreeSet<WorkerId>,
     /// Those that were to leave.
     pub(super) leaving: BTreeSet<WorkerId>,
+    /// Those that have left, and where.
+    pub(super) released: BTreeMap<WorkerId, Step>,
     /// Whether the job was to end at the next boundary.
     pub(super) stop: bool,
     /// The newest step that anybody was known to have reached.
@@ -49,6 +51,7 @@ impl Membership {
             formed: self.formed,
             workers: self.members.keys().chain(self.missed.keys()).copied().collect(),
             leaving: leaving.map(|(&worker, _)| worker).collect(),
+            released: self.released.clone(),
             stop: self.stop != Stop::No,
             reached: self.reached,
             restarted: self.restarted,

@@ -158,6 +158,15 @@ fn what_an_earlier_life_was_asked_for_is_not_forgotten() {
 }
 
 #[test]
+fn who_has_left_and_has_not_heard_of_it_is_told_again() {
+    let mut before = Job::joined(config());
+    before.leaves(3);
+    let mut job = next_life(Some(before.membership.record()));
+    assert_eq!(job.returns(3, 0, 5, None), ["to w3: released at s0"]);
+    assert!(!job.membership.knows(w(3)));
+}
+
+#[test]
 fn a_switch_that_an_earlier_life_ordered_ends_in_a_halt() {
     let mut job = next_life(Some(record()));
     job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
