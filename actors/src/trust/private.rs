@@ -193,6 +193,22 @@ pub fn read_private(path: &Path, limit: u64) -> Result<Vec<u8>, PrivateError> {
     Ok(bytes)
 }
 
+/// The file at `path`, to be read and written. A missing one is made, empty and with mode 0600, if wanted.
+///
+/// # Errors
+/// When others can read or change it, it is somebody else's, no file, or not there.
+pub fn open_private(path: &Path, missing: Otherwise) -> Result<File, PrivateError> {
+    let system = |source| PrivateError::system(path, source);
+    let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    if missing == Otherwise::Make {
+        flags |= OFlags::CREATE;
+    }
+    let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|error| system(error.into()))?;
+    let file = File::from(opened);
+    judge(path, Facts::of(&file.metadata().map_err(system)?), Wanted::File, own_user())?;
+    Ok(file)
+}
+
 /// The user that this process acts as.
 #[must_use]
 pub fn own_user() -> u32 {
