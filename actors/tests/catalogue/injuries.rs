@@ -13,25 +13,38 @@ use crate::random::rounds;
 
 const COMMITS: u64 = 120;
 
-/// A catalogue that has had [`COMMITS`] commits, closed now and then, so that sled has summed it up.
-fn healthy(folder: &Path) {
+/// A catalogue that has had [`COMMITS`] commits, closed now and then. sled sums it up when it is opened: after the last of them, or
+/// long before.
+fn healthy(folder: &Path, summed_up: SummedUp) {
     for last in [COMMITS / 3, COMMITS / 2, COMMITS] {
         let catalogue = Catalogue::open(folder).unwrap().catalogue;
         history::go_on(&catalogue, last, |_| ()).unwrap();
     }
-    drop(Catalogue::open(folder).unwrap());
+    match summed_up {
+        SummedUp::Last => drop(Catalogue::open(folder).unwrap()),
+        SummedUp::Before => {}
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum SummedUp {
+    Before,
+    Last,
 }
 
 #[test]
 fn every_injury_ends_in_the_right_data_or_a_clear_error() {
     let place = tempfile::tempdir().unwrap();
-    let healthy_folder = place.path().join("healthy");
-    healthy(&healthy_folder);
+    let kinds = [SummedUp::Before, SummedUp::Last].map(|summed_up| {
+        let folder = place.path().join(format!("{summed_up:?}"));
+        healthy(&folder, summed_up);
+        folder
+    });
     let first = rounds("SARDANA_CATALOGUE_SEED", 0);
     let mut ends = BTreeMap::<(Part, &str), u64>::new();
     for seed in first..first + rounds("SARDANA_CATALOGUE_INJURIES", 150) {
         let folder = place.path().join(format!("injured-{seed}"));
-        copy(&healthy_folder, &folder);
+        copy(if seed.is_multiple_of(2) { &kinds[0] } else { &kinds[1] }, &folder);
         let injury = Injury::inflict(&folder, seed);
         let said = judged(&folder);
         let again = format!(
@@ -58,7 +71,7 @@ fn every_injury_ends_in_the_right_data_or_a_clear_error() {
 fn injured(hurt: impl Fn(&Path)) -> (tempfile::TempDir, Result<Found, CatalogueError>) {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("catalogue");
-    healthy(&folder);
+    healthy(&folder, SummedUp::Last);
     hurt(&folder);
     let opened = Catalogue::open(&folder).map(|opened| {
         assert!(history::read(&opened.catalogue).unwrap() == history::after(COMMITS));
