@@ -42,8 +42,8 @@ const _: () = assert!(PAGE_RECORDS * (CHUNK_BYTES + NAME_BYTES + KEY_BYTES + REC
 /// What sled keeps in memory: a catalogue is small, and its default would be a GiB.
 pub(crate) const CACHE_BYTES: u64 = 64 << 20;
 
-/// How long opening may take, unless said otherwise. It reads all there is twice, at some 100 MB/s on a slow disk; sled has been
-/// seen to wait for ever on damaged files.
+/// How long opening may take, unless said otherwise. It reads all there is twice, at some 100 MB/s on a slow disk. Nothing bounds
+/// what sled does with a damaged file.
 pub const OPEN_PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long closing may take. After it, the files stay locked until the process ends.

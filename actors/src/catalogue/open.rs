@@ -1,4 +1,5 @@
-//! A folder becomes an open catalogue, in a thread of its own: sled may wait for ever on damaged files, and nobody can stop it then.
+//! A folder becomes an open catalogue, in a thread of its own, for which nobody waits for ever: nothing bounds what sled does with
+//! damaged files, and nobody can stop it.
 
 use std::fs;
 use std::io;

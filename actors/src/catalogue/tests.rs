@@ -132,6 +132,21 @@ fn a_second_one_is_refused_by_the_firsts_number() {
 }
 
 #[test]
+fn who_cannot_wait_is_told_and_the_catalogue_is_free_again_later() {
+    let (_place, path) = place();
+    let error = Catalogue::open_within(&path, Duration::ZERO).unwrap_err();
+    assert!(matches!(error, CatalogueError::Stuck { .. }), "{error}");
+    let opened = loop {
+        match Catalogue::open(&path) {
+            // The thread that was given up on has it until it has closed it again.
+            Err(CatalogueError::Locked { .. }) => std::thread::yield_now(),
+            opened => break opened,
+        }
+    };
+    assert_eq!(opened.unwrap().found, Found::Fresh);
+}
+
+#[test]
 fn what_others_could_have_changed_is_refused() {
     let (_place, path) = place();
     drop(Catalogue::open(&path).unwrap());
