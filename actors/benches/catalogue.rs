@@ -1,38 +1,49 @@
-//! What a commit to the catalogue costs, beside what the disk itself takes for one write and one sync, and for two; and how long it
-//! takes to open a catalogue, all of which is read.
+//! What a commit to the catalogue costs, beside what the disk itself takes for one write and one sync, and for two; and how
+//! long it takes to open a catalogue, all of which is read.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sardana_actors::catalogue::{Batch, Catalogue, limits};
+use sardana_actors::catalogue::{Batch, Catalogue, CatalogueError, limits};
 
-const COMMITS: u32 = 2_000;
+/// Commits of each kind in a round, and rounds: the kinds take turns, since a disk's speed changes with what others do to it.
+const COMMITS: u32 = 200;
+const ROUNDS: u32 = 10;
 const VALUE: [u8; 100] = [7; 100];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Only to run it at all: `cargo test --benches` passes no `--bench`.
-    let commits = if std::env::args().any(|argument| argument == "--bench") {
-        COMMITS
-    } else {
-        20
-    };
+    let measuring = std::env::args().any(|argument| argument == "--bench");
+    let (commits, rounds) = if measuring { (COMMITS, ROUNDS) } else { (16, 1) };
     let place = tempfile::tempdir_in(".")?;
-    let one = plain(place.path(), 1, commits)?;
-    report("plain/write+fdatasync/100B/1", &one, None);
-    let two = plain(place.path(), 2, commits)?;
-    report("plain/2x(write+fdatasync)/100B/1", &two, Some(&one));
-    for threads in [1, 8] {
-        let times = committing(&place.path().join(format!("threads-{threads}")), threads, commits)?;
-        report(&format!("catalogue/commit/100B/{threads}"), &times, Some(&one));
+    let (first, second) = (tempfile::tempfile_in(place.path())?, tempfile::tempfile_in(place.path())?);
+    let catalogue = Catalogue::open(&place.path().join("catalogue"))?.catalogue;
+    let mut kinds = [(); 4].map(|()| Times::default());
+    for round in 0..rounds {
+        kinds[0].add(plain(&mut [&first], commits)?);
+        kinds[1].add(plain(&mut [&first, &second], commits)?);
+        kinds[2].add(committing(&catalogue, 1, round, commits)?);
+        kinds[3].add(committing(&catalogue, 8, round, commits)?);
     }
-    for records in [1_000, 100_000] {
+    let names = [
+        "plain/write+fdatasync/100B/1",
+        "plain/2x(write+fdatasync)/100B/1",
+        "catalogue/commit/100B/1",
+        "catalogue/commit/100B/8",
+    ];
+    for (name, times) in names.iter().zip(&kinds) {
+        report(name, times, &kinds[0]);
+    }
+    drop(catalogue);
+    for records in if measuring { [1_000, 100_000] } else { [10, 100] } {
         opening(&place.path().join(format!("records-{records}")), records)?;
     }
     Ok(())
 }
 
+#[derive(Default)]
 struct Times {
     wall: Duration,
     each: Vec<Duration>,
@@ -42,28 +53,32 @@ impl Times {
     fn rate(&self) -> f64 {
         self.each.len() as f64 / self.wall.as_secs_f64()
     }
+
+    fn add(&mut self, more: Self) {
+        self.wall += more.wall;
+        self.each.extend(more.each);
+    }
 }
 
-fn report(name: &str, times: &Times, limit: Option<&Times>) {
+fn report(name: &str, times: &Times, limit: &Times) {
     let mut each = times.each.clone();
     each.sort();
     let at = |percent: usize| each[(each.len() * percent / 100).min(each.len() - 1)];
-    let ratio = limit.map_or(String::new(), |limit| {
-        format!(", {:.2} of one plain sync", times.rate() / limit.rate())
-    });
-    println!("{name}: {:.0}/s, p50 {:.2?}, p99 {:.2?}{ratio}", times.rate(), at(50), at(99));
+    let (rate, ratio) = (times.rate(), times.rate() / limit.rate());
+    println!(
+        "{name}: {rate:.0}/s, p50 {:.2?}, p99 {:.2?}, {ratio:.2} of one plain sync",
+        at(50),
+        at(99)
+    );
 }
 
-/// Appends to `files` files, and syncs each.
-fn plain(place: &Path, files: usize, commits: u32) -> io::Result<Times> {
-    let mut open = (0..files)
-        .map(|file| File::create(place.join(format!("plain-{files}-{file}"))))
-        .collect::<io::Result<Vec<_>>>()?;
+/// Appends to all `files`, and syncs each.
+fn plain(files: &mut [&File], commits: u32) -> io::Result<Times> {
     let begun = Instant::now();
     let mut each = Vec::new();
     for _ in 0..commits {
         let begun = Instant::now();
-        for file in &mut open {
+        for file in files.iter_mut() {
             file.write_all(&VALUE)?;
             file.sync_data()?;
         }
@@ -73,21 +88,18 @@ fn plain(place: &Path, files: usize, commits: u32) -> io::Result<Times> {
     Ok(Times { wall, each })
 }
 
-fn committing(path: &Path, threads: u32, commits: u32) -> Result<Times, Box<dyn std::error::Error>> {
-    let catalogue = Catalogue::open(path)?.catalogue;
+fn committing(catalogue: &Catalogue, threads: u32, round: u32, commits: u32) -> Result<Times, Box<dyn std::error::Error>> {
     let begun = Instant::now();
     let done = std::thread::scope(|scope| {
         let working = (0..threads).map(|thread| {
-            let table = catalogue.table("bench");
             scope.spawn(move || {
-                let table = table?;
-                (0..commits / threads)
-                    .map(|number| {
-                        let begun = Instant::now();
-                        table.put(&[thread.to_be_bytes(), number.to_be_bytes()].concat(), &VALUE)?;
-                        Ok(begun.elapsed())
-                    })
-                    .collect::<Result<Vec<_>, sardana_actors::catalogue::CatalogueError>>()
+                let table = catalogue.table("bench")?;
+                let commit = |number: u32| {
+                    let begun = Instant::now();
+                    let key = [threads, thread, round, number].map(u32::to_be_bytes).concat();
+                    table.put(&key, &VALUE).map(|()| begun.elapsed())
+                };
+                (0..commits / threads).map(commit).collect::<Result<Vec<_>, CatalogueError>>()
             })
         });
         let working: Vec<_> = working.collect();

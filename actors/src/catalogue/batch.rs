@@ -6,8 +6,8 @@ use super::error::CatalogueError;
 use super::limits::{BATCH_BYTES, BATCH_CHANGES, KEY_BYTES, VALUE_BYTES};
 use super::record::is_name;
 
-/// Changes to any number of tables, made together or not at all by [`Catalogue::commit`](super::Catalogue::commit). Of several
-/// changes to one key the last counts.
+/// Changes to any number of tables, made together or not at all by [`Catalogue::commit`](super::Catalogue::commit). Of
+/// several changes to one key the last counts.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// None removes.
@@ -21,7 +21,8 @@ impl Batch {
         Self::default()
     }
 
-    /// Also puts `value` under `key` into `table`, in place of what is there. Sizes are looked at when the batch is committed.
+    /// Also puts `value` under `key` into `table`, in place of what is there. Sizes are looked at when the batch is
+    /// committed.
     #[must_use]
     pub fn put(mut self, table: &str, key: &[u8], value: &[u8]) -> Self {
         self.changes

@@ -1,5 +1,6 @@
-//! What sled gives back, compared with what was written: a record with its hash, all records together with the head. sled may lose
-//! its newest batches, single updates in the middle, or everything, and say nothing; every record that is left may be whole then.
+//! What sled gives back, compared with what was written: a record with its hash, all records together with the head. sled
+//! may lose its newest batches, single updates in the middle, or everything, and say nothing; every record that is left may
+//! be whole then.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -4,8 +4,8 @@
 //! apply (one at a time, in memory) ─▶ sled flush ─▶ fdatasync sled's data ─▶ overwrite half a marker ─▶ fdatasync it ─▶ acknowledged
 //! ```
 //!
-//! A write or sync that failed is not tried again: after a failed sync the system forgets which pages were not written, and the next
-//! sync succeeds without them. The catalogue is poisoned instead.
+//! A write or sync that failed is not tried again: after a failed sync the system forgets which pages were not written, and
+//! the next sync succeeds without them. The catalogue is poisoned instead.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -31,7 +31,8 @@ pub(super) struct Open {
     store: Option<(Store, Lock)>,
     /// What was applied. Held while sled is asked anything, so that nobody reads half a batch.
     applied: Mutex<Applied>,
-    /// What was synced. Held while it is: who comes meanwhile waits, and then finds its own batch synced, or syncs all that wait.
+    /// What was synced. Held while it is: who comes meanwhile waits, and then finds its own batch synced, or syncs all that
+    /// wait.
     synced: Mutex<Synced>,
     /// Why nothing more is done.
     poison: OnceLock<String>,

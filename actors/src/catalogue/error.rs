@@ -12,7 +12,8 @@ const OTHERWISE: &str =
     "bring the folder back from a copy; or, if what it held can be had from elsewhere, set it aside and begin a new one";
 
 /// Why a catalogue cannot be opened, read or written. Nothing was lost that the message does not name. After anything but
-/// [`Self::TooLarge`], [`Self::TooMany`] and [`Self::Name`], which are the caller's mistakes and change nothing, a caller ends.
+/// [`Self::TooLarge`], [`Self::TooMany`] and [`Self::Name`], which are the caller's mistakes and change nothing, a caller
+/// ends.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
     /// The folder, or a file in it, cannot be had, or others could have. The user does what the message says.
@@ -128,8 +129,8 @@ pub enum CatalogueError {
         #[source]
         source: io::Error,
     },
-    /// A write or sync failed, now or earlier. Whether the batch of *that* call is on the disk is unknown; later ones were not
-    /// tried. End, and open the catalogue anew: what it then shows is on the disk.
+    /// A write or sync failed, now or earlier. Whether the batch of *that* call is on the disk is unknown; later ones were
+    /// not tried. End, and open the catalogue anew: what it then shows is on the disk.
     #[error(
         "{}: writing to the catalogue failed, and so nothing more is read from or written to it: {reason}. See whether the disk is \
          full or broken, then start again", .path.display()

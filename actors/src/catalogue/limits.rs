@@ -11,8 +11,8 @@ pub const NAME_BYTES: usize = 32;
 /// Longest key. A key of 256 bytes holds two hashes and a path; what is longer belongs in the value.
 pub const KEY_BYTES: usize = 256;
 
-/// Longest value. sled's space grows to a dozen times the live data with values of a MiB; up to 64 KiB it stays within three times.
-/// What is larger belongs in a file, whose name is put here.
+/// Longest value. sled's space grows to a dozen times the live data with values of a MiB; up to 64 KiB it stays within three
+/// times. What is larger belongs in a file, whose name is put here.
 pub const VALUE_BYTES: usize = 64 << 10;
 
 /// Most changes of one batch: a batch is held in memory, and others wait until it is applied.
@@ -24,8 +24,9 @@ pub const BATCH_BYTES: usize = 4 * (VALUE_BYTES + KEY_BYTES);
 /// Most entries of one scan: they are held in memory. Whoever wants more asks again from the last key on.
 pub const SCAN_ENTRIES: usize = 1_024;
 
-/// A longer value is cut into such chunks, each of which is a record of sled's. sled writes pages of more than a quarter of its
-/// segment to files of their own, which it never syncs; a page has up to about 17 records, so that pages of chunks stay below it.
+/// A longer value is cut into such chunks, each of which is a record of sled's. sled writes pages of more than a quarter of
+/// its segment to files of their own, which it never syncs; a page has up to about 17 records, so that pages of chunks stay
+/// below it.
 pub(crate) const CHUNK_BYTES: usize = 4 << 10;
 
 /// sled's segments: its default, which is also what its own tests use.
@@ -42,8 +43,8 @@ const _: () = assert!(PAGE_RECORDS * (CHUNK_BYTES + NAME_BYTES + KEY_BYTES + REC
 /// What sled keeps in memory: a catalogue is small, and its default would be a GiB.
 pub(crate) const CACHE_BYTES: u64 = 64 << 20;
 
-/// How long opening may take, unless said otherwise. It reads all there is twice, at some 100 MB/s on a slow disk. Nothing bounds
-/// what sled does with a damaged file.
+/// How long opening may take, unless said otherwise. It reads all there is twice, at some 100 MB/s on a slow disk. Nothing
+/// bounds what sled does with a damaged file.
 pub const OPEN_PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long closing may take. After it, the files stay locked until the process ends.

@@ -18,7 +18,8 @@ pub(super) struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing alone is not enough: a child of this process that is being started has the file open until it runs its program.
+        // Closing alone is not enough: a child of this process that is being started has the file open until it runs its
+        // program.
         if let Err(error) = flock(&self.0, FlockOperation::Unlock) {
             tracing::warn!(%error, "the lock of a catalogue could not be given back before its file is closed");
         }

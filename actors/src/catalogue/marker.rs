@@ -5,9 +5,9 @@
 //! sardana-catalogue 1 id=… since=… commits=… records=… digest=… check=…      (half 1)
 //! ```
 //!
-//! It is made by writing another file, syncing that, and renaming it. After each commit, once sled's file is synced, the older half
-//! is overwritten and synced. A torn half is therefore one whose commit nobody was told of: the other half still holds for the one
-//! before, and sled's file has the newer.
+//! It is made by writing another file, syncing that, and renaming it. After each commit, once sled's file is synced, the
+//! older half is overwritten and synced. A torn half is therefore one whose commit nobody was told of: the other half still
+//! holds for the one before, and sled's file has the newer.
 
 use std::fmt::Write as _;
 use std::fs::File;

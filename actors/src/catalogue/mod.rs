@@ -1,17 +1,18 @@
-//! The catalogue: small records that must not be lost, in named tables. A coordinator keeps a job's history here. It must not know
-//! what the records mean.
+//! The catalogue: small records that must not be lost, in named tables. A coordinator keeps a job's history here. It must
+//! not know what the records mean.
 //!
-//! Below it is sled, which is fast and convenient and does four things that nobody may see: its `flush` does not survive a power
-//! cut; damaged files it often opens as if they were old, or empty; on other damage it panics, or refuses to open though all is
-//! there; and errors of its background syncs it swallows. So this room
+//! Below it is sled, which is fast and convenient and does four things that nobody may see: its `flush` does not survive a
+//! power cut; damaged files it often opens as if they were old, or empty; on other damage it panics, or refuses to open
+//! though all is there; and errors of its background syncs it swallows. So this room
 //! - syncs each batch itself, before it says that it is there ([`Catalogue::commit`]);
 //! - keeps a [marker](MARKER_FILE) beside sled's files, which says how much there should be;
 //! - reads everything when it is opened, compares each record with its hash, and all of them with the head and the marker;
 //! - calls sled only where a panic is caught, and opens it in a thread that it need not wait for;
-//! - does without sled's snapshots where they are damaged, and touches sled's data only on an explicit [`Catalogue::set_aside`].
+//! - does without sled's snapshots where they are damaged, and touches sled's data only on an explicit
+//!   [`Catalogue::set_aside`].
 //!
-//! So an opened catalogue has all that was acknowledged, or opening it says what is missing and what to do. What it cannot notice:
-//! that the whole folder is gone, or was exchanged for an older copy of itself.
+//! So an opened catalogue has all that was acknowledged, or opening it says what is missing and what to do. What it cannot
+//! notice: that the whole folder is gone, or was exchanged for an older copy of itself.
 //!
 //! ```text
 //! folder/  0700      lock        who uses it
@@ -49,7 +50,8 @@ pub use open::Found;
 pub use repair::Repair;
 pub use store::{DATA_FILE, STORE_FOLDER};
 
-/// A catalogue that is open. Copies are the same catalogue; it is closed when the last one, and the last of its tables, is dropped.
+/// A catalogue that is open. Copies are the same catalogue; it is closed when the last one, and the last of its tables, is
+/// dropped.
 #[derive(Clone, Debug)]
 pub struct Catalogue(Arc<commit::Open>);
 
@@ -63,11 +65,12 @@ pub struct Opened {
 }
 
 impl Catalogue {
-    /// Opens the catalogue in the folder `path`, or makes one there. All of it is read, so that it takes longer the more there is.
+    /// Opens the catalogue in the folder `path`, or makes one there. All of it is read, so that it takes longer the more
+    /// there is.
     ///
     /// # Errors
-    /// When anything that was acknowledged is missing or damaged, another process uses it, others could have changed it, or the disk
-    /// says no. See [`CatalogueError`]; nothing that is damaged is removed.
+    /// When anything that was acknowledged is missing or damaged, another process uses it, others could have changed it, or
+    /// the disk says no. See [`CatalogueError`]; nothing that is damaged is removed.
     pub fn open(path: &Path) -> Result<Opened, CatalogueError> {
         Self::open_within(path, limits::OPEN_PATIENCE)
     }
@@ -85,8 +88,8 @@ impl Catalogue {
         })
     }
 
-    /// Moves what is in the folder `path` out of the way, so that the next [`open`](Catalogue::open) begins anew: whereto. For an
-    /// operator who has read what is wrong, and can do without. Nothing is removed.
+    /// Moves what is in the folder `path` out of the way, so that the next [`open`](Catalogue::open) begins anew: whereto.
+    /// For an operator who has read what is wrong, and can do without. Nothing is removed.
     ///
     /// # Errors
     /// When it is in use, is not there, or the disk says no.
@@ -108,12 +111,12 @@ impl Catalogue {
         })
     }
 
-    /// Makes the changes of `batch`, all or none. When this returns they are on the disk, and survive a power cut. Batches that are
-    /// committed at once by several threads share their syncs. Says how many commits there were, this one included.
+    /// Makes the changes of `batch`, all or none. When this returns they are on the disk, and survive a power cut. Batches
+    /// that are committed at once by several threads share their syncs. Says how many commits there were, this one included.
     ///
     /// # Errors
-    /// When something in it is too large: then nothing was changed. [`CatalogueError::Poisoned`] when the disk failed: then nobody
-    /// knows whether it was, and nothing works any more until the catalogue is opened anew.
+    /// When something in it is too large: then nothing was changed. [`CatalogueError::Poisoned`] when the disk failed: then
+    /// nobody knows whether it was, and nothing works any more until the catalogue is opened anew.
     pub fn commit(&self, batch: &Batch) -> Result<u64, CatalogueError> {
         self.0.commit(batch)
     }
@@ -131,8 +134,8 @@ impl Catalogue {
     }
 }
 
-/// A table of a catalogue: keys with values, in the order of the keys' bytes. Others may see a batch shortly before it is on the
-/// disk; whoever committed it knows that it is when [`Catalogue::commit`] returns.
+/// A table of a catalogue: keys with values, in the order of the keys' bytes. Others may see a batch shortly before it is on
+/// the disk; whoever committed it knows that it is when [`Catalogue::commit`] returns.
 #[derive(Clone, Debug)]
 pub struct Table {
     open: Arc<commit::Open>,
@@ -164,8 +167,8 @@ impl Table {
         self.open.commit(&Batch::new().remove(&self.name, key)).map(drop)
     }
 
-    /// At most `limit` entries, and at most [`limits::SCAN_ENTRIES`], whose keys are not below `from`. For the next ones ask from the
-    /// last key with a zero byte appended.
+    /// At most `limit` entries, and at most [`limits::SCAN_ENTRIES`], whose keys are not below `from`. For the next ones ask
+    /// from the last key with a zero byte appended.
     ///
     /// # Errors
     /// When one is not what was written, or something has failed before.

@@ -1,5 +1,5 @@
-//! A folder becomes an open catalogue, in a thread of its own, for which nobody waits for ever: nothing bounds what sled does with
-//! damaged files, and nobody can stop it.
+//! A folder becomes an open catalogue, in a thread of its own, for which nobody waits for ever: nothing bounds what sled
+//! does with damaged files, and nobody can stop it.
 
 use std::fs;
 use std::io;
@@ -191,7 +191,8 @@ fn again(
     Ok(opened)
 }
 
-/// What was found is on the disk, and the marker says so, before anybody sees it: after a crash sled may show more than was synced.
+/// What was found is on the disk, and the marker says so, before anybody sees it: after a crash sled may show more than was
+/// synced.
 fn settle(folder: &Path, store: &Store, mark: &Mark, marker: Option<Marker>) -> Result<Marker, CatalogueError> {
     let inside = folder.join(STORE_FOLDER);
     store.sync().map_err(|fault| check::failed(store.path(), fault))?;

@@ -1,5 +1,5 @@
-//! What is done to sled's files before and after sled has failed on them. sled's data is never removed and never moved, but where
-//! somebody asks for it.
+//! What is done to sled's files before and after sled has failed on them. sled's data is never removed and never moved, but
+//! where somebody asks for it.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
@@ -21,11 +21,11 @@ const UNFINISHED: &str = ".generating";
 /// What was repaired. The catalogue has everything that was acknowledged; whoever opens it logs this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// Half of the marker was damaged, as it is when the power fails in the middle of a commit. If the disk has damaged it by
-    /// itself, and lost the last commit's data as well, that cannot be noticed.
+    /// Half of the marker was damaged, as it is when the power fails in the middle of a commit. If the disk has damaged it
+    /// by itself, and lost the last commit's data as well, that cannot be noticed.
     Marker,
-    /// sled could not use its snapshots or settings, and opened its data without them. They were moved to this folder, which may be
-    /// removed.
+    /// sled could not use its snapshots or settings, and opened its data without them. They were moved to this folder, which
+    /// may be removed.
     Summaries(PathBuf),
 }
 
@@ -64,8 +64,8 @@ pub(super) fn make_private(store: &Path) -> Result<(), PrivateError> {
     Ok(())
 }
 
-/// Reads all of sled's data once. sled takes what it cannot read for the end of its data, and overwrites what follows; a disk that
-/// does not answer must be noticed before. What was read is in memory then, and sled reads it from there.
+/// Reads all of sled's data once. sled takes what it cannot read for the end of its data, and overwrites what follows; a
+/// disk that does not answer must be noticed before. What was read is in memory then, and sled reads it from there.
 pub(super) fn read_through(store: &Path) -> Result<(), PrivateError> {
     let path = store.join(DATA_FILE);
     let mut file = File::open(&path).map_err(system(&path))?;
@@ -110,8 +110,8 @@ pub(super) fn sync_folder(folder: &Path) -> Result<(), PrivateError> {
         .map_err(system(folder))
 }
 
-/// Everything of the file system of `folder` is on the disk when this returns: also the names of the folders above, which may be new
-/// and of which some may not be ours to open.
+/// Everything of the file system of `folder` is on the disk when this returns: also the names of the folders above, which
+/// may be new and of which some may not be ours to open.
 pub(super) fn sync_all(folder: &Path) -> Result<(), PrivateError> {
     let opened = File::open(folder).map_err(system(folder))?;
     rustix::fs::syncfs(opened).map_err(|error| system(folder)(error.into()))

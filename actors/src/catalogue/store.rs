@@ -1,5 +1,5 @@
-//! sled, held at arm's length: it panics on some damage, and its threads may hold its file a moment longer than it lives. No panic
-//! leaves this file. Must not know what is kept.
+//! sled, held at arm's length: it panics on some damage, and its threads may hold its file a moment longer than it lives. No
+//! panic leaves this file. Must not know what is kept.
 
 use std::fs::File;
 use std::io;
@@ -63,8 +63,8 @@ impl From<sled::Error> for Fault {
 
 /// Calls sled.
 ///
-/// A panic is caught here, because sled answers some damage with an assertion. Whoever gets [`Fault::Panicked`] uses this store no
-/// more, so that it does not matter in what state the panic has left it.
+/// A panic is caught here, because sled answers some damage with an assertion. Whoever gets [`Fault::Panicked`] uses this
+/// store no more, so that it does not matter in what state the panic has left it.
 fn guarded<T>(call: impl FnOnce() -> sled::Result<T>) -> Result<T, Fault> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(answer) => Ok(answer?),
@@ -82,7 +82,8 @@ fn guarded<T>(call: impl FnOnce() -> sled::Result<T>) -> Result<T, Fault> {
 #[derive(Debug)]
 pub(super) struct Store {
     db: Option<Db>,
-    /// sled's data, opened before sled wrote to it: the system tells each open file of a failed write once, and sled swallows its own.
+    /// sled's data, opened before sled wrote to it: the system tells each open file of a failed write once, and sled
+    /// swallows its own.
     data: File,
     path: PathBuf,
     /// sled has panicked, so: nobody asks it again.
@@ -153,8 +154,8 @@ impl Store {
         self.call(|db| db.apply_batch(batch))
     }
 
-    /// What was applied before is on the disk when this returns. sled's `flush` alone is not enough: it hands the bytes to the disk,
-    /// without the file's new length or places, and without waiting for the disk's own cache.
+    /// What was applied before is on the disk when this returns. sled's `flush` alone is not enough: it hands the bytes to
+    /// the disk, without the file's new length or places, and without waiting for the disk's own cache.
     pub(super) fn sync(&self) -> Result<(), Fault> {
         self.call(|db| db.flush())?;
         self.data.sync_data().map_err(Fault::Disk)

@@ -18,7 +18,8 @@ const WORDS: [&str; 3] = ["whole ", "wrong ", "refused "];
 /// What a child is to do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
-    /// Commit for ever: `acknowledged N` after each; `failed REASON` when it can no more, and then whether it is so for good.
+    /// Commit for ever: `acknowledged N` after each; `failed REASON` when it can no more, and then whether it is so for
+    /// good.
     Commit,
     /// Open, read and say `whole N`, after which one more commit is made, or `refused REASON`.
     Judge,
@@ -33,7 +34,8 @@ impl Work {
     }
 }
 
-/// How to start a child for the catalogue in `folder`. With a `wrapper`, that program is started with its arguments and the child's.
+/// How to start a child for the catalogue in `folder`. With a `wrapper`, that program is started with its arguments and the
+/// child's.
 pub(crate) fn command(wrapper: &[&str], work: Work, folder: &Path) -> Command {
     let this = std::env::current_exe().unwrap();
     let mut command = match wrapper.split_first() {
@@ -93,8 +95,9 @@ impl Committing {
     }
 }
 
-/// Lets a child judge the catalogue in `folder`: what it says. Another process, so that this one has nothing open on a file system
-/// that is unmounted next, and its sled, whose threads serve all that a process has open, is not broken for other tests.
+/// Lets a child judge the catalogue in `folder`: what it says. Another process, so that this one has nothing open on a file
+/// system that is unmounted next, and its sled, whose threads serve all that a process has open, is not broken for other
+/// tests.
 pub(crate) fn judged(folder: &Path) -> String {
     let output = command(&[], Work::Judge, folder).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -103,8 +106,8 @@ pub(crate) fn judged(folder: &Path) -> String {
     line.unwrap_or_else(|| panic!("no judgement in {said}")).to_owned()
 }
 
-/// Requires that the catalogue in `folder` has `acknowledged` commits, or the one more that was under way, and their whole contents:
-/// how many it has now, with the one that the child makes.
+/// Requires that the catalogue in `folder` has `acknowledged` commits, or the one more that was under way, and their whole
+/// contents: how many it has now, with the one that the child makes.
 pub(crate) fn require(folder: &Path, acknowledged: u64) -> u64 {
     let said = judged(folder);
     let commits = said

@@ -13,8 +13,8 @@ use crate::random::rounds;
 
 const COMMITS: u64 = 120;
 
-/// A catalogue that has had [`COMMITS`] commits, closed now and then. sled sums it up when it is opened: after the last of them, or
-/// long before.
+/// A catalogue that has had [`COMMITS`] commits, closed now and then. sled sums it up when it is opened: after the last of
+/// them, or long before.
 fn healthy(folder: &Path, summed_up: SummedUp) {
     for last in [COMMITS / 3, COMMITS / 2, COMMITS] {
         let catalogue = Catalogue::open(folder).unwrap().catalogue;

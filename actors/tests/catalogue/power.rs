@@ -1,5 +1,5 @@
-//! The power fails: the file system is shut down in the middle, and forgets all that was not synced. `kill -9` cannot show this,
-//! since the system's memory survives it.
+//! The power fails: the file system is shut down in the middle, and forgets all that was not synced. `kill -9` cannot show
+//! this, since the system's memory survives it.
 
 use std::path::Path;
 
