@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for records in if measuring { [1_000, 100_000] } else { [10, 100] } {
         opening(&place.path().join(format!("records-{records}")), records)?;
     }
-    Ok(())
+    space(&place.path().join("space"), if measuring { 400 } else { 8 })
 }
 
 #[derive(Default)]
@@ -130,6 +130,26 @@ fn opening(path: &Path, records: u32) -> Result<(), Box<dyn std::error::Error>> 
         let opened = Catalogue::open(path)?;
         println!("catalogue/open/100B/{records}: {:.2?} ({turn})", begun.elapsed());
         drop(opened);
+    }
+    Ok(())
+}
+
+/// How much room sled takes for values of the largest size, each replaced now and then.
+fn space(path: &Path, values: u32) -> Result<(), Box<dyn std::error::Error>> {
+    let catalogue = Catalogue::open(path)?.catalogue;
+    for turn in 1..=5 {
+        let begun = Instant::now();
+        for number in 0..values {
+            let value = vec![turn; limits::VALUE_BYTES];
+            catalogue.commit(&Batch::new().put("bench", &number.to_be_bytes(), &value))?;
+        }
+        let file = std::fs::metadata(path.join("store/db"))?.len() as f64;
+        let live = f64::from(values) * limits::VALUE_BYTES as f64;
+        println!(
+            "catalogue/space/64KiB/{values}: written {turn} times, {:.2?}, {:.1} times the live data",
+            begun.elapsed(),
+            file / live
+        );
     }
     Ok(())
 }

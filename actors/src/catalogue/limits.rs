@@ -51,7 +51,7 @@ pub const OPEN_PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) const CLOSE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long is waited for sled's own lock, which its threads may hold for a moment after it was closed.
-pub(crate) const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 const _: () = assert!(BATCH_BYTES >= VALUE_BYTES + KEY_BYTES);
 const _: () = assert!(VALUE_BYTES.is_multiple_of(CHUNK_BYTES) && VALUE_BYTES / CHUNK_BYTES <= u16::MAX as usize);

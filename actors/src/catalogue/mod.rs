@@ -21,6 +21,8 @@
 //!                    aside-N/    what was moved out of the way
 //! ```
 //!
+//! A panic of sled's is caught, but the process's panic hook has printed it by then.
+//!
 //! Calls block, a commit for as long as the disk takes: from async code, go through `spawn_blocking`.
 
 mod batch;

@@ -113,7 +113,11 @@ impl Store {
                     });
                 }
                 // A store that was just closed.
-                Err(Fault::Damaged(reason)) if reason.contains("could not acquire lock") && Instant::now() < until => {
+                Err(Fault::Damaged(reason)) if reason.contains("could not acquire lock") => {
+                    if Instant::now() > until {
+                        let reason = "another program, or a thread of this process that hangs, has it locked; end that";
+                        break Err(Fault::Disk(io::Error::new(io::ErrorKind::ResourceBusy, reason)));
+                    }
                     thread::sleep(Duration::from_millis(10));
                 }
                 Err(fault) => break Err(fault),

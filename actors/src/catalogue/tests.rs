@@ -132,6 +132,45 @@ fn a_second_one_is_refused_by_the_firsts_number() {
 }
 
 #[test]
+fn half_a_marker_is_enough_and_is_made_whole() {
+    let (_place, path) = place();
+    Catalogue::open(&path)
+        .unwrap()
+        .catalogue
+        .table("t")
+        .unwrap()
+        .put(b"k", b"v")
+        .unwrap();
+    let mut bytes = fs::read(path.join(MARKER_FILE)).unwrap();
+    bytes[30] ^= 1;
+    fs::write(path.join(MARKER_FILE), bytes).unwrap();
+    for found in [Found::Repaired(vec![Repair::Marker]), Found::Used] {
+        let opened = Catalogue::open(&path).unwrap();
+        assert_eq!((opened.found, opened.catalogue.commits()), (found, 1));
+    }
+}
+
+/// sled's own lock, taken by somebody who does not know of ours.
+#[test]
+fn sleds_data_in_use_by_another_program_is_not_taken_for_damage() {
+    let (_place, path) = place();
+    Catalogue::open(&path)
+        .unwrap()
+        .catalogue
+        .table("t")
+        .unwrap()
+        .put(b"k", b"v")
+        .unwrap();
+    let other = fs::File::open(path.join("store/db")).unwrap();
+    rustix::fs::flock(&other, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    let error = Catalogue::open(&path).unwrap_err();
+    assert!(matches!(error, CatalogueError::Disk { .. }), "{error}");
+    assert!(error.to_string().contains("has it locked"), "{error}");
+    rustix::fs::flock(&other, rustix::fs::FlockOperation::Unlock).unwrap();
+    assert_eq!(Catalogue::open(&path).unwrap().found, Found::Used);
+}
+
+#[test]
 fn who_cannot_wait_is_told_and_the_catalogue_is_free_again_later() {
     let (_place, path) = place();
     let error = Catalogue::open_within(&path, Duration::ZERO).unwrap_err();

@@ -365,6 +365,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_opened_is_private_and_keeps_what_is_in_it() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("log");
+        let error = open_private(&path, Otherwise::Refuse).unwrap_err();
+        assert!(matches!(error, PrivateError::Missing { .. }), "{error}");
+        for expected in ["one", "oneone"] {
+            let mut file = open_private(&path, Otherwise::Make).unwrap();
+            io::Seek::seek(&mut file, io::SeekFrom::End(0)).unwrap();
+            file.write_all(b"one").unwrap();
+            assert_eq!(read_private(&path, 99).unwrap(), expected.as_bytes());
+        }
+        chmod(&path, 0o604);
+        assert!(matches!(open_private(&path, Otherwise::Make), Err(PrivateError::Open { .. })));
+    }
+
+    #[test]
     fn what_is_somebody_elses_is_refused() {
         let facts = Facts {
             kind: Some(Wanted::File),
