@@ -39,6 +39,8 @@ async fn measure(name: &str, authority: &Arc<Authority>, registrar: Registrar) -
         registrar: Arc::new(registrar),
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         incarnation: Incarnation::new(1),
+        past: Past::None,
+        records: None,
         min: 1,
         expected: 1,
         max: 1,

@@ -53,6 +53,8 @@ async fn trained() -> Job {
         registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
         listen: LOOPBACK,
         incarnation: Incarnation::new(1),
+        past: Past::None,
+        records: None,
         min: 2,
         expected: 2,
         max: 8,

@@ -16,7 +16,7 @@ pub const LIVED: Duration = Duration::from_secs(2);
 pub const END_GRACE: Duration = Duration::from_secs(5);
 
 /// Between two attempts to reach a coordinator that was lost. Ends of workers are reported after it at the latest.
-pub const RECONNECT_EVERY: Duration = Duration::from_secs(1);
+pub const RECONNECT_EVERY: Duration = Duration::from_millis(250);
 
 /// How long an agent that was asked to leave waits for its children: they finish a step and hand over what they hold. Supervisors
 /// kill after 30 s by habit, so it is less. Then they are ended.

@@ -133,6 +133,9 @@ impl Link {
             Ok(Ok(Some(Greeting::Refused { reason }))) => {
                 return Err(format!("the coordinator at {} refused this agent: {reason}", self.coordinator).into());
             }
+            Ok(Ok(Some(Greeting::Fenced | Greeting::Joined { .. }))) => {
+                return Err("a later coordinator leads the job".into());
+            }
             Ok(Ok(Some(Greeting::Over))) => return Err("the job is over: start a new one".into()),
             Ok(Ok(None)) => return Err(format!("{} closed without an answer", self.coordinator).into()),
             Ok(Err(error)) => return Err(error.into()),

@@ -12,19 +12,23 @@ use sardana_protocol::messages::{
     AgentHello, AgentMessage, AgentOrder, CoordinatorMessage, Greeting, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
-use sardana_protocol::words::{Generation, WorkerId};
+use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::CoordinatorConfig;
 use super::certifying::Certifying;
 use super::operating::Operating;
+use super::records::{self, KeptJob, Newest};
 use super::session::{Outlet, SessionId};
+use super::{CoordinatorConfig, Past};
 use crate::quic::explain;
 use crate::trust::Wallet;
 
 /// Between two looks at what is due. The machine's shortest timeout is three times as long.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Between two writings of how far the job is, if nothing else has changed: what the next life tells people again, or not at all.
+const WRITE_EVERY: Duration = Duration::from_secs(1);
 
 /// What the actor is told.
 #[derive(Debug)]
@@ -88,6 +92,9 @@ pub(super) struct State {
     /// Workers whose end an agent has seen: a hello of theirs that comes late is nobody's.
     exited: BTreeSet<WorkerId>,
     certifying: Certifying,
+    /// Where what the next life should know is written, and what was last.
+    records: Option<Newest>,
+    written: Option<(Instant, KeptJob)>,
     /// Bytes from connections that are over.
     received: u64,
 }
@@ -97,6 +104,8 @@ pub(super) struct State {
 pub(super) enum Life {
     Open,
     Over,
+    /// Another coordinator leads the job.
+    Fenced,
 }
 
 impl Actor for Shell {
@@ -107,9 +116,13 @@ impl Actor for Shell {
     async fn pre_start(&self, myself: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
         // The interval ends with the actor.
         drop(myself.send_interval(TICK, || Message::Tick));
-        Ok(State {
-            certifying: Certifying::new(Arc::clone(&arguments.config.registrar), arguments.wallet),
-            config: arguments.config,
+        let mut config = arguments.config;
+        let records = config.records.take().map(records::keep_writing);
+        let mut state = State {
+            certifying: Certifying::new(Arc::clone(&config.registrar), arguments.wallet),
+            records,
+            written: None,
+            config,
             events: arguments.events,
             started: Instant::now(),
             life: Life::Open,
@@ -119,7 +132,14 @@ impl Actor for Shell {
             operating: Operating::default(),
             exited: BTreeSet::new(),
             received: 0,
-        })
+        };
+        // What was written down says which job it is; the past is used up when it begins.
+        if let Past::Known(job) = &state.config.past {
+            let (identity, auxiliary) = (job.identity.clone(), job.auxiliary.clone());
+            state.operating.named(&auxiliary);
+            state.begin(identity);
+        }
+        Ok(state)
     }
 
     async fn handle(&self, _: ActorRef<Message>, message: Message, state: &mut State) -> Result<(), ActorProcessingErr> {
@@ -150,6 +170,7 @@ impl Actor for Shell {
             Message::Tick => {
                 state.certifying.renew_own(SystemTime::now());
                 state.decide(Event::Tick);
+                state.write_down();
             }
         }
         Ok(())
@@ -166,6 +187,10 @@ impl State {
             let _ = reply.send(Greeting::Refused { reason });
             return;
         }
+        if self.life == Life::Fenced {
+            let _ = reply.send(Greeting::Fenced);
+            return;
+        }
         if self.life == Life::Over {
             // A replacement that came too late.
             let _ = reply.send(Greeting::Over);
@@ -176,6 +201,11 @@ impl State {
         if let Some(error) = gone {
             self.session_lost(worker, explain(&error));
         }
+        if let Err(Refusal::Fenced { own, by }) = self.admit(&hello) {
+            // The session is gone if nobody takes it.
+            let _ = reply.send(Greeting::Fenced);
+            return self.fenced(own, by);
+        }
         if let Err(refusal) = self.admit(&hello) {
             tracing::warn!(target: "sardana::event::refused", %worker, %refusal, "a worker was refused");
             // The session is gone if nobody takes it.
@@ -184,33 +214,57 @@ impl State {
             });
             return;
         }
-        if reply.send(Greeting::Welcome).is_err() {
+        let greeting = Greeting::Joined {
+            incarnation: self.config.incarnation,
+            report_from: self.job.as_ref().map_or(Step::ZERO, |(_, membership)| membership.next_report()),
+        };
+        if reply.send(greeting).is_err() {
             return;
         }
         self.workers.insert(worker, outlet);
         if self.job.is_none() {
             self.operating.named(&hello.auxiliary);
-            let spec = &hello.identity.spec;
-            let config = Config {
-                min: self.config.min,
-                expected: self.config.expected,
-                max: self.config.max,
-                shards: spec.shards,
-                steps: spec.steps,
-                order: spec.order,
-            };
-            let membership = Membership::new(config, self.config.incarnation, self.started.elapsed());
-            self.job = Some((hello.identity, membership));
+            self.begin(hello.identity);
         }
         self.decide(Event::Arrived(Box::new(Arrival {
             worker,
             address: hello.address,
             capacity: hello.shard_capacity,
-            training: hello.training,
-            standing: hello.standing,
+            introduction: hello.introduction,
         })));
         if let Some(reason) = self.operating.agents.leaving(worker) {
             self.leave(&[worker], &reason);
+        }
+    }
+
+    /// The job is known: from its first worker, or from what was written down.
+    fn begin(&mut self, identity: JobIdentity) {
+        let spec = &identity.spec;
+        let config = Config {
+            min: self.config.min,
+            expected: self.config.expected,
+            max: self.config.max,
+            shards: spec.shards,
+            steps: spec.steps,
+            order: spec.order,
+        };
+        let (incarnation, now) = (self.config.incarnation, self.started.elapsed());
+        let membership = match std::mem::replace(&mut self.config.past, Past::None) {
+            Past::None => Membership::new(config, incarnation, now),
+            Past::Unknown => Membership::resume(config, incarnation, now, None),
+            Past::Known(job) => Membership::resume(config, incarnation, now, Some(job.record)),
+        };
+        self.job = Some((identity, membership));
+    }
+
+    /// A later coordinator leads the job: whatever this one would say counts for nothing.
+    fn fenced(&mut self, own: Incarnation, by: Incarnation) {
+        if self.life == Life::Open {
+            self.life = Life::Fenced;
+            tracing::error!(target: "sardana::event::fenced", %own, %by, "a later coordinator leads the job; this one ends");
+            let reason = format!("a later coordinator ({by}) leads the job, this one ({own}) is fenced: leave the job to the other");
+            // Whoever listens ends this one; the agents, who are not told that the job is over, look for the other.
+            let _ = self.events.send(JobEvent::Failed { reason });
         }
     }
 
@@ -223,6 +277,7 @@ impl State {
     }
 
     fn agent_hello(&mut self, agent: u64, hello: AgentHello, outlet: Outlet<AgentOrder>, reply: oneshot::Sender<Greeting>) {
+        self.certifying.has_children(agent, &hello.children);
         self.operating.agents.came(agent, hello, outlet.connection.remote_address());
         if self.life == Life::Over {
             let _ = outlet.queue.send(AgentOrder::JobOver);
@@ -341,12 +396,21 @@ impl State {
     /// Asks the machine, and does what it says.
     pub(super) fn decide(&mut self, event: Event) {
         let now = self.started.elapsed();
+        if self.life == Life::Fenced {
+            return;
+        }
         let Some((_, membership)) = &mut self.job else { return };
-        for command in membership.handle(now, event) {
+        let before = membership.generation();
+        let commands = membership.handle(now, event);
+        let changed = membership.generation() != before;
+        for command in commands {
             match command {
                 Command::Send { worker, message } => self.send(worker, message),
                 Command::Tell(event) => self.tell(event),
             }
+        }
+        if changed {
+            self.write_down();
         }
     }
 
@@ -372,12 +436,35 @@ impl State {
         self.operating.note(self.started.elapsed(), &event);
         if matches!(event, JobEvent::Done(_) | JobEvent::Failed { .. }) {
             self.life = Life::Over;
+            if let Some(newest) = &self.records {
+                newest.send_replace(None);
+            }
             for agent in self.agents.values() {
                 let _ = agent.queue.send(AgentOrder::JobOver);
             }
         }
         // Nobody may be listening; the job goes on.
         let _ = self.events.send(event);
+    }
+
+    /// Has what the next life should know written down: at once if that is not only that training goes on.
+    fn write_down(&mut self) {
+        let (Some(newest), Some((identity, membership)), Life::Open) = (&self.records, &self.job, self.life) else {
+            return;
+        };
+        let record = membership.record();
+        let due = self.written.as_ref().is_none_or(|(at, before)| {
+            record.differs_from(&before.record) || (at.elapsed() >= WRITE_EVERY && record != before.record)
+        });
+        if due {
+            let job = KeptJob {
+                identity: identity.clone(),
+                auxiliary: self.operating.auxiliary().to_vec(),
+                record,
+            };
+            newest.send_replace(Some(job.clone()));
+            self.written = Some((Instant::now(), job));
+        }
     }
 
     /// Lets go of a worker's session, if there is one.

@@ -3,6 +3,7 @@
 mod actor;
 mod certifying;
 mod operating;
+mod records;
 mod session;
 
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use crate::enrol::{EnrolService, Registrar};
 use crate::quic::{BindError, bind_coordinator, close};
 use crate::trust::{AuthorityError, Role, Wallet};
 use actor::{Arguments, Message, Shell};
+pub use records::{KeptJob, Records, RecordsError};
 
 /// How long an ending coordinator waits until its last orders have arrived. Live workers have them within a round trip.
 const LAST_ORDERS: Duration = Duration::from_secs(1);
@@ -35,12 +37,27 @@ pub struct CoordinatorConfig {
     pub listen: SocketAddr,
     /// Which life of the coordinator of this job it is.
     pub incarnation: Incarnation,
+    /// What is known of the lives before.
+    pub past: Past,
+    /// Where it writes down what its next life should know, if it can have one.
+    pub records: Option<Records>,
     /// Fewer workers than this do not train.
     pub min: u32,
     /// How many workers the first generation waits for.
     pub expected: u32,
     /// Workers beyond this are spares.
     pub max: u32,
+}
+
+/// What is known of a coordinator's lives before this one.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Past {
+    /// There were none: no worker can have trained yet.
+    None,
+    /// Nothing is left of them. Workers may train; what they say is believed.
+    Unknown,
+    /// This was written down.
+    Known(Box<KeptJob>),
 }
 
 /// Why a coordinator could not start.

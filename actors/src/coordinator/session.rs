@@ -142,11 +142,11 @@ impl Streams {
             Greeting::Over
         };
         match greeting {
-            Greeting::Welcome => write_frame(&mut self.send, &Greeting::Welcome, HELLO_FRAME_BYTES)
-                .await
-                .ok()
-                .map(|()| self),
-            refusal @ (Greeting::Refused { .. } | Greeting::Over) => {
+            accepted @ (Greeting::Welcome | Greeting::Joined { .. }) => {
+                let written = write_frame(&mut self.send, &accepted, HELLO_FRAME_BYTES).await;
+                written.ok().map(|()| self)
+            }
+            refusal @ (Greeting::Refused { .. } | Greeting::Over | Greeting::Fenced) => {
                 self.refuse(refusal).await;
                 None
             }

@@ -20,7 +20,7 @@ pub use credentials::{Credentials, CredentialsError};
 pub use identity::{IdentityError, PeerIdentity, identity_of};
 pub use kind::Kind;
 pub use moment::Moment;
-pub use private::{Otherwise, PrivateError, PrivateFolder, own_user, read_private, write_private};
+pub use private::{Otherwise, PrivateError, PrivateFolder, open_private, own_user, read_private, write_private};
 pub use request::PendingKey;
 pub use role::{Role, may_connect, may_send};
 pub use store::{AUTHORITY_FILE, StoreError};

@@ -210,6 +210,22 @@ pub fn read_private(path: &Path, limit: u64) -> Result<Vec<u8>, PrivateError> {
     Ok(bytes)
 }
 
+/// The file at `path`, to be read and written. A missing one is made, empty and with mode 0600, if wanted.
+///
+/// # Errors
+/// When others can read or change it, it is somebody else's, no file, or not there.
+pub fn open_private(path: &Path, missing: Otherwise) -> Result<File, PrivateError> {
+    let system = |source| PrivateError::system(path, source);
+    let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    if missing == Otherwise::Make {
+        flags |= OFlags::CREATE;
+    }
+    let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|error| system(error.into()))?;
+    let file = File::from(opened);
+    judge(path, Facts::of(&file.metadata().map_err(system)?), Wanted::File, own_user())?;
+    Ok(file)
+}
+
 /// The user that this process acts as.
 #[must_use]
 pub fn own_user() -> u32 {
@@ -376,6 +392,22 @@ mod tests {
         assert!(matches!(error, PrivateError::Missing { .. }), "{error}");
         let error = PrivateFolder::open(&file, Otherwise::Refuse).unwrap_err();
         assert!(matches!(error, PrivateError::Kind { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_opened_is_private_and_keeps_what_is_in_it() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("log");
+        let error = open_private(&path, Otherwise::Refuse).unwrap_err();
+        assert!(matches!(error, PrivateError::Missing { .. }), "{error}");
+        for expected in ["one", "oneone"] {
+            let mut file = open_private(&path, Otherwise::Make).unwrap();
+            io::Seek::seek(&mut file, io::SeekFrom::End(0)).unwrap();
+            file.write_all(b"one").unwrap();
+            assert_eq!(read_private(&path, 99).unwrap(), expected.as_bytes());
+        }
+        chmod(&path, 0o604);
+        assert!(matches!(open_private(&path, Otherwise::Make), Err(PrivateError::Open { .. })));
     }
 
     #[test]

@@ -129,6 +129,12 @@ fn greeting() {
     golden(&Greeting::Welcome, "00");
     golden(&Greeting::Refused { reason: "no".to_owned() }, "01 02\"no\"");
     golden(&Greeting::Over, "02");
+    let joined = Greeting::Joined {
+        incarnation: Incarnation::new(1),
+        report_from: Step::new(9),
+    };
+    golden(&joined, "03 01 09");
+    golden(&Greeting::Fenced, "04");
 }
 
 #[test]

@@ -6,6 +6,10 @@ use std::time::Duration;
 /// within a second; one that is restarted needs a few.
 pub const COORDINATOR_PATIENCE: Duration = Duration::from_secs(15);
 
+/// How long a worker that has once been welcomed trains on and looks for a coordinator that is away: for as long as its certificate
+/// may hold.
+pub const COORDINATOR_ABSENCE: Duration = Duration::from_secs(60 * 60);
+
 /// Between two attempts to reach the coordinator.
 pub const RETRY_EVERY: Duration = Duration::from_millis(200);
 

@@ -153,6 +153,8 @@ async fn an_address_that_is_taken_is_named() {
         registrar: Arc::new(Registrar::new(Arc::clone(&site.authority))),
         listen: site.coordinator.address(),
         incarnation: Incarnation::new(1),
+        past: Past::None,
+        records: None,
         min: 1,
         expected: 1,
         max: 1,

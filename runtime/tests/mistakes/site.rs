@@ -73,6 +73,8 @@ impl Site {
             registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
             listen: LOOPBACK,
             incarnation: Incarnation::new(1),
+            past: Past::None,
+            records: None,
             min: workers,
             expected: workers,
             max: 8,

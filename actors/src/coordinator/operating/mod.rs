@@ -42,6 +42,11 @@ impl Operating {
         self.auxiliary = names.map(|name| plain(name, MAX_TEXT_BYTES)).collect();
     }
 
+    /// Names of the model's auxiliary sums.
+    pub(super) fn auxiliary(&self) -> &[String] {
+        &self.auxiliary
+    }
+
     /// People are told this.
     pub(super) fn note(&mut self, now: Duration, event: &JobEvent) {
         if let JobEvent::Steps(reports) = event {
