@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
-use sardana_actors::coordinator::{self, CoordinatorConfig};
+use sardana_actors::coordinator::{self, CoordinatorConfig, Past};
 use sardana_actors::enrol::{JoinFile, Moment, Registrar, Terms, enrol};
 use sardana_actors::trust::{Authority, Otherwise, PrivateFolder, Role};
 use sardana_protocol::words::{Incarnation, JobId};

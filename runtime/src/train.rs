@@ -62,6 +62,7 @@ fn log_job(event: &JobEvent) {
         JobEvent::Formed { .. }
         | JobEvent::Resumed { .. }
         | JobEvent::Switched { .. }
+        | JobEvent::Adopted { .. }
         | JobEvent::Waiting { .. }
         | JobEvent::StateLost { .. } => log_membership(event),
         JobEvent::Joined { .. }
@@ -94,6 +95,14 @@ fn log_membership(event: &JobEvent) {
     } = event
     {
         tracing::info!(target: "sardana::event::switched", %generation, world_size = members.len(), %step, "the membership changed at a boundary");
+    }
+    if let JobEvent::Adopted {
+        generation,
+        members,
+        step,
+    } = event
+    {
+        tracing::info!(target: "sardana::event::adopted", %generation, world_size = members.len(), %step, "workers train on; nobody is disturbed");
     }
     if let JobEvent::Waiting { have, need } = event {
         tracing::warn!(target: "sardana::event::waiting", have, %need, "training waits");

@@ -15,7 +15,7 @@ use sardana::operator::{Access, Doing, JobStatus, OperatorAnswer, OperatorReques
 use sardana::worker::{Ended, ProcessError, serve};
 use sardana::{JobEvent, Stage, reference};
 use sardana_actors::agent::Bundle;
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::{bind_stranger, connect};
 use sardana_actors::trust::{Authority, PeerIdentity, Role};

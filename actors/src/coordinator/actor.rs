@@ -216,7 +216,10 @@ impl State {
         }
         let greeting = Greeting::Joined {
             incarnation: self.config.incarnation,
-            report_from: self.job.as_ref().map_or(Step::ZERO, |(_, membership)| membership.next_report()),
+            report_from: self
+                .job
+                .as_ref()
+                .map_or(Step::ZERO, |(_, membership)| membership.next_report()),
         };
         if reply.send(greeting).is_err() {
             return;
@@ -262,7 +265,8 @@ impl State {
         if self.life == Life::Open {
             self.life = Life::Fenced;
             tracing::error!(target: "sardana::event::fenced", %own, %by, "a later coordinator leads the job; this one ends");
-            let reason = format!("a later coordinator ({by}) leads the job, this one ({own}) is fenced: leave the job to the other");
+            let reason =
+                format!("a later coordinator ({by}) leads the job, this one ({own}) is fenced: leave the job to the other");
             // Whoever listens ends this one; the agents, who are not told that the job is over, look for the other.
             let _ = self.events.send(JobEvent::Failed { reason });
         }

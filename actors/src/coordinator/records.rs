@@ -41,7 +41,9 @@ pub enum RecordsError {
     Catalogue(#[from] CatalogueError),
     /// What is there was written by another version, or is too much. Begin with an empty state directory, or take over from the
     /// workers.
-    #[error("the job's record cannot be read or written: {0}; take over from the workers (--take-over), which know all that counts")]
+    #[error(
+        "the job's record cannot be read or written: {0}; take over from the workers (--take-over), which know all that counts"
+    )]
     Record(#[from] FrameError),
 }
 

@@ -98,11 +98,18 @@ fn hello() {
                 probe: hash,
             },
         },
-        generation: GENERATION,
-        rank: Some(Rank::new(2)),
-        world_size: 3,
-        training: true,
-        standing: standing(),
+        introduction: Introduction {
+            generation: GENERATION,
+            incarnation: Incarnation::new(2),
+            seat: Some(Seated {
+                rank: Rank::new(2),
+                members: vec![WorkerId::new(5), WorkerId::new(6)],
+                shards: ShardRange::new(4, 8),
+                ring: Ring::Broken,
+            }),
+            training: true,
+            standing: standing(),
+        },
         shard_capacity: 16,
         address: "127.0.0.1:4433".parse().unwrap(),
         auxiliary: vec!["loss".to_owned()],
@@ -112,7 +119,7 @@ fn hello() {
         "00 {job_text} fd efcdab8967452301 \
          04\"ring\" fa fbfb00 fc00000100 fd0000000001000000 40 01 \
          {hash_text} {hash_text} {hash_text} 01\"x\" 03\"cpu\" 00 {hash_text} \
-         0107 0102 03 01 {STANDING} {TALLY} 10 00 7f000001 fb5111 01 04\"loss\""
+         0107 02 01 02 02 05 06 04 08 01 01 {STANDING} {TALLY} 10 00 7f000001 fb5111 01 04\"loss\""
     );
     golden(&Hello::Worker(Box::new(hello)), &text);
     let agent = AgentHello {

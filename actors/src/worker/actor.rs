@@ -15,7 +15,10 @@ use tokio::time::{Instant, interval, timeout};
 
 use super::control::{Control, ControlArguments, JoinError, Link};
 use super::desk::{Data, Desk, Errand};
-use super::limits::{AUXILIARY_NAME_BYTES, BEAT_EVERY, COORDINATOR_ABSENCE, COORDINATOR_PATIENCE, LAST_WORDS, LEAVE_PATIENCE, PASSING_ON, RETRY_EVERY};
+use super::limits::{
+    AUXILIARY_NAME_BYTES, BEAT_EVERY, COORDINATOR_ABSENCE, COORDINATOR_PATIENCE, LAST_WORDS, LEAVE_PATIENCE, PASSING_ON,
+    RETRY_EVERY,
+};
 use super::renewal::WorkerRenewal;
 use super::rings::Rings;
 use super::transfers::{Serial, Transfers};

@@ -32,9 +32,7 @@ pub enum JoinError {
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The coordinator was not there for the whole patience. Start it, or fix its address.
-    #[error(
-        "no coordinator at {address} for {patience:?}: {last}; start it, or give the address where it listens"
-    )]
+    #[error("no coordinator at {address} for {patience:?}: {last}; start it, or give the address where it listens")]
     NotThere {
         /// Where it should be.
         address: SocketAddr,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::limits::CONNECT_DEADLINE;
 use sardana_actors::quic::{Purpose, bind_client, connect};
@@ -167,16 +167,18 @@ pub(crate) fn hello(id: u64) -> WorkerHello {
         job: JOB,
         worker: WorkerId::new(id),
         identity: identity(),
-        generation: Generation::NONE,
-        rank: None,
-        world_size: 0,
-        training: false,
-        standing: Standing {
-            step: Step::ZERO,
-            kept: vec![],
-            sum: None,
-            stop_at: None,
-            tally: Tally::default(),
+        introduction: Introduction {
+            generation: Generation::NONE,
+            incarnation: Incarnation::ZERO,
+            seat: None,
+            training: false,
+            standing: Standing {
+                step: Step::ZERO,
+                kept: vec![],
+                sum: None,
+                stop_at: None,
+                tally: Tally::default(),
+            },
         },
         shard_capacity: 4,
         address: LOOPBACK,

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use sardana_actors::coordinator::{self, CoordinatorConfig, CoordinatorError};
+use sardana_actors::coordinator::{self, CoordinatorConfig, CoordinatorError, Past};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::{BindError, Purpose, bind_server};
 use sardana_actors::trust::{Authority, Credentials, Role};

@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError, Steering};
+use sardana_actors::coordinator::{
+    self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Records, RecordsError, Steering,
+};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::trust::PrivateFolder;
 use sardana_protocol::membership::{JobEvent, Summary};
-use sardana_protocol::words::JobId;
+use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
 
 use super::place::{Offered, PlaceError, offer};
@@ -52,6 +54,9 @@ pub enum HostingError {
     /// Its state directory cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
+    /// What is written down of its job cannot be used.
+    #[error(transparent)]
+    Records(#[from] RecordsError),
     /// It could not start.
     #[error(transparent)]
     Coordinator(#[from] CoordinatorError),
@@ -91,10 +96,14 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
     let mut fresh = [0; 16];
     getrandom::fill(&mut fresh).map_err(|error| HostingError::Random(error.to_string()))?;
     let registrar = Arc::new(state.registrar(JobId::new(fresh))?);
+    let incarnation = state.next_incarnation()?;
+    let (records, past) = records(&state, incarnation).await?;
     let coordinating = CoordinatorConfig {
         registrar: Arc::clone(&registrar),
         listen: config.listen,
-        incarnation: state.next_incarnation()?,
+        incarnation,
+        past,
+        records: Some(records),
         min: config.min,
         expected: config.expected,
         max: config.max,
@@ -115,6 +124,22 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
         offered: None,
         _lock: lock,
     })
+}
+
+/// What the coordinator's lives before this one have left.
+async fn records(state: &StateDirectory, incarnation: Incarnation) -> Result<(Records, Past), HostingError> {
+    let path = state.records();
+    let opening = tokio::task::spawn_blocking(move || Records::open(&path));
+    let (records, job, repairs) = opening.await.map_err(|_| HostingError::NoCoordinator)??;
+    for repair in repairs {
+        tracing::warn!(target: "sardana::event::records", ?repair, "the job's records were repaired; nothing is lost");
+    }
+    let past = match job {
+        Some(job) => Past::Known(Box::new(job)),
+        None if incarnation > Incarnation::new(1) => Past::Unknown,
+        None => Past::None,
+    };
+    Ok((records, past))
 }
 
 fn check(config: &CoordinateConfig) -> Result<(), HostingError> {

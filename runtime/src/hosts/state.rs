@@ -15,6 +15,7 @@ use sardana_protocol::words::{Incarnation, JobId};
 const ADDRESS_FILE: &str = "address";
 const INCARNATION_FILE: &str = "incarnation";
 const LOCK_FILE: &str = "lock";
+const RECORDS_FOLDER: &str = "records";
 
 /// Longest of the short files that is read.
 const SHORT_FILE_BYTES: u64 = 4 << 10;
@@ -153,6 +154,12 @@ impl StateDirectory {
         })?;
         write_private(&path, with_check(&next.to_string()).as_bytes(), Otherwise::Make)?;
         Ok(Incarnation::new(next))
+    }
+
+    /// Where the coordinator writes down what its next life should know of the job.
+    #[must_use]
+    pub fn records(&self) -> PathBuf {
+        self.0.file(RECORDS_FOLDER)
     }
 
     /// Writes down where the coordinator is reached.

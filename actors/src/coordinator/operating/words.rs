@@ -40,6 +40,14 @@ pub(super) fn words(event: &JobEvent) -> Option<String> {
             members,
             step,
         } => format!("{generation} with {} workers began at {step}; nobody waited", members.len()),
+        JobEvent::Adopted {
+            generation,
+            members,
+            step,
+        } => format!(
+            "this coordinator found {generation} with {} workers training at {step}, and left it as it is",
+            members.len()
+        ),
         JobEvent::Halting { generation } => format!("everybody was told to halt for {generation}"),
         JobEvent::Forming {
             generation,

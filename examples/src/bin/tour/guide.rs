@@ -130,7 +130,8 @@ impl<'a> Guide<'a> {
             | JobEvent::JoinsAnew { .. }
             | JobEvent::Held { .. }
             | JobEvent::Switched { .. } => self.planned(event),
-            JobEvent::Halting { .. } | JobEvent::Done(_) => {}
+            // The coordinator ends with this process.
+            JobEvent::Adopted { .. } | JobEvent::Halting { .. } | JobEvent::Done(_) => {}
         }
     }
 
@@ -170,6 +171,7 @@ impl<'a> Guide<'a> {
                 ));
             }
             JobEvent::Joined { .. }
+            | JobEvent::Adopted { .. }
             | JobEvent::Lost { .. }
             | JobEvent::Halting { .. }
             | JobEvent::Forming { .. }

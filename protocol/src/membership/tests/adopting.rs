@@ -60,7 +60,11 @@ fn a_whole_ring_is_adopted_and_nobody_is_told_anything() {
         ["joined w1 at s7", "adopted g1.1 of [1, 2] at s7"]
     );
     assert_eq!(job.membership.stage(), Stage::Running);
-    assert_eq!(job.progress(1, 1, 8, &[3, 4, 5, 6, 7]), ["steps [s4, s5, s6, s7]"], "s3 was told before");
+    assert_eq!(
+        job.progress(1, 1, 8, &[3, 4, 5, 6, 7]),
+        ["steps [s4, s5, s6, s7]"],
+        "s3 was told before"
+    );
     // From here on it is a job like any other, with numbers of this life.
     let told = job.dies(2, 8);
     assert!(told.contains(&"to w1: halt g2.1".to_owned()), "{told:?}");
