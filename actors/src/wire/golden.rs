@@ -5,8 +5,8 @@ use std::time::Duration;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::Stage;
 use sardana_protocol::messages::{
-    AgentHello, AgentMessage, AgentOrder, CatchUp, CoordinatorMessage, Form, Greeting, Hello, MemberAddress, Needed, Serve,
-    Snapshot, Standing, StepReport, Tally, Trailer, Visit, WorkerHello, WorkerMessage,
+    AgentHello, AgentMessage, AgentOrder, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, MemberAddress,
+    Needed, Ring, Seated, Serve, Snapshot, Standing, StepReport, Tally, Trailer, Visit, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;

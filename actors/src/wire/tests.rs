@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::{MAX_AUXILIARY, MAX_REPORTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION};
 use sardana_protocol::messages::{
-    AgentMessage, AgentOrder, CatchUp, CoordinatorMessage, Form, Greeting, Hello, MemberAddress, Standing, StepReport,
-    Tally, Visit, WorkerHello, WorkerMessage,
+    AgentMessage, AgentOrder, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, MemberAddress, Ring, Seated,
+    Standing, StepReport, Tally, Visit, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Rank, ShardRange, Step, WorkerId};

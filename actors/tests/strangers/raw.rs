@@ -14,7 +14,7 @@ use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_actors::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::JobEvent;
-use sardana_protocol::messages::{AgentHello, Greeting, Hello, Standing, Tally, WorkerHello};
+use sardana_protocol::messages::{AgentHello, Greeting, Hello, Introduction, Standing, Tally, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
 use serde::Serialize;
