@@ -65,18 +65,20 @@ pub fn admit(job: JobId, identity: Option<&JobIdentity>, newest: Generation, hel
             found: hello.job,
         });
     }
-    let (own, by) = (newest.incarnation(), hello.introduction.incarnation);
-    if by > own {
+    // A number that was never given away here was given away by another, be it of the same life: a copy of its state was started.
+    let (own, generation) = (newest.incarnation(), hello.introduction.generation);
+    let by = hello.introduction.incarnation.max(generation.incarnation());
+    if by > own || generation > newest {
         return Err(Refusal::Fenced { own, by });
     }
-    sensible(hello, newest)?;
+    sensible(hello)?;
     match identity {
         Some(expected) => same_identity(expected, &hello.identity),
         None => Ok(()),
     }
 }
 
-fn sensible(hello: &WorkerHello, newest: Generation) -> Result<(), Refusal> {
+fn sensible(hello: &WorkerHello) -> Result<(), Refusal> {
     let spec = &hello.identity.spec;
     let senseless = |expected: &str, found: String| {
         Err(Refusal::Senseless {
@@ -101,12 +103,6 @@ fn sensible(hello: &WorkerHello, newest: Generation) -> Result<(), Refusal> {
         return senseless(
             &format!("at most {MAX_AUXILIARY} auxiliary sums with names of at most {MAX_TEXT_BYTES} bytes"),
             format!("{} sums", hello.auxiliary.len()),
-        );
-    }
-    if hello.introduction.generation > newest {
-        return senseless(
-            &format!("a generation up to {newest}"),
-            format!("generation {}", hello.introduction.generation),
         );
     }
     if let Some(seat) = &hello.introduction.seat

@@ -63,6 +63,7 @@ fn log_job(event: &JobEvent) {
         | JobEvent::Resumed { .. }
         | JobEvent::Switched { .. }
         | JobEvent::Adopted { .. }
+        | JobEvent::Fenced { .. }
         | JobEvent::Waiting { .. }
         | JobEvent::StateLost { .. } => log_membership(event),
         JobEvent::Joined { .. }
@@ -95,6 +96,9 @@ fn log_membership(event: &JobEvent) {
     } = event
     {
         tracing::info!(target: "sardana::event::switched", %generation, world_size = members.len(), %step, "the membership changed at a boundary");
+    }
+    if let JobEvent::Fenced { own, by } = event {
+        tracing::error!(target: "sardana::event::fenced", %own, %by, "a later coordinator leads the job; this one ends");
     }
     if let JobEvent::Adopted {
         generation,

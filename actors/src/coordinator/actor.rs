@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::certifying::Certifying;
+use super::faults;
 use super::operating::Operating;
 use super::records::{self, KeptJob, Newest};
 use super::session::{Outlet, SessionId};
@@ -264,11 +265,8 @@ impl State {
     fn fenced(&mut self, own: Incarnation, by: Incarnation) {
         if self.life == Life::Open {
             self.life = Life::Fenced;
-            tracing::error!(target: "sardana::event::fenced", %own, %by, "a later coordinator leads the job; this one ends");
-            let reason =
-                format!("a later coordinator ({by}) leads the job, this one ({own}) is fenced: leave the job to the other");
             // Whoever listens ends this one; the agents, who are not told that the job is over, look for the other.
-            let _ = self.events.send(JobEvent::Failed { reason });
+            let _ = self.events.send(JobEvent::Fenced { own, by });
         }
     }
 
@@ -426,9 +424,12 @@ impl State {
         if last {
             self.certifying.is_gone(worker);
         }
+        let step = self.job.as_ref().map_or(Step::ZERO, |(_, membership)| membership.reached());
         if let Some(outlet) = self.workers.get(&worker) {
+            let afterwards = faults::before(&message, step);
             // A session that is over has said so, or will.
             let _ = outlet.queue.send(message);
+            faults::after(afterwards, step);
         }
         if last {
             // Its queue ends with this message, and its connection with the queue.

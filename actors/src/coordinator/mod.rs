@@ -2,6 +2,7 @@
 
 mod actor;
 mod certifying;
+mod faults;
 mod operating;
 mod records;
 mod session;

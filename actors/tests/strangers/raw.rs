@@ -69,7 +69,10 @@ impl Site {
     pub(crate) async fn join(&self, id: u64) -> Wire {
         let mut wire = self.dial(Role::Worker, id).await;
         wire.say(&worker(hello(id))).await;
-        assert!(matches!(wire.hear::<Greeting>().await.unwrap(), Some(Greeting::Joined { .. })));
+        assert!(matches!(
+            wire.hear::<Greeting>().await.unwrap(),
+            Some(Greeting::Joined { .. })
+        ));
         wire
     }
 

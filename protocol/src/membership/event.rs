@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::Order;
 use crate::messages::{CoordinatorMessage, Introduction, StepReport, Tally, WorkerMessage};
 use crate::state::StateHash;
-use crate::words::{Generation, Rank, Step, WorkerId};
+use crate::words::{Generation, Incarnation, Rank, Step, WorkerId};
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -167,6 +167,13 @@ pub enum JobEvent {
         members: Vec<WorkerId>,
         /// The newest step that any of them has reached.
         step: Step,
+    },
+    /// A worker knows of a later coordinator: this one has no say any more, and ends. The job goes on with the other.
+    Fenced {
+        /// This one.
+        own: Incarnation,
+        /// The other.
+        by: Incarnation,
     },
     /// A worker is gone.
     Lost {

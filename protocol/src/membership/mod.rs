@@ -188,6 +188,12 @@ impl Membership {
         }
     }
 
+    /// The newest step that anybody is known to have reached.
+    #[must_use]
+    pub fn reached(&self) -> Step {
+        self.reached
+    }
+
     /// The first step whose report is missing.
     #[must_use]
     pub fn next_report(&self) -> Step {

@@ -69,6 +69,17 @@ pub enum HostingError {
         /// Why, and what to do.
         reason: String,
     },
+    /// Another coordinator leads the job.
+    #[error(
+        "a later coordinator ({by}) leads the job; this one ({own}) has no say any more: leave the job to the other, or, if that one \
+         is gone for good, take over (--take-over)"
+    )]
+    Fenced {
+        /// This one.
+        own: Incarnation,
+        /// The other.
+        by: Incarnation,
+    },
     /// The coordinator, a part of this process, broke. Report it.
     #[error("the coordinator ended before the job; its last words are in the log")]
     NoCoordinator,
@@ -201,6 +212,9 @@ impl Hosting {
             observe(&self, &event);
             if let JobEvent::Done(summary) = event {
                 break Ok(summary);
+            }
+            if let JobEvent::Fenced { own, by } = event {
+                break Err(HostingError::Fenced { own, by });
             }
             if let JobEvent::Failed { reason } = event {
                 break Err(HostingError::Failed { reason });

@@ -40,6 +40,7 @@ pub(super) fn words(event: &JobEvent) -> Option<String> {
             members,
             step,
         } => format!("{generation} with {} workers began at {step}; nobody waited", members.len()),
+        JobEvent::Fenced { own, by } => format!("the coordinator {by} leads the job; this one, {own}, ends"),
         JobEvent::Adopted {
             generation,
             members,

@@ -131,7 +131,7 @@ impl<'a> Guide<'a> {
             | JobEvent::Held { .. }
             | JobEvent::Switched { .. } => self.planned(event),
             // The coordinator ends with this process.
-            JobEvent::Adopted { .. } | JobEvent::Halting { .. } | JobEvent::Done(_) => {}
+            JobEvent::Adopted { .. } | JobEvent::Fenced { .. } | JobEvent::Halting { .. } | JobEvent::Done(_) => {}
         }
     }
 
@@ -172,6 +172,7 @@ impl<'a> Guide<'a> {
             }
             JobEvent::Joined { .. }
             | JobEvent::Adopted { .. }
+            | JobEvent::Fenced { .. }
             | JobEvent::Lost { .. }
             | JobEvent::Halting { .. }
             | JobEvent::Forming { .. }

@@ -340,6 +340,7 @@ fn serve_words(serve: &Serve) -> String {
 fn event_words(event: &JobEvent) -> String {
     match event {
         JobEvent::Joined { worker, step } => format!("joined w{} at {step}", worker.get()),
+        JobEvent::Fenced { own, by } => format!("{own} fenced by {by}"),
         JobEvent::Adopted {
             generation,
             members,

@@ -142,7 +142,8 @@ impl World {
             JobEvent::Adopted { generation, .. } => self.law.adopted(generation, self.memory),
             JobEvent::Done(summary) => self.summary = Some(summary),
             JobEvent::Failed { reason } => panic!("seed {}: {reason}", self.law.seed),
-            JobEvent::Joined { .. }
+            JobEvent::Fenced { .. }
+            | JobEvent::Joined { .. }
             | JobEvent::Leaving { .. }
             | JobEvent::Left { .. }
             | JobEvent::Snapshot { .. }
