@@ -319,7 +319,7 @@ mod tests {
         ));
         assert!(matches!(
             refused(|h| h.introduction.generation = Generation::NONE.next()),
-            Refusal::Senseless { .. }
+            Refusal::Fenced { .. }
         ));
     }
 }

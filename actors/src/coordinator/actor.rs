@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::certifying::Certifying;
 use super::faults;
 use super::operating::Operating;
-use super::records::{self, KeptJob, Newest};
+use super::records::{KeptJob, Newest};
 use super::session::{Outlet, SessionId};
 use super::{CoordinatorConfig, Past};
 use crate::quic::explain;
@@ -77,6 +77,7 @@ pub(super) struct Shell;
 pub(super) struct Arguments {
     pub(super) config: CoordinatorConfig,
     pub(super) wallet: Wallet,
+    pub(super) records: Option<Newest>,
     pub(super) events: mpsc::UnboundedSender<JobEvent>,
 }
 
@@ -117,11 +118,10 @@ impl Actor for Shell {
     async fn pre_start(&self, myself: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
         // The interval ends with the actor.
         drop(myself.send_interval(TICK, || Message::Tick));
-        let mut config = arguments.config;
-        let records = config.records.take().map(records::keep_writing);
+        let config = arguments.config;
         let mut state = State {
             certifying: Certifying::new(Arc::clone(&config.registrar), arguments.wallet),
-            records,
+            records: arguments.records,
             written: None,
             config,
             events: arguments.events,

@@ -82,6 +82,7 @@ pub struct Coordinator {
     address: SocketAddr,
     actor: ActorRef<Message>,
     running: Option<JoinHandle<()>>,
+    writing: Option<JoinHandle<()>>,
     endpoint: Endpoint,
 }
 
@@ -129,7 +130,14 @@ pub async fn start(config: CoordinatorConfig) -> Result<(Coordinator, mpsc::Unbo
     let job = wallet.job();
     let (events, receiver) = mpsc::unbounded_channel();
     let own = wallet.identity();
-    let arguments = Arguments { config, wallet, events };
+    let mut config = config;
+    let (records, writing) = config.records.take().map(records::keep_writing).unzip();
+    let arguments = Arguments {
+        config,
+        wallet,
+        records,
+        events,
+    };
     let (actor, running) = Actor::spawn(None, Shell, arguments)
         .await
         .map_err(|error| CoordinatorError::Start(error.to_string()))?;
@@ -140,6 +148,7 @@ pub async fn start(config: CoordinatorConfig) -> Result<(Coordinator, mpsc::Unbo
             address,
             actor,
             running: Some(running),
+            writing,
             endpoint,
         },
         receiver,
@@ -182,6 +191,10 @@ impl Coordinator {
         if let Some(running) = self.running.take() {
             // A panic in the actor has been logged by its runtime.
             let _ = running.await;
+        }
+        if let Some(writing) = self.writing.take() {
+            // What it failed at is in the log.
+            let _ = writing.await;
         }
         // What the sessions were given last is on its way; they close their connections once it has arrived.
         let _ = timeout(LAST_ORDERS, self.endpoint.wait_idle()).await;

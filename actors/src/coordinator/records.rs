@@ -7,6 +7,7 @@ use sardana_protocol::job::JobIdentity;
 use sardana_protocol::membership::JobRecord;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::catalogue::limits::VALUE_BYTES;
 use crate::catalogue::{Batch, Catalogue, CatalogueError, Repair};
@@ -99,10 +100,10 @@ impl Records {
 /// What is to be written: the newest counts.
 pub(super) type Newest = watch::Sender<Option<KeptJob>>;
 
-/// Writes what comes until nothing more does, beside those who wait for the coordinator.
-pub(super) fn keep_writing(records: Records) -> Newest {
+/// Writes what comes until nothing more does, beside those who wait for the coordinator. Then the records are closed.
+pub(super) fn keep_writing(records: Records) -> (Newest, JoinHandle<()>) {
     let (newest, mut coming) = watch::channel(None);
-    tokio::spawn(async move {
+    let writing = tokio::spawn(async move {
         let mut records = records;
         while coming.changed().await.is_ok() {
             let job = coming.borrow_and_update().clone();
@@ -116,7 +117,7 @@ pub(super) fn keep_writing(records: Records) -> Newest {
             }
         }
     });
-    newest
+    (newest, writing)
 }
 
 #[cfg(test)]

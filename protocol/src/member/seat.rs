@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::Member;
-use super::event::Command;
+use super::event::{Command, Heartbeat};
 use super::update::Update;
 use crate::messages::{CatchUp, Form, Ring, Seated, Trailer, Visit, WorkerMessage};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
@@ -256,7 +256,8 @@ impl Member {
             out.push(Command::Send(WorkerMessage::Switched { generation, step }));
             return self.go_on(out);
         }
-        // Whoever follows sees the trailers of others, too.
+        // Whoever follows sees the trailers of others, too. The last reports of one that leaves may be nobody else's.
+        self.beat(Heartbeat::NotDue, out);
         if self.seat.take().is_some() {
             // The ring has yet to send the last sum on, and ends by itself.
             self.unprepare(out);
