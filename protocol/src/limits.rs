@@ -48,8 +48,9 @@ pub const GATHER: Duration = Duration::from_secs(10);
 pub const STATE_GRACE: Duration = Duration::from_secs(5);
 
 /// How long a coordinator that has come back waits for all members of a generation that trains without it, before it halts those
-/// who are there; they go on training meanwhile, if they can. Workers look for it several times a second.
-pub const ADOPTION_PATIENCE: Duration = Duration::from_secs(5);
+/// who are there, or begins anew if nobody is; they go on training meanwhile, if they can. Workers that are not told otherwise notice
+/// within ten seconds that the last one is gone, and look for it several times a second.
+pub const ADOPTION_PATIENCE: Duration = Duration::from_secs(15);
 
 /// A joiner whose copy has failed this often is waited for: its donors die faster than it copies, or sums come faster than it
 /// applies them, and a join that never ends helps nobody.

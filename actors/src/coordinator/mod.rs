@@ -21,13 +21,16 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::enrol::{EnrolService, Registrar};
-use crate::quic::{BindError, bind_coordinator, close};
+use crate::quic::{BindError, ResetKey, bind_coordinator, close};
 use crate::trust::{AuthorityError, Role, Wallet};
 use actor::{Arguments, Message, Shell};
 pub use records::{KeptJob, Records, RecordsError};
 
 /// How long an ending coordinator waits until its last orders have arrived. Live workers have them within a round trip.
 const LAST_ORDERS: Duration = Duration::from_secs(1);
+
+/// What the key is derived for with which a coordinator that was started again resets the connections of its last life.
+const RESET_CONTEXT: &str = "sardana 2026-11 coordinator resets";
 
 /// What a coordinator needs.
 #[derive(Debug)]
@@ -123,7 +126,8 @@ impl Steering {
 pub async fn start(config: CoordinatorConfig) -> Result<(Coordinator, mpsc::UnboundedReceiver<JobEvent>), CoordinatorError> {
     let wallet = Wallet::from(config.registrar.authority().issue(Role::Coordinator, 0)?);
     let enrolling = EnrolService::new(Arc::clone(&config.registrar));
-    let endpoint = bind_coordinator(&wallet, config.listen)?;
+    let resets = ResetKey(config.registrar.authority().derived_key(RESET_CONTEXT));
+    let endpoint = bind_coordinator(&wallet, config.listen, resets)?;
     let address = endpoint
         .local_addr()
         .map_err(|error| CoordinatorError::Start(error.to_string()))?;
