@@ -112,6 +112,9 @@ pub const LOOK_EVERY_GCE: Duration = Duration::from_secs(1);
 /// How long a look may wait at the service for a change, where it can. Without a change it costs one answer a minute.
 pub const LOOK_HANGS: Duration = Duration::from_secs(60);
 
+/// How long a metadata service may take to answer. It is next door.
+pub const LOOK_DEADLINE: Duration = Duration::from_secs(5);
+
 /// The longest wait between two looks at a service that fails: it is doubled each time up to this, which is below
 /// [`SHORTEST_NOTICE`].
 pub const LOOK_BACK_OFF_MOST: Duration = Duration::from_secs(20);

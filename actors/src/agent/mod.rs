@@ -4,10 +4,12 @@
 //! it and ends as well. Must not know what the children compute.
 
 mod actor;
+mod away;
 mod bundle;
 mod certificates;
 mod child;
 pub mod limits;
+pub mod notices;
 mod orders;
 mod output;
 mod reporting;
@@ -20,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ractor::{Actor, ActorRef};
+use sardana_protocol::notices::Said;
 use sardana_protocol::words::WorkerId;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -31,6 +34,7 @@ pub use output::{Colour, Output, OutputError};
 use crate::trust::Credentials;
 use actor::{Arguments, Message, Shell};
 use limits::OUTPUT_GRACE;
+use notices::{NoticesConfig, Watch};
 use output::{Printer, Ranks, Writers};
 
 /// What an agent needs.
@@ -94,6 +98,17 @@ pub enum AgentEvent {
     },
     /// No worker process is left, and none will be started.
     Exhausted,
+    /// Of the machine's notices; see [`Agent::watch`].
+    Notice(Said),
+    /// The workers have left because of a notice. The agent stays, in case it is withdrawn.
+    Away,
+    /// The notice is withdrawn or over: workers are started again.
+    Back {
+        /// How many run or will be started.
+        left: u32,
+        /// What is withdrawn.
+        reason: String,
+    },
     /// The coordinator says that the job is over: children end, none is started.
     JobOver,
 }
@@ -167,6 +182,23 @@ impl Agent {
     /// These are the members of the newest generation, in rank order: lines that children print show their ranks.
     pub fn rank(&self, members: &[WorkerId]) {
         output::rank(&self.ranks, members);
+    }
+
+    /// Heeds the notices of the machine's cloud from now on, as long as the agent lives: when the machine is about to go away its
+    /// children leave at a boundary; when it stays after all, as many are started again. What happens is told as
+    /// [`AgentEvent::Notice`], [`AgentEvent::Away`] and [`AgentEvent::Back`]. To be called once.
+    pub fn watch(&self, config: NoticesConfig) {
+        let (watch, mut orders) = Watch::start(config);
+        let actor = self.actor.clone();
+        tokio::spawn(async move {
+            // Ends with this task.
+            let _watch = watch;
+            while let Some(order) = orders.recv().await {
+                if actor.cast(Message::Notice(order)).is_err() {
+                    return;
+                }
+            }
+        });
     }
 
     /// Lets the children end by themselves for a while, then ends them, and the agent.

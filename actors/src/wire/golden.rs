@@ -309,6 +309,10 @@ fn agents_and_trailers() {
         restarting: true,
     };
     golden(&exited, &format!("04 05 08\"signal 9\" 01 {TALLY} 01"));
+    let stay = AgentMessage::Stay {
+        reason: "spot".to_owned(),
+    };
+    golden(&stay, "05 04\"spot\"");
     golden(&AgentOrder::JobOver, "00");
     let certificate = vec![1, 2];
     golden(&AgentOrder::Certified { worker, certificate }, "01 05 02 0102");

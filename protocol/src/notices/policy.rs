@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::{Cloud, Heed, Notice, Weight, timely};
-use crate::limits::{LOOK_BACK_OFF_MOST, LOOK_EVERY_AWS, LOOK_EVERY_AZURE, LOOK_EVERY_GCE, LOOK_HANGS, WITHDRAWN_AFTER};
+use crate::limits::{
+    LOOK_BACK_OFF_MOST, LOOK_DEADLINE, LOOK_EVERY_AWS, LOOK_EVERY_AZURE, LOOK_EVERY_GCE, LOOK_HANGS, WITHDRAWN_AFTER,
+};
 
 /// Which notices let the workers leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct Pace {
     pub look_every: Duration,
     /// How long a look may wait at the service, where it can.
     pub hang: Duration,
+    /// How long the service may take to answer.
+    pub answer_within: Duration,
     /// The longest wait after looks that failed.
     pub back_off_most: Duration,
     /// For so long nothing may stand before workers come back.
@@ -39,6 +43,7 @@ impl Pace {
                 Cloud::Azure => LOOK_EVERY_AZURE,
             },
             hang: LOOK_HANGS,
+            answer_within: LOOK_DEADLINE,
             back_off_most: LOOK_BACK_OFF_MOST,
             withdrawn_after: WITHDRAWN_AFTER,
         }

@@ -237,7 +237,7 @@ fn an_event_is_approved_once_the_workers_have_left() {
         id: "a".to_owned(),
         what: "Azure: Preempt".to_owned(),
     };
-    assert_eq!(machine.handle(NOW, Observation::Drained), [approve.clone()]);
+    assert_eq!(acts(&machine.handle(NOW, Observation::Drained)), [&approve]);
     assert_eq!(see(&mut machine, 1, &standing).len(), 1, "once");
     // What did not arrive is said again at the next look.
     let (id, why) = ("a".to_owned(), "timeout".to_owned());
