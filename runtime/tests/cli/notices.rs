@@ -1,0 +1,71 @@
+//! Announced leaves, as a person meets them.
+
+use std::time::Duration;
+
+use super::cloud::{FakeCloud, Kind};
+use super::program::{Running, as_worker, output, words};
+use super::site::{Site, text};
+
+const TWO_MINUTES: Duration = Duration::from_secs(118);
+
+/// What is said of notices next.
+fn noticed(running: &Running) -> String {
+    let fields = running.event("sardana::event::notice");
+    fields["message"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_agent_says_which_notice_came_and_so_does_the_coordinator() {
+    let site = Site::new();
+    let cloud = FakeCloud::start(Kind::Aws);
+    let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", &[]);
+    let join = site.invite("state", "agent", "1", "agent.join");
+    let (join, url) = (text(&join), cloud.url());
+    let mut command = site.command(&["agent", "--log-format", "json", "--join", join, "-n", "2"]);
+    command.args(["--notices", "auto", "--metadata", &url, "--"]);
+    let agent = Running::start(as_worker(&mut command).env("RUST_LOG", "info"));
+    assert_eq!(noticed(&agent), "notices of AWS are watched for");
+    agent.pids(2);
+    // The only holders of the state: they wait for heirs, who do not come, and leave it.
+    cloud.interrupt("terminate", TWO_MINUTES);
+    let said = noticed(&agent);
+    assert!(
+        said.starts_with("AWS spot: terminate at ") && said.ends_with("s left: the workers leave"),
+        "{said}"
+    );
+    let told = coordinator.event("sardana::event::agent_leaves");
+    let reason = told["reason"].as_str().unwrap();
+    assert!(said.starts_with(reason), "{reason}");
+    agent.signal("TERM");
+    let (status, _) = agent.end();
+    assert_eq!(status.code(), Some(0));
+    coordinator.signal("TERM");
+    coordinator.end();
+}
+
+#[test]
+fn a_job_on_one_machine_ends_at_a_boundary() {
+    let site = Site::new();
+    let cloud = FakeCloud::start(Kind::Gce);
+    let mut command = site.command(&["run", "--log-format", "json", "-n", "2", "--restarts", "0"]);
+    command.args(["--notices", "gce", "--metadata", &cloud.url(), "--"]);
+    let running = Running::start(as_worker(&mut command).env("RUST_LOG", "info"));
+    assert_eq!(noticed(&running), "notices of GCE are watched for");
+    running.event("sardana::event::formed");
+    cloud.value(super::cloud::PREEMPTED, "TRUE");
+    assert_eq!(noticed(&running), "GCE: preempted, about 30 s left: the workers leave");
+    assert_eq!(noticed(&running), "the job ends at the next boundary");
+    let (status, out) = running.end();
+    assert_eq!(status.code(), Some(0), "{out}");
+    assert!(out.contains("steps: ") && out.contains("state: "), "{out}");
+}
+
+#[test]
+fn what_is_no_address_of_a_metadata_service_is_refused() {
+    for wrong in ["https://127.0.0.1", "127.0.0.1:80", "http://127.0.0.1/latest"] {
+        let output = output(&["run", "-n", "1", "--notices", "aws", "--metadata", wrong, "--", "true"]);
+        let words = words(&output);
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        assert!(words.contains("expected http://HOST or http://HOST:PORT"), "{words}");
+    }
+}
