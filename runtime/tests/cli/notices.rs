@@ -19,16 +19,18 @@ fn an_agent_says_which_notice_came_and_so_does_the_coordinator() {
     let site = Site::new();
     let cloud = FakeCloud::start(Kind::Aws);
     let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", &[]);
-    let join = site.invite("state", "agent", "1", "agent.join");
-    let (join, url) = (text(&join), cloud.url());
-    let mut command = site.command(&["agent", "--log-format", "json", "--join", join, "-n", "2"]);
-    command.args(["--notices", "auto", "--metadata", &url, "--"]);
-    let agent = Running::start(as_worker(&mut command).env("RUST_LOG", "info"));
-    assert_eq!(noticed(&agent), "notices of AWS are watched for");
-    agent.pids(2);
-    // The only holders of the state: they wait for heirs, who do not come, and leave it.
+    let join = site.invite("state", "agent", "2", "agent.join");
+    let agent = |more: &[&str]| {
+        let mut command = site.command(&["agent", "--log-format", "json", "--join", text(&join), "-n", "1"]);
+        Running::start(as_worker(command.args(more).arg("--")).env("RUST_LOG", "info"))
+    };
+    let stays = agent(&["--notices", "none"]);
+    coordinator.event("sardana::event::formed");
+    let goes = agent(&["--notices", "auto", "--metadata", &cloud.url()]);
+    assert_eq!(noticed(&goes), "notices of AWS are watched for");
+    coordinator.event("sardana::event::switched");
     cloud.interrupt("terminate", TWO_MINUTES);
-    let said = noticed(&agent);
+    let said = noticed(&goes);
     assert!(
         said.starts_with("AWS spot: terminate at ") && said.ends_with("s left: the workers leave"),
         "{said}"
@@ -36,11 +38,16 @@ fn an_agent_says_which_notice_came_and_so_does_the_coordinator() {
     let told = coordinator.event("sardana::event::agent_leaves");
     let reason = told["reason"].as_str().unwrap();
     assert!(said.starts_with(reason), "{reason}");
-    agent.signal("TERM");
-    let (status, _) = agent.end();
+    goes.event("sardana::event::away");
+    // The machine ends.
+    goes.signal("TERM");
+    let (status, _) = goes.end();
     assert_eq!(status.code(), Some(0));
     coordinator.signal("TERM");
-    coordinator.end();
+    for running in [coordinator, stays] {
+        let (status, out) = running.end();
+        assert_eq!(status.code(), Some(0), "{out}");
+    }
 }
 
 #[test]
