@@ -1,10 +1,10 @@
 //! Whose metadata service it is.
 
-use std::net::TcpListener;
-
+use socket2::{Domain, Socket, Type};
 use tokio::time::timeout;
 
 use super::cloud::{FakeCloud, Kind, Mood};
+use super::raw::LOOPBACK;
 use super::{PATIENCE, Watched, config};
 use sardana_actors::agent::notices::{NoticesConfig, Service};
 
@@ -33,8 +33,10 @@ async fn without_a_cloud_nothing_is_asked_again() {
     assert!(over.is_none(), "the watch is over");
     assert_eq!(cloud.set(|told| told.asked.len()), 3, "each way was tried once");
 
-    // Nobody listens there, once this is closed.
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // A port that is taken, and at which nobody listens.
+    let taken = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    taken.bind(&LOOPBACK.into()).unwrap();
+    let closed = taken.local_addr().unwrap().as_socket().unwrap();
     let metadata = format!("http://{closed}").parse().unwrap();
     let mut watched = Watched::of(NoticesConfig {
         metadata,

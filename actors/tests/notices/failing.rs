@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::Watched;
 use super::cloud::{FakeCloud, Kind, MAINTENANCE, Mood, NAME, http_date};
+use super::{QUICK, Watched};
+use sardana_protocol::notices::Pace;
 use serde_json::json;
 
 fn announce(cloud: &FakeCloud, kind: Kind) {
@@ -23,7 +24,14 @@ fn announce(cloud: &FakeCloud, kind: Kind) {
 async fn fails(kind: Kind, mood: Mood, expected: &str) {
     let cloud = FakeCloud::start(kind);
     cloud.set(|told| told.mood = mood);
-    let mut watched = Watched::start(&cloud, kind).await;
+    let pace = match mood {
+        Mood::Silent => Pace {
+            answer_within: Duration::from_millis(200),
+            ..QUICK
+        },
+        Mood::Fine | Mood::Down(_) | Mood::Garbage | Mood::Huge | Mood::Unsigned => QUICK,
+    };
+    let mut watched = Watched::paced(&cloud, kind, pace).await;
     let said = watched.said().await;
     assert!(
         said.starts_with("notices cannot be seen for now: ") && said.contains(expected),

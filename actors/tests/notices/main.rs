@@ -6,7 +6,6 @@
 mod agent;
 mod aws;
 mod azure;
-#[expect(dead_code, reason = "shared with other tests")]
 mod cloud;
 mod detecting;
 mod failing;
@@ -31,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const QUICK: Pace = Pace {
     look_every: Duration::from_millis(10),
     hang: Duration::from_secs(60),
-    answer_within: Duration::from_millis(300),
+    answer_within: Duration::from_secs(20),
     back_off_most: Duration::from_millis(20),
     withdrawn_after: Duration::from_millis(30),
 };
@@ -54,13 +53,20 @@ struct Watched {
 impl Watched {
     /// Of a cloud that is known.
     async fn start(cloud: &FakeCloud, kind: Kind) -> Self {
+        Self::paced(cloud, kind, QUICK).await
+    }
+
+    async fn paced(cloud: &FakeCloud, kind: Kind, pace: Pace) -> Self {
         let service = match kind {
             Kind::Aws => Service::Of(Cloud::Aws),
             Kind::Gce => Service::Of(Cloud::Gce),
             Kind::Azure => Service::Of(Cloud::Azure),
             Kind::Other => Service::Auto,
         };
-        let mut watched = Self::of(config(cloud, service));
+        let mut watched = Self::of(NoticesConfig {
+            pace: Some(pace),
+            ..config(cloud, service)
+        });
         let said = watched.said().await;
         assert!(said.ends_with("are watched for"), "{said}");
         watched

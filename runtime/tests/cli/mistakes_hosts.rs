@@ -190,7 +190,8 @@ fn an_agent_whose_program_fails_says_so() {
     let site = Site::new();
     let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", &[]);
     let join = site.invite("state", "agent", "1", "agent.join");
-    let mut command = site.command(&["agent", "--join", text(&join), "-n", "1", "--restarts", "0", "--", "false"]);
+    let mut command = site.command(&["agent", "--join", text(&join), "-n", "1", "--notices", "none"]);
+    command.args(["--restarts", "0", "--", "false"]);
     let (status, _) = Running::start(&mut command).end();
     assert_eq!(status.code(), Some(1));
     coordinator.signal("KILL");

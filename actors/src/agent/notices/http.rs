@@ -48,10 +48,13 @@ impl FromStr for MetadataAddress {
         let address = || {
             let uri = Uri::from_str(text).ok()?;
             let plain = uri.scheme_str() == Some("http") && uri.path() == "/" && uri.query().is_none();
-            let authority = uri
-                .authority()
-                .filter(|authority| plain && !authority.as_str().contains('@'))?;
-            Some(format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80)))
+            let authority = uri.authority().filter(|_| plain)?;
+            // No user, and a port only if it is one.
+            let port = match authority.as_str().strip_prefix(authority.host())? {
+                "" => 80,
+                _port => authority.port_u16()?,
+            };
+            Some(format!("{}:{port}", authority.host()))
         };
         address()
             .map(Self)
