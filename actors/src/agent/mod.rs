@@ -25,7 +25,7 @@ use ractor::{Actor, ActorRef};
 use sardana_protocol::notices::Said;
 use sardana_protocol::words::WorkerId;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 pub use bundle::{BUNDLE_VARIABLE, Bundle, BundleError, receive_bundle};
 pub use child::{EXIT_GIVE_UP, EXIT_RETRY};
@@ -136,6 +136,8 @@ pub struct Agent {
     ranks: Ranks,
     /// None if children print for themselves.
     writers: Option<Writers>,
+    /// Passes on what a watch for notices wants.
+    watching: Option<AbortHandle>,
 }
 
 /// Starts an agent and its workers. What happens to them comes through the receiver.
@@ -163,6 +165,7 @@ pub async fn start(config: AgentConfig) -> Result<(Agent, mpsc::UnboundedReceive
             processes,
             ranks,
             writers,
+            watching: None,
         },
         receiver,
     ))
@@ -186,11 +189,11 @@ impl Agent {
 
     /// Heeds the notices of the machine's cloud from now on, as long as the agent lives: when the machine is about to go away its
     /// children leave at a boundary; when it stays after all, as many are started again. What happens is told as
-    /// [`AgentEvent::Notice`], [`AgentEvent::Away`] and [`AgentEvent::Back`]. To be called once.
-    pub fn watch(&self, config: NoticesConfig) {
+    /// [`AgentEvent::Notice`], [`AgentEvent::Away`] and [`AgentEvent::Back`]. Called again, it heeds only what the last call says.
+    pub fn watch(&mut self, config: NoticesConfig) {
         let (watch, mut orders) = Watch::start(config);
         let actor = self.actor.clone();
-        tokio::spawn(async move {
+        let passing = tokio::spawn(async move {
             // Ends with this task.
             let _watch = watch;
             while let Some(order) = orders.recv().await {
@@ -199,6 +202,14 @@ impl Agent {
                 }
             }
         });
+        self.end_watch();
+        self.watching = Some(passing.abort_handle());
+    }
+
+    fn end_watch(&mut self) {
+        if let Some(watching) = self.watching.take() {
+            watching.abort();
+        }
     }
 
     /// Lets the children end by themselves for a while, then ends them, and the agent.
@@ -235,6 +246,7 @@ pub fn host_name() -> String {
 
 impl Drop for Agent {
     fn drop(&mut self) {
+        self.end_watch();
         self.actor.kill();
     }
 }

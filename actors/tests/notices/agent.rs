@@ -36,7 +36,7 @@ impl Watching {
             workers,
             restarts: 0,
         };
-        let (agent, events) = agent::start(agent).await.unwrap();
+        let (mut agent, events) = agent::start(agent).await.unwrap();
         agent.watch(config(cloud, Service::Of(Cloud::Aws)));
         Self { agent, events }
     }

@@ -124,8 +124,8 @@ impl AgentHost {
         &self.agent
     }
 
-    /// Heeds the notices of the machine's cloud from now on; see [`Agent::watch`]. To be called once.
-    pub fn watch(&self, config: NoticesConfig) {
+    /// Heeds the notices of the machine's cloud from now on; see [`Agent::watch`].
+    pub fn watch(&mut self, config: NoticesConfig) {
         self.agent.watch(config);
     }
 

@@ -14,10 +14,10 @@ use tokio::time::timeout;
 use super::cloud::{ACTION, FakeCloud, Kind};
 use super::{PATIENCE, config, invited, worker};
 
-/// Two hosts, of which one may go.
+/// Hosts, of which one may go.
 struct Fleet {
     hosting: Hosting,
-    stays: AgentHost,
+    stays: Option<AgentHost>,
     goes: AgentHost,
     /// Who trains.
     members: Vec<WorkerId>,
@@ -42,17 +42,21 @@ async fn host(join: PathBuf) -> AgentHost {
 }
 
 impl Fleet {
-    /// Two workers on each host, and a few steps behind them. One host heeds the notices of `cloud`.
-    async fn training(cloud: &FakeCloud) -> Self {
+    /// Two workers on each of so many hosts, 1 or 2, and a few steps behind them. One heeds the notices of `cloud`.
+    async fn training(cloud: &FakeCloud, hosts: u32) -> Self {
         let place = tempfile::tempdir().unwrap();
         let state = place.path().join("state");
         let hosting = coordinate(CoordinateConfig {
             min: 1,
-            ..config(&state, 4)
+            ..config(&state, 2 * hosts)
         });
         let hosting = hosting.await.unwrap();
-        let join = invited(&state, Role::Agent, 2);
-        let (stays, goes) = (host(join.clone()).await, host(join).await);
+        let join = invited(&state, Role::Agent, hosts);
+        let stays = match hosts {
+            1 => None,
+            _more => Some(host(join.clone()).await),
+        };
+        let mut goes = host(join).await;
         goes.watch(NoticesConfig {
             service: Service::Of(Cloud::Aws),
             metadata: cloud.url().parse().unwrap(),
@@ -71,7 +75,7 @@ impl Fleet {
             told: Vec::new(),
             _place: place,
         };
-        fleet.whole(4).await;
+        fleet.whole(2 * hosts as usize).await;
         fleet
     }
 
@@ -174,7 +178,7 @@ fn undisturbed(summary: &Summary) {
 #[tokio::test]
 async fn a_host_that_is_taken_away_is_left_in_time_and_the_others_go_on() {
     let cloud = FakeCloud::start(Kind::Aws);
-    let mut fleet = Fleet::training(&cloud).await;
+    let mut fleet = Fleet::training(&cloud, 2).await;
     let gone = fleet.leave(&cloud).await;
     fleet.whole_without(&gone).await;
     let told = fleet.end().await;
@@ -202,7 +206,7 @@ async fn a_host_that_is_taken_away_is_left_in_time_and_the_others_go_on() {
 #[tokio::test]
 async fn a_host_that_stays_after_all_brings_its_workers_back() {
     let cloud = FakeCloud::start(Kind::Aws);
-    let mut fleet = Fleet::training(&cloud).await;
+    let mut fleet = Fleet::training(&cloud, 2).await;
     let gone = fleet.leave(&cloud).await;
     cloud.set(|told| told.resources.remove(ACTION));
     let started = |seen: &[AgentEvent]| {
@@ -215,5 +219,24 @@ async fn a_host_that_stays_after_all_brings_its_workers_back() {
     assert!(seen.iter().any(back), "{seen:?}");
     fleet.whole(4).await;
     assert!(fleet.members.iter().all(|member| !gone.contains(member)), "they are new");
+    fleet.end().await;
+}
+
+#[tokio::test]
+async fn the_only_host_keeps_the_state_when_it_stays_after_all() {
+    let cloud = FakeCloud::start(Kind::Aws);
+    let mut fleet = Fleet::training(&cloud, 1).await;
+    let old = fleet.members.clone();
+    cloud.interrupt("terminate", Duration::from_secs(118));
+    for _ in 0..2 {
+        fleet.until(|_, event| matches!(event, JobEvent::Leaving { .. })).await;
+    }
+    // Both hold the state, and wait for somebody who takes it over.
+    cloud.set(|told| told.resources.remove(ACTION));
+    let new = |fleet: &Fleet| fleet.members.len() == 2 && !fleet.members.iter().any(|member| old.contains(member));
+    fleet.until(|fleet, _| new(fleet)).await;
+    for _ in 0..3 {
+        fleet.until(|_, event| matches!(event, JobEvent::Steps(_))).await;
+    }
     fleet.end().await;
 }
