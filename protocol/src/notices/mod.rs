@@ -9,8 +9,9 @@
 //!                        (also from leaving)
 //! ```
 //!
-//! Workers leave at once, not as late as may be safe: a leave at a boundary loses no work, whenever it is, and a notice that turns out
-//! to be withdrawn costs no more than their way back. Only what is announced for far later waits ([`NOTICE_HORIZON`]).
+//! Workers leave at once, not as late as may be safe: a leave at a boundary loses no work, whenever it is, and a notice that
+//! turns out to be withdrawn costs no more than their way back. Only what is announced for far later waits
+//! ([`NOTICE_HORIZON`]).
 //!
 //! Must not know how a cloud is asked: what it announces comes as [`Notice`]s, all that stand, each time.
 

@@ -26,12 +26,12 @@ struct Fleet {
     _place: TempDir,
 }
 
-async fn host(join: PathBuf) -> AgentHost {
+async fn host(join: PathBuf, workers: u32) -> AgentHost {
     let join = AgentJoin {
         enrolled: enrol(&join, Role::Agent).await.unwrap(),
         listen: None,
         advertise: None,
-        workers: 2,
+        workers,
         restarts: 0,
         output: Output::Inherit,
         program: std::env::current_exe().unwrap(),
@@ -42,21 +42,22 @@ async fn host(join: PathBuf) -> AgentHost {
 }
 
 impl Fleet {
-    /// Two workers on each of so many hosts, 1 or 2, and a few steps behind them. One heeds the notices of `cloud`.
-    async fn training(cloud: &FakeCloud, hosts: u32) -> Self {
+    /// So many workers on each host, and a few steps behind them. The host that may go heeds the notices of `cloud`.
+    async fn training(cloud: &FakeCloud, stays: u32, goes: u32) -> Self {
         let place = tempfile::tempdir().unwrap();
         let state = place.path().join("state");
         let hosting = coordinate(CoordinateConfig {
             min: 1,
-            ..config(&state, 2 * hosts)
+            ..config(&state, stays + goes)
         });
         let hosting = hosting.await.unwrap();
-        let join = invited(&state, Role::Agent, hosts);
-        let stays = match hosts {
-            1 => None,
-            _more => Some(host(join.clone()).await),
+        let join = invited(&state, Role::Agent, 2);
+        let workers = (stays + goes) as usize;
+        let stays = match stays {
+            0 => None,
+            some => Some(host(join.clone(), some).await),
         };
-        let mut goes = host(join).await;
+        let mut goes = host(join, goes).await;
         goes.watch(NoticesConfig {
             service: Service::Of(Cloud::Aws),
             metadata: cloud.url().parse().unwrap(),
@@ -75,7 +76,7 @@ impl Fleet {
             told: Vec::new(),
             _place: place,
         };
-        fleet.whole(2 * hosts as usize).await;
+        fleet.whole(workers).await;
         fleet
     }
 
@@ -178,7 +179,7 @@ fn undisturbed(summary: &Summary) {
 #[tokio::test]
 async fn a_host_that_is_taken_away_is_left_in_time_and_the_others_go_on() {
     let cloud = FakeCloud::start(Kind::Aws);
-    let mut fleet = Fleet::training(&cloud, 2).await;
+    let mut fleet = Fleet::training(&cloud, 2, 2).await;
     let gone = fleet.leave(&cloud).await;
     fleet.whole_without(&gone).await;
     let told = fleet.end().await;
@@ -206,7 +207,7 @@ async fn a_host_that_is_taken_away_is_left_in_time_and_the_others_go_on() {
 #[tokio::test]
 async fn a_host_that_stays_after_all_brings_its_workers_back() {
     let cloud = FakeCloud::start(Kind::Aws);
-    let mut fleet = Fleet::training(&cloud, 2).await;
+    let mut fleet = Fleet::training(&cloud, 2, 2).await;
     let gone = fleet.leave(&cloud).await;
     cloud.set(|told| told.resources.remove(ACTION));
     let started = |seen: &[AgentEvent]| {
@@ -222,21 +223,28 @@ async fn a_host_that_stays_after_all_brings_its_workers_back() {
     fleet.end().await;
 }
 
-#[tokio::test]
-async fn the_only_host_keeps_the_state_when_it_stays_after_all() {
+/// All workers there are leave, and come back before they have left.
+async fn only_host(workers: u32) {
     let cloud = FakeCloud::start(Kind::Aws);
-    let mut fleet = Fleet::training(&cloud, 1).await;
+    let mut fleet = Fleet::training(&cloud, 0, workers).await;
     let old = fleet.members.clone();
     cloud.interrupt("terminate", Duration::from_secs(118));
-    for _ in 0..2 {
+    for _ in 0..workers {
         fleet.until(|_, event| matches!(event, JobEvent::Leaving { .. })).await;
     }
-    // Both hold the state, and wait for somebody who takes it over.
+    // The last of them waits for somebody who takes over the state.
     cloud.set(|told| told.resources.remove(ACTION));
-    let new = |fleet: &Fleet| fleet.members.len() == 2 && !fleet.members.iter().any(|member| old.contains(member));
-    fleet.until(|fleet, _| new(fleet)).await;
+    let whole = |fleet: &Fleet| fleet.members.len() == old.len() && !fleet.members.iter().any(|member| old.contains(member));
+    fleet.until(|fleet, _| whole(fleet)).await;
     for _ in 0..3 {
         fleet.until(|_, event| matches!(event, JobEvent::Steps(_))).await;
     }
     fleet.end().await;
+}
+
+#[tokio::test]
+async fn the_only_host_keeps_the_state_when_it_stays_after_all() {
+    for workers in [1, 2, 3] {
+        only_host(workers).await;
+    }
 }

@@ -1,8 +1,8 @@
 //! AWS: the instance metadata service of EC2, version 2.
 //!
-//! As documented in the EC2 User Guide, pages "How Instance Metadata Service Version 2 works", "Spot Instance interruption notices" and
-//! "EC2 instance rebalance recommendations": a token is asked for with PUT, shown with each request, and holds for at most six hours;
-//! a notice is a resource that is there, or 404.
+//! As documented in the EC2 User Guide, pages "How Instance Metadata Service Version 2 works", "Spot Instance interruption
+//! notices" and "EC2 instance rebalance recommendations": a token is asked for with PUT, shown with each request, and holds for
+//! at most six hours; a notice is a resource that is there, or 404.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! GCE: the metadata server of Compute Engine.
 //!
-//! As documented in the pages "View and query VM metadata", "Query metadata server for maintenance event notices" and "Spot VMs": each
-//! request and each answer carries `Metadata-Flavor: Google`; a request may wait for a change of what the last ETag stood for; now and
-//! then, for a moment, the answer is 503.
+//! As documented in the pages "View and query VM metadata", "Query metadata server for maintenance event notices" and "Spot
+//! VMs": each request and each answer carries `Metadata-Flavor: Google`; a request may wait for a change of what the last ETag
+//! stood for; now and then, for a moment, the answer is 503.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The watch for notices: asks this machine's cloud, and lets the [machine](sardana_protocol::notices) decide what that means.
 //!
-//! It is a part of the agent, in this crate, because it is a shell: it receives, calls its machine and does what that says, and what it
-//! says is done by the agent's actor, under whatever program runs that. Here is how each cloud is asked, one file for each. Must not know
-//! what a notice is worth.
+//! It is a part of the agent, in this crate, because it is a shell: it receives, calls its machine and does what that says, and
+//! what it says is done by the agent's actor, under whatever program runs that. Here is how each cloud is asked, one file for
+//! each. Must not know what a notice is worth.
 
 mod aws;
 mod azure;
