@@ -76,3 +76,27 @@ fn what_is_no_address_of_a_metadata_service_is_refused() {
         assert!(words.contains("expected http://HOST or http://HOST:PORT"), "{words}");
     }
 }
+
+#[test]
+fn a_coordinator_that_is_restarted_hears_of_the_leave_again() {
+    let site = Site::new();
+    let cloud = FakeCloud::start(Kind::Aws);
+    let (first, address) = site.coordinator("state", "127.0.0.1:0", &[]);
+    let join = site.invite("state", "agent", "1", "agent.join");
+    let mut command = site.command(&["agent", "--log-format", "json", "--join", text(&join), "-n", "1"]);
+    command.args(["--notices", "aws", "--metadata", &cloud.url(), "--", "sleep", "1000"]);
+    let agent = Running::start(command.env("RUST_LOG", "info"));
+    agent.pids(1);
+    cloud.interrupt("stop", Duration::from_secs(3));
+    agent.event("sardana::event::away");
+    first.signal("KILL");
+    first.end();
+    let (second, _) = site.coordinator("state", &address, &[]);
+    let told = second.event("sardana::event::agent_leaves");
+    assert!(told["reason"].as_str().unwrap().starts_with("AWS spot: stop at "), "{told}");
+    agent.signal("TERM");
+    let (status, _) = agent.end();
+    assert_eq!(status.code(), Some(0));
+    second.signal("KILL");
+    second.end();
+}
