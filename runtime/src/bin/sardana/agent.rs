@@ -17,8 +17,8 @@ use crate::run::{Printing, split};
 /// Run workers of PROGRAM on this host, for a job whose coordinator runs elsewhere.
 ///
 /// SIGINT or SIGTERM lets its workers leave at the next step's boundary, and the job goes on without them; a second one ends them
-/// at once. So does a notice of the cloud that takes this machine away; then the agent stays, and starts its workers again if the
-/// notice is withdrawn.
+/// at once. When the cloud gives notice that it takes this machine away, they leave at a boundary as well, but the agent stays, and
+/// starts its workers again if the notice is withdrawn.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sardana agent --join agent.join -n 8 -- ./train\n  \
