@@ -451,7 +451,8 @@ pub enum AgentMessage {
         /// Its process on the agent's host.
         pid: u32,
     },
-    /// The agent was asked to end: its children are to leave at a boundary. Nothing comes back; they end one by one.
+    /// The agent was asked to end, or its machine is to go away: its children are to leave at a boundary. Nothing comes back; they end
+    /// one by one.
     Leave {
         /// Why, for people.
         reason: String,
@@ -471,6 +472,12 @@ pub enum AgentMessage {
         tally: Option<Tally>,
         /// Whether the agent starts a successor.
         restarting: bool,
+    },
+    /// The agent stays after all: what it had said with `Leave` is off, and it starts workers again. Those that leave already go on
+    /// leaving. Nothing comes back.
+    Stay {
+        /// Why, for people.
+        reason: String,
     },
 }
 

@@ -144,7 +144,9 @@ struct Prospects {
 impl Prospects {
     fn note(&mut self, event: &Event) {
         match event {
-            Event::Agent(AgentEvent::Short { left } | AgentEvent::Grown { left }) => self.left = *left,
+            Event::Agent(AgentEvent::Short { left } | AgentEvent::Grown { left } | AgentEvent::Back { left, .. }) => {
+                self.left = *left;
+            }
             Event::Agent(AgentEvent::Exhausted) => self.left = 0,
             Event::Job(JobEvent::Waiting { have, need }) => self.waiting = Some((*have, *need)),
             Event::Job(JobEvent::Forming { .. }) => self.waiting = None,

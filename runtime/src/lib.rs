@@ -5,7 +5,7 @@
 //!
 //! - [`job`]: what is trained; [`model`]: what a model must offer; [`data`]: which samples a shard holds.
 //! - [`mod@train`] and [`launch`]: run it on this host; [`worker`]: be one of its processes; [`local`]: threads instead.
-//! - [`hosts`]: several hosts, join files, agents.
+//! - [`hosts`]: several hosts, join files, agents; [`notices`]: machines that a cloud takes away.
 //! - [`operator`]: watch and steer a job that runs.
 //! - [`reference`](mod@reference): the plain loop that every elastic run must equal (BITS-1).
 
@@ -17,6 +17,7 @@ pub mod job;
 pub mod launch;
 pub mod local;
 pub mod model;
+pub mod notices;
 pub mod operator;
 pub mod reference;
 pub mod train;

@@ -356,21 +356,19 @@ impl State {
                 tracing::warn!(target: "sardana::event::refused", agent = %format_args!("{agent:016x}"), %worker, "an agent reports the end of another one's child");
             }
             AgentMessage::ChildStarted { worker, pid } => self.operating.agents.started(agent, worker, pid),
-            AgentMessage::Leave { reason } => {
-                let children = self.operating.agents.leaves(agent, &reason);
-                let host = self.operating.agents.host_of(agent).to_owned();
-                let now = self.started.elapsed();
-                self.operating.remember(now, &format!("the agent on {host} leaves: {reason}"));
-                self.leave(&children, &format!("its agent on {host} leaves: {reason}"));
-            }
+            AgentMessage::Leave { reason } => self.agent_leaves(agent, &reason),
+            AgentMessage::Stay { reason } => self.agent_stays(agent, &reason),
             AgentMessage::ChildExited {
                 worker,
                 how,
                 tally,
                 restarting,
             } => {
+                if !self.exited.insert(worker) {
+                    // Its agent says so again, after it had lost this coordinator.
+                    return;
+                }
                 tracing::info!(target: "sardana::event::exited", %worker, %how, restarting, "a worker process ended");
-                self.exited.insert(worker);
                 self.certifying.is_gone(worker);
                 let now = self.started.elapsed();
                 self.operating.agents.exited(agent, worker, restarting, now);

@@ -310,12 +310,8 @@ fn agents_and_trailers() {
     };
     golden(&certify, "00 05 02 0102");
     golden(&AgentMessage::ChildStarted { worker, pid: 300 }, "01 05 fb2c01");
-    golden(
-        &AgentMessage::Leave {
-            reason: "spot".to_owned(),
-        },
-        "02 04\"spot\"",
-    );
+    let reason = || "spot".to_owned();
+    golden(&AgentMessage::Leave { reason: reason() }, "02 04\"spot\"");
     golden(&AgentMessage::Renew { request: vec![1, 2] }, "03 02 0102");
     let exited = AgentMessage::ChildExited {
         worker,
@@ -324,6 +320,7 @@ fn agents_and_trailers() {
         restarting: true,
     };
     golden(&exited, &format!("04 05 08\"signal 9\" 01 {TALLY} 01"));
+    golden(&AgentMessage::Stay { reason: reason() }, "05 04\"spot\"");
     golden(&AgentOrder::JobOver, "00");
     let certificate = vec![1, 2];
     golden(&AgentOrder::Certified { worker, certificate }, "01 05 02 0102");

@@ -47,7 +47,12 @@ impl Told {
             match self.next().await {
                 AgentEvent::Started { .. } => started += 1,
                 AgentEvent::Ended { how, .. } | AgentEvent::NotStarted { reason: how } => ends.push(how),
-                AgentEvent::Short { .. } | AgentEvent::Grown { .. } | AgentEvent::JobOver => {}
+                AgentEvent::Short { .. }
+                | AgentEvent::Grown { .. }
+                | AgentEvent::Notice(_)
+                | AgentEvent::Away
+                | AgentEvent::Back { .. }
+                | AgentEvent::JobOver => {}
                 AgentEvent::Exhausted => return (started, ends),
             }
         }
@@ -133,6 +138,9 @@ async fn one_that_gives_up_among_others_is_told_of() {
             other @ (AgentEvent::NotStarted { .. }
             | AgentEvent::Grown { .. }
             | AgentEvent::Exhausted
+            | AgentEvent::Notice(_)
+            | AgentEvent::Away
+            | AgentEvent::Back { .. }
             | AgentEvent::JobOver) => panic!("{other:?}"),
         }
     };
@@ -165,6 +173,9 @@ async fn the_end_of_the_job_ends_the_replacing() {
             | AgentEvent::Short { .. }
             | AgentEvent::Grown { .. }
             | AgentEvent::NotStarted { .. }
+            | AgentEvent::Notice(_)
+            | AgentEvent::Away
+            | AgentEvent::Back { .. }
             | AgentEvent::JobOver => {}
         }
     }
@@ -187,6 +198,9 @@ async fn an_agent_that_comes_after_the_job_is_told_so() {
             | AgentEvent::Short { .. }
             | AgentEvent::Grown { .. }
             | AgentEvent::NotStarted { .. }
+            | AgentEvent::Notice(_)
+            | AgentEvent::Away
+            | AgentEvent::Back { .. }
             | AgentEvent::JobOver => {}
         }
     }

@@ -186,7 +186,8 @@ impl Membership {
     /// The newest state of those who were members before; that of their last generation, if they are all gone.
     fn newest_of_members(&self) -> Step {
         let Some(formation) = &self.formation else {
-            return Step::ZERO;
+            // Who was a member in an earlier life is not known.
+            return self.newest();
         };
         let members = formation.workers().filter_map(|worker| self.members.get(&worker)?.quiet());
         members.map(|standing| standing.step).max().unwrap_or(formation.step)

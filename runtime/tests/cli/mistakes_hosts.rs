@@ -282,10 +282,21 @@ fn an_agent_whose_program_fails_says_so() {
     let site = Site::new();
     let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", &[]);
     let join = site.invite("state", "agent", "1", "agent.join");
-    let agent = |program| ["agent", "--join", text(&join), "-n", "1", "--restarts", "0", "--", program];
-    holds(&site.failed(&agent("false"), 1), &["no worker is left", "exit code 1"]);
+    let quiet = ["-n", "1", "--notices", "none", "--restarts", "0", "--", "false"];
+    let agent = [&["agent", "--join", text(&join)][..], &quiet].concat();
+    holds(&site.failed(&agent, 1), &["no worker is left", "exit code 1"]);
     let join = site.invite("state", "agent", "1", "other.join");
-    let missing = ["agent", "--join", text(&join), "-n", "1", "--", "./no-such-program"];
+    let missing = [
+        "agent",
+        "--join",
+        text(&join),
+        "-n",
+        "1",
+        "--notices",
+        "none",
+        "--",
+        "./no-such-program",
+    ];
     let words = ["no-such-program could not be started", "No such file", "give the path"];
     holds(&site.failed(&missing, 1), &words);
     coordinator.signal("KILL");

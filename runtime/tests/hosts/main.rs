@@ -19,9 +19,15 @@ use sardana_actors::quic::BindError;
 use sardana_actors::trust::Otherwise;
 use tokio::time::timeout;
 
+#[path = "../../../actors/tests/notices/cloud.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod cloud;
+mod notices;
 #[path = "../mistakes/slope.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod slope;
+#[path = "../cli/worker.rs"]
+mod worker;
 
 use slope::{Slope, job};
 

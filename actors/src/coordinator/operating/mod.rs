@@ -250,6 +250,27 @@ impl State {
         }
     }
 
+    /// An agent leaves, and its children with it.
+    pub(super) fn agent_leaves(&mut self, agent: u64, reason: &str) {
+        let children = self.operating.agents.leaves(agent, reason);
+        let host = self.operating.agents.host_of(agent).to_owned();
+        tracing::info!(target: "sardana::event::agent_leaves", host, reason, "an agent's workers leave");
+        let now = self.started.elapsed();
+        self.operating.remember(now, &format!("the agent on {host} leaves: {reason}"));
+        self.leave(&children, &format!("its agent on {host} leaves: {reason}"));
+    }
+
+    /// An agent that was to leave stays, and starts workers again.
+    pub(super) fn agent_stays(&mut self, agent: u64, reason: &str) {
+        if !self.operating.agents.stays(agent) {
+            return;
+        }
+        let host = self.operating.agents.host_of(agent).to_owned();
+        tracing::info!(target: "sardana::event::agent_stays", host, reason, "an agent that was to leave stays");
+        let now = self.started.elapsed();
+        self.operating.remember(now, &format!("the agent on {host} stays: {reason}"));
+    }
+
     /// Who is connected, if the job goes on.
     fn present(&self) -> Result<Vec<WorkerView>, String> {
         if self.life == Life::Over {

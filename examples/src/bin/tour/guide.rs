@@ -62,6 +62,9 @@ impl<'a> Guide<'a> {
                 | AgentEvent::Short { .. }
                 | AgentEvent::Grown { .. }
                 | AgentEvent::Exhausted
+                | AgentEvent::Notice(_)
+                | AgentEvent::Away
+                | AgentEvent::Back { .. }
                 | AgentEvent::JobOver,
             ) => {}
         }

@@ -9,9 +9,11 @@ use clap::Args;
 use sardana::hosts::default_place;
 use sardana::job::Staffing;
 use sardana::launch::{Colour, LaunchConfig, Output, Steering, launch};
+use sardana::notices::NoticesConfig;
 use sardana::{Summary, train};
 
 use crate::ending::{EndSignal, EndSignals, Failure, runtime};
+use crate::notices::{Heeding, Whose, stop_at};
 
 /// Run a job on this host: N workers of PROGRAM, a coordinator and an agent.
 ///
@@ -39,6 +41,12 @@ pub(crate) struct Run {
     /// Where the coordinator listens. Port 0 takes any.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
+    /// Whose notices of leaves to watch for: on one, the job ends at the next boundary, as by a signal. By default nobody's: this job
+    /// has no other host to go on with, and would end early where it might have finished.
+    #[arg(long, value_enum, value_name = "WHOSE", default_value_t = Whose::None)]
+    notices: Whose,
+    #[command(flatten)]
+    heeding: Heeding,
     #[command(flatten)]
     printing: Printing,
     /// The program, and its arguments.
@@ -75,13 +83,15 @@ impl Printing {
 }
 
 impl Run {
-    fn config(self) -> Result<LaunchConfig, Failure> {
+    fn config(self) -> Result<(LaunchConfig, Option<NoticesConfig>), Failure> {
         let Self {
             workers,
             min,
             max,
             restarts,
             listen,
+            notices,
+            heeding,
             printing,
             program,
         } = self;
@@ -98,15 +108,16 @@ impl Run {
             restarts,
             shard_capacity: None,
         };
-        Ok(LaunchConfig {
+        let launch = LaunchConfig {
             listen,
             output: printing.output()?,
             ..LaunchConfig::program(program, arguments, staffing)
-        })
+        };
+        Ok((launch, heeding.config(notices)))
     }
 
     pub(crate) fn carry_out(self) -> Result<(), Failure> {
-        let config = self.config()?;
+        let (config, notices) = self.config()?;
         // The workers that a second signal leaves behind end with the runtime.
         let summary = runtime()?.block_on(async {
             let signals = EndSignals::catch()?;
@@ -125,6 +136,7 @@ impl Run {
                 biased;
                 finished = finishing => finished.map_err(Failure::failed),
                 signal = twice(signals, &steering) => Err(Failure::Ended { signal }),
+                never = stop_at(notices, &steering) => match never {},
             }
         })?;
         print(&summary);
