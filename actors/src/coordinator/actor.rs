@@ -28,9 +28,6 @@ use crate::trust::Wallet;
 /// Between two looks at what is due. The machine's shortest timeout is three times as long.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Between two writings of how far the job is, if nothing else has changed: what the next life tells people again, or not at all.
-const WRITE_EVERY: Duration = Duration::from_secs(1);
-
 /// What the actor is told.
 #[derive(Debug)]
 pub(super) enum Message {
@@ -92,13 +89,13 @@ pub(super) struct State {
     pub(super) agents: BTreeMap<u64, Outlet<AgentOrder>>,
     pub(super) operating: Operating,
     /// Workers whose end an agent has seen: a hello of theirs that comes late is nobody's.
-    exited: BTreeSet<WorkerId>,
-    certifying: Certifying,
+    pub(super) exited: BTreeSet<WorkerId>,
+    pub(super) certifying: Certifying,
     /// Where what the next life should know is written, and what was last.
-    records: Option<Newest>,
-    written: Option<(Instant, KeptJob)>,
+    pub(super) records: Option<Newest>,
+    pub(super) written: Option<(Instant, KeptJob)>,
     /// Bytes from connections that are over.
-    received: u64,
+    pub(super) received: u64,
 }
 
 /// Whether people have been told how the job ended. It may end before it has begun.
@@ -278,34 +275,6 @@ impl State {
         });
     }
 
-    fn agent_hello(&mut self, agent: u64, hello: AgentHello, outlet: Outlet<AgentOrder>, reply: oneshot::Sender<Greeting>) {
-        self.certifying.has_children(agent, &hello.children);
-        self.operating.agents.came(agent, hello, outlet.connection.remote_address());
-        if self.life == Life::Over {
-            let _ = outlet.queue.send(AgentOrder::JobOver);
-        }
-        if let Some(before) = self.agents.insert(agent, outlet) {
-            self.received += before.connection.stats().udp_rx.bytes;
-        }
-        // The session is gone if nobody takes it.
-        let _ = reply.send(Greeting::Welcome);
-    }
-
-    fn agent_lost(&mut self, agent: u64, session: SessionId) {
-        if self.agents.get(&agent).is_none_or(|outlet| outlet.session() != session) {
-            return;
-        }
-        if let Some(before) = self.agents.remove(&agent) {
-            self.received += before.connection.stats().udp_rx.bytes;
-        }
-        let host = self.operating.agents.host_of(agent).to_owned();
-        self.operating.remember(
-            self.started.elapsed(),
-            &format!("the agent on {host} is not connected any more"),
-        );
-        self.operating.agents.gone(agent);
-    }
-
     fn admit(&self, hello: &WorkerHello) -> Result<(), Refusal> {
         let (identity, newest) = match &self.job {
             Some((identity, membership)) => (Some(identity), membership.generation()),
@@ -329,58 +298,6 @@ impl State {
             return;
         }
         self.decide(Event::Said { worker, message });
-    }
-
-    fn order(&self, agent: u64, order: AgentOrder) {
-        if let Some(outlet) = self.agents.get(&agent) {
-            // A session that is over has said so.
-            let _ = outlet.queue.send(order);
-        }
-    }
-
-    fn agent_said(&mut self, agent: u64, message: AgentMessage) {
-        match message {
-            // Nobody is started for a job that is over.
-            AgentMessage::Certify { .. } if self.life == Life::Over => {}
-            AgentMessage::Certify { worker, request } => {
-                if let Some(certified) = self.certifying.child(agent, worker, &request) {
-                    self.order(agent, certified);
-                }
-            }
-            AgentMessage::Renew { request } => {
-                if let Some(renewed) = self.certifying.renewed_agent(agent, &request) {
-                    self.order(agent, renewed);
-                }
-            }
-            AgentMessage::ChildExited { worker, .. } if !self.certifying.may_report(agent, worker) => {
-                tracing::warn!(target: "sardana::event::refused", agent = %format_args!("{agent:016x}"), %worker, "an agent reports the end of another one's child");
-            }
-            AgentMessage::ChildStarted { worker, pid } => self.operating.agents.started(agent, worker, pid),
-            AgentMessage::Leave { reason } => self.agent_leaves(agent, &reason),
-            AgentMessage::Stay { reason } => self.agent_stays(agent, &reason),
-            AgentMessage::ChildExited {
-                worker,
-                how,
-                tally,
-                restarting,
-            } => {
-                if !self.exited.insert(worker) {
-                    // Its agent says so again, after it had lost this coordinator.
-                    return;
-                }
-                tracing::info!(target: "sardana::event::exited", %worker, %how, restarting, "a worker process ended");
-                self.certifying.is_gone(worker);
-                let now = self.started.elapsed();
-                self.operating.agents.exited(agent, worker, restarting, now);
-                if let Some(outlet) = self.forget(worker) {
-                    outlet.connection.close(0_u32.into(), b"its process has ended");
-                }
-                self.decide(Event::Lost {
-                    worker,
-                    cause: Loss::Exited { how, tally },
-                });
-            }
-        }
     }
 
     pub(super) fn stop_requested(&mut self) {
@@ -450,28 +367,8 @@ impl State {
         let _ = self.events.send(event);
     }
 
-    /// Has what the next life should know written down: at once if that is not only that training goes on.
-    fn write_down(&mut self) {
-        let (Some(newest), Some((identity, membership)), Life::Open) = (&self.records, &self.job, self.life) else {
-            return;
-        };
-        let record = membership.record();
-        let due = self.written.as_ref().is_none_or(|(at, before)| {
-            record.differs_from(&before.record) || (at.elapsed() >= WRITE_EVERY && record != before.record)
-        });
-        if due {
-            let job = KeptJob {
-                identity: identity.clone(),
-                auxiliary: self.operating.auxiliary().to_vec(),
-                record,
-            };
-            newest.send_replace(Some(job.clone()));
-            self.written = Some((Instant::now(), job));
-        }
-    }
-
     /// Lets go of a worker's session, if there is one.
-    fn forget(&mut self, worker: WorkerId) -> Option<Outlet<CoordinatorMessage>> {
+    pub(super) fn forget(&mut self, worker: WorkerId) -> Option<Outlet<CoordinatorMessage>> {
         let outlet = self.workers.remove(&worker);
         self.received += outlet.as_ref().map_or(0, |outlet| outlet.connection.stats().udp_rx.bytes);
         outlet

@@ -1,6 +1,7 @@
 //! The coordinator: the rendezvous that forms generations. It sees decisions only; no byte of a gradient or state passes it.
 
 mod actor;
+mod agents;
 mod certifying;
 mod faults;
 mod operating;

@@ -2,13 +2,16 @@
 //! see [`JobRecord`].
 
 use std::path::Path;
+use std::time::Duration;
 
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::membership::JobRecord;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
+use super::actor::{Life, State};
 use crate::catalogue::limits::VALUE_BYTES;
 use crate::catalogue::{Batch, Catalogue, CatalogueError, Repair};
 use crate::wire::{FrameError, decode, encode};
@@ -100,6 +103,31 @@ impl Records {
 /// What is to be written: the newest counts.
 pub(super) type Newest = watch::Sender<Option<KeptJob>>;
 
+/// Between two writings of how far the job is, if nothing else has changed: what the next life tells people again, or not at all.
+const WRITE_EVERY: Duration = Duration::from_secs(1);
+
+impl State {
+    /// Has what the next life should know written down: at once if that is not only that training goes on.
+    pub(super) fn write_down(&mut self) {
+        let (Some(newest), Some((identity, membership)), Life::Open) = (&self.records, &self.job, self.life) else {
+            return;
+        };
+        let record = membership.record();
+        let due = self.written.as_ref().is_none_or(|(at, before)| {
+            record.differs_from(&before.record) || (at.elapsed() >= WRITE_EVERY && record != before.record)
+        });
+        if due {
+            let job = KeptJob {
+                identity: identity.clone(),
+                auxiliary: self.operating.auxiliary().to_vec(),
+                record,
+            };
+            newest.send_replace(Some(job.clone()));
+            self.written = Some((Instant::now(), job));
+        }
+    }
+}
+
 /// Writes what comes until nothing more does, beside those who wait for the coordinator. Then the records are closed.
 pub(super) fn keep_writing(records: Records) -> (Newest, JoinHandle<()>) {
     let (newest, mut coming) = watch::channel(None);
@@ -122,8 +150,6 @@ pub(super) fn keep_writing(records: Records) -> (Newest, JoinHandle<()>) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use sardana_protocol::job::{Fingerprint, JobSpec, Order};
     use sardana_protocol::membership::{Config, Membership};
     use sardana_protocol::state::StateHash;
