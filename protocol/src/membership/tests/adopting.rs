@@ -1,7 +1,7 @@
 //! A coordinator's next life: what it finds, what it adopts, whom it halts.
 
 use super::*;
-use crate::limits::ADOPTION_PATIENCE;
+use crate::limits::{ADOPTION_PATIENCE, HEARTBEAT};
 use crate::membership::{JobRecord, Stage};
 use crate::messages::{Ring, Seated};
 use crate::words::{Rank, ShardRange};
@@ -48,13 +48,25 @@ impl Job {
         };
         words(&self.event(Event::Arrived(Box::new(arrival))))
     }
+
+    /// Time passes in which this worker is heard of. Returns what is said at the end.
+    fn waits(&mut self, worker: u64, time: Duration) -> Vec<String> {
+        let end = self.now + time;
+        while self.now + HEARTBEAT < end {
+            self.now += HEARTBEAT;
+            assert_eq!(self.progress(worker, 1, 0, &[]), [""; 0]);
+            assert_eq!(self.passes(Duration::ZERO), [""; 0]);
+        }
+        self.now = end;
+        self.passes(Duration::ZERO)
+    }
 }
 
 #[test]
 fn a_whole_ring_is_adopted_and_nobody_is_told_anything() {
     let mut job = next_life(Some(record()));
     assert_eq!(job.returns(2, 1, 6, Some(seat(1, Ring::Whole))), ["joined w2 at s6"]);
-    assert_eq!(job.passes(ADOPTION_PATIENCE / 2), [""; 0], "it waits for the other");
+    assert_eq!(job.waits(2, ADOPTION_PATIENCE / 2), [""; 0], "it waits for the other");
     assert_eq!(
         job.returns(1, 1, 7, Some(seat(0, Ring::Whole))),
         ["joined w1 at s7", "adopted g1.1 of [1, 2] at s7"]
@@ -132,9 +144,8 @@ fn who_was_seen_to_end_is_not_waited_for_and_counted() {
 fn who_is_not_seen_at_all_is_waited_for_a_while() {
     let mut job = next_life(Some(record()));
     job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
-    assert_eq!(job.passes(ADOPTION_PATIENCE - Duration::from_millis(1)), [""; 0]);
-    job.progress(1, 1, 6, &[]);
-    let told = job.passes(Duration::from_millis(1));
+    assert_eq!(job.waits(1, ADOPTION_PATIENCE - Duration::from_millis(1)), [""; 0]);
+    let told = job.waits(1, Duration::from_millis(1));
     assert!(told.contains(&"to w1: halt g2.1".to_owned()), "{told:?}");
 }
 
@@ -142,7 +153,7 @@ fn who_is_not_seen_at_all_is_waited_for_a_while() {
 fn newcomers_do_not_begin_anew_while_members_may_be_on_their_way() {
     let mut job = next_life(Some(record()));
     assert_eq!(job.arrives(7, 0), ["joined w7 at s0"]);
-    assert_eq!(job.passes(ADOPTION_PATIENCE / 2), [""; 0]);
+    assert_eq!(job.waits(7, ADOPTION_PATIENCE / 2), [""; 0]);
     job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
     let told = job.returns(2, 1, 6, Some(seat(1, Ring::Whole)));
     assert!(told.contains(&"adopted g1.1 of [1, 2] at s6".to_owned()), "{told:?}");
