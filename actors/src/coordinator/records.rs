@@ -40,8 +40,11 @@ pub struct Records(Catalogue);
 /// Why there are no records, or they cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordsError {
-    /// The catalogue says no; its message says what to do.
-    #[error(transparent)]
+    /// The catalogue says no. Its message says what to do; here one may also do without.
+    #[error(
+        "the job's records cannot be used: {0} (or move the folder away: the workers know all that counts, and only the count of their \
+         gradients is lost)"
+    )]
     Catalogue(#[from] CatalogueError),
     /// What is there was written by another version, or is too much. Begin with an empty state directory, or take over from the
     /// workers.
