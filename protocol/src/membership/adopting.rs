@@ -26,7 +26,10 @@ pub(super) enum Past {
     /// Nothing, or it is dealt with.
     None,
     /// Workers may train that have not found this coordinator yet.
-    Possible,
+    Possible {
+        /// Workers that are known to have ended.
+        gone: BTreeSet<WorkerId>,
+    },
     /// They do.
     Found(Found),
 }
@@ -86,13 +89,13 @@ impl Membership {
                 this.stop = Stop::Wanted { asked: now };
             }
         }
-        this.past = Past::Possible;
+        this.past = Past::Possible { gone: BTreeSet::new() };
         this
     }
 
     /// Whether workers may train that have not found this coordinator yet.
     pub(super) fn may_be_missing_a_past(&self, since: Duration) -> bool {
-        let possible = matches!(self.past, Past::Possible) && self.formed.count() == 0;
+        let possible = matches!(self.past, Past::Possible { .. }) && self.formed.count() == 0;
         possible && self.now.saturating_sub(since) < ADOPTION_PATIENCE
     }
 
@@ -102,12 +105,12 @@ impl Membership {
         let (generation, seat) = (introduction.generation, introduction.seat.as_ref());
         match &mut self.past {
             Past::Found(found) => found.hears(arrival.worker, generation, seat),
-            Past::Possible if self.formed.count() == 0 => {
+            Past::Possible { .. } if self.formed.count() == 0 => {
                 if let (Some(seat), Phase::Gathering { .. }) = (seat, &self.phase) {
                     self.past = Past::Found(self.find(arrival.worker, generation, seat));
                 }
             }
-            Past::None | Past::Possible => return None,
+            Past::None | Past::Possible { .. } => return None,
         }
         Some(if introduction.training || generation > Generation::NONE {
             Place::Called
@@ -121,7 +124,10 @@ impl Membership {
             generation,
             members: seat.members.clone(),
             seats: BTreeMap::new(),
-            gone: BTreeSet::new(),
+            gone: match &self.past {
+                Past::Possible { gone } => gone.clone(),
+                Past::None | Past::Found(_) => BTreeSet::new(),
+            },
             // Who came before has promised something else.
             ring: if self.members.values().any(Record::is_called) {
                 Ring::Broken
@@ -136,11 +142,16 @@ impl Membership {
 
     /// A worker is gone before the past is dealt with. `certainly`: its process has ended.
     pub(super) fn lost_in_the_past(&mut self, worker: WorkerId, certainly: bool) {
-        if let Past::Found(found) = &mut self.past {
-            found.seats.remove(&worker);
-            if certainly {
-                found.gone.insert(worker);
+        let gone = match &mut self.past {
+            Past::None => return,
+            Past::Possible { gone } => gone,
+            Past::Found(found) => {
+                found.seats.remove(&worker);
+                &mut found.gone
             }
+        };
+        if certainly {
+            gone.insert(worker);
         }
     }
 
@@ -181,7 +192,7 @@ impl Membership {
     /// Whether a generation was found, of which it is not clear yet what becomes of it.
     pub(super) fn settle_the_past(&mut self) -> bool {
         let verdict = match &self.past {
-            Past::None | Past::Possible => return false,
+            Past::None | Past::Possible { .. } => return false,
             Past::Found(found) => self.judge(found),
         };
         let past = match verdict {

@@ -141,6 +141,14 @@ fn who_was_seen_to_end_is_not_waited_for_and_counted() {
 }
 
 #[test]
+fn who_was_seen_to_end_before_anybody_came_is_not_waited_for_either() {
+    let mut job = next_life(Some(record()));
+    job.dies(2, 6);
+    let told = job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
+    assert_eq!(told, ["joined w1 at s6", "halting for g2.1", "to w1: halt g2.1"]);
+}
+
+#[test]
 fn who_is_not_seen_at_all_is_waited_for_a_while() {
     let mut job = next_life(Some(record()));
     job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
