@@ -18,7 +18,7 @@ use super::roster::Place;
 use super::{Arrival, Config, JobEvent, Joining, Membership, Phase, Record, Resumed, Stop};
 use crate::limits::ADOPTION_PATIENCE;
 use crate::messages::{MemberAddress, Ring, Seated, Visit, WorkerMessage};
-use crate::words::{Generation, Incarnation, Rank, WorkerId};
+use crate::words::{Generation, Incarnation, Rank, Step, WorkerId};
 
 /// What may have gone on before this coordinator began.
 #[derive(Debug, Clone)]
@@ -103,6 +103,15 @@ impl Membership {
     pub(super) fn place_in_the_past(&mut self, arrival: &Arrival) -> Option<Place> {
         let introduction = &arrival.introduction;
         let (generation, seat) = (introduction.generation, introduction.seat.as_ref());
+        if !matches!(self.past, Past::None) {
+            // A joiner names no generation, but what it has it has from one.
+            let some = if introduction.standing.step > Step::ZERO {
+                Generation::NONE.next()
+            } else {
+                Generation::NONE
+            };
+            self.claimed = self.claimed.max(generation).max(some);
+        }
         match &mut self.past {
             Past::Found(found) => found.hears(arrival.worker, generation, seat),
             Past::Possible { .. } if self.formed.count() == 0 => {
@@ -200,16 +209,20 @@ impl Membership {
             Verdict::Adopt(_) | Verdict::Halt => std::mem::replace(&mut self.past, Past::None),
         };
         let Past::Found(found) = past else { return false };
-        if found.generation != self.recorded {
-            // What was counted in generations that the record does not know of is not known.
-            self.ledger.rescued();
-        }
+        self.count_on();
         match verdict {
             Verdict::Wait => {}
             Verdict::Adopt(formation) => self.adopt(formation),
             Verdict::Halt => self.disturb(),
         }
         false
+    }
+
+    /// The past is dealt with. What was counted in generations that the record does not know of is not known.
+    pub(super) fn count_on(&mut self) {
+        if std::mem::replace(&mut self.claimed, Generation::NONE) > self.recorded {
+            self.ledger.rescued();
+        }
     }
 
     fn judge(&self, found: &Found) -> Verdict {

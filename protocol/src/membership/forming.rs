@@ -250,6 +250,7 @@ impl Membership {
     fn form(&mut self, since: Duration) {
         self.renumber();
         self.past = Past::None;
+        self.count_on();
         let newest = self.newest();
         if newest > self.newest_of_members() {
             self.ledger.rescued();

@@ -103,6 +103,8 @@ pub struct Membership {
     past: Past,
     /// The generation that the record of an earlier life names.
     recorded: Generation,
+    /// The newest that any worker has named since.
+    claimed: Generation,
     /// Workers that have left in good order, and where. One that has not heard of it is told again.
     released: BTreeMap<WorkerId, Step>,
     /// Workers that were asked to leave in an earlier life, and have not come yet.
@@ -163,6 +165,7 @@ impl Membership {
             switching: BTreeSet::new(),
             past: Past::None,
             recorded: Generation::NONE,
+            claimed: Generation::NONE,
             released: BTreeMap::new(),
             asked_before: BTreeSet::new(),
             now,

@@ -12,7 +12,7 @@ use crate::words::{Generation, Step, WorkerId};
 /// A job as its coordinator knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRecord {
-    /// The generation that was current.
+    /// The generation that was current, as far as this life and the records before it know.
     pub(super) formed: Generation,
     /// All workers that were connected, or missed.
     pub(super) workers: BTreeSet<WorkerId>,
@@ -48,7 +48,7 @@ impl Membership {
     pub fn record(&self) -> JobRecord {
         let leaving = self.members.iter().filter(|(_, record)| record.leaving.is_some());
         JobRecord {
-            formed: self.formed,
+            formed: if self.formed.count() > 0 { self.formed } else { self.recorded },
             workers: self.members.keys().chain(self.missed.keys()).copied().collect(),
             leaving: leaving.map(|(&worker, _)| worker).collect(),
             released: self.released.clone(),
