@@ -204,16 +204,18 @@ impl Membership {
             Past::None | Past::Possible { .. } => return false,
             Past::Found(found) => self.judge(found),
         };
-        let past = match verdict {
-            Verdict::Wait => return true,
-            Verdict::Adopt(_) | Verdict::Halt => std::mem::replace(&mut self.past, Past::None),
-        };
-        let Past::Found(found) = past else { return false };
-        self.count_on();
         match verdict {
-            Verdict::Wait => {}
-            Verdict::Adopt(formation) => self.adopt(formation),
-            Verdict::Halt => self.disturb(),
+            Verdict::Wait => return true,
+            Verdict::Adopt(formation) => {
+                self.past = Past::None;
+                self.count_on();
+                self.adopt(formation);
+            }
+            Verdict::Halt => {
+                self.past = Past::None;
+                self.count_on();
+                self.disturb();
+            }
         }
         false
     }
