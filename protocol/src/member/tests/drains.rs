@@ -83,7 +83,7 @@ fn a_wish_to_leave_is_said_again_with_every_heartbeat() {
     assert_eq!(said(&worker.handle(Event::Leave { reason })), ["leave: signal 15"]);
     assert_eq!(said(&beat(&mut worker, Heartbeat::NotDue)), [""; 0]);
     assert_eq!(
-        said(&beat(&mut worker, Heartbeat::Due)),
+        said(&beat(&mut worker, Heartbeat::Due(None))),
         ["leave: signal 15", "progress g1.1 s0 []"]
     );
     compute(&mut worker, 2);

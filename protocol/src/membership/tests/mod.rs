@@ -11,7 +11,7 @@ mod planning;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use super::{Arrival, Command, Config, Event, JobEvent, Loss, Membership};
+use super::{Arrival, Balance, Command, Config, Event, JobEvent, Loss, Membership};
 use crate::messages::{
     CatchUp, CoordinatorMessage, Form, Introduction, Needed, Serve, Standing, StepReport, Tally, Trailer, WorkerMessage,
 };
@@ -34,6 +34,7 @@ fn config() -> Config {
         shards: 4,
         steps: Step::new(10),
         order: crate::job::Order::Exact,
+        balance: Balance::default(),
     }
 }
 
@@ -164,6 +165,7 @@ impl Job {
             generation: g(count),
             step: s(step),
             tally: tally(step),
+            pace: None,
             reports: reports.iter().map(report).collect(),
         };
         self.says(worker, message)
@@ -361,6 +363,7 @@ fn event_words(event: &JobEvent) -> String {
             generation,
             members,
             step,
+            ..
         } => format!("switched to {generation} of {:?} at {step}", numbers(members)),
         JobEvent::Halting { generation } => format!("halting for {generation}"),
         JobEvent::Forming {
