@@ -124,7 +124,7 @@ mod tests {
     use std::time::Duration;
 
     use sardana_protocol::job::{Fingerprint, JobSpec, Order};
-    use sardana_protocol::membership::{Config, Membership};
+    use sardana_protocol::membership::{Balance, Config, Membership};
     use sardana_protocol::state::StateHash;
     use sardana_protocol::words::{Incarnation, Step};
 
@@ -148,6 +148,7 @@ mod tests {
             shards: 8,
             steps: Step::new(10),
             order: Order::Exact,
+            balance: Balance::default(),
         };
         KeptJob {
             identity: JobIdentity {

@@ -9,7 +9,7 @@ use sardana_actors::coordinator::{
 };
 use sardana_actors::enrol::Registrar;
 use sardana_actors::trust::PrivateFolder;
-use sardana_protocol::membership::{JobEvent, Summary};
+use sardana_protocol::membership::{Balance, JobEvent, Summary};
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
 
@@ -31,6 +31,8 @@ pub struct CoordinateConfig {
     pub max: u32,
     /// How many workers the first generation waits for.
     pub expected: u32,
+    /// Whether shards move towards faster workers, so that all finish together.
+    pub balance: Balance,
 }
 
 /// Why there is no coordinator, or its job did not finish.
@@ -107,6 +109,7 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
         min: config.min,
         expected: config.expected,
         max: config.max,
+        balance: config.balance,
     };
     let (coordinator, events) = coordinator::start(coordinating).await?;
     let bound = coordinator.address();
@@ -227,6 +230,7 @@ mod tests {
             state_dir: PathBuf::new(),
             min: 1,
             max: 8,
+            balance: Balance::default(),
             expected: 1,
         }
     }

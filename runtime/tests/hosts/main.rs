@@ -13,7 +13,7 @@ use sardana::hosts::{
     StateError, agent, coordinate, enrol, find_running, invite,
 };
 use sardana::worker::serve;
-use sardana::{AgentEvent, JobEvent};
+use sardana::{AgentEvent, Balance, JobEvent};
 use sardana_actors::coordinator::CoordinatorError;
 use sardana_actors::quic::BindError;
 use sardana_actors::trust::Otherwise;
@@ -36,6 +36,7 @@ fn config(state_dir: &Path, workers: u32) -> CoordinateConfig {
         min: workers,
         max: 8,
         expected: workers,
+        balance: Balance::default(),
     }
 }
 

@@ -161,6 +161,7 @@ impl<'a> Guide<'a> {
                 generation,
                 members,
                 step,
+                ..
             } => {
                 self.generation = Some(*generation);
                 self.world_size = members.len();

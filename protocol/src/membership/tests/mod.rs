@@ -1,6 +1,7 @@
 //! The coordinator's machine, one story per test: events in, commands out, both written in words.
 
 mod adopting;
+mod balancing;
 mod endings;
 mod generations;
 mod joining;
@@ -127,7 +128,7 @@ impl Job {
         self.event(Event::Arrived(Box::new(Arrival {
             worker: w(worker),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
-            capacity: 4,
+            capacity: 24,
             introduction: Introduction {
                 generation: Generation::NONE,
                 incarnation: Incarnation::new(1),

@@ -9,7 +9,7 @@ use sardana::launch::Event;
 use sardana::train;
 
 use crate::ending::{EndSignals, Failure, runtime};
-use crate::run::{print, twice};
+use crate::run::{Balancing, print, twice};
 
 /// Run the coordinator of a job on several hosts. Agents and workers come with join files; see `sardana invite`.
 ///
@@ -38,6 +38,8 @@ pub(crate) struct Coordinator {
     /// How many workers the job waits for at first, for some seconds; by default --min.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     expected: Option<u32>,
+    #[command(flatten)]
+    balancing: Balancing,
 }
 
 impl Coordinator {
@@ -56,6 +58,7 @@ impl Coordinator {
             min: self.min,
             max: self.max,
             expected,
+            balance: self.balancing.into(),
         })
     }
 
