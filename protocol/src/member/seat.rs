@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::Member;
-use super::event::Command;
+use super::event::{Command, Heartbeat};
 use super::update::Update;
 use crate::messages::{CatchUp, Form, Ring, Seated, Trailer, Visit, WorkerMessage};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
@@ -257,7 +257,10 @@ impl Member {
             return self.go_on(out);
         }
         // Whoever follows sees the trailers of others, too.
-        if self.seat.take().is_some() {
+        if self.seat.is_some() {
+            // A joiner that comes in its place does not have the reports of the steps before its snapshot.
+            self.beat(Heartbeat::NotDue, out);
+            self.seat = None;
             // The ring has yet to send the last sum on, and ends by itself.
             self.unprepare(out);
             self.promised = generation;
