@@ -8,6 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use sardana_actors::coordinator::{self, CoordinatorConfig, Past};
 use sardana_actors::enrol::{JoinFile, Moment, Registrar, Terms, enrol};
 use sardana_actors::trust::{Authority, Otherwise, PrivateFolder, Role};
+use sardana_protocol::membership::Balance;
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::task::JoinSet;
 
@@ -44,6 +45,7 @@ async fn measure(name: &str, authority: &Arc<Authority>, registrar: Registrar) -
         min: 1,
         expected: 1,
         max: 1,
+        balance: Balance::default(),
     };
     let (coordinator, _events) = coordinator::start(config).await?;
     let join = Arc::new(JoinFile::new(invitation, authority, vec![coordinator.address()]));

@@ -72,6 +72,28 @@ pub const CATCH_UP_PATIENCE: Duration = Duration::from_secs(20);
 /// a cloud is 30 s; this leaves time to end.
 pub const LEAVE_GRACE: Duration = Duration::from_secs(20);
 
+/// How long the ranges of a generation stay as they are before shards move towards faster members: long enough for some figures of
+/// how fast each is with its present shards, short against what a wrong cut costs in a run of hours.
+pub const REBALANCE_EVERY: Duration = Duration::from_secs(5);
+
+/// How many steps besides: a member with a single shard has so many figures of its own by then, and links that are made beside those
+/// in use cost nothing that shows in as many steps.
+pub const REBALANCE_STEPS: u64 = 20;
+
+/// Shards move only if the slowest member's time in a step falls by this part: smaller gains are within what paces wander by
+/// themselves, and shards would go to and fro.
+pub const REBALANCE_PERCENT: u32 = 10;
+
+/// And by so much: steps that are shorter consist of messages, not of gradients, and their paces of interruptions.
+pub const REBALANCE_LEAST: Duration = Duration::from_millis(1);
+
+/// Figures of a worker's pace agree if they differ by less than this part. Others show that something has changed; what was known
+/// before is then forgotten.
+pub const PACE_AGREES_PERCENT: u32 = 25;
+
+/// So many figures in a row that agree, one with each heartbeat, make a pace that shards are moved for.
+pub const PACE_FIGURES: u32 = 4;
+
 /// A worker that this many generations in a row could not be linked with is left out of the next one.
 pub const MAX_LINK_FAILURES: u32 = 3;
 
@@ -83,6 +105,7 @@ pub const MAX_REPORTS: usize = 256;
 pub const MAX_KEPT_REPORTS: usize = 4_096;
 
 const _: () = assert!(SILENCE.as_millis() >= 10 * HEARTBEAT.as_millis());
+const _: () = assert!(HEARTBEAT.as_millis() * (PACE_FIGURES as u128) < REBALANCE_EVERY.as_millis());
 const _: () = assert!(RESEND.as_millis() * 10 <= SILENCE.as_millis());
 const _: () = assert!(PIECE_BYTES.is_multiple_of(8));
 

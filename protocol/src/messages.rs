@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::JobIdentity;
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
-use crate::words::{Generation, Incarnation, JobId, Rank, ShardRange, Step, WorkerId};
+use crate::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
 /// First message on a control connection, from worker or agent to coordinator. [`Greeting`] comes back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -166,6 +166,8 @@ pub enum WorkerMessage {
         step: Step,
         /// Gradients computed.
         tally: Tally,
+        /// How fast it is, as last measured: with a heartbeat only, and none before it has computed some shards.
+        pace: Option<Pace>,
         /// Reports of the last steps, by rank 0 only.
         reports: Vec<StepReport>,
     },

@@ -233,6 +233,7 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         min,
         max,
         restarts,
+        balance,
         ..
     } = config.staffing;
     let coordinating = CoordinatorConfig {
@@ -244,6 +245,7 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         min,
         expected: workers,
         max,
+        balance,
     };
     let (coordinator, job_events) = coordinator::start(coordinating).await?;
     let agent = AgentConfig {

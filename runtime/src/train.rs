@@ -93,10 +93,11 @@ fn log_membership(event: &JobEvent) {
     if let JobEvent::Switched {
         generation,
         members,
+        shards,
         step,
     } = event
     {
-        tracing::info!(target: "sardana::event::switched", %generation, world_size = members.len(), %step, "the membership changed at a boundary");
+        tracing::info!(target: "sardana::event::switched", %generation, world_size = members.len(), %step, ?shards, "a planned generation began at a boundary");
     }
     if let JobEvent::Fenced { own, by } = event {
         tracing::error!(target: "sardana::event::fenced", %own, %by, "a later coordinator leads the job; this one ends");

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use sardana::operator::{Access, Doing, JobStatus, OperatorAnswer, OperatorRequest, ask, table};
 use sardana::worker::{Ended, ProcessError, serve};
-use sardana::{JobEvent, Stage, reference};
+use sardana::{Balance, JobEvent, Stage, reference};
 use sardana_actors::agent::Bundle;
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past};
 use sardana_actors::enrol::Registrar;
@@ -58,6 +58,7 @@ async fn trained() -> Job {
         min: 2,
         expected: 2,
         max: 8,
+        balance: Balance::default(),
     };
     let (coordinator, events) = coordinator::start(config).await.unwrap();
     let (ended, outcomes) = channel();

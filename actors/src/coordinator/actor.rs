@@ -248,6 +248,7 @@ impl State {
             shards: spec.shards,
             steps: spec.steps,
             order: spec.order,
+            balance: self.config.balance,
         };
         let (incarnation, now) = (self.config.incarnation, self.started.elapsed());
         let membership = match std::mem::replace(&mut self.config.past, Past::None) {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use quinn::Endpoint;
 use ractor::{Actor, ActorRef};
-use sardana_protocol::membership::JobEvent;
+use sardana_protocol::membership::{Balance, JobEvent};
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
@@ -52,6 +52,8 @@ pub struct CoordinatorConfig {
     pub expected: u32,
     /// Workers beyond this are spares.
     pub max: u32,
+    /// Whether shards move towards faster workers.
+    pub balance: Balance,
 }
 
 /// What is known of a coordinator's lives before this one.

@@ -154,7 +154,7 @@ pub(super) fn keep_writing(records: Records) -> (Newest, JoinHandle<()>) {
 #[cfg(test)]
 mod tests {
     use sardana_protocol::job::{Fingerprint, JobSpec, Order};
-    use sardana_protocol::membership::{Config, Membership};
+    use sardana_protocol::membership::{Balance, Config, Membership};
     use sardana_protocol::state::StateHash;
     use sardana_protocol::words::{Incarnation, Step};
 
@@ -178,6 +178,7 @@ mod tests {
             shards: 8,
             steps: Step::new(10),
             order: Order::Exact,
+            balance: Balance::default(),
         };
         KeptJob {
             identity: JobIdentity {

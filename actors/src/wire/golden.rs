@@ -11,7 +11,7 @@ use sardana_protocol::messages::{
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::status::{AgentStatus, Doing, JobStatus, OperatorAnswer, OperatorRequest, Overview, WorkerView};
-use sardana_protocol::words::{Generation, Incarnation, JobId, Rank, ShardRange, Step, WorkerId};
+use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -156,13 +156,17 @@ fn worker_messages() {
         generation: GENERATION,
         step: Step::new(9),
         tally: tally(),
+        pace: Some(Pace::new(Duration::from_micros(300))),
         reports: vec![StepReport {
             step: Step::new(8),
             samples: 64,
             sums: vec![1.5],
         }],
     };
-    golden(&progress, &format!("02 0107 09 {TALLY} 01 08 40 01 000000000000f83f"));
+    golden(
+        &progress,
+        &format!("02 0107 09 {TALLY} 01 fb2c01 01 08 40 01 000000000000f83f"),
+    );
     let finished = WorkerMessage::Finished {
         generation: GENERATION,
         step: Step::new(10),
@@ -352,6 +356,7 @@ fn what_an_operator_sees() {
         address: "10.0.0.1:1".parse().unwrap(),
         rank: Some(Rank::new(2)),
         shards: Some(ShardRange::new(0, 3)),
+        pace: Some(Pace::new(Duration::from_micros(9))),
         doing: Doing::Training,
         leaving: true,
         step: Step::new(9),
@@ -386,7 +391,7 @@ fn what_an_operator_sees() {
     let address = "00 0a000001 01";
     let text = format!(
         "00 {} 00 01 04\"loss\" \
-         03 0107 09 01 05 {address} 0102 01 0003 02 01 09 46 01 00 \
+         03 0107 09 01 05 {address} 0102 01 0003 01 09 02 01 09 46 01 00 \
          01 08 40 01 000000000000f83f 00000000000000c0 03 07 \
          01 01\"h\" {address} 02 05 01 fb2c01 06 00 \
          01 05 00 08 01 01 00 01\"x\"",

@@ -1,5 +1,7 @@
 //! What the codec refuses, and that nothing hostile makes it panic or take more than it may.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::{MAX_AUXILIARY, MAX_REPORTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION};
@@ -8,7 +10,7 @@ use sardana_protocol::messages::{
     Standing, StepReport, Tally, Visit, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::state::StateHash;
-use sardana_protocol::words::{Generation, Incarnation, JobId, Rank, ShardRange, Step, WorkerId};
+use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
 use super::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES, LARGEST_LIMIT};
 use super::{FrameError, decode, encode, read_frame_blocking, write_frame_blocking};
@@ -128,6 +130,7 @@ fn the_largest_messages_fit_their_frames() {
         generation: GENERATION,
         step: STEP,
         tally: largest_standing().tally,
+        pace: Some(Pace::new(Duration::MAX)),
         reports: vec![report; MAX_REPORTS],
     };
     encode(&progress, CONTROL_FRAME_BYTES).unwrap();

@@ -374,11 +374,11 @@ impl State {
             }));
         }
         let heartbeat = if self.spoke.elapsed() >= HEARTBEAT {
-            Heartbeat::Due
+            Heartbeat::Due(self.desk.pace())
         } else {
             Heartbeat::NotDue
         };
-        if heartbeat == Heartbeat::Due {
+        if heartbeat != Heartbeat::NotDue {
             self.spoke = Instant::now();
         }
         self.desk.handle(Event::Beat { heartbeat }, Data::None);

@@ -12,7 +12,7 @@ use sardana_actors::quic::{Purpose, bind_client, connect};
 use sardana_actors::trust::{Authority, Credentials, PeerIdentity, Role};
 use sardana_actors::wire::limits::HELLO_FRAME_BYTES;
 use sardana_actors::wire::{read_frame, write_frame};
-use sardana_protocol::membership::JobEvent;
+use sardana_protocol::membership::{Balance, JobEvent};
 use sardana_protocol::messages::{AgentHello, Greeting, Hello};
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
@@ -46,6 +46,7 @@ impl Site {
             min: 2,
             expected: 2,
             max: 8,
+            balance: Balance::default(),
         };
         let (coordinator, events) = coordinator::start(config).await.unwrap();
         Self {

@@ -13,7 +13,7 @@ use sardana_actors::trust::{Authority, Credentials, PeerIdentity, Role};
 use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_actors::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
-use sardana_protocol::membership::JobEvent;
+use sardana_protocol::membership::{Balance, JobEvent};
 use sardana_protocol::messages::{AgentHello, Greeting, Hello, Introduction, Standing, Tally, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
@@ -52,6 +52,7 @@ impl Site {
             min: 2,
             expected: 2,
             max: 8,
+            balance: Balance::default(),
         };
         let (coordinator, events) = coordinator::start(config).await.unwrap();
         Self {

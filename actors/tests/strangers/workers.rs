@@ -10,7 +10,7 @@ use sardana_actors::trust::{Authority, Credentials, Role};
 use sardana_actors::worker::{self, Desk, Ended, JoinError, ModelFailure, Sigterm, WorkerConfig, WorkerError};
 use sardana_collectives::layout::Layout;
 use sardana_protocol::limits::MAX_TEXT_BYTES;
-use sardana_protocol::membership::JobEvent;
+use sardana_protocol::membership::{Balance, JobEvent};
 use sardana_protocol::state::{Dtype, StatePieces, TensorSpec};
 use sardana_protocol::words::Incarnation;
 use tokio::time::timeout;
@@ -158,6 +158,7 @@ async fn an_address_that_is_taken_is_named() {
         min: 1,
         expected: 1,
         max: 1,
+        balance: Balance::default(),
     };
     let error = coordinator::start(config).await.unwrap_err();
     assert!(

@@ -20,6 +20,7 @@ fn main() -> Result<()> {
         min: setup.min,
         max: setup.max,
         expected: setup.workers,
+        balance: setup.balance,
         succession: match arguments.next().as_deref() {
             None => Succession::Resume,
             Some("take-over") => Succession::TakeOver,

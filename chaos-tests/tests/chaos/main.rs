@@ -12,6 +12,7 @@ mod paced;
 mod seeds;
 mod thawed;
 mod undisturbed;
+mod unequal;
 
 use anyhow::Result;
 use sardana_chaos_tests::setup::Setup;

@@ -3,7 +3,7 @@
 use crate::messages::{CatchUp, Form, MemberAddress, Serve, Snapshot, StepReport, Trailer, WorkerMessage};
 use crate::snapshot::{Share, SnapshotId};
 use crate::state::StateHash;
-use crate::words::{Generation, Incarnation, ShardRange, Step, WorkerId};
+use crate::words::{Generation, Incarnation, Pace, ShardRange, Step, WorkerId};
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -131,8 +131,8 @@ pub enum Event {
 /// Whether a beat must be sent although there is no report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heartbeat {
-    /// It is time to say something.
-    Due,
+    /// It is time to say something, and how fast this worker is, if that is measured.
+    Due(Option<Pace>),
     /// Only if there is something to say.
     NotDue,
 }

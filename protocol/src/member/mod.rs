@@ -213,7 +213,7 @@ impl Member {
             Event::Concluded { hash, results } => self.concluded(hash, results, &mut out),
             Event::Beat { heartbeat } => {
                 self.beat(heartbeat, &mut out);
-                if heartbeat == Heartbeat::Due {
+                if let Heartbeat::Due(_) = heartbeat {
                     self.finished(&mut out);
                 }
             }

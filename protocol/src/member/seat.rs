@@ -256,9 +256,11 @@ impl Member {
             out.push(Command::Send(WorkerMessage::Switched { generation, step }));
             return self.go_on(out);
         }
-        // Whoever follows sees the trailers of others, too. The last reports of one that leaves may be nobody else's.
-        self.beat(Heartbeat::NotDue, out);
-        if self.seat.take().is_some() {
+        // Whoever follows sees the trailers of others, too.
+        if self.seat.is_some() {
+            // A joiner that comes in its place does not have the reports of the steps before its snapshot.
+            self.beat(Heartbeat::NotDue, out);
+            self.seat = None;
             // The ring has yet to send the last sum on, and ends by itself.
             self.unprepare(out);
             self.promised = generation;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::Order;
 use crate::messages::{CoordinatorMessage, Introduction, StepReport, Tally, WorkerMessage};
 use crate::state::StateHash;
-use crate::words::{Generation, Incarnation, Rank, Step, WorkerId};
+use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -227,12 +227,14 @@ pub enum JobEvent {
         /// For whom.
         worker: WorkerId,
     },
-    /// The membership changed at a boundary, as planned: nobody waited.
+    /// The membership, or who computes which shards, changed at a boundary, as planned: nobody waited.
     Switched {
         /// The new generation.
         generation: Generation,
         /// Members in rank order.
         members: Vec<WorkerId>,
+        /// What each of them computes in a step.
+        shards: Vec<ShardRange>,
         /// The step it begins with.
         step: Step,
     },

@@ -1,6 +1,8 @@
 //! A generation as the coordinator keeps it: enough to tell every member its part, also a second time.
 
-use crate::assign::{NoRoom, Seat, retry, steady};
+use std::time::Duration;
+
+use crate::assign::{Means, NoRoom, Seat, retry, slowest, steady};
 use crate::messages::{CatchUp, Form, MemberAddress, Standing, Visit};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
@@ -8,8 +10,7 @@ use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 #[derive(Debug)]
 pub(super) struct Candidate<'a> {
     pub(super) member: MemberAddress,
-    /// 0 for a spare.
-    pub(super) capacity: u32,
+    pub(super) means: Means,
     pub(super) standing: &'a Standing,
 }
 
@@ -47,17 +48,18 @@ impl Formation {
                 let kept = kept(one.standing);
                 // A spare may hold gradients from when it was none.
                 let held = kept.iter().map(|range| range.len()).fold(0, u32::saturating_add);
-                let capacity = one.capacity.max(held);
-                Seat { capacity, kept }
+                let capacity = one.means.capacity.max(held);
+                let means = Means { capacity, ..one.means };
+                Seat { means, kept }
             })
             .collect();
-        let capacities: Vec<u32> = candidates.iter().map(|one| one.capacity).collect();
+        let means: Vec<Means> = candidates.iter().map(|one| one.means).collect();
         Ok(Self {
             generation,
             step,
             members: candidates.iter().map(|candidate| candidate.member).collect(),
             first: retry(shards, &seats)?,
-            steady: steady(shards, &capacities)?,
+            steady: steady(shards, &means)?,
             catch_up: catch_up(step, candidates),
             stop_at,
         })
@@ -67,9 +69,9 @@ impl Formation {
     ///
     /// # Errors
     /// [`NoRoom`] when the members' memory does not cover `shards`.
-    pub(super) fn planned(generation: Generation, shards: u32, members: &[(MemberAddress, u32)]) -> Result<Self, NoRoom> {
-        let capacities: Vec<u32> = members.iter().map(|(_, capacity)| *capacity).collect();
-        let steady = steady(shards, &capacities)?;
+    pub(super) fn planned(generation: Generation, shards: u32, members: &[(MemberAddress, Means)]) -> Result<Self, NoRoom> {
+        let means: Vec<Means> = members.iter().map(|(_, means)| *means).collect();
+        let steady = steady(shards, &means)?;
         Ok(Self {
             generation,
             step: Step::ZERO,
@@ -142,6 +144,23 @@ impl Formation {
         let rank = self.members.iter().position(|member| member.worker == worker)?;
         let visit = self.steady.iter().find(|visit| visit.rank.index() == rank)?;
         Some(visit.shards)
+    }
+
+    /// What each member computes in every step but the first, by rank.
+    pub(super) fn ranges(&self) -> Vec<ShardRange> {
+        let range = |rank: usize| self.steady.iter().find(|visit| visit.rank.index() == rank);
+        let ranks = 0..self.members.len();
+        ranks
+            .map(|rank| range(rank).map_or(ShardRange::new(0, 0), |visit| visit.shards))
+            .collect()
+    }
+
+    /// How long the slowest member computes in a step but the first, and how long it would with the best ranges that there are, if the
+    /// members have these means.
+    pub(super) fn slowest(&self, means: &[Means]) -> Option<(Duration, Duration)> {
+        let shards = self.steady.iter().map(|visit| visit.shards.len()).sum();
+        let best = steady(shards, means).ok()?;
+        Some((slowest(&self.steady, means), slowest(&best, means)))
     }
 
     /// How many members fetch the state.

@@ -120,7 +120,7 @@ impl Membership {
             });
         }
         self.phase = Phase::Running { resumed };
-        self.advanced = self.now;
+        (self.advanced, self.settled) = (self.now, self.now);
         if self.stop != Stop::No {
             self.close_with_stop();
         }
@@ -149,7 +149,11 @@ impl Membership {
         if have < min {
             return Lack::Joiners;
         }
-        let room: u64 = self.candidates().iter().map(|candidate| u64::from(candidate.capacity)).sum();
+        let room: u64 = self
+            .candidates()
+            .iter()
+            .map(|candidate| u64::from(candidate.means.capacity))
+            .sum();
         if room < u64::from(self.config.shards) && joining > 0 {
             return Lack::Joiners;
         }
@@ -223,7 +227,6 @@ impl Membership {
         let mut order: Vec<_> = self.members.iter().filter(|(_, record)| record.quiet().is_some()).collect();
         order.sort_by_key(|(worker, record)| record.order(**worker));
         order.truncate(MAX_WORKERS as usize);
-        let working = self.config.max as usize;
         order
             .into_iter()
             .enumerate()
@@ -233,7 +236,7 @@ impl Membership {
                         worker,
                         address: record.address,
                     },
-                    capacity: if index < working { record.capacity } else { 0 },
+                    means: self.means(index, worker)?,
                     standing: record.quiet()?,
                 })
             })

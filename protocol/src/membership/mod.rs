@@ -11,11 +11,12 @@
 //! ```
 //! Changes that are known beforehand stop nobody. While `Running`, a newcomer becomes a *joiner*: it copies a snapshot and follows
 //! the ring (`joining`). Who has caught up comes in, and who wants to leave goes out, with a generation that is prepared beside the
-//! present one and begun by a trailer (`planning`, `leaving`). Anything that breaks outranks all this: those who take part, or may
+//! present one and begun by a trailer (`planning`, `leaving`); so do shards that move towards faster members (`balancing`). Anything that breaks outranks all this: those who take part, or may
 //! have begun to, halt under a number that is newer still (GEN-1). Deaths during `Halting` only shorten the wait; deaths during
 //! `Forming` halt again. Joiners are called in, and waited for, only where the others cannot train without them.
 
 mod adopting;
+mod balancing;
 mod conclude;
 mod event;
 mod formation;
@@ -39,6 +40,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use adopting::Past;
+pub use balancing::{Balance, Calm};
 pub use event::{Arrival, Command, Event, JobEvent, Loss, Need, Stage, Summary};
 use formation::Formation;
 use ledger::Ledger;
@@ -66,6 +68,8 @@ pub struct Config {
     pub steps: Step,
     /// In which order gradients are added. Decides nothing here; people are told.
     pub order: Order,
+    /// Whether shards move towards faster members.
+    pub balance: Balance,
 }
 
 /// The coordinator's machine. Time is what has passed since any fixed moment.
@@ -98,6 +102,10 @@ pub struct Membership {
     plan: Option<Plan>,
     /// When the plan's orders were last said.
     planned_at: Duration,
+    /// When the ranges last changed, or were last to change for the sake of balance.
+    settled: Duration,
+    /// When it was last looked whether other ranges pay.
+    weighed: Duration,
     /// Members of the generation that a trailer has switched to, which have not said that they have.
     switching: BTreeSet<WorkerId>,
     past: Past,
@@ -162,6 +170,8 @@ impl Membership {
             intake: Intake::Idle,
             plan: None,
             planned_at: now,
+            settled: now,
+            weighed: now,
             switching: BTreeSet::new(),
             past: Past::None,
             recorded: Generation::NONE,
@@ -249,6 +259,7 @@ impl Membership {
             arrival: self.arrivals,
             address: arrival.address,
             capacity: arrival.capacity,
+            measured: None,
             rank: None,
             computed: standing.tally.total,
             // What it says of itself holds only once it has halted: it may have been following the others until now.
@@ -284,6 +295,7 @@ impl Membership {
         self.ask_again_to_stop();
         self.ask_again_for_the_plan();
         self.tend_joiners();
+        self.balance();
     }
 
     /// Whether some member has finished the job.

@@ -8,7 +8,7 @@ mod world;
 
 use proptest::prelude::*;
 use run::{REPLAY, Run};
-use world::Chaos;
+use world::{Chaos, Story, World};
 
 /// How many runs each property gets: `PROPTEST_CASES`, or a few.
 fn cases() -> u32 {
@@ -127,6 +127,20 @@ proptest! {
         prop_assert_eq!(summary.computed, u64::from(shards) * steps);
         prop_assert_eq!(summary.recomputed, 0);
     }
+}
+
+/// Shards move while nobody comes or goes, and each gradient is computed once.
+#[test]
+fn shards_move_towards_the_faster() {
+    let mut moved = Vec::new();
+    for seed in 0..10 {
+        let mut world = World::new(seed, 3, 16, 60, Story::Untold);
+        let summary = world.heal();
+        assert_eq!((summary.computed, summary.recomputed), (16 * 60, 0), "seed {seed}");
+        moved.push(world.moved);
+    }
+    let most = moved.iter().filter(|&&times| times > 0).count();
+    assert!(most > moved.len() / 2, "shards moved so often: {moved:?}");
 }
 
 /// Tells the story of the run that [`REPLAY`] names, if it names one.

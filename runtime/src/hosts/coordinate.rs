@@ -11,7 +11,7 @@ use sardana_actors::coordinator::{
 use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::BindError;
 use sardana_actors::trust::PrivateFolder;
-use sardana_protocol::membership::{JobEvent, Summary};
+use sardana_protocol::membership::{Balance, JobEvent, Summary};
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
@@ -40,6 +40,8 @@ pub struct CoordinateConfig {
     pub max: u32,
     /// How many workers the first generation waits for.
     pub expected: u32,
+    /// Whether shards move towards faster workers, so that all finish together.
+    pub balance: Balance,
     /// Whether it takes over from one whose state is lost.
     pub succession: Succession,
 }
@@ -182,6 +184,7 @@ async fn begin(
         min: config.min,
         expected: config.expected,
         max: config.max,
+        balance: config.balance,
     };
     let (coordinator, events) = coordinator::start(coordinating).await?;
     Ok(Started {
@@ -333,6 +336,7 @@ mod tests {
             state_dir: PathBuf::new(),
             min: 1,
             max: 8,
+            balance: Balance::default(),
             expected: 1,
             succession: Succession::Resume,
         }

@@ -45,6 +45,7 @@ fn arguments_that_cannot_be_read() {
             2,
             &["--log-dir", "--no-prefix", "cannot be used"],
         ),
+        row("run -n 1 --balance maybe -- true", 2, &["maybe", "--balance"]),
         row("run -n 1 --log-format yaml -- true", 2, &["yaml", "human", "json"]),
         row("status --watch --json", 2, &["--watch", "--json", "cannot be used"]),
         row("status r0", 2, &["r0"]),

@@ -13,7 +13,7 @@ use sardana::hosts::{
     StateError, agent, coordinate, enrol, find_running, invite,
 };
 use sardana::worker::serve;
-use sardana::{AgentEvent, JobEvent};
+use sardana::{AgentEvent, Balance, JobEvent};
 use sardana_actors::coordinator::CoordinatorError;
 use sardana_actors::quic::BindError;
 use sardana_actors::trust::Otherwise;
@@ -43,6 +43,7 @@ fn config(state_dir: &Path, workers: u32) -> CoordinateConfig {
         max: 8,
         expected: workers,
         succession: sardana::hosts::coordinate::Succession::Resume,
+        balance: Balance::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use sardana::job::Staffing;
 use sardana::launch::{Event, LaunchConfig, LaunchError, launch};
 use sardana::model::ModelError;
 use sardana::worker::{EXIT_GIVE_UP, serve_if_started_by_agent};
-use sardana::{AgentEvent, JobSpec, Summary, reference};
+use sardana::{AgentEvent, Balance, JobSpec, Summary, reference};
 use sardana_actors::agent::BUNDLE_VARIABLE;
 use tokio::time::timeout;
 
@@ -40,6 +40,7 @@ fn staffing(workers: u32, min: u32, restarts: u32) -> Staffing {
         max: 8,
         restarts,
         shard_capacity: None,
+        balance: Balance::default(),
     }
 }
 

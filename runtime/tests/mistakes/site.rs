@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sardana::model::{ModelError, StateHash, Trainable};
 use sardana::worker::{ProcessError, serve};
-use sardana::{Job, JobEvent, JobSpec};
+use sardana::{Balance, Job, JobEvent, JobSpec};
 use sardana_actors::agent::Bundle;
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past};
 use sardana_actors::enrol::Registrar;
@@ -78,6 +78,7 @@ impl Site {
             min: workers,
             expected: workers,
             max: 8,
+            balance: Balance::default(),
         };
         let (coordinator, events) = runtime.block_on(coordinator::start(config)).unwrap();
         Self {

@@ -133,6 +133,7 @@ mod tests {
             )),
             rank: Some(Rank::new(rank)),
             shards: None,
+            pace: None,
             doing: Doing::Training,
             leaving: false,
             step: Step::ZERO,

@@ -164,6 +164,7 @@ impl<'a> Guide<'a> {
                 generation,
                 members,
                 step,
+                ..
             } => {
                 self.generation = Some(*generation);
                 self.world_size = members.len();

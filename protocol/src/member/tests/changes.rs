@@ -167,7 +167,7 @@ fn the_chief_reports_each_step_once_and_again_if_asked() {
     // The first step was told with the progress of the generation.
     assert_eq!(said(&beat(&mut worker, Heartbeat::NotDue)), ["progress g1.1 s3 [s1, s2]"]);
     assert_eq!(beat(&mut worker, Heartbeat::NotDue), []);
-    assert_eq!(said(&beat(&mut worker, Heartbeat::Due)), ["progress g1.1 s3 []"]);
+    assert_eq!(said(&beat(&mut worker, Heartbeat::Due(None))), ["progress g1.1 s3 []"]);
     halt(&mut worker, 2);
     let report_from = s(1);
     form(

@@ -38,7 +38,7 @@ fn a_trailer_that_says_stop_ends_the_job_after_its_update() {
     assert_eq!(worker.next_work(), Work::Wait);
     // It may have been lost: it is said again with every heartbeat.
     assert_eq!(
-        said(&beat(&mut worker, Heartbeat::Due)),
+        said(&beat(&mut worker, Heartbeat::Due(None))),
         ["progress g1.1 s1 []".to_owned(), finished]
     );
 }
@@ -87,7 +87,7 @@ fn finished_is_said_again_in_a_new_generation() {
     let _ = conclude(&mut worker, 1);
     assert_eq!(said(&halt(&mut worker, 2)), ["halted g1.2 at s1 with []"]);
     assert_eq!(
-        said(&beat(&mut worker, Heartbeat::Due)),
+        said(&beat(&mut worker, Heartbeat::Due(None))),
         ["progress g1.2 s1 []"],
         "it has no seat"
     );
@@ -124,7 +124,7 @@ fn an_end_that_the_others_went_beyond_is_forgotten() {
         };
         assert_eq!(said(&form(&mut worker, beyond)), [""; 0]);
         assert_eq!(
-            said(&beat(&mut worker, Heartbeat::Due)).len(),
+            said(&beat(&mut worker, Heartbeat::Due(None))).len(),
             1,
             "it is not finished while it catches up"
         );

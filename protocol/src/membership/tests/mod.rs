@@ -1,6 +1,7 @@
 //! The coordinator's machine, one story per test: events in, commands out, both written in words.
 
 mod adopting;
+mod balancing;
 mod endings;
 mod generations;
 mod joining;
@@ -11,7 +12,7 @@ mod planning;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use super::{Arrival, Command, Config, Event, JobEvent, Loss, Membership};
+use super::{Arrival, Balance, Command, Config, Event, JobEvent, Loss, Membership};
 use crate::messages::{
     CatchUp, CoordinatorMessage, Form, Introduction, Needed, Serve, Standing, StepReport, Tally, Trailer, WorkerMessage,
 };
@@ -34,6 +35,7 @@ fn config() -> Config {
         shards: 4,
         steps: Step::new(10),
         order: crate::job::Order::Exact,
+        balance: Balance::default(),
     }
 }
 
@@ -126,7 +128,7 @@ impl Job {
         self.event(Event::Arrived(Box::new(Arrival {
             worker: w(worker),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
-            capacity: 4,
+            capacity: 24,
             introduction: Introduction {
                 generation: Generation::NONE,
                 incarnation: Incarnation::new(1),
@@ -164,6 +166,7 @@ impl Job {
             generation: g(count),
             step: s(step),
             tally: tally(step),
+            pace: None,
             reports: reports.iter().map(report).collect(),
         };
         self.says(worker, message)
@@ -362,6 +365,7 @@ fn event_words(event: &JobEvent) -> String {
             generation,
             members,
             step,
+            ..
         } => format!("switched to {generation} of {:?} at {step}", numbers(members)),
         JobEvent::Halting { generation } => format!("halting for {generation}"),
         JobEvent::Forming {

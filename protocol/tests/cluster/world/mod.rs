@@ -16,8 +16,8 @@ use network::Mail;
 use process::Process;
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::member::{self, Heartbeat};
-use sardana_protocol::membership::{Config, Event, JobRecord, Membership, Stage, Summary};
-use sardana_protocol::words::{Incarnation, Step, WorkerId};
+use sardana_protocol::membership::{Balance, Calm, Config, Event, JobRecord, Membership, Stage, Summary};
+use sardana_protocol::words::{Incarnation, Pace, Step, WorkerId};
 
 use crate::ring::Sums;
 
@@ -50,6 +50,10 @@ pub(crate) struct World {
     count: Count,
     operator: Operator,
     story: Story,
+    /// Of the newest generation.
+    members: Vec<WorkerId>,
+    /// How often shards have moved although nobody came or went.
+    pub(crate) moved: u32,
     summary: Option<Summary>,
 }
 
@@ -79,6 +83,11 @@ impl World {
             shards,
             steps: Step::new(steps),
             order: Order::Exact,
+            // Soon, so that shards move again and again among all that happens.
+            balance: Balance::After(Calm {
+                time: Duration::from_millis(100),
+                steps: 1,
+            }),
         };
         let spec = JobSpec {
             name: "cluster".to_owned(),
@@ -108,6 +117,8 @@ impl World {
             count: Count::Exact,
             operator: Operator::Watches,
             story,
+            members: Vec::new(),
+            moved: 0,
             summary: None,
         };
         for _ in 0..workers {
@@ -119,8 +130,14 @@ impl World {
     fn start(&mut self) {
         let worker = WorkerId::new(self.next_worker);
         self.next_worker += 1;
-        self.processes.insert(worker, Process::new(&self.spec));
+        let pace = self.any_pace();
+        self.processes.insert(worker, Process::new(&self.spec, pace));
         self.mail.push(Mail::Hello(worker));
+    }
+
+    /// Machines are of unequal speed.
+    fn any_pace(&mut self) -> Pace {
+        Pace::new(Duration::from_millis(10 * (1 + self.dice.below(5))))
     }
 
     /// From now on an operator wants the job to end at the next boundary.
@@ -174,13 +191,18 @@ impl World {
 
     fn pass_time(&mut self) {
         self.now += Duration::from_millis(self.dice.below(40));
-        let heartbeat = if self.dice.once_in(4) {
-            Heartbeat::Due
-        } else {
-            Heartbeat::NotDue
-        };
-        for worker in self.processes.keys().copied().collect::<Vec<_>>() {
+        let due = self.dice.once_in(4);
+        let paces = self.processes.iter().map(|(&worker, process)| (worker, process.pace()));
+        for (worker, pace) in paces.collect::<Vec<_>>() {
+            let heartbeat = if due { Heartbeat::Due(pace) } else { Heartbeat::NotDue };
             self.member(worker, member::Event::Beat { heartbeat }, None);
+        }
+        // A machine is slowed down by its neighbours, or left alone by them.
+        if self.dice.once_in(60)
+            && let Some(worker) = self.pick()
+        {
+            let pace = self.any_pace();
+            self.processes.get_mut(&worker).expect("it was picked").set_pace(pace);
         }
         self.coordinate(Event::Tick);
         if self.dice.once_in(20) {

@@ -138,8 +138,19 @@ impl World {
 
     fn told(&mut self, event: JobEvent) {
         match event {
-            JobEvent::Forming { generation, .. } | JobEvent::Switched { generation, .. } => self.law.newer(generation),
-            JobEvent::Adopted { generation, .. } => self.law.adopted(generation, self.memory),
+            JobEvent::Forming { generation, members, .. } => {
+                self.law.newer(generation);
+                self.members = members;
+            }
+            JobEvent::Switched { generation, members, .. } => {
+                self.law.newer(generation);
+                self.moved += u32::from(self.members == members);
+                self.members = members;
+            }
+            JobEvent::Adopted { generation, members, .. } => {
+                self.law.adopted(generation, self.memory);
+                self.members = members;
+            }
             JobEvent::Done(summary) => self.summary = Some(summary),
             JobEvent::Failed { reason } => panic!("seed {}: {reason}", self.law.seed),
             JobEvent::Fenced { .. }

@@ -10,7 +10,7 @@ use sardana::launch::Event;
 use sardana::train;
 
 use crate::ending::{EndSignals, Failure, runtime};
-use crate::run::{print, twice};
+use crate::run::{Balancing, print, twice};
 
 /// Run the coordinator of a job on several hosts. Agents and workers come with join files; see `sardana invite`.
 ///
@@ -46,6 +46,8 @@ pub(crate) struct Coordinator {
     /// How many workers the job waits for at first, for some seconds; by default --min.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     expected: Option<u32>,
+    #[command(flatten)]
+    balancing: Balancing,
 }
 
 impl Coordinator {
@@ -69,6 +71,7 @@ impl Coordinator {
             } else {
                 Succession::Resume
             },
+            balance: self.balancing.into(),
         })
     }
 

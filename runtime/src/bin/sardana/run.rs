@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anstream::{AutoStream, ColorChoice};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use sardana::hosts::default_place;
 use sardana::job::Staffing;
 use sardana::launch::{Colour, LaunchConfig, Output, Steering, launch};
 use sardana::notices::NoticesConfig;
-use sardana::{Summary, train};
+use sardana::{Balance, Summary, train};
 
 use crate::ending::{EndSignal, EndSignals, Failure, runtime};
 use crate::notices::{Heeding, Whose, stop_at};
@@ -38,6 +38,8 @@ pub(crate) struct Run {
     /// How many times in all a worker that ended badly is replaced.
     #[arg(long, value_name = "R", default_value_t = 3)]
     restarts: u32,
+    #[command(flatten)]
+    balancing: Balancing,
     /// Where the coordinator listens. Port 0 takes any.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
@@ -52,6 +54,29 @@ pub(crate) struct Run {
     /// The program, and its arguments.
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
+}
+
+/// Who computes how much.
+#[derive(Debug, Args)]
+pub(crate) struct Balancing {
+    /// Whether shards move towards faster workers, so that all finish together. In exact order that never reaches the result.
+    #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true, default_value_t = Switch::On)]
+    balance: Switch,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+impl From<Balancing> for Balance {
+    fn from(balancing: Balancing) -> Self {
+        match balancing.balance {
+            Switch::On => Self::default(),
+            Switch::Off => Self::Off,
+        }
+    }
 }
 
 /// Where the output of workers goes.
@@ -89,6 +114,7 @@ impl Run {
             min,
             max,
             restarts,
+            balancing,
             listen,
             notices,
             heeding,
@@ -107,6 +133,7 @@ impl Run {
             max,
             restarts,
             shard_capacity: None,
+            balance: balancing.into(),
         };
         let launch = LaunchConfig {
             listen,
