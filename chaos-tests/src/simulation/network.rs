@@ -72,13 +72,13 @@ pub(crate) struct Network {
 
 impl Network {
     /// Until when nothing passes, if so.
-    pub(crate) fn cut_until(&self, from: Node, to: Node) -> Option<Duration> {
-        let cuts = self.cuts.iter().filter(|cut| cut.stops(from, to));
+    pub(crate) fn cut_until(&self, now: Duration, from: Node, to: Node) -> Option<Duration> {
+        let cuts = self.cuts.iter().filter(|cut| cut.until > now && cut.stops(from, to));
         cuts.map(|cut| cut.until).max()
     }
 
-    pub(crate) fn reaches(&self, one: Node, other: Node) -> bool {
-        self.cuts.is_empty() || (self.cut_until(one, other).is_none() && self.cut_until(other, one).is_none())
+    pub(crate) fn reaches(&self, now: Duration, one: Node, other: Node) -> bool {
+        self.cut_until(now, one, other).is_none() && self.cut_until(now, other, one).is_none()
     }
 
     pub(crate) fn tidy(&mut self, now: Duration) {

@@ -19,15 +19,14 @@ impl World {
         if lasts > IDLE {
             // The others give it up; it learns that when it wakes.
             self.links_go_idle(worker, ring.clone());
-            for (generation, peers) in ring {
-                for peer in peers {
-                    let broken = Happening::LinkBroken {
-                        worker,
-                        generation,
-                        peer,
-                    };
-                    self.calendar.at(thaw, broken);
-                }
+            let (generation, peers) = ring.unwrap_or_default();
+            for peer in peers {
+                let broken = Happening::LinkBroken {
+                    worker,
+                    generation,
+                    peer,
+                };
+                self.calendar.at(thaw, broken);
             }
             if let Some(session) = session {
                 self.calendar.after(IDLE, Happening::SessionLost { worker, session });

@@ -4,13 +4,17 @@ use sardana_protocol::member::Command;
 use sardana_protocol::messages::WorkerMessage;
 use sardana_protocol::words::{Generation, Incarnation, WorkerId};
 
-use super::{Law, Violation};
+use super::{Count, Law, Violation};
 
 impl Law {
     /// A coordinator's life has welcomed a worker: from now on no earlier one counts for it.
     pub(crate) fn welcomed(&mut self, worker: WorkerId, incarnation: Incarnation) -> Result<(), Violation> {
         let known = self.welcomed.entry(worker).or_insert(incarnation);
         let before = std::mem::replace(known, incarnation.max(*known));
+        // Who was away may have gone on with a gradient that others computed as well.
+        if self.promised.contains_key(&worker) && before == incarnation {
+            self.count = Count::Unknown;
+        }
         self.check("GEN-3", incarnation >= before, || {
             format!("{incarnation} welcomes {worker}, which knows {before}")
         })

@@ -26,7 +26,7 @@ const AGENT_EVERY: Duration = Duration::from_millis(250);
 impl World {
     /// A worker looks for the coordinator.
     pub(super) fn dial(&mut self, worker: WorkerId) {
-        let reachable = self.network.reaches(Node::Worker(worker), Node::Coordinator);
+        let reachable = self.network.reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator);
         let here = self.coordinator.machine.is_some() && self.coordinator.frozen_until.is_none_or(|thaw| thaw <= self.now());
         let Some(process) = self.processes.get_mut(&worker) else { return };
         if process.control != Control::Dialing {
@@ -127,7 +127,7 @@ impl World {
         };
         self.decide(Event::Lost { worker, cause });
         // The coordinator drops what is left of it; if nothing passes, the worker only hears nothing any more.
-        let delay = match self.network.cut_until(Node::Coordinator, Node::Worker(worker)) {
+        let delay = match self.network.cut_until(self.calendar.now(), Node::Coordinator, Node::Worker(worker)) {
             Some(_) => IDLE,
             None => self.network.delay(&mut self.dice),
         };
@@ -139,7 +139,7 @@ impl World {
         if control == Some(Control::Joined(session)) || control == Some(Control::Greeting(session)) {
             self.lose_control(worker);
             let delay = self.network.delay(&mut self.dice);
-            if self.network.reaches(Node::Worker(worker), Node::Coordinator) {
+            if self.network.reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator) {
                 self.calendar.after(delay, Happening::SessionLost { worker, session });
             }
         }
@@ -154,7 +154,7 @@ impl World {
             process.outbox.push(message);
             return;
         };
-        let cut = self.network.cut_until(Node::Worker(worker), Node::Coordinator);
+        let cut = self.network.cut_until(self.calendar.now(), Node::Worker(worker), Node::Coordinator);
         let make = |message| Happening::ToCoordinator {
             worker,
             session,
@@ -180,7 +180,7 @@ impl World {
             return;
         };
         let now = self.now();
-        let cut = self.network.cut_until(Node::Coordinator, Node::Worker(worker));
+        let cut = self.network.cut_until(self.calendar.now(), Node::Coordinator, Node::Worker(worker));
         let last = matches!(
             message,
             CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }
@@ -268,7 +268,7 @@ impl World {
     pub(super) fn exited(&mut self, worker: WorkerId, how: &'static str, tally: Tally) {
         let listens = self.coordinator.machine.is_some()
             && self.coordinator.frozen_until.is_none_or(|thaw| thaw <= self.now())
-            && self.network.reaches(Node::Worker(worker), Node::Coordinator);
+            && self.network.reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator);
         if !listens {
             return self.calendar.after(AGENT_EVERY, Happening::Exited { worker, how, tally });
         }

@@ -175,7 +175,7 @@ impl World {
     fn answers(&self, worker: WorkerId, other: WorkerId) -> Option<&Process> {
         let process = self.processes.get(&other)?;
         let awake = process.frozen_until.is_none_or(|thaw| thaw <= self.now());
-        (awake && self.network.reaches(Node::Worker(worker), Node::Worker(other))).then_some(process)
+        (awake && self.network.reaches(self.calendar.now(), Node::Worker(worker), Node::Worker(other))).then_some(process)
     }
 
     pub(super) fn copy(&mut self, worker: WorkerId, snapshot: Snapshot) {

@@ -54,7 +54,7 @@ impl World {
             let there = self.processes.get(peer).is_some_and(|process| {
                 process.is_linking(generation) && process.frozen_until.is_none_or(|thaw| thaw <= now)
             });
-            there && self.network.reaches(Node::Worker(worker), Node::Worker(*peer))
+            there && self.network.reaches(self.calendar.now(), Node::Worker(worker), Node::Worker(*peer))
         };
         let missing = peers.iter().find(|peer| !made(peer)).copied();
         let links = match missing {
@@ -98,7 +98,7 @@ impl World {
     fn break_links(&mut self, worker: WorkerId, ring: Option<(Generation, Vec<WorkerId>)>, after: Duration) {
         let Some((generation, peers)) = ring else { return };
         for peer in peers {
-            let cut = !self.network.reaches(Node::Worker(worker), Node::Worker(peer));
+            let cut = !self.network.reaches(self.calendar.now(), Node::Worker(worker), Node::Worker(peer));
             let after = if cut { IDLE } else { after };
             let delay = after + self.network.delay(&mut self.dice);
             let broken = Happening::LinkBroken {

@@ -19,7 +19,6 @@ use sardana_protocol::words::{Step, WorkerId};
 
 use super::calendar::{Calendar, Happening, Party};
 use super::coverage::Coverage;
-use super::faults::Fault;
 use super::invariants::{Count, Law, Violation};
 use super::network::{Network, Node};
 use super::story::Story;
@@ -127,12 +126,6 @@ impl World {
             world.strike_again(fault);
         }
         world
-    }
-
-    /// A number that nothing else has.
-    pub(crate) fn fresh(&mut self) -> u64 {
-        self.serial += 1;
-        self.serial
     }
 
     /// Some time up to this.
@@ -331,10 +324,6 @@ impl World {
 
     pub(crate) fn stage(&self) -> Option<Stage> {
         self.coordinator.machine.as_ref().map(sardana_protocol::membership::Membership::stage)
-    }
-
-    pub(crate) fn node(worker: WorkerId) -> Node {
-        Node::Worker(worker)
     }
 
     /// All that can be cut off.
