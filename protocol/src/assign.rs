@@ -4,6 +4,7 @@
 //! missing, so that a death costs the dead worker's share and nothing else; there a rank may be visited twice.
 
 use crate::messages::Visit;
+use crate::planted::{Bug, bites};
 use crate::words::{Rank, ShardRange};
 
 /// The members' memory does not cover the job's shards. The job waits for more workers, or for ones with more memory.
@@ -48,7 +49,7 @@ pub fn steady(shards: u32, capacities: &[u32]) -> Result<Vec<Visit>, NoRoom> {
                 rank: rank_of(rank),
                 shards: ShardRange::new(next, next + quota),
             };
-            next += quota;
+            next += quota - u32::from(quota > 0 && bites(Bug::OverlappingShards));
             visit
         })
         .collect())

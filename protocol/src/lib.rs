@@ -9,6 +9,7 @@
 //! - [`snapshot`]: who holds what of a snapshot; [`status`]: what an operator asks and sees.
 //! - [`assign`]: which rank computes which shards.
 //! - [`admission`]: who may take part; [`membership`]: the coordinator's machine; [`member`]: a worker's machine.
+//! - [`planted`]: bugs for a simulator to find, none of them in what ships.
 //! - [`limits`]: every bound and timeout, with its argument.
 
 pub mod admission;
@@ -18,6 +19,7 @@ pub mod limits;
 pub mod member;
 pub mod membership;
 pub mod messages;
+pub mod planted;
 pub mod snapshot;
 pub mod state;
 pub mod status;

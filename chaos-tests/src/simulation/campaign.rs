@@ -94,7 +94,7 @@ impl Campaign {
 }
 
 /// A machine that panics has broken something, too.
-fn play_caught(seed: u64, minutes: u64, telling: Telling) -> Played {
+pub(crate) fn play_caught(seed: u64, minutes: u64, telling: Telling) -> Played {
     catch_unwind(AssertUnwindSafe(|| play(seed, minutes, telling))).unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<String>()

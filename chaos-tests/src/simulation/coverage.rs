@@ -56,89 +56,101 @@ impl Coverage {
     }
 
     pub(crate) fn ordered(&mut self, message: &CoordinatorMessage) {
-        self.name("coordinator says", match message {
-            CoordinatorMessage::Halt { .. } => "Halt",
-            CoordinatorMessage::Form(_) => "Form",
-            CoordinatorMessage::Prepare(_) => "Prepare",
-            CoordinatorMessage::CloseWith { .. } => "CloseWith",
-            CoordinatorMessage::Serve(_) => "Serve",
-            CoordinatorMessage::Copy(_) => "Copy",
-            CoordinatorMessage::Released { .. } => "Released",
-            CoordinatorMessage::Renewed { .. } => "Renewed",
-            CoordinatorMessage::Complete { .. } => "Complete",
-            CoordinatorMessage::Dismiss { .. } => "Dismiss",
-        });
+        self.name(
+            "coordinator says",
+            match message {
+                CoordinatorMessage::Halt { .. } => "Halt",
+                CoordinatorMessage::Form(_) => "Form",
+                CoordinatorMessage::Prepare(_) => "Prepare",
+                CoordinatorMessage::CloseWith { .. } => "CloseWith",
+                CoordinatorMessage::Serve(_) => "Serve",
+                CoordinatorMessage::Copy(_) => "Copy",
+                CoordinatorMessage::Released { .. } => "Released",
+                CoordinatorMessage::Renewed { .. } => "Renewed",
+                CoordinatorMessage::Complete { .. } => "Complete",
+                CoordinatorMessage::Dismiss { .. } => "Dismiss",
+            },
+        );
     }
 
     pub(crate) fn said(&mut self, message: &WorkerMessage) {
-        self.name("worker says", match message {
-            WorkerMessage::Halted { .. } => "Halted",
-            WorkerMessage::Ready { .. } => "Ready",
-            WorkerMessage::Progress { .. } => "Progress",
-            WorkerMessage::Finished { .. } => "Finished",
-            WorkerMessage::LinkBroken { .. } => "LinkBroken",
-            WorkerMessage::Switched { .. } => "Switched",
-            WorkerMessage::RoomMade { .. } => "RoomMade",
-            WorkerMessage::Snapshotted { .. } => "Snapshotted",
-            WorkerMessage::Dropped { .. } => "Dropped",
-            WorkerMessage::CaughtUp { .. } => "CaughtUp",
-            WorkerMessage::CopyFailed { .. } => "CopyFailed",
-            WorkerMessage::Leave { .. } => "Leave",
-            WorkerMessage::Renew { .. } => "Renew",
-            WorkerMessage::Failed { .. } => "Failed",
-        });
+        self.name(
+            "worker says",
+            match message {
+                WorkerMessage::Halted { .. } => "Halted",
+                WorkerMessage::Ready { .. } => "Ready",
+                WorkerMessage::Progress { .. } => "Progress",
+                WorkerMessage::Finished { .. } => "Finished",
+                WorkerMessage::LinkBroken { .. } => "LinkBroken",
+                WorkerMessage::Switched { .. } => "Switched",
+                WorkerMessage::RoomMade { .. } => "RoomMade",
+                WorkerMessage::Snapshotted { .. } => "Snapshotted",
+                WorkerMessage::Dropped { .. } => "Dropped",
+                WorkerMessage::CaughtUp { .. } => "CaughtUp",
+                WorkerMessage::CopyFailed { .. } => "CopyFailed",
+                WorkerMessage::Leave { .. } => "Leave",
+                WorkerMessage::Renew { .. } => "Renew",
+                WorkerMessage::Failed { .. } => "Failed",
+            },
+        );
     }
 
     pub(crate) fn commanded(&mut self, command: &Command) {
-        self.name("worker does", match command {
-            Command::Send(_) => "Send",
-            Command::Connect(_) => "Connect",
-            Command::Abort { .. } => "Abort",
-            Command::Begin { .. } => "Begin",
-            Command::Offer { .. } => "Offer",
-            Command::Retain { .. } => "Retain",
-            Command::SumAlone { .. } => "SumAlone",
-            Command::Accept { .. } => "Accept",
-            Command::LayAside => "LayAside",
-            Command::AcceptAside { .. } => "AcceptAside",
-            Command::CloseWith { .. } => "CloseWith",
-            Command::Prepare(_) => "Prepare",
-            Command::Switch { .. } => "Switch",
-            Command::Unprepare => "Unprepare",
-            Command::MakeRoom { .. } => "MakeRoom",
-            Command::Snapshot { .. } => "Snapshot",
-            Command::KeepSum { .. } => "KeepSum",
-            Command::LetGo { .. } => "LetGo",
-            Command::Admit { .. } => "Admit",
-            Command::Copy(_) => "Copy",
-            Command::Follow { .. } => "Follow",
-            Command::EndCopy => "EndCopy",
-            Command::Fetch { .. } => "Fetch",
-        });
+        self.name(
+            "worker does",
+            match command {
+                Command::Send(_) => "Send",
+                Command::Connect(_) => "Connect",
+                Command::Abort { .. } => "Abort",
+                Command::Begin { .. } => "Begin",
+                Command::Offer { .. } => "Offer",
+                Command::Retain { .. } => "Retain",
+                Command::SumAlone { .. } => "SumAlone",
+                Command::Accept { .. } => "Accept",
+                Command::LayAside => "LayAside",
+                Command::AcceptAside { .. } => "AcceptAside",
+                Command::CloseWith { .. } => "CloseWith",
+                Command::Prepare(_) => "Prepare",
+                Command::Switch { .. } => "Switch",
+                Command::Unprepare => "Unprepare",
+                Command::MakeRoom { .. } => "MakeRoom",
+                Command::Snapshot { .. } => "Snapshot",
+                Command::KeepSum { .. } => "KeepSum",
+                Command::LetGo { .. } => "LetGo",
+                Command::Admit { .. } => "Admit",
+                Command::Copy(_) => "Copy",
+                Command::Follow { .. } => "Follow",
+                Command::EndCopy => "EndCopy",
+                Command::Fetch { .. } => "Fetch",
+            },
+        );
     }
 
     pub(crate) fn told(&mut self, event: &JobEvent) {
-        self.name("people are told", match event {
-            JobEvent::Joined { .. } => "Joined",
-            JobEvent::Adopted { .. } => "Adopted",
-            JobEvent::Lost { .. } => "Lost",
-            JobEvent::Leaving { .. } => "Leaving",
-            JobEvent::Left { .. } => "Left",
-            JobEvent::Snapshot { .. } => "Snapshot",
-            JobEvent::CaughtUp { .. } => "CaughtUp",
-            JobEvent::JoinsAnew { .. } => "JoinsAnew",
-            JobEvent::Held { .. } => "Held",
-            JobEvent::Switched { .. } => "Switched",
-            JobEvent::Halting { .. } => "Halting",
-            JobEvent::Forming { .. } => "Forming",
-            JobEvent::Formed { .. } => "Formed",
-            JobEvent::Resumed { .. } => "Resumed",
-            JobEvent::Steps(_) => "Steps",
-            JobEvent::Waiting { .. } => "Waiting",
-            JobEvent::StateLost { .. } => "StateLost",
-            JobEvent::Done(_) => "Done",
-            JobEvent::Failed { .. } => "Failed",
-        });
+        self.name(
+            "people are told",
+            match event {
+                JobEvent::Joined { .. } => "Joined",
+                JobEvent::Adopted { .. } => "Adopted",
+                JobEvent::Lost { .. } => "Lost",
+                JobEvent::Leaving { .. } => "Leaving",
+                JobEvent::Left { .. } => "Left",
+                JobEvent::Snapshot { .. } => "Snapshot",
+                JobEvent::CaughtUp { .. } => "CaughtUp",
+                JobEvent::JoinsAnew { .. } => "JoinsAnew",
+                JobEvent::Held { .. } => "Held",
+                JobEvent::Switched { .. } => "Switched",
+                JobEvent::Halting { .. } => "Halting",
+                JobEvent::Forming { .. } => "Forming",
+                JobEvent::Formed { .. } => "Formed",
+                JobEvent::Resumed { .. } => "Resumed",
+                JobEvent::Steps(_) => "Steps",
+                JobEvent::Waiting { .. } => "Waiting",
+                JobEvent::StateLost { .. } => "StateLost",
+                JobEvent::Done(_) => "Done",
+                JobEvent::Failed { .. } => "Failed",
+            },
+        );
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -162,5 +174,22 @@ impl Coverage {
             *all.entry((list, name, "")).or_default() += times;
         }
         all
+    }
+}
+
+/// After so much counted time everything of [`EXPECTED`] must have been reached.
+pub const COVERED_WITHIN: std::time::Duration = std::time::Duration::from_secs(200 * 3_600);
+
+/// What a campaign must reach: each transition of each part of the machines, each message, command and event. What is missing here
+/// cannot happen in a simulated cluster, or only in one that violates something: certificates are renewed by shells, models of numbers
+/// do not fail, and a failed job is a violation.
+pub const EXPECTED: &[Reached] = &[];
+
+impl Coverage {
+    /// What was expected and never reached.
+    #[must_use]
+    pub fn missing(&self) -> Vec<Reached> {
+        let reached = self.reached();
+        EXPECTED.iter().filter(|one| !reached.contains_key(*one)).copied().collect()
     }
 }

@@ -68,7 +68,9 @@ impl Story {
 
     fn fold(&mut self, now: Duration, text: &str) {
         let time = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
-        self.digest = text.bytes().fold(mix(self.digest, time), |digest, byte| mix(digest, u64::from(byte)));
+        self.digest = text
+            .bytes()
+            .fold(mix(self.digest, time), |digest, byte| mix(digest, u64::from(byte)));
     }
 }
 

@@ -18,6 +18,7 @@ use super::roster::Place;
 use super::{Arrival, Config, JobEvent, Joining, Membership, Phase, Record, Resumed, Stop};
 use crate::limits::ADOPTION_PATIENCE;
 use crate::messages::{MemberAddress, Ring, Seated, Visit, WorkerMessage};
+use crate::planted::{Bug, bites};
 use crate::words::{Generation, Incarnation, Rank, WorkerId};
 
 /// What may have gone on before this coordinator began.
@@ -58,6 +59,9 @@ impl Found {
             Some(seat) if here && seat.ring == Ring::Whole => {
                 self.seats.insert(worker, seat.clone());
             }
+            Some(seat) if bites(Bug::BrokenRingAdopted) => {
+                self.seats.insert(worker, seat.clone());
+            }
             Some(_) => self.ring = Ring::Broken,
             // A newcomer, or a joiner.
             None if !here && seat.is_none() && generation <= self.generation => {}
@@ -74,6 +78,9 @@ impl Membership {
     pub fn resume(config: Config, incarnation: Incarnation, now: Duration, record: Option<JobRecord>) -> Self {
         let mut this = Self::new(config, incarnation, now);
         if let Some(record) = record {
+            if bites(Bug::ReusedGeneration) {
+                this.generation = record.formed;
+            }
             this.missed = record.workers.iter().map(|&worker| (worker, now)).collect();
             this.ledger = record.ledger;
             for &worker in &record.workers {
@@ -109,7 +116,8 @@ impl Membership {
             }
             Past::None | Past::Possible => return None,
         }
-        Some(if introduction.training || generation > Generation::NONE {
+        let forgotten = bites(Bug::PastForgotten) && !introduction.training;
+        Some(if !forgotten && (introduction.training || generation > Generation::NONE) {
             Place::Called
         } else {
             Place::Joining(Joining::new(&introduction.standing))
@@ -205,7 +213,7 @@ impl Membership {
         let patience = self.now.saturating_sub(found.since) >= ADOPTION_PATIENCE;
         // Members of a later one may be on their way: without a record nobody knows.
         let newest = found.generation >= self.recorded && (self.recorded != Generation::NONE || patience);
-        let whole = found.ring == Ring::Whole && found.gone.is_empty();
+        let whole = (found.ring == Ring::Whole || bites(Bug::BrokenRingAdopted)) && found.gone.is_empty();
         if whole && !newest && found.generation >= self.recorded {
             return Verdict::Wait;
         }

@@ -3,6 +3,7 @@
 use super::roster::{Ending, Place};
 use super::{JobEvent, Membership, Phase, Record, Summary};
 use crate::messages::CoordinatorMessage;
+use crate::planted::{Bug, bites};
 use crate::words::WorkerId;
 
 impl Membership {
@@ -26,7 +27,7 @@ impl Membership {
             .members
             .iter()
             .any(|(worker, record)| record.is_busy() && !self.is_member(*worker));
-        if endings.len() < seated.len() || !counted {
+        if (endings.len() < seated.len() || !counted) && !bites(Bug::DoneTooEarly) {
             return;
         }
         if let Some((other, found)) = endings.iter().find(|(_, found)| !found.same_bits(ending)) {

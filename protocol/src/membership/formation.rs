@@ -2,6 +2,7 @@
 
 use crate::assign::{NoRoom, Seat, retry, steady};
 use crate::messages::{CatchUp, Form, MemberAddress, Standing, Visit};
+use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 /// A candidate for membership, in the order of ranks.
@@ -127,6 +128,7 @@ impl Formation {
     pub(super) fn fits(&self, worker: WorkerId, standing: &Standing) -> bool {
         let rank = self.workers().position(|member| member == worker);
         match rank.and_then(|rank| self.catch_up.get(rank)).unwrap_or(&CatchUp::None) {
+            CatchUp::None if bites(Bug::StaleMember) => standing.step.next() >= self.step,
             CatchUp::None => standing.step == self.step,
             CatchUp::Sum { .. } => standing.step.next() == self.step,
             CatchUp::State { .. } => standing.step <= self.step,
@@ -177,7 +179,8 @@ fn catch_up(step: Step, candidates: &[Candidate<'_>]) -> Vec<CatchUp> {
         .iter()
         .enumerate()
         .map(|(turn, candidate)| {
-            if candidate.standing.step == step {
+            let stale = bites(Bug::StaleMember) && candidate.standing.step.next() == step;
+            if candidate.standing.step == step || stale {
                 CatchUp::None
             } else if step.previous() == Some(candidate.standing.step) && !summed.is_empty() {
                 CatchUp::Sum {

@@ -30,8 +30,7 @@ impl World {
         });
         if left > 0 {
             let left = left - 1;
-            self.calendar
-                .at(until + up, Happening::Later(Later::Flap { worker, left }));
+            self.calendar.at(until + up, Happening::Later(Later::Flap { worker, left }));
         }
     }
 }

@@ -2,6 +2,7 @@
 //! as it can be known.
 
 use sardana_protocol::membership::Summary;
+use sardana_protocol::words::{Step, WorkerId};
 
 use super::{Law, Violation};
 use crate::simulation::model::hash_of;
@@ -16,6 +17,13 @@ pub(crate) enum Count {
 }
 
 impl Law {
+    /// The job is done only when every member has reported the last step. `behind`: one that has not reached it.
+    pub(crate) fn all_at_the_end(&mut self, last: Step, behind: Option<(WorkerId, Step)>) -> Result<(), Violation> {
+        self.check("all are at the end", behind.is_none(), || {
+            format!("the job is done at {last}, and a member is not there: {behind:?}")
+        })
+    }
+
     /// The job is done.
     pub(crate) fn ended(&mut self, summary: &Summary) -> Result<(), Violation> {
         let (step, last) = (summary.step, self.steps);

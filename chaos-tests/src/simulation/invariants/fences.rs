@@ -21,7 +21,12 @@ impl Law {
     }
 
     /// A worker's machine commands something. `summed`: the generation of the sum that it has just been shown, if it was.
-    pub(crate) fn obeys(&mut self, worker: WorkerId, command: &Command, summed: Option<Generation>) -> Result<(), Violation> {
+    pub(crate) fn obeys(
+        &mut self,
+        worker: WorkerId,
+        command: &Command,
+        summed: Option<Generation>,
+    ) -> Result<(), Violation> {
         let Some((generation, act)) = act(command, summed) else {
             return Ok(());
         };

@@ -14,6 +14,11 @@ pub(crate) enum Memory {
 }
 
 impl Law {
+    /// The newest generation that has begun.
+    pub(crate) fn newest(&self) -> Generation {
+        self.newest
+    }
+
     /// A generation was formed, or switched to.
     pub(crate) fn newer(&mut self, generation: Generation) -> Result<(), Violation> {
         let newest = self.newest;

@@ -8,6 +8,8 @@ impl Law {
     /// Somebody computes with, loads, or hands out this state as that of this step.
     pub(crate) fn computes_with(&mut self, step: Step, state: u64) -> Result<(), Violation> {
         let expected = self.reference.at(step);
-        self.check("STEP-2", state == expected, || format!("this is not the job's state at {step}"))
+        self.check("STEP-2", state == expected, || {
+            format!("this is not the job's state at {step}")
+        })
     }
 }

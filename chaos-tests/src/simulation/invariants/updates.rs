@@ -8,7 +8,9 @@ use crate::simulation::model::Sum;
 impl Law {
     /// A worker's step before and after something happened to it.
     pub(crate) fn grows(&mut self, worker: WorkerId, before: Step, after: Step) -> Result<(), Violation> {
-        self.check("STEP-1", after >= before, || format!("{worker} went from {before} back to {after}"))
+        self.check("STEP-1", after >= before, || {
+            format!("{worker} went from {before} back to {after}")
+        })
     }
 
     /// A worker has applied a sum, which led it to this state.

@@ -26,9 +26,13 @@ const AGENT_EVERY: Duration = Duration::from_millis(250);
 impl World {
     /// A worker looks for the coordinator.
     pub(super) fn dial(&mut self, worker: WorkerId) {
-        let reachable = self.network.reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator);
+        let reachable = self
+            .network
+            .reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator);
         let here = self.coordinator.machine.is_some() && self.coordinator.frozen_until.is_none_or(|thaw| thaw <= self.now());
-        let Some(process) = self.processes.get_mut(&worker) else { return };
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
         if process.control != Control::Dialing {
             return;
         }
@@ -95,7 +99,9 @@ impl World {
 
     pub(super) fn greeted(&mut self, worker: WorkerId, session: u64, incarnation: Incarnation, report_from: Step) {
         let now = self.now();
-        let Some(process) = self.processes.get_mut(&worker) else { return };
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
         if process.control != Control::Greeting(session) {
             // It has given up waiting, and closes this connection.
             let delay = self.network.delay(&mut self.dice);
@@ -110,7 +116,10 @@ impl World {
             report_from,
         };
         self.member(worker, welcomed, Data::None);
-        let waiting = self.processes.get_mut(&worker).map(|process| std::mem::take(&mut process.outbox));
+        let waiting = self
+            .processes
+            .get_mut(&worker)
+            .map(|process| std::mem::take(&mut process.outbox));
         for message in waiting.into_iter().flatten() {
             self.send_up(worker, message);
         }
@@ -127,7 +136,10 @@ impl World {
         };
         self.decide(Event::Lost { worker, cause });
         // The coordinator drops what is left of it; if nothing passes, the worker only hears nothing any more.
-        let delay = match self.network.cut_until(self.calendar.now(), Node::Coordinator, Node::Worker(worker)) {
+        let delay = match self
+            .network
+            .cut_until(self.calendar.now(), Node::Coordinator, Node::Worker(worker))
+        {
             Some(_) => IDLE,
             None => self.network.delay(&mut self.dice),
         };
@@ -139,7 +151,10 @@ impl World {
         if control == Some(Control::Joined(session)) || control == Some(Control::Greeting(session)) {
             self.lose_control(worker);
             let delay = self.network.delay(&mut self.dice);
-            if self.network.reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator) {
+            if self
+                .network
+                .reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator)
+            {
                 self.calendar.after(delay, Happening::SessionLost { worker, session });
             }
         }
@@ -149,12 +164,16 @@ impl World {
     pub(super) fn send_up(&mut self, worker: WorkerId, message: WorkerMessage) {
         self.coverage.said(&message);
         let now = self.now();
-        let Some(process) = self.processes.get_mut(&worker) else { return };
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
         let Control::Joined(session) = process.control else {
             process.outbox.push(message);
             return;
         };
-        let cut = self.network.cut_until(self.calendar.now(), Node::Worker(worker), Node::Coordinator);
+        let cut = self
+            .network
+            .cut_until(self.calendar.now(), Node::Worker(worker), Node::Coordinator);
         let make = |message| Happening::ToCoordinator {
             worker,
             session,
@@ -180,7 +199,9 @@ impl World {
             return;
         };
         let now = self.now();
-        let cut = self.network.cut_until(self.calendar.now(), Node::Coordinator, Node::Worker(worker));
+        let cut = self
+            .network
+            .cut_until(self.calendar.now(), Node::Coordinator, Node::Worker(worker));
         let last = matches!(
             message,
             CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }
@@ -268,7 +289,9 @@ impl World {
     pub(super) fn exited(&mut self, worker: WorkerId, how: &'static str, tally: Tally) {
         let listens = self.coordinator.machine.is_some()
             && self.coordinator.frozen_until.is_none_or(|thaw| thaw <= self.now())
-            && self.network.reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator);
+            && self
+                .network
+                .reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator);
         if !listens {
             return self.calendar.after(AGENT_EVERY, Happening::Exited { worker, how, tally });
         }

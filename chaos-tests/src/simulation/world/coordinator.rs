@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sardana_protocol::membership::{Command, Config, Event, JobEvent, JobRecord, Membership};
 use sardana_protocol::messages::CoordinatorMessage;
-use sardana_protocol::words::{Incarnation, WorkerId};
+use sardana_protocol::words::{Incarnation, Step, WorkerId};
 
 use super::World;
 use crate::simulation::calendar::Happening;
@@ -216,19 +216,22 @@ impl World {
         self.coverage.told(&event);
         self.story.tell(self.calendar.now(), || format!("people are told: {event:?}"));
         let held = match event {
-            JobEvent::Forming { generation, .. } | JobEvent::Switched { generation, .. } => {
+            JobEvent::Forming { generation, step, .. } | JobEvent::Switched { generation, step, .. } => {
                 self.counts.generations += 1;
+                // The newest state is lost, whether the coordinator knows it or not.
+                if step.next() < self.high {
+                    self.high = step;
+                }
                 self.law.newer(generation)
             }
             JobEvent::Adopted { generation, .. } => self.law.adopted(generation, self.coordinator.memory),
             JobEvent::Done(summary) => {
-                let held = self.law.ended(&summary);
+                let held = self.law.ended(&summary).and_then(|()| self.all_ended(summary.step));
                 self.done = Some(summary);
                 held
             }
             JobEvent::Failed { reason } => Err(Violation::new("the job must not fail", reason)),
-            JobEvent::StateLost { from, .. } => {
-                self.high = from;
+            JobEvent::StateLost { .. } => {
                 self.counts.states_lost += 1;
                 Ok(())
             }
@@ -247,6 +250,20 @@ impl World {
             | JobEvent::Waiting { .. } => Ok(()),
         };
         self.require(held);
+    }
+
+    /// Everybody who takes part, as far as the coordinator knows, is at the last step.
+    fn all_ended(&mut self, last: Step) -> Result<(), Violation> {
+        let Some(machine) = &self.coordinator.machine else {
+            return Ok(());
+        };
+        let newest = self.law.newest();
+        let behind = self.processes.iter().find(|(worker, process)| {
+            let seated = process.ring_members().is_some_and(|(generation, _)| generation == newest);
+            seated && machine.knows(**worker) && process.member.step() < last
+        });
+        let behind = behind.map(|(&worker, process)| (worker, process.member.step()));
+        self.law.all_at_the_end(last, behind)
     }
 
     /// Writes down what the next life should know, as the shell does: at once if it matters, else every so often. Safe only later.

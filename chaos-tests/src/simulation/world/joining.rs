@@ -134,7 +134,11 @@ impl World {
 
     /// What a member lacks is fetched from a donor.
     pub(super) fn fetch_soon(&mut self, worker: WorkerId, serial: u64) {
-        let what = self.processes.get(&worker).and_then(|process| process.fetching).map(|one| one.what);
+        let what = self
+            .processes
+            .get(&worker)
+            .and_then(|process| process.fetching)
+            .map(|one| one.what);
         let delay = match what {
             Some(CatchUp::State { .. }) => self.swarm.transfer,
             Some(CatchUp::Sum { .. } | CatchUp::None) | None => self.swarm.transfer / 4,
@@ -175,7 +179,11 @@ impl World {
     fn answers(&self, worker: WorkerId, other: WorkerId) -> Option<&Process> {
         let process = self.processes.get(&other)?;
         let awake = process.frozen_until.is_none_or(|thaw| thaw <= self.now());
-        (awake && self.network.reaches(self.calendar.now(), Node::Worker(worker), Node::Worker(other))).then_some(process)
+        (awake
+            && self
+                .network
+                .reaches(self.calendar.now(), Node::Worker(worker), Node::Worker(other)))
+        .then_some(process)
     }
 
     pub(super) fn copy(&mut self, worker: WorkerId, snapshot: Snapshot) {

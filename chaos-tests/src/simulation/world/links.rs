@@ -54,7 +54,10 @@ impl World {
             let there = self.processes.get(peer).is_some_and(|process| {
                 process.is_linking(generation) && process.frozen_until.is_none_or(|thaw| thaw <= now)
             });
-            there && self.network.reaches(self.calendar.now(), Node::Worker(worker), Node::Worker(*peer))
+            there
+                && self
+                    .network
+                    .reaches(self.calendar.now(), Node::Worker(worker), Node::Worker(*peer))
         };
         let missing = peers.iter().find(|peer| !made(peer)).copied();
         let links = match missing {
@@ -65,7 +68,11 @@ impl World {
                 return self.calendar.after(again, Happening::Link { worker, generation });
             }
         };
-        if let Some(ring) = self.processes.get_mut(&worker).and_then(|process| process.ring_of(generation)) {
+        if let Some(ring) = self
+            .processes
+            .get_mut(&worker)
+            .and_then(|process| process.ring_of(generation))
+        {
             ring.links = links;
         }
         let event = match missing {
@@ -77,7 +84,10 @@ impl World {
 
     /// A link has broken, as this worker sees it.
     pub(super) fn link_broken(&mut self, worker: WorkerId, generation: Generation, peer: WorkerId) {
-        let ring = self.processes.get_mut(&worker).and_then(|process| process.ring_of(generation));
+        let ring = self
+            .processes
+            .get_mut(&worker)
+            .and_then(|process| process.ring_of(generation));
         let Some(ring) = ring.filter(|ring| ring.links != Links::Broken) else {
             return;
         };
@@ -98,7 +108,9 @@ impl World {
     fn break_links(&mut self, worker: WorkerId, ring: Option<(Generation, Vec<WorkerId>)>, after: Duration) {
         let Some((generation, peers)) = ring else { return };
         for peer in peers {
-            let cut = !self.network.reaches(self.calendar.now(), Node::Worker(worker), Node::Worker(peer));
+            let cut = !self
+                .network
+                .reaches(self.calendar.now(), Node::Worker(worker), Node::Worker(peer));
             let after = if cut { IDLE } else { after };
             let delay = after + self.network.delay(&mut self.dice);
             let broken = Happening::LinkBroken {

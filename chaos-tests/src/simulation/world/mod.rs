@@ -226,7 +226,16 @@ impl World {
                 trailer,
                 place,
                 gradients,
-            } => self.summed(worker, generation, super::model::Sum { step, gradients, trailer }, place),
+            } => self.summed(
+                worker,
+                generation,
+                super::model::Sum {
+                    step,
+                    gradients,
+                    trailer,
+                },
+                place,
+            ),
             Happening::Fetched { worker, serial } => self.fetched(worker, serial),
             Happening::Transferred { worker, serial } => self.transferred(worker, serial),
             Happening::RoomMade { worker } => self.room_made(worker),
@@ -323,7 +332,10 @@ impl World {
     }
 
     pub(crate) fn stage(&self) -> Option<Stage> {
-        self.coordinator.machine.as_ref().map(sardana_protocol::membership::Membership::stage)
+        self.coordinator
+            .machine
+            .as_ref()
+            .map(sardana_protocol::membership::Membership::stage)
     }
 
     /// All that can be cut off.

@@ -108,7 +108,9 @@ impl World {
     /// A link carries something, after a cut that is short.
     fn carry(&mut self, from: WorkerId, to: WorkerId, what: Happening) {
         let delay = self.network.stream_delay(&mut self.dice);
-        let cut = self.network.cut_until(self.calendar.now(), Node::Worker(from), Node::Worker(to));
+        let cut = self
+            .network
+            .cut_until(self.calendar.now(), Node::Worker(from), Node::Worker(to));
         let at = cut.unwrap_or_else(|| self.now()) + delay;
         self.calendar.at(at, what);
     }

@@ -83,7 +83,9 @@ impl World {
             },
             Command::Retain { pieces } => process.buffers.retain(|piece, _| pieces.contains(piece)),
             Command::SumAlone { pieces, trailer } => process.add_up_alone(&pieces, trailer),
-            Command::Accept { trailer } => process.accepted = Some(closed_with(std::mem::replace(data, Data::None), trailer)),
+            Command::Accept { trailer } => {
+                process.accepted = Some(closed_with(std::mem::replace(data, Data::None), trailer))
+            }
             Command::LayAside => process.joining.aside = std::mem::replace(data, Data::None),
             Command::AcceptAside { trailer } => {
                 let aside = std::mem::replace(&mut process.joining.aside, Data::None);
