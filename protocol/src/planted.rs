@@ -13,8 +13,6 @@ pub enum Bug {
     HaltedOnce,
     /// `Halted` is said while an update is under way.
     HaltedTooEarly,
-    /// A switch that a newer promise has overtaken is made all the same.
-    OvertakenSwitch,
     /// Steady ranges overlap by a shard.
     OverlappingShards,
     /// A member that is one step behind need not catch up.
@@ -25,29 +23,28 @@ pub enum Bug {
     ReusedGeneration,
     /// A generation is adopted though its ring is broken.
     BrokenRingAdopted,
+    /// A piece is offered before its last shard is computed.
+    PieceTooEarly,
+    /// A generation starts from the oldest state that is there, not from the newest.
+    OldestState,
     /// A snapshot is told as that of the step before.
     SnapshotOfAnotherStep,
-    /// The closer is asked to switch as soon as one member is ready.
-    SwitchBeforeReady,
-    /// A coordinator that is back forms anew without halting those who train.
-    PastForgotten,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 11] = [
         Self::OldHalt,
         Self::HaltedOnce,
         Self::HaltedTooEarly,
-        Self::OvertakenSwitch,
         Self::OverlappingShards,
         Self::StaleMember,
         Self::DoneTooEarly,
         Self::ReusedGeneration,
         Self::BrokenRingAdopted,
+        Self::PieceTooEarly,
+        Self::OldestState,
         Self::SnapshotOfAnotherStep,
-        Self::SwitchBeforeReady,
-        Self::PastForgotten,
     ];
 }
 

@@ -116,8 +116,7 @@ impl Membership {
             }
             Past::None | Past::Possible => return None,
         }
-        let forgotten = bites(Bug::PastForgotten) && !introduction.training;
-        Some(if !forgotten && (introduction.training || generation > Generation::NONE) {
+        Some(if introduction.training || generation > Generation::NONE {
             Place::Called
         } else {
             Place::Joining(Joining::new(&introduction.standing))

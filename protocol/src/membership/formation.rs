@@ -33,7 +33,13 @@ impl Formation {
     /// [`NoRoom`] when the candidates' memory does not cover `shards`.
     pub(super) fn decide(generation: Generation, shards: u32, candidates: &[Candidate<'_>]) -> Result<Self, NoRoom> {
         let standings = || candidates.iter().map(|candidate| candidate.standing);
-        let step = standings().map(|standing| standing.step).max().unwrap_or(Step::ZERO);
+        let steps = || standings().map(|standing| standing.step);
+        let step = if bites(Bug::OldestState) {
+            steps().min()
+        } else {
+            steps().max()
+        }
+        .unwrap_or(Step::ZERO);
         let stop_at = standings().filter_map(|standing| standing.stop_at).max();
         let kept = |standing: &Standing| {
             if standing.step == step {

@@ -14,7 +14,6 @@ use super::roster::Place;
 use super::{JobEvent, Membership, Phase, Record, Resumed, Stop};
 use crate::limits::{LEAVE_GRACE, RESEND};
 use crate::messages::{CoordinatorMessage, Form, MemberAddress, Trailer};
-use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, Step, WorkerId};
 
 /// The generation to come.
@@ -227,7 +226,7 @@ impl Membership {
             .next
             .as_ref()
             .is_some_and(|next| next.workers().all(|member| plan.ready.contains(&member)));
-        if (all || bites(Bug::SwitchBeforeReady)) && !plan.is_ordered() {
+        if all && !plan.is_ordered() {
             self.order_switch();
         }
     }

@@ -10,7 +10,7 @@ use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
 
 use super::World;
-use super::process::{Data, Process};
+use super::process::{Data, Fetching, Process};
 use crate::simulation::calendar::Happening;
 use crate::simulation::invariants::Violation;
 use crate::simulation::model::{Sum, hash_of_share};
@@ -133,16 +133,16 @@ impl World {
     }
 
     /// What a member lacks is fetched from a donor.
-    pub(super) fn fetch_soon(&mut self, worker: WorkerId, serial: u64) {
-        let what = self
-            .processes
-            .get(&worker)
-            .and_then(|process| process.fetching)
-            .map(|one| one.what);
-        let delay = match what {
-            Some(CatchUp::State { .. }) => self.swarm.transfer,
-            Some(CatchUp::Sum { .. } | CatchUp::None) | None => self.swarm.transfer / 4,
+    pub(super) fn fetch(&mut self, worker: WorkerId, wanted: Fetching) {
+        self.serial += 1;
+        let serial = self.serial;
+        let delay = match wanted.what {
+            CatchUp::State { .. } => self.swarm.transfer,
+            CatchUp::Sum { .. } | CatchUp::None => self.swarm.transfer / 4,
         };
+        if let Some(process) = self.processes.get_mut(&worker) {
+            process.fetching = Some(Fetching { serial, ..wanted });
+        }
         let delay = delay + self.network.stream_delay(&mut self.dice) * 2;
         self.calendar.after(delay, Happening::Fetched { worker, serial });
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sardana_protocol::limits::HEARTBEAT;
 use sardana_protocol::member::{Command, Event, Heartbeat, Work};
 use sardana_protocol::messages::StepReport;
-use sardana_protocol::words::{Generation, Step, WorkerId};
+use sardana_protocol::words::{Generation, ShardRange, Step, WorkerId};
 
 use super::World;
 use super::process::{Data, Fetching, Process, RingEnd};
@@ -68,19 +68,8 @@ impl World {
                 process.ring = None;
                 self.reset_links(worker, ring);
             }
-            Command::Begin { step } => match &mut process.ring {
-                Some(ring) => {
-                    ring.begun = Some(step);
-                    ring.offered.clear();
-                }
-                None => self.senseless(worker, "a ring begins only once it is connected"),
-            },
-            Command::Offer { piece } => match (process.buffers.get(&piece), &mut process.ring) {
-                (Some(held), Some(ring)) => {
-                    ring.offered.insert(piece, held.clone());
-                }
-                (None, _) | (_, None) => self.senseless(worker, "what is offered is held, and a ring is there"),
-            },
+            Command::Begin { step } => self.begin(worker, step),
+            Command::Offer { piece } => self.offer(worker, piece),
             Command::Retain { pieces } => process.buffers.retain(|piece, _| pieces.contains(piece)),
             Command::SumAlone { pieces, trailer } => process.add_up_alone(&pieces, trailer),
             Command::Accept { trailer } => {
@@ -115,19 +104,38 @@ impl World {
                 what,
                 step,
                 donor,
-            } => {
-                self.serial += 1;
-                let serial = self.serial;
-                process.fetching = Some(Fetching {
-                    serial,
+            } => self.fetch(
+                worker,
+                Fetching {
+                    serial: 0,
                     since: now,
                     generation,
                     step,
                     donor,
                     what,
-                });
-                self.fetch_soon(worker, serial);
+                },
+            ),
+        }
+    }
+
+    fn begin(&mut self, worker: WorkerId, step: Step) {
+        match self.processes.get_mut(&worker).and_then(|process| process.ring.as_mut()) {
+            Some(ring) => {
+                ring.begun = Some(step);
+                ring.offered.clear();
             }
+            None => self.senseless(worker, "a ring begins only once it is connected"),
+        }
+    }
+
+    fn offer(&mut self, worker: WorkerId, piece: ShardRange) {
+        let process = self.processes.get_mut(&worker);
+        let held = process.and_then(|process| Some((process.buffers.get(&piece)?.clone(), process.ring.as_mut()?)));
+        match held {
+            Some((gradients, ring)) => {
+                ring.offered.insert(piece, gradients);
+            }
+            None => self.senseless(worker, "what is offered is held, and a ring is there"),
         }
     }
 
