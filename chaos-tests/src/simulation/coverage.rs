@@ -6,6 +6,8 @@ use sardana_protocol::member::{self, Command};
 use sardana_protocol::membership::{self, JobEvent};
 use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
 
+pub use super::expected::{COVERED_WITHIN, EXPECTED};
+
 /// One thing that was reached: of which machine or list, and what.
 pub type Reached = (&'static str, &'static str, &'static str);
 
@@ -176,14 +178,6 @@ impl Coverage {
         all
     }
 }
-
-/// After so much counted time everything of [`EXPECTED`] must have been reached.
-pub const COVERED_WITHIN: std::time::Duration = std::time::Duration::from_secs(200 * 3_600);
-
-/// What a campaign must reach: each transition of each part of the machines, each message, command and event. What is missing here
-/// cannot happen in a simulated cluster, or only in one that violates something: certificates are renewed by shells, models of numbers
-/// do not fail, and a failed job is a violation.
-pub const EXPECTED: &[Reached] = &[];
 
 impl Coverage {
     /// What was expected and never reached.

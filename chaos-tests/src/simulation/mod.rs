@@ -17,6 +17,7 @@ pub mod story;
 pub mod tally;
 
 mod calendar;
+mod expected;
 mod faults;
 mod invariants;
 mod model;

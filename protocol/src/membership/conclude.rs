@@ -9,6 +9,10 @@ use crate::words::WorkerId;
 impl Membership {
     /// Ends the job if every member of the generation has finished. Workers that came too late do not count.
     pub(super) fn conclude(&mut self) {
+        // Asked with every message, and nearly always for nothing.
+        if !self.is_ending() {
+            return;
+        }
         let takes_part = |worker: &WorkerId, record: &Record| record.is_busy() && self.is_member(*worker);
         let seated: Vec<(&WorkerId, &Record)> = self
             .members

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sardana_protocol::membership::{Command, Config, Event, JobEvent, JobRecord, Membership};
-use sardana_protocol::messages::CoordinatorMessage;
+use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
 use sardana_protocol::words::{Incarnation, Step, WorkerId};
 
 use super::World;
@@ -46,6 +46,8 @@ struct Session {
 struct Disk {
     written: Vec<(Duration, JobRecord)>,
     at: Duration,
+    /// Something has happened since that is more than progress.
+    news: bool,
 }
 
 impl Coordinator {
@@ -179,6 +181,7 @@ impl World {
         let Some(machine) = &mut self.coordinator.machine else {
             return;
         };
+        self.coordinator.disk.news |= !is_routine(&event);
         let (before, numbered) = (machine.phases(), machine.generation());
         let commands = machine.handle(clock, event);
         self.coverage.moved(before, machine.phases());
@@ -273,6 +276,9 @@ impl World {
         let coordinator = &mut self.coordinator;
         let Some(machine) = &coordinator.machine else { return };
         let disk = &mut coordinator.disk;
+        if !std::mem::take(&mut disk.news) && now.saturating_sub(disk.at) < WRITE_EVERY {
+            return;
+        }
         let record = machine.record();
         let due = disk.written.last().is_none_or(|(_, before)| {
             record.differs_from(before) || (now.saturating_sub(disk.at) >= WRITE_EVERY && record != *before)
@@ -285,5 +291,14 @@ impl World {
             disk.written.push((after + sync, record));
             disk.at = now;
         }
+    }
+}
+
+/// Whether an event only says that all goes on: the record would not differ by more than steps.
+fn is_routine(event: &Event) -> bool {
+    match event {
+        Event::Tick => true,
+        Event::Said { message, .. } => matches!(message, WorkerMessage::Progress { .. }),
+        Event::Arrived(_) | Event::Lost { .. } | Event::LeaveRequested { .. } | Event::StopRequested => false,
     }
 }

@@ -176,7 +176,9 @@ impl World {
         if process.working.is_some() {
             return;
         }
+        let before = process.member.phases();
         let work = process.member.next_work();
+        self.coverage.member_moved(before, process.member.phases());
         let base = match work {
             Work::Wait => return,
             Work::Gradient { piece, shard, .. } => {
