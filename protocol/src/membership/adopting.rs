@@ -17,7 +17,7 @@ use super::record::JobRecord;
 use super::roster::Place;
 use super::{Arrival, Config, JobEvent, Joining, Membership, Phase, Record, Resumed, Stop};
 use crate::limits::ADOPTION_PATIENCE;
-use crate::messages::{MemberAddress, Ring, Seated, Visit, WorkerMessage};
+use crate::messages::{Introduction, MemberAddress, Ring, Seated, Visit, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Incarnation, Rank, WorkerId};
 
@@ -139,6 +139,14 @@ impl Membership {
         };
         found.hears(worker, generation, Some(seat));
         found
+    }
+
+    /// Whether one that has trained under an earlier life of the coordinator has a newer state than all who train now: they began anew
+    /// without it. It had halted, and came later than anybody waited for.
+    pub(super) fn has_trained_further(&self, introduction: &Introduction) -> bool {
+        let generation = introduction.generation;
+        let earlier = generation > Generation::NONE && generation.incarnation() < self.formed.incarnation();
+        self.is_formed() && earlier && introduction.standing.step > self.reached
     }
 
     /// A worker is gone before the past is dealt with. `certainly`: its process has ended.
