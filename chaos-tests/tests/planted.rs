@@ -3,6 +3,9 @@
 use sardana_chaos_tests::simulation::planted::hunt;
 use sardana_protocol::planted::Bug;
 
+/// For how many virtual minutes faults come in each run.
+const MINUTES: u64 = 30;
+
 /// A bug that so many runs do not find is not found.
 const RUNS: u64 = 400;
 
@@ -10,7 +13,7 @@ const RUNS: u64 = 400;
 fn every_planted_bug_is_found() {
     let missed: Vec<Bug> = Bug::ALL
         .into_iter()
-        .map(|bug| hunt(bug, 0, RUNS, 30))
+        .map(|bug| hunt(bug, 0, RUNS, MINUTES))
         .inspect(|hunt| {
             println!(
                 "{:?}: {} runs, {:.1} s: {:?}",

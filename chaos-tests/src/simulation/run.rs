@@ -75,7 +75,7 @@ impl World {
                 Some(Stage::Halting | Stage::Forming | Stage::Running) => true,
                 Some(Stage::Gathering | Stage::Done) | None => false,
             };
-            if trains && !asked {
+            if trains && !asked && self.coordinator_listens() {
                 asked = true;
                 self.decide(Event::StopRequested);
             }

@@ -81,6 +81,11 @@ impl Membership {
         if busy || !matches!(self.phase, Phase::Running { .. }) {
             return;
         }
+        // Asked with every message, and mostly for nothing.
+        let changes = |record: &Record| record.leaving.is_some() || record.joining().is_some_and(|one| one.caught_up);
+        if !self.members.values().any(changes) {
+            return;
+        }
         // Whoever was left out before must be gone: it keeps no sums any more that joiners might wait for.
         if self.members.iter().any(|(&worker, record)| self.lingers(worker, record)) {
             return;

@@ -14,6 +14,10 @@ use sardana_chaos_tests::simulation::coverage::COVERED_WITHIN;
 use sardana_chaos_tests::simulation::play;
 use sardana_chaos_tests::simulation::story::Telling;
 
+/// Small things come and go by the million.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Simulates training clusters under faults: the coordinator's and the workers' machines are the ones that ship; time, network,
 /// disks and hosts are simulated, and do their worst. One seed decides a whole run.
 #[derive(Debug, Parser)]

@@ -9,7 +9,7 @@ use crate::simulation::world::World;
 impl World {
     pub(super) fn drain(&mut self) -> Struck {
         let Some(worker) = self.pick() else { return Struck::Nobody };
-        if self.dice.below(2) == 0 {
+        if self.dice.below(2) == 0 || !self.coordinator_listens() {
             self.ask_to_leave(worker);
         } else {
             let reason = "an operator wants it".to_owned();

@@ -29,7 +29,7 @@ impl World {
         let reachable = self
             .network
             .reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator);
-        let here = self.coordinator.machine.is_some() && self.coordinator.frozen_until.is_none_or(|thaw| thaw <= self.now());
+        let here = self.coordinator_listens();
         let Some(process) = self.processes.get_mut(&worker) else {
             return;
         };
@@ -287,8 +287,7 @@ impl World {
 
     /// An agent says how a child ended, as soon as somebody listens.
     pub(super) fn exited(&mut self, worker: WorkerId, how: &'static str, tally: Tally) {
-        let listens = self.coordinator.machine.is_some()
-            && self.coordinator.frozen_until.is_none_or(|thaw| thaw <= self.now())
+        let listens = self.coordinator_listens()
             && self
                 .network
                 .reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator);

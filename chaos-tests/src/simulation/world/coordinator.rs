@@ -165,6 +165,12 @@ impl World {
         self.calendar.after(TICK, Happening::Tick { life });
     }
 
+    /// Whether the coordinator is there and awake.
+    pub(crate) fn coordinator_listens(&self) -> bool {
+        let awake = self.coordinator.frozen_until.is_none_or(|thaw| thaw <= self.now());
+        awake && self.coordinator.machine.is_some()
+    }
+
     pub(crate) fn tick(&mut self, life: Incarnation) {
         if self.coordinator.machine.is_none() || self.coordinator.incarnation != life {
             return;

@@ -145,6 +145,12 @@ impl World {
 
     /// The host asks a worker to leave.
     pub(crate) fn signal(&mut self, worker: WorkerId) {
+        let now = self.now();
+        let frozen = |process: &Process| process.frozen_until.is_some_and(|thaw| thaw > now);
+        if self.processes.get(&worker).is_some_and(frozen) {
+            // It would hear of it when it wakes, as likely as not too late.
+            return;
+        }
         let reason = "SIGTERM".to_owned();
         self.member(worker, Event::Leave { reason }, Data::None);
     }
