@@ -7,6 +7,7 @@ use sardana_protocol::membership::{Event, Stage};
 use sardana_protocol::words::Step;
 
 use super::coverage::Coverage;
+use super::faults::SLOWEST;
 use super::invariants::{Floor, Violation};
 use super::story::{Story, Telling};
 use super::tally::Counts;
@@ -57,7 +58,7 @@ impl World {
     fn go_on_and_end(&mut self) {
         let each = self.swarm.shards.div_ceil(self.swarm.min.max(1)).max(1);
         let step = self.swarm.gradient * each + self.swarm.apply * 3;
-        let floor = Floor::of(step, self.swarm.transfer, self.swarm.restart);
+        let floor = Floor::of(step, self.swarm.transfer, self.swarm.restart, self.swarm.gradient * SLOWEST);
         let (since, before) = (self.now(), self.advances);
         while !self.is_over() && self.advances < before + floor.steps && self.now() < since + floor.within {
             self.happen_healed();

@@ -24,6 +24,7 @@ use sardana_protocol::words::WorkerId;
 use super::calendar::Happening;
 use super::network::{Cut, IDLE, Node};
 use super::world::{Faults, World};
+pub(crate) use slow::SLOWEST;
 
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -17,13 +17,14 @@ pub(crate) struct Floor {
 
 impl Floor {
     /// The floor of a cluster whose steps take so long, whose states travel in `transfer`, and whose processes start within `restart`.
-    pub(crate) fn of(step: Duration, transfer: Duration, restart: Duration) -> Self {
+    /// `slowest`: how long work takes that was begun when its worker was at its slowest.
+    pub(crate) fn of(step: Duration, transfer: Duration, restart: Duration, slowest: Duration) -> Self {
         // What is waited for, one after the other, at the very worst; thrice, as one may end in the other.
         let patience = ADOPTION_PATIENCE + GATHER + LEAVE_GRACE + SILENCE + STATE_GRACE + 2 * IDLE;
         let steps = 5;
         Self {
             steps,
-            within: 3 * (patience + restart) + 20 * transfer + 10 * step,
+            within: 3 * (patience + restart) + 20 * transfer + 10 * step + slowest,
         }
     }
 }

@@ -188,12 +188,17 @@ fn who_had_halted_and_comes_late_brings_its_state_back() {
     }
     job.now += ADOPTION_PATIENCE;
     job.arrives(10, 0);
+    let generation = job.membership.generation();
+    for worker in 10..11 + newcomers {
+        let standing = standing(0);
+        job.says(worker, WorkerMessage::Halted { generation, standing });
+    }
     assert_eq!(job.membership.stage(), Stage::Forming, "nobody knows of what was before");
-    let told = job.returns(1, 1, 40, None);
-    assert_eq!(told[..2], ["joined w1 at s40", "halting for g2.2"]);
+    let told = job.returns(1, 1, 9, None);
+    assert_eq!(told[..2], ["joined w1 at s9", "halting for g2.2"]);
     assert!(told.contains(&"to w1: halt g2.2".to_owned()), "{told:?}");
     // Who trains where the others train, or came from this life, disturbs nobody.
     let mut job = Job::training(2, config());
-    assert_eq!(job.returns(3, 0, 40, None)[..1], ["joined w3 at s40"]);
+    assert_eq!(job.returns(3, 0, 9, None)[..1], ["joined w3 at s9"]);
     assert_eq!(job.membership.stage(), Stage::Running);
 }
