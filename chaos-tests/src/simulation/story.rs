@@ -1,5 +1,6 @@
 //! What happened, event by event: told to people, or only summed up in one number that two equal runs share.
 
+use std::io::Write;
 use std::time::Duration;
 
 use super::calendar::Happening;
@@ -48,7 +49,8 @@ impl Story {
             Telling::No => {}
             Telling::Digest => self.fold(now, &format!("{what:?}")),
             Telling::From(first) if self.events >= first && !is_routine(what) => {
-                println!("#{} {:.6} s {what:?}", self.events, now.as_secs_f64());
+                let line = format!("#{} {:.6} s {what:?}", self.events, now.as_secs_f64());
+                self.say(&line);
             }
             Telling::From(_) => {}
         }
@@ -60,9 +62,17 @@ impl Story {
             Telling::No => {}
             Telling::Digest => self.fold(now, &what()),
             Telling::From(first) if self.events + 1 >= first => {
-                println!("#{} {:.6} s   {}", self.events, now.as_secs_f64(), what());
+                let line = format!("#{} {:.6} s   {}", self.events, now.as_secs_f64(), what());
+                self.say(&line);
             }
             Telling::From(_) => {}
+        }
+    }
+
+    /// Until nobody reads any more.
+    fn say(&mut self, line: &str) {
+        if writeln!(std::io::stdout(), "{line}").is_err() {
+            self.telling = Telling::No;
         }
     }
 
