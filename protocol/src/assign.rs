@@ -13,6 +13,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use crate::messages::Visit;
+use crate::planted::{Bug, bites};
 use crate::words::{Pace, Rank, ShardRange};
 
 /// The members' memory does not cover the job's shards. The job waits for more workers, or for ones with more memory.
@@ -60,7 +61,7 @@ pub fn steady(shards: u32, means: &[Means]) -> Result<Vec<Visit>, NoRoom> {
                 rank: rank_of(rank),
                 shards: ShardRange::new(next, next + quota),
             };
-            next += quota;
+            next += quota - u32::from(quota > 0 && bites(Bug::OverlappingShards));
             visit
         })
         .collect())

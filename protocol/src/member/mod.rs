@@ -16,6 +16,7 @@
 mod event;
 mod following;
 mod keeping;
+mod phases;
 mod pieces;
 mod reporting;
 mod seat;
@@ -28,6 +29,7 @@ use std::collections::VecDeque;
 pub use event::{Command, Event, Heartbeat, Work};
 use following::{Follow, GivenUp};
 use keeping::Held;
+pub use phases::Phases;
 use pieces::Pieces;
 use seat::Seat;
 use update::Update;

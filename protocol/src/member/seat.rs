@@ -6,6 +6,7 @@ use super::Member;
 use super::event::{Command, Heartbeat};
 use super::update::Update;
 use crate::messages::{CatchUp, Form, Ring, Seated, Trailer, Visit, WorkerMessage};
+use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 /// A place in a generation.
@@ -96,8 +97,8 @@ impl Member {
     }
 
     pub(super) fn halt(&mut self, generation: Generation, out: &mut Vec<Command>) {
-        let again = generation == self.promised && self.seat.is_none();
-        if generation <= self.promised && !again {
+        let again = generation == self.promised && self.seat.is_none() && !bites(Bug::HaltedOnce);
+        if generation <= self.promised && !again && !bites(Bug::OldHalt) {
             return;
         }
         self.promised = generation;
@@ -138,7 +139,7 @@ impl Member {
 
     /// Sends the `Halted` that is owed, unless an update is under way.
     pub(super) fn settle(&mut self, out: &mut Vec<Command>) {
-        if self.update != Update::None {
+        if self.update != Update::None && !bites(Bug::HaltedTooEarly) {
             return;
         }
         if let Some(generation) = self.owed.take() {
@@ -275,6 +276,7 @@ impl Member {
     /// Whether this worker has what the form takes it to have.
     fn fits(&self, form: &Form) -> bool {
         match form.catch_up {
+            CatchUp::None if bites(Bug::StaleMember) => self.step.next() >= form.step,
             CatchUp::None => self.step == form.step,
             CatchUp::Sum { .. } => self.step.next() == form.step,
             CatchUp::State { .. } => self.step <= form.step,

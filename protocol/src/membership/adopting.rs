@@ -17,7 +17,8 @@ use super::record::JobRecord;
 use super::roster::Place;
 use super::{Arrival, Config, JobEvent, Joining, Membership, Phase, Record, Resumed, Stop};
 use crate::limits::ADOPTION_PATIENCE;
-use crate::messages::{MemberAddress, Ring, Seated, Visit, WorkerMessage};
+use crate::messages::{Introduction, MemberAddress, Ring, Seated, Visit, WorkerMessage};
+use crate::planted::{Bug, bites};
 use crate::words::{Generation, Incarnation, Rank, Step, WorkerId};
 
 /// What may have gone on before this coordinator began.
@@ -61,6 +62,9 @@ impl Found {
             Some(seat) if here && seat.ring == Ring::Whole => {
                 self.seats.insert(worker, seat.clone());
             }
+            Some(seat) if bites(Bug::BrokenRingAdopted) => {
+                self.seats.insert(worker, seat.clone());
+            }
             Some(_) => self.ring = Ring::Broken,
             // A newcomer, or a joiner.
             None if !here && seat.is_none() && generation <= self.generation => {}
@@ -77,6 +81,9 @@ impl Membership {
     pub fn resume(config: Config, incarnation: Incarnation, now: Duration, record: Option<JobRecord>) -> Self {
         let mut this = Self::new(config, incarnation, now);
         if let Some(record) = record {
+            if bites(Bug::ReusedGeneration) {
+                this.generation = record.formed;
+            }
             this.missed = record.workers.iter().map(|&worker| (worker, now)).collect();
             this.ledger = record.ledger;
             for &worker in &record.workers {
@@ -147,6 +154,14 @@ impl Membership {
         };
         found.hears(worker, generation, Some(seat));
         found
+    }
+
+    /// Whether one that has trained under an earlier life of the coordinator has a newer state than all who train now: they began anew
+    /// without it. It had halted, and came later than anybody waited for.
+    pub(super) fn has_trained_further(&self, introduction: &Introduction) -> bool {
+        let generation = introduction.generation;
+        let earlier = generation > Generation::NONE && generation.incarnation() < self.formed.incarnation();
+        self.is_formed() && earlier && introduction.standing.step > self.reached
     }
 
     /// A worker is gone before the past is dealt with. `certainly`: its process has ended.
@@ -231,7 +246,7 @@ impl Membership {
         let patience = self.now.saturating_sub(found.since) >= ADOPTION_PATIENCE;
         // Members of a later one may be on their way: without a record nobody knows.
         let newest = found.generation >= self.recorded && (self.recorded != Generation::NONE || patience);
-        let whole = found.ring == Ring::Whole && found.gone.is_empty();
+        let whole = (found.ring == Ring::Whole || bites(Bug::BrokenRingAdopted)) && found.gone.is_empty();
         if whole && !newest && found.generation >= self.recorded {
             return Verdict::Wait;
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::assign::{Means, NoRoom, Seat, retry, slowest, steady};
 use crate::messages::{CatchUp, Form, MemberAddress, Standing, Visit};
+use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 /// A candidate for membership, in the order of ranks.
@@ -33,7 +34,13 @@ impl Formation {
     /// [`NoRoom`] when the candidates' memory does not cover `shards`.
     pub(super) fn decide(generation: Generation, shards: u32, candidates: &[Candidate<'_>]) -> Result<Self, NoRoom> {
         let standings = || candidates.iter().map(|candidate| candidate.standing);
-        let step = standings().map(|standing| standing.step).max().unwrap_or(Step::ZERO);
+        let steps = || standings().map(|standing| standing.step);
+        let step = if bites(Bug::OldestState) {
+            steps().min()
+        } else {
+            steps().max()
+        }
+        .unwrap_or(Step::ZERO);
         let stop_at = standings().filter_map(|standing| standing.stop_at).max();
         let kept = |standing: &Standing| {
             if standing.step == step {
@@ -129,6 +136,7 @@ impl Formation {
     pub(super) fn fits(&self, worker: WorkerId, standing: &Standing) -> bool {
         let rank = self.workers().position(|member| member == worker);
         match rank.and_then(|rank| self.catch_up.get(rank)).unwrap_or(&CatchUp::None) {
+            CatchUp::None if bites(Bug::StaleMember) => standing.step.next() >= self.step,
             CatchUp::None => standing.step == self.step,
             CatchUp::Sum { .. } => standing.step.next() == self.step,
             CatchUp::State { .. } => standing.step <= self.step,
@@ -196,7 +204,8 @@ fn catch_up(step: Step, candidates: &[Candidate<'_>]) -> Vec<CatchUp> {
         .iter()
         .enumerate()
         .map(|(turn, candidate)| {
-            if candidate.standing.step == step {
+            let stale = bites(Bug::StaleMember) && candidate.standing.step.next() == step;
+            if candidate.standing.step == step || stale {
                 CatchUp::None
             } else if step.previous() == Some(candidate.standing.step) && !summed.is_empty() {
                 CatchUp::Sum {

@@ -37,6 +37,9 @@ impl Membership {
 
     /// Lets those go whom nobody needs any more.
     pub(super) fn release_leavers(&mut self) {
+        if self.members.values().all(|record| record.leaving.is_none()) {
+            return;
+        }
         // Whoever has begun without it has the last sum; nobody else is missing.
         let begun = |generation: Generation| {
             let all = generation < self.formed || (generation == self.formed && self.switching.is_empty());

@@ -28,6 +28,7 @@ mod leaving;
 mod ledger;
 mod losses;
 mod overview;
+mod phases;
 mod planning;
 mod record;
 mod roster;
@@ -44,6 +45,7 @@ pub use balancing::{Balance, Calm};
 pub use event::{Arrival, Command, Event, JobEvent, Loss, Need, Stage, Summary};
 use formation::Formation;
 use ledger::Ledger;
+pub use phases::Phases;
 use planning::Plan;
 pub use record::JobRecord;
 use roster::{Joining, Place, Record};
@@ -245,6 +247,7 @@ impl Membership {
         if let Some(&step) = self.released.get(&arrival.worker) {
             return self.send(arrival.worker, CoordinatorMessage::Released { step });
         }
+        let ahead = self.has_trained_further(&arrival.introduction);
         let in_the_past = self.place_in_the_past(&arrival);
         let (worker, training) = (arrival.worker, arrival.introduction.training);
         let standing = arrival.introduction.standing;
@@ -265,7 +268,7 @@ impl Membership {
             // What it says of itself holds only once it has halted: it may have been following the others until now.
             place: match in_the_past {
                 Some(place) => place,
-                None if training || (beside && self.formed.count() > 0) => Place::Called,
+                None if training || ahead || (beside && self.formed.count() > 0) => Place::Called,
                 None if self.formed.count() == 0 => Place::Quiet(standing),
                 None => Place::Joining(Joining::new(&standing)),
             },
@@ -281,7 +284,7 @@ impl Membership {
             self.leave_requested(worker, reason);
         }
         // One that is still in its old place has missed what was said since then.
-        if training && self.is_formed() {
+        if (training || ahead) && self.is_formed() {
             self.disturb();
         } else if (training || beside) && self.stage() == Stage::Halting {
             let generation = self.generation;

@@ -51,6 +51,15 @@ pub(super) enum Planned {
 }
 
 impl Plan {
+    /// Where it stands, by name.
+    pub(super) fn phase(&self) -> &'static str {
+        match (self.is_pause(), self.is_ordered()) {
+            (true, _) => "pausing",
+            (false, false) => "prepared",
+            (false, true) => "ordered",
+        }
+    }
+
     /// Whether the switch may happen at any moment.
     fn is_ordered(&self) -> bool {
         self.ordered.is_some()

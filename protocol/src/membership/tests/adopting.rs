@@ -197,3 +197,27 @@ fn a_switch_that_an_earlier_life_ordered_ends_in_a_halt() {
     let told = job.switched(1, 2, 7);
     assert_eq!(told, ["halting for g2.1", "to w1: halt g2.1", "to w2: halt g2.1"]);
 }
+
+#[test]
+fn who_had_halted_and_comes_late_brings_its_state_back() {
+    let mut job = next_life(None);
+    let newcomers = u64::from(config().expected);
+    for worker in 11..11 + newcomers {
+        job.arrives(worker, 0);
+    }
+    job.now += ADOPTION_PATIENCE;
+    job.arrives(10, 0);
+    let generation = job.membership.generation();
+    for worker in 10..11 + newcomers {
+        let standing = standing(0);
+        job.says(worker, WorkerMessage::Halted { generation, standing });
+    }
+    assert_eq!(job.membership.stage(), Stage::Forming, "nobody knows of what was before");
+    let told = job.returns(1, 1, 9, None);
+    assert_eq!(told[..2], ["joined w1 at s9", "halting for g2.2"]);
+    assert!(told.contains(&"to w1: halt g2.2".to_owned()), "{told:?}");
+    // Who trains where the others train, or came from this life, disturbs nobody.
+    let mut job = Job::training(2, config());
+    assert_eq!(job.returns(3, 0, 9, None)[..1], ["joined w3 at s9"]);
+    assert_eq!(job.membership.stage(), Stage::Running);
+}
