@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
-use sardana_actors::coordinator::{self, CoordinatorConfig};
+use sardana_actors::coordinator::{self, CoordinatorConfig, Past};
 use sardana_actors::enrol::{JoinFile, Moment, Registrar, Terms, enrol};
 use sardana_actors::trust::{Authority, Otherwise, PrivateFolder, Role};
+use sardana_protocol::membership::Balance;
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::task::JoinSet;
 
@@ -39,9 +40,12 @@ async fn measure(name: &str, authority: &Arc<Authority>, registrar: Registrar) -
         registrar: Arc::new(registrar),
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         incarnation: Incarnation::new(1),
+        past: Past::None,
+        records: None,
         min: 1,
         expected: 1,
         max: 1,
+        balance: Balance::default(),
     };
     let (coordinator, _events) = coordinator::start(config).await?;
     let join = Arc::new(JoinFile::new(invitation, authority, vec![coordinator.address()]));

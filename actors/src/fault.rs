@@ -9,7 +9,7 @@ use sardana_protocol::words::{Rank, Step};
 /// Whether the points are compiled in.
 pub const COMPILED_IN: bool = cfg!(feature = "fault-points");
 
-/// A point in a worker's life.
+/// A point in a worker's life, or in a coordinator's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
     /// In a gradient; called by the model of a test.
@@ -58,10 +58,28 @@ pub enum Point {
     ServingShare,
     /// A keeper has announced a sum, and sent nothing of it.
     ServingSum,
+    /// The coordinator is about to tell the first to halt.
+    CoordinatorHalt,
+    /// The coordinator is about to tell the first its place in a generation.
+    CoordinatorForm,
+    /// The coordinator has told one its place, the others not yet.
+    CoordinatorForms,
+    /// The coordinator is about to ask for a snapshot.
+    CoordinatorSnapshot,
+    /// The coordinator is about to tell a joiner what to copy.
+    CoordinatorCopy,
+    /// The coordinator is about to tell of a generation to come.
+    CoordinatorPrepare,
+    /// The coordinator is about to ask the closer to switch.
+    CoordinatorSwitch,
+    /// The coordinator has asked the closer to switch; the trailer may come at any time.
+    CoordinatorSwitched,
+    /// The coordinator is about to tell the first that the job is done.
+    CoordinatorComplete,
 }
 
 impl Point {
-    /// All of them.
+    /// All of a worker.
     pub const ALL: [Self; 23] = [
         Self::InGradient,
         Self::Tallied,
@@ -86,6 +104,19 @@ impl Point {
         Self::Switched,
         Self::ServingShare,
         Self::ServingSum,
+    ];
+
+    /// All of a coordinator.
+    pub const OF_COORDINATOR: [Self; 9] = [
+        Self::CoordinatorHalt,
+        Self::CoordinatorForm,
+        Self::CoordinatorForms,
+        Self::CoordinatorSnapshot,
+        Self::CoordinatorCopy,
+        Self::CoordinatorPrepare,
+        Self::CoordinatorSwitch,
+        Self::CoordinatorSwitched,
+        Self::CoordinatorComplete,
     ];
 
     /// Its name in `SARDANA_FAULT`.
@@ -115,6 +146,15 @@ impl Point {
             Self::Switched => "switched",
             Self::ServingShare => "serving-share",
             Self::ServingSum => "serving-sum",
+            Self::CoordinatorHalt => "coordinator-halt",
+            Self::CoordinatorForm => "coordinator-form",
+            Self::CoordinatorForms => "coordinator-forms",
+            Self::CoordinatorSnapshot => "coordinator-snapshot",
+            Self::CoordinatorCopy => "coordinator-copy",
+            Self::CoordinatorPrepare => "coordinator-prepare",
+            Self::CoordinatorSwitch => "coordinator-switch",
+            Self::CoordinatorSwitched => "coordinator-switched",
+            Self::CoordinatorComplete => "coordinator-complete",
         }
     }
 }

@@ -8,9 +8,11 @@
 //! - [`enrol`]: how somebody from outside gets a certificate.
 //! - [`quic`]: endpoints, dialling and accepting.
 //! - [`wire`]: messages as bytes.
+//! - [`catalogue`]: small records on the disk.
 //! - [`fault`]: where chaos tests kill.
 
 pub mod agent;
+pub mod catalogue;
 mod control;
 pub mod coordinator;
 pub mod enrol;

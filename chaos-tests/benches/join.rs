@@ -15,7 +15,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use sardana::launch::{Event, Launched, OperatorRequest, launch};
 use sardana::{AgentEvent, JobEvent, WorkerId};
 use sardana_chaos_tests::dice::Dice;
-use sardana_chaos_tests::journal::{Deed, Journal, last_load, now_ns};
+use sardana_chaos_tests::journal::{Journal, last_load, now_ns};
+use sardana_chaos_tests::pace::{Pace, quantile};
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::Trial;
 use tokio::time::{sleep, timeout};
@@ -121,11 +122,11 @@ impl Join {
     fn print(&self, name: &str, trial: &Trial, stream: f64) -> Result<()> {
         let at = &self.at;
         let (_, pid) = self.newcomer.context("a worker was started")?;
-        let steps = steps(&Journal::read(trial.folder())?, pid);
-        let mut before: Vec<f64> = within(&steps, 0, at.asked).collect();
-        let mut after: Vec<f64> = within(&steps, at.switched, at.ended).collect();
+        let steps = Pace::of(&Journal::read(trial.folder())?, Some(pid));
+        let mut before: Vec<f64> = steps.within(0, at.asked).collect();
+        let mut after: Vec<f64> = steps.within(at.switched, at.ended).collect();
         let median = quantile(&mut before, 0.5);
-        let longest = |from, to| within(&steps, from, to).fold(f64::NAN, f64::max);
+        let longest = |from, to| steps.within(from, to).fold(f64::NAN, f64::max);
         println!(
             "{name}: a step takes {median:.2} ms (p99 {:.2}, longest {:.2}), afterwards {:.2} ms",
             quantile(&mut before, 0.99),
@@ -169,25 +170,6 @@ impl Join {
         self.remarks.iter().for_each(|remark| println!("  {remark}"));
         Ok(())
     }
-}
-
-/// When a step ended and how long it took, in ms, at each process but `newcomer`.
-fn steps(journal: &Journal, newcomer: u32) -> Vec<(u64, f64)> {
-    let mut last = BTreeMap::new();
-    let mut steps = Vec::new();
-    let updates = journal.lines.iter().filter(|line| matches!(line.deed, Deed::Update { .. }));
-    for line in updates.filter(|line| line.life.0 != newcomer) {
-        if let Some(before) = last.insert(line.life, line.end_ns) {
-            steps.push((line.end_ns, (line.end_ns - before) as f64 / 1e6));
-        }
-    }
-    steps
-}
-
-/// The steps that were under way in a span of time.
-fn within(steps: &[(u64, f64)], from: u64, to: u64) -> impl Iterator<Item = f64> {
-    let under_way = move |(end, took): &&(u64, f64)| *end > from && end - (took * 1e6) as u64 <= to;
-    steps.iter().filter(under_way).map(|(_, took)| *took)
 }
 
 fn setup(ballast: usize, rest_us: u64) -> Setup {
@@ -312,13 +294,6 @@ async fn replace(name: &str, mib: usize, kills: usize) -> Result<()> {
         println!("  {what:<40} p50 {p50:>8.1} ms   max {max:>8.1} ms");
     }
     outcome.context("the kills took too long")?
-}
-
-/// The smallest value that is not below a share of all.
-fn quantile(values: &mut [f64], share: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let at = (share * values.len() as f64).ceil() as usize;
-    values.get(at.clamp(1, values.len().max(1)) - 1).copied().unwrap_or(f64::NAN)
 }
 
 fn main() -> Result<()> {

@@ -12,6 +12,7 @@ use sardana::launch::{Event, Launched, launch};
 use sardana::{AgentEvent, JobEvent, WorkerId};
 use sardana_chaos_tests::dice::Dice;
 use sardana_chaos_tests::journal::{Deed, Journal, now_ns};
+use sardana_chaos_tests::pace::quantile;
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::Trial;
 
@@ -180,13 +181,6 @@ fn row(name: &str, values: impl Iterator<Item = f64>) {
     let mut values: Vec<f64> = values.collect();
     let [p50, p99, max] = [0.5, 0.99, 1.0].map(|quantum| quantile(&mut values, quantum));
     println!("{name:<34} p50 {p50:>8.2} ms   p99 {p99:>8.2} ms   max {max:>8.2} ms");
-}
-
-/// The smallest value that is not below a share of all.
-fn quantile(values: &mut [f64], share: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let at = (share * values.len() as f64).ceil() as usize;
-    values.get(at.clamp(1, values.len().max(1)) - 1).copied().unwrap_or(f64::NAN)
 }
 
 fn main() -> Result<()> {

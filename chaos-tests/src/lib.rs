@@ -1,9 +1,10 @@
 //! The adversary: real worker processes over real QUIC that come and go, are killed and stopped, at chosen and at random moments,
-//! and are compared with a plain loop that nobody disturbs (BITS-1).
+//! and are compared with a plain loop that nobody disturbs (BITS-1). And simulated clusters of the same machines, in virtual time.
 //!
 //! - [`setup`]: what is trained, and how a worker process is told; [`model`]: the toy model; [`journal`]: what was really computed;
 //! - [`trial`]: runs a job while an adversary watches; [`verdict`]: what must hold afterwards;
-//! - [`gate`]: holds all workers at a step, so that no test needs to sleep; [`dice`]: random schedules from one seed.
+//! - [`gate`]: holds all workers at a step, so that no test needs to sleep; [`dice`]: random schedules from one seed; [`pace`]: how long steps took.
+//! - [`simulation`]: the machines alone, on simulated hosts, disks and networks: thousands of hours in minutes.
 //!
 //! It must not know how the product works inside, only what it promises.
 
@@ -11,6 +12,8 @@ pub mod dice;
 pub mod gate;
 pub mod journal;
 pub mod model;
+pub mod pace;
 pub mod setup;
+pub mod simulation;
 pub mod trial;
 pub mod verdict;

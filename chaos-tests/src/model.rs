@@ -1,6 +1,7 @@
 //! A toy model that is cheap and touchy: its gradients depend on the state, the samples and the shard's random numbers, and their
 //! magnitudes differ so much that any other order of addition gives other bits.
 
+use std::fs::File;
 use std::hint::spin_loop;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use sardana::data::Shard;
 use sardana::fault::{self, Point};
 use sardana::model::{Dtype, GradientWriter, Mean, ModelError, SharedState, Step, TensorSpec, Trainable};
@@ -34,6 +37,8 @@ struct Instruments {
     paced: AtomicU64,
     work: Duration,
     rest: Duration,
+    /// Held by the process that is slower than the others, as long as it lives.
+    _slower: Option<File>,
 }
 
 /// The model: two parameters, their momenta, a counter, and what is only carried along.
@@ -71,6 +76,8 @@ impl Touchy {
     /// When the journal or a gate cannot be opened.
     pub fn in_worker(setup: &Setup, folder: &Path) -> Result<Self, ModelError> {
         Place::Door.pass(folder)?;
+        let lock = if setup.slower > 1 { take_lock(folder)? } else { None };
+        let times = if lock.is_some() { setup.slower } else { 1 };
         Ok(Self {
             instruments: Some(Instruments {
                 pen: Pen::new(folder)?,
@@ -78,8 +85,9 @@ impl Touchy {
                 gate_step: setup.gate_step,
                 last_step: setup.steps.saturating_sub(1),
                 paced: AtomicU64::new(u64::MAX),
-                work: Duration::from_micros(setup.work_us),
-                rest: Duration::from_micros(setup.rest_us),
+                work: Duration::from_micros(setup.work_us) * times,
+                rest: Duration::from_micros(setup.rest_us) * times,
+                _slower: lock,
             }),
             ..Self::plain(setup)
         })
@@ -119,6 +127,16 @@ impl Touchy {
             .fold(self.updates, |digest, bits| {
                 (digest.rotate_left(5) ^ bits).wrapping_mul(0x100_0000_01b3)
             })
+    }
+}
+
+/// The lock that makes a process slower; none if another process has it.
+fn take_lock(folder: &Path) -> Result<Option<File>, ModelError> {
+    let file = File::create(folder.join("slower"))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(std::io::Error::from(error).into()),
     }
 }
 

@@ -2,15 +2,19 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use sardana::{Job, Order};
+use sardana::{Balance, Calm, Job, Order};
 
 /// The variable with the job's numbers.
 const JOB_VARIABLE: &str = "SARDANA_CHAOS_JOB";
 
 /// The variable with the folder of journal and gates.
 const FOLDER_VARIABLE: &str = "SARDANA_CHAOS_FOLDER";
+
+/// What is told instead of a calm if shards never move.
+const NEVER: u128 = u64::MAX as u128;
 
 /// A trial's job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +45,10 @@ pub struct Setup {
     pub work_us: u64,
     /// How long a gradient sleeps besides, in microseconds: work that takes no processor from others.
     pub rest_us: u64,
+    /// How many times as long a gradient takes in one of the processes: in the one that holds the folder's lock.
+    pub slower: u32,
+    /// Whether shards move towards faster workers. Off at first: a test that waits for a switch means one of its own.
+    pub balance: Balance,
     /// From this step on gradients wait at gates, or take longer and longer.
     pub gate_step: u64,
 }
@@ -63,6 +71,8 @@ impl Setup {
             ballast: 0,
             work_us: 0,
             rest_us: 0,
+            slower: 1,
+            balance: Balance::Off,
             gate_step: u64::MAX,
         }
     }
@@ -81,7 +91,8 @@ impl Setup {
             .workers(self.workers)
             .min_workers(self.min)
             .max_workers(self.max)
-            .restarts(self.restarts);
+            .restarts(self.restarts)
+            .balance(self.balance);
         Ok(job.build()?)
     }
 
@@ -102,11 +113,17 @@ impl Setup {
             ballast,
             work_us,
             rest_us,
+            slower,
+            balance,
             gate_step,
         } = self;
+        let (calm_ms, calm_steps) = match balance {
+            Balance::Off => (NEVER, NEVER),
+            Balance::After(calm) => (calm.time.as_millis(), calm.steps.into()),
+        };
         let numbers = format!(
             "{workers} {min} {max} {restarts} {shards} {steps} {samples} {batch} {elements} {ballast} {work_us} {rest_us} \
-             {gate_step} {order}"
+             {slower} {calm_ms} {calm_steps} {gate_step} {order}"
         );
         vec![(JOB_VARIABLE.into(), numbers.into()), (FOLDER_VARIABLE.into(), folder.into())]
     }
@@ -133,10 +150,13 @@ impl Setup {
             ballast,
             work_us,
             rest_us,
+            slower,
+            calm_ms,
+            calm_steps,
             gate_step,
         ] = numbers.as_slice()
         else {
-            bail!("{JOB_VARIABLE}: expected thirteen numbers, found {}", numbers.len());
+            bail!("{JOB_VARIABLE}: expected sixteen numbers, found {}", numbers.len());
         };
         let setup = Self {
             workers: workers.try_into()?,
@@ -156,6 +176,13 @@ impl Setup {
             ballast: ballast.try_into()?,
             work_us,
             rest_us,
+            slower: slower.try_into()?,
+            balance: if calm_steps == u64::MAX {
+                Balance::Off
+            } else {
+                let time = Duration::from_millis(calm_ms);
+                Balance::After(Calm { time, steps: calm_steps })
+            },
             gate_step,
         };
         Ok((setup, folder.into()))

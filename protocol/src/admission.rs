@@ -6,9 +6,9 @@
 use std::fmt::Display;
 
 use crate::job::{Fingerprint, JobIdentity, JobSpec};
-use crate::limits::{MAX_AUXILIARY, MAX_SHARDS, MAX_TEXT_BYTES};
+use crate::limits::{MAX_AUXILIARY, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS};
 use crate::messages::WorkerHello;
-use crate::words::{Generation, JobId};
+use crate::words::{Generation, Incarnation, JobId};
 
 /// Why a worker is refused. All of them end the worker: it must be fixed or be started anew.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +36,14 @@ pub enum Refusal {
     /// A worker with the same id is connected already: each worker needs credentials of its own.
     #[error("worker {0} is connected already: a worker's credentials serve one process; start the second with its own")]
     Duplicate(crate::words::WorkerId),
+    /// It has been welcomed by a later coordinator: this one is fenced and ends.
+    #[error("the worker knows the coordinator {by}, this is {own}: a later coordinator leads the job")]
+    Fenced {
+        /// This coordinator's.
+        own: Incarnation,
+        /// The highest that the worker knows of.
+        by: Incarnation,
+    },
     /// Its hello makes no sense: it was altered or comes from a broken build.
     #[error("the worker's hello says {found}, which cannot be: expected {expected}; start the worker anew")]
     Senseless {
@@ -57,14 +65,20 @@ pub fn admit(job: JobId, identity: Option<&JobIdentity>, newest: Generation, hel
             found: hello.job,
         });
     }
-    sensible(hello, newest)?;
+    // A number that was never given away here was given away by another, be it of the same life: a copy of its state was started.
+    let (own, generation) = (newest.incarnation(), hello.introduction.generation);
+    let by = hello.introduction.incarnation.max(generation.incarnation());
+    if by > own || generation > newest {
+        return Err(Refusal::Fenced { own, by });
+    }
+    sensible(hello)?;
     match identity {
         Some(expected) => same_identity(expected, &hello.identity),
         None => Ok(()),
     }
 }
 
-fn sensible(hello: &WorkerHello, newest: Generation) -> Result<(), Refusal> {
+fn sensible(hello: &WorkerHello) -> Result<(), Refusal> {
     let spec = &hello.identity.spec;
     let senseless = |expected: &str, found: String| {
         Err(Refusal::Senseless {
@@ -91,16 +105,25 @@ fn sensible(hello: &WorkerHello, newest: Generation) -> Result<(), Refusal> {
             format!("{} sums", hello.auxiliary.len()),
         );
     }
-    if hello.generation > newest {
+    if let Some(seat) = &hello.introduction.seat
+        && (seat.members.len() > MAX_WORKERS as usize
+            || seat.members.get(seat.rank.index()) != Some(&hello.worker)
+            || seat.shards.end() > spec.shards)
+    {
         return senseless(
-            &format!("a generation up to {newest}"),
-            format!("generation {}", hello.generation),
+            &format!("a seat among at most {MAX_WORKERS} members, for shards of 0..{}", spec.shards),
+            format!(
+                "rank {} of {} members, with shards {}",
+                seat.rank,
+                seat.members.len(),
+                seat.shards
+            ),
         );
     }
-    if hello.standing.step > spec.steps {
+    if hello.introduction.standing.step > spec.steps {
         return senseless(
             &format!("a step up to {}", spec.steps),
-            format!("step {}", hello.standing.step),
+            format!("step {}", hello.introduction.standing.step),
         );
     }
     Ok(())
@@ -190,7 +213,7 @@ mod tests {
 
     use super::*;
     use crate::job::Order;
-    use crate::messages::{Standing, Tally};
+    use crate::messages::{Introduction, Standing, Tally};
     use crate::state::StateHash;
     use crate::words::{Step, WorkerId};
 
@@ -222,16 +245,18 @@ mod tests {
                     probe: hash,
                 },
             },
-            generation: Generation::NONE,
-            rank: None,
-            world_size: 0,
-            training: false,
-            standing: Standing {
-                step: Step::ZERO,
-                kept: vec![],
-                sum: None,
-                stop_at: None,
-                tally: Tally::default(),
+            introduction: Introduction {
+                generation: Generation::NONE,
+                incarnation: Incarnation::ZERO,
+                seat: None,
+                training: false,
+                standing: Standing {
+                    step: Step::ZERO,
+                    kept: vec![],
+                    sum: None,
+                    stop_at: None,
+                    tally: Tally::default(),
+                },
             },
             shard_capacity: 8,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
@@ -289,12 +314,12 @@ mod tests {
             Refusal::Senseless { .. }
         ));
         assert!(matches!(
-            refused(|h| h.standing.step = Step::new(11)),
+            refused(|h| h.introduction.standing.step = Step::new(11)),
             Refusal::Senseless { .. }
         ));
         assert!(matches!(
-            refused(|h| h.generation = Generation::NONE.next()),
-            Refusal::Senseless { .. }
+            refused(|h| h.introduction.generation = Generation::NONE.next()),
+            Refusal::Fenced { .. }
         ));
     }
 }

@@ -9,6 +9,8 @@
 //! - [`snapshot`]: who holds what of a snapshot; [`status`]: what an operator asks and sees.
 //! - [`assign`]: which rank computes which shards.
 //! - [`admission`]: who may take part; [`membership`]: the coordinator's machine; [`member`]: a worker's machine.
+//! - [`notices`]: what an agent does when its cloud announces that the machine goes away.
+//! - [`planted`]: bugs for a simulator to find, none of them in what ships.
 //! - [`limits`]: every bound and timeout, with its argument.
 
 pub mod admission;
@@ -18,6 +20,8 @@ pub mod limits;
 pub mod member;
 pub mod membership;
 pub mod messages;
+pub mod notices;
+pub mod planted;
 pub mod snapshot;
 pub mod state;
 pub mod status;

@@ -47,6 +47,11 @@ pub const GATHER: Duration = Duration::from_secs(10);
 /// lost, unless all those deaths are certain: a holder that was only cut off may be on its way back.
 pub const STATE_GRACE: Duration = Duration::from_secs(5);
 
+/// How long a coordinator that has come back waits for all members of a generation that trains without it, before it halts those
+/// who are there, or begins anew if nobody is; they go on training meanwhile, if they can. Workers that are not told otherwise notice
+/// within ten seconds that the last one is gone, and look for it several times a second.
+pub const ADOPTION_PATIENCE: Duration = Duration::from_secs(15);
+
 /// A joiner whose copy has failed this often is waited for: its donors die faster than it copies, or sums come faster than it
 /// applies them, and a join that never ends helps nobody.
 pub const MAX_COPY_ATTEMPTS: u32 = 3;
@@ -67,6 +72,28 @@ pub const CATCH_UP_PATIENCE: Duration = Duration::from_secs(20);
 /// a cloud is 30 s; this leaves time to end.
 pub const LEAVE_GRACE: Duration = Duration::from_secs(20);
 
+/// How long the ranges of a generation stay as they are before shards move towards faster members: long enough for some figures of
+/// how fast each is with its present shards, short against what a wrong cut costs in a run of hours.
+pub const REBALANCE_EVERY: Duration = Duration::from_secs(5);
+
+/// How many steps besides: a member with a single shard has so many figures of its own by then, and links that are made beside those
+/// in use cost nothing that shows in as many steps.
+pub const REBALANCE_STEPS: u64 = 20;
+
+/// Shards move only if the slowest member's time in a step falls by this part: smaller gains are within what paces wander by
+/// themselves, and shards would go to and fro.
+pub const REBALANCE_PERCENT: u32 = 10;
+
+/// And by so much: steps that are shorter consist of messages, not of gradients, and their paces of interruptions.
+pub const REBALANCE_LEAST: Duration = Duration::from_millis(1);
+
+/// Figures of a worker's pace agree if they differ by less than this part. Others show that something has changed; what was known
+/// before is then forgotten.
+pub const PACE_AGREES_PERCENT: u32 = 25;
+
+/// So many figures in a row that agree, one with each heartbeat, make a pace that shards are moved for.
+pub const PACE_FIGURES: u32 = 4;
+
 /// A worker that this many generations in a row could not be linked with is left out of the next one.
 pub const MAX_LINK_FAILURES: u32 = 3;
 
@@ -78,5 +105,67 @@ pub const MAX_REPORTS: usize = 256;
 pub const MAX_KEPT_REPORTS: usize = 4_096;
 
 const _: () = assert!(SILENCE.as_millis() >= 10 * HEARTBEAT.as_millis());
+const _: () = assert!(HEARTBEAT.as_millis() * (PACE_FIGURES as u128) < REBALANCE_EVERY.as_millis());
 const _: () = assert!(RESEND.as_millis() * 10 <= SILENCE.as_millis());
 const _: () = assert!(PIECE_BYTES.is_multiple_of(8));
+
+/// A notice for a moment that is further away is only noted, and heeded from then on. The longest ordinary notice is 15 minutes (Azure);
+/// what is announced for days ahead leaves days to train.
+pub const NOTICE_HORIZON: Duration = Duration::from_secs(15 * 60);
+
+/// A notice whose moment has passed so long ago is not heeded any more: the machine is still there. AWS leaves such ones standing.
+pub const NOTICE_STALE: Duration = Duration::from_secs(10 * 60);
+
+/// The shortest notice that any cloud documents: preemption on GCE and Azure.
+pub const SHORTEST_NOTICE: Duration = Duration::from_secs(30);
+
+/// How long before a host's maintenance GCE announces it, at least.
+pub const GCE_MAINTENANCE_NOTICE: Duration = Duration::from_secs(60);
+
+/// A pause that is announced as longer counts as a leave. It is about as long as live migrations are said to take, and above
+/// [`SILENCE`]: a longer one would cost the others a halt in any case.
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// So long before a machine is taken away its last workers are ended: an end that is reported costs the others less than silence.
+pub const NOTICE_MARGIN: Duration = Duration::from_secs(2);
+
+/// Workers get at least this long to leave, however short the notice: a boundary may be milliseconds away.
+pub const NOTICE_LEAST: Duration = Duration::from_secs(1);
+
+/// Between two looks at AWS's notices: what its documentation recommends.
+pub const LOOK_EVERY_AWS: Duration = Duration::from_secs(5);
+
+/// Between two looks at Azure's events: what its documentation recommends.
+pub const LOOK_EVERY_AZURE: Duration = Duration::from_secs(1);
+
+/// Between two looks at GCE's keys, each of which waits at the service for a change: so that one which answers at once is not hammered.
+pub const LOOK_EVERY_GCE: Duration = Duration::from_secs(1);
+
+/// How long a look may wait at the service for a change, where it can. Without a change it costs one answer a minute.
+pub const LOOK_HANGS: Duration = Duration::from_secs(60);
+
+/// How long a metadata service may take to answer. It is next door.
+pub const LOOK_DEADLINE: Duration = Duration::from_secs(5);
+
+/// The longest wait between two looks at a service that fails: it is doubled each time up to this, which is below
+/// [`SHORTEST_NOTICE`].
+pub const LOOK_BACK_OFF_MOST: Duration = Duration::from_secs(20);
+
+/// So many looks in a row that fail are told to people, once. Fewer happen while a host is maintained.
+pub const BLIND_AFTER: u32 = 3;
+
+/// For so long nothing may stand before workers come back: to come back too late costs a moment, wrongly a second leave.
+pub const WITHDRAWN_AFTER: Duration = Duration::from_secs(5);
+
+/// Most notices of one look. No machine has that many; more are not read.
+pub const MAX_NOTICES: usize = 64;
+
+/// How often a metadata service that is there and cannot answer is asked whose it is.
+pub const DETECT_TRIES: u32 = 3;
+
+/// Between two such questions.
+pub const DETECT_AGAIN: Duration = Duration::from_secs(2);
+
+const _: () = assert!(LOOK_BACK_OFF_MOST.as_millis() < SHORTEST_NOTICE.as_millis());
+const _: () = assert!(LONGEST_PAUSE.as_millis() > SILENCE.as_millis());
+const _: () = assert!(LEAVE_GRACE.as_millis() + 2 * NOTICE_MARGIN.as_millis() < SHORTEST_NOTICE.as_millis());

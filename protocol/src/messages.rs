@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::JobIdentity;
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
-use crate::words::{Generation, JobId, Rank, ShardRange, Step, WorkerId};
+use crate::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
 /// First message on a control connection, from worker or agent to coordinator. [`Greeting`] comes back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,16 +45,8 @@ pub struct WorkerHello {
     pub worker: WorkerId,
     /// What it would compute; must equal the job's.
     pub identity: JobIdentity,
-    /// The newest generation it was a member of or has promised to, [`Generation::NONE`] at first. Carries the incarnation.
-    pub generation: Generation,
-    /// Its rank there, if it was a member.
-    pub rank: Option<Rank>,
-    /// How many were in it.
-    pub world_size: u32,
-    /// Whether it still takes part in that generation: it has not promised anything newer.
-    pub training: bool,
-    /// Where it stands.
-    pub standing: Standing,
+    /// Where it stands, and in which generation.
+    pub introduction: Introduction,
     /// How many shards' gradients fit into its memory at once.
     pub shard_capacity: u32,
     /// Where other workers reach it.
@@ -63,10 +55,47 @@ pub struct WorkerHello {
     pub auxiliary: Vec<String>,
 }
 
+/// What a worker says of itself to a coordinator that may not know it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Introduction {
+    /// The newest generation it was a member of or has promised to, [`Generation::NONE`] at first.
+    pub generation: Generation,
+    /// The highest incarnation of a coordinator that it knows of, which may have formed nothing yet.
+    pub incarnation: Incarnation,
+    /// Its seat there, if it still takes part: it has not promised anything newer.
+    pub seat: Option<Seated>,
+    /// Whether it must be halted before it can take part in another generation.
+    pub training: bool,
+    /// What it has.
+    pub standing: Standing,
+}
+
+/// A worker's seat in a generation, as it tells it to a coordinator that may be another one than formed it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seated {
+    /// Its place.
+    pub rank: Rank,
+    /// All members in rank order.
+    pub members: Vec<WorkerId>,
+    /// What it computes in every step but the first.
+    pub shards: ShardRange,
+    /// Whether its links are there.
+    pub ring: Ring,
+}
+
+/// Whether a member's part of the ring works, as far as it knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ring {
+    /// Its links are made, and none has broken.
+    Whole,
+    /// Some links are not made yet, or have broken, or the member is behind the others.
+    Broken,
+}
+
 /// The coordinator's answer to a [`Hello`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Greeting {
-    /// Accepted: a worker waits for its `Form`, an agent reports.
+    /// An agent or operator is accepted: an agent reports, an operator asks.
     Welcome,
     /// Not accepted; the connection ends.
     Refused {
@@ -75,6 +104,15 @@ pub enum Greeting {
     },
     /// The job is over: there is nothing left to do, and nothing is wrong. The connection ends.
     Over,
+    /// A worker is accepted: it waits for its `Form`, or goes on in its generation.
+    Joined {
+        /// Who accepts it: nothing of a coordinator's life before this one counts any more.
+        incarnation: Incarnation,
+        /// The first step whose report the coordinator lacks.
+        report_from: Step,
+    },
+    /// A coordinator of a higher incarnation leads the job; this one has learned that from the hello, and ends. Look for the other.
+    Fenced,
 }
 
 /// What a worker has when nothing moves: told in a hello and after a halt.
@@ -128,6 +166,8 @@ pub enum WorkerMessage {
         step: Step,
         /// Gradients computed.
         tally: Tally,
+        /// How fast it is, as last measured: with a heartbeat only, and none before it has computed some shards.
+        pace: Option<Pace>,
         /// Reports of the last steps, by rank 0 only.
         reports: Vec<StepReport>,
     },
@@ -413,7 +453,8 @@ pub enum AgentMessage {
         /// Its process on the agent's host.
         pid: u32,
     },
-    /// The agent was asked to end: its children are to leave at a boundary. Nothing comes back; they end one by one.
+    /// The agent was asked to end, or its machine is to go away: its children are to leave at a boundary. Nothing comes back; they end
+    /// one by one.
     Leave {
         /// Why, for people.
         reason: String,
@@ -433,6 +474,12 @@ pub enum AgentMessage {
         tally: Option<Tally>,
         /// Whether the agent starts a successor.
         restarting: bool,
+    },
+    /// The agent stays after all: what it had said with `Leave` is off, and it starts workers again. Those that leave already go on
+    /// leaving. Nothing comes back.
+    Stay {
+        /// Why, for people.
+        reason: String,
     },
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::JobSpec;
 use crate::membership::Stage;
 use crate::messages::StepReport;
-use crate::words::{Generation, JobId, Rank, ShardRange, Step, WorkerId};
+use crate::words::{Generation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
 /// From operator to coordinator. [`OperatorAnswer`] comes back for each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,6 +111,8 @@ pub struct WorkerView {
     pub rank: Option<Rank>,
     /// What it computes in every step, if it is a member.
     pub shards: Option<ShardRange>,
+    /// How fast it is, once it has computed some shards and told.
+    pub pace: Option<Pace>,
     /// What it does.
     pub doing: Doing,
     /// Whether it leaves at the next boundary.

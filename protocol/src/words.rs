@@ -1,7 +1,9 @@
 //! The glossary as types: one meaning each, private fields, no silent conversion between them.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::ops::Range;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -301,6 +303,44 @@ impl fmt::Debug for ShardRange {
     }
 }
 
+/// How long a worker takes for the gradient of one shard, waiting not counted. In microseconds: what is faster counts as one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Pace(NonZeroU32);
+
+impl Pace {
+    /// So long for each shard; what takes longer than an hour counts as about one.
+    #[must_use]
+    pub fn new(each: Duration) -> Self {
+        let micros = u32::try_from(each.as_micros()).unwrap_or(u32::MAX);
+        Self(NonZeroU32::new(micros).unwrap_or(NonZeroU32::MIN))
+    }
+
+    /// How long one shard takes.
+    #[must_use]
+    pub const fn each(self) -> Duration {
+        self.of(1)
+    }
+
+    /// How long so many shards take.
+    #[must_use]
+    pub const fn of(self, shards: u32) -> Duration {
+        // The product of two u32 fits.
+        Duration::from_micros(self.0.get() as u64 * shards as u64)
+    }
+}
+
+impl fmt::Display for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} a shard", self.each())
+    }
+}
+
+impl fmt::Debug for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,6 +356,13 @@ mod tests {
     #[test]
     fn a_newer_incarnation_outranks_any_count() {
         assert!(Generation::new(Incarnation::new(2), 1) > Generation::new(Incarnation::new(1), 900));
+    }
+
+    #[test]
+    fn a_pace_is_never_nothing() {
+        assert_eq!(Pace::new(Duration::ZERO).each(), Duration::from_micros(1));
+        assert_eq!(Pace::new(Duration::from_micros(1_500)).of(4), Duration::from_millis(6));
+        assert_eq!(Pace::new(Duration::MAX).of(u32::MAX).as_micros(), u128::from(u32::MAX).pow(2));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::limits::{MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS};
+use sardana_protocol::membership::Balance;
 use sardana_protocol::words::Step;
 
 use crate::data::{Sampler, SamplerError};
@@ -26,6 +27,8 @@ pub struct Staffing {
     pub restarts: u32,
     /// How many shards' gradients fit into one worker's memory at once; all of them if none.
     pub shard_capacity: Option<u32>,
+    /// Whether shards move towards faster workers, so that all finish together.
+    pub balance: Balance,
 }
 
 /// What is wrong with a job. Fix the named setting.
@@ -97,6 +100,7 @@ pub struct JobBuilder {
     max: Option<u32>,
     restarts: u32,
     shard_capacity: Option<u32>,
+    balance: Balance,
 }
 
 impl JobBuilder {
@@ -178,6 +182,14 @@ impl JobBuilder {
         self
     }
 
+    /// Whether shards move towards faster workers, so that all finish together; they do if this is not set. In exact order that never
+    /// reaches the result. Turn it off ([`Balance::Off`]) for a job in fast order that should repeat its bits with the same workers.
+    #[must_use]
+    pub fn balance(mut self, balance: Balance) -> Self {
+        self.balance = balance;
+        self
+    }
+
     /// Checks the job.
     ///
     /// # Errors
@@ -237,6 +249,7 @@ impl TryFrom<JobBuilder> for Job {
             max,
             restarts: raw.restarts,
             shard_capacity: raw.shard_capacity,
+            balance: raw.balance,
         };
         Ok(Self { spec, staffing })
     }
@@ -260,6 +273,7 @@ impl Job {
             max: None,
             restarts: 3,
             shard_capacity: None,
+            balance: Balance::default(),
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent};
 pub use sardana_actors::agent::{Colour, Output, OutputError};
 pub use sardana_actors::coordinator::Steering;
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError, Past};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::trust::{Authority, AuthorityError, PrivateFolder, Role};
 use sardana_protocol::membership::{JobEvent, Need, Summary};
@@ -66,6 +66,16 @@ pub enum LaunchError {
         /// How the last one ended.
         last: String,
     },
+    /// The system does not start the program. Fix its path or its permissions.
+    #[error("no more workers can be started, {left} run, and the job needs {need}: {reason}")]
+    NotStarted {
+        /// How many run.
+        left: u32,
+        /// What is missing.
+        need: Need,
+        /// What the system said of which program, and what to do.
+        reason: String,
+    },
     /// Some workers ended, none is started again, and those that are left cannot train.
     #[error(
         "{left} of the job's workers are left and none is started again, but it needs {need}; the last to end: {last}. Its own \
@@ -106,10 +116,19 @@ pub struct Launched {
     agent: Agent,
     job_events: mpsc::UnboundedReceiver<JobEvent>,
     agent_events: mpsc::UnboundedReceiver<AgentEvent>,
-    last_end: String,
+    last_end: LastEnd,
     prospects: Prospects,
     registrar: Arc<Registrar>,
     offered: Option<Offered>,
+}
+
+/// Why there is one worker less than before.
+#[derive(Debug)]
+enum LastEnd {
+    /// It ended, in this way.
+    Ended(String),
+    /// It could not be started, for this reason.
+    NotStarted(String),
 }
 
 /// Who may still come, and what the job waits for.
@@ -125,7 +144,9 @@ struct Prospects {
 impl Prospects {
     fn note(&mut self, event: &Event) {
         match event {
-            Event::Agent(AgentEvent::Short { left } | AgentEvent::Grown { left }) => self.left = *left,
+            Event::Agent(AgentEvent::Short { left } | AgentEvent::Grown { left } | AgentEvent::Back { left, .. }) => {
+                self.left = *left;
+            }
             Event::Agent(AgentEvent::Exhausted) => self.left = 0,
             Event::Job(JobEvent::Waiting { have, need }) => self.waiting = Some((*have, *need)),
             Event::Job(JobEvent::Forming { .. }) => self.waiting = None,
@@ -134,18 +155,29 @@ impl Prospects {
     }
 
     /// Why training will never go on, if so.
-    fn hopeless(&self, last: &str) -> Option<LaunchError> {
-        let last = last.to_owned();
+    fn hopeless(&self, last: &LastEnd) -> Option<LaunchError> {
         match self.waiting {
-            _ if self.left == 0 => Some(LaunchError::NoWorkers { last }),
-            _ if self.left < self.min => Some(LaunchError::TooFew {
-                left: self.left,
-                need: Need::Workers(self.min),
-                last,
-            }),
+            _ if self.left == 0 || self.left < self.min => Some(self.too_few(last)),
             // Everybody who will ever be there is there.
             Some((have, need @ Need::Room { .. })) if have >= self.left => Some(LaunchError::NoRoom { need }),
             Some((_, Need::Room { .. } | Need::Workers(_) | Need::State)) | None => None,
+        }
+    }
+
+    fn too_few(&self, last: &LastEnd) -> LaunchError {
+        let (left, need) = (self.left, Need::Workers(self.min));
+        match last {
+            LastEnd::NotStarted(reason) => LaunchError::NotStarted {
+                left,
+                need,
+                reason: reason.clone(),
+            },
+            LastEnd::Ended(how) if left == 0 => LaunchError::NoWorkers { last: how.clone() },
+            LastEnd::Ended(how) => LaunchError::TooFew {
+                left,
+                need,
+                last: how.clone(),
+            },
         }
     }
 }
@@ -201,15 +233,19 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         min,
         max,
         restarts,
+        balance,
         ..
     } = config.staffing;
     let coordinating = CoordinatorConfig {
         registrar: Arc::clone(&registrar),
         listen: config.listen,
         incarnation: Incarnation::new(1),
+        past: Past::None,
+        records: None,
         min,
         expected: workers,
         max,
+        balance,
     };
     let (coordinator, job_events) = coordinator::start(coordinating).await?;
     let agent = AgentConfig {
@@ -231,7 +267,7 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         agent,
         job_events,
         agent_events,
-        last_end: "it never started".to_owned(),
+        last_end: LastEnd::Ended("it never started".to_owned()),
         prospects: Prospects {
             min,
             left: workers,
@@ -255,10 +291,10 @@ impl Launched {
             self.agent.rank(members);
         }
         if let Event::Agent(AgentEvent::Ended { worker, how }) = &event {
-            self.last_end = format!("{worker}, {how}");
+            self.last_end = LastEnd::Ended(format!("{worker}, {how}"));
         }
         if let Event::Agent(AgentEvent::NotStarted { reason }) = &event {
-            self.last_end.clone_from(reason);
+            self.last_end = LastEnd::NotStarted(reason.clone());
         }
         Some(event)
     }

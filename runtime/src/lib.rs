@@ -5,7 +5,7 @@
 //!
 //! - [`job`]: what is trained; [`model`]: what a model must offer; [`data`]: which samples a shard holds.
 //! - [`mod@train`] and [`launch`]: run it on this host; [`worker`]: be one of its processes; [`local`]: threads instead.
-//! - [`hosts`]: several hosts, join files, agents.
+//! - [`hosts`]: several hosts, join files, agents; [`notices`]: machines that a cloud takes away.
 //! - [`operator`]: watch and steer a job that runs.
 //! - [`reference`](mod@reference): the plain loop that every elastic run must equal (BITS-1).
 
@@ -17,6 +17,7 @@ pub mod job;
 pub mod launch;
 pub mod local;
 pub mod model;
+pub mod notices;
 pub mod operator;
 pub mod reference;
 pub mod train;
@@ -27,9 +28,9 @@ pub use job::Job;
 pub use sardana_actors::agent::AgentEvent;
 pub use sardana_actors::fault;
 pub use sardana_protocol::job::{JobSpec, Order};
-pub use sardana_protocol::membership::{JobEvent, Loss, Stage, Summary};
+pub use sardana_protocol::membership::{Balance, Calm, JobEvent, Loss, Stage, Summary};
 pub use sardana_protocol::messages::StepReport;
-pub use sardana_protocol::words::{Generation, Rank, Step, WorkerId};
+pub use sardana_protocol::words::{Generation, Pace, Rank, Step, WorkerId};
 pub use train::train;
 pub use trainer::TrainingError;
 pub use worker::serve_if_started_by_agent;

@@ -9,10 +9,10 @@ use sardana_actors::worker::{Data, Desk, Errand};
 use sardana_collectives::links;
 use sardana_collectives::plan::{Plan, PlanError};
 use sardana_collectives::ring::{self, PlanLinks, RingConfig, RingError, RingInput, RingLinks};
-use sardana_protocol::assign::{NoRoom, steady};
+use sardana_protocol::assign::{Means, NoRoom, steady};
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::member::{Event, Heartbeat};
-use sardana_protocol::messages::{CatchUp, Form, MemberAddress, StepReport, WorkerMessage};
+use sardana_protocol::messages::{CatchUp, Form, MemberAddress, StepReport, Visit, WorkerMessage};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, Rank, Step, WorkerId};
 use tokio::sync::mpsc;
@@ -168,7 +168,7 @@ fn training<M: Trainable>(
 /// Makes the links, and collects what the workers say until all have finished.
 async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> Result<Local, LocalError> {
     let world_size = u32::try_from(seats.len()).unwrap_or(u32::MAX);
-    let visits = steady(job.shards, &vec![job.shards; seats.len()])?;
+    let visits = even(job.shards, seats.len())?;
     let plan = Plan::new(job.order, world_size, &visits)?;
     let mut ends = in_process_links(&plan, seats.len());
     let members: Vec<MemberAddress> = (0..u64::from(world_size))
@@ -236,6 +236,15 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
         }
     }
     collected.outcome()
+}
+
+/// Threads of one process are equally fast, and share its memory.
+fn even(shards: u32, ranks: usize) -> Result<Vec<Visit>, NoRoom> {
+    let means = Means {
+        capacity: shards,
+        pace: None,
+    };
+    steady(shards, &vec![means; ranks])
 }
 
 async fn run_ring(

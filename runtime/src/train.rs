@@ -7,6 +7,7 @@ use sardana_protocol::membership::{JobEvent, Summary};
 use crate::job::Job;
 use crate::launch::{Event, LaunchConfig, LaunchError, launch};
 use crate::model::{ModelError, Trainable};
+use crate::notices::{Heed, Said};
 use crate::worker::serve_if_started_by_agent;
 
 /// Trains the job in worker processes of this very program, and returns how it ended. The program is started again for each worker,
@@ -62,6 +63,8 @@ fn log_job(event: &JobEvent) {
         JobEvent::Formed { .. }
         | JobEvent::Resumed { .. }
         | JobEvent::Switched { .. }
+        | JobEvent::Adopted { .. }
+        | JobEvent::Fenced { .. }
         | JobEvent::Waiting { .. }
         | JobEvent::StateLost { .. } => log_membership(event),
         JobEvent::Joined { .. }
@@ -90,10 +93,22 @@ fn log_membership(event: &JobEvent) {
     if let JobEvent::Switched {
         generation,
         members,
+        shards,
         step,
     } = event
     {
-        tracing::info!(target: "sardana::event::switched", %generation, world_size = members.len(), %step, "the membership changed at a boundary");
+        tracing::info!(target: "sardana::event::switched", %generation, world_size = members.len(), %step, ?shards, "a planned generation began at a boundary");
+    }
+    if let JobEvent::Fenced { own, by } = event {
+        tracing::error!(target: "sardana::event::fenced", %own, %by, "a later coordinator leads the job; this one ends");
+    }
+    if let JobEvent::Adopted {
+        generation,
+        members,
+        step,
+    } = event
+    {
+        tracing::info!(target: "sardana::event::adopted", %generation, world_size = members.len(), %step, "workers train on; nobody is disturbed");
     }
     if let JobEvent::Waiting { have, need } = event {
         tracing::warn!(target: "sardana::event::waiting", have, %need, "training waits");
@@ -151,6 +166,31 @@ fn log_agent(event: &AgentEvent) {
         AgentEvent::Grown { left } => {
             tracing::info!(target: "sardana::event::grown", left, "more workers are started");
         }
+        AgentEvent::Notice(said) => log_notice(said),
+        AgentEvent::Away => {
+            tracing::warn!(target: "sardana::event::away", "all workers here have left; the agent stays, in case the notice is withdrawn");
+        }
+        AgentEvent::Back { left, reason } => {
+            tracing::info!(target: "sardana::event::back", left, %reason, "workers are started again");
+        }
         AgentEvent::Exhausted | AgentEvent::JobOver => {}
+    }
+}
+
+/// What an agent's machine was told by its cloud: what makes workers leave, or would not be seen, at `warn`.
+fn log_notice(said: &Said) {
+    match said {
+        Said::Heard { heed: Heed::Drains, .. } | Said::Unapproved { .. } | Said::Blind { .. } => {
+            tracing::warn!(target: "sardana::event::notice", "{said}");
+        }
+        Said::Watching { .. }
+        | Said::NoService
+        | Said::Heard {
+            heed: Heed::Later | Heed::Stale | Heed::Warns,
+            ..
+        }
+        | Said::Gone { .. }
+        | Said::Approved { .. }
+        | Said::Sees => tracing::info!(target: "sardana::event::notice", "{said}"),
     }
 }

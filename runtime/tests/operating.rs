@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use sardana::operator::{Access, Doing, JobStatus, OperatorAnswer, OperatorRequest, ask, table};
 use sardana::worker::{Ended, ProcessError, serve};
-use sardana::{JobEvent, Stage, reference};
+use sardana::{Balance, JobEvent, Stage, reference};
 use sardana_actors::agent::Bundle;
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::{bind_stranger, connect};
 use sardana_actors::trust::{Authority, PeerIdentity, Role};
@@ -53,9 +53,12 @@ async fn trained() -> Job {
         registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
         listen: LOOPBACK,
         incarnation: Incarnation::new(1),
+        past: Past::None,
+        records: None,
         min: 2,
         expected: 2,
         max: 8,
+        balance: Balance::default(),
     };
     let (coordinator, events) = coordinator::start(config).await.unwrap();
     let (ended, outcomes) = channel();

@@ -13,9 +13,11 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
+use super::away::{Absence, Mode};
 use super::certificates::Certificates;
 use super::child::{Ending, Order, Process, Program, Streams};
 use super::limits::{BACK_OFF, BACK_OFF_MOST, CERTIFICATES_EVERY, END_GRACE, LIVED};
+use super::notices::NoticeOrder;
 use super::output::Printer;
 use super::reporting::Reporting;
 use super::start_error::StartError;
@@ -40,6 +42,10 @@ pub(super) enum Message {
     ControlMade { queue: mpsc::UnboundedSender<AgentMessage> },
     /// By the embedding program: the children leave at a boundary, then the agent ends.
     Leave { reason: String },
+    /// By the watch for notices.
+    Notice(NoticeOrder),
+    /// By the clock: the children that leave because of a notice had their time.
+    LeaveNow { absence: u64 },
     /// By the embedding program: let the children end, then end.
     End,
     /// By the clock: the children had their time.
@@ -73,6 +79,7 @@ pub(super) struct State {
     /// Starts that wait for their back-off, or for the certificate.
     pub(super) pending: u32,
     pub(super) mode: Mode,
+    pub(super) absence: Absence,
 }
 
 #[derive(Debug)]
@@ -81,19 +88,8 @@ pub(super) struct Running {
     pub(super) orders: mpsc::UnboundedSender<Order>,
     started: Instant,
     tally: PathBuf,
-}
-
-/// What the agent does with its children; it only goes on from one to the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Mode {
-    /// Children that end badly are replaced.
-    Keeping,
-    /// The job is over: children end, none is started.
-    Ending,
-    /// The agent was asked to leave: children leave at a boundary, and it ends with its last.
-    Draining,
-    /// The agent ends with its last child.
-    Leaving,
+    /// Whether it leaves because of a notice.
+    pub(super) leaving: bool,
 }
 
 impl Actor for Shell {
@@ -135,6 +131,7 @@ impl Actor for Shell {
             certificates,
             failures: 0,
             mode: Mode::Keeping,
+            absence: Absence::default(),
         })
     }
 
@@ -155,7 +152,10 @@ impl Actor for Shell {
                 for message in state.certificates.ask_again(Instant::now()) {
                     state.reporting.say(message);
                 }
+                state.say_leave_again();
             }
+            Message::Notice(order) => state.noticed(&myself, order),
+            Message::LeaveNow { absence } => state.leave_now(absence),
             Message::Leave { reason } => state.leave(&myself, reason),
             Message::End => {
                 state.mode = Mode::Leaving;
@@ -170,6 +170,7 @@ impl Actor for Shell {
         if state.mode >= Mode::Draining && state.children.is_empty() {
             myself.stop(None);
         }
+        state.tell_absence();
         Ok(())
     }
 }
@@ -289,6 +290,7 @@ impl State {
                 orders,
                 started: Instant::now(),
                 tally,
+                leaving: false,
             },
         );
         Ok(pid)
@@ -300,7 +302,10 @@ impl State {
         let tally = TallyFile::read(&child.tally);
         let lived = child.started.elapsed();
         let keeping = self.mode == Mode::Keeping;
-        let restarting = keeping && ending == Ending::Bad && self.restarts_left > 0;
+        // Who left because of a notice that is withdrawn by now has done nothing that its successor could repeat.
+        let returning = keeping && child.leaving && self.left() < self.absence.wanted();
+        let failed = keeping && !child.leaving && ending == Ending::Bad && self.restarts_left > 0;
+        let restarting = returning || failed;
         match ending {
             // Nothing tells a program that is no worker from one that is, but that it does nothing.
             Ending::Good if keeping && tally.is_none() => how += " before it computed anything",
@@ -315,9 +320,11 @@ impl State {
             restarting,
         });
         self.tell(AgentEvent::Ended { worker, how });
-        if restarting {
+        if returning {
+            self.start_one_more(myself);
+        } else if failed {
             self.replace(myself, lived);
-        } else {
+        } else if !(keeping && child.leaving) {
             self.one_less();
         }
     }
@@ -331,7 +338,9 @@ impl State {
     /// A worker ended, or could not be started, and none is started in its place.
     fn one_less(&self) {
         let left = self.left();
-        if left == 0 {
+        if self.mode == Mode::Away {
+            // They may all come back.
+        } else if left == 0 {
             self.tell(AgentEvent::Exhausted);
         } else if self.mode == Mode::Keeping {
             self.tell(AgentEvent::Short { left });

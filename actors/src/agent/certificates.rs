@@ -131,6 +131,7 @@ mod tests {
             AgentMessage::Certify { worker, request } => (worker, request),
             other @ (AgentMessage::ChildStarted { .. }
             | AgentMessage::Leave { .. }
+            | AgentMessage::Stay { .. }
             | AgentMessage::Renew { .. }
             | AgentMessage::ChildExited { .. }) => panic!("{other:?}"),
         }

@@ -15,8 +15,11 @@ pub const LIVED: Duration = Duration::from_secs(2);
 /// How long children may take to end by themselves once the job is over.
 pub const END_GRACE: Duration = Duration::from_secs(5);
 
+/// Of so many children the end is told again when the coordinator was lost: far more than end while it is away.
+pub const ENDS_KEPT: usize = 1_024;
+
 /// Between two attempts to reach a coordinator that was lost. Ends of workers are reported after it at the latest.
-pub const RECONNECT_EVERY: Duration = Duration::from_secs(1);
+pub const RECONNECT_EVERY: Duration = Duration::from_millis(250);
 
 /// How long an agent that was asked to leave waits for its children: they finish a step and hand over what they hold. Supervisors
 /// kill after 30 s by habit, so it is less. Then they are ended.
@@ -43,3 +46,24 @@ pub const CERTIFY_DEADLINE: Duration = Duration::from_secs(10);
 pub const CERTIFICATES_EVERY: Duration = Duration::from_millis(250);
 
 const _: () = assert!(CERTIFY_DEADLINE.as_millis() > 10 * CERTIFICATES_EVERY.as_millis());
+
+/// Longest answer of a metadata service that is read. Theirs have some hundred bytes.
+pub const METADATA_BYTES: usize = 64 << 10;
+
+/// Most headers of such an answer. Theirs have about ten.
+pub const METADATA_HEADERS: usize = 64;
+
+/// How long Azure's first answer about events may take: it says that switching them on takes up to two minutes.
+pub const FIRST_EVENTS_DEADLINE: Duration = Duration::from_secs(130);
+
+/// How long an answer is waited for when nobody knows whether there is a service: most machines have none.
+pub const PROBE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How long a token of AWS's metadata service is to hold: the longest that it grants.
+pub const TOKEN_TTL: Duration = Duration::from_secs(6 * 3_600);
+
+/// A token is replaced so long before it runs out, or at half its life if that is shorter.
+pub const TOKEN_MARGIN: Duration = Duration::from_secs(600);
+
+const _: () = assert!(METADATA_BYTES >= 8 << 10);
+const _: () = assert!(TOKEN_MARGIN.as_secs() * 2 < TOKEN_TTL.as_secs());

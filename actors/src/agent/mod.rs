@@ -4,10 +4,12 @@
 //! it and ends as well. Must not know what the children compute.
 
 mod actor;
+mod away;
 mod bundle;
 mod certificates;
 mod child;
 pub mod limits;
+pub mod notices;
 mod orders;
 mod output;
 mod reporting;
@@ -20,9 +22,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ractor::{Actor, ActorRef};
+use sardana_protocol::notices::Said;
 use sardana_protocol::words::WorkerId;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 pub use bundle::{BUNDLE_VARIABLE, Bundle, BundleError, receive_bundle};
 pub use child::{EXIT_GIVE_UP, EXIT_RETRY};
@@ -31,6 +34,7 @@ pub use output::{Colour, Output, OutputError};
 use crate::trust::Credentials;
 use actor::{Arguments, Message, Shell};
 use limits::OUTPUT_GRACE;
+use notices::{NoticesConfig, Watch};
 use output::{Printer, Ranks, Writers};
 
 /// What an agent needs.
@@ -94,6 +98,17 @@ pub enum AgentEvent {
     },
     /// No worker process is left, and none will be started.
     Exhausted,
+    /// Of the machine's notices; see [`Agent::watch`].
+    Notice(Said),
+    /// The workers have left because of a notice. The agent stays, in case it is withdrawn.
+    Away,
+    /// The notice is withdrawn or over: workers are started again.
+    Back {
+        /// How many run or will be started.
+        left: u32,
+        /// What is withdrawn.
+        reason: String,
+    },
     /// The coordinator says that the job is over: children end, none is started.
     JobOver,
 }
@@ -121,6 +136,8 @@ pub struct Agent {
     ranks: Ranks,
     /// None if children print for themselves.
     writers: Option<Writers>,
+    /// Passes on what a watch for notices wants.
+    watching: Option<AbortHandle>,
 }
 
 /// Starts an agent and its workers. What happens to them comes through the receiver.
@@ -148,6 +165,7 @@ pub async fn start(config: AgentConfig) -> Result<(Agent, mpsc::UnboundedReceive
             processes,
             ranks,
             writers,
+            watching: None,
         },
         receiver,
     ))
@@ -167,6 +185,31 @@ impl Agent {
     /// These are the members of the newest generation, in rank order: lines that children print show their ranks.
     pub fn rank(&self, members: &[WorkerId]) {
         output::rank(&self.ranks, members);
+    }
+
+    /// Heeds the notices of the machine's cloud from now on, as long as the agent lives: when the machine is about to go away its
+    /// children leave at a boundary; when it stays after all, as many are started again. What happens is told as
+    /// [`AgentEvent::Notice`], [`AgentEvent::Away`] and [`AgentEvent::Back`]. Called again, it heeds only what the last call says.
+    pub fn watch(&mut self, config: NoticesConfig) {
+        let (watch, mut orders) = Watch::start(config);
+        let actor = self.actor.clone();
+        let passing = tokio::spawn(async move {
+            // Ends with this task.
+            let _watch = watch;
+            while let Some(order) = orders.recv().await {
+                if actor.cast(Message::Notice(order)).is_err() {
+                    return;
+                }
+            }
+        });
+        self.end_watch();
+        self.watching = Some(passing.abort_handle());
+    }
+
+    fn end_watch(&mut self) {
+        if let Some(watching) = self.watching.take() {
+            watching.abort();
+        }
     }
 
     /// Lets the children end by themselves for a while, then ends them, and the agent.
@@ -203,6 +246,7 @@ pub fn host_name() -> String {
 
 impl Drop for Agent {
     fn drop(&mut self) {
+        self.end_watch();
         self.actor.kill();
     }
 }

@@ -7,7 +7,8 @@ use sardana_protocol::limits::MAX_WORKERS;
 use sardana_protocol::messages::{AgentMessage, AgentOrder};
 
 use super::AgentEvent;
-use super::actor::{Message, Mode, State};
+use super::actor::{Message, State};
+use super::away::Mode;
 use super::child::Order;
 use super::limits::LEAVE_PATIENCE;
 
@@ -71,13 +72,17 @@ impl State {
     pub(super) fn coordinator_lost(&mut self, myself: &ActorRef<Message>, why: &str) {
         match self.mode {
             Mode::Keeping => self.reporting.lost(why, myself),
+            Mode::Away => {
+                self.reporting.lost(why, myself);
+                self.terminate_children();
+            }
             // Nobody is left who could let them leave.
             Mode::Draining => self.terminate_children(),
             Mode::Ending | Mode::Leaving => tracing::debug!(%why, "the agent lost its coordinator after the job"),
         }
     }
 
-    fn terminate_children(&self) {
+    pub(super) fn terminate_children(&self) {
         tracing::warn!(target: "sardana::event::terminate", children = self.children.len(), "no coordinator lets the workers leave: they get SIGTERM");
         for child in self.children.values() {
             // Its task is gone only if it has ended.

@@ -1,5 +1,6 @@
 //! The agent's control connection: reports ends of children, and keeps what it could not report until the coordinator is back.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::PoisonError;
 
@@ -10,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::actor::Message;
-use super::limits::RECONNECT_EVERY;
+use super::limits::{ENDS_KEPT, RECONNECT_EVERY};
 use super::{AgentConfig, Processes};
 use crate::control::{Next, carry};
 use crate::quic::limits::CONNECT_DEADLINE;
@@ -25,8 +26,9 @@ pub(super) struct Reporting {
     link: Link,
     /// None while there is no coordinator.
     queue: Option<mpsc::UnboundedSender<AgentMessage>>,
-    /// At most two for each child there ever was.
     unsaid: Vec<AgentMessage>,
+    /// How the last children ended: a connection that breaks takes along what was said last, and a new coordinator knows nothing.
+    ended: VecDeque<AgentMessage>,
 }
 
 /// What a connection is made from.
@@ -58,6 +60,7 @@ impl Reporting {
             link,
             queue: Some(queue),
             unsaid: Vec::new(),
+            ended: VecDeque::new(),
         })
     }
 
@@ -68,6 +71,22 @@ impl Reporting {
 
     /// Tells the coordinator now, or when it is back.
     pub(super) fn report(&mut self, message: AgentMessage) {
+        if let AgentMessage::ChildExited { worker, how, tally, .. } = &message {
+            // Said again it brings no successor.
+            self.ended.push_back(AgentMessage::ChildExited {
+                worker: *worker,
+                how: how.clone(),
+                tally: *tally,
+                restarting: false,
+            });
+            if self.ended.len() > ENDS_KEPT {
+                self.ended.pop_front();
+            }
+        }
+        self.say_or_keep(message);
+    }
+
+    fn say_or_keep(&mut self, message: AgentMessage) {
         let unsaid = match &self.queue {
             Some(queue) => queue.send(message).err().map(|error| error.0),
             None => Some(message),
@@ -101,8 +120,11 @@ impl Reporting {
     /// The connection is made.
     pub(super) fn made(&mut self, queue: mpsc::UnboundedSender<AgentMessage>) {
         self.queue = Some(queue);
-        for message in std::mem::take(&mut self.unsaid) {
-            self.report(message);
+        let unsaid = std::mem::take(&mut self.unsaid);
+        // Those that are still to be said come first, with their successors.
+        let again = self.ended.clone();
+        for message in unsaid.into_iter().chain(again) {
+            self.say_or_keep(message);
         }
     }
 }
@@ -132,6 +154,9 @@ impl Link {
             Ok(Ok(Some(Greeting::Welcome))) => {}
             Ok(Ok(Some(Greeting::Refused { reason }))) => {
                 return Err(format!("the coordinator at {} refused this agent: {reason}", self.coordinator).into());
+            }
+            Ok(Ok(Some(Greeting::Fenced | Greeting::Joined { .. }))) => {
+                return Err("a later coordinator leads the job".into());
             }
             Ok(Ok(Some(Greeting::Over))) => return Err("the job is over: start a new one".into()),
             Ok(Ok(None)) => return Err(format!("{} closed without an answer", self.coordinator).into()),

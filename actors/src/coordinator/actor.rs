@@ -12,14 +12,16 @@ use sardana_protocol::messages::{
     AgentHello, AgentMessage, AgentOrder, CoordinatorMessage, Greeting, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
-use sardana_protocol::words::{Generation, WorkerId};
+use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::CoordinatorConfig;
 use super::certifying::Certifying;
+use super::faults;
 use super::operating::Operating;
+use super::records::{KeptJob, Newest};
 use super::session::{Outlet, SessionId};
+use super::{CoordinatorConfig, Past};
 use crate::quic::explain;
 use crate::trust::Wallet;
 
@@ -72,6 +74,7 @@ pub(super) struct Shell;
 pub(super) struct Arguments {
     pub(super) config: CoordinatorConfig,
     pub(super) wallet: Wallet,
+    pub(super) records: Option<Newest>,
     pub(super) events: mpsc::UnboundedSender<JobEvent>,
 }
 
@@ -86,10 +89,13 @@ pub(super) struct State {
     pub(super) agents: BTreeMap<u64, Outlet<AgentOrder>>,
     pub(super) operating: Operating,
     /// Workers whose end an agent has seen: a hello of theirs that comes late is nobody's.
-    exited: BTreeSet<WorkerId>,
-    certifying: Certifying,
+    pub(super) exited: BTreeSet<WorkerId>,
+    pub(super) certifying: Certifying,
+    /// Where what the next life should know is written, and what was last.
+    pub(super) records: Option<Newest>,
+    pub(super) written: Option<(Instant, KeptJob)>,
     /// Bytes from connections that are over.
-    received: u64,
+    pub(super) received: u64,
 }
 
 /// Whether people have been told how the job ended. It may end before it has begun.
@@ -97,6 +103,8 @@ pub(super) struct State {
 pub(super) enum Life {
     Open,
     Over,
+    /// Another coordinator leads the job.
+    Fenced,
 }
 
 impl Actor for Shell {
@@ -107,9 +115,12 @@ impl Actor for Shell {
     async fn pre_start(&self, myself: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
         // The interval ends with the actor.
         drop(myself.send_interval(TICK, || Message::Tick));
-        Ok(State {
-            certifying: Certifying::new(Arc::clone(&arguments.config.registrar), arguments.wallet),
-            config: arguments.config,
+        let config = arguments.config;
+        let mut state = State {
+            certifying: Certifying::new(Arc::clone(&config.registrar), arguments.wallet),
+            records: arguments.records,
+            written: None,
+            config,
             events: arguments.events,
             started: Instant::now(),
             life: Life::Open,
@@ -119,7 +130,14 @@ impl Actor for Shell {
             operating: Operating::default(),
             exited: BTreeSet::new(),
             received: 0,
-        })
+        };
+        // What was written down says which job it is; the past is used up when it begins.
+        if let Past::Known(job) = &state.config.past {
+            let (identity, auxiliary) = (job.identity.clone(), job.auxiliary.clone());
+            state.operating.named(&auxiliary);
+            state.begin(identity);
+        }
+        Ok(state)
     }
 
     async fn handle(&self, _: ActorRef<Message>, message: Message, state: &mut State) -> Result<(), ActorProcessingErr> {
@@ -150,6 +168,7 @@ impl Actor for Shell {
             Message::Tick => {
                 state.certifying.renew_own(SystemTime::now());
                 state.decide(Event::Tick);
+                state.write_down();
             }
         }
         Ok(())
@@ -161,8 +180,13 @@ impl State {
         let worker = hello.worker;
         if self.exited.contains(&worker) {
             let reason = format!("the agent of worker {worker} has seen its process end: start a new worker");
+            tracing::warn!(target: "sardana::event::refused", %worker, refusal = %reason, "a worker was refused");
             // Nobody takes it, if the agent is right.
             let _ = reply.send(Greeting::Refused { reason });
+            return;
+        }
+        if self.life == Life::Fenced {
+            let _ = reply.send(Greeting::Fenced);
             return;
         }
         if self.life == Life::Over {
@@ -175,6 +199,11 @@ impl State {
         if let Some(error) = gone {
             self.session_lost(worker, explain(&error));
         }
+        if let Err(Refusal::Fenced { own, by }) = self.admit(&hello) {
+            // The session is gone if nobody takes it.
+            let _ = reply.send(Greeting::Fenced);
+            return self.fenced(own, by);
+        }
         if let Err(refusal) = self.admit(&hello) {
             tracing::warn!(target: "sardana::event::refused", %worker, %refusal, "a worker was refused");
             // The session is gone if nobody takes it.
@@ -183,33 +212,59 @@ impl State {
             });
             return;
         }
-        if reply.send(Greeting::Welcome).is_err() {
+        let greeting = Greeting::Joined {
+            incarnation: self.config.incarnation,
+            report_from: self
+                .job
+                .as_ref()
+                .map_or(Step::ZERO, |(_, membership)| membership.next_report()),
+        };
+        if reply.send(greeting).is_err() {
             return;
         }
         self.workers.insert(worker, outlet);
         if self.job.is_none() {
             self.operating.named(&hello.auxiliary);
-            let spec = &hello.identity.spec;
-            let config = Config {
-                min: self.config.min,
-                expected: self.config.expected,
-                max: self.config.max,
-                shards: spec.shards,
-                steps: spec.steps,
-                order: spec.order,
-            };
-            let membership = Membership::new(config, self.config.incarnation, self.started.elapsed());
-            self.job = Some((hello.identity, membership));
+            self.begin(hello.identity);
         }
         self.decide(Event::Arrived(Box::new(Arrival {
             worker,
             address: hello.address,
             capacity: hello.shard_capacity,
-            training: hello.training,
-            standing: hello.standing,
+            introduction: hello.introduction,
         })));
         if let Some(reason) = self.operating.agents.leaving(worker) {
             self.leave(&[worker], &reason);
+        }
+    }
+
+    /// The job is known: from its first worker, or from what was written down.
+    fn begin(&mut self, identity: JobIdentity) {
+        let spec = &identity.spec;
+        let config = Config {
+            min: self.config.min,
+            expected: self.config.expected,
+            max: self.config.max,
+            shards: spec.shards,
+            steps: spec.steps,
+            order: spec.order,
+            balance: self.config.balance,
+        };
+        let (incarnation, now) = (self.config.incarnation, self.started.elapsed());
+        let membership = match std::mem::replace(&mut self.config.past, Past::None) {
+            Past::None => Membership::new(config, incarnation, now),
+            Past::Unknown => Membership::resume(config, incarnation, now, None),
+            Past::Known(job) => Membership::resume(config, incarnation, now, Some(job.record)),
+        };
+        self.job = Some((identity, membership));
+    }
+
+    /// A later coordinator leads the job: whatever this one would say counts for nothing.
+    fn fenced(&mut self, own: Incarnation, by: Incarnation) {
+        if self.life == Life::Open {
+            self.life = Life::Fenced;
+            // Whoever listens ends this one; the agents, who are not told that the job is over, look for the other.
+            let _ = self.events.send(JobEvent::Fenced { own, by });
         }
     }
 
@@ -219,33 +274,6 @@ impl State {
             worker,
             cause: Loss::ConnectionLost { why },
         });
-    }
-
-    fn agent_hello(&mut self, agent: u64, hello: AgentHello, outlet: Outlet<AgentOrder>, reply: oneshot::Sender<Greeting>) {
-        self.operating.agents.came(agent, hello, outlet.connection.remote_address());
-        if self.life == Life::Over {
-            let _ = outlet.queue.send(AgentOrder::JobOver);
-        }
-        if let Some(before) = self.agents.insert(agent, outlet) {
-            self.received += before.connection.stats().udp_rx.bytes;
-        }
-        // The session is gone if nobody takes it.
-        let _ = reply.send(Greeting::Welcome);
-    }
-
-    fn agent_lost(&mut self, agent: u64, session: SessionId) {
-        if self.agents.get(&agent).is_none_or(|outlet| outlet.session() != session) {
-            return;
-        }
-        if let Some(before) = self.agents.remove(&agent) {
-            self.received += before.connection.stats().udp_rx.bytes;
-        }
-        let host = self.operating.agents.host_of(agent).to_owned();
-        self.operating.remember(
-            self.started.elapsed(),
-            &format!("the agent on {host} is not connected any more"),
-        );
-        self.operating.agents.gone(agent);
     }
 
     fn admit(&self, hello: &WorkerHello) -> Result<(), Refusal> {
@@ -273,60 +301,6 @@ impl State {
         self.decide(Event::Said { worker, message });
     }
 
-    fn order(&self, agent: u64, order: AgentOrder) {
-        if let Some(outlet) = self.agents.get(&agent) {
-            // A session that is over has said so.
-            let _ = outlet.queue.send(order);
-        }
-    }
-
-    fn agent_said(&mut self, agent: u64, message: AgentMessage) {
-        match message {
-            // Nobody is started for a job that is over.
-            AgentMessage::Certify { .. } if self.life == Life::Over => {}
-            AgentMessage::Certify { worker, request } => {
-                if let Some(certified) = self.certifying.child(agent, worker, &request) {
-                    self.order(agent, certified);
-                }
-            }
-            AgentMessage::Renew { request } => {
-                if let Some(renewed) = self.certifying.renewed_agent(agent, &request) {
-                    self.order(agent, renewed);
-                }
-            }
-            AgentMessage::ChildExited { worker, .. } if !self.certifying.may_report(agent, worker) => {
-                tracing::warn!(target: "sardana::event::refused", agent = %format_args!("{agent:016x}"), %worker, "an agent reports the end of another one's child");
-            }
-            AgentMessage::ChildStarted { worker, pid } => self.operating.agents.started(agent, worker, pid),
-            AgentMessage::Leave { reason } => {
-                let children = self.operating.agents.leaves(agent, &reason);
-                let host = self.operating.agents.host_of(agent).to_owned();
-                let now = self.started.elapsed();
-                self.operating.remember(now, &format!("the agent on {host} leaves: {reason}"));
-                self.leave(&children, &format!("its agent on {host} leaves: {reason}"));
-            }
-            AgentMessage::ChildExited {
-                worker,
-                how,
-                tally,
-                restarting,
-            } => {
-                tracing::info!(target: "sardana::event::exited", %worker, %how, restarting, "a worker process ended");
-                self.exited.insert(worker);
-                self.certifying.is_gone(worker);
-                let now = self.started.elapsed();
-                self.operating.agents.exited(agent, worker, restarting, now);
-                if let Some(outlet) = self.forget(worker) {
-                    outlet.connection.close(0_u32.into(), b"its process has ended");
-                }
-                self.decide(Event::Lost {
-                    worker,
-                    cause: Loss::Exited { how, tally },
-                });
-            }
-        }
-    }
-
     pub(super) fn stop_requested(&mut self) {
         if self.job.is_some() {
             self.decide(Event::StopRequested);
@@ -340,12 +314,21 @@ impl State {
     /// Asks the machine, and does what it says.
     pub(super) fn decide(&mut self, event: Event) {
         let now = self.started.elapsed();
+        if self.life == Life::Fenced {
+            return;
+        }
         let Some((_, membership)) = &mut self.job else { return };
-        for command in membership.handle(now, event) {
+        let before = membership.generation();
+        let commands = membership.handle(now, event);
+        let changed = membership.generation() != before;
+        for command in commands {
             match command {
                 Command::Send { worker, message } => self.send(worker, message),
                 Command::Tell(event) => self.tell(event),
             }
+        }
+        if changed {
+            self.write_down();
         }
     }
 
@@ -357,9 +340,12 @@ impl State {
         if last {
             self.certifying.is_gone(worker);
         }
+        let step = self.job.as_ref().map_or(Step::ZERO, |(_, membership)| membership.reached());
         if let Some(outlet) = self.workers.get(&worker) {
+            let afterwards = faults::before(&message, step);
             // A session that is over has said so, or will.
             let _ = outlet.queue.send(message);
+            faults::after(afterwards, step);
         }
         if last {
             // Its queue ends with this message, and its connection with the queue.
@@ -371,6 +357,9 @@ impl State {
         self.operating.note(self.started.elapsed(), &event);
         if matches!(event, JobEvent::Done(_) | JobEvent::Failed { .. }) {
             self.life = Life::Over;
+            if let Some(newest) = &self.records {
+                newest.send_replace(None);
+            }
             for agent in self.agents.values() {
                 let _ = agent.queue.send(AgentOrder::JobOver);
             }
@@ -380,7 +369,7 @@ impl State {
     }
 
     /// Lets go of a worker's session, if there is one.
-    fn forget(&mut self, worker: WorkerId) -> Option<Outlet<CoordinatorMessage>> {
+    pub(super) fn forget(&mut self, worker: WorkerId) -> Option<Outlet<CoordinatorMessage>> {
         let outlet = self.workers.remove(&worker);
         self.received += outlet.as_ref().map_or(0, |outlet| outlet.connection.stats().udp_rx.bytes);
         outlet

@@ -77,6 +77,15 @@ impl Certifying {
         Ok(certificate)
     }
 
+    /// An agent has these children: it may have had them certified by a coordinator before this one.
+    pub(super) fn has_children(&mut self, agent: u64, children: &[WorkerId]) {
+        for &worker in children.iter().take(MAX_CHILDREN) {
+            if !self.gone.contains(&worker) {
+                self.children.entry(worker).or_insert(agent);
+            }
+        }
+    }
+
     /// An agent wants its next certificate. None if it is refused.
     pub(super) fn renewed_agent(&self, agent: u64, request: &[u8]) -> Option<AgentOrder> {
         self.renewed(Role::Agent, agent, request)

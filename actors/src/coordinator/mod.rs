@@ -1,8 +1,11 @@
 //! The coordinator: the rendezvous that forms generations. It sees decisions only; no byte of a gradient or state passes it.
 
 mod actor;
+mod agents;
 mod certifying;
+mod faults;
 mod operating;
+mod records;
 mod session;
 
 use std::net::SocketAddr;
@@ -11,7 +14,7 @@ use std::time::Duration;
 
 use quinn::Endpoint;
 use ractor::{Actor, ActorRef};
-use sardana_protocol::membership::JobEvent;
+use sardana_protocol::membership::{Balance, JobEvent};
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
@@ -19,12 +22,16 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::enrol::{EnrolService, Registrar};
-use crate::quic::{BindError, bind_coordinator, close};
+use crate::quic::{BindError, ResetKey, bind_coordinator, close};
 use crate::trust::{AuthorityError, Role, Wallet};
 use actor::{Arguments, Message, Shell};
+pub use records::{KeptJob, Records, RecordsError};
 
 /// How long an ending coordinator waits until its last orders have arrived. Live workers have them within a round trip.
 const LAST_ORDERS: Duration = Duration::from_secs(1);
+
+/// What the key is derived for with which a coordinator that was started again resets the connections of its last life.
+const RESET_CONTEXT: &str = "sardana 2026-11 coordinator resets";
 
 /// What a coordinator needs.
 #[derive(Debug)]
@@ -35,12 +42,29 @@ pub struct CoordinatorConfig {
     pub listen: SocketAddr,
     /// Which life of the coordinator of this job it is.
     pub incarnation: Incarnation,
+    /// What is known of the lives before.
+    pub past: Past,
+    /// Where it writes down what its next life should know, if it can have one.
+    pub records: Option<Records>,
     /// Fewer workers than this do not train.
     pub min: u32,
     /// How many workers the first generation waits for.
     pub expected: u32,
     /// Workers beyond this are spares.
     pub max: u32,
+    /// Whether shards move towards faster workers.
+    pub balance: Balance,
+}
+
+/// What is known of a coordinator's lives before this one.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Past {
+    /// There were none: no worker can have trained yet.
+    None,
+    /// Nothing is left of them. Workers may train; what they say is believed.
+    Unknown,
+    /// This was written down.
+    Known(Box<KeptJob>),
 }
 
 /// Why a coordinator could not start.
@@ -64,6 +88,7 @@ pub struct Coordinator {
     address: SocketAddr,
     actor: ActorRef<Message>,
     running: Option<JoinHandle<()>>,
+    writing: Option<JoinHandle<()>>,
     endpoint: Endpoint,
 }
 
@@ -104,14 +129,22 @@ impl Steering {
 pub async fn start(config: CoordinatorConfig) -> Result<(Coordinator, mpsc::UnboundedReceiver<JobEvent>), CoordinatorError> {
     let wallet = Wallet::from(config.registrar.authority().issue(Role::Coordinator, 0)?);
     let enrolling = EnrolService::new(Arc::clone(&config.registrar));
-    let endpoint = bind_coordinator(&wallet, config.listen)?;
+    let resets = ResetKey(config.registrar.authority().derived_key(RESET_CONTEXT));
+    let endpoint = bind_coordinator(&wallet, config.listen, resets)?;
     let address = endpoint
         .local_addr()
         .map_err(|error| CoordinatorError::Start(error.to_string()))?;
     let job = wallet.job();
     let (events, receiver) = mpsc::unbounded_channel();
     let own = wallet.identity();
-    let arguments = Arguments { config, wallet, events };
+    let mut config = config;
+    let (records, writing) = config.records.take().map(records::keep_writing).unzip();
+    let arguments = Arguments {
+        config,
+        wallet,
+        records,
+        events,
+    };
     let (actor, running) = Actor::spawn(None, Shell, arguments)
         .await
         .map_err(|error| CoordinatorError::Start(error.to_string()))?;
@@ -122,6 +155,7 @@ pub async fn start(config: CoordinatorConfig) -> Result<(Coordinator, mpsc::Unbo
             address,
             actor,
             running: Some(running),
+            writing,
             endpoint,
         },
         receiver,
@@ -164,6 +198,10 @@ impl Coordinator {
         if let Some(running) = self.running.take() {
             // A panic in the actor has been logged by its runtime.
             let _ = running.await;
+        }
+        if let Some(writing) = self.writing.take() {
+            // What it failed at is in the log.
+            let _ = writing.await;
         }
         // What the sessions were given last is on its way; they close their connections once it has arrived.
         let _ = timeout(LAST_ORDERS, self.endpoint.wait_idle()).await;

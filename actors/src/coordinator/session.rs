@@ -119,7 +119,7 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
         Hello::Worker(_) | Hello::Agent(_) | Hello::Operator { .. } => {
             let reason =
                 format!("the hello is not one of {peer}: start the process with credentials of its own role and job");
-            tracing::warn!(target: "sardana::event::refused", %peer, "a hello under a false name");
+            tracing::warn!(target: "sardana::event::refused", %peer, %reason, "a hello under a false name");
             let refused = async { Greeting::Refused { reason } };
             streams.refuse(refused.await).await;
         }
@@ -142,11 +142,11 @@ impl Streams {
             Greeting::Over
         };
         match greeting {
-            Greeting::Welcome => write_frame(&mut self.send, &Greeting::Welcome, HELLO_FRAME_BYTES)
-                .await
-                .ok()
-                .map(|()| self),
-            refusal @ (Greeting::Refused { .. } | Greeting::Over) => {
+            accepted @ (Greeting::Welcome | Greeting::Joined { .. }) => {
+                let written = write_frame(&mut self.send, &accepted, HELLO_FRAME_BYTES).await;
+                written.ok().map(|()| self)
+            }
+            refusal @ (Greeting::Refused { .. } | Greeting::Over | Greeting::Fenced) => {
                 self.refuse(refusal).await;
                 None
             }

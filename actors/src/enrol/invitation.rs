@@ -7,7 +7,7 @@ use sardana_protocol::words::JobId;
 use serde::{Deserialize, Serialize};
 
 use super::limits::{MAX_INVITATION_LIFE, MAX_USES};
-use super::moment::Moment;
+use crate::trust::Moment;
 use crate::trust::{Authority, Role};
 
 /// The version of invitations.

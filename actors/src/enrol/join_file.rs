@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::invitation::{Invitation, InvitationError, VERSION};
 use super::limits::MAX_ADDRESSES;
-use super::moment::Moment;
+use crate::trust::Moment;
 use crate::trust::limits::{CERTIFICATE_BYTES, PRIVATE_FILE_BYTES};
 use crate::trust::{Authority, Otherwise, PrivateError, Role, read_private, write_private};
 

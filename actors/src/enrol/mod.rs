@@ -9,7 +9,6 @@ mod invitation;
 mod join_file;
 pub mod limits;
 mod messages;
-mod moment;
 mod registrar;
 mod service;
 mod uses;
@@ -21,7 +20,8 @@ pub use client::{EnrolError, Enrolled, answers, enrol};
 pub use invitation::{Invitation, InvitationError, InvitationKey, Nonce, Terms, Used};
 pub use join_file::{JoinFile, JoinFileError};
 pub use messages::{EnrolAnswer, EnrolRequest};
-pub use moment::Moment;
 pub use registrar::{EnrolRefusal, InviteError, Registrar, invite};
 pub use service::{COME_AGAIN, EnrolService};
 pub use uses::{USES_FILE, Uses, UsesError};
+
+pub use crate::trust::Moment;

@@ -6,8 +6,8 @@ use sardana_protocol::words::JobId;
 
 use super::invitation::{Invitation, InvitationError, InvitationKey, Terms};
 use super::messages::EnrolRequest;
-use super::moment::Moment;
 use super::uses::{Uses, UsesError};
+use crate::trust::Moment;
 use crate::trust::{Authority, CertifyError, PrivateFolder};
 
 /// The authority with what it needs to certify others.

@@ -9,9 +9,9 @@ use tokio::time::timeout;
 
 use super::limits::{ENROL_DEADLINE, ENROL_FRAME_BYTES, MAX_ENROLMENTS};
 use super::messages::{EnrolAnswer, EnrolRequest};
-use super::moment::Moment;
 use super::registrar::Registrar;
 use crate::quic::{REFUSED, explain};
+use crate::trust::Moment;
 use crate::wire::{read_frame, write_frame};
 
 /// The application's close code when too many enrol at once: come again.
@@ -36,10 +36,11 @@ impl EnrolService {
 
     /// Serves one stranger, for a bounded time, and closes the connection.
     pub async fn serve(self, connection: Connection) {
+        let from = connection.remote_address();
         let Ok(_room) = Arc::clone(&self.room).try_acquire_owned() else {
+            tracing::warn!(target: "sardana::event::refused", %from, "more than {MAX_ENROLMENTS} enrol at once");
             return connection.close(COME_AGAIN, b"too many enrol at once; try again");
         };
-        let from = connection.remote_address();
         match timeout(ENROL_DEADLINE, self.exchange(&connection)).await {
             Ok(Ok(())) => connection.close(0_u32.into(), b"enrolled"),
             Ok(Err(reason)) => {
@@ -47,7 +48,7 @@ impl EnrolService {
                 connection.close(REFUSED, reason.as_bytes());
             }
             Err(_) => {
-                tracing::warn!(target: "sardana::event::refused", %from, "an enrolment took too long");
+                tracing::warn!(target: "sardana::event::refused", %from, "an enrolment took too long: more than {ENROL_DEADLINE:?}");
                 connection.close(REFUSED, b"the enrolment took too long");
             }
         }

@@ -5,7 +5,7 @@ use sardana_protocol::words::JobId;
 use super::invitation::Invitation;
 use super::limits::ENROL_FRAME_BYTES;
 use super::messages::{EnrolAnswer, EnrolRequest};
-use super::moment::Moment;
+use crate::trust::Moment;
 use crate::trust::Role;
 use crate::wire::{decode, encode};
 

@@ -9,7 +9,7 @@ use data_encoding::HEXLOWER;
 
 use super::invitation::{Invitation, Nonce, Used};
 use super::limits::{MAX_INVITATIONS, SPARE_USE_LINES, USES_FILE_BYTES};
-use super::moment::Moment;
+use crate::trust::Moment;
 use crate::trust::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
 
 /// The file's name in its folder.

@@ -16,6 +16,7 @@ use super::limits::{
 };
 use super::path::Path;
 use super::purpose::Purpose;
+use super::reset::ResetKey;
 use crate::trust::Wallet;
 
 /// Why an endpoint could not be made.
@@ -73,9 +74,20 @@ pub fn bind_server(credentials: impl Into<Wallet>, purpose: Purpose, address: So
 ///
 /// # Errors
 /// When the address cannot be had or the credentials cannot be used.
-pub fn bind_coordinator(credentials: impl Into<Wallet>, address: SocketAddr) -> Result<Endpoint, BindError> {
+pub fn bind_coordinator(
+    credentials: impl Into<Wallet>,
+    address: SocketAddr,
+    resets: ResetKey,
+) -> Result<Endpoint, BindError> {
     let accepting = Accepting::Strangers;
-    bind(credentials, Purpose::Control, address, accepting, SOCKET_BUFFER_BYTES)
+    bind_with(
+        credentials,
+        Purpose::Control,
+        address,
+        accepting,
+        SOCKET_BUFFER_BYTES,
+        resets.config(),
+    )
 }
 
 /// An endpoint that dials `server` from any port: at loopback if the server is there, else at every address of this host.
@@ -97,7 +109,8 @@ pub fn bind_client(credentials: impl Into<Wallet>, purpose: Purpose, server: Soc
 /// When no port can be had or the authority's certificate cannot be read.
 pub fn bind_stranger(authority: CertificateDer<'static>, server: SocketAddr) -> Result<Endpoint, BindError> {
     let client = crypto::stranger(authority)?;
-    open(towards(server), Purpose::Enrolment, client, None, SOCKET_BUFFER_BYTES)
+    let config = EndpointConfig::default();
+    open(towards(server), Purpose::Enrolment, client, None, SOCKET_BUFFER_BYTES, config)
 }
 
 fn towards(server: SocketAddr) -> SocketAddr {
@@ -126,6 +139,18 @@ pub(super) fn bind(
     accepting: Accepting,
     wanted_bytes: usize,
 ) -> Result<Endpoint, BindError> {
+    let config = EndpointConfig::default();
+    bind_with(credentials, purpose, address, accepting, wanted_bytes, config)
+}
+
+fn bind_with(
+    credentials: impl Into<Wallet>,
+    purpose: Purpose,
+    address: SocketAddr,
+    accepting: Accepting,
+    wanted_bytes: usize,
+    config: EndpointConfig,
+) -> Result<Endpoint, BindError> {
     let wallet = credentials.into();
     wallet.current().check().map_err(|error| BindError::Credentials {
         reason: error.to_string(),
@@ -140,7 +165,7 @@ pub(super) fn bind(
         Some(clients) => Some((crypto::server(&wallet, purpose, clients)?, clients)),
         None => None,
     };
-    open(address, purpose, client, server, wanted_bytes)
+    open(address, purpose, client, server, wanted_bytes, config)
 }
 
 fn open(
@@ -149,6 +174,7 @@ fn open(
     client: QuicClientConfig,
     server: Option<(QuicServerConfig, Clients)>,
     wanted_bytes: usize,
+    mut config: EndpointConfig,
 ) -> Result<Endpoint, BindError> {
     let (socket, buffer_bytes) = socket(address, wanted_bytes).map_err(|source| refused(address, source))?;
     let path = Path::of(address.ip(), buffer_bytes);
@@ -171,7 +197,6 @@ fn open(
     let mut client = ClientConfig::new(Arc::new(client));
     client.transport_config(Arc::new(transport(path, purpose)));
 
-    let mut config = EndpointConfig::default();
     if let Some(bytes) = path.accepted_bytes(address.ip()) {
         config
             .max_udp_payload_size(bytes)

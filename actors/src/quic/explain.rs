@@ -3,6 +3,7 @@
 use quinn::{ConnectionError, TransportErrorCode};
 
 use super::limits::REASON_CHARS;
+use crate::trust::Moment;
 
 /// Says why a connection ended and what to do about it.
 ///
@@ -18,13 +19,16 @@ pub fn explain(error: &ConnectionError) -> String {
         ConnectionError::TransportError(error) => match Alert::of(error.code) {
             Some(alert) => format!(
                 "this end refused the peer: {} ({})",
-                alert.about_peer(),
+                alert.about_peer(&error.reason),
                 clean(error.reason.as_bytes())
             ),
             None => format!("the peer broke the QUIC protocol ({})", clean(error.to_string().as_bytes())),
         },
         ConnectionError::ConnectionClosed(close) => match Alert::of(close.error_code) {
-            Some(alert) => format!("the peer refused this end: {}", alert.about_us()),
+            Some(alert) => {
+                let told = String::from_utf8_lossy(&close.reason);
+                format!("the peer refused this end: {}", alert.about_us(&told))
+            }
             None if close.error_code == TransportErrorCode::CONNECTION_REFUSED => {
                 "the peer takes no more connections at the moment; try again later".to_owned()
             }
@@ -79,13 +83,13 @@ impl Alert {
         })
     }
 
-    /// When this end raised it.
-    fn about_peer(self) -> String {
+    /// When this end raised it; `said` is what its TLS said.
+    fn about_peer(self, said: &str) -> String {
         match self {
             Self::BadCertificate => {
                 "its certificate is for somebody else; see whether the address is the right one".to_owned()
             }
-            Self::Expired => "its certificate is not valid now; restart it, and see whether the clocks agree".to_owned(),
+            Self::Expired => format!("its certificate is not valid now{}", Clocks::words(said, "this host")),
             Self::OtherAuthority => "its certificate is of another job; see whether the address is the right one".to_owned(),
             Self::WrongUse => "its certificate is not for this use; it is not of a sardana job".to_owned(),
             Self::NoCertificate => "it showed no certificate; it must be started with credentials of this job".to_owned(),
@@ -94,14 +98,17 @@ impl Alert {
         }
     }
 
-    /// When the peer raised it.
-    fn about_us(self) -> String {
+    /// When the peer raised it; `told` is what it says of the reason.
+    fn about_us(self, told: &str) -> String {
         match self {
             Self::BadCertificate => {
                 "it cannot use this process's certificate; restart with credentials of its job".to_owned()
             }
             Self::Expired => {
-                "this process's certificate is not valid now; restart it, and see whether the clocks agree".to_owned()
+                format!(
+                    "this process's certificate is not valid now{}",
+                    Clocks::words(told, "the peer's host")
+                )
             }
             Self::OtherAuthority => {
                 "to it this process's certificate is of another job; start it with credentials of the peer's job, or see \
@@ -123,6 +130,44 @@ impl Alert {
         "the two speak other protocols or protocol versions; run the same release of sardana in every process, and see whether \
          the address is the right one"
             .to_owned()
+    }
+}
+
+/// What is wrong with the times of a certificate, by the clock of whoever refused it. Only for a message: nothing depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clocks {
+    /// The certificate begins later.
+    Behind { begins: Moment, now: Moment },
+    /// The certificate has run out.
+    Over { ended: Moment, now: Moment },
+}
+
+impl Clocks {
+    /// What TLS says in `reason`, if it does. Of text from the other end only numbers are taken.
+    fn parse(reason: &str) -> Option<Self> {
+        let after = |words: &str| {
+            let rest = reason.split_once(words)?.1;
+            let digits = rest.find(|char: char| !char.is_ascii_digit()).unwrap_or(rest.len());
+            rest[..digits].parse().ok().map(Moment::new)
+        };
+        let now = after("verification time ")?;
+        let begins = after("not valid before ").map(|begins| Self::Behind { begins, now });
+        begins.or_else(|| after("not valid after ").map(|ended| Self::Over { ended, now }))
+    }
+
+    /// The rest of a sentence that says that a certificate is not valid now, when it is not by the clock of `host`.
+    fn words(reason: &str, host: &str) -> String {
+        match Self::parse(reason) {
+            Some(Self::Behind { begins, now }) => format!(
+                ": it begins at {begins}, and by the clock of {host} it is {now}; set the clock of {host}, or that of the \
+                 coordinator's host if that one is ahead"
+            ),
+            Some(Self::Over { ended, now }) => format!(
+                ": it ran out at {ended}, and by the clock of {host} it is {now}; restart the process, or set the clock of {host} \
+                 if that is ahead"
+            ),
+            None => "; restart the process, and see whether the clocks of the two hosts agree".to_owned(),
+        }
     }
 }
 
@@ -166,6 +211,51 @@ mod tests {
         }
         assert!(closed(TransportErrorCode::CONNECTION_REFUSED).contains("later"));
         assert!(closed(TransportErrorCode::NO_ERROR).contains("closed the connection"));
+    }
+
+    #[test]
+    fn clocks_that_disagree_are_named_with_both_times() {
+        let time = |seconds| rustls::pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
+        let said = |error| rustls::Error::InvalidCertificate(error).to_string();
+        let (early, late) = (1_000_000_000, 1_000_007_200);
+        let behind = said(rustls::CertificateError::NotValidYetContext {
+            time: time(early),
+            not_before: time(late),
+        });
+        let words = Alert::Expired.about_peer(&behind);
+        for expected in [
+            "begins at Sep  9 03:46:40 2001",
+            "of this host it is Sep  9 01:46:40 2001",
+            "set the clock",
+        ] {
+            assert!(words.contains(expected), "{words}");
+        }
+        let over = said(rustls::CertificateError::ExpiredContext {
+            time: time(late),
+            not_after: time(early),
+        });
+        let words = Alert::Expired.about_us(&over);
+        for expected in [
+            "ran out at Sep  9 01:46:40 2001",
+            "peer's host it is Sep  9 03:46:40 2001",
+            "restart",
+        ] {
+            assert!(words.contains(expected), "{words}");
+        }
+        // What the other end says may be anything.
+        for told in [
+            "",
+            "verification time ",
+            "verification time 99999999999999999999999 not valid before 1",
+        ] {
+            assert!(Alert::Expired.about_us(told).contains("see whether the clocks"), "{told}");
+        }
+        let far = "verification time 18446744073709551615 not valid before 18446744073709551615";
+        assert!(
+            Alert::Expired
+                .about_us(far)
+                .contains("second 18446744073709551615 since 1970")
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod explain;
 pub mod limits;
 mod path;
 mod purpose;
+mod reset;
 
 #[cfg(test)]
 mod tests;
@@ -19,3 +20,4 @@ pub use connect::{AcceptError, ConnectError, REFUSED, Visitor, accept, connect, 
 pub use endpoint::{BindError, bind_client, bind_coordinator, bind_server, bind_stranger, close};
 pub use explain::explain;
 pub use purpose::Purpose;
+pub use reset::ResetKey;

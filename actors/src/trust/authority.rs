@@ -22,6 +22,8 @@ pub struct Authority {
     certificate: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
     validity: Duration,
+    /// By how much its clock is ahead of this host's.
+    ahead: Duration,
 }
 
 /// Why no certificate could be made. The caller gives up: the system has no randomness or no clock.
@@ -56,7 +58,7 @@ impl Authority {
     /// When the system gives no randomness or no time.
     pub fn new(job: JobId) -> Result<Self, AuthorityError> {
         // The job is in the name so that a certificate of another job is told from a forged one of this job.
-        let mut params = params(format!("sardana job {job}"), AUTHORITY_VALIDITY)?;
+        let mut params = params(format!("sardana job {job}"), Duration::ZERO, AUTHORITY_VALIDITY)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
@@ -66,6 +68,7 @@ impl Authority {
             certificate,
             issuer: Issuer::new(params, key),
             validity: CERTIFICATE_VALIDITY,
+            ahead: Duration::ZERO,
         })
     }
 
@@ -78,6 +81,7 @@ impl Authority {
             issuer: Issuer::from_ca_cert_der(&certificate, key)?,
             certificate,
             validity: CERTIFICATE_VALIDITY,
+            ahead: Duration::ZERO,
         })
     }
 
@@ -85,6 +89,13 @@ impl Authority {
     #[must_use]
     pub const fn with_validity(mut self, validity: Duration) -> Self {
         self.validity = validity;
+        self
+    }
+
+    /// The same authority with a clock that is ahead of this host's by so much: for tests of what a host does whose clock is behind.
+    #[must_use]
+    pub const fn with_clock_ahead(mut self, by: Duration) -> Self {
+        self.ahead = by;
         self
     }
 
@@ -148,7 +159,7 @@ impl Authority {
 
     fn sign(&self, role: Role, id: u64, key: &impl PublicKeyData) -> Result<(PeerIdentity, Vec<u8>), AuthorityError> {
         let identity = PeerIdentity { job: self.job, role, id };
-        let mut params = params(format!("sardana {role}"), self.validity)?;
+        let mut params = params(format!("sardana {role}"), self.ahead, self.validity)?;
         params.subject_alt_names = vec![rcgen::SanType::DnsName(identity.server_name().try_into()?)];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
@@ -164,11 +175,11 @@ impl fmt::Debug for Authority {
 }
 
 /// What all certificates have in common.
-fn params(common_name: String, validity: Duration) -> Result<CertificateParams, AuthorityError> {
+fn params(common_name: String, ahead: Duration, validity: Duration) -> Result<CertificateParams, AuthorityError> {
     let since_1970 = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_err(|_| AuthorityError::Clock)?;
-    let now = date_time_ymd(1970, 1, 1) + since_1970;
+    let now = date_time_ymd(1970, 1, 1) + since_1970 + ahead;
     let mut params = CertificateParams::default();
     params.not_before = now - CLOCK_SLACK;
     params.not_after = now + validity;

@@ -107,9 +107,10 @@ impl From<&AgentMessage> for Kind {
         match message {
             AgentMessage::Certify { .. } => Self::ChildCertification,
             AgentMessage::Renew { .. } => Self::Renewal,
-            AgentMessage::ChildStarted { .. } | AgentMessage::ChildExited { .. } | AgentMessage::Leave { .. } => {
-                Self::ChildReport
-            }
+            AgentMessage::ChildStarted { .. }
+            | AgentMessage::ChildExited { .. }
+            | AgentMessage::Leave { .. }
+            | AgentMessage::Stay { .. } => Self::ChildReport,
         }
     }
 }

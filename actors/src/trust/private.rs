@@ -68,6 +68,18 @@ pub enum PrivateError {
         /// Which.
         path: PathBuf,
     },
+    /// There is no room for it.
+    #[error(
+        "{}: {source}: nothing was changed; free some space there (or raise the limit that the system's words name), or give a \
+         folder on another disk", .path.display()
+    )]
+    NoSpace {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// The system said no.
     #[error("{}: {source}", .path.display())]
     System {
@@ -89,6 +101,11 @@ impl PrivateError {
             Self::Missing { path }
         } else if kind == io::ErrorKind::AlreadyExists {
             Self::Exists { path }
+        } else if matches!(
+            kind,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        ) {
+            Self::NoSpace { path, source }
         } else {
             Self::System { path, source }
         }
@@ -191,6 +208,22 @@ pub fn read_private(path: &Path, limit: u64) -> Result<Vec<u8>, PrivateError> {
         return Err(too_long(bytes.len() as u64));
     }
     Ok(bytes)
+}
+
+/// The file at `path`, to be read and written. A missing one is made, empty and with mode 0600, if wanted.
+///
+/// # Errors
+/// When others can read or change it, it is somebody else's, no file, or not there.
+pub fn open_private(path: &Path, missing: Otherwise) -> Result<File, PrivateError> {
+    let system = |source| PrivateError::system(path, source);
+    let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    if missing == Otherwise::Make {
+        flags |= OFlags::CREATE;
+    }
+    let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|error| system(error.into()))?;
+    let file = File::from(opened);
+    judge(path, Facts::of(&file.metadata().map_err(system)?), Wanted::File, own_user())?;
+    Ok(file)
 }
 
 /// The user that this process acts as.
@@ -297,6 +330,19 @@ mod tests {
     }
 
     #[test]
+    fn a_full_disk_is_said_with_what_to_do() {
+        // ENOSPC, EDQUOT, EFBIG.
+        for number in [28, 122, 27] {
+            let error = PrivateError::system(Path::new("/some/state"), io::Error::from_raw_os_error(number));
+            assert!(matches!(error, PrivateError::NoSpace { .. }), "{error}");
+            let words = error.to_string();
+            for expected in ["/some/state", "free some space", "a folder on another disk"] {
+                assert!(words.contains(expected), "{words}");
+            }
+        }
+    }
+
+    #[test]
     fn wider_permissions_are_refused_with_what_to_do() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("secret");
@@ -346,6 +392,22 @@ mod tests {
         assert!(matches!(error, PrivateError::Missing { .. }), "{error}");
         let error = PrivateFolder::open(&file, Otherwise::Refuse).unwrap_err();
         assert!(matches!(error, PrivateError::Kind { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_opened_is_private_and_keeps_what_is_in_it() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("log");
+        let error = open_private(&path, Otherwise::Refuse).unwrap_err();
+        assert!(matches!(error, PrivateError::Missing { .. }), "{error}");
+        for expected in ["one", "oneone"] {
+            let mut file = open_private(&path, Otherwise::Make).unwrap();
+            io::Seek::seek(&mut file, io::SeekFrom::End(0)).unwrap();
+            file.write_all(b"one").unwrap();
+            assert_eq!(read_private(&path, 99).unwrap(), expected.as_bytes());
+        }
+        chmod(&path, 0o604);
+        assert!(matches!(open_private(&path, Otherwise::Make), Err(PrivateError::Open { .. })));
     }
 
     #[test]

@@ -5,13 +5,13 @@ use std::time::Duration;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::Stage;
 use sardana_protocol::messages::{
-    AgentHello, AgentMessage, AgentOrder, CatchUp, CoordinatorMessage, Form, Greeting, Hello, MemberAddress, Needed, Serve,
-    Snapshot, Standing, StepReport, Tally, Trailer, Visit, WorkerHello, WorkerMessage,
+    AgentHello, AgentMessage, AgentOrder, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, MemberAddress,
+    Needed, Ring, Seated, Serve, Snapshot, Standing, StepReport, Tally, Trailer, Visit, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::status::{AgentStatus, Doing, JobStatus, OperatorAnswer, OperatorRequest, Overview, WorkerView};
-use sardana_protocol::words::{Generation, Incarnation, JobId, Rank, ShardRange, Step, WorkerId};
+use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -98,11 +98,18 @@ fn hello() {
                 probe: hash,
             },
         },
-        generation: GENERATION,
-        rank: Some(Rank::new(2)),
-        world_size: 3,
-        training: true,
-        standing: standing(),
+        introduction: Introduction {
+            generation: GENERATION,
+            incarnation: Incarnation::new(2),
+            seat: Some(Seated {
+                rank: Rank::new(2),
+                members: vec![WorkerId::new(5), WorkerId::new(6)],
+                shards: ShardRange::new(4, 8),
+                ring: Ring::Broken,
+            }),
+            training: true,
+            standing: standing(),
+        },
         shard_capacity: 16,
         address: "127.0.0.1:4433".parse().unwrap(),
         auxiliary: vec!["loss".to_owned()],
@@ -112,7 +119,7 @@ fn hello() {
         "00 {job_text} fd efcdab8967452301 \
          04\"ring\" fa fbfb00 fc00000100 fd0000000001000000 40 01 \
          {hash_text} {hash_text} {hash_text} 01\"x\" 03\"cpu\" 00 {hash_text} \
-         0107 0102 03 01 {STANDING} {TALLY} 10 00 7f000001 fb5111 01 04\"loss\""
+         0107 02 01 02 02 05 06 04 08 01 01 {STANDING} {TALLY} 10 00 7f000001 fb5111 01 04\"loss\""
     );
     golden(&Hello::Worker(Box::new(hello)), &text);
     let agent = AgentHello {
@@ -129,6 +136,12 @@ fn greeting() {
     golden(&Greeting::Welcome, "00");
     golden(&Greeting::Refused { reason: "no".to_owned() }, "01 02\"no\"");
     golden(&Greeting::Over, "02");
+    let joined = Greeting::Joined {
+        incarnation: Incarnation::new(1),
+        report_from: Step::new(9),
+    };
+    golden(&joined, "03 01 09");
+    golden(&Greeting::Fenced, "04");
 }
 
 #[test]
@@ -143,13 +156,17 @@ fn worker_messages() {
         generation: GENERATION,
         step: Step::new(9),
         tally: tally(),
+        pace: Some(Pace::new(Duration::from_micros(300))),
         reports: vec![StepReport {
             step: Step::new(8),
             samples: 64,
             sums: vec![1.5],
         }],
     };
-    golden(&progress, &format!("02 0107 09 {TALLY} 01 08 40 01 000000000000f83f"));
+    golden(
+        &progress,
+        &format!("02 0107 09 {TALLY} 01 fb2c01 01 08 40 01 000000000000f83f"),
+    );
     let finished = WorkerMessage::Finished {
         generation: GENERATION,
         step: Step::new(10),
@@ -297,12 +314,8 @@ fn agents_and_trailers() {
     };
     golden(&certify, "00 05 02 0102");
     golden(&AgentMessage::ChildStarted { worker, pid: 300 }, "01 05 fb2c01");
-    golden(
-        &AgentMessage::Leave {
-            reason: "spot".to_owned(),
-        },
-        "02 04\"spot\"",
-    );
+    let reason = || "spot".to_owned();
+    golden(&AgentMessage::Leave { reason: reason() }, "02 04\"spot\"");
     golden(&AgentMessage::Renew { request: vec![1, 2] }, "03 02 0102");
     let exited = AgentMessage::ChildExited {
         worker,
@@ -311,6 +324,7 @@ fn agents_and_trailers() {
         restarting: true,
     };
     golden(&exited, &format!("04 05 08\"signal 9\" 01 {TALLY} 01"));
+    golden(&AgentMessage::Stay { reason: reason() }, "05 04\"spot\"");
     golden(&AgentOrder::JobOver, "00");
     let certificate = vec![1, 2];
     golden(&AgentOrder::Certified { worker, certificate }, "01 05 02 0102");
@@ -342,6 +356,7 @@ fn what_an_operator_sees() {
         address: "10.0.0.1:1".parse().unwrap(),
         rank: Some(Rank::new(2)),
         shards: Some(ShardRange::new(0, 3)),
+        pace: Some(Pace::new(Duration::from_micros(9))),
         doing: Doing::Training,
         leaving: true,
         step: Step::new(9),
@@ -376,7 +391,7 @@ fn what_an_operator_sees() {
     let address = "00 0a000001 01";
     let text = format!(
         "00 {} 00 01 04\"loss\" \
-         03 0107 09 01 05 {address} 0102 01 0003 02 01 09 46 01 00 \
+         03 0107 09 01 05 {address} 0102 01 0003 01 09 02 01 09 46 01 00 \
          01 08 40 01 000000000000f83f 00000000000000c0 03 07 \
          01 01\"h\" {address} 02 05 01 fb2c01 06 00 \
          01 05 00 08 01 01 00 01\"x\"",

@@ -1,14 +1,16 @@
 //! What the codec refuses, and that nothing hostile makes it panic or take more than it may.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::{MAX_AUXILIARY, MAX_REPORTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION};
 use sardana_protocol::messages::{
-    AgentMessage, AgentOrder, CatchUp, CoordinatorMessage, Form, Greeting, Hello, MemberAddress, Standing, StepReport,
-    Tally, Visit, WorkerHello, WorkerMessage,
+    AgentMessage, AgentOrder, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, MemberAddress, Ring, Seated,
+    Standing, StepReport, Tally, Visit, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::state::StateHash;
-use sardana_protocol::words::{Generation, Incarnation, JobId, Rank, ShardRange, Step, WorkerId};
+use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
 use super::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES, LARGEST_LIMIT};
 use super::{FrameError, decode, encode, read_frame_blocking, write_frame_blocking};
@@ -97,11 +99,18 @@ fn largest_hello() -> Hello {
                 probe: hash,
             },
         },
-        generation: GENERATION,
-        rank: Some(Rank::new(MAX_WORKERS)),
-        world_size: MAX_WORKERS,
-        training: false,
-        standing: largest_standing(),
+        introduction: Introduction {
+            generation: GENERATION,
+            incarnation: Incarnation::new(u64::MAX),
+            seat: Some(Seated {
+                rank: Rank::new(MAX_WORKERS),
+                members: vec![WorkerId::new(u64::MAX); MAX_WORKERS as usize],
+                shards: ShardRange::new(MAX_SHARDS, MAX_SHARDS),
+                ring: Ring::Whole,
+            }),
+            training: false,
+            standing: largest_standing(),
+        },
         shard_capacity: MAX_SHARDS,
         address: "[ffff::1]:65535".parse().unwrap(),
         auxiliary: vec!["x".repeat(AUXILIARY_NAME_BYTES); MAX_AUXILIARY],
@@ -121,6 +130,7 @@ fn the_largest_messages_fit_their_frames() {
         generation: GENERATION,
         step: STEP,
         tally: largest_standing().tally,
+        pace: Some(Pace::new(Duration::MAX)),
         reports: vec![report; MAX_REPORTS],
     };
     encode(&progress, CONTROL_FRAME_BYTES).unwrap();

@@ -15,7 +15,10 @@ use tokio::time::{Instant, interval, timeout};
 
 use super::control::{Control, ControlArguments, JoinError, Link};
 use super::desk::{Data, Desk, Errand};
-use super::limits::{AUXILIARY_NAME_BYTES, BEAT_EVERY, LAST_WORDS, LEAVE_PATIENCE, PASSING_ON, RETRY_EVERY};
+use super::limits::{
+    AUXILIARY_NAME_BYTES, BEAT_EVERY, COORDINATOR_ABSENCE, COORDINATOR_PATIENCE, LAST_WORDS, LEAVE_PATIENCE, PASSING_ON,
+    RETRY_EVERY,
+};
 use super::renewal::WorkerRenewal;
 use super::rings::Rings;
 use super::transfers::{Serial, Transfers};
@@ -130,16 +133,11 @@ impl Actor for Worker {
             peers,
             ended,
         } = arguments;
-        let (generation, rank, world_size, training, standing) = desk.read(Member::introduction);
         let hello = WorkerHello {
             job: config.credentials.job(),
             worker: WorkerId::new(config.credentials.id()),
             identity: config.identity.clone(),
-            generation,
-            rank,
-            world_size,
-            training,
-            standing,
+            introduction: desk.read(Member::introduction),
             shard_capacity: config.shard_capacity,
             address,
             auxiliary: config
@@ -151,7 +149,7 @@ impl Actor for Worker {
         let rings = Rings::new(config.identity.spec.order, Arc::clone(&desk), Arc::clone(&peers));
         let transfers = Transfers::new(Arc::clone(&desk), Arc::clone(&peers), Arc::clone(&config.pieces));
         let link = Link::new(&config)?;
-        let control = connect(&myself, &link, &desk, &hello, Duration::ZERO).await?;
+        let control = connect(&myself, &link, &desk, &hello, (COORDINATOR_PATIENCE, Duration::ZERO)).await?;
         Ok(State {
             renewal: WorkerRenewal::new(&config.credentials),
             hello,
@@ -181,7 +179,8 @@ impl Actor for Worker {
             Message::ControlLost { .. } if state.ended.is_none() || state.joined == Joined::Released => {}
             Message::ControlLost { why } => {
                 tracing::warn!(target: "sardana::event::control_lost", %why, "training goes on, looking for the coordinator");
-                state.control = connect(&myself, &state.link, &state.desk, &state.hello, RETRY_EVERY).await?;
+                let patience = (COORDINATOR_ABSENCE, RETRY_EVERY);
+                state.control = connect(&myself, &state.link, &state.desk, &state.hello, patience).await?;
             }
             Message::NotJoined(error) => state.end(Err(Box::new(error).into())),
             Message::Do(errand) => state.execute(&myself, errand),
@@ -256,13 +255,14 @@ async fn connect(
     link: &Link,
     desk: &Arc<Desk>,
     hello: &WorkerHello,
-    pause: Duration,
+    (patience, pause): (Duration, Duration),
 ) -> Result<ActorRef<WorkerMessage>, ActorProcessingErr> {
     let arguments = ControlArguments {
         link: link.clone(),
         worker: myself.clone(),
         desk: Arc::clone(desk),
         hello: hello.clone(),
+        patience,
         pause,
     };
     let (control, _) = Actor::spawn_linked(None, Control, arguments, myself.get_cell()).await?;
@@ -374,11 +374,11 @@ impl State {
             }));
         }
         let heartbeat = if self.spoke.elapsed() >= HEARTBEAT {
-            Heartbeat::Due
+            Heartbeat::Due(self.desk.pace())
         } else {
             Heartbeat::NotDue
         };
-        if heartbeat == Heartbeat::Due {
+        if heartbeat != Heartbeat::NotDue {
             self.spoke = Instant::now();
         }
         self.desk.handle(Event::Beat { heartbeat }, Data::None);

@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use quinn::{Connection, Endpoint};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use sardana_protocol::member::{Event, Member};
 use sardana_protocol::messages::{CoordinatorMessage, Greeting, Hello, WorkerHello, WorkerMessage};
-use sardana_protocol::words::WorkerId;
+use sardana_protocol::words::{Incarnation, Step, WorkerId};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::WorkerConfig;
 use super::actor::Message;
-use super::desk::Desk;
-use super::limits::{COORDINATOR_PATIENCE, GREETING_DEADLINE, LAST_WORDS, RETRY_EVERY};
+use super::desk::{Data, Desk};
+use super::limits::{GREETING_DEADLINE, LAST_WORDS, RETRY_EVERY};
 use crate::control::{Next, carry as carry_messages};
 use crate::fault::{self, Point};
 use crate::quic::limits::CONNECT_DEADLINE;
@@ -31,12 +32,12 @@ pub enum JoinError {
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The coordinator was not there for the whole patience. Start it, or fix its address.
-    #[error(
-        "no coordinator at {address} for {COORDINATOR_PATIENCE:?}: {last}; start it, or give the address where it listens"
-    )]
+    #[error("no coordinator at {address} for {patience:?}: {last}; start it, or give the address where it listens")]
     NotThere {
         /// Where it should be.
         address: SocketAddr,
+        /// For how long it was looked for.
+        patience: Duration,
         /// What the last attempt said.
         last: String,
     },
@@ -90,8 +91,8 @@ impl Link {
     }
 
     /// Dials and says hello until the coordinator welcomes this worker, or refuses it, or patience ends.
-    async fn join(&self, hello: impl Fn() -> WorkerHello) -> Result<Carrier, JoinError> {
-        let give_up = Instant::now() + COORDINATOR_PATIENCE;
+    async fn join(&self, hello: impl Fn() -> WorkerHello, patience: Duration) -> Result<Carrier, JoinError> {
+        let give_up = Instant::now() + patience;
         loop {
             match self.attempt(hello()).await {
                 Ok(carrier) => return Ok(carrier),
@@ -99,6 +100,7 @@ impl Link {
                 Err(Attempt::Again(last)) if Instant::now() + RETRY_EVERY > give_up => {
                     return Err(JoinError::NotThere {
                         address: self.coordinator,
+                        patience,
                         last,
                     });
                 }
@@ -137,11 +139,18 @@ impl Link {
             read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await
         };
         match timeout(GREETING_DEADLINE, greeting).await {
-            Ok(Ok(Some(Greeting::Welcome))) => Ok(Carrier {
+            Ok(Ok(Some(Greeting::Joined {
+                incarnation,
+                report_from,
+            }))) => Ok(Carrier {
                 connection,
                 send,
                 receive,
+                incarnation,
+                report_from,
             }),
+            Ok(Ok(Some(Greeting::Fenced))) => Err(Attempt::Again("a later coordinator leads the job".to_owned())),
+            Ok(Ok(Some(Greeting::Welcome))) => Err(Attempt::Again("it took this worker for something else".to_owned())),
             Ok(Ok(Some(Greeting::Refused { reason }))) => Err(refused(reason)),
             Ok(Ok(Some(Greeting::Over))) => Err(Attempt::Never(JoinError::Over)),
             Ok(Ok(None)) => Err(Attempt::Again("it closed without an answer".to_owned())),
@@ -170,6 +179,8 @@ struct Carrier {
     connection: Connection,
     send: quinn::SendStream,
     receive: quinn::RecvStream,
+    incarnation: Incarnation,
+    report_from: Step,
 }
 
 /// The child actor. Its messages go to the coordinator; what comes back goes to the worker.
@@ -182,6 +193,8 @@ pub(super) struct ControlArguments {
     pub(super) desk: Arc<Desk>,
     /// The hello without what changes from one connection to the next.
     pub(super) hello: WorkerHello,
+    /// How long to look for the coordinator.
+    pub(super) patience: Duration,
     /// How long to wait first: a connection that breaks each time must not be made without end.
     pub(super) pause: Duration,
 }
@@ -241,25 +254,21 @@ async fn carry(
         worker,
         desk,
         hello,
+        patience,
         pause,
     } = arguments;
     sleep(pause).await;
-    let current = || {
-        let (generation, rank, world_size, training, standing) = desk.read(sardana_protocol::member::Member::introduction);
-        WorkerHello {
-            generation,
-            rank,
-            world_size,
-            training,
-            standing,
-            ..hello.clone()
-        }
+    let current = || WorkerHello {
+        introduction: desk.read(Member::introduction),
+        ..hello.clone()
     };
     let Carrier {
         connection,
         send,
         receive,
-    } = match link.join(current).await {
+        incarnation,
+        report_from,
+    } = match link.join(current, patience).await {
         Ok(carrier) => carrier,
         Err(error) => {
             let _ = worker.cast(Message::NotJoined(error));
@@ -267,6 +276,12 @@ async fn carry(
         }
     };
     tracing::info!(target: "sardana::event::joined", worker = %WorkerId::new(link.credentials.id()), coordinator = %link.coordinator);
+    // Before anything that the coordinator says.
+    let welcomed = Event::Welcomed {
+        incarnation,
+        report_from,
+    };
+    desk.handle(welcomed, Data::None);
     if worker.cast(Message::Joined).is_err() {
         return control.stop(None);
     }
@@ -297,5 +312,5 @@ fn at_fault_point(message: &WorkerMessage, desk: &Desk) {
         | WorkerMessage::LinkBroken { .. }
         | WorkerMessage::Failed { .. } => return,
     };
-    fault::reached(point, desk.read(sardana_protocol::member::Member::step));
+    fault::reached(point, desk.read(Member::step));
 }

@@ -2,9 +2,15 @@
 
 use std::time::Duration;
 
+use sardana_protocol::limits::REBALANCE_STEPS;
+
 /// How long a worker looks for its coordinator before it gives up: a coordinator that is started with its workers is there
 /// within a second; one that is restarted needs a few.
 pub const COORDINATOR_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long a worker that has once been welcomed trains on and looks for a coordinator that is away: for as long as its certificate
+/// may hold.
+pub const COORDINATOR_ABSENCE: Duration = Duration::from_secs(60 * 60);
 
 /// Between two attempts to reach the coordinator.
 pub const RETRY_EVERY: Duration = Duration::from_millis(200);
@@ -44,3 +50,13 @@ pub const PASSING_ON: Duration = Duration::from_secs(2);
 
 /// Longest name of an auxiliary sum in a hello, where it only serves people; longer ones are cut.
 pub const AUXILIARY_NAME_BYTES: usize = 64;
+
+/// Of how many gradients the last ones' median is a worker's pace: so many that interruptions do not show, so few that even a worker
+/// with a single shard has computed them all in the steps between two changes of its ranges.
+pub const PACE_WINDOW: usize = 16;
+
+/// Fewer gradients than this make no pace: the first ones of a process wait for memory and for compilers.
+pub const PACE_LEAST: usize = 4;
+
+const _: () = assert!(PACE_WINDOW as u64 <= REBALANCE_STEPS);
+const _: () = assert!(PACE_LEAST <= PACE_WINDOW);

@@ -6,6 +6,7 @@ use sardana_actors::enrol::{EnrolError, JoinFile, Moment, Terms, answers, enrol,
 use sardana_actors::trust::{Authority, Otherwise, Role};
 use sardana_protocol::messages::Greeting;
 
+use super::log::Log;
 use super::site::{JOB, Site, greeted, invitation};
 
 #[tokio::test]
@@ -32,6 +33,7 @@ async fn whoever_is_invited_gets_a_certificate_of_the_role_and_is_welcome() {
 
 #[tokio::test]
 async fn a_used_up_invitation_is_refused_with_what_to_do() {
+    let log = Log::new();
     let site = Site::new().await;
     let join = site.join_file(Role::Worker, 1);
     enrol(&join, Role::Worker).await.unwrap();
@@ -42,7 +44,9 @@ async fn a_used_up_invitation_is_refused_with_what_to_do() {
         words.contains("used up (1 of 1) at") && words.contains("sardana invite"),
         "{words}"
     );
+    log.refused(&["somebody was not enrolled", "used up (1 of 1) at"]).await;
     assert!(answers(&join).await.unwrap(), "asking whether it is there needs no use");
+    log.nothing_more();
 }
 
 #[tokio::test]
@@ -60,6 +64,7 @@ async fn of_many_who_come_at_once_only_those_who_are_invited_are_enrolled() {
 
 #[tokio::test]
 async fn the_coordinators_clock_decides_whether_it_is_too_late() {
+    let log = Log::new();
     let site = Site::new().await;
     let past = Moment::new(Moment::of(SystemTime::now()).seconds() - 100);
     let terms = Terms {
@@ -71,10 +76,12 @@ async fn the_coordinators_clock_decides_whether_it_is_too_late() {
     let join = JoinFile::new(invitation, &site.authority, vec![site.coordinator.address()]);
     let words = enrol(&join, Role::Worker).await.unwrap_err().to_string();
     assert!(words.contains("this join file expired at"), "{words}");
+    log.refused(&["somebody was not enrolled", "this join file expired at"]).await;
 }
 
 #[tokio::test]
 async fn a_role_is_neither_mistaken_nor_forged() {
+    let log = Log::new();
     let site = Site::new().await;
     let join = site.join_file(Role::Worker, 1);
     let error = enrol(&join, Role::Agent).await.unwrap_err();
@@ -99,11 +106,15 @@ async fn a_role_is_neither_mistaken_nor_forged() {
         words.contains("not made by the authority of this job, or was changed"),
         "{words}"
     );
+    log.refused(&["somebody was not enrolled", "not made by the authority of this job"])
+        .await;
     enrol(&join, Role::Worker).await.unwrap();
+    log.nothing_more();
 }
 
 #[tokio::test]
 async fn another_authority_is_trusted_by_neither_end() {
+    let log = Log::new();
     let site = Site::new().await;
     let address = vec![site.coordinator.address()];
     let other = Authority::new(JOB).unwrap();
@@ -115,6 +126,13 @@ async fn another_authority_is_trusted_by_neither_end() {
     let mixed = JoinFile::new(invitation(&other, Role::Worker, 1), &site.authority, address);
     let words = enrol(&mixed, Role::Worker).await.unwrap_err().to_string();
     assert!(words.contains("not made by the authority of this job"), "{words}");
+    for _ in 0..2 {
+        log.refused(&["a connection was refused", "the peer refused this end", "another job"])
+            .await;
+    }
+    log.refused(&["somebody was not enrolled", "not made by the authority of this job"])
+        .await;
+    log.nothing_more();
 }
 
 #[tokio::test]

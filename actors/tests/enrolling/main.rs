@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 mod invited;
+#[path = "../strangers/log.rs"]
+mod log;
 mod renewed;
 mod site;
 mod uninvited;

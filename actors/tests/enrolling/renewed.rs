@@ -17,6 +17,7 @@ use sardana_protocol::state::{Dtype, StateHash, StatePieces, TensorSpec};
 use sardana_protocol::words::Step;
 use tokio::time::timeout;
 
+use super::log::Log;
 use super::site::{JOB, LOOPBACK, PATIENCE, Site, greeted};
 
 const VALIDITY: Duration = Duration::from_secs(4);
@@ -109,6 +110,7 @@ async fn a_worker_and_its_coordinator_live_longer_than_their_certificates() {
 
 #[tokio::test]
 async fn an_agent_renews_its_own_and_asks_for_its_children() {
+    let log = Log::new();
     let site = Site::new().await;
     let agent = site.authority.issue(Role::Agent, 7).unwrap();
     let address = site.coordinator.address();
@@ -150,6 +152,12 @@ async fn an_agent_renews_its_own_and_asks_for_its_children() {
         let credentials = key.certified(site.authority.certificate(), certificate).unwrap();
         identities.push(credentials.identity());
     }
+    log.refused(&[
+        "a certificate was not renewed",
+        "role=agent id=0000000000000007",
+        "expected PKCS #10",
+    ])
+    .await;
     assert_eq!(identities[0], agent.identity());
     assert_eq!((identities[1].role, identities[1].id), (Role::Worker, 9));
 }

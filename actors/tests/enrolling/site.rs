@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use quinn::Connection;
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past};
 use sardana_actors::enrol::{Invitation, JoinFile, Moment, Registrar, Terms, invite};
 use sardana_actors::quic::limits::CONNECT_DEADLINE;
 use sardana_actors::quic::{Purpose, bind_client, connect};
 use sardana_actors::trust::{Authority, Credentials, PeerIdentity, Role};
 use sardana_actors::wire::limits::HELLO_FRAME_BYTES;
 use sardana_actors::wire::{read_frame, write_frame};
-use sardana_protocol::membership::JobEvent;
+use sardana_protocol::membership::{Balance, JobEvent};
 use sardana_protocol::messages::{AgentHello, Greeting, Hello};
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
@@ -41,9 +41,12 @@ impl Site {
             registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
             listen: LOOPBACK,
             incarnation: Incarnation::new(1),
+            past: Past::None,
+            records: None,
             min: 2,
             expected: 2,
             max: 8,
+            balance: Balance::default(),
         };
         let (coordinator, events) = coordinator::start(config).await.unwrap();
         Self {

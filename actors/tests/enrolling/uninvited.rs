@@ -17,6 +17,7 @@ use sardana_protocol::messages::Hello;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::log::Log;
 use super::site::{JOB, PATIENCE, Site, closed};
 
 /// A connection of somebody who wants to enrol.
@@ -35,6 +36,7 @@ async fn goes_on(site: &Site) {
 
 #[tokio::test]
 async fn garbage_and_lengths_without_end_close_the_connection() {
+    let log = Log::new();
     let site = Site::new().await;
     let version = WIRE_VERSION.to_le_bytes();
     let frame = |length: u32, payload: &[u8]| [&version[..], &[0, 0], &length.to_le_bytes(), payload].concat();
@@ -52,8 +54,10 @@ async fn garbage_and_lengths_without_end_close_the_connection() {
         send.finish().unwrap();
         let told = closed(&connection).await;
         assert!(told.contains(words), "{told}");
+        log.refused(&["somebody was not enrolled", words]).await;
     }
     goes_on(&site).await;
+    log.nothing_more();
 }
 
 #[tokio::test]
@@ -81,6 +85,7 @@ async fn one_stream_is_all_that_a_stranger_has() {
 
 #[tokio::test]
 async fn without_a_certificate_nothing_but_an_enrolment_is_heard() {
+    let log = Log::new();
     let site = Site::new().await;
     let mut roots = rustls::RootCertStore::empty();
     roots.add(site.authority.certificate().clone()).unwrap();
@@ -98,6 +103,7 @@ async fn without_a_certificate_nothing_but_an_enrolment_is_heard() {
         let dialled = endpoint.connect(site.coordinator.address(), &name).unwrap().await;
         if purpose == Purpose::Peer {
             assert!(dialled.is_err(), "the coordinator has no such protocol");
+            log.refused(&["a connection was refused", "other protocols"]).await;
             continue;
         }
         let connection = dialled.unwrap();
@@ -107,12 +113,14 @@ async fn without_a_certificate_nothing_but_an_enrolment_is_heard() {
         }
         let told = closed(&connection).await;
         assert!(told.contains("showed no certificate"), "{told}");
+        log.refused(&["a connection was refused", "showed no certificate"]).await;
     }
     goes_on(&site).await;
 }
 
 #[tokio::test]
 async fn strangers_who_say_nothing_cost_bounded_room_and_time() {
+    let log = Log::new();
     let site = Site::new().await;
     let mut connections = Vec::new();
     for _ in 0..=MAX_ENROLMENTS {
@@ -132,6 +140,9 @@ async fn strangers_who_say_nothing_cost_bounded_room_and_time() {
     for end in others {
         let told = sardana_actors::quic::explain(&end);
         assert!(told.contains("took too long"), "{told}");
+        log.refused(&["an enrolment took too long: more than 5s"]).await;
     }
+    log.refused(&["more than 128 enrol at once"]).await;
+    log.nothing_more();
     goes_on(&site).await;
 }

@@ -8,8 +8,9 @@ use sardana_protocol::membership::{JobEvent, Stage};
 use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting, Hello};
 use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{JobId, Step, WorkerId};
+use tokio::time::timeout;
 
-use super::raw::{JOB, Site, Wire, hello, worker};
+use super::raw::{JOB, PATIENCE, Site, Wire, hello, worker};
 
 async fn operator(site: &Site) -> Operator {
     let credentials = site.authority.issue(Role::Operator, 1).unwrap();
@@ -309,4 +310,22 @@ async fn so_many_operators_and_no_more() {
     assert!(other.refused(&of_another_job).await.contains("own role and job"));
     let mut hello_of_worker = site.dial(Role::Operator, 3).await;
     assert!(hello_of_worker.refused(&worker(hello(3))).await.contains("own role and job"));
+}
+
+#[tokio::test]
+async fn who_asks_while_the_coordinator_ends_is_told_that_the_job_is_over() {
+    let site = Site::new().await;
+    let mut operator = operator(&site).await;
+    status(&mut operator).await;
+    let ending = tokio::spawn(site.coordinator.end());
+    let asking = async {
+        loop {
+            if let Err(error) = operator.ask(&OperatorRequest::Status).await {
+                return error;
+            }
+        }
+    };
+    let error = timeout(PATIENCE, asking).await.unwrap();
+    assert!(matches!(error, OperatorError::Ended { .. }), "{error}");
+    ending.await.unwrap();
 }

@@ -10,6 +10,7 @@ use sardana_protocol::messages::Greeting;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::log::Log;
 use super::raw::{JOB, LOOPBACK, PATIENCE, Site, hello, worker};
 
 /// An agent of `site` that runs `program`, and what it tells.
@@ -46,7 +47,12 @@ impl Told {
             match self.next().await {
                 AgentEvent::Started { .. } => started += 1,
                 AgentEvent::Ended { how, .. } | AgentEvent::NotStarted { reason: how } => ends.push(how),
-                AgentEvent::Short { .. } | AgentEvent::Grown { .. } | AgentEvent::JobOver => {}
+                AgentEvent::Short { .. }
+                | AgentEvent::Grown { .. }
+                | AgentEvent::Notice(_)
+                | AgentEvent::Away
+                | AgentEvent::Back { .. }
+                | AgentEvent::JobOver => {}
                 AgentEvent::Exhausted => return (started, ends),
             }
         }
@@ -132,6 +138,9 @@ async fn one_that_gives_up_among_others_is_told_of() {
             other @ (AgentEvent::NotStarted { .. }
             | AgentEvent::Grown { .. }
             | AgentEvent::Exhausted
+            | AgentEvent::Notice(_)
+            | AgentEvent::Away
+            | AgentEvent::Back { .. }
             | AgentEvent::JobOver) => panic!("{other:?}"),
         }
     };
@@ -164,6 +173,9 @@ async fn the_end_of_the_job_ends_the_replacing() {
             | AgentEvent::Short { .. }
             | AgentEvent::Grown { .. }
             | AgentEvent::NotStarted { .. }
+            | AgentEvent::Notice(_)
+            | AgentEvent::Away
+            | AgentEvent::Back { .. }
             | AgentEvent::JobOver => {}
         }
     }
@@ -186,6 +198,9 @@ async fn an_agent_that_comes_after_the_job_is_told_so() {
             | AgentEvent::Short { .. }
             | AgentEvent::Grown { .. }
             | AgentEvent::NotStarted { .. }
+            | AgentEvent::Notice(_)
+            | AgentEvent::Away
+            | AgentEvent::Back { .. }
             | AgentEvent::JobOver => {}
         }
     }
@@ -193,6 +208,7 @@ async fn an_agent_that_comes_after_the_job_is_told_so() {
 
 #[tokio::test]
 async fn an_agent_with_credentials_of_another_role_or_job_does_not_start() {
+    let log = Log::new();
     let site = Site::new().await;
     let config = |credentials| AgentConfig {
         credentials,
@@ -210,7 +226,11 @@ async fn an_agent_with_credentials_of_another_role_or_job_does_not_start() {
     let worker = site.authority.issue(Role::Worker, 1).unwrap();
     let error = agent::start(config(worker)).await.unwrap_err().to_string();
     assert!(error.contains("credentials of its own role"), "{error}");
+    log.refused(&["a hello under a false name", "peer=worker w0000000000000001"])
+        .await;
     let stranger = Authority::new(JOB).unwrap().issue(Role::Agent, 1).unwrap();
     let error = agent::start(config(stranger)).await.unwrap_err().to_string();
     assert!(error.contains("another job"), "{error}");
+    log.refused(&["a connection was refused", "another job"]).await;
+    log.nothing_more();
 }

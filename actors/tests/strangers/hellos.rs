@@ -8,10 +8,12 @@ use sardana_protocol::messages::{AgentMessage, Greeting, Hello, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{JobId, WorkerId};
 
+use super::log::Log;
 use super::raw::{JOB, Site, agent, hello, worker};
 
 #[tokio::test]
 async fn a_hello_under_a_false_name_is_refused() {
+    let log = Log::new();
     let site = Site::new().await;
     let cases = [
         (Role::Worker, agent(JOB)),
@@ -36,12 +38,16 @@ async fn a_hello_under_a_false_name_is_refused() {
             reason.contains(&role.to_string()) && reason.contains("credentials of its own role"),
             "{reason}"
         );
+        let peer = format!("peer={role} ");
+        log.refused(&["a hello under a false name", &peer, &reason]).await;
     }
+    log.nothing_more();
 }
 
 #[tokio::test]
 async fn another_machine_or_build_is_refused_by_name() {
     type Change = fn(&mut WorkerHello);
+    let log = Log::new();
     let site = Site::new().await;
     let _first = site.join(1).await;
     let cases: [(&str, Change); 8] = [
@@ -61,26 +67,33 @@ async fn another_machine_or_build_is_refused_by_name() {
         change(&mut other);
         let reason = site.dial(Role::Worker, 2).await.refused(&worker(other)).await;
         assert!(reason.contains(word), "{word}: {reason}");
+        log.refused(&["a worker was refused", "worker=w0000000000000002", &reason])
+            .await;
     }
     // None of them has changed anything.
     site.join(2).await;
+    log.nothing_more();
 }
 
 #[tokio::test]
 async fn a_frame_of_another_version_or_too_long_is_refused_before_it_is_read() {
+    let log = Log::new();
     let site = Site::new().await;
     let frame = |version: u16, length: usize| [&version.to_le_bytes()[..], &[0, 0], &(length as u32).to_le_bytes()].concat();
     let cases = [
         (frame(WIRE_VERSION + 1, 3), "wire version 2, expected 1"),
-        (frame(WIRE_VERSION, HELLO_FRAME_BYTES + 1), "expected at most 40960"),
-        (frame(WIRE_VERSION, u32::MAX as usize), "expected at most 40960"),
+        (frame(WIRE_VERSION, HELLO_FRAME_BYTES + 1), "expected at most 49152"),
+        (frame(WIRE_VERSION, u32::MAX as usize), "expected at most 49152"),
     ];
     for (bytes, words) in cases {
         let mut wire = site.dial(Role::Worker, 1).await;
         wire.send.write_all(&bytes).await.unwrap();
         let why = wire.closed().await;
         assert!(why.contains(words), "{why}");
+        log.refused(&["a hello could not be read", "peer=worker w0000000000000001", words])
+            .await;
     }
+    log.nothing_more();
     let mut wire = site.join(1).await;
     wire.send
         .write_all(&frame(WIRE_VERSION, CONTROL_FRAME_BYTES + 1))
@@ -92,33 +105,39 @@ async fn a_frame_of_another_version_or_too_long_is_refused_before_it_is_read() {
 
 #[tokio::test]
 async fn who_says_nothing_is_shut_out_after_the_deadline() {
+    let log = Log::new();
     let site = Site::new().await;
     let wire = site.dial(Role::Worker, 1).await;
     // From here on time passes as soon as nothing else happens.
     tokio::time::pause();
     let why = wire.closed().await;
     assert!(why.contains("expected a hello"), "{why}");
+    let words = ["no hello came within 5s", "peer=worker w0000000000000001"];
+    log.refused(&words).await;
     // Half a hello is none.
     tokio::time::resume();
     let mut wire = site.dial(Role::Worker, 1).await;
     wire.send.write_all(&WIRE_VERSION.to_le_bytes()).await.unwrap();
     tokio::time::pause();
     assert!(wire.closed().await.contains("expected a hello"));
+    log.refused(&words).await;
 }
 
 #[tokio::test]
 async fn the_same_credentials_serve_one_process_at_a_time() {
+    let log = Log::new();
     let mut site = Site::new().await;
     let first = site.join(1).await;
     assert!(matches!(site.event().await, JobEvent::Joined { .. }));
     let reason = site.dial(Role::Worker, 1).await.refused(&worker(hello(1))).await;
     assert!(reason.contains("connected already"), "{reason}");
+    log.refused(&["a worker was refused", &reason]).await;
     // Its own second attempt, after its connection broke, is welcome, and the old session's goodbye does not end the new one.
     first.connection.close(0_u32.into(), b"lost");
     let mut again = loop {
         let mut wire = site.dial(Role::Worker, 1).await;
         wire.say(&worker(hello(1))).await;
-        if wire.hear::<Greeting>().await.unwrap() == Some(Greeting::Welcome) {
+        if matches!(wire.hear::<Greeting>().await.unwrap(), Some(Greeting::Joined { .. })) {
             break wire;
         }
     };
@@ -146,6 +165,7 @@ async fn the_same_credentials_serve_one_process_at_a_time() {
 
 #[tokio::test]
 async fn a_worker_whose_end_was_seen_is_lost_once_and_does_not_come_back() {
+    let log = Log::new();
     let mut site = Site::new().await;
     let mut agent = site.dial(Role::Agent, 5).await;
     agent.say(&super::raw::agent(JOB)).await;
@@ -163,6 +183,7 @@ async fn a_worker_whose_end_was_seen_is_lost_once_and_does_not_come_back() {
     assert!(ended.closed().await.contains("its process has ended"));
     let reason = site.dial(Role::Worker, 2).await.refused(&worker(hello(2))).await;
     assert!(reason.contains("seen its process end"), "{reason}");
+    log.refused(&["a worker was refused", &reason]).await;
     let _third = site.join(3).await;
     let mut seen = Vec::new();
     while seen.len() < 3 {

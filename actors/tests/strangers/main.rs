@@ -6,5 +6,6 @@
 mod agents;
 mod costs;
 mod hellos;
+mod log;
 mod raw;
 mod workers;

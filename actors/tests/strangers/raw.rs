@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::limits::CONNECT_DEADLINE;
 use sardana_actors::quic::{Purpose, bind_client, connect};
@@ -13,8 +13,8 @@ use sardana_actors::trust::{Authority, Credentials, PeerIdentity, Role};
 use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_actors::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
-use sardana_protocol::membership::JobEvent;
-use sardana_protocol::messages::{AgentHello, Greeting, Hello, Standing, Tally, WorkerHello};
+use sardana_protocol::membership::{Balance, JobEvent};
+use sardana_protocol::messages::{AgentHello, Greeting, Hello, Introduction, Standing, Tally, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
 use serde::Serialize;
@@ -37,14 +37,22 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) async fn new() -> Self {
-        let authority = Arc::new(Authority::new(JOB).unwrap());
+        Self::of(Authority::new(JOB).unwrap()).await
+    }
+
+    /// The same, of this authority.
+    pub(crate) async fn of(authority: Authority) -> Self {
+        let authority = Arc::new(authority);
         let config = CoordinatorConfig {
             registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
             listen: LOOPBACK,
             incarnation: Incarnation::new(1),
+            past: Past::None,
+            records: None,
             min: 2,
             expected: 2,
             max: 8,
+            balance: Balance::default(),
         };
         let (coordinator, events) = coordinator::start(config).await.unwrap();
         Self {
@@ -62,7 +70,10 @@ impl Site {
     pub(crate) async fn join(&self, id: u64) -> Wire {
         let mut wire = self.dial(Role::Worker, id).await;
         wire.say(&worker(hello(id))).await;
-        assert_eq!(wire.hear::<Greeting>().await.unwrap(), Some(Greeting::Welcome));
+        assert!(matches!(
+            wire.hear::<Greeting>().await.unwrap(),
+            Some(Greeting::Joined { .. })
+        ));
         wire
     }
 
@@ -160,16 +171,18 @@ pub(crate) fn hello(id: u64) -> WorkerHello {
         job: JOB,
         worker: WorkerId::new(id),
         identity: identity(),
-        generation: Generation::NONE,
-        rank: None,
-        world_size: 0,
-        training: false,
-        standing: Standing {
-            step: Step::ZERO,
-            kept: vec![],
-            sum: None,
-            stop_at: None,
-            tally: Tally::default(),
+        introduction: Introduction {
+            generation: Generation::NONE,
+            incarnation: Incarnation::ZERO,
+            seat: None,
+            training: false,
+            standing: Standing {
+                step: Step::ZERO,
+                kept: vec![],
+                sum: None,
+                stop_at: None,
+                tally: Tally::default(),
+            },
         },
         shard_capacity: 4,
         address: LOOPBACK,

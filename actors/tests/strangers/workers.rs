@@ -3,14 +3,14 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use sardana_actors::coordinator::{self, CoordinatorConfig, CoordinatorError};
+use sardana_actors::coordinator::{self, CoordinatorConfig, CoordinatorError, Past};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::{BindError, Purpose, bind_server};
 use sardana_actors::trust::{Authority, Credentials, Role};
 use sardana_actors::worker::{self, Desk, Ended, JoinError, ModelFailure, Sigterm, WorkerConfig, WorkerError};
 use sardana_collectives::layout::Layout;
 use sardana_protocol::limits::MAX_TEXT_BYTES;
-use sardana_protocol::membership::JobEvent;
+use sardana_protocol::membership::{Balance, JobEvent};
 use sardana_protocol::state::{Dtype, StatePieces, TensorSpec};
 use sardana_protocol::words::Incarnation;
 use tokio::time::timeout;
@@ -153,9 +153,12 @@ async fn an_address_that_is_taken_is_named() {
         registrar: Arc::new(Registrar::new(Arc::clone(&site.authority))),
         listen: site.coordinator.address(),
         incarnation: Incarnation::new(1),
+        past: Past::None,
+        records: None,
         min: 1,
         expected: 1,
         max: 1,
+        balance: Balance::default(),
     };
     let error = coordinator::start(config).await.unwrap_err();
     assert!(

@@ -1,5 +1,6 @@
 //! Real worker processes, killed and stopped: every run ends in the state of the plain loop, bit for bit.
 
+mod coordinators;
 mod endings;
 mod fault_points;
 mod frozen;
@@ -11,6 +12,7 @@ mod paced;
 mod seeds;
 mod thawed;
 mod undisturbed;
+mod unequal;
 
 use anyhow::Result;
 use sardana_chaos_tests::setup::Setup;

@@ -3,12 +3,13 @@
 //! `SARDANA_CHAOS_SEED=n cargo test -p sardana-chaos-tests seeds` runs just that one, `n..m` the seeds from n to below m.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
 use sardana::fault::Point;
 use sardana::launch::Event;
-use sardana::{JobEvent, WorkerId};
+use sardana::{Balance, Calm, JobEvent, WorkerId};
 use sardana_chaos_tests::dice::Dice;
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::setup::Setup;
@@ -136,6 +137,11 @@ impl Schedule {
             steps,
             work_us: 100 + dice.below(400),
             restarts: 20,
+            slower: dice.pick(&[1, 4]).unwrap_or(1),
+            balance: Balance::After(Calm {
+                time: Duration::from_millis(500),
+                steps: 3,
+            }),
             gate_step: 4,
             ..Setup::new(workers)
         };

@@ -3,11 +3,18 @@
 use crate::messages::{CatchUp, Form, MemberAddress, Serve, Snapshot, StepReport, Trailer, WorkerMessage};
 use crate::snapshot::{Share, SnapshotId};
 use crate::state::StateHash;
-use crate::words::{Generation, ShardRange, Step, WorkerId};
+use crate::words::{Generation, Incarnation, Pace, ShardRange, Step, WorkerId};
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
+    /// A coordinator has welcomed this worker.
+    Welcomed {
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// The first step whose report it lacks.
+        report_from: Step,
+    },
     /// The coordinator's `Halt`.
     Halt {
         /// Its generation.
@@ -124,8 +131,8 @@ pub enum Event {
 /// Whether a beat must be sent although there is no report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heartbeat {
-    /// It is time to say something.
-    Due,
+    /// It is time to say something, and how fast this worker is, if that is measured.
+    Due(Option<Pace>),
     /// Only if there is something to say.
     NotDue,
 }

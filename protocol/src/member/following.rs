@@ -31,6 +31,18 @@ pub(super) struct GivenUp {
     reason: String,
 }
 
+impl Follow {
+    /// Where it stands, by name.
+    pub(super) fn phase(&self) -> &'static str {
+        match self.stage {
+            Stage::Held => "held",
+            Stage::Copying => "copying",
+            Stage::Loading => "loading",
+            Stage::Following => "following",
+        }
+    }
+}
+
 impl GivenUp {
     pub(super) fn say(&self, out: &mut Vec<Command>) {
         out.push(Command::Send(WorkerMessage::CopyFailed {

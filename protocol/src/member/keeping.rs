@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::Member;
 use super::event::Command;
 use crate::messages::{Needed, Serve, WorkerMessage};
+use crate::planted::{Bug, bites};
 use crate::snapshot::{SnapshotId, keepers_of, shares_of};
 use crate::state::StateHash;
 use crate::words::Step;
@@ -42,7 +43,11 @@ impl Member {
         let Some(seat) = &self.seat else { return };
         let snapshot = SnapshotId {
             generation: seat.form.generation,
-            step: self.step,
+            step: if bites(Bug::SnapshotOfAnotherStep) {
+                self.step.previous().unwrap_or_default()
+            } else {
+                self.step
+            },
         };
         let place = seat.form.rank.get();
         let of = seat.world_size();

@@ -16,6 +16,7 @@
 mod event;
 mod following;
 mod keeping;
+mod phases;
 mod pieces;
 mod reporting;
 mod seat;
@@ -28,15 +29,16 @@ use std::collections::VecDeque;
 pub use event::{Command, Event, Heartbeat, Work};
 use following::{Follow, GivenUp};
 use keeping::Held;
+pub use phases::Phases;
 use pieces::Pieces;
 use seat::Seat;
 use update::Update;
 
 use crate::job::{JobSpec, Order};
-use crate::messages::{CatchUp, Standing, StepReport, Tally};
+use crate::messages::{CatchUp, Introduction, Standing, StepReport, Tally};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
-use crate::words::{Generation, Rank, ShardRange, Step};
+use crate::words::{Generation, Incarnation, ShardRange, Step};
 
 /// A worker's machine.
 #[derive(Debug, Clone)]
@@ -54,6 +56,8 @@ pub struct Member {
     stop_at: Option<Step>,
     /// The newest generation that was promised to, or joined.
     promised: Generation,
+    /// The highest incarnation of a coordinator that is known.
+    incarnation: Incarnation,
     seat: Option<Seat>,
     /// The seat in the generation that a trailer may switch to.
     next: Option<Seat>,
@@ -95,6 +99,7 @@ impl Member {
             sum: None,
             stop_at: None,
             promised: Generation::NONE,
+            incarnation: Incarnation::ZERO,
             seat: None,
             next: None,
             pieces: Pieces::new(job.order),
@@ -115,18 +120,34 @@ impl Member {
         }
     }
 
-    /// What a hello says of this worker: generation, rank, world size, whether it takes part, and where it stands.
+    /// What a hello says of this worker.
     #[must_use]
-    pub fn introduction(&self) -> (Generation, Option<Rank>, u32, bool, Standing) {
-        let world = self.seat.as_ref().map_or(0, Seat::world_size);
-        let busy = self.seat.is_some() || self.owed.is_some();
-        (
-            self.promised,
-            self.seat.as_ref().map(|seat| seat.form.rank),
-            world,
-            busy,
-            self.standing(),
-        )
+    pub fn introduction(&self) -> Introduction {
+        Introduction {
+            generation: self.promised,
+            incarnation: self.incarnation,
+            seat: self.seat.as_ref().map(Seat::told),
+            training: self.seat.is_some() || self.owed.is_some(),
+            standing: self.standing(),
+        }
+    }
+
+    /// From now on no coordinator's life before this one counts. Who trains goes on; who was on its way in begins anew, as the new
+    /// one does not know of it.
+    fn welcomed(&mut self, incarnation: Incarnation, report_from: Step, out: &mut Vec<Command>) {
+        self.report_from = report_from;
+        if incarnation > self.incarnation {
+            self.incarnation = incarnation;
+            if self.seat.is_none() {
+                self.unprepare(out);
+                self.end_copy(out);
+            }
+        }
+    }
+
+    /// Whether an order for this generation comes from a coordinator's life that is over.
+    fn is_fenced(&self, generation: Generation) -> bool {
+        generation.incarnation() < self.incarnation
     }
 
     /// Updates applied.
@@ -158,6 +179,12 @@ impl Member {
     pub fn handle(&mut self, event: Event) -> Vec<Command> {
         let mut out = Vec::new();
         match event {
+            Event::Welcomed {
+                incarnation,
+                report_from,
+            } => self.welcomed(incarnation, report_from, &mut out),
+            Event::Halt { generation } if self.is_fenced(generation) => {}
+            Event::Form(form) | Event::Prepare(form) if self.is_fenced(form.generation) => {}
             Event::Halt { generation } => self.halt(generation, &mut out),
             Event::Form(form) => self.form(*form, &mut out),
             Event::CloseWith { generation, trailer } => self.close_with(generation, trailer, &mut out),
@@ -188,7 +215,7 @@ impl Member {
             Event::Concluded { hash, results } => self.concluded(hash, results, &mut out),
             Event::Beat { heartbeat } => {
                 self.beat(heartbeat, &mut out);
-                if heartbeat == Heartbeat::Due {
+                if let Heartbeat::Due(_) = heartbeat {
                     self.finished(&mut out);
                 }
             }

@@ -50,11 +50,14 @@ impl Member {
 
     pub(super) fn beat(&mut self, heartbeat: Heartbeat, out: &mut Vec<Command>) {
         // Said again: the coordinator may be another one by now.
-        if let (Heartbeat::Due, Some(reason)) = (heartbeat, &self.leaving) {
+        if let (Heartbeat::Due(_), Some(reason)) = (heartbeat, &self.leaving) {
             out.push(Command::Send(WorkerMessage::Leave { reason: reason.clone() }));
         }
         let chief = self.seat.as_ref().is_some_and(|seat| seat.form.rank == Rank::ZERO);
-        let mut due = heartbeat == Heartbeat::Due;
+        let (mut due, mut pace) = match heartbeat {
+            Heartbeat::Due(pace) => (true, pace),
+            Heartbeat::NotDue => (false, None),
+        };
         loop {
             let reports = if chief { self.take_reports() } else { Vec::new() };
             if reports.is_empty() && !due {
@@ -66,6 +69,7 @@ impl Member {
                 generation,
                 step,
                 tally,
+                pace: pace.take(),
                 reports,
             }));
         }

@@ -3,9 +3,10 @@
 use std::cmp::Ordering;
 
 use super::Member;
-use super::event::Command;
+use super::event::{Command, Heartbeat};
 use super::update::Update;
-use crate::messages::{CatchUp, Form, Trailer, Visit, WorkerMessage};
+use crate::messages::{CatchUp, Form, Ring, Seated, Trailer, Visit, WorkerMessage};
+use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 /// A place in a generation.
@@ -27,6 +28,8 @@ pub(super) enum Links {
     Pending,
     /// All made.
     Ready,
+    /// One could not be made, or has broken.
+    Broken,
 }
 
 /// Whether the coordinator knows that the generation works.
@@ -46,6 +49,18 @@ impl Seat {
             closing: Trailer::Continue,
             progressed: Progressed::NotYet,
             form,
+        }
+    }
+
+    /// As it is told to a coordinator.
+    pub(super) fn told(&self) -> Seated {
+        let whole = self.links == Links::Ready && self.catching_up == CatchUp::None;
+        let mine = self.form.steady.iter().find(|visit| visit.rank == self.form.rank);
+        Seated {
+            rank: self.form.rank,
+            members: self.form.members.iter().map(|member| member.worker).collect(),
+            shards: mine.map_or(ShardRange::new(0, 0), |visit| visit.shards),
+            ring: if whole { Ring::Whole } else { Ring::Broken },
         }
     }
 
@@ -82,8 +97,8 @@ impl Member {
     }
 
     pub(super) fn halt(&mut self, generation: Generation, out: &mut Vec<Command>) {
-        let again = generation == self.promised && self.seat.is_none();
-        if generation <= self.promised && !again {
+        let again = generation == self.promised && self.seat.is_none() && !bites(Bug::HaltedOnce);
+        if generation <= self.promised && !again && !bites(Bug::OldHalt) {
             return;
         }
         self.promised = generation;
@@ -124,7 +139,7 @@ impl Member {
 
     /// Sends the `Halted` that is owed, unless an update is under way.
     pub(super) fn settle(&mut self, out: &mut Vec<Command>) {
-        if self.update != Update::None {
+        if self.update != Update::None && !bites(Bug::HaltedTooEarly) {
             return;
         }
         if let Some(generation) = self.owed.take() {
@@ -243,7 +258,10 @@ impl Member {
             return self.go_on(out);
         }
         // Whoever follows sees the trailers of others, too.
-        if self.seat.take().is_some() {
+        if self.seat.is_some() {
+            // A joiner that comes in its place does not have the reports of the steps before its snapshot.
+            self.beat(Heartbeat::NotDue, out);
+            self.seat = None;
             // The ring has yet to send the last sum on, and ends by itself.
             self.unprepare(out);
             self.promised = generation;
@@ -258,6 +276,7 @@ impl Member {
     /// Whether this worker has what the form takes it to have.
     fn fits(&self, form: &Form) -> bool {
         match form.catch_up {
+            CatchUp::None if bites(Bug::StaleMember) => self.step.next() >= form.step,
             CatchUp::None => self.step == form.step,
             CatchUp::Sum { .. } => self.step.next() == form.step,
             CatchUp::State { .. } => self.step <= form.step,
@@ -305,7 +324,8 @@ impl Member {
     }
 
     pub(super) fn link_broken(&mut self, generation: Generation, peer: WorkerId, out: &mut Vec<Command>) {
-        if self.seated(generation).is_some() || self.is_prepared(generation) {
+        let here = self.seated(generation).map(|seat| seat.links = Links::Broken).is_some();
+        if here || self.is_prepared(generation) {
             out.push(Command::Send(WorkerMessage::LinkBroken { generation, peer }));
         }
     }

@@ -171,7 +171,7 @@ impl Member {
         let news = |seat: &&mut Seat| seat.progressed == Progressed::NotYet && step > seat.form.step;
         if let Some(seat) = self.seat.as_mut().filter(news) {
             seat.progressed = Progressed::Yes;
-            self.beat(Heartbeat::Due, out);
+            self.beat(Heartbeat::Due(None), out);
         }
     }
 }

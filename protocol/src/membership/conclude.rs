@@ -3,11 +3,16 @@
 use super::roster::{Ending, Place};
 use super::{JobEvent, Membership, Phase, Record, Summary};
 use crate::messages::CoordinatorMessage;
+use crate::planted::{Bug, bites};
 use crate::words::WorkerId;
 
 impl Membership {
     /// Ends the job if every member of the generation has finished. Workers that came too late do not count.
     pub(super) fn conclude(&mut self) {
+        // Asked with every message, and nearly always for nothing.
+        if !self.is_ending() {
+            return;
+        }
         let takes_part = |worker: &WorkerId, record: &Record| record.is_busy() && self.is_member(*worker);
         let seated: Vec<(&WorkerId, &Record)> = self
             .members
@@ -26,7 +31,7 @@ impl Membership {
             .members
             .iter()
             .any(|(worker, record)| record.is_busy() && !self.is_member(*worker));
-        if endings.len() < seated.len() || !counted {
+        if (endings.len() < seated.len() || !counted) && !bites(Bug::DoneTooEarly) {
             return;
         }
         if let Some((other, found)) = endings.iter().find(|(_, found)| !found.same_bits(ending)) {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::job::Order;
-use crate::messages::{CoordinatorMessage, Standing, StepReport, Tally, WorkerMessage};
+use crate::messages::{CoordinatorMessage, Introduction, StepReport, Tally, WorkerMessage};
 use crate::state::StateHash;
-use crate::words::{Generation, Rank, Step, WorkerId};
+use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,10 +52,8 @@ pub struct Arrival {
     pub address: SocketAddr,
     /// How many shards' gradients fit into its memory.
     pub capacity: u32,
-    /// Whether it still takes part in a generation; then it must be halted first.
-    pub training: bool,
-    /// Where it stands.
-    pub standing: Standing,
+    /// Where it stands, and in which generation.
+    pub introduction: Introduction,
 }
 
 /// How a loss was noticed.
@@ -161,6 +159,22 @@ pub enum JobEvent {
         /// Updates its state has had.
         step: Step,
     },
+    /// A coordinator that was away has found a generation that trains, and leaves it as it is.
+    Adopted {
+        /// Its number, of an earlier incarnation.
+        generation: Generation,
+        /// Its members in rank order.
+        members: Vec<WorkerId>,
+        /// The newest step that any of them has reached.
+        step: Step,
+    },
+    /// A worker knows of a later coordinator: this one has no say any more, and ends. The job goes on with the other.
+    Fenced {
+        /// This one.
+        own: Incarnation,
+        /// The other.
+        by: Incarnation,
+    },
     /// A worker is gone.
     Lost {
         /// Who.
@@ -213,12 +227,14 @@ pub enum JobEvent {
         /// For whom.
         worker: WorkerId,
     },
-    /// The membership changed at a boundary, as planned: nobody waited.
+    /// The membership, or who computes which shards, changed at a boundary, as planned: nobody waited.
     Switched {
         /// The new generation.
         generation: Generation,
         /// Members in rank order.
         members: Vec<WorkerId>,
+        /// What each of them computes in a step.
+        shards: Vec<ShardRange>,
         /// The step it begins with.
         step: Step,
     },

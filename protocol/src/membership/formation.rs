@@ -1,15 +1,17 @@
 //! A generation as the coordinator keeps it: enough to tell every member its part, also a second time.
 
-use crate::assign::{NoRoom, Seat, retry, steady};
+use std::time::Duration;
+
+use crate::assign::{Means, NoRoom, Seat, retry, slowest, steady};
 use crate::messages::{CatchUp, Form, MemberAddress, Standing, Visit};
+use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 /// A candidate for membership, in the order of ranks.
 #[derive(Debug)]
 pub(super) struct Candidate<'a> {
     pub(super) member: MemberAddress,
-    /// 0 for a spare.
-    pub(super) capacity: u32,
+    pub(super) means: Means,
     pub(super) standing: &'a Standing,
 }
 
@@ -32,7 +34,13 @@ impl Formation {
     /// [`NoRoom`] when the candidates' memory does not cover `shards`.
     pub(super) fn decide(generation: Generation, shards: u32, candidates: &[Candidate<'_>]) -> Result<Self, NoRoom> {
         let standings = || candidates.iter().map(|candidate| candidate.standing);
-        let step = standings().map(|standing| standing.step).max().unwrap_or(Step::ZERO);
+        let steps = || standings().map(|standing| standing.step);
+        let step = if bites(Bug::OldestState) {
+            steps().min()
+        } else {
+            steps().max()
+        }
+        .unwrap_or(Step::ZERO);
         let stop_at = standings().filter_map(|standing| standing.stop_at).max();
         let kept = |standing: &Standing| {
             if standing.step == step {
@@ -47,17 +55,18 @@ impl Formation {
                 let kept = kept(one.standing);
                 // A spare may hold gradients from when it was none.
                 let held = kept.iter().map(|range| range.len()).fold(0, u32::saturating_add);
-                let capacity = one.capacity.max(held);
-                Seat { capacity, kept }
+                let capacity = one.means.capacity.max(held);
+                let means = Means { capacity, ..one.means };
+                Seat { means, kept }
             })
             .collect();
-        let capacities: Vec<u32> = candidates.iter().map(|one| one.capacity).collect();
+        let means: Vec<Means> = candidates.iter().map(|one| one.means).collect();
         Ok(Self {
             generation,
             step,
             members: candidates.iter().map(|candidate| candidate.member).collect(),
             first: retry(shards, &seats)?,
-            steady: steady(shards, &capacities)?,
+            steady: steady(shards, &means)?,
             catch_up: catch_up(step, candidates),
             stop_at,
         })
@@ -67,13 +76,36 @@ impl Formation {
     ///
     /// # Errors
     /// [`NoRoom`] when the members' memory does not cover `shards`.
-    pub(super) fn planned(generation: Generation, shards: u32, members: &[(MemberAddress, u32)]) -> Result<Self, NoRoom> {
-        let capacities: Vec<u32> = members.iter().map(|(_, capacity)| *capacity).collect();
-        let steady = steady(shards, &capacities)?;
+    pub(super) fn planned(generation: Generation, shards: u32, members: &[(MemberAddress, Means)]) -> Result<Self, NoRoom> {
+        let means: Vec<Means> = members.iter().map(|(_, means)| *means).collect();
+        let steady = steady(shards, &means)?;
         Ok(Self {
             generation,
             step: Step::ZERO,
             members: members.iter().map(|(member, _)| *member).collect(),
+            first: steady.clone(),
+            steady,
+            catch_up: Vec::new(),
+            stop_at: None,
+        })
+    }
+
+    /// A generation that trains, as its members tell it. None if its ranges are not those of a generation (GEN-2).
+    pub(super) fn found(
+        generation: Generation,
+        shards: u32,
+        step: Step,
+        members: Vec<MemberAddress>,
+        steady: Vec<Visit>,
+    ) -> Option<Self> {
+        let end = steady.iter().try_fold(0, |next, visit| {
+            let follows = visit.shards.is_empty() || visit.shards.start() == next;
+            follows.then_some(next.max(visit.shards.end()))
+        });
+        (end == Some(shards)).then_some(Self {
+            generation,
+            step,
+            members,
             first: steady.clone(),
             steady,
             catch_up: Vec::new(),
@@ -104,6 +136,7 @@ impl Formation {
     pub(super) fn fits(&self, worker: WorkerId, standing: &Standing) -> bool {
         let rank = self.workers().position(|member| member == worker);
         match rank.and_then(|rank| self.catch_up.get(rank)).unwrap_or(&CatchUp::None) {
+            CatchUp::None if bites(Bug::StaleMember) => standing.step.next() >= self.step,
             CatchUp::None => standing.step == self.step,
             CatchUp::Sum { .. } => standing.step.next() == self.step,
             CatchUp::State { .. } => standing.step <= self.step,
@@ -119,6 +152,23 @@ impl Formation {
         let rank = self.members.iter().position(|member| member.worker == worker)?;
         let visit = self.steady.iter().find(|visit| visit.rank.index() == rank)?;
         Some(visit.shards)
+    }
+
+    /// What each member computes in every step but the first, by rank.
+    pub(super) fn ranges(&self) -> Vec<ShardRange> {
+        let range = |rank: usize| self.steady.iter().find(|visit| visit.rank.index() == rank);
+        let ranks = 0..self.members.len();
+        ranks
+            .map(|rank| range(rank).map_or(ShardRange::new(0, 0), |visit| visit.shards))
+            .collect()
+    }
+
+    /// How long the slowest member computes in a step but the first, and how long it would with the best ranges that there are, if the
+    /// members have these means.
+    pub(super) fn slowest(&self, means: &[Means]) -> Option<(Duration, Duration)> {
+        let shards = self.steady.iter().map(|visit| visit.shards.len()).sum();
+        let best = steady(shards, means).ok()?;
+        Some((slowest(&self.steady, means), slowest(&best, means)))
     }
 
     /// How many members fetch the state.
@@ -154,7 +204,8 @@ fn catch_up(step: Step, candidates: &[Candidate<'_>]) -> Vec<CatchUp> {
         .iter()
         .enumerate()
         .map(|(turn, candidate)| {
-            if candidate.standing.step == step {
+            let stale = bites(Bug::StaleMember) && candidate.standing.step.next() == step;
+            if candidate.standing.step == step || stale {
                 CatchUp::None
             } else if step.previous() == Some(candidate.standing.step) && !summed.is_empty() {
                 CatchUp::Sum {

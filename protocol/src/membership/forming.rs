@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::adopting::Past;
 use super::formation::{Candidate, Formation};
 use super::planning::Planned;
 use super::roster::Place;
@@ -55,8 +56,12 @@ impl Membership {
 
     /// Goes on as far as what is known allows.
     pub(super) fn advance(&mut self) {
-        if let Phase::Gathering { .. } = self.phase
+        if self.settle_the_past() {
+            return;
+        }
+        if let Phase::Gathering { since, .. } = self.phase
             && !self.busy().is_empty()
+            && !self.may_be_missing_a_past(since)
         {
             self.halt();
         }
@@ -94,9 +99,7 @@ impl Membership {
 
     /// The others cannot train without those who join: all wait until they have the state.
     fn call_in_joiners(&mut self, since: Duration) {
-        if self.generation == self.formed {
-            self.generation = self.formed.next();
-        }
+        self.renumber();
         self.phase = Phase::Halting { since };
         let joining = self.members.iter().filter(|(_, record)| record.joining().is_some());
         for worker in joining.map(|(&worker, _)| worker).collect::<Vec<_>>() {
@@ -117,7 +120,7 @@ impl Membership {
             });
         }
         self.phase = Phase::Running { resumed };
-        self.advanced = self.now;
+        (self.advanced, self.settled) = (self.now, self.now);
         if self.stop != Stop::No {
             self.close_with_stop();
         }
@@ -125,6 +128,9 @@ impl Membership {
 
     /// What keeps the next generation from being formed. Everybody is quiet.
     fn lacks(&self, since: Duration) -> Lack {
+        if self.may_be_missing_a_past(since) {
+            return Lack::Patience;
+        }
         let count = |wanted: fn(&Record) -> bool| {
             let found = self.members.values().filter(|record| wanted(record)).count();
             u32::try_from(found).unwrap_or(u32::MAX)
@@ -143,7 +149,11 @@ impl Membership {
         if have < min {
             return Lack::Joiners;
         }
-        let room: u64 = self.candidates().iter().map(|candidate| u64::from(candidate.capacity)).sum();
+        let room: u64 = self
+            .candidates()
+            .iter()
+            .map(|candidate| u64::from(candidate.means.capacity))
+            .sum();
         if room < u64::from(self.config.shards) && joining > 0 {
             return Lack::Joiners;
         }
@@ -153,7 +163,7 @@ impl Membership {
                 shards: self.config.shards,
             });
         }
-        let started = self.formed.count() > 0;
+        let started = self.formed.count() > 0 || self.recorded.count() > 0 || self.reached > Step::ZERO;
         if !started && have < self.config.expected && self.now.saturating_sub(since) < GATHER {
             return Lack::Patience;
         }
@@ -180,7 +190,8 @@ impl Membership {
     /// The newest state of those who were members before; that of their last generation, if they are all gone.
     fn newest_of_members(&self) -> Step {
         let Some(formation) = &self.formation else {
-            return Step::ZERO;
+            // Who was a member in an earlier life is not known.
+            return self.newest();
         };
         let members = formation.workers().filter_map(|worker| self.members.get(&worker)?.quiet());
         members.map(|standing| standing.step).max().unwrap_or(formation.step)
@@ -216,7 +227,6 @@ impl Membership {
         let mut order: Vec<_> = self.members.iter().filter(|(_, record)| record.quiet().is_some()).collect();
         order.sort_by_key(|(worker, record)| record.order(**worker));
         order.truncate(MAX_WORKERS as usize);
-        let working = self.config.max as usize;
         order
             .into_iter()
             .enumerate()
@@ -226,17 +236,24 @@ impl Membership {
                         worker,
                         address: record.address,
                     },
-                    capacity: if index < working { record.capacity } else { 0 },
+                    means: self.means(index, worker)?,
                     standing: record.quiet()?,
                 })
             })
             .collect()
     }
 
-    fn form(&mut self, since: Duration) {
-        if self.generation == self.formed {
-            self.generation = self.formed.next();
+    /// The number of the next generation is one that was never given away.
+    fn renumber(&mut self) {
+        if self.generation == self.formed || self.generation.count() == 0 {
+            self.generation = self.generation.next();
         }
+    }
+
+    fn form(&mut self, since: Duration) {
+        self.renumber();
+        self.past = Past::None;
+        self.count_on();
         let newest = self.newest();
         if newest > self.newest_of_members() {
             self.ledger.rescued();

@@ -1,6 +1,7 @@
 //! What workers say, and what follows from it.
 
 use super::formation::Formation;
+use super::planning::Purpose;
 use super::roster::{Ending, Place};
 use super::{JobEvent, Loss, Membership, Phase, Resumed};
 use crate::limits::MAX_LINK_FAILURES;
@@ -15,6 +16,8 @@ impl Membership {
             return;
         }
         record.heard = self.now;
+        self.mind_the_past(worker, &message);
+        let Some(record) = self.members.get_mut(&worker) else { return };
         match message {
             WorkerMessage::Halted { generation, standing } => self.halted(worker, generation, standing),
             WorkerMessage::Ready { generation } => {
@@ -29,9 +32,13 @@ impl Membership {
                 generation,
                 step,
                 tally,
+                pace,
                 reports,
             } => {
                 record.computed = record.computed.max(tally.total);
+                if let Some(figure) = pace {
+                    self.paced(worker, figure);
+                }
                 self.switched_if_so(worker, generation, step);
                 if !self.joiner_at(worker, step) {
                     self.progressed(generation, step, reports);
@@ -151,8 +158,12 @@ impl Membership {
     }
 
     fn link_broken(&mut self, worker: WorkerId, generation: Generation, peer: WorkerId) {
-        if self.unplan(generation) {
-            // Nobody has begun it, so nobody needs to halt. Between a member and a joiner it is the joiner that is out of reach.
+        if let Some(purpose) = self.unplan(generation) {
+            // Nobody has begun it, so nobody needs to halt. Where only shards were to move, all stay as they are.
+            if purpose == Purpose::Balance {
+                return;
+            }
+            // Between a member and a joiner it is the joiner that is out of reach.
             let joins = |one: &WorkerId| self.members.get(one).is_some_and(|record| record.joining().is_some());
             let blamed = [peer, worker].into_iter().find(joins).unwrap_or(peer);
             return self.accuse(blamed);

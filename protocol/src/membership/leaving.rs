@@ -37,6 +37,9 @@ impl Membership {
 
     /// Lets those go whom nobody needs any more.
     pub(super) fn release_leavers(&mut self) {
+        if self.members.values().all(|record| record.leaving.is_none()) {
+            return;
+        }
         // Whoever has begun without it has the last sum; nobody else is missing.
         let begun = |generation: Generation| {
             let all = generation < self.formed || (generation == self.formed && self.switching.is_empty());
@@ -82,6 +85,7 @@ impl Membership {
 
     fn release(&mut self, worker: WorkerId, step: Step) {
         self.send(worker, CoordinatorMessage::Released { step });
+        self.released.insert(worker, step);
         if let Some(record) = self.members.remove(&worker) {
             // Who has halted goes on with a gradient under way; its count is known once its agent has seen its end.
             let counting = record.quiet().is_some();

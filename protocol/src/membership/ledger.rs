@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::messages::Tally;
 use crate::words::{Step, WorkerId};
 
 /// The count so far.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ledger {
     /// Tallies of lost workers whose last gradients may still be lost, and how many were already counted as lost.
     recent: Vec<(Tally, u64)>,
@@ -25,7 +27,7 @@ pub(super) struct Ledger {
 }
 
 /// What a lost worker has missed. It decides which of its gradients were in vain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Missed {
     /// No generation resumed without it.
     Nothing,

@@ -15,6 +15,7 @@ impl Membership {
             Loss::Exited { tally, .. } => tally.filter(|tally| tally.step <= self.config.steps),
             Loss::ConnectionLost { .. } | Loss::Silent { .. } | Loss::Unreachable | Loss::Failed { .. } => None,
         };
+        self.lost_in_the_past(worker, cause.is_certain());
         let Some(record) = self.members.remove(&worker) else {
             // Its end was noticed before, with less certainty; now its count is known as well.
             if let (Some(_), Some(tally)) = (self.missed.remove(&worker), tally) {

@@ -11,10 +11,12 @@
 //! ```
 //! Changes that are known beforehand stop nobody. While `Running`, a newcomer becomes a *joiner*: it copies a snapshot and follows
 //! the ring (`joining`). Who has caught up comes in, and who wants to leave goes out, with a generation that is prepared beside the
-//! present one and begun by a trailer (`planning`, `leaving`). Anything that breaks outranks all this: those who take part, or may
+//! present one and begun by a trailer (`planning`, `leaving`); so do shards that move towards faster members (`balancing`). Anything that breaks outranks all this: those who take part, or may
 //! have begun to, halt under a number that is newer still (GEN-1). Deaths during `Halting` only shorten the wait; deaths during
 //! `Forming` halt again. Joiners are called in, and waited for, only where the others cannot train without them.
 
+mod adopting;
+mod balancing;
 mod conclude;
 mod event;
 mod formation;
@@ -26,7 +28,9 @@ mod leaving;
 mod ledger;
 mod losses;
 mod overview;
+mod phases;
 mod planning;
+mod record;
 mod roster;
 mod stopping;
 mod taking;
@@ -36,10 +40,14 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use adopting::Past;
+pub use balancing::{Balance, Calm};
 pub use event::{Arrival, Command, Event, JobEvent, Loss, Need, Stage, Summary};
 use formation::Formation;
 use ledger::Ledger;
+pub use phases::Phases;
 use planning::Plan;
+pub use record::JobRecord;
 use roster::{Joining, Place, Record};
 use taking::Intake;
 
@@ -62,6 +70,8 @@ pub struct Config {
     pub steps: Step,
     /// In which order gradients are added. Decides nothing here; people are told.
     pub order: Order,
+    /// Whether shards move towards faster members.
+    pub balance: Balance,
 }
 
 /// The coordinator's machine. Time is what has passed since any fixed moment.
@@ -94,8 +104,21 @@ pub struct Membership {
     plan: Option<Plan>,
     /// When the plan's orders were last said.
     planned_at: Duration,
+    /// When the ranges last changed, or were last to change for the sake of balance.
+    settled: Duration,
+    /// When it was last looked whether other ranges pay.
+    weighed: Duration,
     /// Members of the generation that a trailer has switched to, which have not said that they have.
     switching: BTreeSet<WorkerId>,
+    past: Past,
+    /// The generation that the record of an earlier life names.
+    recorded: Generation,
+    /// The newest that any worker has named since.
+    claimed: Generation,
+    /// Workers that have left in good order, and where. One that has not heard of it is told again.
+    released: BTreeMap<WorkerId, Step>,
+    /// Workers that were asked to leave in an earlier life, and have not come yet.
+    asked_before: BTreeSet<WorkerId>,
     now: Duration,
     out: Vec<Command>,
 }
@@ -149,7 +172,14 @@ impl Membership {
             intake: Intake::Idle,
             plan: None,
             planned_at: now,
+            settled: now,
+            weighed: now,
             switching: BTreeSet::new(),
+            past: Past::None,
+            recorded: Generation::NONE,
+            claimed: Generation::NONE,
+            released: BTreeMap::new(),
+            asked_before: BTreeSet::new(),
             now,
             out: Vec::new(),
         }
@@ -171,6 +201,18 @@ impl Membership {
             Phase::Running { .. } => Stage::Running,
             Phase::Done | Phase::Failed => Stage::Done,
         }
+    }
+
+    /// The newest step that anybody is known to have reached.
+    #[must_use]
+    pub fn reached(&self) -> Step {
+        self.reached
+    }
+
+    /// The first step whose report is missing.
+    #[must_use]
+    pub fn next_report(&self) -> Step {
+        self.next_report
     }
 
     /// Whether `worker` is connected as far as this machine knows.
@@ -202,30 +244,33 @@ impl Membership {
     }
 
     fn arrived(&mut self, arrival: Arrival) {
-        self.missed.remove(&arrival.worker);
-        self.ledger.returned(arrival.worker, arrival.standing.tally);
-        let (worker, training) = (arrival.worker, arrival.training);
-        self.reached = self.reached.max(arrival.standing.step);
-        self.tell(JobEvent::Joined {
-            worker: arrival.worker,
-            step: arrival.standing.step,
-        });
-        let step = arrival.standing.step;
+        if let Some(&step) = self.released.get(&arrival.worker) {
+            return self.send(arrival.worker, CoordinatorMessage::Released { step });
+        }
+        let ahead = self.has_trained_further(&arrival.introduction);
+        let in_the_past = self.place_in_the_past(&arrival);
+        let (worker, training) = (arrival.worker, arrival.introduction.training);
+        let standing = arrival.introduction.standing;
+        self.missed.remove(&worker);
+        self.ledger.returned(worker, standing.tally);
+        self.reached = self.reached.max(standing.step);
+        let step = standing.step;
+        self.tell(JobEvent::Joined { worker, step });
         // Whoever stands where the others stand need not copy anything; the first generation stands nowhere.
         let beside = !self.is_formed() && step.next() >= self.reached;
         let record = Record {
             arrival: self.arrivals,
             address: arrival.address,
             capacity: arrival.capacity,
+            measured: None,
             rank: None,
-            computed: arrival.standing.tally.total,
+            computed: standing.tally.total,
             // What it says of itself holds only once it has halted: it may have been following the others until now.
-            place: if training || (beside && self.formed.count() > 0) {
-                Place::Called
-            } else if self.formed.count() == 0 {
-                Place::Quiet(arrival.standing)
-            } else {
-                Place::Joining(Joining::new(&arrival.standing))
+            place: match in_the_past {
+                Some(place) => place,
+                None if training || ahead || (beside && self.formed.count() > 0) => Place::Called,
+                None if self.formed.count() == 0 => Place::Quiet(standing),
+                None => Place::Joining(Joining::new(&standing)),
             },
             leaving: None,
             heard: self.now,
@@ -233,9 +278,13 @@ impl Membership {
             accusations: 0,
         };
         self.arrivals += 1;
-        self.members.insert(arrival.worker, record);
+        self.members.insert(worker, record);
+        if self.asked_before.remove(&worker) {
+            let reason = "asked for before the coordinator was started again".to_owned();
+            self.leave_requested(worker, reason);
+        }
         // One that is still in its old place has missed what was said since then.
-        if training && self.is_formed() {
+        if (training || ahead) && self.is_formed() {
             self.disturb();
         } else if (training || beside) && self.stage() == Stage::Halting {
             let generation = self.generation;
@@ -249,6 +298,7 @@ impl Membership {
         self.ask_again_to_stop();
         self.ask_again_for_the_plan();
         self.tend_joiners();
+        self.balance();
     }
 
     /// Whether some member has finished the job.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::balancing::Measured;
 use super::roster::Place;
 use super::{Membership, Phase, Record};
 use crate::status::{Doing, Overview, WorkerView};
@@ -43,6 +44,7 @@ impl Membership {
             address: record.address,
             rank,
             shards,
+            pace: record.measured.map(Measured::pace),
             doing,
             leaving: record.leaving.is_some(),
             step: record.joining().map_or(self.reached, |joining| joining.step),

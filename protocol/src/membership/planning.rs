@@ -1,8 +1,9 @@
 //! Planned changes: the next generation is made ready while this one trains, and a trailer switches. Nobody waits.
 //!
 //! ```text
-//!  a joiner has caught up, or a member leaves        all Ready             a boundary
-//!  ──────────────────────────────────────────▶ Prepare ─────▶ CloseWith(Switch) ─────▶ Switched, Switched, …
+//!  a joiner has caught up, a member leaves,
+//!  or other ranges pay                        all Ready             a boundary
+//!  ──────────────────────────────────▶ Prepare ─────▶ CloseWith(Switch) ─────▶ Switched, Switched, …
 //! ```
 //! Whatever breaks in between halts everybody under a number that is newer still, as any loss does.
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 use super::formation::Formation;
 use super::roster::Place;
 use super::{JobEvent, Membership, Phase, Record, Resumed, Stop};
+use crate::assign::Means;
 use crate::limits::{LEAVE_GRACE, RESEND};
 use crate::messages::{CoordinatorMessage, Form, MemberAddress, Trailer};
 use crate::words::{Generation, Rank, Step, WorkerId};
@@ -20,11 +22,21 @@ use crate::words::{Generation, Rank, Step, WorkerId};
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) generation: Generation,
+    purpose: Purpose,
     /// None if too few are left to train: all halt at the boundary.
     next: Option<Formation>,
     ready: BTreeSet<WorkerId>,
     /// When the closer was last asked to switch, if it was.
     ordered: Option<Duration>,
+}
+
+/// Why there is a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Somebody comes or goes.
+    Change,
+    /// The same members are to have other ranges. It gives way to a change, and costs nobody a place.
+    Balance,
 }
 
 /// What a worker has to do with the generation to come.
@@ -39,6 +51,15 @@ pub(super) enum Planned {
 }
 
 impl Plan {
+    /// Where it stands, by name.
+    pub(super) fn phase(&self) -> &'static str {
+        match (self.is_pause(), self.is_ordered()) {
+            (true, _) => "pausing",
+            (false, false) => "prepared",
+            (false, true) => "ordered",
+        }
+    }
+
     /// Whether the switch may happen at any moment.
     fn is_ordered(&self) -> bool {
         self.ordered.is_some()
@@ -68,12 +89,11 @@ impl Plan {
 impl Membership {
     /// Plans the next generation, if there is a reason to and nothing else goes on.
     pub(super) fn plan_ahead(&mut self) {
-        let busy = self.plan.is_some() || !self.switching.is_empty() || self.stop != Stop::No || self.is_ending();
-        if busy || !matches!(self.phase, Phase::Running { .. }) {
-            return;
+        if self.changes_anyway() {
+            let gives_way = |plan: &mut Plan| plan.purpose == Purpose::Balance && !plan.is_ordered();
+            self.plan.take_if(gives_way);
         }
-        // Whoever was left out before must be gone: it keeps no sums any more that joiners might wait for.
-        if self.members.iter().any(|(&worker, record)| self.lingers(worker, record)) {
+        if !self.may_plan() {
             return;
         }
         let members: Vec<WorkerId> = self.formation.iter().flat_map(Formation::workers).collect();
@@ -84,18 +104,31 @@ impl Membership {
             return;
         }
         let without = [stay.clone(), newcomers.clone()].concat();
-        if self.is_enough(&without) && self.prepare(without) {
+        if self.is_enough(&without) && self.prepare(without, Purpose::Change) {
             return;
         }
         // Too few would be left: at first those come who can.
         if !newcomers.is_empty() {
-            self.prepare([members, newcomers].concat());
+            self.prepare([members, newcomers].concat(), Purpose::Change);
             return;
         }
         // The last holder of the state waits for a joiner that has it.
         if !stay.is_empty() || self.grace_is_over() {
             self.pause();
         }
+    }
+
+    /// Whether nothing else goes on.
+    pub(super) fn may_plan(&self) -> bool {
+        let busy = self.plan.is_some() || !self.switching.is_empty() || self.stop != Stop::No || self.is_ending();
+        // Whoever was left out before must be gone: it keeps no sums any more that joiners might wait for.
+        let lingers = || self.members.iter().any(|(&worker, record)| self.lingers(worker, record));
+        !busy && matches!(self.phase, Phase::Running { .. }) && !lingers()
+    }
+
+    /// Whether somebody is about to come or go.
+    pub(super) fn changes_anyway(&self) -> bool {
+        self.members.values().any(|record| record.leaving.is_some()) || !self.newcomers().is_empty()
     }
 
     /// Joiners that have caught up, in order of arrival.
@@ -136,24 +169,21 @@ impl Membership {
         self.plan.take_if(|plan| !plan.is_ordered() && plan.has(worker));
     }
 
-    /// Gives up the plan for `generation`, if nobody has been told to switch to it. False if there is no such plan.
-    pub(super) fn unplan(&mut self, generation: Generation) -> bool {
+    /// Gives up the plan for `generation`, if nobody has been told to switch to it. None if there is no such plan.
+    pub(super) fn unplan(&mut self, generation: Generation) -> Option<Purpose> {
         let unordered = |plan: &mut Plan| plan.generation == generation && !plan.is_ordered();
-        self.plan.take_if(unordered).is_some()
+        self.plan.take_if(unordered).map(|plan| plan.purpose)
     }
 
     /// Sends out the orders for a generation of `workers`. False if their memory does not hold the shards.
-    fn prepare(&mut self, workers: Vec<WorkerId>) -> bool {
-        let working = self.config.max as usize;
-        let members: Vec<(MemberAddress, u32)> = workers
+    pub(super) fn prepare(&mut self, workers: Vec<WorkerId>, purpose: Purpose) -> bool {
+        let members: Vec<(MemberAddress, Means)> = workers
             .into_iter()
             .take(crate::limits::MAX_WORKERS as usize)
             .enumerate()
             .filter_map(|(index, worker)| {
-                let record = self.members.get(&worker)?;
-                let address = record.address;
-                let capacity = if index < working { record.capacity } else { 0 };
-                Some((MemberAddress { worker, address }, capacity))
+                let address = self.members.get(&worker)?.address;
+                Some((MemberAddress { worker, address }, self.means(index, worker)?))
             })
             .collect();
         let generation = self.generation.next();
@@ -163,6 +193,7 @@ impl Membership {
         self.generation = generation;
         self.plan = Some(Plan {
             generation,
+            purpose,
             next: Some(next),
             ready: BTreeSet::new(),
             ordered: None,
@@ -176,6 +207,7 @@ impl Membership {
         self.generation = self.generation.next();
         self.plan = Some(Plan {
             generation: self.generation,
+            purpose: Purpose::Change,
             next: None,
             ready: BTreeSet::new(),
             ordered: None,
@@ -308,11 +340,13 @@ impl Membership {
                 record.place = Place::Ready;
             }
         }
+        let shards = next.ranges();
         self.formation = Some(next);
         self.switching = members.iter().copied().collect();
         self.tell(JobEvent::Switched {
             generation,
             members,
+            shards,
             step,
         });
         self.ask_anew_for_snapshot();

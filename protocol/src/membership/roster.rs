@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::balancing::Measured;
 use crate::messages::{Standing, Tally};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
@@ -15,6 +16,8 @@ pub(super) struct Record {
     pub(super) arrival: u64,
     pub(super) address: SocketAddr,
     pub(super) capacity: u32,
+    /// How fast it is, once it has told.
+    pub(super) measured: Option<Measured>,
     /// Its rank in the last generation that was formed with it.
     pub(super) rank: Option<Rank>,
     pub(super) place: Place,

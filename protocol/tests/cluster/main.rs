@@ -8,7 +8,7 @@ mod world;
 
 use proptest::prelude::*;
 use run::{REPLAY, Run};
-use world::Chaos;
+use world::{Chaos, Story, World};
 
 /// How many runs each property gets: `PROPTEST_CASES`, or a few.
 fn cases() -> u32 {
@@ -26,6 +26,7 @@ fn peace(events: u32) -> Chaos {
         losses: 0,
         cuts: 0,
         drains: 0,
+        crashes: 0,
     }
 }
 
@@ -38,7 +39,7 @@ proptest! {
     fn deaths_and_joins_never_change_the_result(
         seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 1_u64..12, events in 0_u32..1500,
     ) {
-        let chaos = Chaos { events, kills: 12, losses: 0, cuts: 0, drains: 0 };
+        let chaos = Chaos { events, kills: 12, losses: 0, cuts: 0, drains: 0, crashes: 0 };
         Run { seed, workers, shards, steps, chaos, stop: None }.play();
     }
 
@@ -47,7 +48,7 @@ proptest! {
         seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 10_u64..40, events in 500_u32..6000,
         kills in 0_u32..12,
     ) {
-        let chaos = Chaos { events, kills, losses: 0, cuts: 0, drains: 8 };
+        let chaos = Chaos { events, kills, losses: 0, cuts: 0, drains: 8, crashes: 0 };
         Run { seed, workers, shards, steps, chaos, stop: None }.play();
     }
 
@@ -55,7 +56,7 @@ proptest! {
     fn lost_and_reordered_messages_never_change_the_result(
         seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 1_u64..12, events in 0_u32..2500,
     ) {
-        let chaos = Chaos { events, kills: 4, losses: 100, cuts: 8, drains: 4 };
+        let chaos = Chaos { events, kills: 4, losses: 100, cuts: 8, drains: 4, crashes: 0 };
         Run { seed, workers, shards, steps, chaos, stop: None }.play();
     }
 
@@ -64,7 +65,7 @@ proptest! {
         seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 10_u64..40, events in 500_u32..6000,
         kills in 0_u32..6, cuts in 0_u32..12, losses in prop_oneof![Just(10_u32), Just(100), Just(300)],
     ) {
-        let chaos = Chaos { events, kills, losses, cuts, drains: 8 };
+        let chaos = Chaos { events, kills, losses, cuts, drains: 8, crashes: 0 };
         Run { seed, workers, shards, steps, chaos, stop: None }.play();
     }
 
@@ -73,9 +74,9 @@ proptest! {
         seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 1_u64..12,
         before in 0_u32..900, after in 0_u32..800, losses in prop_oneof![Just(0_u32), Just(100)],
     ) {
-        let chaos = Chaos { events: before, kills: 4, losses, cuts: losses / 20, drains: 0 };
+        let chaos = Chaos { events: before, kills: 4, losses, cuts: losses / 20, drains: 0, crashes: 0 };
         // Many cuts: some stop where the trailer says while others, without them, go on.
-        let stop = Chaos { events: after, kills: 8, losses, cuts: losses * 3 / 5, drains: 4 };
+        let stop = Chaos { events: after, kills: 8, losses, cuts: losses * 3 / 5, drains: 4, crashes: 0 };
         Run { seed, workers, shards, steps, chaos, stop: Some(stop) }.play();
     }
 
@@ -84,8 +85,28 @@ proptest! {
         seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 10_u64..40,
         before in 200_u32..3000, after in 0_u32..1500, kills in 0_u32..6, losses in prop_oneof![Just(0_u32), Just(100)],
     ) {
-        let chaos = Chaos { events: before, kills, losses, cuts: losses / 20, drains: 8 };
-        let stop = Chaos { events: after, kills, losses, cuts: losses / 20, drains: 8 };
+        let chaos = Chaos { events: before, kills, losses, cuts: losses / 20, drains: 8, crashes: 0 };
+        let stop = Chaos { events: after, kills, losses, cuts: losses / 20, drains: 8, crashes: 0 };
+        Run { seed, workers, shards, steps, chaos, stop: Some(stop) }.play();
+    }
+
+    #[test]
+    fn a_coordinator_that_dies_changes_nothing(
+        seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 10_u64..40, events in 500_u32..6000,
+        kills in 0_u32..6, drains in 0_u32..6, crashes in 1_u32..8,
+    ) {
+        let chaos = Chaos { events, kills, losses: 0, cuts: 0, drains, crashes };
+        Run { seed, workers, shards, steps, chaos, stop: None }.play();
+    }
+
+    #[test]
+    fn coordinators_that_die_among_all_other_faults_change_nothing(
+        seed in any::<u64>(), workers in 1_u32..7, shards in 1_u32..17, steps in 10_u64..40,
+        before in 200_u32..4000, after in 0_u32..1500, kills in 0_u32..6, cuts in 0_u32..8, crashes in 1_u32..8,
+        losses in prop_oneof![Just(0_u32), Just(100)],
+    ) {
+        let chaos = Chaos { events: before, kills, losses, cuts, drains: 6, crashes };
+        let stop = Chaos { events: after, kills, losses, cuts, drains: 6, crashes };
         Run { seed, workers, shards, steps, chaos, stop: Some(stop) }.play();
     }
 
@@ -106,6 +127,20 @@ proptest! {
         prop_assert_eq!(summary.computed, u64::from(shards) * steps);
         prop_assert_eq!(summary.recomputed, 0);
     }
+}
+
+/// Shards move while nobody comes or goes, and each gradient is computed once.
+#[test]
+fn shards_move_towards_the_faster() {
+    let mut moved = Vec::new();
+    for seed in 0..10 {
+        let mut world = World::new(seed, 3, 16, 60, Story::Untold);
+        let summary = world.heal();
+        assert_eq!((summary.computed, summary.recomputed), (16 * 60, 0), "seed {seed}");
+        moved.push(world.moved);
+    }
+    let most = moved.iter().filter(|&&times| times > 0).count();
+    assert!(most > moved.len() / 2, "shards moved so often: {moved:?}");
 }
 
 /// Tells the story of the run that [`REPLAY`] names, if it names one.

@@ -71,8 +71,9 @@ impl fmt::Display for Run {
                 losses,
                 cuts,
                 drains,
+                crashes,
             } = chaos;
-            write!(f, " {events} {kills} {losses} {cuts} {drains}")
+            write!(f, " {events} {kills} {losses} {cuts} {drains} {crashes}")
         })
     }
 }
@@ -87,20 +88,21 @@ impl FromStr for Run {
             .collect::<Result<Vec<u64>, String>>()?;
         let small = |number: u64| u32::try_from(number).map_err(|error| format!("{number} is too large: {error}"));
         let chaos = |numbers: &[u64]| match *numbers {
-            [events, kills, losses, cuts, drains] => Ok(Chaos {
+            [events, kills, losses, cuts, drains, crashes] => Ok(Chaos {
                 events: small(events)?,
                 kills: small(kills)?,
                 losses: small(losses)?,
                 cuts: small(cuts)?,
                 drains: small(drains)?,
+                crashes: small(crashes)?,
             }),
             _ => Err(format!(
-                "expected seed, workers, shards, steps, then events, kills, losses, cuts and drains once or, with a stop between, \
-                 twice; found {words:?}"
+                "expected seed, workers, shards, steps, then events, kills, losses, cuts, drains and crashes once or, with a stop \
+                 between, twice; found {words:?}"
             )),
         };
         let (cluster, chaoses) = numbers.split_at_checked(4).unwrap_or((&[0; 4], &[]));
-        let (first, second) = chaoses.split_at_checked(5).unwrap_or((chaoses, &[]));
+        let (first, second) = chaoses.split_at_checked(6).unwrap_or((chaoses, &[]));
         Ok(Self {
             seed: cluster[0],
             workers: small(cluster[1])?,

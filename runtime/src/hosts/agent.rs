@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::enrolling::local_ip_towards;
 use crate::launch::threads;
+use crate::notices::NoticesConfig;
 
 /// What an agent is told.
 #[derive(Debug)]
@@ -121,6 +122,11 @@ impl AgentHost {
     #[must_use]
     pub const fn agent(&self) -> &Agent {
         &self.agent
+    }
+
+    /// Heeds the notices of the machine's cloud from now on; see [`Agent::watch`].
+    pub fn watch(&mut self, config: NoticesConfig) {
+        self.agent.watch(config);
     }
 
     /// Lets the workers leave at a boundary, and the job go on without this host; see [`Agent::leave`].

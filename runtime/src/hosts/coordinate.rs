@@ -3,16 +3,27 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError, Steering};
+use sardana_actors::coordinator::{
+    self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Records, RecordsError, Steering,
+};
 use sardana_actors::enrol::Registrar;
+use sardana_actors::quic::BindError;
 use sardana_actors::trust::PrivateFolder;
-use sardana_protocol::membership::{JobEvent, Summary};
-use sardana_protocol::words::JobId;
+use sardana_protocol::membership::{Balance, JobEvent, Summary};
+use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
 
 use super::place::{Offered, PlaceError, offer};
 use super::state::{StateDirectory, StateError, StateLock};
+
+/// How long an address may be let go of by the coordinator that is to be followed by a later one.
+const LET_GO: Duration = Duration::from_secs(5);
+
+/// Between two looks whether it is free.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What a coordinator is told.
 #[derive(Debug, Clone)]
@@ -29,6 +40,20 @@ pub struct CoordinateConfig {
     pub max: u32,
     /// How many workers the first generation waits for.
     pub expected: u32,
+    /// Whether shards move towards faster workers, so that all finish together.
+    pub balance: Balance,
+    /// Whether it takes over from one whose state is lost.
+    pub succession: Succession,
+}
+
+/// What a coordinator is to those that were there before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Succession {
+    /// The next life of the one that has left its state in the directory, or the first.
+    Resume,
+    /// It takes the place of one whose state is lost, but for the job's authority: it waits for the first worker, to be above all that
+    /// the workers know.
+    TakeOver,
 }
 
 /// Why there is no coordinator, or its job did not finish.
@@ -52,6 +77,9 @@ pub enum HostingError {
     /// Its state directory cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
+    /// What is written down of its job cannot be used.
+    #[error(transparent)]
+    Records(#[from] RecordsError),
     /// It could not start.
     #[error(transparent)]
     Coordinator(#[from] CoordinatorError),
@@ -64,6 +92,17 @@ pub enum HostingError {
         /// Why, and what to do.
         reason: String,
     },
+    /// Another coordinator leads the job.
+    #[error(
+        "a later coordinator ({by}) leads the job; this one ({own}) has no say any more: leave the job to the other, or, if that one \
+         is gone for good, take over (--take-over)"
+    )]
+    Fenced {
+        /// This one.
+        own: Incarnation,
+        /// The other.
+        by: Incarnation,
+    },
     /// The coordinator, a part of this process, broke. Report it.
     #[error("the coordinator ended before the job; its last words are in the log")]
     NoCoordinator,
@@ -74,6 +113,8 @@ pub enum HostingError {
 pub struct Hosting {
     coordinator: Coordinator,
     events: mpsc::UnboundedReceiver<JobEvent>,
+    /// What happened while it took over.
+    heard: Option<JobEvent>,
     registrar: Arc<Registrar>,
     addresses: Vec<SocketAddr>,
     offered: Option<Offered>,
@@ -91,15 +132,14 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
     let mut fresh = [0; 16];
     getrandom::fill(&mut fresh).map_err(|error| HostingError::Random(error.to_string()))?;
     let registrar = Arc::new(state.registrar(JobId::new(fresh))?);
-    let coordinating = CoordinatorConfig {
-        registrar: Arc::clone(&registrar),
-        listen: config.listen,
-        incarnation: state.next_incarnation()?,
-        min: config.min,
-        expected: config.expected,
-        max: config.max,
+    let Started {
+        coordinator,
+        events,
+        heard,
+    } = match config.succession {
+        Succession::Resume => begin(&config, &state, &registrar, Incarnation::ZERO).await?,
+        Succession::TakeOver => take_over(&config, &state, &registrar).await?,
     };
-    let (coordinator, events) = coordinator::start(coordinating).await?;
     let bound = coordinator.address();
     let addresses = match config.advertise {
         Some(advertise) if advertise.port() == 0 => vec![SocketAddr::new(advertise.ip(), bound.port())],
@@ -110,11 +150,99 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
     Ok(Hosting {
         coordinator,
         events,
+        heard,
         registrar,
         addresses,
         offered: None,
         _lock: lock,
     })
+}
+
+/// A coordinator that has started.
+struct Started {
+    coordinator: Coordinator,
+    events: mpsc::UnboundedReceiver<JobEvent>,
+    /// What was heard of it already.
+    heard: Option<JobEvent>,
+}
+
+/// Starts a coordinator of an incarnation above those that are known.
+async fn begin(
+    config: &CoordinateConfig,
+    state: &StateDirectory,
+    registrar: &Arc<Registrar>,
+    known: Incarnation,
+) -> Result<Started, HostingError> {
+    let incarnation = state.next_incarnation(known)?;
+    let (records, past) = records(state, incarnation, config.succession).await?;
+    let coordinating = CoordinatorConfig {
+        registrar: Arc::clone(registrar),
+        listen: config.listen,
+        incarnation,
+        past,
+        records: Some(records),
+        min: config.min,
+        expected: config.expected,
+        max: config.max,
+        balance: config.balance,
+    };
+    let (coordinator, events) = coordinator::start(coordinating).await?;
+    Ok(Started {
+        coordinator,
+        events,
+        heard: None,
+    })
+}
+
+/// Starts a coordinator that may know less than the workers do: it learns from the first of them above whom it must be.
+async fn take_over(
+    config: &CoordinateConfig,
+    state: &StateDirectory,
+    registrar: &Arc<Registrar>,
+) -> Result<Started, HostingError> {
+    let mut known = Incarnation::ZERO;
+    let mut busy_since = Instant::now();
+    loop {
+        let mut started = match begin(config, state, registrar, known).await {
+            // The last one, in this very process, may still be letting go of its address.
+            Err(HostingError::Coordinator(CoordinatorError::Bind(BindError::AddressInUse { .. })))
+                if known > Incarnation::ZERO && busy_since.elapsed() < LET_GO =>
+            {
+                sleep(LOOK_AGAIN).await;
+                continue;
+            }
+            started => started?,
+        };
+        tracing::info!(target: "sardana::event::taking_over", address = %started.coordinator.address(), "waiting for the first worker, to learn what it knows");
+        match started.events.recv().await {
+            Some(JobEvent::Fenced { by, .. }) => {
+                known = by;
+                started.coordinator.end().await;
+                busy_since = Instant::now();
+            }
+            heard => return Ok(Started { heard, ..started }),
+        }
+    }
+}
+
+/// What the coordinator's lives before this one have left.
+async fn records(
+    state: &StateDirectory,
+    incarnation: Incarnation,
+    succession: Succession,
+) -> Result<(Records, Past), HostingError> {
+    let path = state.records();
+    let opening = tokio::task::spawn_blocking(move || Records::open(&path));
+    let (records, job, repairs) = opening.await.map_err(|_| HostingError::NoCoordinator)??;
+    for repair in repairs {
+        tracing::warn!(target: "sardana::event::records", ?repair, "the job's records were repaired; nothing is lost");
+    }
+    let past = match job {
+        Some(job) => Past::Known(Box::new(job)),
+        None if incarnation == Incarnation::new(1) && succession == Succession::Resume => Past::None,
+        None => Past::Unknown,
+    };
+    Ok((records, past))
 }
 
 fn check(config: &CoordinateConfig) -> Result<(), HostingError> {
@@ -140,7 +268,10 @@ impl Hosting {
 
     /// The next event. None when the coordinator has ended, so that nothing can happen any more.
     pub async fn next_event(&mut self) -> Option<JobEvent> {
-        self.events.recv().await
+        match self.heard.take() {
+            Some(event) => Some(event),
+            None => self.events.recv().await,
+        }
     }
 
     /// Lets somebody else ask the job to end at the next boundary.
@@ -177,6 +308,9 @@ impl Hosting {
             if let JobEvent::Done(summary) = event {
                 break Ok(summary);
             }
+            if let JobEvent::Fenced { own, by } = event {
+                break Err(HostingError::Fenced { own, by });
+            }
             if let JobEvent::Failed { reason } = event {
                 break Err(HostingError::Failed { reason });
             }
@@ -202,7 +336,9 @@ mod tests {
             state_dir: PathBuf::new(),
             min: 1,
             max: 8,
+            balance: Balance::default(),
             expected: 1,
+            succession: Succession::Resume,
         }
     }
 

@@ -15,6 +15,7 @@ use sardana_protocol::words::{Incarnation, JobId};
 const ADDRESS_FILE: &str = "address";
 const INCARNATION_FILE: &str = "incarnation";
 const LOCK_FILE: &str = "lock";
+const RECORDS_FOLDER: &str = "records";
 
 /// Longest of the short files that is read.
 const SHORT_FILE_BYTES: u64 = 4 << 10;
@@ -137,22 +138,30 @@ impl StateDirectory {
         }
     }
 
-    /// The incarnation of the coordinator that starts now: one more than any before. On the disk when this returns.
+    /// The incarnation of the coordinator that starts now: one more than any before, and than `known`. On the disk when this returns.
     ///
     /// # Errors
     /// When the last one's number is damaged or the new one cannot be written.
-    pub fn next_incarnation(&self) -> Result<Incarnation, StateError> {
+    pub fn next_incarnation(&self, known: Incarnation) -> Result<Incarnation, StateError> {
         let path = self.0.file(INCARNATION_FILE);
         let last = match read_private(&path, SHORT_FILE_BYTES) {
             Err(PrivateError::Missing { .. }) => Some(0),
             bytes => checked(&bytes?).and_then(|text| text.parse::<u64>().ok()),
         };
-        let next = last.and_then(|last| last.checked_add(1)).ok_or(StateError::Damaged {
-            path: path.clone(),
-            expected: "the number of starts",
-        })?;
+        let next = last
+            .and_then(|last| last.max(known.get()).checked_add(1))
+            .ok_or(StateError::Damaged {
+                path: path.clone(),
+                expected: "the number of starts",
+            })?;
         write_private(&path, with_check(&next.to_string()).as_bytes(), Otherwise::Make)?;
         Ok(Incarnation::new(next))
+    }
+
+    /// Where the coordinator writes down what its next life should know of the job.
+    #[must_use]
+    pub fn records(&self) -> PathBuf {
+        self.0.file(RECORDS_FOLDER)
     }
 
     /// Writes down where the coordinator is reached.
@@ -214,12 +223,14 @@ mod tests {
     fn incarnations_only_grow_and_damage_is_noticed() {
         let (_place, state) = state();
         for expected in 1..4 {
-            assert_eq!(state.next_incarnation().unwrap(), Incarnation::new(expected));
+            assert_eq!(state.next_incarnation(Incarnation::ZERO).unwrap(), Incarnation::new(expected));
         }
+        assert_eq!(state.next_incarnation(Incarnation::new(9)).unwrap(), Incarnation::new(10));
+        assert_eq!(state.next_incarnation(Incarnation::new(9)).unwrap(), Incarnation::new(11));
         let path = state.0.file(INCARNATION_FILE);
         for damaged in ["", "3", "3 abc\n", "2 2\n", "\n"] {
             write_private(&path, damaged.as_bytes(), Otherwise::Make).unwrap();
-            let error = state.next_incarnation().unwrap_err();
+            let error = state.next_incarnation(Incarnation::ZERO).unwrap_err();
             assert!(matches!(error, StateError::Damaged { .. }), "{error}");
         }
     }

@@ -48,6 +48,7 @@ fn worker(status: &JobStatus, view: &WorkerView) -> Value {
         "address": view.address.to_string(),
         "rank": view.rank.map(sardana_protocol::words::Rank::get),
         "shards": view.shards.map(|shards| [shards.start(), shards.end()]),
+        "ms_per_shard": view.pace.map(|pace| milliseconds(pace.each())),
         "doing": doing(view),
         "leaving": view.leaving,
         "step": view.step.get(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sardana_protocol::status::{Doing, JobStatus, WorkerView};
-use sardana_protocol::words::WorkerId;
+use sardana_protocol::words::{Pace, WorkerId};
 
 /// `text` without control characters: it came over a network, and goes to a terminal.
 pub(super) fn plain(text: &str) -> String {
@@ -43,6 +43,22 @@ pub(super) fn rate(per_second: f64) -> String {
         rate if rate > 0.0 => format!("{:.1} s/step", 1.0 / rate),
         _ => "0 steps/s".to_owned(),
     }
+}
+
+/// How long one shard takes, with three digits: workers are compared by it.
+pub(super) fn pace(pace: Pace) -> String {
+    let each = pace.each();
+    let (number, unit) = match each.as_micros() {
+        0..1_000 => return format!("{} µs", each.as_micros()),
+        1_000..1_000_000 => (each.as_secs_f64() * 1e3, "ms"),
+        _ => (each.as_secs_f64(), "s"),
+    };
+    let digits = match number {
+        number if number < 9.995 => 2,
+        number if number < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{number:.digits$} {unit}")
 }
 
 /// How much of the job is done, from 0 to 1. None before the job's length is known.
@@ -94,6 +110,7 @@ pub(super) fn row(status: &JobStatus, view: &WorkerView) -> [String; COLUMNS.len
         or_dash(view.rank.map(|rank| rank.to_string())),
         view.worker.to_string(),
         or_dash(view.shards.map(|shards| shards.to_string())),
+        or_dash(view.pace.map(pace)),
         doing(view).to_owned(),
         view.step.to_string(),
         view.computed.to_string(),
@@ -105,8 +122,8 @@ pub(super) fn row(status: &JobStatus, view: &WorkerView) -> [String; COLUMNS.len
 }
 
 /// What is said of each worker.
-pub(super) const COLUMNS: [&str; 10] = [
-    "rank", "worker", "shards", "doing", "step", "computed", "silent", "trip", "host", "address",
+pub(super) const COLUMNS: [&str; 11] = [
+    "rank", "worker", "shards", "a shard", "doing", "step", "computed", "silent", "trip", "host", "address",
 ];
 
 #[cfg(test)]
@@ -123,6 +140,16 @@ mod tests {
         ];
         for (micros, words) in spans {
             assert_eq!(span(Duration::from_micros(micros)), words);
+        }
+        for (micros, words) in [
+            (7, "7 µs"),
+            (1_234, "1.23 ms"),
+            (23_456, "23.5 ms"),
+            (99_960, "100 ms"),
+            (234_567, "235 ms"),
+            (2_345_678, "2.35 s"),
+        ] {
+            assert_eq!(pace(Pace::new(Duration::from_micros(micros))), words);
         }
         for (per_second, words) in [
             (250.4, "250 steps/s"),

@@ -4,7 +4,7 @@ use super::program::output;
 
 #[test]
 fn every_command_says_what_it_does_and_shows_examples() {
-    let cases: [(&str, &[&str]); 6] = [
+    let cases: [(&str, &[&str]); 7] = [
         (
             "run",
             &[
@@ -16,6 +16,20 @@ fn every_command_says_what_it_does_and_shows_examples() {
                 "sardana::train",
                 "SIGINT",
                 "SIGTERM",
+                "--notices",
+                "no other host to go on with",
+            ],
+        ),
+        (
+            "agent",
+            &[
+                "--join",
+                "--notices",
+                "[default: auto]",
+                "--heed",
+                "--metadata",
+                "withdrawn",
+                "boundary",
             ],
         ),
         ("status", &["--watch", "--json", "--join"]),

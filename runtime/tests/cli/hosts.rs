@@ -5,7 +5,9 @@ use super::site::{Site, text};
 
 /// An agent of the job of the state directory `state`.
 fn agent(site: &Site, join: &str, workers: &str) -> Running {
-    let mut command = site.command(&["agent", "--log-format", "json", "--join", join, "-n", workers, "--"]);
+    let mut command = site.command(&["agent", "--log-format", "json", "--join", join, "-n", workers]);
+    // Of no machine on which these tests may run.
+    command.args(["--notices", "none", "--"]);
     Running::start(as_worker(&mut command).env("RUST_LOG", "info"))
 }
 

@@ -2,13 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+#[path = "../../../actors/tests/notices/cloud.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod cloud;
 mod help;
 mod hosts;
 mod mistakes;
 mod mistakes_hosts;
+mod notices;
 mod operating;
 mod output;
 mod program;
 mod signals;
 mod site;
+mod terminal;
+mod watch;
 mod worker;

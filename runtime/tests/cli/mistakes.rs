@@ -45,6 +45,7 @@ fn arguments_that_cannot_be_read() {
             2,
             &["--log-dir", "--no-prefix", "cannot be used"],
         ),
+        row("run -n 1 --balance maybe -- true", 2, &["maybe", "--balance"]),
         row("run -n 1 --log-format yaml -- true", 2, &["yaml", "human", "json"]),
         row("status --watch --json", 2, &["--watch", "--json", "cannot be used"]),
         row("status r0", 2, &["r0"]),
@@ -80,9 +81,10 @@ fn programs_that_cannot_be_workers() {
         let words = ["run", "-n", "1", "--restarts", "1", "--", program];
         words.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    let not_started = ["could not be started", "give the path of a program"];
+    let not_started = ["no more workers can be started", "give the path of a program"];
+    let missing = ["no-such-program could not be started", "No such file or directory"];
     check(vec![
-        (run("./no-such-program"), 1, [&not_started[..], &["no-such-program"]].concat()),
+        (run("./no-such-program"), 1, [not_started, missing].concat()),
         (run(text.to_str().unwrap()), 1, [&not_started[..], &["denied"]].concat()),
         (run(folder.path().to_str().unwrap()), 1, not_started.to_vec()),
         (run(""), 2, vec!["expected a program after --"]),
@@ -93,6 +95,12 @@ fn programs_that_cannot_be_workers() {
         ),
         (run("false"), 1, vec!["exit code 1", "calls sardana::train"]),
     ]);
+    // What never ran has no words of its own, and what it calls is not known.
+    let words = words(&output(&run("./no-such-program")));
+    assert!(
+        !words.contains("standard error") && !words.contains("sardana::train"),
+        "{words}"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::program::{Running, as_worker};
+use super::program::as_worker;
 use super::site::{Site, text};
 
 fn mode(path: &Path, mode: u32) {
@@ -113,11 +113,28 @@ fn orders_that_cannot_be_carried_out() {
     holds(&site.failed(&["scale", "-n", "2"], 1), &["agent"]);
     coordinator.signal("KILL");
     coordinator.end();
+}
 
+/// Workers that are none of the job's.
+#[test]
+fn orders_about_workers_that_are_not_there() {
+    let site = Site::new();
     let running = site.run("2", "0");
     running.event("sardana::event::formed");
-    let first = site.status(&[])["workers"][0]["worker"].as_str().unwrap().to_owned();
-    holds(&site.failed(&["drain", "elsewhere"], 1), &["found `elsewhere`", &first]);
+    let status = site.status(&[]);
+    let ids: Vec<_> = (0..2)
+        .map(|index| status["workers"][index]["worker"].as_str().unwrap())
+        .collect();
+    for order in ["kill", "drain"] {
+        // A whole id, its start, a rank, a host.
+        for whom in ["wffffffffffffffff", "wffffffff", "r7", "elsewhere"] {
+            let found = format!("found `{whom}`");
+            let expected = ["none of this job", &found, "sardana status", ids[0], ids[1], "r0", "r1"];
+            holds(&site.failed(&[order, whom], 1), &expected);
+        }
+    }
+    // Nobody was drained or killed by mistake.
+    assert_eq!(site.status(&[])["workers"].as_array().unwrap().len(), 2);
     running.signal("KILL");
     running.end();
 }
@@ -186,13 +203,102 @@ fn state_directories_that_are_no_good() {
 }
 
 #[test]
+fn state_directories_of_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: needs root, to give a folder to another user");
+    }
+    let site = Site::new();
+    let theirs = site.path("theirs");
+    fs::create_dir(&theirs).unwrap();
+    mode(&theirs, 0o700);
+    std::os::unix::fs::chown(&theirs, Some(65_534), None).unwrap();
+    let start = |state: &Path| refused(&site, &format!("--listen 127.0.0.1:0 --state-dir {}", text(state)));
+    let words = [
+        "theirs",
+        "expected the owner 0",
+        "found 65534",
+        "use one of your own, or run as its owner",
+    ];
+    holds(&start(&theirs), &words);
+    let join = site.path("x.join");
+    let invite = ["invite", "--state-dir", text(&theirs), "-o", text(&join)];
+    holds(&site.failed(&invite, 1), &words);
+    assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0, "nothing is left in it");
+
+    // The folder is one's own, and what is in it is not.
+    let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", &[]);
+    coordinator.signal("KILL");
+    coordinator.end();
+    let state = site.path("state");
+    std::os::unix::fs::chown(state.join("authority.json"), Some(65_534), None).unwrap();
+    holds(&start(&state), &["authority.json", "expected the owner 0", "found 65534"]);
+}
+
+/// The program where no file may grow: the nearest to a full disk that needs no disk and no root.
+fn without_room(site: &Site, arguments: &[&str]) -> std::process::Command {
+    let mut command = std::process::Command::new("sh");
+    // The signal that comes with it is ignored, so that the write fails.
+    command.args([
+        "-c",
+        "trap '' XFSZ && ulimit -f 0 && exec \"$@\"",
+        "sh",
+        env!("CARGO_BIN_EXE_sardana"),
+    ]);
+    command.args(arguments).env("XDG_RUNTIME_DIR", site.path(""));
+    command.env("RUST_LOG", "error").stdin(std::process::Stdio::null());
+    command
+}
+
+#[test]
+fn state_directories_on_a_full_disk() {
+    let site = Site::new();
+    let probe = std::process::Command::new("sh")
+        .args(["-c", "trap '' XFSZ && ulimit -f 0 && ! echo x > \"$1\"", "sh"])
+        .arg(site.path("probe"))
+        .output();
+    if !probe.is_ok_and(|probe| probe.status.success()) {
+        return println!("skipped: the size of files cannot be limited here");
+    }
+    let state = site.path("state");
+    let start = ["coordinator", "--listen", "127.0.0.1:0", "--state-dir", text(&state)];
+    let output = without_room(&site, &start).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let words = ["state", "File too large", "free some space", "a folder on another disk"];
+    holds(&super::program::words(&output), &words);
+    // Once there is room it starts as if nothing had happened.
+    let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", &[]);
+    let join = site.path("full.join");
+    let invite = ["invite", "--state-dir", text(&state), "-o", text(&join)];
+    let output = without_room(&site, &invite).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    holds(&super::program::words(&output), &["full.join", "free some space"]);
+    assert!(!join.exists(), "no half of a file is left");
+    coordinator.signal("KILL");
+    coordinator.end();
+}
+
+#[test]
 fn an_agent_whose_program_fails_says_so() {
     let site = Site::new();
     let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", &[]);
     let join = site.invite("state", "agent", "1", "agent.join");
-    let mut command = site.command(&["agent", "--join", text(&join), "-n", "1", "--restarts", "0", "--", "false"]);
-    let (status, _) = Running::start(&mut command).end();
-    assert_eq!(status.code(), Some(1));
+    let quiet = ["-n", "1", "--notices", "none", "--restarts", "0", "--", "false"];
+    let agent = [&["agent", "--join", text(&join)][..], &quiet].concat();
+    holds(&site.failed(&agent, 1), &["no worker is left", "exit code 1"]);
+    let join = site.invite("state", "agent", "1", "other.join");
+    let missing = [
+        "agent",
+        "--join",
+        text(&join),
+        "-n",
+        "1",
+        "--notices",
+        "none",
+        "--",
+        "./no-such-program",
+    ];
+    let words = ["no-such-program could not be started", "No such file", "give the path"];
+    holds(&site.failed(&missing, 1), &words);
     coordinator.signal("KILL");
     coordinator.end();
 }

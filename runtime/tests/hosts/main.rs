@@ -13,15 +13,21 @@ use sardana::hosts::{
     StateError, agent, coordinate, enrol, find_running, invite,
 };
 use sardana::worker::serve;
-use sardana::{AgentEvent, JobEvent};
+use sardana::{AgentEvent, Balance, JobEvent};
 use sardana_actors::coordinator::CoordinatorError;
 use sardana_actors::quic::BindError;
 use sardana_actors::trust::Otherwise;
 use tokio::time::timeout;
 
+#[path = "../../../actors/tests/notices/cloud.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod cloud;
+mod notices;
 #[path = "../mistakes/slope.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod slope;
+#[path = "../cli/worker.rs"]
+mod worker;
 
 use slope::{Slope, job};
 
@@ -36,6 +42,8 @@ fn config(state_dir: &Path, workers: u32) -> CoordinateConfig {
         min: workers,
         max: 8,
         expected: workers,
+        succession: sardana::hosts::coordinate::Succession::Resume,
+        balance: Balance::default(),
     }
 }
 
@@ -240,7 +248,9 @@ async fn a_worker_comes_although_the_coordinator_starts_late() {
     let mut hosting = coordinate_again(late).await;
     until_joined(&mut hosting).await;
     hosting.steering().request_stop();
-    hosting.end().await;
+    // It waits for another worker, so that there is no boundary to stop at; the one that is there is told.
+    let error = timeout(PATIENCE, hosting.finish(|_, _| {})).await.expect("it ends in time");
+    assert!(matches!(error, Err(HostingError::Failed { .. })), "{error:?}");
     // How it ends is another test's matter.
     let _ = worker.join().unwrap().unwrap();
 }

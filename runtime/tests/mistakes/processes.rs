@@ -8,7 +8,7 @@ use sardana::job::Staffing;
 use sardana::launch::{Event, LaunchConfig, LaunchError, launch};
 use sardana::model::ModelError;
 use sardana::worker::{EXIT_GIVE_UP, serve_if_started_by_agent};
-use sardana::{AgentEvent, JobSpec, Summary, reference};
+use sardana::{AgentEvent, Balance, JobSpec, Summary, reference};
 use sardana_actors::agent::BUNDLE_VARIABLE;
 use tokio::time::timeout;
 
@@ -40,6 +40,7 @@ fn staffing(workers: u32, min: u32, restarts: u32) -> Staffing {
         max: 8,
         restarts,
         shard_capacity: None,
+        balance: Balance::default(),
     }
 }
 
@@ -119,7 +120,6 @@ fn programs_that_are_no_workers_end_the_job() {
     let cases = [
         ("true", 0, 2, "exit code 0 before it computed anything"),
         ("false", 2, 4, "exit code 1"),
-        ("/no/such/program", 9, 0, "/no/such/program could not be started"),
     ];
     for (program, restarts, expected, words) in cases {
         let config = LaunchConfig::program(PathBuf::from(program), vec![], staffing(2, 1, restarts));
@@ -128,6 +128,30 @@ fn programs_that_are_no_workers_end_the_job() {
         assert!(matches!(error, LaunchError::NoWorkers { .. }), "{error}");
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(started, expected, "{program}");
+    }
+}
+
+#[test]
+fn programs_that_cannot_be_started_end_the_job_with_the_systems_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    let cases = [
+        ("/no/such/program", "No such file or directory"),
+        (folder, "Permission denied"),
+    ];
+    for (program, words) in cases {
+        for min in [1, 2] {
+            let config = LaunchConfig::program(PathBuf::from(program), vec![], staffing(2, min, 9));
+            let (outcome, started) = run(config);
+            let error = outcome.unwrap_err();
+            assert!(matches!(error, LaunchError::NotStarted { .. }), "{error}");
+            let said = error.to_string();
+            for expected in [program, words, "give the path of a program that this user may run"] {
+                assert!(said.contains(expected), "{expected} is missing from: {said}");
+            }
+            assert!(!said.contains("standard error"), "it has said nothing: {said}");
+            assert_eq!(started, 0, "{program}");
+        }
     }
 }
 

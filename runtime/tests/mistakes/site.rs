@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use sardana::model::{ModelError, StateHash, Trainable};
 use sardana::worker::{ProcessError, serve};
-use sardana::{Job, JobEvent, JobSpec};
+use sardana::{Balance, Job, JobEvent, JobSpec};
 use sardana_actors::agent::Bundle;
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::trust::{Authority, Credentials, Role};
 use sardana_actors::worker::Ended;
@@ -58,19 +58,27 @@ impl Worker {
 impl Site {
     /// A coordinator that waits for `workers` workers.
     pub(crate) fn new(workers: u32) -> Self {
+        Self::of(Authority::new(JobId::new([5; 16])).unwrap(), workers)
+    }
+
+    /// The same, of this authority.
+    pub(crate) fn of(authority: Authority, workers: u32) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
-        let authority = Arc::new(Authority::new(JobId::new([5; 16])).unwrap());
+        let authority = Arc::new(authority);
         let config = CoordinatorConfig {
             registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
             listen: LOOPBACK,
             incarnation: Incarnation::new(1),
+            past: Past::None,
+            records: None,
             min: workers,
             expected: workers,
             max: 8,
+            balance: Balance::default(),
         };
         let (coordinator, events) = runtime.block_on(coordinator::start(config)).unwrap();
         Self {

@@ -1,9 +1,12 @@
 //! Workers that do not belong: of another job, with other settings, another model, or started twice.
 
+use std::time::{Duration, SystemTime};
+
 use sardana::model::ModelError;
 use sardana::worker::{EXIT_RETRY, ProcessError};
 use sardana::{Job, JobSpec, Order, reference};
-use sardana_actors::trust::{Authority, Role};
+use sardana_actors::trust::limits::CLOCK_SLACK;
+use sardana_actors::trust::{Authority, Moment, Role};
 use sardana_actors::worker::WorkerError;
 use sardana_protocol::words::JobId;
 
@@ -84,6 +87,35 @@ fn credentials_of_another_job_role_or_process_are_refused() {
         let words = site.start(stranger, job(2), Slope::new).refusal();
         assert!(words.contains("another job"), "{words}");
     }
+}
+
+#[test]
+fn clocks_that_disagree_are_named_with_both_times_and_what_to_do() {
+    let ahead = Authority::new(JobId::new([5; 16]))
+        .unwrap()
+        .with_clock_ahead(Duration::from_secs(2 * 60 * 60));
+    let site = Site::of(ahead, 1);
+    let before = Moment::of(SystemTime::now());
+    let worker = site.authority.issue(Role::Worker, 1).unwrap();
+    // This worker's clock is behind that of the coordinator's host.
+    let words = site.start(worker, job(1), Slope::new).refusal();
+    let begins = words
+        .split_once("it begins at ")
+        .unwrap()
+        .1
+        .split_once(", and by the clock of this host it is ")
+        .unwrap();
+    let now = begins.1.split_once("; set the clock of this host").unwrap().0;
+    let after = Moment::of(SystemTime::now());
+    let seconds = before.seconds()..=after.seconds();
+    assert!(
+        seconds.clone().any(|second| Moment::new(second).to_string() == now),
+        "{words}"
+    );
+    // Certificates hold from CLOCK_SLACK before they are made.
+    let skew = 2 * 60 * 60 - CLOCK_SLACK.as_secs();
+    let is_begin = |second: u64| Moment::new(second + skew).to_string() == begins.0;
+    assert!((before.seconds() - 60..=after.seconds()).any(is_begin), "{words}");
 }
 
 #[test]

@@ -94,6 +94,12 @@ impl Agents {
         known.children.keys().copied().collect()
     }
 
+    /// The agent stays after all. False if it had not said that it leaves.
+    pub(super) fn stays(&mut self, agent: u64) -> bool {
+        let known = self.0.get_mut(&agent);
+        known.is_some_and(|known| known.leaving.take().is_some())
+    }
+
     /// Why the agent of `worker` leaves, if it does.
     pub(in crate::coordinator) fn leaving(&self, worker: WorkerId) -> Option<String> {
         self.of(worker).and_then(|(_, known)| known.leaving.clone())
@@ -206,6 +212,8 @@ mod tests {
         assert_eq!(agents.spread(2), [(1, 1), (2, 1)].into());
         agents.leaves(2, "SIGTERM");
         assert_eq!(agents.spread(2), [(1, 2)].into(), "one that leaves gets none");
+        assert!(agents.stays(2) && !agents.stays(2) && !agents.stays(9));
+        assert_eq!(agents.spread(2), [(1, 1), (2, 1)].into(), "it stays after all");
         assert!(Agents::default().spread(3).is_empty());
     }
 

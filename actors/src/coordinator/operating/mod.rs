@@ -42,6 +42,11 @@ impl Operating {
         self.auxiliary = names.map(|name| plain(name, MAX_TEXT_BYTES)).collect();
     }
 
+    /// Names of the model's auxiliary sums.
+    pub(super) fn auxiliary(&self) -> &[String] {
+        &self.auxiliary
+    }
+
     /// People are told this.
     pub(super) fn note(&mut self, now: Duration, event: &JobEvent) {
         if let JobEvent::Steps(reports) = event {
@@ -243,6 +248,27 @@ impl State {
                 reason: reason.to_owned(),
             });
         }
+    }
+
+    /// An agent leaves, and its children with it.
+    pub(super) fn agent_leaves(&mut self, agent: u64, reason: &str) {
+        let children = self.operating.agents.leaves(agent, reason);
+        let host = self.operating.agents.host_of(agent).to_owned();
+        tracing::info!(target: "sardana::event::agent_leaves", host, reason, "an agent's workers leave");
+        let now = self.started.elapsed();
+        self.operating.remember(now, &format!("the agent on {host} leaves: {reason}"));
+        self.leave(&children, &format!("its agent on {host} leaves: {reason}"));
+    }
+
+    /// An agent that was to leave stays, and starts workers again.
+    pub(super) fn agent_stays(&mut self, agent: u64, reason: &str) {
+        if !self.operating.agents.stays(agent) {
+            return;
+        }
+        let host = self.operating.agents.host_of(agent).to_owned();
+        tracing::info!(target: "sardana::event::agent_stays", host, reason, "an agent that was to leave stays");
+        let now = self.started.elapsed();
+        self.operating.remember(now, &format!("the agent on {host} stays: {reason}"));
     }
 
     /// Who is connected, if the job goes on.

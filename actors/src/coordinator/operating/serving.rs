@@ -24,32 +24,35 @@ impl Streams {
     ) {
         let Ok(_place) = operators.try_acquire() else {
             let reason = format!("{MAX_OPERATORS} operators are connected already: end one of them");
+            tracing::warn!(target: "sardana::event::refused", %peer, %reason, "an operator was refused");
             return self.refuse(Greeting::Refused { reason }).await;
         };
-        let why = match self.answer_operator(coordinator).await {
-            Ok(()) => "the operator left".to_owned(),
+        match self.answer_operator(coordinator).await {
+            // As the endpoint is closed with: nothing is wrong.
+            Ok(why) => self.connection.close(0_u32.into(), why.as_bytes()),
             // It may just close its connection.
-            Err(error @ FrameError::Connection(_)) => error.to_string(),
+            Err(error @ FrameError::Connection(_)) => self.connection.close(REFUSED, error.to_string().as_bytes()),
             Err(error) => {
                 tracing::warn!(target: "sardana::event::refused", %peer, %error, "an operator's session is over");
-                error.to_string()
+                self.connection.close(REFUSED, error.to_string().as_bytes());
             }
-        };
-        self.connection.close(REFUSED, why.as_bytes());
+        }
     }
 
-    async fn answer_operator(&mut self, coordinator: &ActorRef<Message>) -> Result<(), FrameError> {
+    /// Returns why there is nothing more to answer.
+    async fn answer_operator(&mut self, coordinator: &ActorRef<Message>) -> Result<&'static str, FrameError> {
+        const OVER: &str = "the job is over";
         write_frame(&mut self.send, &Greeting::Welcome, HELLO_FRAME_BYTES).await?;
         while let Some(request) = read_frame::<OperatorRequest>(&mut self.receive, REQUEST_BYTES).await? {
             let (reply, answer) = oneshot::channel();
-            // Nobody answers once the coordinator ends; its endpoint closes with it.
+            // Nobody answers once the coordinator ends.
             if coordinator.cast(Message::Asked { request, reply }).is_err() {
-                return Ok(());
+                return Ok(OVER);
             }
-            let Ok(answer) = answer.await else { return Ok(()) };
+            let Ok(answer) = answer.await else { return Ok(OVER) };
             write_frame(&mut self.send, &answer, ANSWER_BYTES).await?;
             sleep(ANSWER_EVERY).await;
         }
-        Ok(())
+        Ok("the operator left")
     }
 }

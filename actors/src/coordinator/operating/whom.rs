@@ -32,7 +32,7 @@ pub(super) fn select(whom: &str, workers: &[WorkerView], agents: &Agents) -> Res
     match (meant.next(), meant.next()) {
         (None, _) => Err(format!(
             "expected a worker's id or the start of it, a rank (r2), a host or an address, found `{shown}`, which is none of this \
-             job; there are: {}",
+             job (`sardana status` shows who takes part); there are: {}",
             listed(workers, agents)
         )),
         (Some((kind, found)), None) if kind == "the start of an id" && found.len() > 1 => Err(format!(
@@ -108,7 +108,7 @@ fn listed(workers: &[WorkerView], agents: &Agents) -> String {
         let _ = write!(list, "{separator}{} ({rank}, {}, {host})", view.worker, view.address);
     }
     if workers.len() > LISTED {
-        let _ = write!(list, ", and {} more", workers.len() - LISTED);
+        let _ = write!(list, ", and {} more: see `sardana status`", workers.len() - LISTED);
     }
     list
 }
@@ -133,6 +133,7 @@ mod tests {
             )),
             rank: Some(Rank::new(rank)),
             shards: None,
+            pace: None,
             doing: Doing::Training,
             leaving: false,
             step: Step::ZERO,

@@ -1,6 +1,7 @@
 //! What happened to a job, in words for an operator.
 
 use sardana_protocol::membership::{JobEvent, Summary};
+use sardana_protocol::words::ShardRange;
 
 /// `text` without control characters, and cut after `most` bytes: it came over a network, and goes to somebody's terminal.
 pub(super) fn plain(text: &str, most: usize) -> String {
@@ -13,6 +14,17 @@ pub(super) fn plain(text: &str, most: usize) -> String {
         plain.push(char);
     }
     plain
+}
+
+/// From how many shards to how many one worker computes.
+fn span(shards: &[ShardRange]) -> String {
+    let loads = || shards.iter().map(|shards| shards.len());
+    let (least, most) = (loads().min().unwrap_or(0), loads().max().unwrap_or(0));
+    if least == most {
+        format!("{most}")
+    } else {
+        format!("{least} to {most}")
+    }
 }
 
 /// None for what a status says anyhow.
@@ -38,8 +50,22 @@ pub(super) fn words(event: &JobEvent) -> Option<String> {
         JobEvent::Switched {
             generation,
             members,
+            shards,
             step,
-        } => format!("{generation} with {} workers began at {step}; nobody waited", members.len()),
+        } => format!(
+            "{generation} with {} workers began at {step}, with {} shards; nobody waited",
+            members.len(),
+            span(shards)
+        ),
+        JobEvent::Fenced { own, by } => format!("the coordinator {by} leads the job; this one, {own}, ends"),
+        JobEvent::Adopted {
+            generation,
+            members,
+            step,
+        } => format!(
+            "this coordinator found {generation} with {} workers training at {step}, and left it as it is",
+            members.len()
+        ),
         JobEvent::Halting { generation } => format!("everybody was told to halt for {generation}"),
         JobEvent::Forming {
             generation,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use sardana_collectives::alone;
@@ -15,6 +16,7 @@ use sardana_protocol::words::{ShardRange, Step};
 use tokio::sync::{mpsc, oneshot};
 
 use super::keeping::{HeldShare, Keeping, KeptSum, Wanted};
+use super::meter::Meter;
 use super::{Data, Errand, Task};
 use crate::fault::{self, Point};
 use crate::worker::TallyFile;
@@ -39,6 +41,7 @@ pub(super) struct Inner {
     /// A sum that is applied after the accepted one.
     aside: Data,
     pub(super) keeping: Keeping,
+    pub(super) meter: Meter,
     ring: Option<mpsc::UnboundedSender<RingInput>>,
     /// The ring that a trailer will switch to.
     prepared: Option<mpsc::UnboundedSender<RingInput>>,
@@ -91,6 +94,7 @@ impl Inner {
             accepted: (Data::None, Trailer::Continue),
             aside: Data::None,
             keeping: Keeping::default(),
+            meter: Meter::default(),
             ring: None,
             prepared: None,
             copies: VecDeque::new(),
@@ -102,6 +106,7 @@ impl Inner {
     }
 
     pub(super) fn computed(&mut self, step: Step, piece: ShardRange, shard: u32, buffer: GradientBuffer) {
+        self.meter.ends(Instant::now());
         if shard + 1 == piece.end() {
             self.whole.insert(piece, Arc::new(buffer));
         } else {
@@ -203,6 +208,7 @@ impl Inner {
                 } else {
                     (self.partial.remove(&piece)?, WriteMode::Add)
                 };
+                self.meter.begins(Instant::now());
                 Some(Task::Gradient {
                     step,
                     piece,

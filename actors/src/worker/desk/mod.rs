@@ -5,6 +5,7 @@
 
 mod inner;
 mod keeping;
+mod meter;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +20,7 @@ use sardana_protocol::member::{Event, Member};
 use sardana_protocol::messages::{CatchUp, Form, MemberAddress, Snapshot, StepReport, WorkerMessage};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::state::StateHash;
-use sardana_protocol::words::{Generation, ShardRange, Step, WorkerId};
+use sardana_protocol::words::{Generation, Pace, ShardRange, Step, WorkerId};
 use tokio::sync::{mpsc, oneshot};
 
 use super::limits::sums_kept;
@@ -215,6 +216,12 @@ impl Desk {
     /// Reads the machine.
     pub fn read<T>(&self, look: impl FnOnce(&Member) -> T) -> T {
         look(&self.lock().member)
+    }
+
+    /// How fast the training thread computes gradients, as last measured. None before it has computed some.
+    #[must_use]
+    pub fn pace(&self) -> Option<Pace> {
+        self.lock().meter.pace()
     }
 
     /// Hands in an event, with the data that came with it.

@@ -3,6 +3,7 @@
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use sardana_protocol::job::{Fingerprint, JobIdentity};
 use sardana_protocol::messages::{CoordinatorMessage, Greeting, Hello};
+use sardana_protocol::words::Incarnation;
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -84,7 +85,11 @@ impl Site {
             let Some(Hello::Worker(hello)) = hello else {
                 panic!("{hello:?}");
             };
-            write_frame(&mut send, &Greeting::Welcome, HELLO_FRAME_BYTES).await.unwrap();
+            let joined = Greeting::Joined {
+                incarnation: Incarnation::new(1),
+                report_from: Step::ZERO,
+            };
+            write_frame(&mut send, &joined, HELLO_FRAME_BYTES).await.unwrap();
             Session {
                 _connection: connection,
                 send,
@@ -174,7 +179,7 @@ async fn sigterm_asks_a_worker_to_leave_and_then_ends_it() {
 /// Waits until the worker has taken in what it was told: it answers a halt.
 async fn joined(session: &mut Session) {
     use sardana_protocol::messages::WorkerMessage;
-    use sardana_protocol::words::{Generation, Incarnation};
+    use sardana_protocol::words::Generation;
     let generation = Generation::new(Incarnation::new(1), 1);
     session.say(CoordinatorMessage::Halt { generation }).await;
     let answered = async {

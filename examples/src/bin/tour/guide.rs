@@ -62,6 +62,9 @@ impl<'a> Guide<'a> {
                 | AgentEvent::Short { .. }
                 | AgentEvent::Grown { .. }
                 | AgentEvent::Exhausted
+                | AgentEvent::Notice(_)
+                | AgentEvent::Away
+                | AgentEvent::Back { .. }
                 | AgentEvent::JobOver,
             ) => {}
         }
@@ -130,7 +133,8 @@ impl<'a> Guide<'a> {
             | JobEvent::JoinsAnew { .. }
             | JobEvent::Held { .. }
             | JobEvent::Switched { .. } => self.planned(event),
-            JobEvent::Halting { .. } | JobEvent::Done(_) => {}
+            // The coordinator ends with this process.
+            JobEvent::Adopted { .. } | JobEvent::Fenced { .. } | JobEvent::Halting { .. } | JobEvent::Done(_) => {}
         }
     }
 
@@ -160,6 +164,7 @@ impl<'a> Guide<'a> {
                 generation,
                 members,
                 step,
+                ..
             } => {
                 self.generation = Some(*generation);
                 self.world_size = members.len();
@@ -170,6 +175,8 @@ impl<'a> Guide<'a> {
                 ));
             }
             JobEvent::Joined { .. }
+            | JobEvent::Adopted { .. }
+            | JobEvent::Fenced { .. }
             | JobEvent::Lost { .. }
             | JobEvent::Halting { .. }
             | JobEvent::Forming { .. }

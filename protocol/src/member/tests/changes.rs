@@ -22,7 +22,7 @@ fn a_step_begins_offers_sums_and_applies() {
     let commands = apply(&mut worker, 0);
     assert_eq!(said(&commands), ["progress g1.1 s1 []"], "the first update is told at once");
     assert_eq!(commands[1..], [Command::Retain { pieces }, Command::Begin { step: s(1) }]);
-    assert_eq!(worker.introduction().4.sum, Some(s(0)), "it can donate this sum");
+    assert_eq!(worker.introduction().standing.sum, Some(s(0)), "it can donate this sum");
     assert_eq!((worker.tally().this_step, worker.tally().previous_step), (0, 2));
 }
 
@@ -96,7 +96,7 @@ fn a_worker_without_the_state_loads_that_of_another() {
     assert_eq!(worker.next_work(), Work::Wait);
     let commands = worker.handle(Event::Loaded);
     assert_eq!(commands.last(), Some(&Command::Begin { step: s(7) }));
-    assert_eq!(worker.introduction().4.sum, None, "it never had the sum that led here");
+    assert_eq!(worker.introduction().standing.sum, None, "it never had the sum that led here");
     compute(&mut worker, 2);
 }
 
@@ -167,7 +167,7 @@ fn the_chief_reports_each_step_once_and_again_if_asked() {
     // The first step was told with the progress of the generation.
     assert_eq!(said(&beat(&mut worker, Heartbeat::NotDue)), ["progress g1.1 s3 [s1, s2]"]);
     assert_eq!(beat(&mut worker, Heartbeat::NotDue), []);
-    assert_eq!(said(&beat(&mut worker, Heartbeat::Due)), ["progress g1.1 s3 []"]);
+    assert_eq!(said(&beat(&mut worker, Heartbeat::Due(None))), ["progress g1.1 s3 []"]);
     halt(&mut worker, 2);
     let report_from = s(1);
     form(

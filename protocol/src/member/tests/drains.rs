@@ -77,13 +77,26 @@ fn a_member_that_leaves_has_halted_at_the_boundary() {
 }
 
 #[test]
+fn a_chief_that_is_left_out_tells_its_last_reports_first() {
+    let mut worker = seated(0);
+    for (step, trailer) in [(0, Trailer::Continue), (1, Trailer::Switch(g(2)))] {
+        compute_all(&mut worker, shards(0, 2));
+        let _ = summed(&mut worker, 1, step, trailer);
+        let commands = apply(&mut worker, step);
+        if step == 1 {
+            assert_eq!(said(&commands), ["progress g1.1 s2 [s1]", "halted g1.2 at s2 with []"]);
+        }
+    }
+}
+
+#[test]
 fn a_wish_to_leave_is_said_again_with_every_heartbeat() {
     let mut worker = seated(1);
     let reason = "signal 15".to_owned();
     assert_eq!(said(&worker.handle(Event::Leave { reason })), ["leave: signal 15"]);
     assert_eq!(said(&beat(&mut worker, Heartbeat::NotDue)), [""; 0]);
     assert_eq!(
-        said(&beat(&mut worker, Heartbeat::Due)),
+        said(&beat(&mut worker, Heartbeat::Due(None))),
         ["leave: signal 15", "progress g1.1 s0 []"]
     );
     compute(&mut worker, 2);

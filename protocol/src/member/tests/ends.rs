@@ -28,13 +28,17 @@ fn the_closer_of_the_current_generation_closes_with_stop() {
 fn a_trailer_that_says_stop_ends_the_job_after_its_update() {
     let (mut worker, commands) = stopped();
     assert_eq!(commands.last(), Some(&Command::Retain { pieces: vec![] }), "no step begins");
-    assert_eq!(worker.introduction().4.stop_at, Some(s(1)), "those behind learn it from here");
+    assert_eq!(
+        worker.introduction().standing.stop_at,
+        Some(s(1)),
+        "those behind learn it from here"
+    );
     let finished = format!("finished g1.1 s1 {:?}", hash(1));
     assert_eq!(said(&conclude(&mut worker, 1)), std::slice::from_ref(&finished));
     assert_eq!(worker.next_work(), Work::Wait);
     // It may have been lost: it is said again with every heartbeat.
     assert_eq!(
-        said(&beat(&mut worker, Heartbeat::Due)),
+        said(&beat(&mut worker, Heartbeat::Due(None))),
         ["progress g1.1 s1 []".to_owned(), finished]
     );
 }
@@ -83,7 +87,7 @@ fn finished_is_said_again_in_a_new_generation() {
     let _ = conclude(&mut worker, 1);
     assert_eq!(said(&halt(&mut worker, 2)), ["halted g1.2 at s1 with []"]);
     assert_eq!(
-        said(&beat(&mut worker, Heartbeat::Due)),
+        said(&beat(&mut worker, Heartbeat::Due(None))),
         ["progress g1.2 s1 []"],
         "it has no seat"
     );
@@ -120,7 +124,7 @@ fn an_end_that_the_others_went_beyond_is_forgotten() {
         };
         assert_eq!(said(&form(&mut worker, beyond)), [""; 0]);
         assert_eq!(
-            said(&beat(&mut worker, Heartbeat::Due)).len(),
+            said(&beat(&mut worker, Heartbeat::Due(None))).len(),
             1,
             "it is not finished while it catches up"
         );

@@ -1,6 +1,7 @@
 //! Halts and forms: what is promised, what is kept, what is ignored.
 
 use super::*;
+use crate::messages::{Ring, Seated};
 
 #[test]
 fn a_halt_while_computing_is_answered_at_once_and_keeps_the_pieces() {
@@ -9,8 +10,8 @@ fn a_halt_while_computing_is_answered_at_once_and_keeps_the_pieces() {
     let commands = halt(&mut worker, 2);
     assert_eq!(commands[0], Command::Abort { generation: g(1) });
     assert_eq!(said(&commands), ["halted g1.2 at s0 with [0..2]"]);
-    let (generation, rank, world_size, training, _) = worker.introduction();
-    assert_eq!((generation, rank, world_size, training), (g(2), None, 0, false));
+    let told = worker.introduction();
+    assert_eq!((told.generation, told.seat, told.training), (g(2), None, false));
 
     // The gradient under way goes on; the next generation takes it as it is, and one more.
     compute(&mut worker, 1);
@@ -103,8 +104,58 @@ fn ready_is_said_when_the_links_are_made_and_again_when_asked_again() {
     assert_eq!(form(&mut worker, pair(1, 0, 0)), [], "the links are being made");
     assert_eq!(said(&worker.handle(Event::LinksReady { generation: g(1) })), ["ready g1.1"]);
     assert_eq!(said(&form(&mut worker, pair(1, 0, 0))), ["ready g1.1"]);
-    let (generation, rank, world_size, training, _) = worker.introduction();
-    assert_eq!((generation, rank, world_size, training), (g(1), Some(Rank::ZERO), 2, true));
+    let told = worker.introduction();
+    assert_eq!(
+        (told.generation, told.seat, told.training),
+        (g(1), Some(seat(0, Ring::Whole)), true)
+    );
+    let _ = worker.handle(Event::LinkBroken {
+        generation: g(1),
+        peer: member(1).worker,
+    });
+    assert_eq!(worker.introduction().seat, Some(seat(0, Ring::Broken)));
+}
+
+/// A seat at `rank` of two.
+fn seat(rank: u32, ring: Ring) -> Seated {
+    Seated {
+        rank: Rank::new(rank),
+        members: vec![member(0).worker, member(1).worker],
+        shards: shards(rank * 2, rank * 2 + 2),
+        ring,
+    }
+}
+
+#[test]
+fn nothing_of_a_life_before_the_newest_coordinators_counts() {
+    let mut worker = seated(0);
+    let _ = worker.handle(Event::Welcomed {
+        incarnation: Incarnation::new(3),
+        report_from: s(0),
+    });
+    assert_eq!(worker.introduction().incarnation, Incarnation::new(3));
+    let later = |incarnation| Generation::new(Incarnation::new(incarnation), 9);
+    for old in [1, 2] {
+        let generation = later(old);
+        assert_eq!(worker.handle(Event::Halt { generation }), []);
+        assert_eq!(
+            worker.handle(Event::Form(Box::new(Form {
+                generation,
+                ..pair(2, 0, 0)
+            }))),
+            []
+        );
+        assert_eq!(
+            worker.handle(Event::Prepare(Box::new(Form {
+                generation,
+                ..pair(2, 0, 0)
+            }))),
+            []
+        );
+    }
+    assert_eq!(worker.introduction().generation, g(1), "it goes on training");
+    let told = said(&worker.handle(Event::Halt { generation: later(3) }));
+    assert_eq!(told, ["halted g3.9 at s0 with [0..2]"]);
 }
 
 #[test]

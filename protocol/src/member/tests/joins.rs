@@ -253,8 +253,12 @@ fn a_trailer_that_switches_lets_a_prepared_joiner_in() {
     assert_eq!(apply(&mut worker, 6), switched(7));
     compute(&mut worker, 3);
     assert_eq!(said(&summed_by(&mut worker, 2, 7)), ["progress g1.2 s8 []"]);
-    let (generation, rank, world_size, training, _) = worker.introduction();
-    assert_eq!((generation, rank, world_size, training), (g(2), Some(Rank::new(2)), 3, true));
+    let told = worker.introduction();
+    let (rank, members) = told.seat.map(|seat| (seat.rank, seat.members.len())).unzip();
+    assert_eq!(
+        (told.generation, rank, members, told.training),
+        (g(2), Some(Rank::new(2)), Some(3), true)
+    );
 }
 
 fn summed_by(worker: &mut Member, count: u64, step: u64) -> Vec<Command> {

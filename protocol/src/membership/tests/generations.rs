@@ -62,11 +62,11 @@ fn a_job_with_too_few_workers_waits_and_says_so_once() {
 #[test]
 fn a_job_without_room_for_its_shards_waits_and_says_so() {
     let mut job = Job::new(Config {
-        shards: 5,
+        shards: 25,
         expected: 1,
         ..config()
     });
-    let need = "waiting: 1 here, needs room for 5 shards, there is room for 4";
+    let need = "waiting: 1 here, needs room for 25 shards, there is room for 24";
     assert_eq!(job.arrives(1, 0), ["joined w1 at s0", need]);
     assert_eq!(job.arrives(2, 0)[1], "forming g1.1 of [1, 2] at s0");
 }

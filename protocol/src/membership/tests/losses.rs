@@ -223,8 +223,13 @@ fn who_comes_back_while_training_must_halt_first() {
         worker: w(2),
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
         capacity: 4,
-        training: true,
-        standing: standing(3),
+        introduction: Introduction {
+            generation: g(1),
+            incarnation: Incarnation::new(1),
+            seat: None,
+            training: true,
+            standing: standing(3),
+        },
     };
     let told = words(&job.event(Event::Arrived(Box::new(arrival))));
     assert_eq!(

@@ -1,5 +1,7 @@
 //! The coordinator's machine, one story per test: events in, commands out, both written in words.
 
+mod adopting;
+mod balancing;
 mod endings;
 mod generations;
 mod joining;
@@ -10,9 +12,9 @@ mod planning;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use super::{Arrival, Command, Config, Event, JobEvent, Loss, Membership};
+use super::{Arrival, Balance, Command, Config, Event, JobEvent, Loss, Membership};
 use crate::messages::{
-    CatchUp, CoordinatorMessage, Form, Needed, Serve, Standing, StepReport, Tally, Trailer, WorkerMessage,
+    CatchUp, CoordinatorMessage, Form, Introduction, Needed, Serve, Standing, StepReport, Tally, Trailer, WorkerMessage,
 };
 use crate::snapshot::{SnapshotId, shares_of};
 use crate::state::StateHash;
@@ -33,6 +35,7 @@ fn config() -> Config {
         shards: 4,
         steps: Step::new(10),
         order: crate::job::Order::Exact,
+        balance: Balance::default(),
     }
 }
 
@@ -125,9 +128,14 @@ impl Job {
         self.event(Event::Arrived(Box::new(Arrival {
             worker: w(worker),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
-            capacity: 4,
-            training: false,
-            standing,
+            capacity: 24,
+            introduction: Introduction {
+                generation: Generation::NONE,
+                incarnation: Incarnation::new(1),
+                seat: None,
+                training: false,
+                standing,
+            },
         })))
     }
 
@@ -158,6 +166,7 @@ impl Job {
             generation: g(count),
             step: s(step),
             tally: tally(step),
+            pace: None,
             reports: reports.iter().map(report).collect(),
         };
         self.says(worker, message)
@@ -334,6 +343,15 @@ fn serve_words(serve: &Serve) -> String {
 fn event_words(event: &JobEvent) -> String {
     match event {
         JobEvent::Joined { worker, step } => format!("joined w{} at {step}", worker.get()),
+        JobEvent::Fenced { own, by } => format!("{own} fenced by {by}"),
+        JobEvent::Adopted {
+            generation,
+            members,
+            step,
+        } => {
+            let members: Vec<u64> = members.iter().map(|member| member.get()).collect();
+            format!("adopted {generation} of {members:?} at {step}")
+        }
         JobEvent::Lost {
             worker, cause, stage, ..
         } => format!("lost w{} while {stage}: {cause}", worker.get()),
@@ -347,6 +365,7 @@ fn event_words(event: &JobEvent) -> String {
             generation,
             members,
             step,
+            ..
         } => format!("switched to {generation} of {:?} at {step}", numbers(members)),
         JobEvent::Halting { generation } => format!("halting for {generation}"),
         JobEvent::Forming {

@@ -1,12 +1,12 @@
 //! What goes wrong: processes die, connections break, messages are lost, strangers arrive.
 
-use sardana_protocol::membership::{Event, Loss};
-use sardana_protocol::words::WorkerId;
+use sardana_protocol::membership::{Event, Loss, Membership};
+use sardana_protocol::words::{Incarnation, WorkerId};
 
-use super::World;
-use super::law::Count;
+use super::law::{Count, Memory};
 use super::network::Mail;
 use super::process::Process;
+use super::{Operator, Story, World};
 
 /// How much goes wrong. All but `events` and `losses` is so many times on average.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +21,8 @@ pub(crate) struct Chaos {
     pub(crate) cuts: u32,
     /// Workers that are asked to leave, by a signal on their host or through the coordinator; every other one is replaced at once.
     pub(crate) drains: u32,
+    /// Coordinators that die and are started again, with or without what they have written down.
+    pub(crate) crashes: u32,
 }
 
 impl World {
@@ -40,6 +42,9 @@ impl World {
             }
             if chaos.drains > 0 && self.dice.once_in(per(chaos.drains)) {
                 self.drain();
+            }
+            if chaos.crashes > 0 && self.dice.once_in(per(chaos.crashes)) {
+                self.crash();
             }
             if self.dice.once_in(60) && self.processes.len() < 8 {
                 self.start();
@@ -80,6 +85,32 @@ impl World {
         };
         self.mail.push(Mail::Lost(worker, cause));
         Some(process)
+    }
+
+    /// The coordinator dies with all that is on its way, and is started again; agents keep what they could not report.
+    fn crash(&mut self) {
+        let (written, memory) = match self.dice.below(4) {
+            0 => (None, Memory::Stale),
+            1 => (self.record.clone(), Memory::Stale),
+            _ => (Some(self.coordinator.record()), Memory::Fresh),
+        };
+        self.memory = memory;
+        self.incarnation = Incarnation::new(self.incarnation.get() + 1);
+        if self.story == Story::Told {
+            println!(
+                "the coordinator crashes; its next life is {} with {written:?}",
+                self.incarnation
+            );
+        }
+        self.coordinator = Membership::resume(self.config, self.incarnation, self.now, written);
+        self.mail.retain(|mail| match mail {
+            Mail::Lost(..) => true,
+            Mail::ToWorker(..) | Mail::ToCoordinator(..) | Mail::Hello(_) => false,
+        });
+        self.mail.extend(self.processes.keys().copied().map(Mail::Hello));
+        if self.operator == Operator::HasAsked {
+            self.operator = Operator::WantsToStop;
+        }
     }
 
     /// A control connection breaks; the worker lives on and says hello again.

@@ -35,6 +35,19 @@ impl Law {
         self.newest = generation;
     }
 
+    /// GEN-1 for a generation that is adopted: it may have been begun unseen. A coordinator that has forgotten the newest may find
+    /// an older one first, if that is whole; those of the newest then say so.
+    pub(crate) fn adopted(&mut self, generation: Generation, memory: Memory) {
+        let (newest, seed) = (self.newest, self.seed);
+        if memory == Memory::Fresh {
+            assert!(
+                generation >= newest,
+                "GEN-1: {generation} adopted after {newest}, seed {seed}"
+            );
+        }
+        self.newest = newest.max(generation);
+    }
+
     /// GEN-2.
     pub(crate) fn well_formed(&self, form: &Form) {
         let members = form.members.len();
@@ -86,6 +99,15 @@ impl Law {
             Count::Unknown => {}
         }
     }
+}
+
+/// What a coordinator knows of its life before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// All.
+    Fresh,
+    /// Not the newest, or nothing.
+    Stale,
 }
 
 /// Where a job may end.

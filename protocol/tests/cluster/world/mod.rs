@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dice::Dice;
-use law::{Count, End, Law};
+use law::{Count, End, Law, Memory};
 use network::Mail;
 use process::Process;
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::member::{self, Heartbeat};
-use sardana_protocol::membership::{Config, Event, Membership, Stage, Summary};
-use sardana_protocol::words::{Incarnation, Step, WorkerId};
+use sardana_protocol::membership::{Balance, Calm, Config, Event, JobRecord, Membership, Stage, Summary};
+use sardana_protocol::words::{Incarnation, Pace, Step, WorkerId};
 
 use crate::ring::Sums;
 
@@ -35,7 +35,12 @@ pub(crate) struct World {
     now: Duration,
     spec: JobSpec,
     min: u32,
+    config: Config,
+    incarnation: Incarnation,
     coordinator: Membership,
+    /// What the coordinator has written down, some time ago.
+    record: Option<JobRecord>,
+    memory: Memory,
     processes: BTreeMap<WorkerId, Process>,
     sums: Sums,
     mail: Vec<Mail>,
@@ -45,6 +50,10 @@ pub(crate) struct World {
     count: Count,
     operator: Operator,
     story: Story,
+    /// Of the newest generation.
+    members: Vec<WorkerId>,
+    /// How often shards have moved although nobody came or went.
+    pub(crate) moved: u32,
     summary: Option<Summary>,
 }
 
@@ -74,6 +83,11 @@ impl World {
             shards,
             steps: Step::new(steps),
             order: Order::Exact,
+            // Soon, so that shards move again and again among all that happens.
+            balance: Balance::After(Calm {
+                time: Duration::from_millis(100),
+                steps: 1,
+            }),
         };
         let spec = JobSpec {
             name: "cluster".to_owned(),
@@ -90,7 +104,11 @@ impl World {
             now: Duration::ZERO,
             spec,
             min,
+            config,
+            incarnation: Incarnation::new(1),
             coordinator: Membership::new(config, Incarnation::new(1), Duration::ZERO),
+            record: None,
+            memory: Memory::Fresh,
             processes: BTreeMap::new(),
             sums: Sums::default(),
             mail: Vec::new(),
@@ -99,6 +117,8 @@ impl World {
             count: Count::Exact,
             operator: Operator::Watches,
             story,
+            members: Vec::new(),
+            moved: 0,
             summary: None,
         };
         for _ in 0..workers {
@@ -110,8 +130,14 @@ impl World {
     fn start(&mut self) {
         let worker = WorkerId::new(self.next_worker);
         self.next_worker += 1;
-        self.processes.insert(worker, Process::new(&self.spec));
+        let pace = self.any_pace();
+        self.processes.insert(worker, Process::new(&self.spec, pace));
         self.mail.push(Mail::Hello(worker));
+    }
+
+    /// Machines are of unequal speed.
+    fn any_pace(&mut self) -> Pace {
+        Pace::new(Duration::from_millis(10 * (1 + self.dice.below(5))))
     }
 
     /// From now on an operator wants the job to end at the next boundary.
@@ -165,15 +191,23 @@ impl World {
 
     fn pass_time(&mut self) {
         self.now += Duration::from_millis(self.dice.below(40));
-        let heartbeat = if self.dice.once_in(4) {
-            Heartbeat::Due
-        } else {
-            Heartbeat::NotDue
-        };
-        for worker in self.processes.keys().copied().collect::<Vec<_>>() {
+        let due = self.dice.once_in(4);
+        let paces = self.processes.iter().map(|(&worker, process)| (worker, process.pace()));
+        for (worker, pace) in paces.collect::<Vec<_>>() {
+            let heartbeat = if due { Heartbeat::Due(pace) } else { Heartbeat::NotDue };
             self.member(worker, member::Event::Beat { heartbeat }, None);
         }
+        // A machine is slowed down by its neighbours, or left alone by them.
+        if self.dice.once_in(60)
+            && let Some(worker) = self.pick()
+        {
+            let pace = self.any_pace();
+            self.processes.get_mut(&worker).expect("it was picked").set_pace(pace);
+        }
         self.coordinate(Event::Tick);
+        if self.dice.once_in(20) {
+            self.record = Some(self.coordinator.record());
+        }
     }
 
     fn pick(&mut self) -> Option<WorkerId> {

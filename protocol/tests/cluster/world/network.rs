@@ -64,14 +64,17 @@ impl World {
 
     fn hello(&mut self, worker: WorkerId) {
         let Some(process) = self.processes.get(&worker) else { return };
-        let (_, _, _, training, standing) = process.member.introduction();
         let arrival = Arrival {
             worker,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             capacity: self.law.shards,
-            training,
-            standing,
+            introduction: process.member.introduction(),
         };
+        let welcome = member::Event::Welcomed {
+            incarnation: self.incarnation,
+            report_from: self.coordinator.next_report(),
+        };
+        self.member(worker, welcome, None);
         self.coordinate(Event::Arrived(Box::new(arrival)));
     }
 
@@ -135,10 +138,23 @@ impl World {
 
     fn told(&mut self, event: JobEvent) {
         match event {
-            JobEvent::Forming { generation, .. } | JobEvent::Switched { generation, .. } => self.law.newer(generation),
+            JobEvent::Forming { generation, members, .. } => {
+                self.law.newer(generation);
+                self.members = members;
+            }
+            JobEvent::Switched { generation, members, .. } => {
+                self.law.newer(generation);
+                self.moved += u32::from(self.members == members);
+                self.members = members;
+            }
+            JobEvent::Adopted { generation, members, .. } => {
+                self.law.adopted(generation, self.memory);
+                self.members = members;
+            }
             JobEvent::Done(summary) => self.summary = Some(summary),
             JobEvent::Failed { reason } => panic!("seed {}: {reason}", self.law.seed),
-            JobEvent::Joined { .. }
+            JobEvent::Fenced { .. }
+            | JobEvent::Joined { .. }
             | JobEvent::Leaving { .. }
             | JobEvent::Left { .. }
             | JobEvent::Snapshot { .. }

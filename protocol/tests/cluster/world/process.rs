@@ -3,7 +3,7 @@
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::member::{Command, Event, Member, Work};
 use sardana_protocol::messages::{CatchUp, MemberAddress, StepReport, Trailer, WorkerMessage};
-use sardana_protocol::words::{Generation, ShardRange, Step};
+use sardana_protocol::words::{Generation, Pace, ShardRange, Step};
 
 use super::joining::{Joining, Keeping, KeptSum};
 use super::law::{Law, hash_of};
@@ -12,6 +12,7 @@ use crate::ring::RingEnd;
 
 pub(crate) struct Process {
     pub(crate) member: Member,
+    pace: Pace,
     pub(crate) ring: Option<RingEnd>,
     /// The generation whose links are being made.
     pub(crate) linking: Option<Generation>,
@@ -46,8 +47,9 @@ pub(crate) enum Data {
 }
 
 impl Process {
-    pub(crate) fn new(spec: &JobSpec) -> Self {
+    pub(crate) fn new(spec: &JobSpec, pace: Pace) -> Self {
         Self {
+            pace,
             member: Member::new(spec, 6),
             ring: None,
             linking: None,
@@ -62,6 +64,15 @@ impl Process {
             sum: None,
             accepted: None,
         }
+    }
+
+    /// How fast it is, once it has computed something.
+    pub(crate) fn pace(&self) -> Option<Pace> {
+        (self.member.tally().total > 0).then_some(self.pace)
+    }
+
+    pub(crate) fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
     }
 
     /// Does what the machine commands; what it says comes back. `data` came with the event under way.

@@ -11,15 +11,18 @@ use sardana::launch::Event;
 use sardana::train;
 
 use crate::ending::{EndSignals, Failure, runtime};
+use crate::notices::{Heeding, Whose};
 use crate::run::{Printing, split};
 
 /// Run workers of PROGRAM on this host, for a job whose coordinator runs elsewhere.
 ///
 /// SIGINT or SIGTERM lets its workers leave at the next step's boundary, and the job goes on without them; a second one ends them
-/// at once.
+/// at once. When the cloud gives notice that it takes this machine away, they leave at a boundary as well, but the agent stays, and
+/// starts its workers again if the notice is withdrawn.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    sardana agent --join agent.join -n 8 -- ./train\n\n\
+    sardana agent --join agent.join -n 8 -- ./train\n  \
+    sardana agent --join agent.join -n 8 --notices azure -- ./train\n\n\
     Exit codes: 0 the job is over or the workers have left, 1 all workers failed, 2 wrong usage, 130 or 143 ended at once.")]
 pub(crate) struct Agent {
     /// An agent's join file, as `sardana invite` writes it.
@@ -37,6 +40,11 @@ pub(crate) struct Agent {
     /// How many times in all a worker that ended badly is replaced.
     #[arg(long, value_name = "R", default_value_t = 3)]
     restarts: u32,
+    /// Whose notices of leaves to watch for. By default whichever cloud this machine is of: the job has other hosts to go on with.
+    #[arg(long, value_enum, value_name = "WHOSE", default_value_t = Whose::Auto)]
+    notices: Whose,
+    #[command(flatten)]
+    heeding: Heeding,
     #[command(flatten)]
     printing: Printing,
     /// The program, and its arguments.
@@ -48,6 +56,7 @@ impl Agent {
     pub(crate) fn carry_out(self) -> Result<(), Failure> {
         let (program, arguments) = split(self.program)?;
         let output = self.printing.output()?;
+        let notices = self.heeding.config(self.notices);
         runtime()?.block_on(async {
             let mut signals = EndSignals::catch()?;
             let enrolled = enrol(&self.join, Role::Agent).await.map_err(Failure::failed)?;
@@ -63,7 +72,11 @@ impl Agent {
                 environment: Vec::new(),
             };
             let mut host = agent(join).await.map_err(Failure::failed)?;
+            if let Some(notices) = notices {
+                host.watch(notices);
+            }
             let mut over = false;
+            let mut last = String::from("it never started");
             loop {
                 tokio::select! {
                     biased;
@@ -80,6 +93,9 @@ impl Agent {
                         };
                         over |= event == AgentEvent::JobOver;
                         let exhausted = event == AgentEvent::Exhausted;
+                        if let AgentEvent::Ended { how: why, .. } | AgentEvent::NotStarted { reason: why } = &event {
+                            last.clone_from(why);
+                        }
                         train::log(&Event::Agent(event));
                         if over {
                             host.end().await;
@@ -87,7 +103,9 @@ impl Agent {
                         }
                         if exhausted {
                             host.end().await;
-                            return Err(Failure::Failed("no worker is left, and none is started again".to_owned()));
+                            return Err(Failure::Failed(format!(
+                                "no worker is left, and none is started again; the last one: {last}"
+                            )));
                         }
                     }
                 }

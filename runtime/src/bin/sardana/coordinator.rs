@@ -4,16 +4,18 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use sardana::hosts::coordinate::Succession;
 use sardana::hosts::{CoordinateConfig, coordinate, default_place};
 use sardana::launch::Event;
 use sardana::train;
 
 use crate::ending::{EndSignals, Failure, runtime};
-use crate::run::{print, twice};
+use crate::run::{Balancing, print, twice};
 
 /// Run the coordinator of a job on several hosts. Agents and workers come with join files; see `sardana invite`.
 ///
-/// No gradient or state passes it. SIGINT or SIGTERM ends the job at the next step's boundary, a second one the coordinator at once.
+/// No gradient or state passes it. If it dies, training goes on; started again with the same state directory it takes up the job
+/// where it is. SIGINT or SIGTERM ends the job at the next step's boundary, a second one the coordinator at once.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sardana coordinator --listen 192.0.2.1:4433 --state-dir job -n 8\n  \
@@ -29,6 +31,12 @@ pub(crate) struct Coordinator {
     /// Where it keeps the job's authority: a folder of your own, made if it is not there.
     #[arg(long, value_name = "DIR")]
     state_dir: PathBuf,
+    /// Take the place of a coordinator whose state directory is lost: continue from what the workers report.
+    ///
+    /// The new directory must hold a copy of the old one's authority (the file `authority.json`, kept elsewhere beforehand), and workers
+    /// must reach this coordinator at the address they know.
+    #[arg(long)]
+    take_over: bool,
     /// Fewer workers than this do not train: the job waits.
     #[arg(long, value_name = "M", default_value_t = 1)]
     min: u32,
@@ -38,6 +46,8 @@ pub(crate) struct Coordinator {
     /// How many workers the job waits for at first, for some seconds; by default --min.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     expected: Option<u32>,
+    #[command(flatten)]
+    balancing: Balancing,
 }
 
 impl Coordinator {
@@ -56,6 +66,12 @@ impl Coordinator {
             min: self.min,
             max: self.max,
             expected,
+            succession: if self.take_over {
+                Succession::TakeOver
+            } else {
+                Succession::Resume
+            },
+            balance: self.balancing.into(),
         })
     }
 

@@ -9,6 +9,7 @@ mod ending;
 mod invite;
 mod kill;
 mod logging;
+mod notices;
 mod run;
 mod scale;
 mod status;

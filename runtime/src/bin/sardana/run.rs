@@ -5,13 +5,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anstream::{AutoStream, ColorChoice};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use sardana::hosts::default_place;
 use sardana::job::Staffing;
 use sardana::launch::{Colour, LaunchConfig, Output, Steering, launch};
-use sardana::{Summary, train};
+use sardana::notices::NoticesConfig;
+use sardana::{Balance, Summary, train};
 
 use crate::ending::{EndSignal, EndSignals, Failure, runtime};
+use crate::notices::{Heeding, Whose, stop_at};
 
 /// Run a job on this host: N workers of PROGRAM, a coordinator and an agent.
 ///
@@ -36,14 +38,45 @@ pub(crate) struct Run {
     /// How many times in all a worker that ended badly is replaced.
     #[arg(long, value_name = "R", default_value_t = 3)]
     restarts: u32,
+    #[command(flatten)]
+    balancing: Balancing,
     /// Where the coordinator listens. Port 0 takes any.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
+    /// Whose notices of leaves to watch for: on one, the job ends at the next boundary, as by a signal. By default nobody's: this job
+    /// has no other host to go on with, and would end early where it might have finished.
+    #[arg(long, value_enum, value_name = "WHOSE", default_value_t = Whose::None)]
+    notices: Whose,
+    #[command(flatten)]
+    heeding: Heeding,
     #[command(flatten)]
     printing: Printing,
     /// The program, and its arguments.
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
+}
+
+/// Who computes how much.
+#[derive(Debug, Args)]
+pub(crate) struct Balancing {
+    /// Whether shards move towards faster workers, so that all finish together. In exact order that never reaches the result.
+    #[arg(long, value_name = "on|off", value_enum, hide_possible_values = true, default_value_t = Switch::On)]
+    balance: Switch,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+impl From<Balancing> for Balance {
+    fn from(balancing: Balancing) -> Self {
+        match balancing.balance {
+            Switch::On => Self::default(),
+            Switch::Off => Self::Off,
+        }
+    }
 }
 
 /// Where the output of workers goes.
@@ -75,13 +108,16 @@ impl Printing {
 }
 
 impl Run {
-    fn config(self) -> Result<LaunchConfig, Failure> {
+    fn config(self) -> Result<(LaunchConfig, Option<NoticesConfig>), Failure> {
         let Self {
             workers,
             min,
             max,
             restarts,
+            balancing,
             listen,
+            notices,
+            heeding,
             printing,
             program,
         } = self;
@@ -97,16 +133,18 @@ impl Run {
             max,
             restarts,
             shard_capacity: None,
+            balance: balancing.into(),
         };
-        Ok(LaunchConfig {
+        let launch = LaunchConfig {
             listen,
             output: printing.output()?,
             ..LaunchConfig::program(program, arguments, staffing)
-        })
+        };
+        Ok((launch, heeding.config(notices)))
     }
 
     pub(crate) fn carry_out(self) -> Result<(), Failure> {
-        let config = self.config()?;
+        let (config, notices) = self.config()?;
         // The workers that a second signal leaves behind end with the runtime.
         let summary = runtime()?.block_on(async {
             let signals = EndSignals::catch()?;
@@ -125,6 +163,7 @@ impl Run {
                 biased;
                 finished = finishing => finished.map_err(Failure::failed),
                 signal = twice(signals, &steering) => Err(Failure::Ended { signal }),
+                never = stop_at(notices, &steering) => match never {},
             }
         })?;
         print(&summary);

@@ -9,7 +9,7 @@ use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::membership::Stage;
 use sardana_protocol::messages::StepReport;
 use sardana_protocol::status::{AgentStatus, Doing, JobStatus, Overview, WorkerView};
-use sardana_protocol::words::{Generation, Incarnation, JobId, Rank, ShardRange, Step, WorkerId};
+use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
 use super::{History, draw};
 use crate::operator::{json, table};
@@ -21,6 +21,7 @@ fn status() -> JobStatus {
         address,
         rank: rank.map(Rank::new),
         shards: rank.map(|rank| ShardRange::new(rank * 4, rank * 4 + 4)),
+        pace: rank.map(|rank| Pace::new(Duration::from_micros(2_500 * (1 + u64::from(rank))))),
         doing,
         leaving: id == 0xc3,
         step: Step::new(120),
@@ -119,6 +120,8 @@ fn a_screen_shows_ring_sums_agents_and_events() {
             "4 workers, in ring order",
             "w00a1",
             "0..4",
+            "2.50 ms",
+            "a shard",
             "training",
         ],
     );
@@ -179,6 +182,7 @@ fn a_table_is_aligned_and_plain() {
     let head = lines.iter().find(|line| line.starts_with("rank")).unwrap();
     let first = lines.iter().find(|line| line.starts_with("r0")).unwrap();
     assert_eq!(column("worker", head), column("w00a1", first));
+    assert_eq!(column("a shard", head), column("2.50 ms", first));
     assert_eq!(column("doing", head), column("training", first));
     assert!(!text.contains('\x1b') && !text.contains('\r'), "{text:?}");
     holds(&table(&nothing()), &["no worker has come yet", "no workers"]);
@@ -192,6 +196,8 @@ fn json_says_the_same_to_programs() {
     assert_eq!(found["means"]["loss"], 0.5);
     assert_eq!(found["workers"][0]["worker"], "w00a1000000000000");
     assert_eq!(found["workers"][0]["shards"], serde_json::json!([0, 4]));
+    assert_eq!(found["workers"][0]["ms_per_shard"], 2.5);
+    assert_eq!(found["workers"][2]["ms_per_shard"], serde_json::Value::Null);
     assert_eq!(found["workers"][0]["pid"], 77);
     assert_eq!(found["workers"][2]["rank"], serde_json::Value::Null);
     assert_eq!(found["workers"][2]["leaving"], true);

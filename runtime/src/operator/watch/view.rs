@@ -58,7 +58,7 @@ fn workers_table(status: &JobStatus) -> Table<'static> {
         let cells = row(status, view).map(Cell::from);
         Row::new(cells).style(worker_style(view))
     });
-    let widths = [4, 17, 9, 9, 9, 9, 8, 8, 12, 21].map(Constraint::Max);
+    let widths = [4, 17, 9, 8, 9, 9, 9, 8, 8, 12, 21].map(Constraint::Max);
     let title = format!(" {} workers, in ring order ", status.overview.workers.len());
     Table::new(rows, widths)
         .header(Row::new(COLUMNS).style(Modifier::UNDERLINED))

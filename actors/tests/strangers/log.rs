@@ -1,0 +1,87 @@
+//! What is logged of those who are turned away.
+
+use std::fmt::{self, Write as _};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use tracing::field::{Field, Visit};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+/// What operators of a log filter for.
+const TARGET: &str = "sardana::event::refused";
+
+/// Nothing in these tests takes long; whatever has not been logged by then never will.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The refusals of one test: its coordinator lives on the thread of the test.
+pub(crate) struct Log {
+    lines: Arc<Lines>,
+    _until: DefaultGuard,
+}
+
+#[derive(Default)]
+struct Lines {
+    said: Mutex<Vec<String>>,
+    more: Notify,
+}
+
+impl Log {
+    pub(crate) fn new() -> Self {
+        let lines = Arc::new(Lines::default());
+        let subscriber = tracing_subscriber::registry().with(Refusals(Arc::clone(&lines)));
+        Self {
+            lines,
+            _until: tracing::subscriber::set_default(subscriber),
+        }
+    }
+
+    /// Waits for a line with all these words, and takes it out.
+    pub(crate) async fn refused(&self, words: &[&str]) {
+        let waiting = async {
+            while !self.take(words) {
+                self.lines.more.notified().await;
+            }
+        };
+        if timeout(PATIENCE, waiting).await.is_err() {
+            panic!("{words:?} is missing from {:#?}", self.lines.said.lock().unwrap());
+        }
+    }
+
+    fn take(&self, words: &[&str]) -> bool {
+        let mut said = self.lines.said.lock().unwrap();
+        let found = said.iter().position(|line| words.iter().all(|word| line.contains(word)));
+        found.map(|found| said.remove(found)).is_some()
+    }
+
+    /// That nobody else was turned away.
+    pub(crate) fn nothing_more(&self) {
+        let said = self.lines.said.lock().unwrap();
+        assert!(said.is_empty(), "{said:#?}");
+    }
+}
+
+/// Keeps the refusals, each as one line.
+struct Refusals(Arc<Lines>);
+
+impl<S: Subscriber> Layer<S> for Refusals {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if event.metadata().target() == TARGET {
+            let mut line = Line(String::new());
+            event.record(&mut line);
+            self.0.said.lock().unwrap().push(line.0);
+            self.0.more.notify_one();
+        }
+    }
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        write!(self.0, "{field}={value:?} ").unwrap();
+    }
+}

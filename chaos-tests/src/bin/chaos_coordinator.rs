@@ -1,0 +1,74 @@
+//! A coordinator of the toy job as a process of its own, so that a test can kill it. It says on standard output what happens.
+//!
+//! `chaos_coordinator STATE_DIR ADDRESS [take-over]`, with the job in the environment, as workers get it.
+
+use std::io::Write;
+
+use anyhow::{Context, Result, bail};
+use sardana::JobEvent;
+use sardana::hosts::coordinate::Succession;
+use sardana::hosts::{CoordinateConfig, coordinate};
+use sardana_chaos_tests::setup::Setup;
+
+fn main() -> Result<()> {
+    let (setup, _) = Setup::from_environment()?;
+    let mut arguments = std::env::args().skip(1);
+    let config = CoordinateConfig {
+        state_dir: arguments.next().context("which state directory")?.into(),
+        listen: arguments.next().context("which address")?.parse()?,
+        advertise: None,
+        min: setup.min,
+        max: setup.max,
+        expected: setup.workers,
+        balance: setup.balance,
+        succession: match arguments.next().as_deref() {
+            None => Succession::Resume,
+            Some("take-over") => Succession::TakeOver,
+            Some(other) => bail!("expected take-over, found {other:?}"),
+        },
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let hosting = coordinate(config).await?;
+        say(&format!("listening {}", hosting.addresses()[0]));
+        let summary = hosting.finish(|_, event| say(&words(event))).await?;
+        let (step, hash) = (summary.step.get(), summary.hash);
+        let (computed, recomputed, unknown) = (summary.computed, summary.recomputed, summary.unknown);
+        say(&format!("done {step} {hash} {computed} {recomputed} {unknown}"));
+        Ok(())
+    })
+}
+
+fn words(event: &JobEvent) -> String {
+    match event {
+        JobEvent::Steps(reports) => format!("step {}", reports.last().map_or(0, |report| report.step.get())),
+        JobEvent::Adopted { generation, .. } => format!("adopted {generation}"),
+        JobEvent::Halting { generation } => format!("halting {generation}"),
+        JobEvent::Forming { generation, .. } => format!("forming {generation}"),
+        JobEvent::Switched { generation, members, .. } => format!("switched {generation} {}", members.len()),
+        JobEvent::StateLost { .. } => "state lost".to_owned(),
+        other @ (JobEvent::Joined { .. }
+        | JobEvent::Fenced { .. }
+        | JobEvent::Lost { .. }
+        | JobEvent::Leaving { .. }
+        | JobEvent::Left { .. }
+        | JobEvent::Snapshot { .. }
+        | JobEvent::CaughtUp { .. }
+        | JobEvent::JoinsAnew { .. }
+        | JobEvent::Held { .. }
+        | JobEvent::Formed { .. }
+        | JobEvent::Resumed { .. }
+        | JobEvent::Waiting { .. }
+        | JobEvent::Done(_)
+        | JobEvent::Failed { .. }) => format!("other {other:?}"),
+    }
+}
+
+fn say(words: &str) {
+    let mut out = std::io::stdout().lock();
+    // Whoever reads may be gone.
+    let _ = writeln!(out, "{words}").and_then(|()| out.flush());
+}

@@ -1,0 +1,125 @@
+//! What a campaign says in the end: for people, and as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use sardana_chaos_tests::simulation::campaign::Report;
+use sardana_chaos_tests::simulation::coverage::EXPECTED;
+use serde::Serialize;
+
+/// A campaign in numbers.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    seed: u64,
+    minutes_per_run: u64,
+    took_seconds: f64,
+    runs: u64,
+    cluster_hours: f64,
+    faults: BTreeMap<&'static str, u64>,
+    all_faults: u64,
+    messages_lost: u64,
+    messages_replayed: u64,
+    generations: u64,
+    steps: u64,
+    updates: u64,
+    gradients: u64,
+    states_lost: u64,
+    events: u64,
+    invariants_checked: BTreeMap<&'static str, u64>,
+    transitions_expected: usize,
+    transitions_reached: usize,
+    not_reached: Vec<String>,
+    reached: BTreeMap<String, u64>,
+    violations: Vec<Found>,
+}
+
+/// Something that did not hold.
+#[derive(Debug, Serialize)]
+struct Found {
+    seed: u64,
+    violation: String,
+    replay: String,
+}
+
+impl Summary {
+    pub(crate) fn of(seed: u64, minutes_per_run: u64, took: Duration, report: &Report) -> Self {
+        let counts = &report.counts;
+        let missing = report.coverage.missing();
+        let reached = report.coverage.reached();
+        let found = |(seed, violation): &(u64, sardana_chaos_tests::simulation::Violation)| Found {
+            seed: *seed,
+            violation: violation.to_string(),
+            replay: format!(
+                "cargo run -p sardana-chaos-tests --release --bin simulate -- replay {seed} --minutes-per-run {minutes_per_run}"
+            ),
+        };
+        Self {
+            seed,
+            minutes_per_run,
+            took_seconds: took.as_secs_f64(),
+            runs: report.runs,
+            cluster_hours: report.counted.as_secs_f64() / 3_600.0,
+            faults: counts.faults.clone(),
+            all_faults: counts.all_faults(),
+            messages_lost: counts.lost,
+            messages_replayed: counts.replayed,
+            generations: counts.generations,
+            steps: counts.steps,
+            updates: counts.updates,
+            gradients: counts.gradients,
+            states_lost: counts.states_lost,
+            events: counts.events,
+            invariants_checked: report.checked.clone(),
+            transitions_expected: EXPECTED.len(),
+            transitions_reached: EXPECTED.len() - missing.len(),
+            not_reached: missing.iter().map(|reached| name(*reached)).collect(),
+            reached: reached.into_iter().map(|(reached, times)| (name(reached), times)).collect(),
+            violations: report.violations.iter().map(found).collect(),
+        }
+    }
+}
+
+fn name((machine, from, to): sardana_chaos_tests::simulation::coverage::Reached) -> String {
+    if to.is_empty() {
+        format!("{machine}: {from}")
+    } else {
+        format!("{machine}: {from} -> {to}")
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:.1} cluster-hours in {} runs, {:.0} s: {} events",
+            self.cluster_hours, self.runs, self.took_seconds, self.events
+        )?;
+        writeln!(
+            f,
+            "{} generations, {} steps, {} updates, {} gradients; the state was lost {} times",
+            self.generations, self.steps, self.updates, self.gradients, self.states_lost
+        )?;
+        let (lost, replayed) = (self.messages_lost, self.messages_replayed);
+        writeln!(f, "{} faults; {lost} messages lost, {replayed} replayed", self.all_faults)?;
+        for (fault, times) in &self.faults {
+            writeln!(f, "  {times:>9} {fault}")?;
+        }
+        writeln!(f, "checks of invariants")?;
+        for (invariant, times) in &self.invariants_checked {
+            writeln!(f, "  {times:>12} {invariant}")?;
+        }
+        let (reached, expected) = (self.transitions_reached, self.transitions_expected);
+        writeln!(f, "{reached} of {expected} transitions, messages and events reached")?;
+        for missing in &self.not_reached {
+            writeln!(f, "  not reached: {missing}")?;
+        }
+        if self.violations.is_empty() {
+            writeln!(f, "0 violations")?;
+        }
+        for Found { seed, violation, replay } in &self.violations {
+            writeln!(f, "VIOLATION in the run of seed {seed}: {violation}\nto replay it: {replay}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! What is going to happen, and when: virtual time goes from one entry to the next.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use sardana_protocol::messages::{CoordinatorMessage, Introduction, Tally, Trailer, WorkerMessage};
+use sardana_protocol::snapshot::SnapshotId;
+use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
+
+use super::faults::{Fault, Later};
+use super::model::Gradients;
+
+/// One thing that happens to one party.
+#[derive(Debug, Clone)]
+pub(crate) enum Happening {
+    /// The coordinator's clock, in this life of it.
+    Tick { life: Incarnation },
+    /// A message reaches the coordinator over this session.
+    ToCoordinator {
+        worker: WorkerId,
+        session: u64,
+        message: Box<WorkerMessage>,
+    },
+    /// A message reaches a worker over this session.
+    ToWorker {
+        worker: WorkerId,
+        session: u64,
+        message: Box<CoordinatorMessage>,
+    },
+    /// A worker looks for the coordinator.
+    Dial { worker: WorkerId },
+    /// Its hello is there.
+    Hello {
+        worker: WorkerId,
+        session: u64,
+        introduction: Box<Introduction>,
+    },
+    /// The coordinator's answer to it.
+    Greeting {
+        worker: WorkerId,
+        session: u64,
+        incarnation: Incarnation,
+        report_from: Step,
+    },
+    /// No greeting has come.
+    Unanswered { worker: WorkerId, session: u64 },
+    /// An agent says that its child has ended.
+    Exited {
+        worker: WorkerId,
+        how: &'static str,
+        tally: Tally,
+    },
+    /// The coordinator notices that a session is over.
+    SessionLost { worker: WorkerId, session: u64 },
+    /// The worker notices it.
+    ControlLost { worker: WorkerId, session: u64 },
+    /// A worker's clock.
+    Beat { worker: WorkerId, heartbeat: Beat },
+    /// A training thread has done what it was doing.
+    Worked { worker: WorkerId },
+    /// A worker looks whether its links are made.
+    Link { worker: WorkerId, generation: Generation },
+    /// A link to `peer` has broken.
+    LinkBroken {
+        worker: WorkerId,
+        generation: Generation,
+        peer: WorkerId,
+    },
+    /// The running sum comes to a rank.
+    Visit {
+        worker: WorkerId,
+        generation: Generation,
+        step: Step,
+        index: usize,
+        gradients: Gradients,
+    },
+    /// The finished sum comes to a rank.
+    Summed {
+        worker: WorkerId,
+        generation: Generation,
+        step: Step,
+        trailer: Trailer,
+        place: usize,
+        gradients: std::rc::Rc<[(u32, u64)]>,
+    },
+    /// What a member fetches may be there.
+    Fetched { worker: WorkerId, serial: u64 },
+    /// What a joiner copies may be there.
+    Transferred { worker: WorkerId, serial: u64 },
+    /// There is room for shares.
+    RoomMade { worker: WorkerId },
+    /// Shares are hashed.
+    Hashed { worker: WorkerId, snapshot: SnapshotId },
+    /// The coordinator is started again.
+    Revive,
+    /// A worker process starts.
+    Start,
+    /// It is time for a fault of this kind.
+    Strike(Fault),
+    /// A later part of a fault.
+    Later(Later),
+}
+
+/// What a worker's clock is due for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beat {
+    /// A heartbeat, and so on.
+    Heart,
+    /// Reports, once.
+    Reports,
+}
+
+/// Whom something happens to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Party {
+    Coordinator,
+    Worker(WorkerId),
+    World,
+}
+
+impl Happening {
+    /// Whose process must run for it to happen.
+    pub(crate) fn party(&self) -> Party {
+        match self {
+            Self::Tick { .. } | Self::ToCoordinator { .. } | Self::Hello { .. } | Self::SessionLost { .. } => {
+                Party::Coordinator
+            }
+            Self::ToWorker { worker, .. }
+            | Self::Dial { worker }
+            | Self::Greeting { worker, .. }
+            | Self::Unanswered { worker, .. }
+            | Self::ControlLost { worker, .. }
+            | Self::Beat { worker, .. }
+            | Self::Worked { worker }
+            | Self::Link { worker, .. }
+            | Self::LinkBroken { worker, .. }
+            | Self::Visit { worker, .. }
+            | Self::Summed { worker, .. }
+            | Self::Fetched { worker, .. }
+            | Self::Transferred { worker, .. }
+            | Self::RoomMade { worker }
+            | Self::Hashed { worker, .. } => Party::Worker(*worker),
+            Self::Exited { .. } | Self::Revive | Self::Start | Self::Strike(_) | Self::Later(_) => Party::World,
+        }
+    }
+}
+
+struct Entry {
+    at: Duration,
+    serial: u64,
+    what: Happening,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    /// The earliest is the greatest, so that a heap gives it first; of two at once, the one that was entered first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.serial).cmp(&(self.at, self.serial))
+    }
+}
+
+/// Virtual time, and all that is going to happen.
+#[derive(Default)]
+pub(crate) struct Calendar {
+    now: Duration,
+    serial: u64,
+    heap: BinaryHeap<Entry>,
+}
+
+impl Calendar {
+    pub(crate) fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// At this time, or now if that is over.
+    pub(crate) fn at(&mut self, at: Duration, what: Happening) {
+        self.serial += 1;
+        self.heap.push(Entry {
+            at: at.max(self.now),
+            serial: self.serial,
+            what,
+        });
+    }
+
+    pub(crate) fn after(&mut self, delay: Duration, what: Happening) {
+        self.at(self.now + delay, what);
+    }
+
+    /// The next thing that happens; time goes on to it.
+    pub(crate) fn next(&mut self) -> Option<(u64, Happening)> {
+        let Entry { at, serial, what } = self.heap.pop()?;
+        self.now = at;
+        Some((serial, what))
+    }
+
+    /// Something could not happen yet: later, and in the same order as all else that had to wait.
+    pub(crate) fn defer(&mut self, at: Duration, serial: u64, what: Happening) {
+        self.heap.push(Entry {
+            at: at.max(self.now),
+            serial,
+            what,
+        });
+    }
+
+    pub(crate) fn forget(&mut self, wanted: impl Fn(&Happening) -> bool) {
+        self.heap.retain(|entry| !wanted(&entry.what));
+    }
+}

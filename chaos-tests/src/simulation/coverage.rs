@@ -1,0 +1,190 @@
+//! Which transitions of the machines, and which messages, commands and events, a run has seen: what is never reached is never tried.
+
+use std::collections::BTreeMap;
+
+use sardana_protocol::member::{self, Command};
+use sardana_protocol::membership::{self, JobEvent};
+use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
+
+pub use super::expected::{COVERED_WITHIN, EXPECTED};
+
+/// One thing that was reached: of which machine or list, and what.
+pub type Reached = (&'static str, &'static str, &'static str);
+
+/// How often each was reached.
+#[derive(Debug, Clone, Default)]
+pub struct Coverage {
+    transitions: BTreeMap<Reached, u64>,
+    named: Vec<(&'static str, &'static str, u64)>,
+}
+
+impl Coverage {
+    pub(crate) fn moved(&mut self, from: membership::Phases, to: membership::Phases) {
+        if from == to {
+            return;
+        }
+        self.transition("membership", from.membership, to.membership);
+        self.transition("past", from.past, to.past);
+        self.transition("intake", from.intake, to.intake);
+        self.transition("plan", from.plan, to.plan);
+    }
+
+    pub(crate) fn member_moved(&mut self, from: member::Phases, to: member::Phases) {
+        if from == to {
+            return;
+        }
+        self.transition("seat", from.seat, to.seat);
+        self.transition("next seat", from.next, to.next);
+        self.transition("update", from.update, to.update);
+        self.transition("joining", from.joining, to.joining);
+    }
+
+    fn transition(&mut self, machine: &'static str, from: &'static str, to: &'static str) {
+        if from != to {
+            *self.transitions.entry((machine, from, to)).or_default() += 1;
+        }
+    }
+
+    fn name(&mut self, list: &'static str, name: &'static str) {
+        // The same literal lies at the same place, so that this is rarely more than a look.
+        let known = self
+            .named
+            .iter_mut()
+            .find(|(one, other, _)| std::ptr::eq(*one, list) && std::ptr::eq(*other, name));
+        match known {
+            Some((_, _, times)) => *times += 1,
+            None => self.named.push((list, name, 1)),
+        }
+    }
+
+    pub(crate) fn ordered(&mut self, message: &CoordinatorMessage) {
+        self.name(
+            "coordinator says",
+            match message {
+                CoordinatorMessage::Halt { .. } => "Halt",
+                CoordinatorMessage::Form(_) => "Form",
+                CoordinatorMessage::Prepare(_) => "Prepare",
+                CoordinatorMessage::CloseWith { .. } => "CloseWith",
+                CoordinatorMessage::Serve(_) => "Serve",
+                CoordinatorMessage::Copy(_) => "Copy",
+                CoordinatorMessage::Released { .. } => "Released",
+                CoordinatorMessage::Renewed { .. } => "Renewed",
+                CoordinatorMessage::Complete { .. } => "Complete",
+                CoordinatorMessage::Dismiss { .. } => "Dismiss",
+            },
+        );
+    }
+
+    pub(crate) fn said(&mut self, message: &WorkerMessage) {
+        self.name(
+            "worker says",
+            match message {
+                WorkerMessage::Halted { .. } => "Halted",
+                WorkerMessage::Ready { .. } => "Ready",
+                WorkerMessage::Progress { .. } => "Progress",
+                WorkerMessage::Finished { .. } => "Finished",
+                WorkerMessage::LinkBroken { .. } => "LinkBroken",
+                WorkerMessage::Switched { .. } => "Switched",
+                WorkerMessage::RoomMade { .. } => "RoomMade",
+                WorkerMessage::Snapshotted { .. } => "Snapshotted",
+                WorkerMessage::Dropped { .. } => "Dropped",
+                WorkerMessage::CaughtUp { .. } => "CaughtUp",
+                WorkerMessage::CopyFailed { .. } => "CopyFailed",
+                WorkerMessage::Leave { .. } => "Leave",
+                WorkerMessage::Renew { .. } => "Renew",
+                WorkerMessage::Failed { .. } => "Failed",
+            },
+        );
+    }
+
+    pub(crate) fn commanded(&mut self, command: &Command) {
+        self.name(
+            "worker does",
+            match command {
+                Command::Send(_) => "Send",
+                Command::Connect(_) => "Connect",
+                Command::Abort { .. } => "Abort",
+                Command::Begin { .. } => "Begin",
+                Command::Offer { .. } => "Offer",
+                Command::Retain { .. } => "Retain",
+                Command::SumAlone { .. } => "SumAlone",
+                Command::Accept { .. } => "Accept",
+                Command::LayAside => "LayAside",
+                Command::AcceptAside { .. } => "AcceptAside",
+                Command::CloseWith { .. } => "CloseWith",
+                Command::Prepare(_) => "Prepare",
+                Command::Switch { .. } => "Switch",
+                Command::Unprepare => "Unprepare",
+                Command::MakeRoom { .. } => "MakeRoom",
+                Command::Snapshot { .. } => "Snapshot",
+                Command::KeepSum { .. } => "KeepSum",
+                Command::LetGo { .. } => "LetGo",
+                Command::Admit { .. } => "Admit",
+                Command::Copy(_) => "Copy",
+                Command::Follow { .. } => "Follow",
+                Command::EndCopy => "EndCopy",
+                Command::Fetch { .. } => "Fetch",
+            },
+        );
+    }
+
+    pub(crate) fn told(&mut self, event: &JobEvent) {
+        self.name(
+            "people are told",
+            match event {
+                JobEvent::Joined { .. } => "Joined",
+                JobEvent::Adopted { .. } => "Adopted",
+                JobEvent::Fenced { .. } => "Fenced",
+                JobEvent::Lost { .. } => "Lost",
+                JobEvent::Leaving { .. } => "Leaving",
+                JobEvent::Left { .. } => "Left",
+                JobEvent::Snapshot { .. } => "Snapshot",
+                JobEvent::CaughtUp { .. } => "CaughtUp",
+                JobEvent::JoinsAnew { .. } => "JoinsAnew",
+                JobEvent::Held { .. } => "Held",
+                JobEvent::Switched { .. } => "Switched",
+                JobEvent::Halting { .. } => "Halting",
+                JobEvent::Forming { .. } => "Forming",
+                JobEvent::Formed { .. } => "Formed",
+                JobEvent::Resumed { .. } => "Resumed",
+                JobEvent::Steps(_) => "Steps",
+                JobEvent::Waiting { .. } => "Waiting",
+                JobEvent::StateLost { .. } => "StateLost",
+                JobEvent::Done(_) => "Done",
+                JobEvent::Failed { .. } => "Failed",
+            },
+        );
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (&reached, &times) in &other.transitions {
+            *self.transitions.entry(reached).or_default() += times;
+        }
+        for &(list, name, times) in &other.named {
+            let known = self.named.iter_mut().find(|(one, two, _)| *one == list && *two == name);
+            match known {
+                Some((_, _, known)) => *known += times,
+                None => self.named.push((list, name, times)),
+            }
+        }
+    }
+
+    /// All that was reached, and how often.
+    #[must_use]
+    pub fn reached(&self) -> BTreeMap<Reached, u64> {
+        let mut all = self.transitions.clone();
+        for &(list, name, times) in &self.named {
+            *all.entry((list, name, "")).or_default() += times;
+        }
+        all
+    }
+}
+
+impl Coverage {
+    /// What was expected and never reached.
+    #[must_use]
+    pub fn missing(&self) -> Vec<Reached> {
+        let reached = self.reached();
+        EXPECTED.iter().filter(|one| !reached.contains_key(*one)).copied().collect()
+    }
+}

@@ -1,0 +1,41 @@
+//! The coordinator's process ends and starts again: with its disk, but for what was not synced, or without.
+
+use std::time::Duration;
+
+use super::Struck;
+use crate::simulation::calendar::Happening;
+use crate::simulation::network::IDLE;
+use crate::simulation::world::{DiskFate, World};
+
+/// It is down for this long at most.
+const DOWN: Duration = Duration::from_secs(30);
+
+impl World {
+    pub(super) fn crash(&mut self) -> Struck {
+        self.crash_with(DiskFate::Kept)
+    }
+
+    pub(super) fn lose_disk(&mut self) -> Struck {
+        self.crash_with(DiskFate::Lost)
+    }
+
+    fn crash_with(&mut self, disk: DiskFate) -> Struck {
+        if self.coordinator.machine.is_none() {
+            return Struck::Nobody;
+        }
+        let now = self.now();
+        let sessions = self.coordinator.sessions();
+        self.coordinator.die(now, disk);
+        // Either its host says that nobody listens, or connections only fall silent.
+        let told = self.dice.below(2) == 0;
+        for (worker, session) in sessions {
+            let quick = self.within(Duration::from_millis(200));
+            let noticed = if told { quick } else { IDLE - 10 * quick };
+            self.calendar.after(noticed, Happening::ControlLost { worker, session });
+        }
+        let down = super::super::swarm::between(&mut self.dice, 50, 2 * 30_000);
+        let down = Duration::from_millis(down).min(DOWN);
+        self.calendar.after(down, Happening::Revive);
+        Struck::Yes
+    }
+}

@@ -1,0 +1,234 @@
+//! What goes wrong: one file for each kind of fault. A run draws its own kinds and how often each comes.
+
+mod crash;
+mod cut;
+mod drain;
+mod flap;
+mod freeze;
+mod kill;
+mod link;
+mod noise;
+mod one_way;
+mod partition;
+mod preempt;
+mod skew;
+mod slow;
+mod stall;
+mod storm;
+mod vanish;
+
+use std::time::Duration;
+
+use sardana_protocol::words::WorkerId;
+
+use super::calendar::Happening;
+use super::network::{Cut, IDLE, Node};
+use super::world::{Faults, World};
+pub(crate) use slow::SLOWEST;
+
+/// A kind of fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    /// A worker's process is killed; its agent sees it.
+    Kill,
+    /// A worker's host is gone; nobody sees it.
+    Vanish,
+    /// Half of the fleet or all of it is taken away at once, with or without notice.
+    Preempt,
+    /// A worker's process stands still for a while.
+    Freeze,
+    /// A worker's work takes many times as long for a while.
+    Slow,
+    /// A worker is asked to leave.
+    Drain,
+    /// Many new workers come at once.
+    Storm,
+    /// A control connection breaks.
+    Cut,
+    /// A link between two workers breaks.
+    Link,
+    /// Some cannot reach the others for a while, nor be reached.
+    Partition,
+    /// Some cannot be heard for a while, or cannot hear.
+    OneWay,
+    /// A host's network goes down and up many times.
+    Flap,
+    /// Much of what is sent is lost for a while.
+    Noise,
+    /// The coordinator's process ends, and what was not synced is lost.
+    Crash,
+    /// The coordinator's process ends, and all of its disk is lost.
+    DiskLost,
+    /// The coordinator's process stands still for a while.
+    Stall,
+    /// The coordinator's clock goes too fast or too slowly for a while.
+    Skew,
+}
+
+/// A later part of a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Later {
+    /// The notice is over.
+    Die(WorkerId),
+    /// The host's network goes down once more.
+    Flap { worker: WorkerId, left: u64 },
+    /// A worker is as fast as before.
+    Recover(WorkerId),
+    /// The network is as good as before.
+    Calm,
+    /// The coordinator's clock is right again.
+    Unskew,
+}
+
+/// Whether a fault found somebody to strike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Struck {
+    Yes,
+    Nobody,
+}
+
+impl Fault {
+    pub(crate) const ALL: [Self; 17] = [
+        Self::Kill,
+        Self::Vanish,
+        Self::Preempt,
+        Self::Freeze,
+        Self::Slow,
+        Self::Drain,
+        Self::Storm,
+        Self::Cut,
+        Self::Link,
+        Self::Partition,
+        Self::OneWay,
+        Self::Flap,
+        Self::Noise,
+        Self::Crash,
+        Self::DiskLost,
+        Self::Stall,
+        Self::Skew,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::Vanish => "host lost",
+            Self::Preempt => "mass preemption",
+            Self::Freeze => "freeze",
+            Self::Slow => "slow node",
+            Self::Drain => "drain",
+            Self::Storm => "storm of joiners",
+            Self::Cut => "control connection cut",
+            Self::Link => "link broken",
+            Self::Partition => "partition",
+            Self::OneWay => "one-way partition",
+            Self::Flap => "flapping",
+            Self::Noise => "noise",
+            Self::Crash => "coordinator crash",
+            Self::DiskLost => "coordinator crash, disk lost",
+            Self::Stall => "coordinator frozen",
+            Self::Skew => "clock skew",
+        }
+    }
+}
+
+impl World {
+    /// Some time from now a fault of this kind comes.
+    pub(crate) fn strike_again(&mut self, fault: Fault) {
+        let drawn = self.swarm.faults.iter().find(|(kind, _)| *kind == fault);
+        let Some(&(_, mean)) = drawn else { return };
+        let gap = self.within(2 * mean);
+        self.calendar.after(gap, Happening::Strike(fault));
+    }
+
+    pub(crate) fn strike(&mut self, fault: Fault) {
+        if self.faults == Faults::Ended {
+            return;
+        }
+        self.story.tell(self.now(), || format!("FAULT {}", fault.name()));
+        let struck = match fault {
+            Fault::Kill => self.kill(),
+            Fault::Vanish => self.vanish(),
+            Fault::Preempt => self.preempt(),
+            Fault::Freeze => self.freeze(),
+            Fault::Slow => self.slow_down(),
+            Fault::Drain => self.drain(),
+            Fault::Storm => self.storm(),
+            Fault::Cut => self.cut_control(),
+            Fault::Link => self.cut_link(),
+            Fault::Partition => self.partition(),
+            Fault::OneWay => self.one_way(),
+            Fault::Flap => self.begin_to_flap(),
+            Fault::Noise => self.make_noise(),
+            Fault::Crash => self.crash(),
+            Fault::DiskLost => self.lose_disk(),
+            Fault::Stall => self.stall(),
+            Fault::Skew => self.skew(),
+        };
+        if struck == Struck::Yes {
+            self.counts.struck(fault.name());
+        }
+        self.strike_again(fault);
+    }
+
+    pub(crate) fn later(&mut self, later: Later) {
+        match later {
+            Later::Die(worker) => self.take_away(worker),
+            Later::Flap { worker, left } => self.flap(worker, left),
+            Later::Recover(worker) => self.recover(worker),
+            Later::Calm => self.calm(),
+            Later::Unskew => {
+                let now = self.now();
+                self.coordinator.skew(now, 1_000);
+            }
+        }
+    }
+
+    /// How long something lasts: often short, now and then long enough that timeouts end first.
+    fn lasting(&mut self) -> Duration {
+        Duration::from_millis(super::swarm::between(&mut self.dice, 30, 40_000))
+    }
+
+    /// Some nodes are cut off. Connections across a cut that lasts too long break.
+    fn cut_off(&mut self, cut: Cut) {
+        let now = self.now();
+        self.network.tidy(now);
+        self.story.tell(now, || format!("{cut:?}"));
+        let lasts = cut.until.saturating_sub(now);
+        if lasts > IDLE {
+            for (worker, session) in self.coordinator.sessions() {
+                let (up, down) = (
+                    cut.stops(Node::Worker(worker), Node::Coordinator),
+                    cut.stops(Node::Coordinator, Node::Worker(worker)),
+                );
+                // Who hears nothing gives up first; the other hears nothing from then on.
+                let (heard, hears) = match (up, down) {
+                    (false, false) => continue,
+                    (true, true) => (IDLE, IDLE),
+                    (true, false) => (IDLE, 2 * IDLE),
+                    (false, true) => (2 * IDLE, IDLE),
+                };
+                self.calendar.after(heard, Happening::SessionLost { worker, session });
+                self.calendar.after(hears, Happening::ControlLost { worker, session });
+            }
+            let rings: Vec<_> = self
+                .processes
+                .iter()
+                .filter_map(|(&worker, process)| Some((worker, process.ring_members()?)))
+                .collect();
+            for (worker, (generation, peers)) in rings {
+                for peer in peers {
+                    let (one, other) = (Node::Worker(worker), Node::Worker(peer));
+                    if cut.stops(one, other) || cut.stops(other, one) {
+                        let broken = Happening::LinkBroken {
+                            worker,
+                            generation,
+                            peer,
+                        };
+                        self.calendar.after(IDLE, broken);
+                    }
+                }
+            }
+        }
+        self.network.cuts.push(cut);
+    }
+}

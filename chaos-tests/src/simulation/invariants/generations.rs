@@ -1,0 +1,37 @@
+//! GEN-1: at most one generation is current; its number is greater than any before, across coordinator restarts.
+
+use sardana_protocol::words::Generation;
+
+use super::{Law, Violation};
+
+/// What a coordinator knows of its life before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// All that counts.
+    Fresh,
+    /// Not the newest, or nothing.
+    Stale,
+}
+
+impl Law {
+    /// The newest generation that has begun.
+    pub(crate) fn newest(&self) -> Generation {
+        self.newest
+    }
+
+    /// A generation was formed, or switched to.
+    pub(crate) fn newer(&mut self, generation: Generation) -> Result<(), Violation> {
+        let newest = self.newest;
+        self.newest = newest.max(generation);
+        self.check("GEN-1", generation > newest, || format!("{generation} after {newest}"))
+    }
+
+    /// A generation was adopted: it may have been begun unseen. A coordinator that has forgotten the newest may find an older one
+    /// first, if that is whole; those of the newest then say so.
+    pub(crate) fn adopted(&mut self, generation: Generation, memory: Memory) -> Result<(), Violation> {
+        let newest = self.newest;
+        self.newest = newest.max(generation);
+        let holds = memory == Memory::Stale || generation >= newest;
+        self.check("GEN-1", holds, || format!("{generation} is adopted after {newest}"))
+    }
+}

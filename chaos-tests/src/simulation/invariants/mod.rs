@@ -1,0 +1,86 @@
+//! What must hold, whatever happens: one file for each invariant, all of them checked as things happen.
+
+mod ending;
+mod fences;
+mod generations;
+mod progress;
+mod samples;
+mod seats;
+mod states;
+mod updates;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
+
+use super::model::Reference;
+pub(crate) use ending::Count;
+pub(crate) use generations::Memory;
+pub(crate) use progress::Floor;
+
+/// What did not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The invariant's number, or a few words.
+    pub invariant: &'static str,
+    /// What was found.
+    pub text: String,
+}
+
+impl Violation {
+    pub(crate) fn new(invariant: &'static str, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { invariant, text }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.invariant, self.text)
+    }
+}
+
+/// The job, its undisturbed run, and what has been seen so far.
+#[derive(Debug)]
+pub(crate) struct Law {
+    shards: u32,
+    steps: Step,
+    reference: Reference,
+    newest: Generation,
+    /// What each worker has promised.
+    promised: BTreeMap<WorkerId, Generation>,
+    /// The highest incarnation that has welcomed each worker.
+    welcomed: BTreeMap<WorkerId, Incarnation>,
+    pub(crate) count: Count,
+    /// Whether an operator has asked the job to stop.
+    pub(crate) may_stop_early: bool,
+    /// How often each invariant was checked.
+    pub(crate) checked: BTreeMap<&'static str, u64>,
+}
+
+impl Law {
+    pub(crate) fn new(shards: u32, steps: Step) -> Self {
+        Self {
+            shards,
+            steps,
+            reference: Reference::new(shards),
+            newest: Generation::NONE,
+            promised: BTreeMap::new(),
+            welcomed: BTreeMap::new(),
+            count: Count::Exact,
+            may_stop_early: false,
+            checked: BTreeMap::new(),
+        }
+    }
+
+    /// Counts a check, and says what did not hold if it did not.
+    fn check(&mut self, invariant: &'static str, holds: bool, text: impl FnOnce() -> String) -> Result<(), Violation> {
+        *self.checked.entry(invariant).or_default() += 1;
+        if holds {
+            Ok(())
+        } else {
+            Err(Violation::new(invariant, text()))
+        }
+    }
+}

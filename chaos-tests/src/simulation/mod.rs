@@ -1,0 +1,30 @@
+//! Simulated clusters: the machines of `protocol`, the very code that ships, in virtual time, on a network, a disk and hosts that do
+//! their worst. One seed decides everything, and replays it.
+//!
+//! - [`play`]: one run; [`campaign`]: many, on all processors, until enough hours have passed;
+//! - `world`: the cluster; `calendar`: virtual time; `network`: who reaches whom; `swarm`: what a seed draws;
+//! - `faults`: what goes wrong, one file each; `invariants`: what must hold all the same, one file each;
+//! - `planted`: bugs that it must find, with the feature `planted-bugs`;
+//! - [`coverage`]: which transitions were reached; [`story`]: what happened, event by event; `model`: a stand-in for training.
+//!
+//! It must not know the machines' insides: it gives them events, does what they command, and looks at their phases.
+
+pub mod campaign;
+pub mod coverage;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+pub mod story;
+pub mod tally;
+
+mod calendar;
+mod expected;
+mod faults;
+mod invariants;
+mod model;
+mod network;
+mod run;
+mod swarm;
+mod world;
+
+pub use invariants::Violation;
+pub use run::{Played, play};

@@ -1,0 +1,73 @@
+//! A stand-in for training: states and gradients are numbers that depend on everything they should depend on.
+
+use std::rc::Rc;
+
+use sardana_protocol::messages::Trailer;
+use sardana_protocol::state::StateHash;
+use sardana_protocol::words::Step;
+
+/// The state before the first update.
+pub(crate) const ZERO: u64 = 0x5eed;
+
+/// Shards with their gradients, in the order in which they were added.
+pub(crate) type Gradients = Vec<(u32, u64)>;
+
+/// A finished sum, as it is kept and handed on.
+#[derive(Debug, Clone)]
+pub(crate) struct Sum {
+    pub(crate) step: Step,
+    pub(crate) gradients: Rc<[(u32, u64)]>,
+    pub(crate) trailer: Trailer,
+}
+
+/// Scrambles two numbers into one; not symmetric, so that order shows.
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
+    let mut x = a.rotate_left(17) ^ b.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x ^= x >> 31;
+    x.wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+/// The gradient of one shard.
+pub(crate) fn gradient(state: u64, step: Step, shard: u32) -> u64 {
+    mix(mix(state, step.get()), u64::from(shard))
+}
+
+/// The state after the update by these gradients, in this order.
+pub(crate) fn apply(state: u64, gradients: &[(u32, u64)]) -> u64 {
+    gradients.iter().fold(state, |sum, &(_, gradient)| mix(sum, gradient))
+}
+
+pub(crate) fn hash_of(state: u64) -> StateHash {
+    StateHash::of(&state.to_le_bytes())
+}
+
+pub(crate) fn hash_of_share(state: u64, index: u32) -> StateHash {
+    hash_of(mix(state, u64::from(index)))
+}
+
+/// The states of an undisturbed run, as far as anybody has asked.
+#[derive(Debug)]
+pub(crate) struct Reference {
+    shards: u32,
+    states: Vec<u64>,
+}
+
+impl Reference {
+    pub(crate) fn new(shards: u32) -> Self {
+        Self {
+            shards,
+            states: vec![ZERO],
+        }
+    }
+
+    pub(crate) fn at(&mut self, step: Step) -> u64 {
+        let wanted = usize::try_from(step.get()).unwrap_or(usize::MAX);
+        while self.states.len() <= wanted {
+            let at = self.states.len() - 1;
+            let (state, step) = (self.states[at], Step::new(at as u64));
+            let next = (0..self.shards).fold(state, |sum, shard| mix(sum, gradient(state, step, shard)));
+            self.states.push(next);
+        }
+        self.states[wanted]
+    }
+}

@@ -1,0 +1,109 @@
+//! One whole run: faults come, then everything heals, the job must go on, and must end.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sardana_protocol::membership::{Event, Stage};
+use sardana_protocol::words::Step;
+
+use super::coverage::Coverage;
+use super::faults::SLOWEST;
+use super::invariants::{Floor, Violation};
+use super::story::{Story, Telling};
+use super::tally::Counts;
+use super::world::World;
+
+/// What became of a run.
+#[derive(Debug)]
+pub struct Played {
+    /// What it went through.
+    pub counts: Counts,
+    /// What it reached.
+    pub coverage: Coverage,
+    /// How often each invariant was checked.
+    pub checked: BTreeMap<&'static str, u64>,
+    /// What did not hold, if something did not.
+    pub violation: Option<Violation>,
+    /// Its story as a number; 0 unless the digest was asked for.
+    pub digest: u64,
+}
+
+/// Plays the run of `seed`: faults come for so many virtual minutes, or until the job ends.
+#[must_use]
+pub fn play(seed: u64, minutes: u64, telling: Telling) -> Played {
+    let mut world = World::new(seed, minutes, Story::new(telling));
+    let end = Duration::from_secs(minutes * 60);
+    while world.now() < end && !world.is_over() && world.happen() {}
+    if !world.is_over() {
+        world.heal();
+        world.go_on_and_end();
+    }
+    world.counts.events = world.story.events();
+    world.counts.steps = world.advances;
+    Played {
+        digest: world.story.digest(),
+        checked: world.law.checked.clone(),
+        counts: world.counts,
+        coverage: world.coverage,
+        violation: world.broken,
+    }
+}
+
+impl World {
+    fn is_over(&self) -> bool {
+        self.done.is_some() || self.broken.is_some()
+    }
+
+    /// After healing: the floor of progress, then the end.
+    fn go_on_and_end(&mut self) {
+        let each = self.swarm.shards.div_ceil(self.swarm.min.max(1)).max(1);
+        let step = self.swarm.gradient * each + self.swarm.apply * 3;
+        let floor = Floor::of(step, self.swarm.transfer, self.swarm.restart, self.swarm.gradient * SLOWEST);
+        let (since, before) = (self.now(), self.advances);
+        while !self.is_over() && self.advances < before + floor.steps && self.now() < since + floor.within {
+            self.happen_healed();
+        }
+        if self.is_over() {
+            return;
+        }
+        let (applied, what) = (self.advances - before, self.describe());
+        let held = self.law.goes_on(floor, applied, || what);
+        self.require(held);
+        self.law.may_stop_early = true;
+        let (since, mut asked) = (self.now(), false);
+        while !self.is_over() && self.now() < since + 2 * floor.within {
+            let trains = match self.stage() {
+                Some(Stage::Halting | Stage::Forming | Stage::Running) => true,
+                Some(Stage::Gathering | Stage::Done) | None => false,
+            };
+            if trains && !asked && self.coordinator_listens() {
+                asked = true;
+                self.decide(Event::StopRequested);
+            }
+            self.happen_healed();
+        }
+        if self.broken.is_none() {
+            let (done, what) = (self.done.is_some(), self.describe());
+            let held = self.law.ends(done, || what);
+            self.require(held);
+        }
+    }
+
+    fn happen_healed(&mut self) {
+        self.fill_up();
+        if !self.happen() {
+            let held = self.law.ends(false, || "nothing happens any more".to_owned());
+            self.require(held);
+        }
+    }
+
+    /// Where everybody stands, for whoever looks for the reason.
+    fn describe(&self) -> String {
+        let workers = self.processes.iter().map(|(worker, process)| {
+            let at: Step = process.member.step();
+            format!("\n  {worker} at {at} {:?}", process.member.phases())
+        });
+        let phases = self.coordinator.machine.as_ref().map(|machine| machine.phases());
+        format!("{phases:?}{}", workers.collect::<String>())
+    }
+}

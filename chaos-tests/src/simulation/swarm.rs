@@ -1,0 +1,138 @@
+//! What a seed draws before anything happens: the cluster, the job, the network, and which faults come how often. Swarm testing
+//! (Groce and others, 2012): each run leaves most kinds of faults out, so that one kind does not hide what another would show.
+
+use std::time::Duration;
+
+use super::faults::Fault;
+use super::network::{Network, Transport};
+use crate::dice::Dice;
+
+/// One run's circumstances.
+#[derive(Debug, Clone)]
+pub(crate) struct Swarm {
+    /// How many workers the fleet has when nothing is missing.
+    pub(crate) workers: u32,
+    /// Fewer do not train.
+    pub(crate) min: u32,
+    /// More are spares.
+    pub(crate) max: u32,
+    /// K.
+    pub(crate) shards: u32,
+    /// How many shards fit into one worker's memory.
+    pub(crate) capacity: u32,
+    pub(crate) steps: u64,
+    /// How long one shard's gradient takes.
+    pub(crate) gradient: Duration,
+    pub(crate) apply: Duration,
+    /// How long a state takes from one worker to another.
+    pub(crate) transfer: Duration,
+    /// How many sums a member may keep.
+    pub(crate) keeps: u32,
+    pub(crate) network: Network,
+    /// Between the end of a process and its successor, at most.
+    pub(crate) restart: Duration,
+    /// How long a write to the coordinator's disk takes.
+    pub(crate) sync: Duration,
+    /// Kinds of faults, and how long it is between two of a kind on average.
+    pub(crate) faults: Vec<(Fault, Duration)>,
+}
+
+/// Between two faults of any kind, on average, at most: so that an hour has enough of them.
+const RAREST: Duration = Duration::from_secs(150);
+
+impl Swarm {
+    pub(crate) fn draw(dice: &mut Dice, minutes: u64) -> Self {
+        let workers = 3 + small(dice, 10);
+        let shards = match dice.below(4) {
+            0 => workers,
+            _ => 1 + small(dice, 24),
+        };
+        let min = match dice.below(3) {
+            0 => 1 + small(dice, u64::from(workers)),
+            _ => 1 + small(dice, 3),
+        };
+        let max = match dice.below(3) {
+            0 => 1 + small(dice, u64::from(workers)),
+            _ => 64,
+        };
+        // Now and then memory is scarce, but never so that `min` workers cannot hold K shards.
+        let enough = shards.div_ceil(min.min(max));
+        let capacity = enough + small(dice, u64::from(shards));
+        // A step takes from a fifth of a second to half a minute.
+        let step_ms = between(dice, 200, 30_000);
+        let each = shards.div_ceil(workers.min(max)).max(1);
+        let gradient = Duration::from_millis(step_ms) / each;
+        let apply = Duration::from_millis(1 + step_ms / between(dice, 5, 100));
+        let transfer = Duration::from_millis(between(dice, 10, 8_000));
+        // Half of the jobs end while faults still come.
+        let whole = minutes * 60_000 / step_ms;
+        let steps = match dice.below(2) {
+            0 => 1 + dice.below(whole.max(2)),
+            _ => whole * 3 + 100,
+        };
+        Self {
+            workers,
+            min,
+            max,
+            shards,
+            capacity,
+            steps,
+            gradient,
+            apply,
+            transfer,
+            keeps: 2 + small(dice, 12),
+            network: network(dice),
+            restart: Duration::from_millis(between(dice, 100, 30_000)),
+            sync: Duration::from_millis(between(dice, 1, 500)),
+            faults: faults(dice),
+        }
+    }
+}
+
+fn small(dice: &mut Dice, below: u64) -> u32 {
+    u32::try_from(dice.below(below)).unwrap_or(0)
+}
+
+/// A number of this range; each power of two is as likely as the next.
+pub(crate) fn between(dice: &mut Dice, least: u64, most: u64) -> u64 {
+    let doublings = (most / least.max(1)).max(1).ilog2() + 1;
+    let low = least << dice.below(u64::from(doublings));
+    (low + dice.below(low)).clamp(least, most)
+}
+
+fn network(dice: &mut Dice) -> Network {
+    let transport = match dice.below(3) {
+        0 => Transport::Datagrams,
+        _ => Transport::Streams,
+    };
+    // Loss to 30 in a hundred, replay to 50: more than any network that is still called one.
+    let loss = match dice.below(2) {
+        0 => 0,
+        _ => between(dice, 1, 300),
+    };
+    let replay = match (transport, dice.below(2)) {
+        (Transport::Datagrams, 0) => between(dice, 1, 500),
+        (Transport::Datagrams | Transport::Streams, _) => 0,
+    };
+    Network {
+        transport,
+        latency: Duration::from_micros(between(dice, 50, 80_000)),
+        loss,
+        replay,
+        cuts: Vec::new(),
+    }
+}
+
+fn faults(dice: &mut Dice) -> Vec<(Fault, Duration)> {
+    let mut chosen: Vec<(Fault, Duration)> = Vec::new();
+    // At least one kind is frequent enough to count.
+    let frequent = dice.pick(&Fault::ALL).unwrap_or(Fault::Kill);
+    let often = Duration::from_secs(between(dice, 8, RAREST.as_secs()));
+    chosen.push((frequent, often));
+    for fault in Fault::ALL {
+        if fault != frequent && dice.below(3) == 0 {
+            chosen.push((fault, Duration::from_secs(between(dice, 10, 1_200))));
+        }
+    }
+    chosen
+}

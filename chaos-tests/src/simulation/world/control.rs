@@ -1,0 +1,305 @@
+//! Control connections: hellos, sessions, and what is said over them; agents, who say how their children ended.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use sardana_protocol::member;
+use sardana_protocol::membership::{Arrival, Event, Loss};
+use sardana_protocol::messages::{CoordinatorMessage, Introduction, Tally, WorkerMessage};
+use sardana_protocol::words::{Incarnation, Step, WorkerId};
+
+use super::process::{Control, Data};
+use super::{LastWords, World};
+use crate::simulation::calendar::Happening;
+use crate::simulation::invariants::Count;
+use crate::simulation::network::{IDLE, Node, Transport};
+
+/// Between two attempts to find the coordinator, as in the shell.
+const RETRY_EVERY: Duration = Duration::from_millis(200);
+
+/// An attempt that nobody answers takes this long, as in the shell; so does a hello.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// An agent that has lost the coordinator looks for it this often.
+const AGENT_EVERY: Duration = Duration::from_millis(250);
+
+impl World {
+    /// A worker looks for the coordinator.
+    pub(super) fn dial(&mut self, worker: WorkerId) {
+        let reachable = self
+            .network
+            .reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator);
+        let here = self.coordinator_listens();
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
+        if process.control != Control::Dialing {
+            return;
+        }
+        if !reachable || !here {
+            let pause = if here { self.within(PATIENCE) } else { RETRY_EVERY };
+            return self.calendar.after(RETRY_EVERY + pause, Happening::Dial { worker });
+        }
+        let introduction = Box::new(process.member.introduction());
+        self.serial += 1;
+        let session = self.serial;
+        process.control = Control::Greeting(session);
+        let delay = self.network.stream_delay(&mut self.dice);
+        process.upstream = self.calendar.now() + delay;
+        let hello = Happening::Hello {
+            worker,
+            session,
+            introduction,
+        };
+        self.calendar.after(delay, hello);
+        self.calendar.after(PATIENCE, Happening::Unanswered { worker, session });
+    }
+
+    pub(super) fn unanswered(&mut self, worker: WorkerId, session: u64) {
+        let control = self.processes.get(&worker).map(|process| process.control);
+        if control == Some(Control::Greeting(session)) {
+            self.lose_control(worker);
+        }
+    }
+
+    fn lose_control(&mut self, worker: WorkerId) {
+        if let Some(process) = self.processes.get_mut(&worker) {
+            process.control = Control::Dialing;
+            self.calendar.after(RETRY_EVERY, Happening::Dial { worker });
+        }
+    }
+
+    pub(super) fn hello(&mut self, worker: WorkerId, session: u64, introduction: Introduction) {
+        let Some(machine) = &self.coordinator.machine else { return };
+        if self.coordinator.has_seen_end(worker) {
+            return;
+        }
+        let report_from = machine.next_report();
+        // It knows sooner than this side that its last connection is gone.
+        if let Some(before) = self.coordinator.session_of(worker) {
+            self.session_lost(worker, before);
+        }
+        let now = self.now();
+        let at = now + self.network.stream_delay(&mut self.dice);
+        self.coordinator.welcome(worker, session, at);
+        let greeting = Happening::Greeting {
+            worker,
+            session,
+            incarnation: self.coordinator.incarnation,
+            report_from,
+        };
+        self.calendar.at(at, greeting);
+        self.decide(Event::Arrived(Box::new(Arrival {
+            worker,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            capacity: self.swarm.capacity,
+            introduction,
+        })));
+    }
+
+    pub(super) fn greeted(&mut self, worker: WorkerId, session: u64, incarnation: Incarnation, report_from: Step) {
+        let now = self.now();
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
+        if process.control != Control::Greeting(session) {
+            // It has given up waiting, and closes this connection.
+            let delay = self.network.delay(&mut self.dice);
+            return self.calendar.after(delay, Happening::SessionLost { worker, session });
+        }
+        process.control = Control::Joined(session);
+        process.upstream = now;
+        let held = self.law.welcomed(worker, incarnation);
+        self.require(held);
+        let welcomed = member::Event::Welcomed {
+            incarnation,
+            report_from,
+        };
+        self.member(worker, welcomed, Data::None);
+        let waiting = self
+            .processes
+            .get_mut(&worker)
+            .map(|process| std::mem::take(&mut process.outbox));
+        for message in waiting.into_iter().flatten() {
+            self.send_up(worker, message);
+        }
+    }
+
+    pub(super) fn session_lost(&mut self, worker: WorkerId, session: u64) {
+        if self.coordinator.session_of(worker) != Some(session) {
+            return;
+        }
+        self.law.count = Count::Unknown;
+        self.coordinator.forget(worker);
+        let cause = Loss::ConnectionLost {
+            why: "the connection broke".to_owned(),
+        };
+        self.decide(Event::Lost { worker, cause });
+        // The coordinator drops what is left of it; if nothing passes, the worker only hears nothing any more.
+        let delay = match self
+            .network
+            .cut_until(self.calendar.now(), Node::Coordinator, Node::Worker(worker))
+        {
+            Some(_) => IDLE,
+            None => self.network.delay(&mut self.dice),
+        };
+        self.calendar.after(delay, Happening::ControlLost { worker, session });
+    }
+
+    pub(super) fn control_lost(&mut self, worker: WorkerId, session: u64) {
+        let control = self.processes.get(&worker).map(|process| process.control);
+        if control == Some(Control::Joined(session)) || control == Some(Control::Greeting(session)) {
+            self.lose_control(worker);
+            let delay = self.network.delay(&mut self.dice);
+            if self
+                .network
+                .reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator)
+            {
+                self.calendar.after(delay, Happening::SessionLost { worker, session });
+            }
+        }
+    }
+
+    /// What a worker's machine says.
+    pub(super) fn send_up(&mut self, worker: WorkerId, message: WorkerMessage) {
+        self.coverage.said(&message);
+        let now = self.now();
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
+        let Control::Joined(session) = process.control else {
+            process.outbox.push(message);
+            return;
+        };
+        let cut = self
+            .network
+            .cut_until(self.calendar.now(), Node::Worker(worker), Node::Coordinator);
+        let make = |message| Happening::ToCoordinator {
+            worker,
+            session,
+            message,
+        };
+        match self.network.transport {
+            Transport::Streams => {
+                let delay = self.network.stream_delay(&mut self.dice);
+                process.upstream = process.upstream.max(cut.unwrap_or(now) + delay);
+                self.calendar.at(process.upstream, make(Box::new(message)));
+            }
+            Transport::Datagrams => {
+                for at in self.copies(cut) {
+                    self.calendar.at(at, make(Box::new(message.clone())));
+                }
+            }
+        }
+    }
+
+    /// What the coordinator's machine says.
+    pub(super) fn send_down(&mut self, worker: WorkerId, message: CoordinatorMessage) {
+        let Some(session) = self.coordinator.session_of(worker) else {
+            return;
+        };
+        let now = self.now();
+        let cut = self
+            .network
+            .cut_until(self.calendar.now(), Node::Coordinator, Node::Worker(worker));
+        let last = matches!(
+            message,
+            CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }
+        );
+        let make = |message| Happening::ToWorker {
+            worker,
+            session,
+            message,
+        };
+        let arrives = match self.network.transport {
+            Transport::Streams => {
+                let at = cut.unwrap_or(now) + self.network.stream_delay(&mut self.dice);
+                let at = self.coordinator.in_order(worker, at);
+                self.calendar.at(at, make(Box::new(message)));
+                at
+            }
+            Transport::Datagrams => {
+                let copies = self.copies(cut);
+                for &at in &copies {
+                    self.calendar.at(at, make(Box::new(message.clone())));
+                }
+                copies.last().copied().unwrap_or(now) + RETRY_EVERY
+            }
+        };
+        if last {
+            // The connection is closed behind the last message.
+            self.calendar.at(arrives, Happening::ControlLost { worker, session });
+        }
+    }
+
+    /// When the copies of a message arrive that nobody keeps in order: none if it is lost.
+    fn copies(&mut self, cut: Option<Duration>) -> Vec<Duration> {
+        let now = self.now();
+        if cut.is_some() || self.dice.below(1_000) < self.network.loss {
+            self.counts.lost += 1;
+            return Vec::new();
+        }
+        let mut copies = vec![now + self.network.delay(&mut self.dice)];
+        while self.dice.below(1_000) < self.network.replay && copies.len() < 5 {
+            self.counts.replayed += 1;
+            let late = self.within(Duration::from_secs(2));
+            copies.push(now + late);
+        }
+        copies
+    }
+
+    /// A worker's message reaches the coordinator.
+    pub(super) fn hear(&mut self, worker: WorkerId, session: u64, message: WorkerMessage) {
+        if self.coordinator.session_of(worker) == Some(session) {
+            self.decide(Event::Said { worker, message });
+        }
+    }
+
+    /// The coordinator's message reaches a worker.
+    pub(super) fn tell(&mut self, worker: WorkerId, session: u64, message: CoordinatorMessage) {
+        let control = self.processes.get(&worker).map(|process| process.control);
+        if control == Some(Control::Greeting(session)) {
+            // It came before the greeting, which is in the same stream.
+            let message = Box::new(message);
+            let again = Happening::ToWorker {
+                worker,
+                session,
+                message,
+            };
+            return self.calendar.after(RETRY_EVERY, again);
+        }
+        if control != Some(Control::Joined(session)) {
+            return;
+        }
+        let event = match message {
+            CoordinatorMessage::Halt { generation } => member::Event::Halt { generation },
+            CoordinatorMessage::Form(form) => member::Event::Form(form),
+            CoordinatorMessage::Prepare(form) => member::Event::Prepare(form),
+            CoordinatorMessage::CloseWith { generation, trailer } => member::Event::CloseWith { generation, trailer },
+            CoordinatorMessage::Serve(serve) => member::Event::Serve(Box::new(serve)),
+            CoordinatorMessage::Copy(snapshot) => member::Event::Copy(snapshot),
+            CoordinatorMessage::Renewed { .. } | CoordinatorMessage::Complete { .. } => return,
+            CoordinatorMessage::Released { .. } => return self.end_seen(worker, "exit code 0", LastWords::Yes),
+            CoordinatorMessage::Dismiss { .. } => return self.end_seen(worker, "exit code 1", LastWords::Yes),
+        };
+        self.member(worker, event, Data::None);
+    }
+
+    /// An agent says how a child ended, as soon as somebody listens.
+    pub(super) fn exited(&mut self, worker: WorkerId, how: &'static str, tally: Tally) {
+        let listens = self.coordinator_listens()
+            && self
+                .network
+                .reaches(self.calendar.now(), Node::Worker(worker), Node::Coordinator);
+        if !listens {
+            return self.calendar.after(AGENT_EVERY, Happening::Exited { worker, how, tally });
+        }
+        self.coordinator.sees_end(worker);
+        self.coordinator.forget(worker);
+        let cause = Loss::Exited {
+            how: how.to_owned(),
+            tally: Some(tally),
+        };
+        self.decide(Event::Lost { worker, cause });
+    }
+}

@@ -1,0 +1,311 @@
+//! The coordinator's process and its disk: lives that end and begin, a clock that may go wrong, records that are lost unless synced.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use sardana_protocol::membership::{Command, Config, Event, JobEvent, JobRecord, Membership};
+use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
+use sardana_protocol::words::{Incarnation, Step, WorkerId};
+
+use super::World;
+use crate::simulation::calendar::Happening;
+use crate::simulation::invariants::{Memory, Violation};
+
+/// Between two looks at what is due, as in the shell.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Between two writings of how far the job is, as in the shell.
+const WRITE_EVERY: Duration = Duration::from_secs(1);
+
+/// What the coordinator's process and host have.
+pub(crate) struct Coordinator {
+    pub(crate) config: Config,
+    /// None while it is down.
+    pub(crate) machine: Option<Membership>,
+    pub(crate) incarnation: Incarnation,
+    started: Duration,
+    /// What its clock showed then, and how fast it goes, in thousandths.
+    origin: Duration,
+    rate: u64,
+    pub(crate) frozen_until: Option<Duration>,
+    sessions: BTreeMap<WorkerId, Session>,
+    gone: BTreeSet<WorkerId>,
+    disk: Disk,
+    memory: Memory,
+}
+
+/// The connection of a worker, as the coordinator sees it.
+struct Session {
+    number: u64,
+    /// When the last message over it arrives.
+    downstream: Duration,
+}
+
+/// Records, and when each is safe.
+#[derive(Default)]
+struct Disk {
+    written: Vec<(Duration, JobRecord)>,
+    at: Duration,
+    /// Something has happened since that is more than progress.
+    news: bool,
+}
+
+impl Coordinator {
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            config,
+            machine: None,
+            incarnation: Incarnation::ZERO,
+            started: Duration::ZERO,
+            origin: Duration::ZERO,
+            rate: 1_000,
+            frozen_until: None,
+            sessions: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            disk: Disk::default(),
+            memory: Memory::Fresh,
+        }
+    }
+
+    /// What its clock shows.
+    fn clock(&self, now: Duration) -> Duration {
+        let since = u64::try_from(now.saturating_sub(self.started).as_micros()).unwrap_or(u64::MAX);
+        self.origin + Duration::from_micros(since.saturating_mul(self.rate) / 1_000)
+    }
+
+    /// Its clock goes on at another rate, from what it shows.
+    pub(crate) fn skew(&mut self, now: Duration, rate: u64) {
+        self.origin = self.clock(now);
+        self.started = now;
+        self.rate = rate;
+    }
+
+    pub(crate) fn session_of(&self, worker: WorkerId) -> Option<u64> {
+        self.sessions.get(&worker).map(|session| session.number)
+    }
+
+    pub(crate) fn sessions(&self) -> Vec<(WorkerId, u64)> {
+        let numbers = self.sessions.iter();
+        numbers.map(|(&worker, session)| (worker, session.number)).collect()
+    }
+
+    pub(crate) fn forget(&mut self, worker: WorkerId) {
+        self.sessions.remove(&worker);
+    }
+
+    pub(crate) fn has_seen_end(&self, worker: WorkerId) -> bool {
+        self.gone.contains(&worker)
+    }
+
+    pub(crate) fn sees_end(&mut self, worker: WorkerId) {
+        self.gone.insert(worker);
+    }
+
+    pub(crate) fn welcome(&mut self, worker: WorkerId, number: u64, first: Duration) {
+        let downstream = first;
+        self.sessions.insert(worker, Session { number, downstream });
+    }
+
+    /// When a message arrives that cannot overtake those before it.
+    pub(crate) fn in_order(&mut self, worker: WorkerId, at: Duration) -> Duration {
+        match self.sessions.get_mut(&worker) {
+            Some(session) => {
+                session.downstream = session.downstream.max(at);
+                session.downstream
+            }
+            None => at,
+        }
+    }
+
+    /// The process is gone, and what was not safe on the disk with it; all of the disk, if it is lost.
+    pub(crate) fn die(&mut self, now: Duration, disk: DiskFate) {
+        let newest = self.machine.take().map(|machine| machine.record());
+        self.sessions.clear();
+        self.gone.clear();
+        self.frozen_until = None;
+        match disk {
+            DiskFate::Kept => self.disk.written.retain(|(safe, _)| *safe <= now),
+            DiskFate::Lost => self.disk.written.clear(),
+        }
+        let kept = self.disk.written.last().map(|(_, record)| record);
+        let forgets = |newest: &JobRecord| kept.is_none_or(|kept| newest.differs_from(kept));
+        if let Some(newest) = &newest {
+            self.memory = if forgets(newest) { Memory::Stale } else { Memory::Fresh };
+        }
+    }
+}
+
+/// What becomes of the coordinator's disk when it dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DiskFate {
+    Kept,
+    Lost,
+}
+
+impl World {
+    /// The coordinator starts, for the first time or once more. Its incarnation is on the disk before anybody hears of it.
+    pub(crate) fn begin_life(&mut self) {
+        if self.coordinator.machine.is_some() || self.done.is_some() {
+            return;
+        }
+        let now = self.now();
+        let uptime = self.within(Duration::from_secs(10));
+        let coordinator = &mut self.coordinator;
+        coordinator.incarnation = Incarnation::new(coordinator.incarnation.get() + 1);
+        coordinator.started = now;
+        coordinator.origin = uptime;
+        let (config, life) = (coordinator.config, coordinator.incarnation);
+        let record = coordinator.disk.written.last().map(|(_, record)| record.clone());
+        coordinator.machine = Some(if life == Incarnation::new(1) {
+            Membership::new(config, life, uptime)
+        } else {
+            Membership::resume(config, life, uptime, record)
+        });
+        self.story.tell(now, || format!("the coordinator begins its life {life}"));
+        self.calendar.after(TICK, Happening::Tick { life });
+    }
+
+    /// Whether the coordinator is there and awake.
+    pub(crate) fn coordinator_listens(&self) -> bool {
+        let awake = self.coordinator.frozen_until.is_none_or(|thaw| thaw <= self.now());
+        awake && self.coordinator.machine.is_some()
+    }
+
+    pub(crate) fn tick(&mut self, life: Incarnation) {
+        if self.coordinator.machine.is_none() || self.coordinator.incarnation != life {
+            return;
+        }
+        self.decide(Event::Tick);
+        self.write_down();
+        self.calendar.after(TICK, Happening::Tick { life });
+    }
+
+    /// The coordinator's machine is told something, and does what it wants done.
+    pub(crate) fn decide(&mut self, event: Event) {
+        let now = self.now();
+        let clock = self.coordinator.clock(now);
+        let Some(machine) = &mut self.coordinator.machine else {
+            return;
+        };
+        self.coordinator.disk.news |= !is_routine(&event);
+        let (before, numbered) = (machine.phases(), machine.generation());
+        let commands = machine.handle(clock, event);
+        self.coverage.moved(before, machine.phases());
+        let changed = machine.generation() != numbered;
+        for command in commands {
+            match command {
+                Command::Send { worker, message } => self.order(worker, message),
+                Command::Tell(event) => self.told(event),
+            }
+        }
+        if changed {
+            self.write_down();
+        }
+    }
+
+    fn order(&mut self, worker: WorkerId, message: CoordinatorMessage) {
+        self.coverage.ordered(&message);
+        self.story
+            .tell(self.calendar.now(), || format!("coordinator to {worker}: {message:?}"));
+        if let CoordinatorMessage::Form(form) | CoordinatorMessage::Prepare(form) = &message {
+            let held = self.law.well_formed(form);
+            self.require(held);
+        }
+        let last = matches!(
+            message,
+            CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }
+        );
+        self.send_down(worker, message);
+        if last {
+            self.coordinator.forget(worker);
+        }
+    }
+
+    fn told(&mut self, event: JobEvent) {
+        self.coverage.told(&event);
+        self.story.tell(self.calendar.now(), || format!("people are told: {event:?}"));
+        let held = match event {
+            JobEvent::Forming { generation, step, .. } | JobEvent::Switched { generation, step, .. } => {
+                self.counts.generations += 1;
+                // The newest state is lost, whether the coordinator knows it or not.
+                if step.next() < self.high {
+                    self.high = step;
+                }
+                self.law.newer(generation)
+            }
+            JobEvent::Adopted { generation, .. } => self.law.adopted(generation, self.coordinator.memory),
+            JobEvent::Done(summary) => {
+                let held = self.law.ended(&summary).and_then(|()| self.all_ended(summary.step));
+                self.done = Some(summary);
+                held
+            }
+            JobEvent::Failed { reason } => Err(Violation::new("the job must not fail", reason)),
+            JobEvent::StateLost { .. } => {
+                self.counts.states_lost += 1;
+                Ok(())
+            }
+            JobEvent::Fenced { .. }
+            | JobEvent::Joined { .. }
+            | JobEvent::Leaving { .. }
+            | JobEvent::Left { .. }
+            | JobEvent::Snapshot { .. }
+            | JobEvent::CaughtUp { .. }
+            | JobEvent::JoinsAnew { .. }
+            | JobEvent::Held { .. }
+            | JobEvent::Lost { .. }
+            | JobEvent::Halting { .. }
+            | JobEvent::Formed { .. }
+            | JobEvent::Resumed { .. }
+            | JobEvent::Steps(_)
+            | JobEvent::Waiting { .. } => Ok(()),
+        };
+        self.require(held);
+    }
+
+    /// Everybody who takes part, as far as the coordinator knows, is at the last step.
+    fn all_ended(&mut self, last: Step) -> Result<(), Violation> {
+        let Some(machine) = &self.coordinator.machine else {
+            return Ok(());
+        };
+        let newest = self.law.newest();
+        let behind = self.processes.iter().find(|(worker, process)| {
+            let seated = process.ring_members().is_some_and(|(generation, _)| generation == newest);
+            seated && machine.knows(**worker) && process.member.step() < last
+        });
+        let behind = behind.map(|(&worker, process)| (worker, process.member.step()));
+        self.law.all_at_the_end(last, behind)
+    }
+
+    /// Writes down what the next life should know, as the shell does: at once if it matters, else every so often. Safe only later.
+    fn write_down(&mut self) {
+        let now = self.now();
+        let sync = self.within(self.swarm.sync);
+        let coordinator = &mut self.coordinator;
+        let Some(machine) = &coordinator.machine else { return };
+        let disk = &mut coordinator.disk;
+        if !std::mem::take(&mut disk.news) && now.saturating_sub(disk.at) < WRITE_EVERY {
+            return;
+        }
+        let record = machine.record();
+        let due = disk.written.last().is_none_or(|(_, before)| {
+            record.differs_from(before) || (now.saturating_sub(disk.at) >= WRITE_EVERY && record != *before)
+        });
+        if due {
+            // All that is safe already but the newest of it is history.
+            let safe = disk.written.iter().rposition(|(safe, _)| *safe <= now).unwrap_or(0);
+            disk.written.drain(..safe);
+            let after = disk.written.last().map_or(now, |(safe, _)| now.max(*safe));
+            disk.written.push((after + sync, record));
+            disk.at = now;
+        }
+    }
+}
+
+/// Whether an event only says that all goes on: the record would not differ by more than steps.
+fn is_routine(event: &Event) -> bool {
+    match event {
+        Event::Tick => true,
+        Event::Said { message, .. } => matches!(message, WorkerMessage::Progress { .. }),
+        Event::Arrived(_) | Event::Lost { .. } | Event::LeaveRequested { .. } | Event::StopRequested => false,
+    }
+}

@@ -1,0 +1,339 @@
+//! What joiners copy and follow, what members fetch to catch up, and what members keep for them all.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sardana_protocol::member::Event;
+use sardana_protocol::messages::{CatchUp, Snapshot};
+use sardana_protocol::snapshot::{Share, SnapshotId, holders_of, keepers_of};
+use sardana_protocol::state::StateHash;
+use sardana_protocol::words::{Step, WorkerId};
+
+use super::World;
+use super::process::{Data, Fetching, Process};
+use crate::simulation::calendar::Happening;
+use crate::simulation::invariants::Violation;
+use crate::simulation::model::{Sum, hash_of_share};
+use crate::simulation::network::{IDLE, Node};
+
+/// How long a holder waits until it is told whom it may serve, as in the shell.
+const NAMED: Duration = Duration::from_secs(5);
+
+/// What a joiner waits for.
+pub(crate) struct Joining {
+    serial: u64,
+    since: Duration,
+    goal: Option<(Goal, Snapshot)>,
+    pub(crate) aside: Data,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    State,
+    Sum(Step),
+}
+
+impl Default for Joining {
+    fn default() -> Self {
+        Self {
+            serial: 0,
+            since: Duration::ZERO,
+            goal: None,
+            aside: Data::None,
+        }
+    }
+}
+
+impl Joining {
+    pub(crate) fn end(&mut self) {
+        self.goal = None;
+        self.aside = Data::None;
+    }
+}
+
+/// What a member keeps for others.
+#[derive(Default)]
+pub(crate) struct Keeping {
+    pub(crate) admitted: Vec<WorkerId>,
+    /// The newest snapshot, its shares, the state they are of, and whether they are hashed.
+    snapshot: Option<(SnapshotId, Vec<Share>, u64, Hashed)>,
+    pub(crate) sums: BTreeMap<Step, Sum>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hashed {
+    NotYet,
+    Yes,
+}
+
+impl Keeping {
+    pub(crate) fn let_go(&mut self, shares: bool, sums_before: Option<Step>) {
+        if shares && let Some((_, shares, _, _)) = &mut self.snapshot {
+            shares.clear();
+        }
+        match sums_before {
+            Some(step) => self.sums.retain(|kept, _| *kept >= step),
+            None => {
+                self.sums.clear();
+                self.snapshot = None;
+            }
+        }
+    }
+
+    fn share(&self, id: SnapshotId, index: u32) -> Option<u64> {
+        let (held, shares, state, hashed) = self.snapshot.as_ref()?;
+        let has = *held == id && *hashed == Hashed::Yes && shares.iter().any(|share| share.index == index);
+        has.then_some(*state)
+    }
+}
+
+/// What one that is asked for something says.
+enum Answer<T> {
+    Here(T),
+    /// Not yet, or nobody has said anything so far.
+    Wait,
+    Never,
+}
+
+impl World {
+    pub(super) fn make_room(&mut self, worker: WorkerId, wanted: bool) {
+        if wanted {
+            let delay = self.within(self.swarm.transfer);
+            self.calendar.after(delay, Happening::RoomMade { worker });
+        }
+    }
+
+    pub(super) fn room_made(&mut self, worker: WorkerId) {
+        self.member(worker, Event::RoomMade, Data::None);
+    }
+
+    pub(super) fn take_snapshot(&mut self, worker: WorkerId, snapshot: SnapshotId, shares: Vec<Share>) {
+        let delay = self.within(self.swarm.transfer);
+        if let Some(process) = self.processes.get_mut(&worker) {
+            process.keeping.snapshot = Some((snapshot, shares, process.state, Hashed::NotYet));
+            process.keeping.sums.clear();
+            self.calendar.after(delay, Happening::Hashed { worker, snapshot });
+        }
+    }
+
+    pub(super) fn hashed(&mut self, worker: WorkerId, snapshot: SnapshotId) {
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
+        let Some((held, shares, state, hashed)) = &mut process.keeping.snapshot else {
+            return;
+        };
+        if *held != snapshot {
+            return;
+        }
+        *hashed = Hashed::Yes;
+        let hash = |share: &Share| (share.index, hash_of_share(*state, share.index));
+        let shares: Vec<(u32, StateHash)> = shares.iter().map(hash).collect();
+        self.member(worker, Event::Snapshotted { snapshot, shares }, Data::None);
+    }
+
+    /// What a member lacks is fetched from a donor.
+    pub(super) fn fetch(&mut self, worker: WorkerId, wanted: Fetching) {
+        self.serial += 1;
+        let serial = self.serial;
+        let delay = match wanted.what {
+            CatchUp::State { .. } => self.swarm.transfer,
+            CatchUp::Sum { .. } | CatchUp::None => self.swarm.transfer / 4,
+        };
+        if let Some(process) = self.processes.get_mut(&worker) {
+            process.fetching = Some(Fetching { serial, ..wanted });
+        }
+        let delay = delay + self.network.stream_delay(&mut self.dice) * 2;
+        self.calendar.after(delay, Happening::Fetched { worker, serial });
+    }
+
+    pub(super) fn fetched(&mut self, worker: WorkerId, serial: u64) {
+        let now = self.now();
+        let fetching = self.processes.get(&worker).and_then(|process| process.fetching);
+        let Some(wanted) = fetching.filter(|fetching| fetching.serial == serial) else {
+            return;
+        };
+        let donor = wanted.donor.worker;
+        let delivered = match self.answers(worker, donor) {
+            Some(donor) => donor.donate(&wanted),
+            // Until its connection is given up.
+            None if now.saturating_sub(wanted.since) < NAMED => {
+                return self.calendar.after(NAMED / 10, Happening::Fetched { worker, serial });
+            }
+            None => None,
+        };
+        if let Some(process) = self.processes.get_mut(&worker) {
+            process.fetching = None;
+        }
+        let (generation, step) = (wanted.generation, wanted.step);
+        match delivered {
+            Some(data) => self.member(worker, Event::Fetched { generation, step }, data),
+            None => {
+                let peer = donor;
+                self.member(worker, Event::LinkBroken { generation, peer }, Data::None);
+            }
+        }
+    }
+
+    /// `other`, if it is there and says something to `worker`.
+    fn answers(&self, worker: WorkerId, other: WorkerId) -> Option<&Process> {
+        let process = self.processes.get(&other)?;
+        let awake = process.frozen_until.is_none_or(|thaw| thaw <= self.now());
+        (awake
+            && self
+                .network
+                .reaches(self.calendar.now(), Node::Worker(worker), Node::Worker(other)))
+        .then_some(process)
+    }
+
+    pub(super) fn copy(&mut self, worker: WorkerId, snapshot: Snapshot) {
+        self.join(worker, Goal::State, snapshot);
+    }
+
+    pub(super) fn follow(&mut self, worker: WorkerId, step: Step, snapshot: Snapshot) {
+        self.join(worker, Goal::Sum(step), snapshot);
+    }
+
+    /// Begins to copy or follow; if that is under way, only the holders have changed.
+    fn join(&mut self, worker: WorkerId, goal: Goal, snapshot: Snapshot) {
+        let now = self.now();
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
+        let joining = &mut process.joining;
+        if let Some((before, known)) = &mut joining.goal
+            && known.id == snapshot.id
+            && (*before == goal || goal == Goal::State)
+        {
+            *known = snapshot;
+            return;
+        }
+        self.serial += 1;
+        let serial = self.serial;
+        (joining.serial, joining.since, joining.goal) = (serial, now, Some((goal, snapshot)));
+        let load = match goal {
+            Goal::State => self.swarm.transfer,
+            Goal::Sum(_) => self.swarm.transfer / 4,
+        };
+        let delay = self.network.stream_delay(&mut self.dice) * 2 + load;
+        self.calendar.after(delay, Happening::Transferred { worker, serial });
+    }
+
+    /// A joiner gets what it has asked for, learns that nobody has it, or waits on.
+    pub(super) fn transferred(&mut self, worker: WorkerId, serial: u64) {
+        let Some(process) = self.processes.get(&worker) else { return };
+        let joining = &process.joining;
+        let (since, Some((goal, snapshot))) = (joining.since, &joining.goal) else {
+            return;
+        };
+        if joining.serial != serial {
+            return;
+        }
+        let (goal, snapshot) = (*goal, snapshot.clone());
+        let failed = |what: &str| {
+            let reason = format!("nobody has {what}");
+            let snapshot = snapshot.id;
+            (Event::CopyFailed { snapshot, reason }, Data::None)
+        };
+        let (event, data) = match goal {
+            Goal::State => match self.copied(worker, &snapshot, since) {
+                Ok(Answer::Here(state)) => (Event::Copied { snapshot: snapshot.id }, Data::State(state)),
+                Ok(Answer::Wait) => return self.transfer_again(worker, serial),
+                Ok(Answer::Never) => failed("a share"),
+                Err(violation) => return self.require(Err(violation)),
+            },
+            Goal::Sum(step) => match self.followed(worker, step, &snapshot, since) {
+                Answer::Here((sum, keeper_at)) => {
+                    let trailer = sum.trailer;
+                    let event = Event::Followed {
+                        step,
+                        trailer,
+                        keeper_at,
+                    };
+                    (event, Data::Sum(sum))
+                }
+                Answer::Wait => return self.transfer_again(worker, serial),
+                Answer::Never => failed("the sum"),
+            },
+        };
+        if let Some(process) = self.processes.get_mut(&worker) {
+            process.joining.goal = None;
+        }
+        self.member(worker, event, data);
+    }
+
+    fn transfer_again(&mut self, worker: WorkerId, serial: u64) {
+        let step = self.swarm.gradient + self.swarm.apply;
+        let pause = (step / 4).clamp(Duration::from_millis(20), Duration::from_secs(1));
+        self.calendar.after(pause, Happening::Transferred { worker, serial });
+    }
+
+    fn copied(&mut self, joiner: WorkerId, snapshot: &Snapshot, since: Duration) -> Result<Answer<u64>, Violation> {
+        let of = u32::try_from(snapshot.holders.len()).unwrap_or(u32::MAX);
+        let waited = self.now().saturating_sub(since);
+        let mut states = Vec::new();
+        for index in 0..of {
+            let mut wait = false;
+            let mut found = None;
+            for place in holders_of(index, of) {
+                let Some(holder) = snapshot.holders.get(place as usize).copied().flatten() else {
+                    continue;
+                };
+                match self.answers(joiner, holder.worker) {
+                    Some(process) if process.keeping.admitted.contains(&joiner) => {
+                        found = found.or(process.keeping.share(snapshot.id, index));
+                    }
+                    Some(_) => wait |= waited < NAMED,
+                    None => wait |= waited < IDLE,
+                }
+            }
+            match found {
+                Some(state) => {
+                    let right = snapshot.shares.get(index as usize) == Some(&hash_of_share(state, index));
+                    if !right {
+                        let text = format!("{joiner} copies share {index} of {}, with another hash", snapshot.id);
+                        return Err(Violation::new("STEP-2", text));
+                    }
+                    states.push(state);
+                }
+                None if wait => return Ok(Answer::Wait),
+                None => return Ok(Answer::Never),
+            }
+        }
+        let Some(&state) = states.first() else {
+            return Ok(Answer::Never);
+        };
+        self.law.computes_with(snapshot.id.step, state)?;
+        if states.iter().any(|other| *other != state) {
+            let text = format!("{joiner} copies shares of different states as {}", snapshot.id);
+            return Err(Violation::new("STEP-2", text));
+        }
+        Ok(Answer::Here(state))
+    }
+
+    fn followed(&self, joiner: WorkerId, step: Step, snapshot: &Snapshot, since: Duration) -> Answer<(Sum, Step)> {
+        let of = u32::try_from(snapshot.holders.len()).unwrap_or(u32::MAX);
+        let waited = self.now().saturating_sub(since);
+        let mut waits = false;
+        for place in keepers_of(step, of) {
+            let Some(keeper) = snapshot.holders.get(place as usize).copied().flatten() else {
+                continue;
+            };
+            let Some(process) = self.answers(joiner, keeper.worker) else {
+                waits |= waited < IDLE;
+                continue;
+            };
+            let (keeping, at) = (&process.keeping, process.member.step());
+            let newest = process.sum.as_ref().filter(|sum| sum.step == step);
+            if !keeping.admitted.contains(&joiner) {
+                waits |= waited < NAMED;
+            } else if let Some(sum) = newest.or_else(|| keeping.sums.get(&step)) {
+                return Answer::Here((sum.clone(), at));
+            } else {
+                // It is yet to come.
+                waits |= at <= step;
+            }
+        }
+        if waits { Answer::Wait } else { Answer::Never }
+    }
+}

@@ -1,0 +1,124 @@
+//! Links between workers: how they are made for a generation, and how they break.
+
+use std::time::Duration;
+
+use sardana_protocol::member::Event;
+use sardana_protocol::messages::Form;
+use sardana_protocol::words::{Generation, WorkerId};
+
+use super::World;
+use super::process::{Data, Links, RingEnd};
+use crate::simulation::calendar::Happening;
+use crate::simulation::network::{IDLE, Node};
+
+/// A link that is not there after this is reported, as in the shell.
+const LINK_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Between two looks at whether the others have made theirs.
+const LOOK: Duration = Duration::from_millis(20);
+
+impl World {
+    pub(super) fn connect(&mut self, worker: WorkerId, form: Form) {
+        let (now, generation) = (self.now(), form.generation);
+        if let Some(process) = self.processes.get_mut(&worker) {
+            process.ring = Some(RingEnd::new(form, now));
+        }
+        self.look_at_links(worker, generation);
+    }
+
+    pub(super) fn prepare(&mut self, worker: WorkerId, form: Form) {
+        let (now, generation) = (self.now(), form.generation);
+        if let Some(process) = self.processes.get_mut(&worker) {
+            process.next = Some(RingEnd::new(form, now));
+        }
+        self.look_at_links(worker, generation);
+    }
+
+    fn look_at_links(&mut self, worker: WorkerId, generation: Generation) {
+        // There and back, and a stream's first message.
+        let delay = self.network.delay(&mut self.dice) * 2;
+        self.calendar.after(delay, Happening::Link { worker, generation });
+    }
+
+    /// Looks whether all links of a generation are made.
+    pub(super) fn link(&mut self, worker: WorkerId, generation: Generation) {
+        let now = self.now();
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
+        let Some(ring) = process.ring_of(generation).filter(|ring| ring.links == Links::Making) else {
+            return;
+        };
+        let (since, peers) = (ring.since, ring.neighbours());
+        let made = |peer: &WorkerId| {
+            let there = self.processes.get(peer).is_some_and(|process| {
+                process.is_linking(generation) && process.frozen_until.is_none_or(|thaw| thaw <= now)
+            });
+            there
+                && self
+                    .network
+                    .reaches(self.calendar.now(), Node::Worker(worker), Node::Worker(*peer))
+        };
+        let missing = peers.iter().find(|peer| !made(peer)).copied();
+        let links = match missing {
+            None => Links::Made,
+            Some(_) if now.saturating_sub(since) >= LINK_DEADLINE => Links::Broken,
+            Some(_) => {
+                let again = LOOK + self.within(4 * LOOK);
+                return self.calendar.after(again, Happening::Link { worker, generation });
+            }
+        };
+        if let Some(ring) = self
+            .processes
+            .get_mut(&worker)
+            .and_then(|process| process.ring_of(generation))
+        {
+            ring.links = links;
+        }
+        let event = match missing {
+            None => Event::LinksReady { generation },
+            Some(peer) => Event::LinkBroken { generation, peer },
+        };
+        self.member(worker, event, Data::None);
+    }
+
+    /// A link has broken, as this worker sees it.
+    pub(super) fn link_broken(&mut self, worker: WorkerId, generation: Generation, peer: WorkerId) {
+        let ring = self
+            .processes
+            .get_mut(&worker)
+            .and_then(|process| process.ring_of(generation));
+        let Some(ring) = ring.filter(|ring| ring.links != Links::Broken) else {
+            return;
+        };
+        ring.links = Links::Broken;
+        self.member(worker, Event::LinkBroken { generation, peer }, Data::None);
+    }
+
+    /// `worker` has closed the links of its ring: the others see it at once, if they can.
+    pub(super) fn reset_links(&mut self, worker: WorkerId, ring: Option<(Generation, Vec<WorkerId>)>) {
+        self.break_links(worker, ring, Duration::ZERO);
+    }
+
+    /// `worker` does not answer any more: the others notice when its connections have been idle for too long.
+    pub(crate) fn links_go_idle(&mut self, worker: WorkerId, ring: Option<(Generation, Vec<WorkerId>)>) {
+        self.break_links(worker, ring, IDLE);
+    }
+
+    fn break_links(&mut self, worker: WorkerId, ring: Option<(Generation, Vec<WorkerId>)>, after: Duration) {
+        let Some((generation, peers)) = ring else { return };
+        for peer in peers {
+            let cut = !self
+                .network
+                .reaches(self.calendar.now(), Node::Worker(worker), Node::Worker(peer));
+            let after = if cut { IDLE } else { after };
+            let delay = after + self.network.delay(&mut self.dice);
+            let broken = Happening::LinkBroken {
+                worker: peer,
+                generation,
+                peer: worker,
+            };
+            self.calendar.after(delay, broken);
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! A simulated cluster: a coordinator, its workers and what lies between them. All decisions are those of the machines that ship; what
+//! is here stands in for their shells, their hosts and the network.
+
+mod control;
+mod coordinator;
+mod joining;
+mod links;
+mod process;
+mod ring;
+mod training;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use sardana_protocol::job::{JobSpec, Order};
+use sardana_protocol::membership::{Balance, Config, Stage, Summary};
+use sardana_protocol::messages::Tally;
+use sardana_protocol::words::{Step, WorkerId};
+
+use super::calendar::{Calendar, Happening, Party};
+use super::coverage::Coverage;
+use super::invariants::{Count, Law, Violation};
+use super::network::{Network, Node};
+use super::story::Story;
+use super::swarm::Swarm;
+use super::tally::Counts;
+use crate::dice::{Dice, mix};
+pub(crate) use coordinator::{Coordinator, DiskFate};
+pub(crate) use process::Process;
+
+/// So few workers make a cluster whose time counts.
+const ENOUGH: usize = 3;
+
+/// More processes than this are not started, whatever happens.
+pub(crate) const CROWD: usize = 40;
+
+/// A dead process is seen by its agent after this at most.
+const SEEN: Duration = Duration::from_millis(50);
+
+/// One job on one cluster.
+pub(crate) struct World {
+    pub(crate) swarm: Swarm,
+    pub(crate) dice: Dice,
+    pub(crate) calendar: Calendar,
+    pub(crate) network: Network,
+    pub(crate) law: Law,
+    pub(crate) coverage: Coverage,
+    pub(crate) counts: Counts,
+    pub(crate) story: Story,
+    pub(crate) coordinator: Coordinator,
+    pub(crate) processes: BTreeMap<WorkerId, Process>,
+    spec: JobSpec,
+    serial: u64,
+    /// Successors that are on their way.
+    pub(crate) coming: usize,
+    pub(crate) faults: Faults,
+    /// Why the run is over before its time, if it is.
+    pub(crate) broken: Option<Violation>,
+    pub(crate) done: Option<Summary>,
+    counted_to: Duration,
+    /// The newest step of any worker, and how often it grew.
+    pub(crate) high: Step,
+    pub(crate) advances: u64,
+}
+
+/// Whether faults still come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Faults {
+    Come,
+    Ended,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, minutes: u64, story: Story) -> Self {
+        let mut dice = Dice::new(mix(seed));
+        let swarm = Swarm::draw(&mut dice, minutes);
+        let steps = Step::new(swarm.steps);
+        let config = Config {
+            min: swarm.min,
+            expected: swarm.workers,
+            max: swarm.max,
+            shards: swarm.shards,
+            steps,
+            order: Order::Exact,
+            // Nobody tells a pace here.
+            balance: Balance::Off,
+        };
+        let spec = JobSpec {
+            name: "simulated".to_owned(),
+            seed,
+            shards: swarm.shards,
+            steps,
+            samples: 100,
+            batch: 10,
+            order: Order::Exact,
+        };
+        let mut world = Self {
+            network: swarm.network.clone(),
+            law: Law::new(swarm.shards, steps),
+            coverage: Coverage::default(),
+            counts: Counts::default(),
+            story,
+            coordinator: Coordinator::new(config),
+            processes: BTreeMap::new(),
+            calendar: Calendar::default(),
+            spec,
+            serial: 0,
+            coming: 0,
+            faults: Faults::Come,
+            broken: None,
+            done: None,
+            counted_to: Duration::ZERO,
+            high: Step::ZERO,
+            advances: 0,
+            swarm,
+            dice,
+        };
+        if world.network.transport == super::network::Transport::Datagrams {
+            world.law.count = Count::Unknown;
+        }
+        world.story.tell(Duration::ZERO, || format!("{:?}", world.swarm));
+        world.begin_life();
+        for _ in 0..world.swarm.workers {
+            world.start_after(Duration::from_secs(1));
+        }
+        for index in 0..world.swarm.faults.len() {
+            let (fault, _) = world.swarm.faults[index];
+            world.strike_again(fault);
+        }
+        world
+    }
+
+    /// Some time up to this.
+    pub(crate) fn within(&mut self, most: Duration) -> Duration {
+        let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros(self.dice.below(most.max(1)))
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.calendar.now()
+    }
+
+    pub(crate) fn pick(&mut self) -> Option<WorkerId> {
+        let index = usize::try_from(self.dice.below(self.processes.len() as u64)).ok()?;
+        self.processes.keys().nth(index).copied()
+    }
+
+    /// What must hold does, or the run is over.
+    pub(crate) fn require(&mut self, held: Result<(), Violation>) {
+        if let (Err(violation), None) = (held, &self.broken) {
+            self.story.tell(self.calendar.now(), || format!("VIOLATION {violation}"));
+            self.broken = Some(violation);
+        }
+    }
+
+    /// One thing happens. False if nothing is left to happen.
+    pub(crate) fn happen(&mut self) -> bool {
+        let Some((serial, what)) = self.calendar.next() else {
+            return false;
+        };
+        let now = self.now();
+        let frozen = match what.party() {
+            Party::World => None,
+            Party::Coordinator => self.coordinator.frozen_until,
+            Party::Worker(worker) => match self.processes.get(&worker) {
+                Some(process) => process.frozen_until,
+                None => return true,
+            },
+        };
+        if let Some(thaw) = frozen.filter(|thaw| *thaw > now) {
+            self.calendar.defer(thaw, serial, what);
+            return true;
+        }
+        self.count_time(now);
+        self.story.hear(now, &what);
+        self.act(what);
+        true
+    }
+
+    fn act(&mut self, what: Happening) {
+        match what {
+            Happening::Tick { life } => self.tick(life),
+            Happening::ToCoordinator {
+                worker,
+                session,
+                message,
+            } => self.hear(worker, session, *message),
+            Happening::ToWorker {
+                worker,
+                session,
+                message,
+            } => self.tell(worker, session, *message),
+            Happening::Dial { worker } => self.dial(worker),
+            Happening::Hello {
+                worker,
+                session,
+                introduction,
+            } => self.hello(worker, session, *introduction),
+            Happening::Greeting {
+                worker,
+                session,
+                incarnation,
+                report_from,
+            } => self.greeted(worker, session, incarnation, report_from),
+            Happening::Unanswered { worker, session } => self.unanswered(worker, session),
+            Happening::Exited { worker, how, tally } => self.exited(worker, how, tally),
+            Happening::SessionLost { worker, session } => self.session_lost(worker, session),
+            Happening::ControlLost { worker, session } => self.control_lost(worker, session),
+            Happening::Beat { worker, heartbeat } => self.beat(worker, heartbeat),
+            Happening::Worked { worker } => self.worked(worker),
+            Happening::Link { worker, generation } => self.link(worker, generation),
+            Happening::LinkBroken {
+                worker,
+                generation,
+                peer,
+            } => self.link_broken(worker, generation, peer),
+            Happening::Visit {
+                worker,
+                generation,
+                step,
+                index,
+                gradients,
+            } => self.visited(worker, generation, step, index, gradients),
+            Happening::Summed {
+                worker,
+                generation,
+                step,
+                trailer,
+                place,
+                gradients,
+            } => self.summed(
+                worker,
+                generation,
+                super::model::Sum {
+                    step,
+                    gradients,
+                    trailer,
+                },
+                place,
+            ),
+            Happening::Fetched { worker, serial } => self.fetched(worker, serial),
+            Happening::Transferred { worker, serial } => self.transferred(worker, serial),
+            Happening::RoomMade { worker } => self.room_made(worker),
+            Happening::Hashed { worker, snapshot } => self.hashed(worker, snapshot),
+            Happening::Revive => self.begin_life(),
+            Happening::Start => self.start(),
+            Happening::Strike(fault) => self.strike(fault),
+            Happening::Later(later) => self.later(later),
+        }
+    }
+
+    /// Time counts while enough workers run.
+    fn count_time(&mut self, now: Duration) {
+        if self.processes.len() >= ENOUGH && self.done.is_none() {
+            self.counts.cluster_time += now.saturating_sub(self.counted_to);
+        }
+        self.counted_to = now;
+    }
+
+    pub(crate) fn start_after(&mut self, most: Duration) {
+        let delay = self.within(most);
+        self.coming += 1;
+        self.calendar.after(delay, Happening::Start);
+    }
+
+    fn start(&mut self) {
+        self.coming = self.coming.saturating_sub(1);
+        if self.processes.len() >= CROWD || self.done.is_some() {
+            return;
+        }
+        let worker = WorkerId::new(self.dice.bits());
+        let rate = 990 + self.dice.below(21);
+        let process = Process::new(&self.spec, self.swarm.keeps, rate);
+        self.processes.insert(worker, process);
+        self.calendar.after(Duration::ZERO, Happening::Dial { worker });
+        let heartbeat = super::calendar::Beat::Heart;
+        self.calendar
+            .after(Duration::from_millis(1), Happening::Beat { worker, heartbeat });
+    }
+
+    /// A process ends. Whether anybody is told is another matter.
+    pub(crate) fn end(&mut self, worker: WorkerId) -> Option<Tally> {
+        let process = self.processes.remove(&worker)?;
+        // The fleet is kept at its size.
+        if self.processes.len() + self.coming < self.swarm.workers as usize {
+            self.start_after(self.swarm.restart);
+        }
+        self.story.tell(self.calendar.now(), || format!("{worker} ends"));
+        Some(process.member.tally())
+    }
+
+    /// A process ends, and its agent sees it. `last_words`: whether it closes its connections.
+    pub(crate) fn end_seen(&mut self, worker: WorkerId, how: &'static str, last_words: LastWords) {
+        let session = self.coordinator.session_of(worker);
+        let ring = self.processes.get(&worker).and_then(Process::ring_members);
+        let Some(tally) = self.end(worker) else { return };
+        let seen = self.within(SEEN);
+        self.calendar.after(seen, Happening::Exited { worker, how, tally });
+        if last_words == LastWords::Yes {
+            self.reset_links(worker, ring);
+            if let Some(session) = session {
+                let delay = self.network.delay(&mut self.dice);
+                self.calendar.after(delay, Happening::SessionLost { worker, session });
+            }
+        } else {
+            self.links_go_idle(worker, ring);
+        }
+    }
+
+    /// Ends all faults: from now on everything works (LIVE-1).
+    pub(crate) fn heal(&mut self) {
+        let now = self.now();
+        self.faults = Faults::Ended;
+        self.story.tell(now, || "HEALED: from now on everything works".to_owned());
+        self.calendar
+            .forget(|what| matches!(what, Happening::Strike(_) | Happening::Later(_)));
+        self.network.cuts.clear();
+        self.network.loss = 0;
+        self.network.replay = 0;
+        // Whoever stands still wakes by itself.
+        self.coordinator.skew(now, 1_000);
+        for process in self.processes.values_mut() {
+            process.slow = 1;
+        }
+        self.fill_up();
+    }
+
+    /// As many workers as the job needs. Those that were asked to leave still do.
+    pub(crate) fn fill_up(&mut self) {
+        let wanted = (self.swarm.min.max(2)) as usize;
+        while self.processes.len() + self.coming < wanted {
+            self.start_after(Duration::from_secs(1));
+        }
+    }
+
+    pub(crate) fn stage(&self) -> Option<Stage> {
+        self.coordinator
+            .machine
+            .as_ref()
+            .map(sardana_protocol::membership::Membership::stage)
+    }
+
+    /// All that can be cut off.
+    pub(crate) fn nodes(&self) -> BTreeSet<Node> {
+        let workers = self.processes.keys().copied().map(Node::Worker);
+        workers.chain([Node::Coordinator]).collect()
+    }
+}
+
+/// Whether a process closes its connections before it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LastWords {
+    Yes,
+    No,
+}

@@ -1,0 +1,262 @@
+//! One simulated worker process: its machine, and a stand-in for the training thread, the buffers and the ring's end around it.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use sardana_protocol::job::JobSpec;
+use sardana_protocol::member::{Member, Work};
+use sardana_protocol::messages::{CatchUp, Form, MemberAddress, Trailer, Visit, WorkerMessage};
+use sardana_protocol::words::{Generation, Rank, ShardRange, Step, WorkerId};
+
+use super::joining::{Joining, Keeping};
+use crate::simulation::model::{self, Gradients, Sum};
+
+/// What a worker's process has.
+pub(crate) struct Process {
+    pub(crate) member: Member,
+    pub(crate) control: Control,
+    /// Said while there is no connection: the next one carries it.
+    pub(crate) outbox: Vec<WorkerMessage>,
+    /// When the last message over this connection arrives.
+    pub(crate) upstream: Duration,
+    pub(crate) working: Option<Work>,
+    /// The buffer that the training thread writes to.
+    pub(crate) desk: Option<Gradients>,
+    pub(crate) buffers: BTreeMap<ShardRange, Gradients>,
+    pub(crate) frozen_until: Option<Duration>,
+    /// Its work takes so many times as long.
+    pub(crate) slow: u32,
+    /// How fast its clock goes, in thousandths.
+    pub(crate) rate: u64,
+    pub(crate) ring: Option<RingEnd>,
+    /// The ring to come.
+    pub(crate) next: Option<RingEnd>,
+    pub(crate) fetching: Option<Fetching>,
+    pub(crate) joining: Joining,
+    pub(crate) keeping: Keeping,
+    pub(crate) state: u64,
+    /// The newest sum that was, or is being, applied.
+    pub(crate) sum: Option<Sum>,
+    pub(crate) accepted: Option<Data>,
+    /// Whether a flush of reports is due already.
+    pub(crate) reports_due: bool,
+}
+
+/// A worker's control connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Control {
+    Dialing,
+    /// A hello is on its way.
+    Greeting(u64),
+    Joined(u64),
+}
+
+/// What a worker wants from a donor.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fetching {
+    pub(crate) serial: u64,
+    pub(crate) since: Duration,
+    pub(crate) generation: Generation,
+    pub(crate) step: Step,
+    pub(crate) donor: MemberAddress,
+    pub(crate) what: CatchUp,
+}
+
+/// Data that comes with an event.
+#[derive(Debug, Clone)]
+pub(crate) enum Data {
+    None,
+    Sum(Sum),
+    State(u64),
+}
+
+/// One member's end of a generation's ring.
+#[derive(Debug, Clone)]
+pub(crate) struct RingEnd {
+    pub(crate) form: Form,
+    /// Since when its links are being made.
+    pub(crate) since: Duration,
+    pub(crate) links: Links,
+    pub(crate) begun: Option<Step>,
+    pub(crate) offered: BTreeMap<ShardRange, Gradients>,
+    pub(crate) closing: Trailer,
+    /// The running sum waits here.
+    pub(crate) arrived: Option<(Step, usize, Gradients)>,
+    /// The last step whose sum was begun here, at rank 0.
+    pub(crate) started: Option<Step>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Links {
+    Making,
+    Made,
+    Broken,
+}
+
+impl RingEnd {
+    pub(crate) fn new(form: Form, since: Duration) -> Self {
+        Self {
+            form,
+            since,
+            links: Links::Making,
+            begun: None,
+            offered: BTreeMap::new(),
+            closing: Trailer::Continue,
+            arrived: None,
+            started: None,
+        }
+    }
+
+    pub(crate) fn visits(&self, step: Step) -> &[Visit] {
+        if step == self.form.step {
+            &self.form.first
+        } else {
+            &self.form.steady
+        }
+    }
+
+    /// Whether all of this rank's pieces of the step are here.
+    pub(crate) fn is_ready_for(&self, step: Step) -> bool {
+        let mut mine = self.visits(step).iter().filter(|visit| visit.rank == self.form.rank);
+        self.begun == Some(step) && mine.all(|visit| self.covers(visit.shards))
+    }
+
+    fn covers(&self, shards: ShardRange) -> bool {
+        let mut next = shards.start();
+        while next < shards.end() {
+            let Some(piece) = self.piece_from(next) else {
+                return false;
+            };
+            next = piece.end();
+        }
+        true
+    }
+
+    fn piece_from(&self, shard: u32) -> Option<ShardRange> {
+        let from = ShardRange::new(shard, shard);
+        let (&piece, _) = self.offered.range(from..).next()?;
+        (piece.start() == shard).then_some(piece)
+    }
+
+    /// Adds the gradients of `shards`, which are here.
+    pub(crate) fn add(&self, shards: ShardRange, sum: &mut Gradients) {
+        let mut next = shards.start();
+        while next < shards.end() {
+            let Some(piece) = self.piece_from(next) else { return };
+            sum.extend(self.offered.get(&piece).into_iter().flatten());
+            next = piece.end();
+        }
+    }
+
+    pub(crate) fn member(&self, rank: Rank) -> Option<WorkerId> {
+        self.form.members.get(rank.index()).map(|member| member.worker)
+    }
+
+    /// In which order ranks receive the sum: the last visited first.
+    pub(crate) fn path(&self, step: Step) -> Vec<Rank> {
+        let mut path = Vec::new();
+        for visit in self.visits(step).iter().rev() {
+            if !path.contains(&visit.rank) {
+                path.push(visit.rank);
+            }
+        }
+        path
+    }
+
+    /// Whom this rank has links with.
+    pub(crate) fn neighbours(&self) -> Vec<WorkerId> {
+        let mut ranks = Vec::new();
+        for visits in [&self.form.first, &self.form.steady] {
+            for pair in visits.windows(2) {
+                let (one, other) = (pair[0].rank, pair[1].rank);
+                if one != other && one == self.form.rank {
+                    ranks.push(other);
+                }
+                if one != other && other == self.form.rank {
+                    ranks.push(one);
+                }
+            }
+        }
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks.into_iter().filter_map(|rank| self.member(rank)).collect()
+    }
+}
+
+impl Process {
+    pub(crate) fn new(spec: &JobSpec, keeps: u32, rate: u64) -> Self {
+        Self {
+            member: Member::new(spec, keeps),
+            control: Control::Dialing,
+            outbox: Vec::new(),
+            upstream: Duration::ZERO,
+            working: None,
+            desk: None,
+            buffers: BTreeMap::new(),
+            frozen_until: None,
+            slow: 1,
+            rate,
+            ring: None,
+            next: None,
+            fetching: None,
+            joining: Joining::default(),
+            keeping: Keeping::default(),
+            state: model::ZERO,
+            sum: None,
+            accepted: None,
+            reports_due: false,
+        }
+    }
+
+    /// Its ring of this generation, present or to come.
+    pub(crate) fn ring_of(&mut self, generation: Generation) -> Option<&mut RingEnd> {
+        let rings = [&mut self.ring, &mut self.next].into_iter().flatten();
+        let mut wanted = rings.filter(|ring| ring.form.generation == generation);
+        wanted.next()
+    }
+
+    /// Whom it is linked with, and in which generation.
+    pub(crate) fn ring_members(&self) -> Option<(Generation, Vec<WorkerId>)> {
+        let ring = self.ring.as_ref()?;
+        Some((ring.form.generation, ring.neighbours()))
+    }
+
+    pub(crate) fn is_linking(&self, generation: Generation) -> bool {
+        let mut rings = [&self.ring, &self.next].into_iter().flatten();
+        rings.any(|ring| ring.form.generation == generation && ring.links != Links::Broken)
+    }
+
+    /// What this process, as a donor, has of what is wanted.
+    pub(crate) fn donate(&self, wanted: &Fetching) -> Option<Data> {
+        match wanted.what {
+            CatchUp::Sum { .. } => {
+                let newest = self.sum.as_ref().filter(|sum| sum.step == wanted.step);
+                let sum = newest.or_else(|| self.keeping.sums.get(&wanted.step))?;
+                Some(Data::Sum(sum.clone()))
+            }
+            CatchUp::State { .. } => (self.member.step() == wanted.step).then_some(Data::State(self.state)),
+            CatchUp::None => None,
+        }
+    }
+
+    pub(crate) fn take_sum(&mut self, step: Step) -> Option<Sum> {
+        match self.accepted.take() {
+            Some(Data::Sum(sum)) if sum.step == step => Some(sum),
+            Some(Data::Sum(_) | Data::State(_) | Data::None) | None => None,
+        }
+    }
+
+    /// Adds up all pieces: there is no ring.
+    pub(crate) fn add_up_alone(&mut self, pieces: &[ShardRange], trailer: Trailer) {
+        let mut gradients = Gradients::new();
+        for piece in pieces {
+            gradients.extend(self.buffers.remove(piece).into_iter().flatten());
+        }
+        self.accepted = Some(Data::Sum(Sum {
+            step: self.member.step(),
+            gradients: Rc::from(gradients),
+            trailer,
+        }));
+    }
+}

@@ -1,0 +1,303 @@
+//! A worker's machine and its training thread: events in, commands done, work that takes time.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use sardana_protocol::limits::HEARTBEAT;
+use sardana_protocol::member::{Command, Event, Heartbeat, Work};
+use sardana_protocol::messages::StepReport;
+use sardana_protocol::words::{Generation, ShardRange, Step, WorkerId};
+
+use super::World;
+use super::process::{Data, Fetching, Process, RingEnd};
+use crate::simulation::calendar::{Beat, Happening};
+use crate::simulation::invariants::Violation;
+use crate::simulation::model::{self, hash_of};
+
+/// Between a step and its report, as in the shell.
+const REPORTED: Duration = Duration::from_millis(50);
+
+impl World {
+    /// Gives a worker's machine an event, and does what it commands.
+    pub(super) fn member(&mut self, worker: WorkerId, event: Event, data: Data) {
+        let now = self.now();
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
+        let (step, before) = (process.member.step(), process.member.phases());
+        let summed = if let Event::Summed { generation, .. } = &event {
+            Some(*generation)
+        } else {
+            None
+        };
+        if !matches!(event, Event::Beat { .. }) {
+            self.story.tell(now, || format!("{worker} at {step}: {event:?}"));
+        }
+        let commands = process.member.handle(event);
+        self.coverage.member_moved(before, process.member.phases());
+        let after = process.member.step();
+        let held = self.law.grows(worker, step, after);
+        self.require(held);
+        let mut data = data;
+        for command in commands {
+            self.story.tell(now, || format!("  {worker} commands {command:?}"));
+            self.obey(worker, command, &mut data, summed);
+        }
+        self.push_ring(worker);
+        self.wake(worker);
+    }
+
+    fn obey(&mut self, worker: WorkerId, command: Command, data: &mut Data, summed: Option<Generation>) {
+        self.coverage.commanded(&command);
+        let now = self.now();
+        let held = self.law.obeys(worker, &command, summed);
+        self.require(held);
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
+        match command {
+            Command::Send(message) => self.send_up(worker, message),
+            Command::Connect(form) => {
+                process.next = None;
+                self.connect(worker, *form);
+            }
+            Command::Prepare(form) => self.prepare(worker, *form),
+            Command::Abort { generation } => {
+                process.fetching = None;
+                let ring = process.ring_members().filter(|(ring, _)| *ring == generation);
+                process.ring = None;
+                self.reset_links(worker, ring);
+            }
+            Command::Begin { step } => self.begin(worker, step),
+            Command::Offer { piece } => self.offer(worker, piece),
+            Command::Retain { pieces } => process.buffers.retain(|piece, _| pieces.contains(piece)),
+            Command::SumAlone { pieces, trailer } => process.add_up_alone(&pieces, trailer),
+            Command::Accept { trailer } => {
+                process.accepted = Some(closed_with(std::mem::replace(data, Data::None), trailer))
+            }
+            Command::LayAside => process.joining.aside = std::mem::replace(data, Data::None),
+            Command::AcceptAside { trailer } => {
+                let aside = std::mem::replace(&mut process.joining.aside, Data::None);
+                process.accepted = Some(closed_with(aside, trailer));
+            }
+            Command::CloseWith { trailer } => match &mut process.ring {
+                Some(ring) => ring.closing = ring.closing.and(trailer),
+                None => self.senseless(worker, "a closer has a ring"),
+            },
+            Command::Switch { generation, step } => switch(process, generation, step),
+            Command::Unprepare => process.next = None,
+            Command::MakeRoom { shares } => self.make_room(worker, !shares.is_empty()),
+            Command::Snapshot { snapshot, shares } => self.take_snapshot(worker, snapshot, shares),
+            Command::KeepSum { step } => match process.sum.clone().filter(|sum| sum.step == step) {
+                Some(sum) => {
+                    process.keeping.sums.insert(step, sum);
+                }
+                None => self.senseless(worker, "what is kept was applied"),
+            },
+            Command::LetGo { shares, sums_before } => process.keeping.let_go(shares, sums_before),
+            Command::Admit { joiners } => process.keeping.admitted = joiners,
+            Command::Copy(snapshot) => self.copy(worker, *snapshot),
+            Command::Follow { step, snapshot } => self.follow(worker, step, *snapshot),
+            Command::EndCopy => process.joining.end(),
+            Command::Fetch {
+                generation,
+                what,
+                step,
+                donor,
+            } => self.fetch(
+                worker,
+                Fetching {
+                    serial: 0,
+                    since: now,
+                    generation,
+                    step,
+                    donor,
+                    what,
+                },
+            ),
+        }
+    }
+
+    fn begin(&mut self, worker: WorkerId, step: Step) {
+        match self.processes.get_mut(&worker).and_then(|process| process.ring.as_mut()) {
+            Some(ring) => {
+                ring.begun = Some(step);
+                ring.offered.clear();
+            }
+            None => self.senseless(worker, "a ring begins only once it is connected"),
+        }
+    }
+
+    fn offer(&mut self, worker: WorkerId, piece: ShardRange) {
+        let process = self.processes.get_mut(&worker);
+        let held = process.and_then(|process| Some((process.buffers.get(&piece)?.clone(), process.ring.as_mut()?)));
+        match held {
+            Some((gradients, ring)) => {
+                ring.offered.insert(piece, gradients);
+            }
+            None => self.senseless(worker, "what is offered is held, and a ring is there"),
+        }
+    }
+
+    fn senseless(&mut self, worker: WorkerId, what: &'static str) {
+        self.require(Err(Violation::new("commands make sense", format!("{worker}: {what}"))));
+    }
+
+    /// The host asks a worker to leave.
+    pub(crate) fn signal(&mut self, worker: WorkerId) {
+        let now = self.now();
+        let frozen = |process: &Process| process.frozen_until.is_some_and(|thaw| thaw > now);
+        if self.processes.get(&worker).is_some_and(frozen) {
+            // It would hear of it when it wakes, as likely as not too late.
+            return;
+        }
+        let reason = "SIGTERM".to_owned();
+        self.member(worker, Event::Leave { reason }, Data::None);
+    }
+
+    pub(super) fn beat(&mut self, worker: WorkerId, beat: Beat) {
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
+        let heartbeat = match beat {
+            Beat::Heart => {
+                let next = HEARTBEAT.mul_f64(1_000.0 / process.rate.max(1) as f64);
+                let heartbeat = Beat::Heart;
+                self.calendar.after(next, Happening::Beat { worker, heartbeat });
+                Heartbeat::Due(None)
+            }
+            Beat::Reports => {
+                process.reports_due = false;
+                Heartbeat::NotDue
+            }
+        };
+        self.member(worker, Event::Beat { heartbeat }, Data::None);
+    }
+
+    /// Lets the training thread begin what comes next, if it is idle.
+    pub(super) fn wake(&mut self, worker: WorkerId) {
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
+        if process.working.is_some() {
+            return;
+        }
+        let before = process.member.phases();
+        let work = process.member.next_work();
+        self.coverage.member_moved(before, process.member.phases());
+        let base = match work {
+            Work::Wait => return,
+            Work::Gradient { piece, shard, .. } => {
+                process.desk = if shard == piece.start() {
+                    Some(Vec::new())
+                } else {
+                    process.buffers.remove(&piece)
+                };
+                self.swarm.gradient
+            }
+            Work::Apply { step } => {
+                // Whoever wants this sum may have it from now on.
+                process.sum = process.take_sum(step);
+                self.swarm.apply
+            }
+            Work::Load { .. } | Work::Conclude { .. } => self.swarm.apply * 2,
+        };
+        process.working = Some(work);
+        let slow = process.slow;
+        let jitter = 900 + u32::try_from(self.dice.below(200)).unwrap_or(0);
+        self.calendar
+            .after(base * slow * jitter / 1_000, Happening::Worked { worker });
+    }
+
+    /// The training thread has done what it was doing.
+    pub(super) fn worked(&mut self, worker: WorkerId) {
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
+        let event = match process.working.take() {
+            None | Some(Work::Wait) => return,
+            Some(Work::Gradient { step, piece, shard }) => {
+                let held = self.law.computes_with(step, process.state);
+                self.counts.gradients += 1;
+                match process.desk.take() {
+                    Some(mut gradients) => {
+                        gradients.push((shard, model::gradient(process.state, step, shard)));
+                        process.buffers.insert(piece, gradients);
+                    }
+                    None => return self.senseless(worker, "a piece that goes on has a buffer"),
+                }
+                self.require(held);
+                Event::Computed { step, piece, shard }
+            }
+            Some(Work::Apply { step }) => {
+                let Some(sum) = process.sum.clone().filter(|sum| sum.step == step) else {
+                    return self.senseless(worker, "the sum to be applied was accepted");
+                };
+                process.state = model::apply(process.state, &sum.gradients);
+                process.buffers.clear();
+                let held = self.law.applied(worker, step, &sum, process.state);
+                self.counts.updates += 1;
+                if step.next() > self.high {
+                    self.high = step.next();
+                    self.advances += 1;
+                }
+                if !process.reports_due {
+                    process.reports_due = true;
+                    let heartbeat = Beat::Reports;
+                    self.calendar.after(REPORTED, Happening::Beat { worker, heartbeat });
+                }
+                self.require(held);
+                Event::Applied {
+                    report: StepReport {
+                        step,
+                        samples: 10,
+                        sums: Vec::new(),
+                    },
+                }
+            }
+            Some(Work::Load { step }) => {
+                let Some(Data::State(state)) = process.accepted.take() else {
+                    return self.senseless(worker, "the state to be loaded was accepted");
+                };
+                (process.state, process.sum) = (state, None);
+                process.buffers.clear();
+                let held = self.law.computes_with(step, state);
+                self.require(held);
+                Event::Loaded
+            }
+            Some(Work::Conclude { step }) => {
+                let state = process.state;
+                let held = self.law.computes_with(step, state);
+                self.require(held);
+                Event::Concluded {
+                    hash: hash_of(state),
+                    results: vec![("steps".to_owned(), 1.0)],
+                }
+            }
+        };
+        self.member(worker, event, Data::None);
+    }
+}
+
+/// A sum that is closed with this trailer.
+fn closed_with(data: Data, trailer: sardana_protocol::messages::Trailer) -> Data {
+    match data {
+        Data::Sum(sum) => Data::Sum(model::Sum {
+            trailer,
+            gradients: Rc::clone(&sum.gradients),
+            ..sum
+        }),
+        Data::None | Data::State(_) => data,
+    }
+}
+
+/// The ring that was prepared begins; the one before has closed its last sum, and passed it on already.
+fn switch(process: &mut Process, generation: Generation, step: Step) {
+    process.joining.end();
+    let begins = |mut next: RingEnd| {
+        next.form.step = step;
+        next
+    };
+    let next = process.next.take();
+    process.ring = next.filter(|next| next.form.generation == generation).map(begins);
+}

@@ -1,0 +1,72 @@
+//! Simulated clusters in the test suite: runs that are remembered, a few fresh ones, and what the simulator promises of itself.
+
+use std::time::{Duration, SystemTime};
+
+use sardana_chaos_tests::simulation::campaign::Campaign;
+use sardana_chaos_tests::simulation::play;
+use sardana_chaos_tests::simulation::story::Telling;
+
+/// Seeds worth trying again, each with the virtual minutes of its run and a word why.
+const CORPUS: &str = include_str!("../../corpus.txt");
+
+fn replay(seed: u64, minutes: u64) -> String {
+    format!("cargo run -p sardana-chaos-tests --release --bin simulate -- replay {seed} --minutes-per-run {minutes}")
+}
+
+#[test]
+fn runs_that_are_remembered_violate_nothing() {
+    let mut runs = 0;
+    for line in CORPUS
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.trim().is_empty())
+    {
+        let mut words = line.split_whitespace();
+        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+        let (Some(seed), Some(minutes)) = (number(), number()) else {
+            panic!("a line of the corpus is: seed, minutes, why; found {line:?}");
+        };
+        let played = play(seed, minutes, Telling::No);
+        assert_eq!(played.violation, None, "{line}; {}", replay(seed, minutes));
+        runs += 1;
+    }
+    assert!(runs > 0, "the corpus is not empty");
+}
+
+#[test]
+fn fresh_runs_violate_nothing() {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let seed = since.map_or(0, |since| u64::try_from(since.as_micros() % 1_000_000_000).unwrap());
+    let minutes = 10;
+    println!("seed {seed}");
+    let campaign = Campaign {
+        seed,
+        enough: Duration::MAX,
+        runs: 12,
+        minutes,
+        threads: 2,
+    };
+    let report = campaign.fight(|_| ());
+    let found: Vec<String> = report
+        .violations
+        .iter()
+        .map(|(seed, violation)| format!("{violation}\nto replay it: {}", replay(*seed, minutes)))
+        .collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert_eq!(report.runs, 12);
+    assert!(report.counts.steps > 0 && report.counts.all_faults() > 0 && report.counts.generations > 0);
+}
+
+#[test]
+fn one_seed_decides_the_whole_story() {
+    for seed in [3, 4] {
+        let (once, again) = (play(seed, 5, Telling::Digest), play(seed, 5, Telling::Digest));
+        assert_ne!(once.digest, 0);
+        assert_eq!(once.digest, again.digest, "seed {seed}");
+        assert_eq!(once.counts.events, again.counts.events);
+        assert_ne!(
+            once.digest,
+            play(seed + 10, 5, Telling::Digest).digest,
+            "another seed, another story"
+        );
+    }
+}

@@ -1,0 +1,307 @@
+//! A coordinator that comes back, or a new one elsewhere, finds a generation that trains without it.
+//!
+//! ```text
+//!  a member of it says hello         all are here, in one unbroken ring
+//!  ──────────────────────────▶ Found ──────────────────────────────────▶ adopted: nobody notices
+//!                                │  all are here or seen to end, or ADOPTION_PATIENCE is over
+//!                                └───────────────────────────────────────▶ halted, as after any loss
+//! ```
+//! What it knows of its own life before comes from a [`JobRecord`], if there is one; what is true comes from the
+//! workers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::formation::Formation;
+use super::record::JobRecord;
+use super::roster::Place;
+use super::{Arrival, Config, JobEvent, Joining, Membership, Phase, Record, Resumed, Stop};
+use crate::limits::ADOPTION_PATIENCE;
+use crate::messages::{Introduction, MemberAddress, Ring, Seated, Visit, WorkerMessage};
+use crate::planted::{Bug, bites};
+use crate::words::{Generation, Incarnation, Rank, Step, WorkerId};
+
+/// What may have gone on before this coordinator began.
+#[derive(Debug, Clone)]
+pub(super) enum Past {
+    /// Nothing, or it is dealt with.
+    None,
+    /// Workers may train that have not found this coordinator yet.
+    Possible {
+        /// Workers that are known to have ended.
+        gone: BTreeSet<WorkerId>,
+    },
+    /// They do.
+    Found(Found),
+}
+
+/// A generation that trains.
+#[derive(Debug, Clone)]
+pub(super) struct Found {
+    generation: Generation,
+    /// In rank order.
+    members: Vec<WorkerId>,
+    seats: BTreeMap<WorkerId, Seated>,
+    gone: BTreeSet<WorkerId>,
+    ring: Ring,
+    since: Duration,
+}
+
+/// What becomes of a generation that was found.
+enum Verdict {
+    Wait,
+    Adopt(Formation),
+    Halt,
+}
+
+impl Found {
+    fn hears(&mut self, worker: WorkerId, generation: Generation, seat: Option<&Seated>) {
+        let here = self.members.contains(&worker);
+        let same = seat.filter(|seat| generation == self.generation && seat.members == self.members);
+        match same {
+            Some(seat) if here && seat.ring == Ring::Whole => {
+                self.seats.insert(worker, seat.clone());
+            }
+            Some(seat) if bites(Bug::BrokenRingAdopted) => {
+                self.seats.insert(worker, seat.clone());
+            }
+            Some(_) => self.ring = Ring::Broken,
+            // A newcomer, or a joiner.
+            None if !here && seat.is_none() && generation <= self.generation => {}
+            // It has promised something newer, or is in another generation: not all are in this one.
+            None => self.ring = Ring::Broken,
+        }
+    }
+}
+
+impl Membership {
+    /// A coordinator in its life `incarnation`, at the time `now`, of a job that may train already. `record` is what its last life
+    /// has written down, if anything is left of that.
+    #[must_use]
+    pub fn resume(config: Config, incarnation: Incarnation, now: Duration, record: Option<JobRecord>) -> Self {
+        let mut this = Self::new(config, incarnation, now);
+        if let Some(record) = record {
+            if bites(Bug::ReusedGeneration) {
+                this.generation = record.formed;
+            }
+            this.missed = record.workers.iter().map(|&worker| (worker, now)).collect();
+            this.ledger = record.ledger;
+            for &worker in &record.workers {
+                this.ledger.lost(worker, None);
+            }
+            (this.reached, this.restarted) = (record.reached, record.restarted);
+            (this.recorded, this.next_report) = (record.formed, record.next_report);
+            (this.asked_before, this.released) = (record.leaving, record.released);
+            if record.stop {
+                this.stop = Stop::Wanted { asked: now };
+            }
+        }
+        this.past = Past::Possible { gone: BTreeSet::new() };
+        this
+    }
+
+    /// Whether workers may train that have not found this coordinator yet.
+    pub(super) fn may_be_missing_a_past(&self, since: Duration) -> bool {
+        let possible = matches!(self.past, Past::Possible { .. }) && self.formed.count() == 0;
+        possible && self.now.saturating_sub(since) < ADOPTION_PATIENCE
+    }
+
+    /// How one that arrives takes part while the past is not dealt with. Whoever has had a seat is halted, should it come to that.
+    pub(super) fn place_in_the_past(&mut self, arrival: &Arrival) -> Option<Place> {
+        let introduction = &arrival.introduction;
+        let (generation, seat) = (introduction.generation, introduction.seat.as_ref());
+        if !matches!(self.past, Past::None) {
+            // A joiner names no generation, but what it has it has from one.
+            let some = if introduction.standing.step > Step::ZERO {
+                Generation::NONE.next()
+            } else {
+                Generation::NONE
+            };
+            self.claimed = self.claimed.max(generation).max(some);
+        }
+        match &mut self.past {
+            Past::Found(found) => found.hears(arrival.worker, generation, seat),
+            Past::Possible { .. } if self.formed.count() == 0 => {
+                if let (Some(seat), Phase::Gathering { .. }) = (seat, &self.phase) {
+                    self.past = Past::Found(self.find(arrival.worker, generation, seat));
+                }
+            }
+            Past::None | Past::Possible { .. } => return None,
+        }
+        Some(if introduction.training || generation > Generation::NONE {
+            Place::Called
+        } else {
+            Place::Joining(Joining::new(&introduction.standing))
+        })
+    }
+
+    fn find(&self, worker: WorkerId, generation: Generation, seat: &Seated) -> Found {
+        let mut found = Found {
+            generation,
+            members: seat.members.clone(),
+            seats: BTreeMap::new(),
+            gone: match &self.past {
+                Past::Possible { gone } => gone.clone(),
+                Past::None | Past::Found(_) => BTreeSet::new(),
+            },
+            // Who came before has promised something else.
+            ring: if self.members.values().any(Record::is_called) {
+                Ring::Broken
+            } else {
+                Ring::Whole
+            },
+            since: self.now,
+        };
+        found.hears(worker, generation, Some(seat));
+        found
+    }
+
+    /// Whether one that has trained under an earlier life of the coordinator has a newer state than all who train now: they began anew
+    /// without it. It had halted, and came later than anybody waited for.
+    pub(super) fn has_trained_further(&self, introduction: &Introduction) -> bool {
+        let generation = introduction.generation;
+        let earlier = generation > Generation::NONE && generation.incarnation() < self.formed.incarnation();
+        self.is_formed() && earlier && introduction.standing.step > self.reached
+    }
+
+    /// A worker is gone before the past is dealt with. `certainly`: its process has ended.
+    pub(super) fn lost_in_the_past(&mut self, worker: WorkerId, certainly: bool) {
+        let gone = match &mut self.past {
+            Past::None => return,
+            Past::Possible { gone } => gone,
+            Past::Found(found) => {
+                found.seats.remove(&worker);
+                &mut found.gone
+            }
+        };
+        if certainly {
+            gone.insert(worker);
+        }
+    }
+
+    /// What a worker says may show that it is in a generation which this coordinator has neither formed nor found: a trailer that was
+    /// ordered in an earlier life has switched to it.
+    pub(super) fn mind_the_past(&mut self, worker: WorkerId, message: &WorkerMessage) {
+        let (generation, ring) = match message {
+            WorkerMessage::Progress { generation, .. }
+            | WorkerMessage::Switched { generation, .. }
+            | WorkerMessage::Finished { generation, .. } => (*generation, Ring::Whole),
+            WorkerMessage::LinkBroken { generation, .. } => (*generation, Ring::Broken),
+            WorkerMessage::Halted { .. }
+            | WorkerMessage::Ready { .. }
+            | WorkerMessage::RoomMade { .. }
+            | WorkerMessage::Snapshotted { .. }
+            | WorkerMessage::Dropped { .. }
+            | WorkerMessage::CaughtUp { .. }
+            | WorkerMessage::CopyFailed { .. }
+            | WorkerMessage::Leave { .. }
+            | WorkerMessage::Renew { .. }
+            | WorkerMessage::Failed { .. } => return,
+        };
+        if let Past::Found(found) = &mut self.past {
+            if generation > found.generation || (generation == found.generation && ring == Ring::Broken) {
+                found.ring = Ring::Broken;
+            }
+            return;
+        }
+        let earlier = generation.incarnation() < self.generation.incarnation();
+        if earlier && generation > self.formed && self.is_formed() {
+            if let Some(record) = self.members.get_mut(&worker) {
+                record.place = Place::Called;
+            }
+            self.disturb();
+        }
+    }
+
+    /// Whether a generation was found, of which it is not clear yet what becomes of it.
+    pub(super) fn settle_the_past(&mut self) -> bool {
+        let verdict = match &self.past {
+            Past::None | Past::Possible { .. } => return false,
+            Past::Found(found) => self.judge(found),
+        };
+        match verdict {
+            Verdict::Wait => return true,
+            Verdict::Adopt(formation) => {
+                self.past = Past::None;
+                self.count_on();
+                self.adopt(formation);
+            }
+            Verdict::Halt => {
+                self.past = Past::None;
+                self.count_on();
+                self.disturb();
+            }
+        }
+        false
+    }
+
+    /// The past is dealt with. What was counted in generations that the record does not know of is not known.
+    pub(super) fn count_on(&mut self) {
+        if std::mem::replace(&mut self.claimed, Generation::NONE) > self.recorded {
+            self.ledger.rescued();
+        }
+    }
+
+    fn judge(&self, found: &Found) -> Verdict {
+        let patience = self.now.saturating_sub(found.since) >= ADOPTION_PATIENCE;
+        // Members of a later one may be on their way: without a record nobody knows.
+        let newest = found.generation >= self.recorded && (self.recorded != Generation::NONE || patience);
+        let whole = (found.ring == Ring::Whole || bites(Bug::BrokenRingAdopted)) && found.gone.is_empty();
+        if whole && !newest && found.generation >= self.recorded {
+            return Verdict::Wait;
+        }
+        if whole && newest && found.members.iter().all(|member| found.seats.contains_key(member)) {
+            return self.formation_found(found).map_or(Verdict::Halt, Verdict::Adopt);
+        }
+        let accounted = |member: &WorkerId| self.members.contains_key(member) || found.gone.contains(member);
+        if patience || found.members.iter().all(accounted) {
+            Verdict::Halt
+        } else {
+            Verdict::Wait
+        }
+    }
+
+    /// The generation as its members tell it. None if that makes none (GEN-2).
+    fn formation_found(&self, found: &Found) -> Option<Formation> {
+        let mut members = Vec::new();
+        let mut steady = Vec::new();
+        for (index, &worker) in found.members.iter().enumerate() {
+            let seat = found.seats.get(&worker).filter(|seat| seat.rank.index() == index)?;
+            let address = self.members.get(&worker)?.address;
+            members.push(MemberAddress { worker, address });
+            steady.push(Visit {
+                rank: seat.rank,
+                shards: seat.shards,
+            });
+        }
+        Formation::found(found.generation, self.config.shards, self.reached, members, steady)
+    }
+
+    fn adopt(&mut self, formation: Formation) {
+        self.formed = formation.generation;
+        for (index, worker) in formation.workers().enumerate() {
+            if let Some(record) = self.members.get_mut(&worker) {
+                record.rank = Some(Rank::new(u32::try_from(index).unwrap_or(u32::MAX)));
+                record.place = Place::Ready;
+            }
+        }
+        let members: Vec<WorkerId> = formation.workers().collect();
+        self.tell(JobEvent::Adopted {
+            generation: self.formed,
+            members,
+            step: self.reached,
+        });
+        self.formation = Some(formation);
+        self.run(Resumed::Yes);
+        // Those who have promised something, and are in none of it.
+        let strays: Vec<WorkerId> = self
+            .members
+            .iter()
+            .filter(|(worker, record)| record.is_called() && !self.is_member(**worker))
+            .map(|(&worker, _)| worker)
+            .collect();
+        if !strays.is_empty() {
+            self.disturb();
+        }
+    }
+}

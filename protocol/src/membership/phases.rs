@@ -1,0 +1,55 @@
+//! Where the machine stands, for those who watch it from outside: by the names of the drawings. Changes nothing.
+
+use super::adopting::Past;
+use super::taking::Intake;
+use super::{Membership, Phase, Resumed};
+
+/// Where each part of the coordinator's machine stands. A simulator counts which transitions it has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Phases {
+    /// The membership as a whole.
+    pub membership: &'static str,
+    /// The generation that a coordinator finds when it comes back.
+    pub past: &'static str,
+    /// The snapshot for those who join.
+    pub intake: &'static str,
+    /// The generation to come.
+    pub plan: &'static str,
+}
+
+impl Membership {
+    /// Where each part stands.
+    #[must_use]
+    pub fn phases(&self) -> Phases {
+        Phases {
+            membership: match self.phase {
+                Phase::Gathering { .. } => "gathering",
+                Phase::Halting { .. } => "halting",
+                Phase::Forming { .. } => "forming",
+                Phase::Running {
+                    resumed: Resumed::NotYet,
+                } => "starting",
+                Phase::Running { resumed: Resumed::Yes } => "running",
+                Phase::Done => "done",
+                Phase::Failed => "failed",
+            },
+            past: match self.past {
+                Past::None => "none",
+                Past::Possible { .. } => "possible",
+                Past::Found(_) => "found",
+            },
+            intake: match self.intake {
+                Intake::Idle => "idle",
+                Intake::MakingRoom { .. } => "making room",
+                Intake::Asked { .. } => "asked",
+                Intake::Collecting { .. } => "collecting",
+                Intake::Serving { .. } => "serving",
+            },
+            plan: match &self.plan {
+                None if self.switching.is_empty() => "none",
+                None => "switching",
+                Some(plan) => plan.phase(),
+            },
+        }
+    }
+}

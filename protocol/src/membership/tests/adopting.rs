@@ -1,0 +1,223 @@
+//! A coordinator's next life: what it finds, what it adopts, whom it halts.
+
+use super::*;
+use crate::limits::{ADOPTION_PATIENCE, HEARTBEAT};
+use crate::membership::{JobRecord, Stage};
+use crate::messages::{Ring, Seated};
+use crate::words::{Rank, ShardRange};
+
+/// The next life of a coordinator, with what the last one has written down.
+fn next_life(record: Option<JobRecord>) -> Job {
+    let now = Duration::from_secs(100);
+    Job {
+        membership: Membership::resume(config(), Incarnation::new(2), now, record),
+        now,
+    }
+}
+
+/// Workers 1 and 2 train in g1.1.
+fn record() -> JobRecord {
+    let mut job = Job::training(2, config());
+    job.progress(1, 1, 4, &[0, 1, 2, 3]);
+    job.membership.record()
+}
+
+fn seat(rank: u32, ring: Ring) -> Seated {
+    Seated {
+        rank: Rank::new(rank),
+        members: vec![w(1), w(2)],
+        shards: ShardRange::new(rank * 2, rank * 2 + 2),
+        ring,
+    }
+}
+
+impl Job {
+    /// A member of g`count` says hello.
+    fn returns(&mut self, worker: u64, count: u64, step: u64, seat: Option<Seated>) -> Vec<String> {
+        let arrival = Arrival {
+            worker: w(worker),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            capacity: 4,
+            introduction: Introduction {
+                generation: g(count),
+                incarnation: Incarnation::new(1),
+                training: seat.is_some(),
+                seat,
+                standing: standing(step),
+            },
+        };
+        words(&self.event(Event::Arrived(Box::new(arrival))))
+    }
+
+    /// Time passes in which this worker is heard of. Returns what is said at the end.
+    fn waits(&mut self, worker: u64, time: Duration) -> Vec<String> {
+        let end = self.now + time;
+        while self.now + HEARTBEAT < end {
+            self.now += HEARTBEAT;
+            assert_eq!(self.progress(worker, 1, 0, &[]), [""; 0]);
+            assert_eq!(self.passes(Duration::ZERO), [""; 0]);
+        }
+        self.now = end;
+        self.passes(Duration::ZERO)
+    }
+}
+
+#[test]
+fn a_whole_ring_is_adopted_and_nobody_is_told_anything() {
+    let mut job = next_life(Some(record()));
+    assert_eq!(job.returns(2, 1, 6, Some(seat(1, Ring::Whole))), ["joined w2 at s6"]);
+    assert_eq!(job.waits(2, ADOPTION_PATIENCE / 2), [""; 0], "it waits for the other");
+    assert_eq!(
+        job.returns(1, 1, 7, Some(seat(0, Ring::Whole))),
+        ["joined w1 at s7", "adopted g1.1 of [1, 2] at s7"]
+    );
+    assert_eq!(job.membership.stage(), Stage::Running);
+    assert_eq!(
+        job.progress(1, 1, 8, &[3, 4, 5, 6, 7]),
+        ["steps [s4, s5, s6, s7]"],
+        "s3 was told before"
+    );
+    // From here on it is a job like any other, with numbers of this life.
+    let told = job.dies(2, 8);
+    assert!(told.contains(&"to w1: halt g2.1".to_owned()), "{told:?}");
+}
+
+#[test]
+fn without_a_record_it_waits_whether_there_is_a_later_generation() {
+    let mut job = next_life(None);
+    job.returns(1, 1, 7, Some(seat(0, Ring::Whole)));
+    assert_eq!(job.returns(2, 1, 7, Some(seat(1, Ring::Whole))), ["joined w2 at s7"]);
+    job.now += ADOPTION_PATIENCE;
+    job.progress(1, 1, 8, &[]);
+    let told = job.progress(2, 1, 8, &[]);
+    assert_eq!(job.membership.stage(), Stage::Running, "{told:?}");
+    assert_eq!(job.membership.record().formed, g(1));
+}
+
+#[test]
+fn a_generation_older_than_the_record_is_halted() {
+    let mut before = Job::training(2, config());
+    before.link_broken(1, 1, 2);
+    before.halted(1, 2, 5);
+    before.halted(2, 2, 5);
+    let mut job = next_life(Some(before.membership.record()));
+    job.returns(1, 1, 5, Some(seat(0, Ring::Whole)));
+    let told = job.returns(2, 1, 5, Some(seat(1, Ring::Whole)));
+    assert!(told.contains(&"halting for g2.1".to_owned()), "{told:?}");
+}
+
+#[test]
+fn a_broken_ring_is_halted_once_all_are_there() {
+    let mut job = next_life(Some(record()));
+    assert_eq!(job.returns(1, 1, 6, Some(seat(0, Ring::Broken))), ["joined w1 at s6"]);
+    assert_eq!(
+        job.returns(2, 1, 6, Some(seat(1, Ring::Whole)))[1..],
+        ["halting for g2.1", "to w1: halt g2.1", "to w2: halt g2.1"]
+    );
+}
+
+#[test]
+fn a_link_that_breaks_while_others_are_awaited_is_no_ring_to_adopt() {
+    let mut job = next_life(Some(record()));
+    job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
+    job.link_broken(1, 1, 2);
+    let told = job.returns(2, 1, 6, Some(seat(1, Ring::Whole)));
+    assert!(told.contains(&"halting for g2.1".to_owned()), "{told:?}");
+}
+
+#[test]
+fn who_was_seen_to_end_is_not_waited_for_and_counted() {
+    let mut job = next_life(Some(record()));
+    job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
+    let told = job.dies(2, 6);
+    assert_eq!(told, ["halting for g2.1", "to w1: halt g2.1"]);
+    assert!(job.halted(1, 2, 6).is_empty(), "that was for another life");
+    let message = WorkerMessage::Halted {
+        generation: Generation::new(Incarnation::new(2), 1),
+        standing: standing(6),
+    };
+    let told = job.says(1, message);
+    assert!(told.contains(&"forming g2.1 of [1] at s6".to_owned()), "{told:?}");
+}
+
+#[test]
+fn who_was_seen_to_end_before_anybody_came_is_not_waited_for_either() {
+    let mut job = next_life(Some(record()));
+    job.dies(2, 6);
+    let told = job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
+    assert_eq!(told, ["joined w1 at s6", "halting for g2.1", "to w1: halt g2.1"]);
+}
+
+#[test]
+fn who_is_not_seen_at_all_is_waited_for_a_while() {
+    let mut job = next_life(Some(record()));
+    job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
+    assert_eq!(job.waits(1, ADOPTION_PATIENCE - Duration::from_millis(1)), [""; 0]);
+    let told = job.waits(1, Duration::from_millis(1));
+    assert!(told.contains(&"to w1: halt g2.1".to_owned()), "{told:?}");
+}
+
+#[test]
+fn newcomers_do_not_begin_anew_while_members_may_be_on_their_way() {
+    let mut job = next_life(Some(record()));
+    assert_eq!(job.arrives(7, 0), ["joined w7 at s0"]);
+    assert_eq!(job.waits(7, ADOPTION_PATIENCE / 2), [""; 0]);
+    job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
+    let told = job.returns(2, 1, 6, Some(seat(1, Ring::Whole)));
+    assert!(told.contains(&"adopted g1.1 of [1, 2] at s6".to_owned()), "{told:?}");
+    assert!(told.contains(&"to w1: serve [7]".to_owned()), "it joins as always: {told:?}");
+}
+
+#[test]
+fn what_an_earlier_life_was_asked_for_is_not_forgotten() {
+    let mut before = Job::training(2, config());
+    before.leaves(2);
+    let _ = before.event(Event::StopRequested);
+    let mut job = next_life(Some(before.membership.record()));
+    job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
+    let told = job.returns(2, 1, 6, Some(seat(1, Ring::Whole)));
+    assert!(told.contains(&"leaving w2".to_owned()), "{told:?}");
+    assert!(told.contains(&"to w2: close g1.1 with stop".to_owned()), "{told:?}");
+}
+
+#[test]
+fn who_has_left_and_has_not_heard_of_it_is_told_again() {
+    let mut before = Job::joined(config());
+    before.leaves(3);
+    let mut job = next_life(Some(before.membership.record()));
+    assert_eq!(job.returns(3, 0, 5, None), ["to w3: released at s0"]);
+    assert!(!job.membership.knows(w(3)));
+}
+
+#[test]
+fn a_switch_that_an_earlier_life_ordered_ends_in_a_halt() {
+    let mut job = next_life(Some(record()));
+    job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
+    job.returns(2, 1, 6, Some(seat(1, Ring::Whole)));
+    let told = job.switched(1, 2, 7);
+    assert_eq!(told, ["halting for g2.1", "to w1: halt g2.1", "to w2: halt g2.1"]);
+}
+
+#[test]
+fn who_had_halted_and_comes_late_brings_its_state_back() {
+    let mut job = next_life(None);
+    let newcomers = u64::from(config().expected);
+    for worker in 11..11 + newcomers {
+        job.arrives(worker, 0);
+    }
+    job.now += ADOPTION_PATIENCE;
+    job.arrives(10, 0);
+    let generation = job.membership.generation();
+    for worker in 10..11 + newcomers {
+        let standing = standing(0);
+        job.says(worker, WorkerMessage::Halted { generation, standing });
+    }
+    assert_eq!(job.membership.stage(), Stage::Forming, "nobody knows of what was before");
+    let told = job.returns(1, 1, 9, None);
+    assert_eq!(told[..2], ["joined w1 at s9", "halting for g2.2"]);
+    assert!(told.contains(&"to w1: halt g2.2".to_owned()), "{told:?}");
+    // Who trains where the others train, or came from this life, disturbs nobody.
+    let mut job = Job::training(2, config());
+    assert_eq!(job.returns(3, 0, 9, None)[..1], ["joined w3 at s9"]);
+    assert_eq!(job.membership.stage(), Stage::Running);
+}

@@ -1,0 +1,114 @@
+//! `sardana status --watch`: what a person sees on a terminal, how it ends, and what it is where there is none.
+
+use super::program::words;
+use super::site::Site;
+use super::terminal::Terminal;
+
+/// The step in `running in g1.1, s12 of s1000`, if it is shown.
+fn step(screen: &str) -> Option<u64> {
+    let (before, _) = screen.split_once(" of s")?;
+    before.rsplit_once(" s")?.1.parse().ok()
+}
+
+#[test]
+fn a_person_sees_the_job_move_and_gets_the_terminal_back() {
+    let site = Site::new();
+    let running = site.run("2", "0");
+    running.event("sardana::event::formed");
+    let status = site.status(&[]);
+    let ids: Vec<_> = (0..2)
+        .map(|index| status["workers"][index]["worker"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "running in g1.",
+        "2 workers, in ring order",
+        ids[0],
+        ids[1],
+        "r0",
+        "r1",
+        "0..2",
+        "2..4",
+        "q or Esc",
+    ];
+    // q, Esc, and Ctrl-C, which is a key there.
+    for key in [&b"q"[..], b"\x1b", b"\x03"] {
+        let Some(mut terminal) = Terminal::start(&site, "status --watch") else {
+            return end(running);
+        };
+        let shown = terminal.until("the job", |screen| {
+            let contents = screen.contents();
+            screen.alternate_screen() && screen.hide_cursor() && expected.iter().all(|word| contents.contains(word))
+        });
+        let first = step(&shown).unwrap_or_else(|| panic!("no step is shown\n{shown}"));
+        terminal.until("a later step", |screen| {
+            step(&screen.contents()).is_some_and(|step| step > first)
+        });
+        terminal.press(key);
+        let (status, left) = terminal.end();
+        assert_eq!(status.code(), Some(0), "{left}");
+        assert!(!left.contains("ring order"), "the view is gone:\n{left}");
+    }
+    // The job went on meanwhile.
+    assert_eq!(site.status(&[])["workers"].as_array().unwrap().len(), 2);
+    end(running);
+}
+
+#[test]
+fn the_end_of_the_job_and_a_signal_give_the_terminal_back_too() {
+    let site = Site::new();
+    let running = site.run("1", "0");
+    running.event("sardana::event::formed");
+    let watching = || {
+        let mut terminal = Terminal::start(&site, "status --watch")?;
+        terminal.until("the view", |screen| screen.contents().contains("1 workers, in ring order"));
+        Some(terminal)
+    };
+    let Some(terminal) = watching() else {
+        return end(running);
+    };
+    let pid = terminal.child.id().to_string();
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-s", "TERM", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let (status, left) = terminal.end();
+    assert_eq!(status.code(), Some(0), "{left}");
+
+    let terminal = watching().unwrap();
+    site.done(&["stop"]);
+    let (status, left) = terminal.end();
+    assert_eq!(status.code(), Some(0), "{left}");
+    assert!(
+        left.contains("the job is over; this was the last that was seen of it"),
+        "{left}"
+    );
+    assert!(left.contains("endless"), "the last status stays:\n{left}");
+    assert_eq!(running.end().0.code(), Some(0));
+}
+
+#[test]
+fn without_a_terminal_it_is_shown_once() {
+    let site = Site::new();
+    let running = site.run("1", "0");
+    running.event("sardana::event::formed");
+    let output = site.output(&["status", "--watch"]);
+    assert_eq!(output.status.code(), Some(0));
+    let said = words(&output);
+    assert!(
+        said.contains("--watch needs a terminal, found none: the status is printed once"),
+        "{said}"
+    );
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(shown.contains("endless") && shown.contains("r0"), "{shown}");
+    assert!(!shown.contains('\x1b'), "nothing that only a terminal understands: {shown:?}");
+    end(running);
+}
+
+fn end(running: super::program::Running) {
+    running.signal("TERM");
+    let (status, out) = running.end();
+    assert_eq!(status.code(), Some(0), "{out}");
+}
