@@ -51,12 +51,14 @@ impl Ledger {
         }
     }
 
-    /// The count of a lost worker has become known after all.
-    pub(super) fn found(&mut self, worker: WorkerId, tally: Tally) {
+    /// The count of a lost worker has become known after all. Whether that is news of where the job stands: nothing has resumed since.
+    pub(super) fn found(&mut self, worker: WorkerId, tally: Tally) -> bool {
+        let news = self.unknown.get(&worker) == Some(&Missed::Nothing);
         if let Some(vain) = self.settle(worker, tally) {
             self.gone = self.gone.saturating_add(tally.total);
             self.recent.push((tally, vain));
         }
+        news
     }
 
     /// A worker that was lost is back, with this count; it is one of the living again.
@@ -202,7 +204,8 @@ mod tests {
                 ledger.resume(Step::new(step));
             }
             assert_eq!(ledger.unknown(), 1);
-            ledger.found(WORKER, tally);
+            let news = ledger.found(WORKER, tally);
+            assert_eq!(news, resumed.is_empty(), "what has resumed since tells where the job stands");
             assert_eq!((ledger.unknown(), ledger.computed([].into_iter())), (0, 100));
             ledger.recomputed() + ledger.resume(Step::new(9))
         };

@@ -18,8 +18,10 @@ impl Membership {
         self.lost_in_the_past(worker, cause.is_certain());
         let Some(record) = self.members.remove(&worker) else {
             // Its end was noticed before, with less certainty; now its count is known as well.
-            if let (Some(_), Some(tally)) = (self.missed.remove(&worker), tally) {
-                self.ledger.found(worker, tally);
+            if let (Some(_), Some(tally)) = (self.missed.remove(&worker), tally)
+                && self.ledger.found(worker, tally)
+            {
+                self.reached = self.reached.max(tally.step);
             }
             return;
         };
