@@ -137,7 +137,7 @@ impl Actor for Worker {
             job: config.credentials.job(),
             worker: WorkerId::new(config.credentials.id()),
             identity: config.identity.clone(),
-            introduction: desk.read(Member::introduction),
+            introduction: desk.introduce(),
             shard_capacity: config.shard_capacity,
             address,
             auxiliary: config

@@ -259,7 +259,7 @@ async fn carry(
     } = arguments;
     sleep(pause).await;
     let current = || WorkerHello {
-        introduction: desk.read(Member::introduction),
+        introduction: desk.introduce(),
         ..hello.clone()
     };
     let Carrier {

@@ -8,6 +8,8 @@ use crate::words::{Generation, Incarnation, Pace, ShardRange, Step, WorkerId};
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
+    /// This worker is about to say hello with its [`introduction`](super::Member::introduction).
+    Introducing,
     /// A coordinator has welcomed this worker.
     Welcomed {
         /// Its incarnation.

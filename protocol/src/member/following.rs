@@ -213,6 +213,7 @@ impl Member {
 
     /// The state has changed: goes on with what is here, or asks.
     pub(super) fn follow_on(&mut self, out: &mut Vec<Command>) {
+        let over = self.is_over();
         let Some(follow) = &mut self.follow else { return };
         match (follow.stage, follow.aside.take()) {
             (Stage::Loading, _) => {
@@ -227,6 +228,11 @@ impl Member {
                 self.ask_after(step, trailer, out);
             }
             (Stage::Held, _) => self.begin_copy(out),
+            // It was to take a seat here, and has given that up.
+            (Stage::Following, None) if follow.asked.is_none() && !over => {
+                let step = self.step;
+                self.ask(step, out);
+            }
             (Stage::Copying | Stage::Following, _) => {}
         }
     }

@@ -120,7 +120,15 @@ impl Member {
         }
     }
 
-    /// What a hello says of this worker.
+    /// What a hello says of this worker must still hold when it is heard. Who has no seat by then takes none that was prepared before:
+    /// whoever hears of it counts it as out of it.
+    fn introducing(&mut self, out: &mut Vec<Command>) {
+        if self.seat.is_none() {
+            self.unprepare(out);
+        }
+    }
+
+    /// What a hello says of this worker. [`Event::Introducing`] comes before, with nothing between.
     #[must_use]
     pub fn introduction(&self) -> Introduction {
         Introduction {
@@ -179,6 +187,7 @@ impl Member {
     pub fn handle(&mut self, event: Event) -> Vec<Command> {
         let mut out = Vec::new();
         match event {
+            Event::Introducing => self.introducing(&mut out),
             Event::Welcomed {
                 incarnation,
                 report_from,

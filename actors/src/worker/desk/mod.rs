@@ -17,7 +17,7 @@ use sardana_collectives::layout::Layout;
 use sardana_collectives::ring::{CompletedSum, RingInput};
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::member::{Event, Member};
-use sardana_protocol::messages::{CatchUp, Form, MemberAddress, Snapshot, StepReport, WorkerMessage};
+use sardana_protocol::messages::{CatchUp, Form, Introduction, MemberAddress, Snapshot, StepReport, WorkerMessage};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Pace, ShardRange, Step, WorkerId};
@@ -216,6 +216,16 @@ impl Desk {
     /// Reads the machine.
     pub fn read<T>(&self, look: impl FnOnce(&Member) -> T) -> T {
         look(&self.lock().member)
+    }
+
+    /// What a hello says of this worker; called for each hello, right before it is sent.
+    pub fn introduce(&self) -> Introduction {
+        let mut inner = self.lock();
+        inner.handle(Event::Introducing, Data::None);
+        let introduction = inner.member.introduction();
+        drop(inner);
+        self.changed.notify_all();
+        introduction
     }
 
     /// How fast the training thread computes gradients, as last measured. None before it has computed some.

@@ -40,6 +40,10 @@ impl World {
             let pause = if here { self.within(PATIENCE) } else { RETRY_EVERY };
             return self.calendar.after(RETRY_EVERY + pause, Happening::Dial { worker });
         }
+        self.member(worker, member::Event::Introducing, Data::None);
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
         let introduction = Box::new(process.member.introduction());
         self.serial += 1;
         let session = self.serial;

@@ -343,3 +343,25 @@ fn a_form_that_was_meant_for_where_it_stood_before_is_answered_with_where_it_sta
     assert_eq!(said(&form(&mut worker, back)), ["halted g1.2 at s5 with []"], "STEP-1");
     assert_ne!(form(&mut worker, pair(3, 1, 5)), []);
 }
+
+/// Its hello crosses the switch: the coordinator that hears it counts it as one that joins.
+#[test]
+fn a_joiner_that_says_hello_takes_no_seat_that_was_prepared_before() {
+    let mut worker = prepared();
+    let _ = followed(&mut worker, 6, Trailer::Switch(g(2)), 7);
+    assert_eq!(worker.handle(Event::Introducing), [Command::Unprepare]);
+    let told = worker.introduction();
+    assert_eq!((told.seat, told.training), (None, false));
+    assert_eq!(apply(&mut worker, 6), [follow(7)], "it follows beyond the switch");
+    assert_eq!(worker.introduction().seat, None);
+}
+
+#[test]
+fn a_member_that_says_hello_keeps_its_seat_and_what_it_prepares() {
+    let mut worker = prepared();
+    let _ = followed(&mut worker, 6, Trailer::Switch(g(2)), 7);
+    let _ = apply(&mut worker, 6);
+    let _ = prepare(&mut worker, Form { generation: g(3), ..third() });
+    assert_eq!(worker.handle(Event::Introducing), []);
+    assert!(worker.introduction().seat.is_some());
+}

@@ -221,3 +221,16 @@ fn who_had_halted_and_comes_late_brings_its_state_back() {
     assert_eq!(job.returns(3, 0, 9, None)[..1], ["joined w3 at s9"]);
     assert_eq!(job.membership.stage(), Stage::Running);
 }
+
+#[test]
+fn who_was_seen_to_end_tells_where_the_job_stood() {
+    let mut job = next_life(Some(record()));
+    job.dies(1, 9);
+    job.dies(2, 9);
+    job.arrives(3, 0);
+    job.now += ADOPTION_PATIENCE;
+    let (mut told, standing) = (job.progress(3, 1, 0, &[]), standing(0));
+    let generation = job.membership.generation();
+    told.extend(job.says(3, WorkerMessage::Halted { generation, standing }));
+    assert!(told.contains(&"state lost: s9 reached, again from s0".to_owned()), "{told:?}");
+}

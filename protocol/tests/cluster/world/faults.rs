@@ -89,6 +89,10 @@ impl World {
 
     /// The coordinator dies with all that is on its way, and is started again; agents keep what they could not report.
     fn crash(&mut self) {
+        // The job may have ended in this very moment.
+        if self.summary.is_some() {
+            return;
+        }
         let (written, memory) = match self.dice.below(4) {
             0 => (None, Memory::Stale),
             1 => (self.record.clone(), Memory::Stale),

@@ -63,6 +63,7 @@ impl World {
     }
 
     fn hello(&mut self, worker: WorkerId) {
+        self.member(worker, member::Event::Introducing, None);
         let Some(process) = self.processes.get(&worker) else { return };
         let arrival = Arrival {
             worker,
