@@ -75,6 +75,34 @@ impl Place {
     }
 }
 
+/// A trap that the first process to compute a gradient from the setup's gate step on walks into, and never leaves: its training thread
+/// hangs while the rest of it lives.
+#[derive(Debug)]
+pub struct Trap;
+
+impl Trap {
+    const SET: &str = "trap";
+    const SPRUNG: &str = "trapped";
+
+    /// Sets it for the workers of `folder`.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub fn set(folder: &Path) -> io::Result<()> {
+        File::create(folder.join(Self::SET)).map(drop)
+    }
+
+    /// Does not return if the trap of `folder` is set and this is the first process here.
+    pub fn pass(folder: &Path) {
+        // Only one can rename it.
+        if std::fs::rename(folder.join(Self::SET), folder.join(Self::SPRUNG)).is_ok() {
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+}
+
 impl Drop for Closed {
     fn drop(&mut self) {
         // Explicitly: a child that is just being started may hold a copy of the file for a moment. Closing it unlocks as well.

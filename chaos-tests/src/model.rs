@@ -16,7 +16,7 @@ use sardana::fault::{self, Point};
 use sardana::model::{Dtype, GradientWriter, Mean, ModelError, SharedState, Step, TensorSpec, Trainable};
 
 use crate::dice::mix;
-use crate::gate::Place;
+use crate::gate::{Place, Trap};
 use crate::journal::{Deed, Pen, note_load, now_ns};
 use crate::setup::Setup;
 
@@ -292,6 +292,7 @@ impl Instruments {
         }
         std::thread::sleep(self.rest);
         if step.get() >= self.gate_step {
+            Trap::pass(&self.folder);
             Place::Step.pass(&self.folder)?;
         }
         if step.get() >= self.gate_step.saturating_add(2) {

@@ -31,9 +31,38 @@ pub const PIECE_BYTES: usize = 1 << 20;
 /// Between two heartbeats of a worker: a tenth of [`SILENCE`], so that nine may be lost.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// After this long without a word a worker counts as dead, unless its generation's steps advance. A host that vanished costs
-/// this; a process that ends under an agent does not.
+/// After this long without a word a worker counts as dead, unless its generation's steps advance, as long as too little is known of
+/// how regularly it beats. A host that vanished costs this; a process that ends under an agent does not.
 pub const SILENCE: Duration = Duration::from_secs(5);
+
+/// So many beats tell how regularly a worker beats: from then on it counts as dead after [`SILENCE_GAPS`] times its longest gap.
+pub const PULSE_BEATS: u32 = 20;
+
+/// So many times its longest gap lately a worker may be silent. With beats that are independent of each other fewer would do; a
+/// machine that is busy for one beat is often busy for the next.
+pub const SILENCE_GAPS: u32 = 6;
+
+/// A silence that is never too long: machines stand still for a second or two, and to leave one out costs the others a halt.
+pub const SILENCE_LEAST: Duration = Duration::from_secs(3);
+
+/// A silence that always is. A connection that carries nothing for so long is given up in any case.
+pub const SILENCE_MOST: Duration = Duration::from_secs(10);
+
+/// Time that passes without being told of by a tick: ticks come every 100 ms, so after more than this the coordinator was held up
+/// itself, and has not heard what was said.
+pub const DEAF: Duration = Duration::from_millis(500);
+
+/// A worker that the others wait for may do nothing for this long, however fast it was before: it may read data over a network.
+pub const STALL_LEAST: Duration = Duration::from_secs(30);
+
+/// And for as long as the slowest worker takes for so many gradients.
+pub const STALL_SHARDS: u32 = 20;
+
+/// And for this long before it has computed any gradient, or while it fetches the state: compiling kernels takes minutes.
+pub const STALL_UNKNOWN: Duration = Duration::from_secs(600);
+
+/// A halt is answered once an update that is under way has ended. The longest of them take seconds.
+pub const HALT_PATIENCE: Duration = Duration::from_secs(120);
 
 /// An unanswered `Halt`, `Form` or `Complete` is sent again after this. Control streams are reliable, so this only matters for
 /// a message that fell into a broken connection; it is far above a round trip and far below [`SILENCE`].
@@ -106,6 +135,7 @@ pub const MAX_KEPT_REPORTS: usize = 4_096;
 
 const _: () = assert!(SILENCE.as_millis() >= 10 * HEARTBEAT.as_millis());
 const _: () = assert!(HEARTBEAT.as_millis() * (PACE_FIGURES as u128) < REBALANCE_EVERY.as_millis());
+const _: () = assert!(SILENCE_LEAST.as_millis() >= (SILENCE_GAPS as u128) * HEARTBEAT.as_millis());
 const _: () = assert!(RESEND.as_millis() * 10 <= SILENCE.as_millis());
 const _: () = assert!(PIECE_BYTES.is_multiple_of(8));
 

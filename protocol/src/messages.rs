@@ -143,6 +143,20 @@ pub struct Tally {
     pub previous_step: u32,
 }
 
+impl Tally {
+    /// How many of `step`, if it is the step under way or the one before; no others are counted one by one.
+    #[must_use]
+    pub fn computed_in(&self, step: Step) -> u32 {
+        if self.step == step {
+            self.this_step
+        } else if self.step.previous() == Some(step) {
+            self.previous_step
+        } else {
+            0
+        }
+    }
+}
+
 /// From worker to coordinator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum WorkerMessage {

@@ -324,6 +324,7 @@ impl State {
         for command in commands {
             match command {
                 Command::Send { worker, message } => self.send(worker, message),
+                Command::Kill { worker } => self.kill_hanging(worker),
                 Command::Tell(event) => self.tell(event),
             }
         }

@@ -53,7 +53,7 @@ enum Wake {
     WhenLeftOut,
 }
 
-/// It was left out for its silence, about five seconds after it was stopped.
+/// It was left out for its silence, some seconds after it was stopped: how many depends on how regularly it had beaten.
 fn left_out(ended: &Ended, frozen: WorkerId) -> Result<()> {
     let at = |wanted: &dyn Fn(&Told) -> bool| ended.told.iter().find(|(_, told)| wanted(told)).map(|(at, _)| *at);
     let stopped = at(&|told| matches!(told, Told::Signal(_, Signal::STOP))).context("it was stopped")?;
@@ -61,7 +61,7 @@ fn left_out(ended: &Ended, frozen: WorkerId) -> Result<()> {
     let lost = at(&silent).context("it was not left out for its silence")?;
     let after = lost.saturating_sub(stopped);
     ensure!(
-        (Duration::from_secs(4)..Duration::from_secs(8)).contains(&after),
+        (Duration::from_secs(2)..Duration::from_secs(14)).contains(&after),
         "left out after {after:?}"
     );
     Ok(())

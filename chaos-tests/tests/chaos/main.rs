@@ -4,6 +4,7 @@ mod coordinators;
 mod endings;
 mod fault_points;
 mod frozen;
+mod hangs;
 mod joins;
 mod kills;
 mod launcher;

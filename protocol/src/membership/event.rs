@@ -76,6 +76,11 @@ pub enum Loss {
         /// How long.
         silence: Duration,
     },
+    /// It lives, and did nothing for this long while the others waited for it: its training thread hangs.
+    Stalled {
+        /// How long.
+        stood: Duration,
+    },
     /// Others could not be linked with it, several times in a row.
     Unreachable,
     /// Its model failed before it was a member.
@@ -91,7 +96,11 @@ impl Loss {
     pub fn is_certain(&self) -> bool {
         match self {
             Self::Exited { .. } => true,
-            Self::ConnectionLost { .. } | Self::Silent { .. } | Self::Unreachable | Self::Failed { .. } => false,
+            Self::ConnectionLost { .. }
+            | Self::Silent { .. }
+            | Self::Stalled { .. }
+            | Self::Unreachable
+            | Self::Failed { .. } => false,
         }
     }
 }
@@ -102,6 +111,11 @@ impl fmt::Display for Loss {
             Self::Exited { how, .. } => write!(f, "its agent saw it end ({how})"),
             Self::ConnectionLost { why } => write!(f, "its connection broke ({why})"),
             Self::Silent { silence } => write!(f, "it was silent for {:.1} s", silence.as_secs_f64()),
+            Self::Stalled { stood } => write!(
+                f,
+                "it did nothing for {:.1} s while the others waited for it",
+                stood.as_secs_f64()
+            ),
             Self::Unreachable => f.write_str("others could not link with it"),
             Self::Failed { reason } => write!(f, "it failed before it took part ({reason})"),
         }
@@ -117,6 +131,11 @@ pub enum Command {
         worker: WorkerId,
         /// What.
         message: CoordinatorMessage,
+    },
+    /// End a worker's process, if it runs under an agent: it hangs, and would end by itself never.
+    Kill {
+        /// Whose.
+        worker: WorkerId,
     },
     /// Tell people.
     Tell(JobEvent),

@@ -180,6 +180,18 @@ impl Formation {
         u32::try_from(states.count()).unwrap_or(u32::MAX)
     }
 
+    /// How many gradients rank `rank` computes in `step`.
+    pub(super) fn owes(&self, rank: usize, step: Step) -> u32 {
+        let visits = if step == self.step { &self.first } else { &self.steady };
+        let own = visits.iter().filter(|visit| visit.rank.index() == rank);
+        own.map(|visit| visit.shards.len()).fold(0, u32::saturating_add)
+    }
+
+    /// Whether rank `rank` comes to the state first.
+    pub(super) fn catches_up(&self, rank: usize) -> bool {
+        self.catch_up.get(rank).is_some_and(|catch_up| *catch_up != CatchUp::None)
+    }
+
     pub(super) fn stop_at(&self) -> Option<Step> {
         self.stop_at
     }

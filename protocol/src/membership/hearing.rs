@@ -15,6 +15,7 @@ impl Membership {
         if newest_step(&message).is_some_and(|step| step > self.config.steps) {
             return;
         }
+        record.pulse.beat(self.now.saturating_sub(record.heard));
         record.heard = self.now;
         self.mind_the_past(worker, &message);
         let Some(record) = self.members.get_mut(&worker) else { return };
@@ -36,6 +37,7 @@ impl Membership {
                 reports,
             } => {
                 record.computed = record.computed.max(tally.total);
+                record.work.told(step, tally, self.now);
                 if let Some(figure) = pace {
                     self.paced(worker, figure);
                 }

@@ -1,10 +1,7 @@
-//! How workers are lost: seen to end, cut off, silent, or out of reach of the others.
-
-use std::time::Duration;
+//! How workers are lost: seen to end, cut off, or left out.
 
 use super::planning::Planned;
-use super::{JobEvent, Loss, Membership, Phase, Record, Stage};
-use crate::limits::SILENCE;
+use super::{JobEvent, Loss, Membership, Record, Stage};
 use crate::messages::CoordinatorMessage;
 use crate::words::{Step, WorkerId};
 
@@ -13,7 +10,11 @@ impl Membership {
         let tally = match &cause {
             // A count that cannot be is not known.
             Loss::Exited { tally, .. } => tally.filter(|tally| tally.step <= self.config.steps),
-            Loss::ConnectionLost { .. } | Loss::Silent { .. } | Loss::Unreachable | Loss::Failed { .. } => None,
+            Loss::ConnectionLost { .. }
+            | Loss::Silent { .. }
+            | Loss::Stalled { .. }
+            | Loss::Unreachable
+            | Loss::Failed { .. } => None,
         };
         self.lost_in_the_past(worker, cause.is_certain());
         let Some(record) = self.members.remove(&worker) else {
@@ -64,39 +65,5 @@ impl Membership {
         let reason = format!("worker {worker} was left out: {cause}; it may join anew with a new id");
         self.send(worker, CoordinatorMessage::Dismiss { reason });
         self.lost(worker, cause);
-    }
-
-    /// Leaves out who said nothing for too long. Silent heartbeats evict nobody while the generation's steps advance.
-    pub(super) fn evict_silent(&mut self) {
-        if self.stage() == Stage::Done {
-            return;
-        }
-        let advanced = self.advanced_if_running();
-        let silent: Vec<(WorkerId, Duration)> = self
-            .members
-            .iter()
-            .filter(|(worker, record)| {
-                // Nobody waits for a joiner, nor for one that was left out, so that no progress speaks for it.
-                let since = if record.joining().is_some() || self.lingers(**worker, record) {
-                    record.heard
-                } else {
-                    record.heard.max(advanced)
-                };
-                self.now.saturating_sub(since) >= SILENCE
-            })
-            .map(|(&worker, record)| (worker, self.now.saturating_sub(record.heard)))
-            .collect();
-        for (worker, silence) in silent {
-            self.evict(worker, Loss::Silent { silence });
-        }
-    }
-
-    fn advanced_if_running(&self) -> Duration {
-        match self.phase {
-            Phase::Running { .. } => self.advanced,
-            Phase::Gathering { .. } | Phase::Halting { .. } | Phase::Forming { .. } | Phase::Done | Phase::Failed => {
-                Duration::ZERO
-            }
-        }
     }
 }

@@ -32,6 +32,7 @@ mod phases;
 mod planning;
 mod record;
 mod roster;
+mod silence;
 mod stopping;
 mod taking;
 #[cfg(test)]
@@ -49,6 +50,7 @@ pub use phases::Phases;
 use planning::Plan;
 pub use record::JobRecord;
 use roster::{Joining, Place, Record};
+use silence::{Pulse, Work};
 use taking::Intake;
 
 use crate::job::Order;
@@ -120,6 +122,8 @@ pub struct Membership {
     /// Workers that were asked to leave in an earlier life, and have not come yet.
     asked_before: BTreeSet<WorkerId>,
     now: Duration,
+    /// When it was last told that time passes.
+    ticked: Duration,
     out: Vec<Command>,
 }
 
@@ -181,6 +185,7 @@ impl Membership {
             released: BTreeMap::new(),
             asked_before: BTreeSet::new(),
             now,
+            ticked: now,
             out: Vec::new(),
         }
     }
@@ -274,6 +279,8 @@ impl Membership {
             },
             leaving: None,
             heard: self.now,
+            pulse: Pulse::default(),
+            work: Work::at(self.now),
             asked: self.now,
             accusations: 0,
         };
@@ -293,7 +300,9 @@ impl Membership {
     }
 
     fn tick(&mut self) {
+        self.mind_the_clock();
         self.evict_silent();
+        self.evict_stalled();
         self.resend();
         self.ask_again_to_stop();
         self.ask_again_for_the_plan();

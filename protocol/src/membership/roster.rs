@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::balancing::Measured;
+use super::silence::{Pulse, Work};
 use crate::messages::{Standing, Tally};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
-use crate::words::{Generation, Rank, Step, WorkerId};
+use crate::words::{Generation, Pace, Rank, Step, WorkerId};
 
 /// One worker.
 #[derive(Debug, Clone)]
@@ -27,6 +28,9 @@ pub(super) struct Record {
     pub(super) computed: u64,
     /// When it last said something.
     pub(super) heard: Duration,
+    pub(super) pulse: Pulse,
+    /// What it has computed, as last told.
+    pub(super) work: Work,
     /// When it was last asked something that it has not answered yet.
     pub(super) asked: Duration,
     /// How often in a row others could not link with it.
@@ -148,6 +152,11 @@ impl Record {
             Place::Joining(joining) => Some(joining.tally),
             Place::Called | Place::Ready | Place::Finished(_) => None,
         }
+    }
+
+    /// How fast it computes, if it has told.
+    pub(super) fn pace(&self) -> Option<Pace> {
+        self.measured.map(Measured::pace)
     }
 
     pub(super) fn is_called(&self) -> bool {

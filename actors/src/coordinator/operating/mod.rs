@@ -160,9 +160,7 @@ impl State {
     fn kill(&mut self, whom: &str) -> Result<String, String> {
         let workers = self.present()?;
         let worker = whom::select_one(whom, &workers, &self.operating.agents)?;
-        let agent = self.operating.agents.parent(worker).and_then(|agent| self.agents.get(&agent));
-        let ordered = agent.is_some_and(|agent| agent.queue.send(AgentOrder::Kill { worker }).is_ok());
-        if ordered {
+        if self.order_kill(worker) {
             return Ok(format!("the agent of {worker} was told to kill it"));
         }
         let address = workers.iter().find(|view| view.worker == worker).map(|view| view.address);
@@ -171,6 +169,19 @@ impl State {
             "{worker} runs under no agent that is connected: expected one that can kill it, found a worker at {place}; end its \
              process on its host by hand"
         ))
+    }
+
+    /// Whether an agent was told to kill this worker.
+    fn order_kill(&self, worker: WorkerId) -> bool {
+        let agent = self.operating.agents.parent(worker).and_then(|agent| self.agents.get(&agent));
+        agent.is_some_and(|agent| agent.queue.send(AgentOrder::Kill { worker }).is_ok())
+    }
+
+    /// A worker that lives and does nothing is of no use to anybody, and would end by itself never.
+    pub(in crate::coordinator) fn kill_hanging(&self, worker: WorkerId) {
+        if !self.order_kill(worker) {
+            tracing::warn!(%worker, "it hangs, and runs under no agent that is connected: end its process on its host by hand");
+        }
     }
 
     fn scale(&mut self, wanted: u32) -> Result<String, String> {

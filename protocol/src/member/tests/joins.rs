@@ -361,7 +361,13 @@ fn a_member_that_says_hello_keeps_its_seat_and_what_it_prepares() {
     let mut worker = prepared();
     let _ = followed(&mut worker, 6, Trailer::Switch(g(2)), 7);
     let _ = apply(&mut worker, 6);
-    let _ = prepare(&mut worker, Form { generation: g(3), ..third() });
+    let _ = prepare(
+        &mut worker,
+        Form {
+            generation: g(3),
+            ..third()
+        },
+    );
     assert_eq!(worker.handle(Event::Introducing), []);
     assert!(worker.introduction().seat.is_some());
 }

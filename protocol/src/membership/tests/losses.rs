@@ -1,7 +1,7 @@
 //! Deaths, silences and broken links, in every stage.
 
 use super::*;
-use crate::limits::{SILENCE, STATE_GRACE};
+use crate::limits::STATE_GRACE;
 use crate::membership::Stage;
 
 #[test]
@@ -143,39 +143,6 @@ fn a_holder_of_the_state_that_was_only_cut_off_is_waited_for() {
     assert_eq!(job.progress(2, 1, 0, &[]), [""; 0]);
     let told = job.passes(Duration::from_millis(1));
     assert_eq!(told[0], "state lost: s5 reached, again from s0");
-}
-
-#[test]
-fn a_silent_worker_is_left_out_only_when_no_step_advances() {
-    let mut job = Job::training(2, config());
-    for step in 1..=8 {
-        job.now += SILENCE / 4;
-        job.progress(1, 1, step, &[]);
-        assert_eq!(job.passes(Duration::ZERO), [""; 0], "steps advance, so worker 2 lives");
-    }
-    job.now += SILENCE - Duration::from_millis(1);
-    job.progress(1, 1, 8, &[]);
-    assert_eq!(job.passes(Duration::ZERO), [""; 0]);
-    assert_eq!(
-        job.passes(Duration::from_millis(1)),
-        [
-            "to w2: dismiss",
-            "lost w2 while running: it was silent for 15.0 s",
-            "halting for g1.2",
-            "to w1: halt g1.2",
-        ]
-    );
-}
-
-#[test]
-fn a_worker_that_says_only_what_cannot_be_counts_as_silent() {
-    let mut job = Job::training(2, config());
-    job.now = SILENCE;
-    job.progress(1, 1, 0, &[]);
-    assert_eq!(job.progress(2, 1, 11, &[]), [""; 0]);
-    assert_eq!(job.progress(2, 1, 0, &[u64::MAX]), [""; 0]);
-    assert_eq!(job.halted(2, 1, u64::MAX), [""; 0]);
-    assert_eq!(job.passes(Duration::ZERO)[0], "to w2: dismiss");
 }
 
 #[test]

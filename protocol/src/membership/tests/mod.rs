@@ -8,6 +8,7 @@ mod joining;
 mod leaving;
 mod losses;
 mod planning;
+mod silence;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -286,6 +287,7 @@ fn forms(commands: &[Command]) -> Vec<(u64, Form)> {
 fn words(commands: &[Command]) -> Vec<String> {
     let words = |command: &Command| match command {
         Command::Send { worker, message } => format!("to w{}: {}", worker.get(), message_words(message)),
+        Command::Kill { worker } => format!("kill w{}", worker.get()),
         Command::Tell(event) => event_words(event),
     };
     commands.iter().map(words).collect()

@@ -132,6 +132,11 @@ impl World {
                     }
                     self.mail.push(Mail::ToWorker(worker, message));
                 }
+                Command::Kill { worker } => {
+                    if self.end(worker, "signal 9").is_some() {
+                        self.start();
+                    }
+                }
                 Command::Tell(event) => self.told(event),
             }
         }

@@ -1,0 +1,34 @@
+//! A training thread that hangs while its process lives: the others wait for it for a while, then it is killed and replaced.
+
+use anyhow::{Context, Result, ensure};
+use sardana::launch::Event;
+use sardana::{AgentEvent, JobEvent, Loss};
+use sardana_chaos_tests::gate::Trap;
+use sardana_chaos_tests::setup::Setup;
+use sardana_chaos_tests::trial::Told;
+
+use crate::trial;
+
+#[tokio::test]
+async fn a_worker_whose_training_thread_hangs_is_replaced() -> Result<()> {
+    let trial = trial(Setup {
+        gate_step: 8,
+        restarts: 1,
+        ..Setup::new(3)
+    })?;
+    Trap::set(trial.folder())?;
+    let ended = trial.run(&[], |_, _| {}).await?;
+    let verdict = trial.judge(&ended)?;
+    let lost = ended.told.iter().find_map(|(_, told)| match told {
+        Told::Event(Event::Job(JobEvent::Lost { worker, cause, .. })) => Some((*worker, cause.clone())),
+        Told::Event(_) | Told::Signal(..) | Told::Request(..) => None,
+    });
+    let (hung, cause) = lost.context("it was not left out")?;
+    trial.demand(&ended, matches!(cause, Loss::Stalled { .. }), "it is left out because it does nothing")?;
+    let killed = ended.told.iter().any(|(_, told)| {
+        matches!(told, Told::Event(Event::Agent(AgentEvent::Ended { worker, how })) if *worker == hung && how.contains("signal 9"))
+    });
+    trial.demand(&ended, killed, "its agent was told to kill it")?;
+    ensure!(!verdict.state_lost, "two workers still had the state");
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! Who is left out because nothing is heard of it, or because it does nothing while the others wait.
+
+use super::*;
+use crate::limits::{HALT_PATIENCE, HEARTBEAT, SILENCE, SILENCE_LEAST, STALL_LEAST, STALL_SHARDS, STALL_UNKNOWN};
+use crate::words::Pace;
+
+/// Between two ticks.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What a worker's beats say.
+#[derive(Clone, Copy)]
+struct Beats {
+    worker: u64,
+    step: u64,
+    /// Gradients of that step.
+    computed: u32,
+    /// Milliseconds for a gradient.
+    pace: Option<u64>,
+}
+
+/// A worker that has computed its two shards of the step, without a known pace.
+fn done(worker: u64, step: u64) -> Beats {
+    Beats {
+        worker,
+        step,
+        computed: 2,
+        pace: None,
+    }
+}
+
+fn paced(beats: Beats, pace: u64) -> Beats {
+    Beats {
+        pace: Some(pace),
+        ..beats
+    }
+}
+
+impl Job {
+    fn beat(&mut self, count: u64, beats: Beats) -> Vec<String> {
+        let step = s(beats.step);
+        self.says(
+            beats.worker,
+            WorkerMessage::Progress {
+                generation: g(count),
+                step,
+                tally: Tally {
+                    total: beats.step * 2 + u64::from(beats.computed),
+                    step,
+                    this_step: beats.computed,
+                    previous_step: 2,
+                },
+                pace: beats.pace.map(|pace| Pace::new(Duration::from_millis(pace))),
+                reports: vec![],
+            },
+        )
+    }
+
+    /// Time passes in which these workers beat, until something is told, or `time` is over. How long that took, and what was told.
+    fn hears(&mut self, time: Duration, workers: &[Beats]) -> (Duration, Vec<String>) {
+        let begin = self.now;
+        loop {
+            for &beats in workers {
+                if (self.now - begin).as_millis() % HEARTBEAT.as_millis() == 0 {
+                    let told = self.beat(1, beats);
+                    assert_eq!(told, [""; 0]);
+                }
+            }
+            if self.now - begin >= time {
+                return (time, vec![]);
+            }
+            let told = self.passes(TICK);
+            if !told.is_empty() {
+                return (self.now - begin, told);
+            }
+        }
+    }
+}
+
+const LONG: Duration = Duration::from_secs(3_600);
+
+#[test]
+fn a_silent_worker_is_left_out() {
+    let mut job = Job::training(2, config());
+    let (after, told) = job.hears(LONG, &[done(1, 0)]);
+    assert_eq!(after, SILENCE, "little is known of its beats");
+    assert_eq!(
+        told,
+        [
+            "to w2: dismiss",
+            "lost w2 while running: it was silent for 5.0 s",
+            "halting for g1.2",
+            "to w1: halt g1.2",
+        ]
+    );
+}
+
+#[test]
+fn one_that_has_beaten_regularly_is_left_out_sooner() {
+    let mut job = Job::training(2, config());
+    assert_eq!(job.hears(Duration::from_secs(20), &[done(1, 0), done(2, 0)]).1, [""; 0]);
+    let (after, told) = job.hears(LONG, &[done(1, 0)]);
+    assert_eq!(told[0], "to w2: dismiss");
+    assert_eq!(after, SILENCE_LEAST);
+}
+
+#[test]
+fn a_silent_worker_is_not_left_out_while_steps_advance() {
+    let mut job = Job::training(2, config());
+    for step in 1..=8 {
+        job.progress(1, 1, step, &[]);
+        assert_eq!(job.hears(SILENCE / 4, &[done(1, step)]).1, [""; 0], "worker 2 lives");
+    }
+}
+
+#[test]
+fn a_worker_that_says_only_what_cannot_be_counts_as_silent() {
+    let mut job = Job::training(2, config());
+    let mut told = vec![];
+    for _ in 0..50 {
+        assert_eq!(job.progress(2, 1, 11, &[]), [""; 0]);
+        assert_eq!(job.progress(2, 1, 0, &[u64::MAX]), [""; 0]);
+        assert_eq!(job.halted(2, 1, u64::MAX), [""; 0]);
+        told = job.hears(TICK, &[done(1, 0)]).1;
+    }
+    assert_eq!(job.now, SILENCE);
+    assert_eq!(told[0], "to w2: dismiss");
+}
+
+/// SIGSTOP, a migration, a swapped-out machine: what was said meanwhile is still to be read.
+#[test]
+fn a_coordinator_that_was_held_up_leaves_nobody_out() {
+    let mut job = Job::training(2, config());
+    job.hears(TICK, &[done(1, 0), done(2, 0)]);
+    assert_eq!(job.passes(Duration::from_secs(600)), [""; 0]);
+    let (after, told) = job.hears(LONG, &[done(1, 0)]);
+    assert_eq!(told[0], "to w2: dismiss", "from then on it listens");
+    assert!(after > SILENCE - Duration::from_secs(1), "{after:?}");
+}
+
+#[test]
+fn who_hangs_while_the_others_wait_is_left_out() {
+    let hangs = Beats {
+        computed: 1,
+        ..done(2, 3)
+    };
+    let after = |pace| {
+        let mut job = Job::training(2, config());
+        let both = [paced(done(1, 3), 10), paced(hangs, pace)];
+        let (after, told) = job.hears(LONG, &both);
+        assert_eq!(told[..2], ["kill w2", "to w2: dismiss"]);
+        let stood = after.as_secs_f64();
+        assert_eq!(
+            told[2],
+            format!("lost w2 while running: it did nothing for {stood:.1} s while the others waited for it")
+        );
+        after
+    };
+    assert_eq!(after(10), STALL_LEAST);
+    assert_eq!(
+        after(5_000),
+        Duration::from_secs(5) * STALL_SHARDS,
+        "a gradient of five seconds"
+    );
+}
+
+#[test]
+fn who_has_computed_no_gradient_yet_has_longer() {
+    let hangs = Beats {
+        computed: 0,
+        ..done(2, 0)
+    };
+    let mut job = Job::training(2, config());
+    let (after, told) = job.hears(LONG, &[done(1, 0), hangs]);
+    assert_eq!((after, told[0].as_str()), (STALL_UNKNOWN, "kill w2"));
+}
+
+#[test]
+fn who_computes_is_not_left_out_however_long_its_step_takes() {
+    let mut job = Job::training(2, config());
+    for computed in 0..2 {
+        let slow = Beats {
+            computed,
+            ..paced(done(2, 3), 10)
+        };
+        let both = [paced(done(1, 3), 10), slow];
+        assert_eq!(job.hears(STALL_LEAST - TICK, &both).1, [""; 0], "{computed} gradients");
+    }
+}
+
+#[test]
+fn where_nobody_waits_nobody_is_left_out() {
+    let hangs = |worker| Beats {
+        computed: 1,
+        ..paced(done(worker, 3), 10)
+    };
+    let mut job = Job::training(2, config());
+    assert_eq!(
+        job.hears(LONG, &[hangs(1), hangs(2)]).1,
+        [""; 0],
+        "both may read from one disk that hangs"
+    );
+    let mut job = Job::training(2, config());
+    let both = [paced(done(1, 3), 10), paced(done(2, 3), 10)];
+    assert_eq!(job.hears(LONG, &both).1, [""; 0], "both have done their part");
+}
+
+#[test]
+fn who_does_not_halt_for_minutes_is_left_out() {
+    let mut job = Job::training(2, config());
+    job.link_broken(1, 1, 2);
+    job.halted(1, 2, 0);
+    let mut told = vec![];
+    while job.now < HALT_PATIENCE {
+        assert_eq!(told, [""; 0]);
+        job.beat(1, done(1, 0));
+        job.beat(1, done(2, 0));
+        told = job.passes(TICK);
+        told.retain(|said| said != "to w2: halt g1.2");
+    }
+    assert_eq!(told[0], "kill w2");
+}
