@@ -48,6 +48,23 @@ pub const SILENCE_LEAST: Duration = Duration::from_secs(3);
 /// A silence that always is. A connection that carries nothing for so long is given up in any case.
 pub const SILENCE_MOST: Duration = Duration::from_secs(10);
 
+/// A member whose connection has broken so often within [`FORGIVEN`] of each other may come back as ever; once more, and it is
+/// dismissed: each time costs all others a halt.
+pub const FLAPS: u32 = 3;
+
+/// So many members may be left out at one address before newcomers from there wait.
+pub const HOST_FAILURES: u32 = 2;
+
+/// How long the first one waits; doubled with each failure more, up to [`COOL_MOST`].
+pub const COOL: Duration = Duration::from_secs(1);
+
+/// The longest wait of a newcomer for its host's sake.
+pub const COOL_MOST: Duration = Duration::from_secs(300);
+
+/// After this long without trouble nothing is counted any more. Longer than any wait, so that a host that fails at once when it is
+/// taken in again waits longer than before.
+pub const FORGIVEN: Duration = Duration::from_secs(600);
+
 /// Time that passes without being told of by a tick: ticks come every 100 ms, so after more than this the coordinator was held up
 /// itself, and has not heard what was said.
 pub const DEAF: Duration = Duration::from_millis(500);
@@ -135,6 +152,7 @@ pub const MAX_KEPT_REPORTS: usize = 4_096;
 
 const _: () = assert!(SILENCE.as_millis() >= 10 * HEARTBEAT.as_millis());
 const _: () = assert!(HEARTBEAT.as_millis() * (PACE_FIGURES as u128) < REBALANCE_EVERY.as_millis());
+const _: () = assert!(FORGIVEN.as_millis() > COOL_MOST.as_millis());
 const _: () = assert!(SILENCE_LEAST.as_millis() >= (SILENCE_GAPS as u128) * HEARTBEAT.as_millis());
 const _: () = assert!(RESEND.as_millis() * 10 <= SILENCE.as_millis());
 const _: () = assert!(PIECE_BYTES.is_multiple_of(8));

@@ -69,6 +69,7 @@ fn log_job(event: &JobEvent) {
         | JobEvent::StateLost { .. } => log_membership(event),
         JobEvent::Joined { .. }
         | JobEvent::CaughtUp { .. }
+        | JobEvent::CoolsDown { .. }
         | JobEvent::JoinsAnew { .. }
         | JobEvent::Held { .. }
         | JobEvent::Leaving { .. }
@@ -128,6 +129,9 @@ fn log_worker(event: &JobEvent) {
     }
     if let JobEvent::JoinsAnew { worker, reason } = event {
         tracing::warn!(target: "sardana::event::joins_anew", %worker, %reason, "a joiner begins anew");
+    }
+    if let JobEvent::CoolsDown { worker, wait } = event {
+        tracing::warn!(target: "sardana::event::cools_down", %worker, ?wait, "its host's workers were left out again and again: it waits");
     }
     if let JobEvent::Held { worker } = event {
         tracing::warn!(target: "sardana::event::held", %worker, "all wait until this worker has the state");

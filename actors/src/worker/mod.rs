@@ -6,6 +6,7 @@
 mod actor;
 mod control;
 mod desk;
+mod give_back;
 pub mod limits;
 mod renewal;
 mod ring;

@@ -15,6 +15,7 @@ use tokio::task::AbortHandle;
 
 use super::actor::{Message, cut};
 use super::desk::{Data, Desk, HeldShare};
+use super::give_back::given_back_aside;
 use crate::fault::{self, Point};
 use crate::peers::{CopyError, FetchError, FollowedSum, Peers};
 
@@ -164,7 +165,7 @@ impl Transfers {
             let hash = move |(share, bytes): (Share, Bytes)| HeldShare {
                 share,
                 hash: pieces.hash_of(share, &bytes),
-                bytes,
+                bytes: given_back_aside(bytes),
             };
             let hashing = tokio::task::spawn_blocking(move || shares.into_iter().zip(copies).map(hash).collect());
             // It is cancelled only when the process ends.

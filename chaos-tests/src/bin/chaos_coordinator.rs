@@ -57,6 +57,7 @@ fn words(event: &JobEvent) -> String {
         | JobEvent::Left { .. }
         | JobEvent::Snapshot { .. }
         | JobEvent::CaughtUp { .. }
+        | JobEvent::CoolsDown { .. }
         | JobEvent::JoinsAnew { .. }
         | JobEvent::Held { .. }
         | JobEvent::Formed { .. }

@@ -140,6 +140,7 @@ impl Coverage {
                 JobEvent::Left { .. } => "Left",
                 JobEvent::Snapshot { .. } => "Snapshot",
                 JobEvent::CaughtUp { .. } => "CaughtUp",
+                JobEvent::CoolsDown { .. } => "CoolsDown",
                 JobEvent::JoinsAnew { .. } => "JoinsAnew",
                 JobEvent::Held { .. } => "Held",
                 JobEvent::Switched { .. } => "Switched",

@@ -24,7 +24,11 @@ async fn a_worker_whose_training_thread_hangs_is_replaced() -> Result<()> {
         Told::Event(_) | Told::Signal(..) | Told::Request(..) => None,
     });
     let (hung, cause) = lost.context("it was not left out")?;
-    trial.demand(&ended, matches!(cause, Loss::Stalled { .. }), "it is left out because it does nothing")?;
+    trial.demand(
+        &ended,
+        matches!(cause, Loss::Stalled { .. }),
+        "it is left out because it does nothing",
+    )?;
     let killed = ended.told.iter().any(|(_, told)| {
         matches!(told, Told::Event(Event::Agent(AgentEvent::Ended { worker, how })) if *worker == hung && how.contains("signal 9"))
     });

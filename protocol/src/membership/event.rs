@@ -275,6 +275,13 @@ pub enum JobEvent {
         /// Members that fetch the state.
         fetching: u32,
     },
+    /// A newcomer is taken in later: members at its address were left out again and again.
+    CoolsDown {
+        /// Who.
+        worker: WorkerId,
+        /// How long it waits, unless the others need it before.
+        wait: Duration,
+    },
     /// All links of the generation are made.
     Formed {
         /// Its number.

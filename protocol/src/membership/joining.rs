@@ -8,6 +8,8 @@
 //! ```
 //! It outlives generations: holders are known by their place among those that took the snapshot.
 
+use std::time::Duration;
+
 use super::planning::Planned;
 use super::roster::{Joining, Place};
 use super::taking::Intake;
@@ -51,7 +53,11 @@ impl Membership {
 
     /// Those who join, but for those who leave again and are not planned in.
     fn joiners(&self) -> impl Iterator<Item = (WorkerId, &Joining)> {
-        let comes = |worker, record: &Record| record.leaving.is_none() || self.planned(worker) != Planned::No;
+        let begun = |record: &Record| record.joining().is_some_and(|joining| joining.copies.is_some());
+        let comes = move |worker, record: &Record| {
+            (record.leaving.is_none() || self.planned(worker) != Planned::No)
+                && (begun(record) || self.cools_for(record) == Duration::ZERO)
+        };
         let joiners = self.members.iter().filter(move |(worker, record)| comes(**worker, record));
         joiners.filter_map(|(&worker, record)| Some((worker, record.joining()?)))
     }

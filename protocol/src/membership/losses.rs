@@ -37,9 +37,12 @@ impl Membership {
         self.tell(JobEvent::Lost {
             worker,
             rank: record.rank,
-            cause,
+            cause: cause.clone(),
             stage: self.stage(),
         });
+        if self.is_member(worker) {
+            self.remember_failure(worker, &record, &cause);
+        }
         self.holder_gone(worker);
         let seated = || {
             self.members

@@ -18,6 +18,7 @@
 mod adopting;
 mod balancing;
 mod conclude;
+mod cooling;
 mod event;
 mod formation;
 mod forming;
@@ -43,6 +44,7 @@ use std::time::Duration;
 
 use adopting::Past;
 pub use balancing::{Balance, Calm};
+use cooling::Failures;
 pub use event::{Arrival, Command, Event, JobEvent, Loss, Need, Stage, Summary};
 use formation::Formation;
 use ledger::Ledger;
@@ -113,6 +115,7 @@ pub struct Membership {
     /// Members of the generation that a trailer has switched to, which have not said that they have.
     switching: BTreeSet<WorkerId>,
     past: Past,
+    failures: Failures,
     /// The generation that the record of an earlier life names.
     recorded: Generation,
     /// The newest that any worker has named since.
@@ -180,6 +183,7 @@ impl Membership {
             weighed: now,
             switching: BTreeSet::new(),
             past: Past::None,
+            failures: Failures::default(),
             recorded: Generation::NONE,
             claimed: Generation::NONE,
             released: BTreeMap::new(),
@@ -252,6 +256,9 @@ impl Membership {
         if let Some(&step) = self.released.get(&arrival.worker) {
             return self.send(arrival.worker, CoordinatorMessage::Released { step });
         }
+        if self.is_dismissed_for_flapping(&arrival) {
+            return;
+        }
         let ahead = self.has_trained_further(&arrival.introduction);
         let in_the_past = self.place_in_the_past(&arrival);
         let (worker, training) = (arrival.worker, arrival.introduction.training);
@@ -286,6 +293,7 @@ impl Membership {
         };
         self.arrivals += 1;
         self.members.insert(worker, record);
+        self.tell_if_cooling(worker);
         if self.asked_before.remove(&worker) {
             let reason = "asked for before the coordinator was started again".to_owned();
             self.leave_requested(worker, reason);

@@ -45,6 +45,10 @@ pub(super) fn words(event: &JobEvent) -> Option<String> {
         JobEvent::Left { worker, step } => format!("{worker} has left at {step}"),
         JobEvent::Snapshot { step, holders } => format!("a snapshot of {step} is held by {holders}"),
         JobEvent::CaughtUp { worker, step } => format!("{worker} has caught up at {step}"),
+        JobEvent::CoolsDown { worker, wait } => format!(
+            "{worker} waits {:.0} s before it is taken in: workers at its address were left out again and again",
+            wait.as_secs_f64()
+        ),
         JobEvent::JoinsAnew { worker, reason } => format!("{worker} begins its join anew: {reason}"),
         JobEvent::Held { worker } => format!("all wait at a boundary until {worker} has the state"),
         JobEvent::Switched {

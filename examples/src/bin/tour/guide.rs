@@ -130,6 +130,7 @@ impl<'a> Guide<'a> {
             | JobEvent::Left { .. }
             | JobEvent::Snapshot { .. }
             | JobEvent::CaughtUp { .. }
+            | JobEvent::CoolsDown { .. }
             | JobEvent::JoinsAnew { .. }
             | JobEvent::Held { .. }
             | JobEvent::Switched { .. } => self.planned(event),

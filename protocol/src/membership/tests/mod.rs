@@ -2,6 +2,7 @@
 
 mod adopting;
 mod balancing;
+mod cooling;
 mod endings;
 mod generations;
 mod joining;
@@ -361,6 +362,7 @@ fn event_words(event: &JobEvent) -> String {
         JobEvent::Left { worker, step } => format!("left w{} at {step}", worker.get()),
         JobEvent::Snapshot { step, holders } => format!("snapshot of {step} with {holders}"),
         JobEvent::CaughtUp { worker, step } => format!("caught up w{} at {step}", worker.get()),
+        JobEvent::CoolsDown { worker, wait } => format!("w{} cools down for {} s", worker.get(), wait.as_secs()),
         JobEvent::JoinsAnew { worker, reason } => format!("joins anew w{}: {reason}", worker.get()),
         JobEvent::Held { worker } => format!("held for w{}", worker.get()),
         JobEvent::Switched {

@@ -165,6 +165,7 @@ impl World {
             | JobEvent::Left { .. }
             | JobEvent::Snapshot { .. }
             | JobEvent::CaughtUp { .. }
+            | JobEvent::CoolsDown { .. }
             | JobEvent::JoinsAnew { .. }
             | JobEvent::Held { .. }
             | JobEvent::Lost { .. }
