@@ -21,5 +21,6 @@ pub mod operator;
 pub mod peers;
 pub mod quic;
 pub mod trust;
+pub mod whereabouts;
 pub mod wire;
 pub mod worker;

@@ -250,7 +250,7 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
     let (coordinator, job_events) = coordinator::start(coordinating).await?;
     let agent = AgentConfig {
         credentials: authority.issue(Role::Agent, getrandom::u64().map_err(random)?)?,
-        coordinator: coordinator.address(),
+        coordinator: coordinator.address().into(),
         listen: SocketAddr::new(coordinator.address().ip(), 0),
         advertise: None,
         host: agent::host_name(),

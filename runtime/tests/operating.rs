@@ -65,7 +65,7 @@ async fn trained() -> Job {
     for id in 1..=2 {
         let bundle = Bundle {
             credentials: authority.issue(Role::Worker, id).unwrap(),
-            coordinator: coordinator.address(),
+            coordinator: coordinator.address().into(),
             listen: LOOPBACK,
             advertise: None,
             tally: None,

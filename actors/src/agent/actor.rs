@@ -270,7 +270,7 @@ impl State {
             .ok_or_else(|| StartError::System("a process has no id".to_owned()))?;
         let bundle = Bundle {
             credentials,
-            coordinator: self.config.coordinator,
+            coordinator: self.config.coordinator.clone(),
             listen: self.config.listen,
             advertise: self.config.advertise,
             tally: Some(tally.clone()),

@@ -8,6 +8,7 @@ use std::process;
 use serde::{Deserialize, Serialize};
 
 use crate::trust::Credentials;
+use crate::whereabouts::Whereabouts;
 use crate::wire::limits::BUNDLE_BYTES;
 use crate::wire::{FrameError, read_frame_blocking};
 
@@ -22,8 +23,8 @@ const ORPHANED: i32 = 4;
 pub struct Bundle {
     /// Its certificate and key.
     pub credentials: Credentials,
-    /// Where the coordinator listens.
-    pub coordinator: SocketAddr,
+    /// Where the coordinator listens, and may listen some day.
+    pub coordinator: Whereabouts,
     /// Where to listen for other workers.
     pub listen: SocketAddr,
     /// Where others reach it, if that is another address than the one it listens at; the port is the same.

@@ -32,6 +32,7 @@ pub use child::{EXIT_GIVE_UP, EXIT_RETRY};
 pub use output::{Colour, Output, OutputError};
 
 use crate::trust::Credentials;
+use crate::whereabouts::Whereabouts;
 use actor::{Arguments, Message, Shell};
 use limits::OUTPUT_GRACE;
 use notices::{NoticesConfig, Watch};
@@ -42,8 +43,8 @@ use output::{Printer, Ranks, Writers};
 pub struct AgentConfig {
     /// Its own certificate and key.
     pub credentials: Credentials,
-    /// Where the coordinator listens.
-    pub coordinator: SocketAddr,
+    /// Where the coordinator listens, and may listen some day.
+    pub coordinator: Whereabouts,
     /// Where children listen for each other; port 0 takes any.
     pub listen: SocketAddr,
     /// Where others reach them, if that is another address than the one they listen at.

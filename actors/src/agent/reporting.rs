@@ -17,6 +17,7 @@ use crate::control::{Next, carry};
 use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{Purpose, bind_client, close, connect};
 use crate::trust::{PeerIdentity, Wallet};
+use crate::whereabouts::Search;
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{read_frame, write_frame};
 
@@ -35,7 +36,7 @@ pub(super) struct Reporting {
 #[derive(Debug, Clone)]
 struct Link {
     wallet: Wallet,
-    coordinator: SocketAddr,
+    coordinator: Search,
     host: String,
     /// The children that run.
     processes: Processes,
@@ -51,7 +52,7 @@ impl Reporting {
     ) -> Result<Self, ActorProcessingErr> {
         let link = Link {
             wallet,
-            coordinator: config.coordinator,
+            coordinator: Search::new(&config.coordinator),
             host: config.host.clone(),
             processes,
         };
@@ -140,11 +141,24 @@ impl Link {
         }
     }
 
+    /// At the next address, if that fails at this one.
     async fn connect(&self, agent: &ActorRef<Message>) -> Result<mpsc::UnboundedSender<AgentMessage>, ActorProcessingErr> {
-        let endpoint = bind_client(&self.wallet, Purpose::Control, self.coordinator)?;
+        let connected = self.connect_to(self.coordinator.here(), agent).await;
+        if connected.is_err() {
+            self.coordinator.look_elsewhere();
+        }
+        connected
+    }
+
+    async fn connect_to(
+        &self,
+        address: SocketAddr,
+        agent: &ActorRef<Message>,
+    ) -> Result<mpsc::UnboundedSender<AgentMessage>, ActorProcessingErr> {
+        let endpoint = bind_client(&self.wallet, Purpose::Control, address)?;
         let job = self.wallet.job();
         let coordinator = PeerIdentity::coordinator(job);
-        let connection = connect(&endpoint, self.coordinator, coordinator, CONNECT_DEADLINE).await?;
+        let connection = connect(&endpoint, address, coordinator, CONNECT_DEADLINE).await?;
         let (mut send, mut receive) = connection.open_bi().await?;
         let greeting = async {
             write_frame(&mut send, &Hello::Agent(self.hello()), HELLO_FRAME_BYTES).await?;
@@ -153,15 +167,15 @@ impl Link {
         match timeout(CONNECT_DEADLINE, greeting).await {
             Ok(Ok(Some(Greeting::Welcome))) => {}
             Ok(Ok(Some(Greeting::Refused { reason }))) => {
-                return Err(format!("the coordinator at {} refused this agent: {reason}", self.coordinator).into());
+                return Err(format!("the coordinator at {address} refused this agent: {reason}").into());
             }
             Ok(Ok(Some(Greeting::Fenced | Greeting::Joined { .. }))) => {
                 return Err("a later coordinator leads the job".into());
             }
             Ok(Ok(Some(Greeting::Over))) => return Err("the job is over: start a new one".into()),
-            Ok(Ok(None)) => return Err(format!("{} closed without an answer", self.coordinator).into()),
+            Ok(Ok(None)) => return Err(format!("{address} closed without an answer").into()),
             Ok(Err(error)) => return Err(error.into()),
-            Err(_) => return Err(format!("{} did not answer a hello within {CONNECT_DEADLINE:?}", self.coordinator).into()),
+            Err(_) => return Err(format!("{address} did not answer a hello within {CONNECT_DEADLINE:?}").into()),
         }
         let (queue, outgoing) = mpsc::unbounded_channel();
         let agent = agent.clone();

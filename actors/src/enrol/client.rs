@@ -12,6 +12,7 @@ use super::service::COME_AGAIN;
 use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{BindError, ConnectError, bind_stranger, close, connect, explain};
 use crate::trust::{AuthorityError, Credentials, CredentialsError, PeerIdentity, PendingKey, Role};
+use crate::whereabouts::Whereabouts;
 use crate::wire::{FrameError, read_frame, write_frame};
 
 /// Credentials of a job, and where its coordinator is.
@@ -19,8 +20,8 @@ use crate::wire::{FrameError, read_frame, write_frame};
 pub struct Enrolled {
     /// What was got.
     pub credentials: Credentials,
-    /// The address at which the coordinator answered.
-    pub coordinator: SocketAddr,
+    /// Where the coordinator answered, and where else it may be some day.
+    pub coordinator: Whereabouts,
 }
 
 /// Why somebody could not enrol. The user does what the message says.
@@ -111,7 +112,7 @@ pub async fn enrol(join: &JoinFile, role: Role) -> Result<Enrolled, EnrolError> 
                 Ok(credentials) => {
                     return Ok(Enrolled {
                         credentials,
-                        coordinator: address,
+                        coordinator: Whereabouts::new(address, &join.coordinators),
                     });
                 }
                 Err(Attempt::Never(error)) => return Err(error),

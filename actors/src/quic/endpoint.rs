@@ -97,7 +97,7 @@ pub fn bind_coordinator(
 /// # Errors
 /// When no port can be had or the credentials cannot be used.
 pub fn bind_client(credentials: impl Into<Wallet>, purpose: Purpose, server: SocketAddr) -> Result<Endpoint, BindError> {
-    let address = towards(server);
+    let address = SocketAddr::new(towards(server), 0);
     bind(credentials, purpose, address, Accepting::No, SOCKET_BUFFER_BYTES)
 }
 
@@ -110,17 +110,24 @@ pub fn bind_client(credentials: impl Into<Wallet>, purpose: Purpose, server: Soc
 pub fn bind_stranger(authority: CertificateDer<'static>, server: SocketAddr) -> Result<Endpoint, BindError> {
     let client = crypto::stranger(authority)?;
     let config = EndpointConfig::default();
-    open(towards(server), Purpose::Enrolment, client, None, SOCKET_BUFFER_BYTES, config)
+    open(
+        SocketAddr::new(towards(server), 0),
+        Purpose::Enrolment,
+        client,
+        None,
+        SOCKET_BUFFER_BYTES,
+        config,
+    )
 }
 
-fn towards(server: SocketAddr) -> SocketAddr {
-    let local = match server.ip() {
+/// Where an endpoint that dials `server` is bound.
+pub(crate) fn towards(server: SocketAddr) -> IpAddr {
+    match server.ip() {
         ip if ip.is_loopback() && ip.is_ipv4() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         ip if ip.is_loopback() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
-    SocketAddr::new(local, 0)
+    }
 }
 
 /// Whether an endpoint takes connections.

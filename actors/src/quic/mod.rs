@@ -17,6 +17,7 @@ mod reset;
 mod tests;
 
 pub use connect::{AcceptError, ConnectError, REFUSED, Visitor, accept, connect, next_incoming, receive};
+pub(crate) use endpoint::towards;
 pub use endpoint::{BindError, bind_client, bind_coordinator, bind_server, bind_stranger, close};
 pub use explain::explain;
 pub use purpose::Purpose;

@@ -1,6 +1,6 @@
 //! The control connection of a worker: a child actor that dials, says hello, and carries messages until it breaks.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +20,9 @@ use super::limits::{GREETING_DEADLINE, LAST_WORDS, RETRY_EVERY};
 use crate::control::{Next, carry as carry_messages};
 use crate::fault::{self, Point};
 use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{BindError, ConnectError, Purpose, REFUSED, bind_client, close, connect, explain};
+use crate::quic::{BindError, ConnectError, Purpose, REFUSED, bind_client, close, connect, explain, towards};
 use crate::trust::{PeerIdentity, Wallet};
+use crate::whereabouts::Search;
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{FrameError, read_frame, write_frame};
 
@@ -73,67 +74,89 @@ enum Attempt {
 #[derive(Debug, Clone)]
 pub(super) struct Link {
     pub(super) credentials: Wallet,
-    pub(super) coordinator: SocketAddr,
-    endpoint: Endpoint,
+    pub(super) coordinator: Search,
+    /// One for each kind of address, by where it is bound.
+    endpoints: Vec<(IpAddr, Endpoint)>,
 }
 
 impl Link {
     pub(super) fn new(config: &WorkerConfig) -> Result<Self, BindError> {
+        let endpoint = |address| bind_client(&config.credentials, Purpose::Control, address);
+        let found = config.coordinator.found();
+        let mut endpoints = vec![(towards(found), endpoint(found)?)];
+        for address in config.coordinator.all() {
+            let local = towards(address);
+            if endpoints.iter().all(|(bound, _)| *bound != local) {
+                // A host without such addresses cannot go there anyway.
+                endpoints.extend(endpoint(address).ok().map(|endpoint| (local, endpoint)));
+            }
+        }
         Ok(Self {
             credentials: config.credentials.clone(),
-            coordinator: config.coordinator,
-            endpoint: bind_client(&config.credentials, Purpose::Control, config.coordinator)?,
+            coordinator: Search::new(&config.coordinator),
+            endpoints,
         })
     }
 
     pub(super) async fn close(&self) {
-        close(&self.endpoint, "the worker ends").await;
+        for (_, endpoint) in &self.endpoints {
+            close(endpoint, "the worker ends").await;
+        }
     }
 
     /// Dials and says hello until the coordinator welcomes this worker, or refuses it, or patience ends.
     async fn join(&self, hello: impl Fn() -> WorkerHello, patience: Duration) -> Result<Carrier, JoinError> {
         let give_up = Instant::now() + patience;
         loop {
-            match self.attempt(hello()).await {
+            let address = self.coordinator.here();
+            let last = match self.attempt(address, &hello).await {
                 Ok(carrier) => return Ok(carrier),
-                Err(Attempt::Never(error)) => return Err(error),
-                Err(Attempt::Again(last)) if Instant::now() + RETRY_EVERY > give_up => {
-                    return Err(JoinError::NotThere {
-                        address: self.coordinator,
-                        patience,
-                        last,
-                    });
-                }
-                Err(Attempt::Again(last)) => {
-                    tracing::debug!(coordinator = %self.coordinator, %last, "the coordinator is not there yet");
-                    sleep(RETRY_EVERY).await;
-                }
+                Err(Attempt::Never(error)) if self.ends_the_search(&error) => return Err(error),
+                Err(Attempt::Never(error)) => error.to_string(),
+                Err(Attempt::Again(last)) => last,
+            };
+            if Instant::now() + RETRY_EVERY > give_up {
+                return Err(JoinError::NotThere { address, patience, last });
             }
+            tracing::debug!(coordinator = %address, %last, "the coordinator is not there yet");
+            self.coordinator.look_elsewhere();
+            sleep(RETRY_EVERY).await;
         }
     }
 
-    async fn attempt(&self, hello: WorkerHello) -> Result<Carrier, Attempt> {
-        let address = self.coordinator;
+    /// What somebody else says at another address says nothing of the coordinator.
+    fn ends_the_search(&self, error: &JoinError) -> bool {
+        match error {
+            JoinError::NotTrusted { .. } => !self.coordinator.is_somewhere_else_maybe(),
+            JoinError::Bind(_) | JoinError::NotThere { .. } | JoinError::Refused { .. } | JoinError::Over => true,
+        }
+    }
+
+    async fn attempt(&self, address: SocketAddr, hello: impl Fn() -> WorkerHello) -> Result<Carrier, Attempt> {
+        let local = towards(address);
+        let Some((_, endpoint)) = self.endpoints.iter().find(|(bound, _)| *bound == local) else {
+            return Err(Attempt::Again(format!("this host has no way to {address}")));
+        };
         let expected = PeerIdentity::coordinator(self.credentials.job());
-        let connection =
-            connect(&self.endpoint, address, expected, CONNECT_DEADLINE)
-                .await
-                .map_err(|source| match source {
-                    ConnectError::Unreachable { .. } | ConnectError::Busy { .. } | ConnectError::Lost { .. } => {
-                        Attempt::Again(source.to_string())
-                    }
-                    ConnectError::Refused { .. }
-                    | ConnectError::WrongPeer { .. }
-                    | ConnectError::OtherProtocol { .. }
-                    | ConnectError::Local { .. } => Attempt::Never(JoinError::NotTrusted { address, source }),
-                })?;
+        let connection = connect(endpoint, address, expected, CONNECT_DEADLINE)
+            .await
+            .map_err(|source| match source {
+                ConnectError::Unreachable { .. } | ConnectError::Busy { .. } | ConnectError::Lost { .. } => {
+                    Attempt::Again(source.to_string())
+                }
+                ConnectError::Refused { .. }
+                | ConnectError::WrongPeer { .. }
+                | ConnectError::OtherProtocol { .. }
+                | ConnectError::Local { .. } => Attempt::Never(JoinError::NotTrusted { address, source }),
+            })?;
         let again = |error: FrameError| Attempt::Again(error.to_string());
         let refused = |reason: String| Attempt::Never(JoinError::Refused { address, reason });
         let (mut send, mut receive) = connection
             .open_bi()
             .await
             .map_err(|error| again(FrameError::Connection(error)))?;
-        let hello = Hello::Worker(Box::new(hello));
+        // Not before the coordinator is there: a hello binds who says it.
+        let hello = Hello::Worker(Box::new(hello()));
         let greeting = async {
             write_frame(&mut send, &hello, HELLO_FRAME_BYTES).await?;
             read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await
@@ -275,7 +298,7 @@ async fn carry(
             return control.stop(None);
         }
     };
-    tracing::info!(target: "sardana::event::joined", worker = %WorkerId::new(link.credentials.id()), coordinator = %link.coordinator);
+    tracing::info!(target: "sardana::event::joined", worker = %WorkerId::new(link.credentials.id()), coordinator = %link.coordinator.here());
     // Before anything that the coordinator says.
     let welcomed = Event::Welcomed {
         incarnation,

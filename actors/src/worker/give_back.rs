@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn many_bytes_are_given_back_by_another_thread_once_nobody_holds_them() {
         let (sender, dropped) = mpsc::channel();
-        let mut given_back = |length: usize| {
+        let given_back = |length: usize| {
             let bytes = given_back_aside(Bytes::from_owner(Told(vec![7; length], sender.clone())));
             let part = bytes.slice(1..3);
             drop(bytes);

@@ -33,6 +33,7 @@ pub use tally::TallyFile;
 use crate::peers::Peers;
 use crate::quic::BindError;
 use crate::trust::Wallet;
+use crate::whereabouts::Whereabouts;
 use actor::{Arguments, Worker};
 
 /// What a worker needs besides its model.
@@ -40,8 +41,8 @@ use actor::{Arguments, Worker};
 pub struct WorkerConfig {
     /// Its certificate and key; the worker's id is theirs.
     pub credentials: Wallet,
-    /// Where the coordinator listens.
-    pub coordinator: SocketAddr,
+    /// Where the coordinator listens, and may listen some day.
+    pub coordinator: Whereabouts,
     /// Where to listen for other workers; port 0 takes any.
     pub listen: SocketAddr,
     /// Where others reach it, if that is another address than the one it listens at; the port is the same.

@@ -17,8 +17,8 @@ async fn whoever_is_invited_gets_a_certificate_of_the_role_and_is_welcome() {
         let (one, two) = (enrol(&join, role).await.unwrap(), enrol(&join, role).await.unwrap());
         assert_eq!((one.credentials.role(), one.credentials.job()), (role, JOB));
         assert_ne!(one.credentials.id(), two.credentials.id(), "each is somebody else");
-        assert_eq!(one.coordinator, site.coordinator.address());
-        let greeting = greeted(&one.credentials, one.coordinator).await;
+        assert_eq!(one.coordinator.found(), site.coordinator.address());
+        let greeting = greeted(&one.credentials, one.coordinator.found()).await;
         match role {
             Role::Agent => assert_eq!(greeting, Greeting::Welcome),
             Role::Worker | Role::Operator | Role::Coordinator | Role::Checkpoint => {
@@ -143,5 +143,5 @@ async fn the_addresses_are_tried_in_order() {
     let silent = std::net::UdpSocket::bind(super::site::LOOPBACK).unwrap();
     join.coordinators.insert(0, silent.local_addr().unwrap());
     let enrolled = enrol(&join, Role::Worker).await.unwrap();
-    assert_eq!(enrolled.coordinator, site.coordinator.address());
+    assert_eq!(enrolled.coordinator.found(), site.coordinator.address());
 }

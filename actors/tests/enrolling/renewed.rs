@@ -69,7 +69,7 @@ async fn a_worker_and_its_coordinator_live_longer_than_their_certificates() {
     let (_failure, failures) = ModelFailure::channel();
     let config = WorkerConfig {
         credentials: wallet.clone(),
-        coordinator: site.coordinator.address(),
+        coordinator: site.coordinator.address().into(),
         listen,
         advertise: None,
         identity,

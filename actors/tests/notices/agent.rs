@@ -25,7 +25,7 @@ impl Watching {
     async fn start(site: &Site, cloud: &FakeCloud, script: &str, workers: u32) -> Self {
         let agent = AgentConfig {
             credentials: site.authority.issue(Role::Agent, 1).unwrap(),
-            coordinator: site.coordinator.address(),
+            coordinator: site.coordinator.address().into(),
             listen: LOOPBACK,
             advertise: None,
             host: "here".to_owned(),

@@ -16,7 +16,7 @@ use super::raw::{LOOPBACK, PATIENCE, Site};
 pub(crate) async fn start(site: &Site, script: &str, workers: u32, output: Output) -> (Agent, Told) {
     let config = AgentConfig {
         credentials: site.authority.issue(Role::Agent, 1).unwrap(),
-        coordinator: site.coordinator.address(),
+        coordinator: site.coordinator.address().into(),
         listen: LOOPBACK,
         advertise: None,
         host: "here".to_owned(),

@@ -17,7 +17,7 @@ use super::raw::{JOB, LOOPBACK, PATIENCE, Site, hello, worker};
 async fn start(site: &Site, program: &str, arguments: &[&str], workers: u32, restarts: u32) -> (Agent, Told) {
     let config = AgentConfig {
         credentials: site.authority.issue(Role::Agent, 1).unwrap(),
-        coordinator: site.coordinator.address(),
+        coordinator: site.coordinator.address().into(),
         listen: LOOPBACK,
         advertise: None,
         host: "here".to_owned(),
@@ -212,7 +212,7 @@ async fn an_agent_with_credentials_of_another_role_or_job_does_not_start() {
     let site = Site::new().await;
     let config = |credentials| AgentConfig {
         credentials,
-        coordinator: site.coordinator.address(),
+        coordinator: site.coordinator.address().into(),
         listen: LOOPBACK,
         advertise: None,
         host: "here".to_owned(),

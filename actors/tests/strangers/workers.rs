@@ -28,7 +28,7 @@ async fn run(
     let (failure, failures) = ModelFailure::channel();
     let config = WorkerConfig {
         credentials: credentials.into(),
-        coordinator,
+        coordinator: coordinator.into(),
         listen: LOOPBACK,
         advertise: None,
         shard_capacity: 4,

@@ -1,6 +1,6 @@
 //! A coordinator of the toy job as a process of its own, so that a test can kill it. It says on standard output what happens.
 //!
-//! `chaos_coordinator STATE_DIR ADDRESS [take-over]`, with the job in the environment, as workers get it.
+//! `chaos_coordinator STATE_DIR ADDRESS [take-over | standby=ADDRESS]`, with the job in the environment, as workers get it.
 
 use std::io::Write;
 
@@ -13,18 +13,23 @@ use sardana_chaos_tests::setup::Setup;
 fn main() -> Result<()> {
     let (setup, _) = Setup::from_environment()?;
     let mut arguments = std::env::args().skip(1);
+    let (state_dir, listen) = (arguments.next(), arguments.next());
+    let last = arguments.next();
+    let standby = last.as_deref().and_then(|last| last.strip_prefix("standby="));
     let config = CoordinateConfig {
-        state_dir: arguments.next().context("which state directory")?.into(),
-        listen: arguments.next().context("which address")?.parse()?,
+        state_dir: state_dir.context("which state directory")?.into(),
+        listen: listen.context("which address")?.parse()?,
         advertise: None,
+        standbys: standby.map(str::parse).transpose()?.into_iter().collect(),
         min: setup.min,
         max: setup.max,
         expected: setup.workers,
         balance: setup.balance,
-        succession: match arguments.next().as_deref() {
+        succession: match last.as_deref() {
             None => Succession::Resume,
             Some("take-over") => Succession::TakeOver,
-            Some(other) => bail!("expected take-over, found {other:?}"),
+            Some(_) if standby.is_some() => Succession::Resume,
+            Some(other) => bail!("expected take-over or standby=ADDRESS, found {other:?}"),
         },
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()

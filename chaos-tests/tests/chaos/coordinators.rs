@@ -60,10 +60,14 @@ fn setup(workers: u32) -> Setup {
 
 impl Site {
     async fn new(setup: Setup, fault: Option<String>) -> Result<Self> {
+        Self::with(setup, fault, &[]).await
+    }
+
+    async fn with(setup: Setup, fault: Option<String>, arguments: &[&str]) -> Result<Self> {
         let trial = trial(setup)?;
         let state = trial.folder().join("state");
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (coordinator, lines) = spawn(&trial, &state, listen, fault.as_deref(), &[])?;
+        let (coordinator, lines) = spawn(&trial, &state, listen, fault.as_deref(), arguments)?;
         let mut site = Self {
             trial,
             state,
@@ -149,6 +153,17 @@ impl Site {
         let (coordinator, lines) = spawn(&self.trial, &self.state, address, self.fault.as_deref(), arguments)?;
         (self.coordinator, self.lines, self.said) = (coordinator, lines, Vec::new());
         self.until("listening ").await?;
+        Ok(())
+    }
+
+    /// Another one begins at `address`, which has nothing of the lost one but its authority.
+    fn is_taken_over(&mut self, address: SocketAddr) -> Result<()> {
+        let old = std::mem::replace(&mut self.state, self.trial.folder().join("elsewhere"));
+        sardana::hosts::PrivateFolder::open(&self.state, sardana::hosts::Otherwise::Make)?;
+        std::fs::copy(old.join("authority.json"), self.state.join("authority.json"))?;
+        std::fs::remove_dir_all(old)?;
+        let (coordinator, lines) = spawn(&self.trial, &self.state, address, None, &["take-over"])?;
+        (self.coordinator, self.lines, self.said) = (coordinator, lines, Vec::new());
         Ok(())
     }
 
@@ -307,17 +322,34 @@ async fn another_takes_over_with_nothing_but_the_authority() -> Result<()> {
     site.start_again(&[]).await?;
     site.until("adopted g1.1").await?;
     site.kill().await?;
-    let old = std::mem::replace(&mut site.state, site.trial.folder().join("elsewhere"));
-    sardana::hosts::PrivateFolder::open(&site.state, sardana::hosts::Otherwise::Make)?;
-    std::fs::copy(old.join("authority.json"), site.state.join("authority.json"))?;
-    std::fs::remove_dir_all(old)?;
-    let address = site.address;
-    let (coordinator, lines) = spawn(&site.trial, &site.state, address, None, &["take-over"])?;
-    (site.coordinator, site.lines, site.said) = (coordinator, lines, Vec::new());
+    site.is_taken_over(site.address)?;
     site.until("adopted g1.1").await?;
     drop(pace);
     let done = site.done().await?;
     assert!(done.unknown > 0);
+    host.end().await;
+    Ok(())
+}
+
+/// On another host: at an address that the join files have named beforehand.
+#[tokio::test]
+async fn another_takes_over_at_another_address() -> Result<()> {
+    // The port stays taken until it is needed.
+    let standby = std::net::UdpSocket::bind(("127.0.0.2", 0))?;
+    let address = standby.local_addr()?;
+    let mut site = Site::with(setup(2), None, &[&format!("standby={address}")]).await?;
+    let pace = Place::Pace.close(site.trial.folder())?;
+    let mut host = site.host(2).await?;
+    site.until_step(GATE).await?;
+    site.kill().await?;
+    drop(standby);
+    site.is_taken_over(address)?;
+    site.until("adopted g1.1").await?;
+    // Its agent has found it as well: it reports a death, and starts another worker with the coordinator's certificate.
+    kill_one(&mut host).await?;
+    site.until("forming g2.").await?;
+    drop(pace);
+    site.done().await?;
     host.end().await;
     Ok(())
 }

@@ -82,8 +82,8 @@ pub async fn agent(join: AgentJoin) -> Result<AgentHost, AgentHostError> {
     }
     let listen = match join.listen {
         Some(ip) => ip,
-        None => local_ip_towards(coordinator).map_err(|error| AgentHostError::NoWay {
-            coordinator,
+        None => local_ip_towards(coordinator.found()).map_err(|error| AgentHostError::NoWay {
+            coordinator: coordinator.found(),
             reason: error.to_string(),
         })?,
     };

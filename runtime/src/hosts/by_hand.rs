@@ -48,8 +48,8 @@ pub fn bundle_from(path: &Path) -> Result<Bundle, ByHandError> {
     } = enrolling.map_err(|_| io::Error::other("its enrolment panicked"))??;
     Ok(Bundle {
         credentials,
+        listen: SocketAddr::new(local_ip_towards(coordinator.found())?, 0),
         coordinator,
-        listen: SocketAddr::new(local_ip_towards(coordinator)?, 0),
         advertise: None,
         tally: None,
     })

@@ -1,5 +1,6 @@
 //! A coordinator for a job on several hosts, with a state directory that outlives it.
 
+use std::iter;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use sardana_actors::coordinator::{
 use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::BindError;
 use sardana_actors::trust::PrivateFolder;
+use sardana_actors::whereabouts::MAX_WHEREABOUTS;
 use sardana_protocol::membership::{Balance, JobEvent, Summary};
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
@@ -32,6 +34,8 @@ pub struct CoordinateConfig {
     pub listen: SocketAddr,
     /// Where others reach it, if that is not where it listens; port 0 means the port it listens on.
     pub advertise: Option<SocketAddr>,
+    /// Where else others may find this job's coordinator some day, should this host be lost: [`Succession::TakeOver`] there.
+    pub standbys: Vec<SocketAddr>,
     /// Where it keeps the job's authority, and what it must remember.
     pub state_dir: PathBuf,
     /// Fewer workers than this do not train.
@@ -73,6 +77,12 @@ pub enum HostingError {
     Undialable {
         /// Which.
         advertise: SocketAddr,
+    },
+    /// More standbys than anybody would try.
+    #[error("expected at most {} standbys, found {found}: each of them is tried by everybody who looks for the coordinator", MAX_WHEREABOUTS - 1)]
+    TooManyStandbys {
+        /// How many.
+        found: usize,
     },
     /// Its state directory cannot be used.
     #[error(transparent)]
@@ -141,11 +151,12 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
         Succession::TakeOver => take_over(&config, &state, &registrar).await?,
     };
     let bound = coordinator.address();
-    let addresses = match config.advertise {
-        Some(advertise) if advertise.port() == 0 => vec![SocketAddr::new(advertise.ip(), bound.port())],
-        Some(advertise) => vec![advertise],
-        None => vec![bound],
+    let own = match config.advertise {
+        Some(advertise) if advertise.port() == 0 => SocketAddr::new(advertise.ip(), bound.port()),
+        Some(advertise) => advertise,
+        None => bound,
     };
+    let addresses: Vec<SocketAddr> = iter::once(own).chain(config.standbys.iter().copied()).collect();
     state.write_addresses(&addresses)?;
     Ok(Hosting {
         coordinator,
@@ -246,6 +257,15 @@ async fn records(
 }
 
 fn check(config: &CoordinateConfig) -> Result<(), HostingError> {
+    if config.standbys.len() >= MAX_WHEREABOUTS {
+        return Err(HostingError::TooManyStandbys {
+            found: config.standbys.len(),
+        });
+    }
+    let dialable = |standby: &&SocketAddr| !standby.ip().is_unspecified() && standby.port() != 0;
+    if let Some(&advertise) = config.standbys.iter().find(|standby| !dialable(standby)) {
+        return Err(HostingError::Undialable { advertise });
+    }
     match config.advertise {
         None if config.listen.ip().is_unspecified() => Err(HostingError::Unadvertised { listen: config.listen }),
         Some(advertise) if advertise.ip().is_unspecified() => Err(HostingError::Undialable { advertise }),
@@ -333,6 +353,7 @@ mod tests {
         CoordinateConfig {
             listen: listen.parse().unwrap(),
             advertise: advertise.map(|address| address.parse().unwrap()),
+            standbys: Vec::new(),
             state_dir: PathBuf::new(),
             min: 1,
             max: 8,

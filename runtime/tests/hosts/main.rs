@@ -38,6 +38,7 @@ fn config(state_dir: &Path, workers: u32) -> CoordinateConfig {
     CoordinateConfig {
         listen: "127.0.0.1:0".parse().unwrap(),
         advertise: None,
+        standbys: Vec::new(),
         state_dir: state_dir.to_owned(),
         min: workers,
         max: 8,

@@ -92,7 +92,7 @@ impl Site {
     pub(crate) fn bundle(&self, credentials: Credentials) -> Bundle {
         Bundle {
             credentials,
-            coordinator: self.coordinator.address(),
+            coordinator: self.coordinator.address().into(),
             listen: LOOPBACK,
             advertise: None,
             tally: None,

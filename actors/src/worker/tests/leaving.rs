@@ -59,7 +59,7 @@ impl Site {
         let (desk, errands) = desk();
         let config = WorkerConfig {
             credentials: self.authority.issue(Role::Worker, 1).unwrap().into(),
-            coordinator: self.endpoint.local_addr().unwrap(),
+            coordinator: self.endpoint.local_addr().unwrap().into(),
             listen: LOOPBACK,
             advertise: None,
             identity: identity(),

@@ -160,6 +160,13 @@ impl<'a> Guide<'a> {
             JobEvent::JoinsAnew { worker, reason } => {
                 self.event(&format!("{} begins its join anew: {reason}", short(*worker)));
             }
+            JobEvent::CoolsDown { worker, wait } => {
+                self.event(&format!(
+                    "{} waits {} s: workers at its address fail",
+                    short(*worker),
+                    wait.as_secs()
+                ));
+            }
             JobEvent::Held { worker } => self.event(&format!("all wait for {}", short(*worker))),
             JobEvent::Switched {
                 generation,

@@ -22,7 +22,7 @@ pub(crate) async fn find(join: Option<&Path>) -> Result<Access, Failure> {
         coordinator,
     } = enrolled;
     Ok(Access {
-        coordinator,
+        coordinator: coordinator.found(),
         credentials,
     })
 }

@@ -28,13 +28,18 @@ pub(crate) struct Coordinator {
     /// Where others reach it, if that is another address.
     #[arg(long, value_name = "ADDRESS")]
     advertise: Option<SocketAddr>,
+    /// Where else the job's coordinator may be found some day: at a host on which it could be taken over. May be given several times.
+    ///
+    /// Join files name these addresses too, so that agents and workers that have them look there when this host is lost.
+    #[arg(long, value_name = "ADDRESS")]
+    standby: Vec<SocketAddr>,
     /// Where it keeps the job's authority: a folder of your own, made if it is not there.
     #[arg(long, value_name = "DIR")]
     state_dir: PathBuf,
     /// Take the place of a coordinator whose state directory is lost: continue from what the workers report.
     ///
     /// The new directory must hold a copy of the old one's authority (the file `authority.json`, kept elsewhere beforehand), and workers
-    /// must reach this coordinator at the address they know.
+    /// must reach this coordinator at an address they know: the old one, or a --standby of it.
     #[arg(long)]
     take_over: bool,
     /// Fewer workers than this do not train: the job waits.
@@ -62,6 +67,7 @@ impl Coordinator {
         Ok(CoordinateConfig {
             listen: self.listen,
             advertise: self.advertise,
+            standbys: self.standby,
             state_dir: self.state_dir,
             min: self.min,
             max: self.max,
