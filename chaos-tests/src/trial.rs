@@ -17,7 +17,7 @@ use crate::gate::{Closed, Place};
 use crate::setup::Setup;
 
 /// A run takes well under ten seconds; one that takes this long hangs.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// How long a process that was sent SIGKILL may take to be gone.
 const GONE_WITHIN: Duration = Duration::from_secs(10);

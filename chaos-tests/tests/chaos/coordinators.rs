@@ -24,7 +24,7 @@ use crate::{WORKER, trial};
 const COORDINATOR: &str = env!("CARGO_BIN_EXE_chaos_coordinator");
 
 /// What has not happened by then never will.
-const LIMIT: Duration = Duration::from_secs(40);
+const LIMIT: Duration = Duration::from_secs(150);
 
 /// From this step on training waits for the test, a little longer each step.
 const GATE: u64 = 4;

@@ -37,18 +37,18 @@ pub(super) fn words(event: &JobEvent) -> Option<String> {
             rank,
             cause,
             stage,
-        } => match rank {
-            Some(rank) => format!("{rank} {worker} is lost while {stage}: {cause}"),
-            None => format!("{worker} is lost while {stage}: {cause}"),
-        },
+        } => {
+            let rank = rank.map_or_else(String::new, |rank| format!("{rank} "));
+            format!("{rank}{worker} is lost while {stage}: {cause}")
+        }
         JobEvent::Leaving { worker, reason } => format!("{worker} leaves at the next boundary: {reason}"),
         JobEvent::Left { worker, step } => format!("{worker} has left at {step}"),
         JobEvent::Snapshot { step, holders } => format!("a snapshot of {step} is held by {holders}"),
         JobEvent::CaughtUp { worker, step } => format!("{worker} has caught up at {step}"),
-        JobEvent::CoolsDown { worker, wait } => format!(
-            "{worker} waits {:.0} s before it is taken in: workers at its address were left out again and again",
-            wait.as_secs_f64()
-        ),
+        JobEvent::CoolsDown { worker, wait } => {
+            let wait = wait.as_secs_f64();
+            format!("{worker} waits {wait:.0} s: workers at its address were left out again and again")
+        }
         JobEvent::JoinsAnew { worker, reason } => format!("{worker} begins its join anew: {reason}"),
         JobEvent::Held { worker } => format!("all wait at a boundary until {worker} has the state"),
         JobEvent::Switched {
@@ -90,10 +90,8 @@ pub(super) fn words(event: &JobEvent) -> Option<String> {
             took.as_millis()
         ),
         JobEvent::Resumed { generation, step, after } => {
-            format!(
-                "{generation} has applied {step}, {} ms after what made it necessary",
-                after.as_millis()
-            )
+            let after = after.as_millis();
+            format!("{generation} has applied {step}, {after} ms after what made it necessary")
         }
         JobEvent::Waiting { have, need } => format!("training waits: {have} workers are there, it needs {need}"),
         JobEvent::StateLost { reached, from } => {

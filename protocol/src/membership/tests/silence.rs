@@ -60,7 +60,7 @@ impl Job {
         let begin = self.now;
         loop {
             for &beats in workers {
-                if (self.now - begin).as_millis() % HEARTBEAT.as_millis() == 0 {
+                if (self.now - begin).as_millis().is_multiple_of(HEARTBEAT.as_millis()) {
                     let told = self.beat(1, beats);
                     assert_eq!(told, [""; 0]);
                 }
