@@ -1,6 +1,6 @@
 //! What is going to happen, and when: virtual time goes from one entry to the next.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
@@ -146,31 +146,14 @@ impl Happening {
     }
 }
 
+/// When something happens, and where it waits until then. Small, as a heap moves its entries all the time.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
-    at: Duration,
+    /// In nanoseconds, which is as exact as a duration.
+    at: u64,
+    /// Of two at once, the one that was entered first comes first.
     serial: u64,
-    what: Happening,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    /// The earliest is the greatest, so that a heap gives it first; of two at once, the one that was entered first.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.serial).cmp(&(self.at, self.serial))
-    }
+    place: usize,
 }
 
 /// Virtual time, and all that is going to happen.
@@ -178,7 +161,10 @@ impl Ord for Entry {
 pub(crate) struct Calendar {
     now: Duration,
     serial: u64,
-    heap: BinaryHeap<Entry>,
+    heap: BinaryHeap<Reverse<Entry>>,
+    /// What waits, by place; none where a place is free.
+    waiting: Vec<Option<Happening>>,
+    free: Vec<usize>,
 }
 
 impl Calendar {
@@ -189,11 +175,7 @@ impl Calendar {
     /// At this time, or now if that is over.
     pub(crate) fn at(&mut self, at: Duration, what: Happening) {
         self.serial += 1;
-        self.heap.push(Entry {
-            at: at.max(self.now),
-            serial: self.serial,
-            what,
-        });
+        self.enter(at, self.serial, what);
     }
 
     pub(crate) fn after(&mut self, delay: Duration, what: Happening) {
@@ -202,21 +184,40 @@ impl Calendar {
 
     /// The next thing that happens; time goes on to it.
     pub(crate) fn next(&mut self) -> Option<(u64, Happening)> {
-        let Entry { at, serial, what } = self.heap.pop()?;
-        self.now = at;
-        Some((serial, what))
+        loop {
+            let Reverse(Entry { at, serial, place }) = self.heap.pop()?;
+            self.free.push(place);
+            // It may have been forgotten.
+            if let Some(what) = self.waiting.get_mut(place).and_then(Option::take) {
+                self.now = Duration::from_nanos(at);
+                return Some((serial, what));
+            }
+        }
     }
 
     /// Something could not happen yet: later, and in the same order as all else that had to wait.
     pub(crate) fn defer(&mut self, at: Duration, serial: u64, what: Happening) {
-        self.heap.push(Entry {
-            at: at.max(self.now),
-            serial,
-            what,
-        });
+        self.enter(at, serial, what);
+    }
+
+    fn enter(&mut self, at: Duration, serial: u64, what: Happening) {
+        let at = u64::try_from(at.max(self.now).as_nanos()).unwrap_or(u64::MAX);
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.waiting[place] = Some(what);
+                place
+            }
+            None => {
+                self.waiting.push(Some(what));
+                self.waiting.len() - 1
+            }
+        };
+        self.heap.push(Reverse(Entry { at, serial, place }));
     }
 
     pub(crate) fn forget(&mut self, wanted: impl Fn(&Happening) -> bool) {
-        self.heap.retain(|entry| !wanted(&entry.what));
+        for what in &mut self.waiting {
+            what.take_if(|what| wanted(what));
+        }
     }
 }

@@ -7,6 +7,7 @@ use sardana_protocol::membership::{self, JobEvent};
 use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
 
 pub use super::expected::{COVERED_WITHIN, EXPECTED};
+use super::marks::Marks;
 
 /// One thing that was reached: of which machine or list, and what.
 pub type Reached = (&'static str, &'static str, &'static str);
@@ -15,7 +16,7 @@ pub type Reached = (&'static str, &'static str, &'static str);
 #[derive(Debug, Clone, Default)]
 pub struct Coverage {
     transitions: BTreeMap<Reached, u64>,
-    named: Vec<(&'static str, &'static str, u64)>,
+    named: Marks,
 }
 
 impl Coverage {
@@ -46,15 +47,7 @@ impl Coverage {
     }
 
     fn name(&mut self, list: &'static str, name: &'static str) {
-        // The same literal lies at the same place, so that this is rarely more than a look.
-        let known = self
-            .named
-            .iter_mut()
-            .find(|(one, other, _)| std::ptr::eq(*one, list) && std::ptr::eq(*other, name));
-        match known {
-            Some((_, _, times)) => *times += 1,
-            None => self.named.push((list, name, 1)),
-        }
+        self.named.mark(list, name);
     }
 
     pub(crate) fn ordered(&mut self, message: &CoordinatorMessage) {
@@ -160,20 +153,14 @@ impl Coverage {
         for (&reached, &times) in &other.transitions {
             *self.transitions.entry(reached).or_default() += times;
         }
-        for &(list, name, times) in &other.named {
-            let known = self.named.iter_mut().find(|(one, two, _)| *one == list && *two == name);
-            match known {
-                Some((_, _, known)) => *known += times,
-                None => self.named.push((list, name, times)),
-            }
-        }
+        self.named.add(&other.named);
     }
 
     /// All that was reached, and how often.
     #[must_use]
     pub fn reached(&self) -> BTreeMap<Reached, u64> {
         let mut all = self.transitions.clone();
-        for &(list, name, times) in &self.named {
+        for (list, name, times) in self.named.counts() {
             *all.entry((list, name, "")).or_default() += times;
         }
         all

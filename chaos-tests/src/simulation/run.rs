@@ -42,7 +42,7 @@ pub fn play(seed: u64, minutes: u64, telling: Telling) -> Played {
     world.counts.steps = world.advances;
     Played {
         digest: world.story.digest(),
-        checked: world.law.checked.clone(),
+        checked: world.law.checked(),
         counts: world.counts,
         coverage: world.coverage,
         violation: world.broken,

@@ -84,9 +84,8 @@ impl Membership {
                 }
             }
         }
-        let called = self.members.values().any(Record::is_called);
         if let Phase::Forming { .. } = self.phase
-            && !called
+            && !self.members.values().any(Record::is_called)
         {
             self.run(Resumed::NotYet);
         }
@@ -308,6 +307,12 @@ impl Membership {
 
     /// Sends again what was not answered.
     pub(super) fn resend(&mut self) {
+        if matches!(
+            self.phase,
+            Phase::Gathering { .. } | Phase::Running { .. } | Phase::Failed
+        ) {
+            return;
+        }
         let due: Vec<(WorkerId, Option<Rank>, bool)> = self
             .members
             .iter()

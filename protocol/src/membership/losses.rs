@@ -75,6 +75,7 @@ impl Membership {
         let silent: Vec<(WorkerId, Duration)> = self
             .members
             .iter()
+            .filter(|(_, record)| self.now.saturating_sub(record.heard) >= SILENCE)
             .filter(|(worker, record)| {
                 // Nobody waits for a joiner, nor for one that was left out, so that no progress speaks for it.
                 let since = if record.joining().is_some() || self.lingers(**worker, record) {

@@ -14,6 +14,7 @@ use std::fmt;
 
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
+use super::marks::Marks;
 use super::model::Reference;
 pub(crate) use ending::Count;
 pub(crate) use generations::Memory;
@@ -56,7 +57,7 @@ pub(crate) struct Law {
     /// Whether an operator has asked the job to stop.
     pub(crate) may_stop_early: bool,
     /// How often each invariant was checked.
-    pub(crate) checked: BTreeMap<&'static str, u64>,
+    checked: Marks,
 }
 
 impl Law {
@@ -70,13 +71,22 @@ impl Law {
             welcomed: BTreeMap::new(),
             count: Count::Exact,
             may_stop_early: false,
-            checked: BTreeMap::new(),
+            checked: Marks::default(),
         }
+    }
+
+    /// How often each invariant was checked.
+    pub(crate) fn checked(&self) -> BTreeMap<&'static str, u64> {
+        let mut checked = BTreeMap::new();
+        for (_, invariant, times) in self.checked.counts() {
+            *checked.entry(invariant).or_default() += times;
+        }
+        checked
     }
 
     /// Counts a check, and says what did not hold if it did not.
     fn check(&mut self, invariant: &'static str, holds: bool, text: impl FnOnce() -> String) -> Result<(), Violation> {
-        *self.checked.entry(invariant).or_default() += 1;
+        self.checked.mark("checks", invariant);
         if holds {
             Ok(())
         } else {
