@@ -15,15 +15,12 @@ pub type Reached = (&'static str, &'static str, &'static str);
 /// How often each was reached.
 #[derive(Debug, Clone, Default)]
 pub struct Coverage {
-    transitions: BTreeMap<Reached, u64>,
+    transitions: Marks,
     named: Marks,
 }
 
 impl Coverage {
     pub(crate) fn moved(&mut self, from: membership::Phases, to: membership::Phases) {
-        if from == to {
-            return;
-        }
         self.transition("membership", from.membership, to.membership);
         self.transition("past", from.past, to.past);
         self.transition("intake", from.intake, to.intake);
@@ -31,9 +28,6 @@ impl Coverage {
     }
 
     pub(crate) fn member_moved(&mut self, from: member::Phases, to: member::Phases) {
-        if from == to {
-            return;
-        }
         self.transition("seat", from.seat, to.seat);
         self.transition("next seat", from.next, to.next);
         self.transition("update", from.update, to.update);
@@ -41,13 +35,14 @@ impl Coverage {
     }
 
     fn transition(&mut self, machine: &'static str, from: &'static str, to: &'static str) {
-        if from != to {
-            *self.transitions.entry((machine, from, to)).or_default() += 1;
+        // Nearly always the same literal.
+        if !std::ptr::eq(from, to) && from != to {
+            self.transitions.mark((machine, from, to));
         }
     }
 
     fn name(&mut self, list: &'static str, name: &'static str) {
-        self.named.mark(list, name);
+        self.named.mark((list, name, ""));
     }
 
     pub(crate) fn ordered(&mut self, message: &CoordinatorMessage) {
@@ -150,18 +145,16 @@ impl Coverage {
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        for (&reached, &times) in &other.transitions {
-            *self.transitions.entry(reached).or_default() += times;
-        }
+        self.transitions.add(&other.transitions);
         self.named.add(&other.named);
     }
 
     /// All that was reached, and how often.
     #[must_use]
     pub fn reached(&self) -> BTreeMap<Reached, u64> {
-        let mut all = self.transitions.clone();
-        for (list, name, times) in self.named.counts() {
-            *all.entry((list, name, "")).or_default() += times;
+        let mut all = BTreeMap::new();
+        for (reached, times) in self.transitions.counts().chain(self.named.counts()) {
+            *all.entry(reached).or_default() += times;
         }
         all
     }

@@ -186,8 +186,13 @@ impl World {
                 self.calendar.at(process.upstream, make(Box::new(message)));
             }
             Transport::Datagrams => {
-                for at in self.copies(cut) {
+                let mut copies = self.copies(cut);
+                let last = copies.pop();
+                for at in copies {
                     self.calendar.at(at, make(Box::new(message.clone())));
+                }
+                if let Some(at) = last {
+                    self.calendar.at(at, make(Box::new(message)));
                 }
             }
         }

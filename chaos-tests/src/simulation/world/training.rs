@@ -30,7 +30,8 @@ impl World {
         } else {
             None
         };
-        if !matches!(event, Event::Beat { .. }) {
+        let only_speaks = matches!(event, Event::Beat { .. });
+        if !only_speaks {
             self.story.tell(now, || format!("{worker} at {step}: {event:?}"));
         }
         let commands = process.member.handle(event);
@@ -43,8 +44,10 @@ impl World {
             self.story.tell(now, || format!("  {worker} commands {command:?}"));
             self.obey(worker, command, &mut data, summed);
         }
-        self.push_ring(worker);
-        self.wake(worker);
+        if !only_speaks {
+            self.push_ring(worker);
+            self.wake(worker);
+        }
     }
 
     fn obey(&mut self, worker: WorkerId, command: Command, data: &mut Data, summed: Option<Generation>) {
