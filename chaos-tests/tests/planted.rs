@@ -12,8 +12,8 @@ const RUNS: u64 = 400;
 #[test]
 fn every_planted_bug_is_found() {
     let missed: Vec<Bug> = Bug::ALL
-        .into_iter()
-        .map(|bug| hunt(bug, 0, RUNS, MINUTES))
+        .iter()
+        .map(|&bug| hunt(bug, 0, RUNS, MINUTES))
         .inspect(|hunt| {
             println!(
                 "{:?}: {} runs, {:.1} s: {:?}",

@@ -4,12 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+use sardana_protocol::member::Event;
 use sardana_protocol::messages::{CoordinatorMessage, Introduction, Tally, Trailer, WorkerMessage};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
 use super::faults::{Fault, Later};
 use super::model::Gradients;
+use super::world::Data;
 
 /// One thing that happens to one party.
 #[derive(Debug, Clone)]
@@ -84,6 +86,8 @@ pub(crate) enum Happening {
         place: usize,
         gradients: std::rc::Rc<[(u32, u64)]>,
     },
+    /// A worker's machine comes to an event that its ring or its links have left for it.
+    Mail { worker: WorkerId, mail: Box<Mail> },
     /// What a member fetches may be there.
     Fetched { worker: WorkerId, serial: u64 },
     /// What a joiner copies may be there.
@@ -100,6 +104,13 @@ pub(crate) enum Happening {
     Strike(Fault),
     /// A later part of a fault.
     Later(Later),
+}
+
+/// An event of a worker's machine, with its data.
+#[derive(Debug, Clone)]
+pub(crate) struct Mail {
+    pub(crate) event: Event,
+    pub(crate) data: Data,
 }
 
 /// What a worker's clock is due for.
@@ -137,6 +148,7 @@ impl Happening {
             | Self::LinkBroken { worker, .. }
             | Self::Visit { worker, .. }
             | Self::Summed { worker, .. }
+            | Self::Mail { worker, .. }
             | Self::Fetched { worker, .. }
             | Self::Transferred { worker, .. }
             | Self::RoomMade { worker }

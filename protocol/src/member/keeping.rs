@@ -86,7 +86,14 @@ impl Member {
     }
 
     fn let_go(&mut self, out: &mut Vec<Command>) -> Option<SnapshotId> {
-        let held = self.held.take()?;
+        let held = if bites(Bug::DroppedButKept) {
+            self.held.clone()?
+        } else {
+            self.held.take()?
+        };
+        if bites(Bug::DroppedButKept) {
+            return Some(held.snapshot);
+        }
         out.push(Command::LetGo {
             shares: true,
             sums_before: None,

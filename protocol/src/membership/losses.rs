@@ -6,6 +6,7 @@ use super::planning::Planned;
 use super::{JobEvent, Loss, Membership, Phase, Record, Stage};
 use crate::limits::SILENCE;
 use crate::messages::CoordinatorMessage;
+use crate::planted::{Bug, bites};
 use crate::words::{Step, WorkerId};
 
 impl Membership {
@@ -55,7 +56,7 @@ impl Membership {
             || self.planned(worker) == Planned::Ordered
             || (record.joining().is_none() && !self.switching.is_empty());
         self.unplan_with(worker);
-        if self.is_formed() && takes_part && !all_ended {
+        if self.is_formed() && takes_part && !all_ended && !bites(Bug::LossIgnored) {
             self.disturb();
         }
     }
@@ -81,7 +82,9 @@ impl Membership {
                 let since = if record.joining().is_some() || self.lingers(**worker, record) {
                     record.heard
                 } else {
-                    record.heard.max(advanced)
+                    record
+                        .heard
+                        .max(if bites(Bug::SilentEvicted) { Duration::ZERO } else { advanced })
                 };
                 self.now.saturating_sub(since) >= SILENCE
             })

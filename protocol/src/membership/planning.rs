@@ -16,6 +16,7 @@ use super::{JobEvent, Membership, Phase, Record, Resumed, Stop};
 use crate::assign::Means;
 use crate::limits::{LEAVE_GRACE, RESEND};
 use crate::messages::{CoordinatorMessage, Form, MemberAddress, Trailer};
+use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, Step, WorkerId};
 
 /// The generation to come.
@@ -252,7 +253,7 @@ impl Membership {
             .next
             .as_ref()
             .is_some_and(|next| next.workers().all(|member| plan.ready.contains(&member)));
-        if all && !plan.is_ordered() {
+        if (all || bites(Bug::SwitchedBeforeReady)) && !plan.is_ordered() {
             self.order_switch();
         }
     }

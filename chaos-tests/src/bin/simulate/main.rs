@@ -71,6 +71,8 @@ struct Replay {
 
 #[derive(Debug, Args)]
 struct Bugs {
+    /// Only these, by name; all of them if none is given.
+    only: Vec<String>,
     /// The first run's seed; the next ones follow.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -80,6 +82,9 @@ struct Bugs {
     /// For how many virtual minutes faults come in each run.
     #[arg(long, default_value_t = 30)]
     minutes_per_run: u64,
+    /// On so many threads; as many as there are processors if it is not given.
+    #[arg(long)]
+    threads: Option<usize>,
 }
 
 fn main() -> Result<ExitCode> {
@@ -109,38 +114,42 @@ fn tell(replay: &Replay) -> ExitCode {
 
 #[cfg(feature = "planted-bugs")]
 fn hunt(bugs: &Bugs) -> Result<ExitCode> {
-    use sardana_chaos_tests::simulation::planted::hunt;
+    use sardana_chaos_tests::simulation::planted::{HEAD, Hunting};
     use sardana_protocol::planted::Bug;
 
-    let mut missed = 0;
-    for bug in Bug::ALL {
-        let hunt = hunt(bug, bugs.seed, bugs.runs, bugs.minutes_per_run);
-        let (runs, seconds) = (hunt.runs, hunt.took.as_secs_f64());
-        match hunt.found {
-            Some((seed, violation)) => {
-                let invariant = violation.invariant;
-                println!("{bug:?}: found by {invariant} after {runs} runs, {seconds:.1} s (seed {seed})");
-            }
-            None => {
-                missed += 1;
-                println!("{bug:?}: NOT FOUND in {runs} runs, {seconds:.1} s");
-            }
-        }
+    let wanted = |bug: &Bug| bugs.only.is_empty() || bugs.only.contains(&format!("{bug:?}"));
+    let chosen: Vec<Bug> = Bug::ALL.iter().copied().filter(wanted).collect();
+    if chosen.is_empty() {
+        bail!("expected some of these bugs: {:?}; found {:?}", Bug::ALL, bugs.only);
     }
-    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let hunting = Hunting {
+        seed: bugs.seed,
+        runs: bugs.runs,
+        minutes: bugs.minutes_per_run,
+        threads: bugs.threads.unwrap_or_else(processors),
+    };
+    println!("{HEAD}");
+    let hunts = hunting.hunt_all(&chosen, |hunt| println!("{hunt}"));
+    let missed: Vec<Bug> = hunts
+        .iter()
+        .filter(|hunt| hunt.found.is_none())
+        .map(|hunt| hunt.bug)
+        .collect();
+    println!("{} of {} bugs found", hunts.len() - missed.len(), hunts.len());
+    Ok(if missed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 #[cfg(not(feature = "planted-bugs"))]
 fn hunt(bugs: &Bugs) -> Result<ExitCode> {
-    let Bugs {
-        seed,
-        runs,
-        minutes_per_run,
-    } = bugs;
-    bail!(
-        "no bugs are compiled in: run this with `--features planted-bugs` (and --seed {seed} --runs {runs} --minutes-per-run \
-         {minutes_per_run})"
-    )
+    bail!("no bugs are compiled in: run this with `--features planted-bugs`; asked for was {bugs:?}")
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 fn fight(many: &Many) -> Result<ExitCode> {
@@ -155,13 +164,12 @@ fn fight(many: &Many) -> Result<ExitCode> {
         Some(seed) => seed,
         None => fresh_seed()?,
     };
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let campaign = Campaign {
         seed,
         enough: Duration::from_secs(many.hours.saturating_mul(3_600)),
         runs: u64::MAX,
         minutes: many.minutes_per_run,
-        threads: many.threads.unwrap_or(processors),
+        threads: many.threads.unwrap_or_else(processors),
     };
     if !many.json {
         println!("seed {seed}, {} threads", campaign.threads);

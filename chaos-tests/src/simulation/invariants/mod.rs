@@ -1,16 +1,23 @@
 //! What must hold, whatever happens: one file for each invariant, all of them checked as things happen.
 
+mod donors;
 mod ending;
 mod fences;
 mod generations;
+mod leaving;
+mod losing;
+mod memory;
 mod progress;
+mod readiness;
 mod samples;
 mod seats;
+mod silence;
 mod states;
 mod updates;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::time::Duration;
 
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
@@ -18,6 +25,7 @@ use super::marks::Marks;
 use super::model::Reference;
 pub(crate) use ending::Count;
 pub(crate) use generations::Memory;
+pub(crate) use leaving::Heirs;
 pub(crate) use progress::Floor;
 
 /// What did not hold.
@@ -53,6 +61,20 @@ pub(crate) struct Law {
     promised: BTreeMap<WorkerId, Generation>,
     /// The highest incarnation that has welcomed each worker.
     welcomed: BTreeMap<WorkerId, Incarnation>,
+    /// The generation that was planned last, and its members.
+    planned: (Generation, Vec<WorkerId>),
+    /// Who has said to be ready for which generation.
+    ready: BTreeSet<(WorkerId, Generation)>,
+    /// The members of the generation that is current.
+    seated: Vec<WorkerId>,
+    /// When the coordinator last heard of a new step. This and what follows is by the clock of its present life.
+    advanced: Option<Duration>,
+    /// Who is to leave, and since when.
+    leaving: BTreeMap<WorkerId, Duration>,
+    /// Who was let go, as far as the coordinator can know.
+    gone: BTreeSet<WorkerId>,
+    /// Whose connection broke, and when.
+    cut_off: BTreeMap<WorkerId, Duration>,
     pub(crate) count: Count,
     /// Whether an operator has asked the job to stop.
     pub(crate) may_stop_early: bool,
@@ -69,6 +91,13 @@ impl Law {
             newest: Generation::NONE,
             promised: BTreeMap::new(),
             welcomed: BTreeMap::new(),
+            planned: (Generation::NONE, Vec::new()),
+            ready: BTreeSet::new(),
+            seated: Vec::new(),
+            advanced: None,
+            leaving: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            cut_off: BTreeMap::new(),
             count: Count::Exact,
             may_stop_early: false,
             checked: Marks::default(),

@@ -82,6 +82,7 @@ impl World {
         let now = self.now();
         let at = now + self.network.stream_delay(&mut self.dice);
         self.coordinator.welcome(worker, session, at);
+        self.law.not_missed(worker);
         let greeting = Happening::Greeting {
             worker,
             session,
@@ -130,6 +131,9 @@ impl World {
             return;
         }
         self.law.count = Count::Unknown;
+        if self.coordinator.machine.as_ref().is_some_and(|machine| machine.knows(worker)) {
+            self.law.cut_off(worker, self.coordinator.clock(self.calendar.now()));
+        }
         self.coordinator.forget(worker);
         let cause = Loss::ConnectionLost {
             why: "the connection broke".to_owned(),
@@ -299,6 +303,7 @@ impl World {
         if !listens {
             return self.calendar.after(AGENT_EVERY, Happening::Exited { worker, how, tally });
         }
+        self.law.not_missed(worker);
         self.coordinator.sees_end(worker);
         self.coordinator.forget(worker);
         let cause = Loss::Exited {

@@ -162,15 +162,22 @@ impl World {
             }
             None => None,
         };
+        let seated = |process: &Process| {
+            let ring = process.ring.as_ref();
+            ring.is_some_and(|ring| ring.form.generation == wanted.generation)
+        };
+        let refuses = delivered.is_none() && self.answers(worker, donor).is_some_and(seated);
+        let held = self.law.donates(donor, worker, wanted.step, refuses);
+        self.require(held);
         if let Some(process) = self.processes.get_mut(&worker) {
             process.fetching = None;
         }
         let (generation, step) = (wanted.generation, wanted.step);
         match delivered {
-            Some(data) => self.member(worker, Event::Fetched { generation, step }, data),
+            Some(data) => self.leave_for(worker, Event::Fetched { generation, step }, data),
             None => {
                 let peer = donor;
-                self.member(worker, Event::LinkBroken { generation, peer }, Data::None);
+                self.leave_for(worker, Event::LinkBroken { generation, peer }, Data::None);
             }
         }
     }

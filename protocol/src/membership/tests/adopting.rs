@@ -221,3 +221,12 @@ fn who_had_halted_and_comes_late_brings_its_state_back() {
     assert_eq!(job.returns(3, 0, 9, None)[..1], ["joined w3 at s9"]);
     assert_eq!(job.membership.stage(), Stage::Running);
 }
+
+#[test]
+fn a_joiner_that_is_to_leave_and_is_alone_keeps_its_state_for_others() {
+    let mut before = Job::training(2, config());
+    before.leaves(2);
+    let mut job = next_life(Some(before.membership.record()));
+    assert_eq!(words(&job.arrival(2, standing(7))), ["joined w2 at s7", "leaving w2"]);
+    assert_eq!(job.waits(2, ADOPTION_PATIENCE / 2), [""; 0], "somebody may come for it");
+}
