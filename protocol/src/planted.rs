@@ -42,8 +42,6 @@ bugs! {
     OldSum,
     /// Whoever switches to a generation has not promised to leave those before.
     SwitchNotPromised,
-    /// A `Form` is obeyed while an update is under way.
-    FormDuringUpdate,
     /// A `Form` is obeyed wherever the worker stands by now.
     FitNotChecked,
     /// A member that is one step behind need not catch up.
@@ -64,8 +62,8 @@ bugs! {
     OneStepTooMany,
     /// A snapshot is told as that of the step before.
     SnapshotOfAnotherStep,
-    /// A snapshot that was said to be dropped stays, with all sums to come.
-    DroppedButKept,
+    /// Sums are kept for joiners without a bound.
+    KeptWithoutBound,
     /// Ranges of shards overlap by one.
     OverlappingShards,
     /// Between two ranges a shard is missing.
@@ -102,8 +100,6 @@ bugs! {
     StopForgotten,
     /// A planned generation is switched to before all members are ready.
     SwitchedBeforeReady,
-    /// A joiner that may have begun a planned generation is not halted with the others.
-    JoinerNotHalted,
     /// A worker that leaves counts as one who keeps the state.
     LeaverCounts,
     /// A worker that was left out is let go before the others have begun without it.

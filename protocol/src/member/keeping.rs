@@ -70,7 +70,7 @@ impl Member {
         if step < held.snapshot.step || !keepers_of(step, held.of).contains(&held.place) {
             return;
         }
-        if held.sums.len() < most {
+        if held.sums.len() < most || bites(Bug::KeptWithoutBound) {
             held.sums.insert(step);
             out.push(Command::KeepSum { step });
         } else {
@@ -86,14 +86,7 @@ impl Member {
     }
 
     fn let_go(&mut self, out: &mut Vec<Command>) -> Option<SnapshotId> {
-        let held = if bites(Bug::DroppedButKept) {
-            self.held.clone()?
-        } else {
-            self.held.take()?
-        };
-        if bites(Bug::DroppedButKept) {
-            return Some(held.snapshot);
-        }
+        let held = self.held.take()?;
         out.push(Command::LetGo {
             shares: true,
             sums_before: None,

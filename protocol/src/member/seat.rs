@@ -165,8 +165,7 @@ impl Member {
             return;
         }
         let old = form.generation < self.promised && !bites(Bug::OldForm);
-        let busy = self.update != Update::None && !bites(Bug::FormDuringUpdate);
-        if old || self.owed.is_some() || busy || self.seat.is_some() {
+        if old || self.owed.is_some() || self.update != Update::None || self.seat.is_some() {
             return;
         }
         // What no sound coordinator sends is not answered.

@@ -34,9 +34,7 @@ impl Membership {
             let part = plan.as_ref().map_or(Planned::No, |plan| plan.part_of(worker));
             match &record.place {
                 // It may have begun what was planned.
-                Place::Joining(_) if part == Planned::Ordered && !bites(Bug::JoinerNotHalted) => {
-                    record.place = Place::Called
-                }
+                Place::Joining(_) if part == Planned::Ordered => record.place = Place::Called,
                 // Whoever has not gone yet when something breaks takes part once more.
                 Place::Left(_, standing) => record.place = Place::Quiet(standing.clone()),
                 Place::Quiet(_) | Place::Called | Place::Ready | Place::Finished(_) | Place::Joining(_) => {}

@@ -43,6 +43,12 @@ struct Many {
     /// steps an hour.
     #[arg(long, default_value_t = 10)]
     hours: u64,
+    /// Ends after this time, as 30s, 5m or 1h, with the hours that it has by then: no run begins later.
+    #[arg(long, value_parser = real_time)]
+    within: Option<Duration>,
+    /// Fewer hours than this fail, if time is over before all were simulated.
+    #[arg(long, default_value_t = 0)]
+    at_least: u64,
     /// The first run's seed; the next ones follow. Drawn if it is not given, and printed first.
     #[arg(long)]
     seed: Option<u64>,
@@ -164,10 +170,12 @@ fn fight(many: &Many) -> Result<ExitCode> {
         Some(seed) => seed,
         None => fresh_seed()?,
     };
+    let began = Instant::now();
     let campaign = Campaign {
         seed,
-        enough: Duration::from_secs(many.hours.saturating_mul(3_600)),
+        enough: hours(many.hours),
         runs: u64::MAX,
+        until: many.within.map(|within| began + within),
         minutes: many.minutes_per_run,
         threads: many.threads.unwrap_or_else(processors),
     };
@@ -175,10 +183,9 @@ fn fight(many: &Many) -> Result<ExitCode> {
         println!("seed {seed}, {} threads", campaign.threads);
     }
     let bar = progress(many);
-    let began = Instant::now();
     let report = campaign.fight(|report| watch(&bar, report));
     bar.finish_and_clear();
-    let summary = summary::Summary::of(seed, many.minutes_per_run, began.elapsed(), &report);
+    let summary = summary::Summary::of(seed, many, began.elapsed(), &report);
     if many.json {
         println!("{}", serde_json::to_string_pretty(&summary)?);
     } else {
@@ -186,11 +193,27 @@ fn fight(many: &Many) -> Result<ExitCode> {
     }
     // A campaign that is long enough must also have been everywhere.
     let blind = report.counted >= COVERED_WITHIN && !report.coverage.missing().is_empty();
-    Ok(if report.violations.is_empty() && !blind {
+    let short = report.counted < hours(many.at_least.min(many.hours));
+    Ok(if report.violations.is_empty() && !blind && !short {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn hours(hours: u64) -> Duration {
+    Duration::from_secs(hours.saturating_mul(3_600))
+}
+
+/// A time with its unit.
+fn real_time(text: &str) -> Result<Duration, String> {
+    let units = [("s", 1), ("m", 60), ("h", 3_600)];
+    let time = units.iter().find_map(|(unit, seconds)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(*seconds).filter(|seconds| *seconds < 1 << 32)
+    });
+    let expected = || format!("expected a time as 30s, 5m or 1h, found {text:?}");
+    time.map(Duration::from_secs).ok_or_else(expected)
 }
 
 fn fresh_seed() -> Result<u64> {

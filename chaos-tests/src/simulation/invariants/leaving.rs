@@ -40,7 +40,7 @@ impl Law {
     }
 
     /// An order for a generation goes out: nobody is in it who was let go.
-    pub(crate) fn without_the_gone(&mut self, form: &Form) -> Result<(), Violation> {
+    pub(super) fn without_the_gone(&mut self, form: &Form) -> Result<(), Violation> {
         let mut members = form.members.iter().map(|member| member.worker);
         let back = members.find(|worker| self.gone.contains(worker));
         self.check("who was let go stays away", back.is_none(), || {
@@ -48,8 +48,10 @@ impl Law {
         })
     }
 
-    /// The coordinator begins another life. `remembers`: whether it knows who was let go.
-    pub(crate) fn begins_life(&mut self, remembers: bool) {
+    /// The coordinator begins another life, at this time of its clock. `remembers`: whether it knows who was let go.
+    pub(crate) fn begins_life(&mut self, clock: Duration, remembers: bool) {
+        self.born = clock;
+        self.introduced.clear();
         self.leaving.clear();
         self.cut_off.clear();
         self.advanced = None;

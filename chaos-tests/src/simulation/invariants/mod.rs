@@ -4,11 +4,13 @@ mod donors;
 mod ending;
 mod fences;
 mod generations;
+mod joiners;
 mod leaving;
 mod losing;
 mod memory;
 mod progress;
 mod readiness;
+mod returns;
 mod samples;
 mod seats;
 mod silence;
@@ -19,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use sardana_protocol::messages::{CoordinatorMessage, Ring, Trailer};
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
 use super::marks::Marks;
@@ -69,6 +72,10 @@ pub(crate) struct Law {
     seated: Vec<WorkerId>,
     /// When the coordinator last heard of a new step. This and what follows is by the clock of its present life.
     advanced: Option<Duration>,
+    /// When that life began.
+    born: Duration,
+    /// What each worker has said to it of its generation, and of its ring, when it came.
+    introduced: BTreeMap<WorkerId, (Generation, Option<Ring>)>,
     /// Who is to leave, and since when.
     leaving: BTreeMap<WorkerId, Duration>,
     /// Who was let go, as far as the coordinator can know.
@@ -95,12 +102,37 @@ impl Law {
             ready: BTreeSet::new(),
             seated: Vec::new(),
             advanced: None,
+            born: Duration::ZERO,
+            introduced: BTreeMap::new(),
             leaving: BTreeMap::new(),
             gone: BTreeSet::new(),
             cut_off: BTreeMap::new(),
             count: Count::Exact,
             may_stop_early: false,
             checked: Marks::default(),
+        }
+    }
+
+    /// The coordinator's machine wants something said.
+    pub(crate) fn orders(&mut self, message: &CoordinatorMessage) -> Result<(), Violation> {
+        match message {
+            CoordinatorMessage::Prepare(form) => self.planned(form),
+            CoordinatorMessage::Form(form) => {
+                self.well_formed(form)?;
+                self.without_the_gone(form)
+            }
+            CoordinatorMessage::CloseWith {
+                trailer: Trailer::Switch(generation),
+                ..
+            } => self.may_switch(*generation),
+            CoordinatorMessage::CloseWith { .. }
+            | CoordinatorMessage::Halt { .. }
+            | CoordinatorMessage::Serve(_)
+            | CoordinatorMessage::Copy(_)
+            | CoordinatorMessage::Released { .. }
+            | CoordinatorMessage::Renewed { .. }
+            | CoordinatorMessage::Complete { .. }
+            | CoordinatorMessage::Dismiss { .. } => Ok(()),
         }
     }
 

@@ -7,9 +7,11 @@ use super::{Law, Violation};
 
 impl Law {
     /// The coordinator has sent an order to prepare.
-    pub(crate) fn planned(&mut self, form: &Form) {
+    pub(super) fn planned(&mut self, form: &Form) -> Result<(), Violation> {
         let members = form.members.iter().map(|member| member.worker).collect();
         self.planned = (form.generation, members);
+        self.well_formed(form)?;
+        self.without_the_gone(form)
     }
 
     /// A worker says that it has its links.
@@ -19,7 +21,7 @@ impl Law {
     }
 
     /// The coordinator asks the closer to switch. A pause has no members.
-    pub(crate) fn may_switch(&mut self, generation: Generation) -> Result<(), Violation> {
+    pub(super) fn may_switch(&mut self, generation: Generation) -> Result<(), Violation> {
         let (planned, members) = &self.planned;
         let waited_for = members.iter().filter(|member| !self.ready.contains(&(**member, generation)));
         let missing = waited_for.copied().next().filter(|_| *planned == generation);

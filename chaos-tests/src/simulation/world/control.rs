@@ -83,6 +83,7 @@ impl World {
         let at = now + self.network.stream_delay(&mut self.dice);
         self.coordinator.welcome(worker, session, at);
         self.law.not_missed(worker);
+        self.law.introduces(worker, &introduction);
         let greeting = Happening::Greeting {
             worker,
             session,

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sardana_protocol::membership::{Command, Config, Event, JobEvent, JobRecord, Loss, Membership, Stage};
-use sardana_protocol::messages::{CoordinatorMessage, Trailer, WorkerMessage};
-use sardana_protocol::words::{Incarnation, Step, WorkerId};
+use sardana_protocol::membership::{Command, Config, Event, JobRecord, Membership};
+use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
+use sardana_protocol::words::{Incarnation, WorkerId};
 
 use super::World;
 use crate::simulation::calendar::Happening;
-use crate::simulation::invariants::{Heirs, Memory, Violation};
+use crate::simulation::invariants::Memory;
 
 /// Between two looks at what is due, as in the shell.
 const TICK: Duration = Duration::from_millis(100);
@@ -31,7 +31,7 @@ pub(crate) struct Coordinator {
     sessions: BTreeMap<WorkerId, Session>,
     gone: BTreeSet<WorkerId>,
     disk: Disk,
-    memory: Memory,
+    pub(crate) memory: Memory,
 }
 
 /// The connection of a worker, as the coordinator sees it.
@@ -161,7 +161,7 @@ impl World {
         } else {
             Membership::resume(config, life, uptime, record)
         });
-        self.law.begins_life(self.coordinator.memory == Memory::Fresh);
+        self.law.begins_life(uptime, self.coordinator.memory == Memory::Fresh);
         self.story.tell(now, || format!("the coordinator begins its life {life}"));
         self.calendar.after(TICK, Happening::Tick { life });
     }
@@ -200,7 +200,7 @@ impl World {
         for command in commands {
             match command {
                 Command::Send { worker, message } => self.order(worker, message),
-                Command::Tell(event) => self.told(event),
+                Command::Tell(event) => self.told(event, before),
             }
         }
         if changed {
@@ -212,21 +212,8 @@ impl World {
         self.coverage.ordered(&message);
         self.story
             .tell(self.calendar.now(), || format!("coordinator to {worker}: {message:?}"));
-        if let CoordinatorMessage::Form(form) | CoordinatorMessage::Prepare(form) = &message {
-            let held = self.law.well_formed(form).and_then(|()| self.law.without_the_gone(form));
-            self.require(held);
-        }
-        if let CoordinatorMessage::Prepare(form) = &message {
-            self.law.planned(form);
-        }
-        if let CoordinatorMessage::CloseWith {
-            trailer: Trailer::Switch(generation),
-            ..
-        } = &message
-        {
-            let held = self.law.may_switch(*generation);
-            self.require(held);
-        }
+        let held = self.law.orders(&message);
+        self.require(held);
         let last = matches!(
             message,
             CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }
@@ -235,131 +222,6 @@ impl World {
         if last {
             self.coordinator.forget(worker);
         }
-    }
-
-    fn told(&mut self, event: JobEvent) {
-        self.coverage.told(&event);
-        self.story.tell(self.calendar.now(), || format!("people are told: {event:?}"));
-        let clock = self.coordinator.clock(self.now());
-        let formed = matches!(event, JobEvent::Forming { .. });
-        let held = match event {
-            JobEvent::Forming {
-                generation,
-                step,
-                members,
-                ..
-            }
-            | JobEvent::Switched {
-                generation,
-                step,
-                members,
-                ..
-            } => {
-                self.counts.generations += 1;
-                self.law.seats(&members);
-                let training = self.one_that_trains(&members).filter(|_| formed);
-                // The newest state is lost, whether the coordinator knows it or not.
-                if step.next() < self.high {
-                    self.high = step;
-                }
-                let held = self.law.all_have_halted(generation, training);
-                held.and_then(|()| self.law.newer(generation))
-            }
-            JobEvent::Adopted { generation, members, .. } => {
-                self.law.seats(&members);
-                self.law.adopted(generation, self.coordinator.memory)
-            }
-            JobEvent::Done(summary) => {
-                let held = self.law.ended(&summary).and_then(|()| self.all_ended(summary.step));
-                self.done = Some(summary);
-                held
-            }
-            JobEvent::Failed { reason } => Err(Violation::new("the job must not fail", reason)),
-            JobEvent::StateLost { from, .. } => {
-                self.counts.states_lost += 1;
-                let holder = self.holder_beyond(from, clock);
-                self.law.gives_up_state(from, holder)
-            }
-            JobEvent::Leaving { worker, .. } => {
-                self.law.leaves(worker, clock);
-                Ok(())
-            }
-            JobEvent::Left { worker, step } => {
-                let heirs = self.heirs_of(worker);
-                // A state that was given up before is nobody's loss.
-                self.law.let_go(worker, step.min(self.high), heirs, clock)
-            }
-            JobEvent::Lost {
-                worker,
-                cause: Loss::Silent { .. },
-                stage: Stage::Running,
-                ..
-            } => self.law.silent(worker, clock),
-            JobEvent::Fenced { .. }
-            | JobEvent::Joined { .. }
-            | JobEvent::Snapshot { .. }
-            | JobEvent::CaughtUp { .. }
-            | JobEvent::JoinsAnew { .. }
-            | JobEvent::Held { .. }
-            | JobEvent::Lost { .. }
-            | JobEvent::Halting { .. }
-            | JobEvent::Formed { .. }
-            | JobEvent::Resumed { .. }
-            | JobEvent::Steps(_)
-            | JobEvent::Waiting { .. } => Ok(()),
-        };
-        self.require(held);
-    }
-
-    /// One of these that still has a seat in some generation.
-    fn one_that_trains(&self, members: &[WorkerId]) -> Option<WorkerId> {
-        let seated = |worker: &WorkerId| {
-            let process = self.processes.get(worker);
-            process.is_some_and(|process| !matches!(process.member.phases().seat, "none" | "halting"))
-        };
-        members.iter().copied().find(seated)
-    }
-
-    /// Who is left when `worker` goes.
-    fn heirs_of(&self, worker: WorkerId) -> Heirs {
-        let Some(machine) = &self.coordinator.machine else {
-            return Heirs::Unknown;
-        };
-        let mut connected = self.coordinator.sessions.keys();
-        if connected.any(|other| *other != worker && !self.processes.contains_key(other)) {
-            return Heirs::Unknown;
-        }
-        let others = self
-            .processes
-            .iter()
-            .filter(|(other, _)| **other != worker && machine.knows(**other));
-        Heirs::At(others.map(|(_, process)| process.member.step()).max())
-    }
-
-    /// One with a newer state than that of `step`, which the coordinator knows or has lost only just now.
-    fn holder_beyond(&self, step: Step, clock: Duration) -> Option<(WorkerId, Step)> {
-        let machine = self.coordinator.machine.as_ref()?;
-        let here = |worker: WorkerId| machine.knows(worker) || self.law.is_awaited(worker, clock);
-        let steps = self
-            .processes
-            .iter()
-            .map(|(&worker, process)| (worker, process.member.step()));
-        let mut newer = steps.filter(|(_, at)| *at > step);
-        newer.find(|(worker, _)| here(*worker))
-    }
-
-    /// Everybody who takes part, as far as the coordinator knows, is at the last step.
-    fn all_ended(&mut self, last: Step) -> Result<(), Violation> {
-        let Some(machine) = &self.coordinator.machine else {
-            return Ok(());
-        };
-        let newest = self.law.newest();
-        let behind = self.processes.iter().find(|(worker, process)| {
-            let seated = process.ring_members().is_some_and(|(generation, _)| generation == newest);
-            seated && machine.knows(**worker) && process.member.step() < last
-        });
-        let behind = behind.map(|(&worker, process)| (worker, process.member.step()));
-        self.law.all_at_the_end(last, behind)
     }
 
     /// Writes down what the next life should know, as the shell does: at once if it matters, else every so often. Safe only later.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sardana_protocol::member::Event;
-use sardana_protocol::messages::{CatchUp, Snapshot};
+use sardana_protocol::messages::{CatchUp, Snapshot, Trailer};
 use sardana_protocol::snapshot::{Share, SnapshotId, holders_of, keepers_of};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
@@ -267,6 +267,20 @@ impl World {
             process.joining.goal = None;
         }
         self.member(worker, event, data);
+    }
+
+    /// A joiner that follows and has nothing to apply waits for the next sum, unless the last one said that there is none.
+    pub(super) fn look_at_joiner(&mut self, worker: WorkerId) {
+        let Some(process) = self.processes.get(&worker) else { return };
+        let phases = process.member.phases();
+        if phases.joining != "following" || phases.update != "none" {
+            return;
+        }
+        let stopped = process.sum.as_ref().is_some_and(|sum| sum.trailer == Trailer::Stop);
+        let over = stopped || process.member.step() >= self.coordinator.config.steps;
+        let waits = process.joining.goal.is_some();
+        let held = self.law.follows(worker, waits || over);
+        self.require(held);
     }
 
     fn transfer_again(&mut self, worker: WorkerId, serial: u64) {

@@ -8,6 +8,7 @@ mod links;
 mod process;
 mod ring;
 mod training;
+mod witness;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

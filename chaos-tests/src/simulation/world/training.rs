@@ -48,6 +48,7 @@ impl World {
             self.obey(worker, command, &mut data, summed);
         }
         if !only_speaks {
+            self.look_at_joiner(worker);
             self.push_ring(worker);
             self.wake(worker);
         }
