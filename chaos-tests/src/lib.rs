@@ -9,11 +9,18 @@
 //! It must not know how the product works inside, only what it promises.
 
 pub mod dice;
+#[cfg(feature = "processes")]
 pub mod gate;
+#[cfg(feature = "processes")]
 pub mod journal;
+#[cfg(feature = "processes")]
 pub mod model;
+#[cfg(feature = "processes")]
 pub mod pace;
+#[cfg(feature = "processes")]
 pub mod setup;
 pub mod simulation;
+#[cfg(feature = "processes")]
 pub mod trial;
+#[cfg(feature = "processes")]
 pub mod verdict;

@@ -62,6 +62,7 @@ pub fn steady(shards: u32, means: &[Means]) -> Result<Vec<Visit>, NoRoom> {
                 shards: ShardRange::new(next, next + quota),
             };
             next += quota - u32::from(quota > 0 && bites(Bug::OverlappingShards));
+            next += u32::from(quota > 0 && bites(Bug::GapInShards));
             visit
         })
         .collect())

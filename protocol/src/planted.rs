@@ -4,48 +4,112 @@
 #[cfg(feature = "planted-bugs")]
 use std::cell::Cell;
 
-/// A bug, and where it bites.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bug {
+macro_rules! bugs {
+    ($($(#[doc = $what:literal])+ $bug:ident,)+) => {
+        /// A bug, and what is wrong then. Each is a slip that one could make in a line.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Bug {
+            $($(#[doc = $what])+ $bug,)+
+        }
+
+        impl Bug {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$bug),+];
+
+            /// What is wrong then, in a sentence.
+            #[must_use]
+            pub const fn what(self) -> &'static str {
+                match self {
+                    $(Self::$bug => concat!($($what),+).trim_ascii(),)+
+                }
+            }
+        }
+    };
+}
+
+bugs! {
     /// A worker halts, and promises, for a generation older than it has promised already.
     OldHalt,
     /// A `Halt` that is said again is not answered again.
     HaltedOnce,
     /// `Halted` is said while an update is under way.
     HaltedTooEarly,
-    /// Steady ranges overlap by a shard.
-    OverlappingShards,
+    /// A worker keeps its seat in the generation that it has promised to leave.
+    PromiseBroken,
+    /// A `Form` of a generation older than what was promised is obeyed.
+    OldForm,
+    /// A sum of a generation that is over is applied.
+    OldSum,
+    /// Whoever switches to a generation has not promised to leave those before.
+    SwitchNotPromised,
+    /// A `Form` is obeyed wherever the worker stands by now.
+    FitNotChecked,
     /// A member that is one step behind need not catch up.
     StaleMember,
+    /// A state that was copied counts as that of the next step.
+    LoadedOneAhead,
+    /// A joiner takes its seat one step before the others.
+    StaleJoiner,
+    /// A sum that comes while the one before is applied is neither laid aside nor asked for again.
+    AsideDropped,
+    /// Gradients of the step before stay among those of the next.
+    StaleGradients,
+    /// A piece is offered before its last shard is computed.
+    PieceTooEarly,
+    /// Pieces that were complete before a halt are not offered to the next ring.
+    KeptNotOffered,
+    /// The last step is followed by one more.
+    OneStepTooMany,
+    /// A snapshot is told as that of the step before.
+    SnapshotOfAnotherStep,
+    /// Sums are kept for joiners without a bound.
+    KeptWithoutBound,
+    /// Ranges of shards overlap by one.
+    OverlappingShards,
+    /// Between two ranges a shard is missing.
+    GapInShards,
     /// The job is done before all have said so.
     DoneTooEarly,
     /// After a restart the coordinator counts on from the generations of its last life.
     ReusedGeneration,
+    /// A coordinator that starts again takes its last incarnation once more.
+    ReusedIncarnation,
+    /// A number that was given away to a planned generation is given to another.
+    PlannedNumberReused,
     /// A generation is adopted though its ring is broken.
     BrokenRingAdopted,
-    /// A piece is offered before its last shard is computed.
-    PieceTooEarly,
+    /// A generation is adopted though one of its members is missing.
+    MissingAdopted,
+    /// A coordinator that comes back begins anew without waiting for those who train.
+    ImpatientReturn,
+    /// A coordinator that comes back has forgotten what was counted.
+    LedgerForgotten,
     /// A generation starts from the oldest state that is there, not from the newest.
     OldestState,
-    /// A snapshot is told as that of the step before.
-    SnapshotOfAnotherStep,
-}
-
-impl Bug {
-    /// All of them.
-    pub const ALL: [Self; 11] = [
-        Self::OldHalt,
-        Self::HaltedOnce,
-        Self::HaltedTooEarly,
-        Self::OverlappingShards,
-        Self::StaleMember,
-        Self::DoneTooEarly,
-        Self::ReusedGeneration,
-        Self::BrokenRingAdopted,
-        Self::PieceTooEarly,
-        Self::OldestState,
-        Self::SnapshotOfAnotherStep,
-    ];
+    /// The state is given up though its holders were only just cut off.
+    HoldersNotAwaited,
+    /// A `Halted` for an earlier halt counts for the present one.
+    StaleHalted,
+    /// The answer to a halt is not noted.
+    HaltedForgotten,
+    /// What was not answered is not said again.
+    NothingResent,
+    /// A sum is fetched from one who has the state, but not the sum.
+    WrongDonor,
+    /// Where the job stops is forgotten when a generation is formed.
+    StopForgotten,
+    /// A planned generation is switched to before all members are ready.
+    SwitchedBeforeReady,
+    /// A worker that leaves counts as one who keeps the state.
+    LeaverCounts,
+    /// A worker that was left out is let go before the others have begun without it.
+    ReleasedTooEarly,
+    /// A worker that was let go and comes back is not told again.
+    ReleaseForgotten,
+    /// A silent worker is left out although steps advance.
+    SilentEvicted,
+    /// A member that is lost while others wait for it is only noted.
+    LossIgnored,
 }
 
 #[cfg(feature = "planted-bugs")]

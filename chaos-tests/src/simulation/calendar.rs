@@ -1,15 +1,17 @@
 //! What is going to happen, and when: virtual time goes from one entry to the next.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+use sardana_protocol::member::Event;
 use sardana_protocol::messages::{CoordinatorMessage, Introduction, Tally, Trailer, WorkerMessage};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
 use super::faults::{Fault, Later};
 use super::model::Gradients;
+use super::world::Data;
 
 /// One thing that happens to one party.
 #[derive(Debug, Clone)]
@@ -84,6 +86,8 @@ pub(crate) enum Happening {
         place: usize,
         gradients: std::rc::Rc<[(u32, u64)]>,
     },
+    /// A worker's machine comes to an event that its ring or its links have left for it.
+    Mail { worker: WorkerId, mail: Box<Mail> },
     /// What a member fetches may be there.
     Fetched { worker: WorkerId, serial: u64 },
     /// What a joiner copies may be there.
@@ -100,6 +104,13 @@ pub(crate) enum Happening {
     Strike(Fault),
     /// A later part of a fault.
     Later(Later),
+}
+
+/// An event of a worker's machine, with its data.
+#[derive(Debug, Clone)]
+pub(crate) struct Mail {
+    pub(crate) event: Event,
+    pub(crate) data: Data,
 }
 
 /// What a worker's clock is due for.
@@ -137,6 +148,7 @@ impl Happening {
             | Self::LinkBroken { worker, .. }
             | Self::Visit { worker, .. }
             | Self::Summed { worker, .. }
+            | Self::Mail { worker, .. }
             | Self::Fetched { worker, .. }
             | Self::Transferred { worker, .. }
             | Self::RoomMade { worker }
@@ -146,31 +158,14 @@ impl Happening {
     }
 }
 
+/// When something happens, and where it waits until then. Small, as a heap moves its entries all the time.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
-    at: Duration,
+    /// In nanoseconds, which is as exact as a duration.
+    at: u64,
+    /// Of two at once, the one that was entered first comes first.
     serial: u64,
-    what: Happening,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    /// The earliest is the greatest, so that a heap gives it first; of two at once, the one that was entered first.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.serial).cmp(&(self.at, self.serial))
-    }
+    place: usize,
 }
 
 /// Virtual time, and all that is going to happen.
@@ -178,7 +173,10 @@ impl Ord for Entry {
 pub(crate) struct Calendar {
     now: Duration,
     serial: u64,
-    heap: BinaryHeap<Entry>,
+    heap: BinaryHeap<Reverse<Entry>>,
+    /// What waits, by place; none where a place is free.
+    waiting: Vec<Option<Happening>>,
+    free: Vec<usize>,
 }
 
 impl Calendar {
@@ -189,11 +187,7 @@ impl Calendar {
     /// At this time, or now if that is over.
     pub(crate) fn at(&mut self, at: Duration, what: Happening) {
         self.serial += 1;
-        self.heap.push(Entry {
-            at: at.max(self.now),
-            serial: self.serial,
-            what,
-        });
+        self.enter(at, self.serial, what);
     }
 
     pub(crate) fn after(&mut self, delay: Duration, what: Happening) {
@@ -202,21 +196,40 @@ impl Calendar {
 
     /// The next thing that happens; time goes on to it.
     pub(crate) fn next(&mut self) -> Option<(u64, Happening)> {
-        let Entry { at, serial, what } = self.heap.pop()?;
-        self.now = at;
-        Some((serial, what))
+        loop {
+            let Reverse(Entry { at, serial, place }) = self.heap.pop()?;
+            self.free.push(place);
+            // It may have been forgotten.
+            if let Some(what) = self.waiting.get_mut(place).and_then(Option::take) {
+                self.now = Duration::from_nanos(at);
+                return Some((serial, what));
+            }
+        }
     }
 
     /// Something could not happen yet: later, and in the same order as all else that had to wait.
     pub(crate) fn defer(&mut self, at: Duration, serial: u64, what: Happening) {
-        self.heap.push(Entry {
-            at: at.max(self.now),
-            serial,
-            what,
-        });
+        self.enter(at, serial, what);
+    }
+
+    fn enter(&mut self, at: Duration, serial: u64, what: Happening) {
+        let at = u64::try_from(at.max(self.now).as_nanos()).unwrap_or(u64::MAX);
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.waiting[place] = Some(what);
+                place
+            }
+            None => {
+                self.waiting.push(Some(what));
+                self.waiting.len() - 1
+            }
+        };
+        self.heap.push(Reverse(Entry { at, serial, place }));
     }
 
     pub(crate) fn forget(&mut self, wanted: impl Fn(&Happening) -> bool) {
-        self.heap.retain(|entry| !wanted(&entry.what));
+        for what in &mut self.waiting {
+            what.take_if(|what| wanted(what));
+        }
     }
 }

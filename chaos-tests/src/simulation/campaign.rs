@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::coverage::Coverage;
 use super::invariants::Violation;
@@ -21,6 +21,8 @@ pub struct Campaign {
     pub enough: Duration,
     /// At most so many runs.
     pub runs: u64,
+    /// No run begins later than this, in real time; those under way are played to their end.
+    pub until: Option<Instant>,
     /// How long faults come in each run, in virtual minutes.
     pub minutes: u64,
     /// On how many threads.
@@ -74,7 +76,8 @@ impl Campaign {
                             let mut shared = lock();
                             let (next, report) = &mut *shared;
                             let over = report.counted >= self.enough || !report.violations.is_empty();
-                            if over || *next >= self.runs {
+                            let late = self.until.is_some_and(|until| Instant::now() >= until);
+                            if over || late || *next >= self.runs {
                                 return;
                             }
                             *next += 1;

@@ -7,6 +7,7 @@ use sardana_protocol::membership::{self, JobEvent};
 use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
 
 pub use super::expected::{COVERED_WITHIN, EXPECTED};
+use super::marks::Marks;
 
 /// One thing that was reached: of which machine or list, and what.
 pub type Reached = (&'static str, &'static str, &'static str);
@@ -14,15 +15,12 @@ pub type Reached = (&'static str, &'static str, &'static str);
 /// How often each was reached.
 #[derive(Debug, Clone, Default)]
 pub struct Coverage {
-    transitions: BTreeMap<Reached, u64>,
-    named: Vec<(&'static str, &'static str, u64)>,
+    transitions: Marks,
+    named: Marks,
 }
 
 impl Coverage {
     pub(crate) fn moved(&mut self, from: membership::Phases, to: membership::Phases) {
-        if from == to {
-            return;
-        }
         self.transition("membership", from.membership, to.membership);
         self.transition("past", from.past, to.past);
         self.transition("intake", from.intake, to.intake);
@@ -30,9 +28,6 @@ impl Coverage {
     }
 
     pub(crate) fn member_moved(&mut self, from: member::Phases, to: member::Phases) {
-        if from == to {
-            return;
-        }
         self.transition("seat", from.seat, to.seat);
         self.transition("next seat", from.next, to.next);
         self.transition("update", from.update, to.update);
@@ -40,21 +35,14 @@ impl Coverage {
     }
 
     fn transition(&mut self, machine: &'static str, from: &'static str, to: &'static str) {
-        if from != to {
-            *self.transitions.entry((machine, from, to)).or_default() += 1;
+        // Nearly always the same literal.
+        if !std::ptr::eq(from, to) && from != to {
+            self.transitions.mark((machine, from, to));
         }
     }
 
     fn name(&mut self, list: &'static str, name: &'static str) {
-        // The same literal lies at the same place, so that this is rarely more than a look.
-        let known = self
-            .named
-            .iter_mut()
-            .find(|(one, other, _)| std::ptr::eq(*one, list) && std::ptr::eq(*other, name));
-        match known {
-            Some((_, _, times)) => *times += 1,
-            None => self.named.push((list, name, 1)),
-        }
+        self.named.mark((list, name, ""));
     }
 
     pub(crate) fn ordered(&mut self, message: &CoordinatorMessage) {
@@ -158,24 +146,16 @@ impl Coverage {
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        for (&reached, &times) in &other.transitions {
-            *self.transitions.entry(reached).or_default() += times;
-        }
-        for &(list, name, times) in &other.named {
-            let known = self.named.iter_mut().find(|(one, two, _)| *one == list && *two == name);
-            match known {
-                Some((_, _, known)) => *known += times,
-                None => self.named.push((list, name, times)),
-            }
-        }
+        self.transitions.add(&other.transitions);
+        self.named.add(&other.named);
     }
 
     /// All that was reached, and how often.
     #[must_use]
     pub fn reached(&self) -> BTreeMap<Reached, u64> {
-        let mut all = self.transitions.clone();
-        for &(list, name, times) in &self.named {
-            *all.entry((list, name, "")).or_default() += times;
+        let mut all = BTreeMap::new();
+        for (reached, times) in self.transitions.counts().chain(self.named.counts()) {
+            *all.entry(reached).or_default() += times;
         }
         all
     }

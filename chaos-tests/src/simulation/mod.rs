@@ -20,6 +20,7 @@ mod calendar;
 mod expected;
 mod faults;
 mod invariants;
+mod marks;
 mod model;
 mod network;
 mod run;

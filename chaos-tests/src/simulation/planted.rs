@@ -1,5 +1,8 @@
 //! Bugs that the simulator must find: how many seeds and how long each took. Only with the feature `planted-bugs`.
 
+use std::fmt;
+use std::sync::Mutex;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use sardana_protocol::planted::{Bug, plant};
@@ -7,6 +10,19 @@ use sardana_protocol::planted::{Bug, plant};
 use super::Violation;
 use super::campaign::play_caught;
 use super::story::Telling;
+
+/// How bugs are looked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Hunting {
+    /// The first run's seed; the next ones follow.
+    pub seed: u64,
+    /// A bug that so many runs have not found is missed.
+    pub runs: u64,
+    /// For how many virtual minutes faults come in each run.
+    pub minutes: u64,
+    /// On how many threads.
+    pub threads: usize,
+}
 
 /// How a bug was found.
 #[derive(Debug)]
@@ -21,25 +37,69 @@ pub struct Hunt {
     pub found: Option<(u64, Violation)>,
 }
 
-/// Lets a bug loose and plays runs from `seed` on until it is found, at most so many.
-#[must_use]
-pub fn hunt(bug: Bug, seed: u64, most: u64, minutes: u64) -> Hunt {
-    let began = Instant::now();
-    plant(Some(bug));
-    let mut runs = 0;
-    let mut found = None;
-    while found.is_none() && runs < most {
-        let seed = seed.wrapping_add(runs);
-        found = play_caught(seed, minutes, Telling::No)
-            .violation
-            .map(|violation| (seed, violation));
-        runs += 1;
+/// The line of a table, as [`HEAD`] says.
+impl fmt::Display for Hunt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = match &self.found {
+            Some((_, violation)) => violation.invariant,
+            None => "NOT FOUND",
+        };
+        let (bug, seconds) = (format!("{:?}", self.bug), self.took.as_secs_f64());
+        write!(f, "{bug:<22} {by:<35} {:>5} {seconds:>6.1} s  {}", self.runs, self.bug.what())
     }
-    plant(None);
-    Hunt {
-        bug,
-        runs,
-        took: began.elapsed(),
-        found,
+}
+
+/// What the columns of a [`Hunt`] are.
+pub const HEAD: &str = "bug                    found by                             runs     took  what is wrong";
+
+impl Hunting {
+    /// Lets these bugs loose, one after the other on each thread, and plays runs until each is found. `watch` sees each hunt at its
+    /// end. In the order of `bugs`.
+    ///
+    /// # Panics
+    /// When `watch` does.
+    #[must_use]
+    pub fn hunt_all(&self, bugs: &[Bug], watch: impl Fn(&Hunt) + Sync) -> Vec<Hunt> {
+        let waiting = Mutex::new(bugs.iter().copied().enumerate());
+        let hunts = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for _ in 0..self.threads.max(1) {
+                scope.spawn(|| {
+                    loop {
+                        let next = waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
+                        let Some((index, bug)) = next else { return };
+                        let hunt = self.hunt(bug);
+                        watch(&hunt);
+                        let mut hunts = hunts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                        hunts.push((index, hunt));
+                    }
+                });
+            }
+        });
+        let mut hunts = hunts.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        hunts.sort_by_key(|(index, _)| *index);
+        hunts.into_iter().map(|(_, hunt)| hunt).collect()
+    }
+
+    /// Lets a bug loose in this thread's machines.
+    fn hunt(&self, bug: Bug) -> Hunt {
+        let began = Instant::now();
+        plant(Some(bug));
+        let mut runs = 0;
+        let mut found = None;
+        while found.is_none() && runs < self.runs {
+            let seed = self.seed.wrapping_add(runs);
+            found = play_caught(seed, self.minutes, Telling::No)
+                .violation
+                .map(|violation| (seed, violation));
+            runs += 1;
+        }
+        plant(None);
+        Hunt {
+            bug,
+            runs,
+            took: began.elapsed(),
+            found,
+        }
     }
 }

@@ -13,6 +13,9 @@ use super::story::{Story, Telling};
 use super::tally::Counts;
 use super::world::World;
 
+/// For so long faults still come after the job was asked to stop, if it was.
+const STOPPED_WITHIN: Duration = Duration::from_secs(60);
+
 /// What became of a run.
 #[derive(Debug)]
 pub struct Played {
@@ -35,6 +38,7 @@ pub fn play(seed: u64, minutes: u64, telling: Telling) -> Played {
     let end = Duration::from_secs(minutes * 60);
     while world.now() < end && !world.is_over() && world.happen() {}
     if !world.is_over() {
+        world.may_stop_amid_faults();
         world.heal();
         world.go_on_and_end();
     }
@@ -42,7 +46,7 @@ pub fn play(seed: u64, minutes: u64, telling: Telling) -> Played {
     world.counts.steps = world.advances;
     Played {
         digest: world.story.digest(),
-        checked: world.law.checked.clone(),
+        checked: world.law.checked(),
         counts: world.counts,
         coverage: world.coverage,
         violation: world.broken,
@@ -54,37 +58,66 @@ impl World {
         self.done.is_some() || self.broken.is_some()
     }
 
-    /// After healing: the floor of progress, then the end.
+    /// Now and then the job is asked to stop while faults still come, so that who has heard of it may die.
+    fn may_stop_amid_faults(&mut self) {
+        if self.dice.below(4) > 0 {
+            return;
+        }
+        self.law.may_stop_early = true;
+        let until = self.now() + STOPPED_WITHIN;
+        let mut asked = false;
+        while !self.is_over() && self.now() < until {
+            asked |= !asked && self.ask_to_stop();
+            if !self.happen() {
+                return;
+            }
+        }
+    }
+
+    /// Asks the job to stop, if somebody listens. Where nobody trains it would fail instead.
+    fn ask_to_stop(&mut self) -> bool {
+        let trains = match self.stage() {
+            Some(Stage::Halting | Stage::Forming | Stage::Running) => self.coordinator_listens(),
+            Some(Stage::Gathering | Stage::Done) | None => false,
+        };
+        if trains {
+            self.decide(Event::StopRequested);
+        }
+        trains
+    }
+
+    /// After healing: the floor of progress, unless the job has been asked to stop, then the end.
     fn go_on_and_end(&mut self) {
         let each = self.swarm.shards.div_ceil(self.swarm.min.max(1)).max(1);
         let step = self.swarm.gradient * each + self.swarm.apply * 3;
         let floor = Floor::of(step, self.swarm.transfer, self.swarm.restart, self.swarm.gradient * SLOWEST);
-        let (since, before) = (self.now(), self.advances);
-        while !self.is_over() && self.advances < before + floor.steps && self.now() < since + floor.within {
-            self.happen_healed();
+        if !self.law.may_stop_early {
+            self.go_on(floor);
         }
         if self.is_over() {
             return;
         }
-        let (applied, what) = (self.advances - before, self.describe());
-        let held = self.law.goes_on(floor, applied, || what);
-        self.require(held);
         self.law.may_stop_early = true;
         let (since, mut asked) = (self.now(), false);
         while !self.is_over() && self.now() < since + 2 * floor.within {
-            let trains = match self.stage() {
-                Some(Stage::Halting | Stage::Forming | Stage::Running) => true,
-                Some(Stage::Gathering | Stage::Done) | None => false,
-            };
-            if trains && !asked && self.coordinator_listens() {
-                asked = true;
-                self.decide(Event::StopRequested);
-            }
+            asked |= !asked && self.ask_to_stop();
             self.happen_healed();
         }
         if self.broken.is_none() {
             let (done, what) = (self.done.is_some(), self.describe());
             let held = self.law.ends(done, || what);
+            self.require(held);
+        }
+    }
+
+    fn go_on(&mut self, floor: Floor) {
+        let (since, before) = (self.now(), self.advances);
+        while !self.is_over() && self.advances < before + floor.steps && self.now() < since + floor.within {
+            self.happen_healed();
+        }
+        if !self.is_over() {
+            let (applied, what) = (self.advances - before, self.describe());
+            let held = self.law.goes_on(floor, applied, || what);
             self.require(held);
         }
     }

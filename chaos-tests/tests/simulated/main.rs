@@ -42,6 +42,7 @@ fn fresh_runs_violate_nothing() {
         seed,
         enough: Duration::MAX,
         runs: 12,
+        until: None,
         minutes,
         threads: 2,
     };

@@ -9,6 +9,7 @@ use super::update::Update;
 use crate::job::Order;
 use crate::limits::MAX_WORKERS;
 use crate::messages::{Snapshot, Trailer, WorkerMessage};
+use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
 use crate::words::Step;
 
@@ -183,6 +184,9 @@ impl Member {
             self.update = Update::Summed(trailer);
             out.push(Command::Accept { trailer });
         } else if step == mine.next() && !idle {
+            if bites(Bug::AsideDropped) {
+                return;
+            }
             follow.aside = Some((step, trailer));
             out.push(Command::LayAside);
         } else {

@@ -70,7 +70,7 @@ impl Member {
         if step < held.snapshot.step || !keepers_of(step, held.of).contains(&held.place) {
             return;
         }
-        if held.sums.len() < most {
+        if held.sums.len() < most || bites(Bug::KeptWithoutBound) {
             held.sums.insert(step);
             out.push(Command::KeepSum { step });
         } else {

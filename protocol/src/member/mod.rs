@@ -36,6 +36,7 @@ use update::Update;
 
 use crate::job::{JobSpec, Order};
 use crate::messages::{CatchUp, Introduction, Standing, StepReport, Tally};
+use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, ShardRange, Step};
@@ -278,7 +279,9 @@ impl Member {
     }
 
     fn is_over(&self) -> bool {
-        self.step >= self.end || self.stop_at.is_some_and(|stop| self.step >= stop)
+        (self.step >= self.end && !bites(Bug::OneStepTooMany))
+            || self.step > self.end
+            || self.stop_at.is_some_and(|stop| self.step >= stop)
     }
 
     fn standing(&self) -> Standing {

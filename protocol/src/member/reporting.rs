@@ -77,14 +77,9 @@ impl Member {
 
     /// The next reports that the coordinator lacks.
     fn take_reports(&mut self) -> Vec<StepReport> {
-        let from = self.report_from;
-        let news: Vec<StepReport> = self
-            .reports
-            .iter()
-            .filter(|report| report.step >= from)
-            .take(MAX_REPORTS)
-            .cloned()
-            .collect();
+        // In the order of their steps, as a worker's steps only grow.
+        let known = self.reports.partition_point(|report| report.step < self.report_from);
+        let news: Vec<StepReport> = self.reports.range(known..).take(MAX_REPORTS).cloned().collect();
         if let Some(last) = news.last() {
             self.report_from = last.step.next();
         }

@@ -109,7 +109,12 @@ impl Member {
         }
         self.unprepare(out);
         self.end_copy(out);
-        if let Some(seat) = self.seat.take() {
+        let seat = if bites(Bug::PromiseBroken) {
+            self.seat.clone()
+        } else {
+            self.seat.take()
+        };
+        if let Some(seat) = seat {
             out.push(Command::Abort {
                 generation: seat.form.generation,
             });
@@ -159,7 +164,8 @@ impl Member {
             }
             return;
         }
-        if form.generation < self.promised || self.owed.is_some() || self.update != Update::None || self.seat.is_some() {
+        let old = form.generation < self.promised && !bites(Bug::OldForm);
+        if old || self.owed.is_some() || self.update != Update::None || self.seat.is_some() {
             return;
         }
         // What no sound coordinator sends is not answered.
@@ -168,7 +174,7 @@ impl Member {
         }
         self.promised = form.generation;
         // It was meant for where this worker stood before (STEP-2).
-        if !self.fits(&form) {
+        if !self.fits(&form) && !bites(Bug::FitNotChecked) {
             self.owed = Some(form.generation);
             return self.settle(out);
         }
@@ -192,8 +198,8 @@ impl Member {
     fn begun_without_it(&mut self, generation: Generation, step: Step, out: &mut Vec<Command>) {
         match self.step.cmp(&step) {
             // The trailer comes with the next sum.
-            Ordering::Less => {}
-            Ordering::Equal => self.switch(generation, out),
+            Ordering::Less if !bites(Bug::StaleJoiner) => {}
+            Ordering::Less | Ordering::Equal => self.switch(generation, out),
             Ordering::Greater => {
                 let reason = format!("{generation} begins at {step}, this worker's state is at {}", self.step);
                 self.give_up(reason, out);
@@ -252,7 +258,9 @@ impl Member {
                 seat
             });
             self.follow = None;
-            self.promised = generation;
+            if !bites(Bug::SwitchNotPromised) {
+                self.promised = generation;
+            }
             out.push(Command::Switch { generation, step });
             out.push(Command::Send(WorkerMessage::Switched { generation, step }));
             return self.go_on(out);

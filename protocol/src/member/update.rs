@@ -5,6 +5,7 @@ use super::event::{Command, Heartbeat};
 use super::pieces::Credit;
 use super::seat::{Progressed, Seat};
 use crate::messages::{CatchUp, StepReport, Tally, Trailer};
+use crate::planted::{Bug, bites};
 use crate::words::{Generation, ShardRange, Step};
 
 /// How far the state's next change is.
@@ -39,7 +40,9 @@ impl Member {
             return self.sum_alone(out);
         }
         out.push(Command::Begin { step: self.step });
-        out.extend(self.pieces.complete().map(|piece| Command::Offer { piece }));
+        if !bites(Bug::KeptNotOffered) {
+            out.extend(self.pieces.complete().map(|piece| Command::Offer { piece }));
+        }
     }
 
     pub(super) fn computed(&mut self, step: Step, piece: ShardRange, shard: u32, out: &mut Vec<Command>) {
@@ -77,7 +80,12 @@ impl Member {
 
     pub(super) fn summed(&mut self, generation: Generation, step: Step, trailer: Trailer, out: &mut Vec<Command>) {
         let current = self.step == step && self.update == Update::None;
-        if self.seated(generation).is_some_and(|seat| seat.catching_up == CatchUp::None) && current {
+        let seat = if bites(Bug::OldSum) {
+            self.seat.as_mut()
+        } else {
+            self.seated(generation)
+        };
+        if seat.is_some_and(|seat| seat.catching_up == CatchUp::None) && current {
             out.push(Command::Accept { trailer });
             self.update = Update::Summed(trailer);
         }
@@ -128,7 +136,7 @@ impl Member {
         self.sum = None;
         // It has missed sums that were its turn to keep.
         self.drop_snapshot(out);
-        self.advance(step, 0);
+        self.advance(if bites(Bug::LoadedOneAhead) { step.next() } else { step }, 0);
         self.go_on(out);
     }
 
@@ -149,7 +157,9 @@ impl Member {
 
     /// After the state has changed: into the next step, or into the halt that waited for it.
     pub(super) fn go_on(&mut self, out: &mut Vec<Command>) {
-        self.pieces.clear();
+        if !bites(Bug::StaleGradients) {
+            self.pieces.clear();
+        }
         if self.owed.is_some() {
             let shards = std::mem::take(&mut self.next_shards);
             if !self.is_over() {

@@ -79,13 +79,16 @@ impl Membership {
     /// has written down, if anything is left of that.
     #[must_use]
     pub fn resume(config: Config, incarnation: Incarnation, now: Duration, record: Option<JobRecord>) -> Self {
+        let incarnation = Incarnation::new(incarnation.get() - u64::from(bites(Bug::ReusedIncarnation)));
         let mut this = Self::new(config, incarnation, now);
         if let Some(record) = record {
             if bites(Bug::ReusedGeneration) {
                 this.generation = record.formed;
             }
             this.missed = record.workers.iter().map(|&worker| (worker, now)).collect();
-            this.ledger = record.ledger;
+            if !bites(Bug::LedgerForgotten) {
+                this.ledger = record.ledger;
+            }
             for &worker in &record.workers {
                 this.ledger.lost(worker, None);
             }
@@ -103,7 +106,7 @@ impl Membership {
     /// Whether workers may train that have not found this coordinator yet.
     pub(super) fn may_be_missing_a_past(&self, since: Duration) -> bool {
         let possible = matches!(self.past, Past::Possible { .. }) && self.formed.count() == 0;
-        possible && self.now.saturating_sub(since) < ADOPTION_PATIENCE
+        possible && self.now.saturating_sub(since) < ADOPTION_PATIENCE && !bites(Bug::ImpatientReturn)
     }
 
     /// How one that arrives takes part while the past is not dealt with. Whoever has had a seat is halted, should it come to that.
@@ -250,7 +253,8 @@ impl Membership {
         if whole && !newest && found.generation >= self.recorded {
             return Verdict::Wait;
         }
-        if whole && newest && found.members.iter().all(|member| found.seats.contains_key(member)) {
+        let here = |member: &WorkerId| found.seats.contains_key(member) || bites(Bug::MissingAdopted);
+        if whole && newest && found.members.iter().all(here) {
             return self.formation_found(found).map_or(Verdict::Halt, Verdict::Adopt);
         }
         let accounted = |member: &WorkerId| self.members.contains_key(member) || found.gone.contains(member);
@@ -266,7 +270,11 @@ impl Membership {
         let mut members = Vec::new();
         let mut steady = Vec::new();
         for (index, &worker) in found.members.iter().enumerate() {
-            let seat = found.seats.get(&worker).filter(|seat| seat.rank.index() == index)?;
+            let seat = found.seats.get(&worker).filter(|seat| seat.rank.index() == index);
+            if seat.is_none() && bites(Bug::MissingAdopted) {
+                continue;
+            }
+            let seat = seat?;
             let address = self.members.get(&worker)?.address;
             members.push(MemberAddress { worker, address });
             steady.push(Visit {

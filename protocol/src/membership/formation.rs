@@ -41,7 +41,10 @@ impl Formation {
             steps().max()
         }
         .unwrap_or(Step::ZERO);
-        let stop_at = standings().filter_map(|standing| standing.stop_at).max();
+        let stop_at = standings()
+            .filter(|_| !bites(Bug::StopForgotten))
+            .filter_map(|standing| standing.stop_at)
+            .max();
         let kept = |standing: &Standing| {
             if standing.step == step {
                 standing.kept.clone()
@@ -211,7 +214,8 @@ fn catch_up(step: Step, candidates: &[Candidate<'_>]) -> Vec<CatchUp> {
         donors.map(|(index, _)| rank(index)).collect::<Vec<_>>()
     };
     let holders = donors(&|standing| standing.step == step);
-    let summed = donors(&|standing| standing.step == step && standing.sum.is_some() && standing.sum == step.previous());
+    let has_sum = |standing: &Standing| standing.sum.is_some() && standing.sum == step.previous();
+    let summed = donors(&|standing| standing.step == step && (has_sum(standing) || bites(Bug::WrongDonor)));
     candidates
         .iter()
         .enumerate()

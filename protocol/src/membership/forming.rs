@@ -10,6 +10,7 @@ use super::{JobEvent, Membership, Need, Phase, Record, Resumed, Stop};
 use crate::job::Order;
 use crate::limits::{GATHER, MAX_WORKERS, RESEND, STATE_GRACE};
 use crate::messages::{CoordinatorMessage, MemberAddress};
+use crate::planted::{Bug, bites};
 use crate::words::{Rank, Step, WorkerId};
 
 impl Membership {
@@ -24,7 +25,11 @@ impl Membership {
         let plan = self.plan.take();
         self.switching.clear();
         // Always a number of its own: others may have been given away to generations that were prepared in vain.
-        self.generation = self.generation.next();
+        self.generation = if bites(Bug::PlannedNumberReused) {
+            self.formed.next()
+        } else {
+            self.generation.next()
+        };
         for (&worker, record) in &mut self.members {
             let part = plan.as_ref().map_or(Planned::No, |plan| plan.part_of(worker));
             match &record.place {
@@ -84,9 +89,8 @@ impl Membership {
                 }
             }
         }
-        let called = self.members.values().any(Record::is_called);
         if let Phase::Forming { .. } = self.phase
-            && !called
+            && !self.members.values().any(Record::is_called)
         {
             self.run(Resumed::NotYet);
         }
@@ -175,7 +179,7 @@ impl Membership {
                 .values()
                 .any(|&since| self.now.saturating_sub(since) < STATE_GRACE)
         };
-        if self.newest() < self.behind_which_state_is_lost() && on_its_way() {
+        if self.newest() < self.behind_which_state_is_lost() && on_its_way() && !bites(Bug::HoldersNotAwaited) {
             return Lack::Need(Need::State);
         }
         Lack::Nothing
@@ -308,6 +312,10 @@ impl Membership {
 
     /// Sends again what was not answered.
     pub(super) fn resend(&mut self) {
+        if matches!(self.phase, Phase::Gathering { .. } | Phase::Running { .. } | Phase::Failed) || bites(Bug::NothingResent)
+        {
+            return;
+        }
         let due: Vec<(WorkerId, Option<Rank>, bool)> = self
             .members
             .iter()

@@ -6,6 +6,7 @@ use super::roster::{Ending, Place};
 use super::{JobEvent, Loss, Membership, Phase, Resumed};
 use crate::limits::MAX_LINK_FAILURES;
 use crate::messages::{Standing, StepReport, WorkerMessage};
+use crate::planted::{Bug, bites};
 use crate::words::{Generation, Step, WorkerId};
 
 impl Membership {
@@ -88,7 +89,8 @@ impl Membership {
             self.ledger.rescued();
             return self.disturb();
         }
-        if generation != self.generation || self.formed == self.generation {
+        let other = generation != self.generation && !bites(Bug::StaleHalted);
+        if other || self.formed == self.generation {
             // It no longer follows; what it has copied stays with it.
             return self.send_copy(worker);
         }
@@ -96,7 +98,9 @@ impl Membership {
         self.reach(standing.step);
         if let Some(record) = self.members.get_mut(&worker) {
             record.computed = record.computed.max(standing.tally.total);
-            record.place = Place::Quiet(standing);
+            if !bites(Bug::HaltedForgotten) {
+                record.place = Place::Quiet(standing);
+            }
         }
     }
 

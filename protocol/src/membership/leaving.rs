@@ -10,6 +10,7 @@ use super::roster::Place;
 use super::{JobEvent, Membership, Phase};
 use crate::limits::{LEAVE_GRACE, RESEND};
 use crate::messages::{CoordinatorMessage, Standing};
+use crate::planted::{Bug, bites};
 use crate::words::{Generation, Step, WorkerId};
 
 impl Membership {
@@ -42,7 +43,9 @@ impl Membership {
         }
         // Whoever has begun without it has the last sum; nobody else is missing.
         let begun = |generation: Generation| {
-            let all = generation < self.formed || (generation == self.formed && self.switching.is_empty());
+            let all = bites(Bug::ReleasedTooEarly)
+                || generation < self.formed
+                || (generation == self.formed && self.switching.is_empty());
             all && !self.is_halting()
         };
         let gathering = matches!(self.phase, Phase::Gathering { .. });
@@ -55,7 +58,10 @@ impl Membership {
                 let since = record.leaving?;
                 let step = match &record.place {
                     Place::Left(generation, standing) => begun(*generation).then_some(standing.step),
-                    Place::Joining(joining) if self.planned(worker) == Planned::No => Some(joining.step),
+                    // After a restart it may be the only one left that has a state.
+                    Place::Joining(joining) if self.planned(worker) == Planned::No && (self.is_formed() || over(since)) => {
+                        Some(joining.step)
+                    }
                     Place::Quiet(standing) if gathering && (safe || over(since)) => Some(standing.step),
                     Place::Quiet(_) | Place::Joining(_) | Place::Called | Place::Ready | Place::Finished(_) => None,
                 };
@@ -80,7 +86,7 @@ impl Membership {
                 .map(|standing| standing.step)
                 .max()
         };
-        newest(false).is_some() && newest(false) == newest(true)
+        newest(false).is_some() && (newest(false) == newest(true) || bites(Bug::LeaverCounts))
     }
 
     fn release(&mut self, worker: WorkerId, step: Step) {

@@ -3,6 +3,7 @@
 use super::planning::Planned;
 use super::{JobEvent, Loss, Membership, Record, Stage};
 use crate::messages::CoordinatorMessage;
+use crate::planted::{Bug, bites};
 use crate::words::{Step, WorkerId};
 
 impl Membership {
@@ -59,7 +60,7 @@ impl Membership {
             || self.planned(worker) == Planned::Ordered
             || (record.joining().is_none() && !self.switching.is_empty());
         self.unplan_with(worker);
-        if self.is_formed() && takes_part && !all_ended {
+        if self.is_formed() && takes_part && !all_ended && !bites(Bug::LossIgnored) {
             self.disturb();
         }
     }

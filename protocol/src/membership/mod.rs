@@ -57,6 +57,7 @@ use taking::Intake;
 
 use crate::job::Order;
 use crate::messages::CoordinatorMessage;
+use crate::planted::{Bug, bites};
 use crate::words::{Generation, Incarnation, Step, WorkerId};
 
 /// What decides when a generation forms.
@@ -253,7 +254,7 @@ impl Membership {
     }
 
     fn arrived(&mut self, arrival: Arrival) {
-        if let Some(&step) = self.released.get(&arrival.worker) {
+        if let (Some(&step), false) = (self.released.get(&arrival.worker), bites(Bug::ReleaseForgotten)) {
             return self.send(arrival.worker, CoordinatorMessage::Released { step });
         }
         if self.is_dismissed_for_flapping(&arrival) {

@@ -16,6 +16,7 @@ use super::{JobEvent, Membership, Phase, Record, Resumed, Stop};
 use crate::assign::Means;
 use crate::limits::{LEAVE_GRACE, RESEND};
 use crate::messages::{CoordinatorMessage, Form, MemberAddress, Trailer};
+use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, Step, WorkerId};
 
 /// The generation to come.
@@ -89,10 +90,12 @@ impl Plan {
 impl Membership {
     /// Plans the next generation, if there is a reason to and nothing else goes on.
     pub(super) fn plan_ahead(&mut self) {
-        if self.changes_anyway() {
-            let gives_way = |plan: &mut Plan| plan.purpose == Purpose::Balance && !plan.is_ordered();
-            self.plan.take_if(gives_way);
+        // Asked with every message, and nearly always for nothing.
+        if !self.changes_anyway() {
+            return;
         }
+        let gives_way = |plan: &mut Plan| plan.purpose == Purpose::Balance && !plan.is_ordered();
+        self.plan.take_if(gives_way);
         if !self.may_plan() {
             return;
         }
@@ -128,7 +131,8 @@ impl Membership {
 
     /// Whether somebody is about to come or go.
     pub(super) fn changes_anyway(&self) -> bool {
-        self.members.values().any(|record| record.leaving.is_some()) || !self.newcomers().is_empty()
+        let changes = |record: &Record| record.leaving.is_some() || has_caught_up(record);
+        self.members.values().any(changes)
     }
 
     /// Joiners that have caught up, in order of arrival.
@@ -136,7 +140,7 @@ impl Membership {
         let mut newcomers: Vec<(u64, WorkerId)> = self
             .members
             .iter()
-            .filter(|(_, record)| record.leaving.is_none() && record.joining().is_some_and(|joining| joining.caught_up))
+            .filter(|(_, record)| record.leaving.is_none() && has_caught_up(record))
             .map(|(&worker, record)| (record.arrival, worker))
             .collect();
         newcomers.sort_unstable();
@@ -249,7 +253,7 @@ impl Membership {
             .next
             .as_ref()
             .is_some_and(|next| next.workers().all(|member| plan.ready.contains(&member)));
-        if all && !plan.is_ordered() {
+        if (all || bites(Bug::SwitchedBeforeReady)) && !plan.is_ordered() {
             self.order_switch();
         }
     }
@@ -363,4 +367,8 @@ impl Membership {
         let workers = self.formation.iter().flat_map(Formation::workers);
         workers.into_iter().any(|member| member == worker)
     }
+}
+
+fn has_caught_up(record: &Record) -> bool {
+    record.joining().is_some_and(|joining| joining.caught_up)
 }

@@ -33,12 +33,25 @@ impl JobRecord {
     /// Whether the next life would miss more in `older` than some reports: then this is worth writing at once.
     #[must_use]
     pub fn differs_from(&self, older: &Self) -> bool {
-        let timeless = |record: &Self| Self {
-            reached: Step::ZERO,
-            next_report: Step::ZERO,
-            ..record.clone()
-        };
-        timeless(self) != timeless(older)
+        let Self {
+            formed,
+            workers,
+            leaving,
+            released,
+            stop,
+            reached: _,
+            restarted,
+            next_report: _,
+            ledger,
+        } = self;
+        let same = *formed == older.formed
+            && *stop == older.stop
+            && *restarted == older.restarted
+            && *workers == older.workers
+            && *leaving == older.leaving
+            && *released == older.released
+            && *ledger == older.ledger;
+        !same
     }
 }
 

@@ -13,6 +13,7 @@ use crate::limits::{
     STALL_SHARDS, STALL_UNKNOWN,
 };
 use crate::messages::Tally;
+use crate::planted::{Bug, bites};
 use crate::words::{Step, WorkerId};
 
 /// How regularly a worker is heard of.
@@ -96,7 +97,9 @@ impl Membership {
                 let since = if record.joining().is_some() || self.lingers(**worker, record) {
                     record.heard
                 } else {
-                    record.heard.max(advanced)
+                    record
+                        .heard
+                        .max(if bites(Bug::SilentEvicted) { Duration::ZERO } else { advanced })
                 };
                 self.now.saturating_sub(since) >= record.pulse.patience()
             })

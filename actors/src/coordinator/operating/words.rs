@@ -85,10 +85,10 @@ pub(super) fn words(event: &JobEvent) -> Option<String> {
             generation,
             world_size,
             took,
-        } => format!(
-            "{generation} is formed with {world_size} workers, after {} ms",
-            took.as_millis()
-        ),
+        } => {
+            let took = took.as_millis();
+            format!("{generation} is formed with {world_size} workers, after {took} ms")
+        }
         JobEvent::Resumed { generation, step, after } => {
             let after = after.as_millis();
             format!("{generation} has applied {step}, {after} ms after what made it necessary")

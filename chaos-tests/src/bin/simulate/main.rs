@@ -43,6 +43,12 @@ struct Many {
     /// steps an hour.
     #[arg(long, default_value_t = 10)]
     hours: u64,
+    /// Ends after this time, as 30s, 5m or 1h, with the hours that it has by then: no run begins later.
+    #[arg(long, value_parser = real_time)]
+    within: Option<Duration>,
+    /// Fewer hours than this fail, if time is over before all were simulated.
+    #[arg(long, default_value_t = 0)]
+    at_least: u64,
     /// The first run's seed; the next ones follow. Drawn if it is not given, and printed first.
     #[arg(long)]
     seed: Option<u64>,
@@ -71,6 +77,8 @@ struct Replay {
 
 #[derive(Debug, Args)]
 struct Bugs {
+    /// Only these, by name; all of them if none is given.
+    only: Vec<String>,
     /// The first run's seed; the next ones follow.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -80,6 +88,9 @@ struct Bugs {
     /// For how many virtual minutes faults come in each run.
     #[arg(long, default_value_t = 30)]
     minutes_per_run: u64,
+    /// On so many threads; as many as there are processors if it is not given.
+    #[arg(long)]
+    threads: Option<usize>,
 }
 
 fn main() -> Result<ExitCode> {
@@ -109,38 +120,42 @@ fn tell(replay: &Replay) -> ExitCode {
 
 #[cfg(feature = "planted-bugs")]
 fn hunt(bugs: &Bugs) -> Result<ExitCode> {
-    use sardana_chaos_tests::simulation::planted::hunt;
+    use sardana_chaos_tests::simulation::planted::{HEAD, Hunting};
     use sardana_protocol::planted::Bug;
 
-    let mut missed = 0;
-    for bug in Bug::ALL {
-        let hunt = hunt(bug, bugs.seed, bugs.runs, bugs.minutes_per_run);
-        let (runs, seconds) = (hunt.runs, hunt.took.as_secs_f64());
-        match hunt.found {
-            Some((seed, violation)) => {
-                let invariant = violation.invariant;
-                println!("{bug:?}: found by {invariant} after {runs} runs, {seconds:.1} s (seed {seed})");
-            }
-            None => {
-                missed += 1;
-                println!("{bug:?}: NOT FOUND in {runs} runs, {seconds:.1} s");
-            }
-        }
+    let wanted = |bug: &Bug| bugs.only.is_empty() || bugs.only.contains(&format!("{bug:?}"));
+    let chosen: Vec<Bug> = Bug::ALL.iter().copied().filter(wanted).collect();
+    if chosen.is_empty() {
+        bail!("expected some of these bugs: {:?}; found {:?}", Bug::ALL, bugs.only);
     }
-    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let hunting = Hunting {
+        seed: bugs.seed,
+        runs: bugs.runs,
+        minutes: bugs.minutes_per_run,
+        threads: bugs.threads.unwrap_or_else(processors),
+    };
+    println!("{HEAD}");
+    let hunts = hunting.hunt_all(&chosen, |hunt| println!("{hunt}"));
+    let missed: Vec<Bug> = hunts
+        .iter()
+        .filter(|hunt| hunt.found.is_none())
+        .map(|hunt| hunt.bug)
+        .collect();
+    println!("{} of {} bugs found", hunts.len() - missed.len(), hunts.len());
+    Ok(if missed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 #[cfg(not(feature = "planted-bugs"))]
 fn hunt(bugs: &Bugs) -> Result<ExitCode> {
-    let Bugs {
-        seed,
-        runs,
-        minutes_per_run,
-    } = bugs;
-    bail!(
-        "no bugs are compiled in: run this with `--features planted-bugs` (and --seed {seed} --runs {runs} --minutes-per-run \
-         {minutes_per_run})"
-    )
+    bail!("no bugs are compiled in: run this with `--features planted-bugs`; asked for was {bugs:?}")
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 fn fight(many: &Many) -> Result<ExitCode> {
@@ -155,22 +170,22 @@ fn fight(many: &Many) -> Result<ExitCode> {
         Some(seed) => seed,
         None => fresh_seed()?,
     };
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let began = Instant::now();
     let campaign = Campaign {
         seed,
-        enough: Duration::from_secs(many.hours.saturating_mul(3_600)),
+        enough: hours(many.hours),
         runs: u64::MAX,
+        until: many.within.map(|within| began + within),
         minutes: many.minutes_per_run,
-        threads: many.threads.unwrap_or(processors),
+        threads: many.threads.unwrap_or_else(processors),
     };
     if !many.json {
         println!("seed {seed}, {} threads", campaign.threads);
     }
     let bar = progress(many);
-    let began = Instant::now();
     let report = campaign.fight(|report| watch(&bar, report));
     bar.finish_and_clear();
-    let summary = summary::Summary::of(seed, many.minutes_per_run, began.elapsed(), &report);
+    let summary = summary::Summary::of(seed, many, began.elapsed(), &report);
     if many.json {
         println!("{}", serde_json::to_string_pretty(&summary)?);
     } else {
@@ -178,11 +193,27 @@ fn fight(many: &Many) -> Result<ExitCode> {
     }
     // A campaign that is long enough must also have been everywhere.
     let blind = report.counted >= COVERED_WITHIN && !report.coverage.missing().is_empty();
-    Ok(if report.violations.is_empty() && !blind {
+    let short = report.counted < hours(many.at_least.min(many.hours));
+    Ok(if report.violations.is_empty() && !blind && !short {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn hours(hours: u64) -> Duration {
+    Duration::from_secs(hours.saturating_mul(3_600))
+}
+
+/// A time with its unit.
+fn real_time(text: &str) -> Result<Duration, String> {
+    let units = [("s", 1), ("m", 60), ("h", 3_600)];
+    let time = units.iter().find_map(|(unit, seconds)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(*seconds).filter(|seconds| *seconds < 1 << 32)
+    });
+    let expected = || format!("expected a time as 30s, 5m or 1h, found {text:?}");
+    time.map(Duration::from_secs).ok_or_else(expected)
 }
 
 fn fresh_seed() -> Result<u64> {

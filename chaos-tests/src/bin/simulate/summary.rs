@@ -8,6 +8,8 @@ use sardana_chaos_tests::simulation::campaign::Report;
 use sardana_chaos_tests::simulation::coverage::EXPECTED;
 use serde::Serialize;
 
+use super::Many;
+
 /// A campaign in numbers.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
@@ -15,6 +17,8 @@ pub(crate) struct Summary {
     minutes_per_run: u64,
     took_seconds: f64,
     runs: u64,
+    hours_asked_for: u64,
+    hours_at_least: u64,
     cluster_hours: f64,
     faults: BTreeMap<&'static str, u64>,
     all_faults: u64,
@@ -43,7 +47,8 @@ struct Found {
 }
 
 impl Summary {
-    pub(crate) fn of(seed: u64, minutes_per_run: u64, took: Duration, report: &Report) -> Self {
+    pub(crate) fn of(seed: u64, many: &Many, took: Duration, report: &Report) -> Self {
+        let minutes_per_run = many.minutes_per_run;
         let counts = &report.counts;
         let missing = report.coverage.missing();
         let reached = report.coverage.reached();
@@ -59,6 +64,8 @@ impl Summary {
             minutes_per_run,
             took_seconds: took.as_secs_f64(),
             runs: report.runs,
+            hours_asked_for: many.hours,
+            hours_at_least: many.at_least.min(many.hours),
             cluster_hours: report.counted.as_secs_f64() / 3_600.0,
             faults: counts.faults.clone(),
             all_faults: counts.all_faults(),
@@ -95,6 +102,18 @@ impl fmt::Display for Summary {
             "{:.1} cluster-hours in {} runs, {:.0} s: {} events",
             self.cluster_hours, self.runs, self.took_seconds, self.events
         )?;
+        if self.cluster_hours < self.hours_asked_for as f64 && self.violations.is_empty() {
+            let (asked, least) = (self.hours_asked_for, self.hours_at_least);
+            let verdict = if self.cluster_hours < least as f64 {
+                "TOO FEW"
+            } else {
+                "enough"
+            };
+            writeln!(
+                f,
+                "time was over: asked for were {asked} hours, at least {least} are needed: {verdict}"
+            )?;
+        }
         writeln!(
             f,
             "{} generations, {} steps, {} updates, {} gradients; the state was lost {} times",

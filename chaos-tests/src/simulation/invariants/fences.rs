@@ -27,6 +27,9 @@ impl Law {
         command: &Command,
         summed: Option<Generation>,
     ) -> Result<(), Violation> {
+        if let Command::Send(WorkerMessage::Ready { generation }) = command {
+            self.says_ready(worker, *generation);
+        }
         let Some((generation, act)) = act(command, summed) else {
             return Ok(());
         };

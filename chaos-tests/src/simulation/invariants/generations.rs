@@ -1,6 +1,6 @@
 //! GEN-1: at most one generation is current; its number is greater than any before, across coordinator restarts.
 
-use sardana_protocol::words::Generation;
+use sardana_protocol::words::{Generation, WorkerId};
 
 use super::{Law, Violation};
 
@@ -24,6 +24,13 @@ impl Law {
         let newest = self.newest;
         self.newest = newest.max(generation);
         self.check("GEN-1", generation > newest, || format!("{generation} after {newest}"))
+    }
+
+    /// A generation is formed: all its members have left those before. `training`: one that has not.
+    pub(crate) fn all_have_halted(&mut self, generation: Generation, training: Option<WorkerId>) -> Result<(), Violation> {
+        self.check("all have halted first", training.is_none(), || {
+            format!("{generation} is formed, and {training:?} still trains in another")
+        })
     }
 
     /// A generation was adopted: it may have been begun unseen. A coordinator that has forgotten the newest may find an older one

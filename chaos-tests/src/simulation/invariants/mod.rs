@@ -1,22 +1,34 @@
 //! What must hold, whatever happens: one file for each invariant, all of them checked as things happen.
 
+mod donors;
 mod ending;
 mod fences;
 mod generations;
+mod joiners;
+mod leaving;
+mod losing;
+mod memory;
 mod progress;
+mod readiness;
+mod returns;
 mod samples;
 mod seats;
+mod silence;
 mod states;
 mod updates;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::time::Duration;
 
+use sardana_protocol::messages::{CoordinatorMessage, Ring, Trailer};
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
+use super::marks::Marks;
 use super::model::Reference;
 pub(crate) use ending::Count;
 pub(crate) use generations::Memory;
+pub(crate) use leaving::Heirs;
 pub(crate) use progress::Floor;
 
 /// What did not hold.
@@ -52,11 +64,29 @@ pub(crate) struct Law {
     promised: BTreeMap<WorkerId, Generation>,
     /// The highest incarnation that has welcomed each worker.
     welcomed: BTreeMap<WorkerId, Incarnation>,
+    /// The generation that was planned last, and its members.
+    planned: (Generation, Vec<WorkerId>),
+    /// Who has said to be ready for which generation.
+    ready: BTreeSet<(WorkerId, Generation)>,
+    /// The members of the generation that is current.
+    seated: Vec<WorkerId>,
+    /// When the coordinator last heard of a new step. This and what follows is by the clock of its present life.
+    advanced: Option<Duration>,
+    /// When that life began.
+    born: Duration,
+    /// What each worker has said to it of its generation, and of its ring, when it came.
+    introduced: BTreeMap<WorkerId, (Generation, Option<Ring>)>,
+    /// Who is to leave, and since when.
+    leaving: BTreeMap<WorkerId, Duration>,
+    /// Who was let go, as far as the coordinator can know.
+    gone: BTreeSet<WorkerId>,
+    /// Whose connection broke, and when.
+    cut_off: BTreeMap<WorkerId, Duration>,
     pub(crate) count: Count,
     /// Whether an operator has asked the job to stop.
     pub(crate) may_stop_early: bool,
     /// How often each invariant was checked.
-    pub(crate) checked: BTreeMap<&'static str, u64>,
+    checked: Marks,
 }
 
 impl Law {
@@ -68,15 +98,56 @@ impl Law {
             newest: Generation::NONE,
             promised: BTreeMap::new(),
             welcomed: BTreeMap::new(),
+            planned: (Generation::NONE, Vec::new()),
+            ready: BTreeSet::new(),
+            seated: Vec::new(),
+            advanced: None,
+            born: Duration::ZERO,
+            introduced: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            cut_off: BTreeMap::new(),
             count: Count::Exact,
             may_stop_early: false,
-            checked: BTreeMap::new(),
+            checked: Marks::default(),
         }
+    }
+
+    /// The coordinator's machine wants something said.
+    pub(crate) fn orders(&mut self, message: &CoordinatorMessage) -> Result<(), Violation> {
+        match message {
+            CoordinatorMessage::Prepare(form) => self.planned(form),
+            CoordinatorMessage::Form(form) => {
+                self.well_formed(form)?;
+                self.without_the_gone(form)
+            }
+            CoordinatorMessage::CloseWith {
+                trailer: Trailer::Switch(generation),
+                ..
+            } => self.may_switch(*generation),
+            CoordinatorMessage::CloseWith { .. }
+            | CoordinatorMessage::Halt { .. }
+            | CoordinatorMessage::Serve(_)
+            | CoordinatorMessage::Copy(_)
+            | CoordinatorMessage::Released { .. }
+            | CoordinatorMessage::Renewed { .. }
+            | CoordinatorMessage::Complete { .. }
+            | CoordinatorMessage::Dismiss { .. } => Ok(()),
+        }
+    }
+
+    /// How often each invariant was checked.
+    pub(crate) fn checked(&self) -> BTreeMap<&'static str, u64> {
+        let mut checked = BTreeMap::new();
+        for ((invariant, ..), times) in self.checked.counts() {
+            *checked.entry(invariant).or_default() += times;
+        }
+        checked
     }
 
     /// Counts a check, and says what did not hold if it did not.
     fn check(&mut self, invariant: &'static str, holds: bool, text: impl FnOnce() -> String) -> Result<(), Violation> {
-        *self.checked.entry(invariant).or_default() += 1;
+        self.checked.mark((invariant, "", ""));
         if holds {
             Ok(())
         } else {

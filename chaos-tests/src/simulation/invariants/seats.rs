@@ -8,7 +8,7 @@ use super::{Law, Violation};
 
 impl Law {
     /// An order for a generation goes out.
-    pub(crate) fn well_formed(&mut self, form: &Form) -> Result<(), Violation> {
+    pub(super) fn well_formed(&mut self, form: &Form) -> Result<(), Violation> {
         let members = form.members.len();
         let covers = [&form.first, &form.steady].into_iter().all(|visits| {
             let end = visits.iter().try_fold(0, |next, visit| {

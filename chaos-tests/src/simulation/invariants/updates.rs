@@ -15,6 +15,10 @@ impl Law {
 
     /// A worker has applied a sum, which led it to this state.
     pub(crate) fn applied(&mut self, worker: WorkerId, step: Step, sum: &Sum, state: u64) -> Result<(), Violation> {
+        let last = self.steps;
+        self.check("the job ends where it should", step < last, || {
+            format!("{worker} applied {step}, and the job has {last}")
+        })?;
         self.each_shard_once(step, &sum.gradients)?;
         let expected = self.reference.at(step.next());
         self.check("BITS-1", state == expected, || {

@@ -86,6 +86,8 @@ impl World {
         let now = self.now();
         let at = now + self.network.stream_delay(&mut self.dice);
         self.coordinator.welcome(worker, session, at);
+        self.law.not_missed(worker);
+        self.law.introduces(worker, &introduction);
         let greeting = Happening::Greeting {
             worker,
             session,
@@ -134,6 +136,9 @@ impl World {
             return;
         }
         self.law.count = Count::Unknown;
+        if self.coordinator.machine.as_ref().is_some_and(|machine| machine.knows(worker)) {
+            self.law.cut_off(worker, self.coordinator.clock(self.calendar.now()));
+        }
         self.coordinator.forget(worker);
         let cause = Loss::ConnectionLost {
             why: "the connection broke".to_owned(),
@@ -190,8 +195,13 @@ impl World {
                 self.calendar.at(process.upstream, make(Box::new(message)));
             }
             Transport::Datagrams => {
-                for at in self.copies(cut) {
+                let mut copies = self.copies(cut);
+                let last = copies.pop();
+                for at in copies {
                     self.calendar.at(at, make(Box::new(message.clone())));
+                }
+                if let Some(at) = last {
+                    self.calendar.at(at, make(Box::new(message)));
                 }
             }
         }
@@ -298,6 +308,7 @@ impl World {
         if !listens {
             return self.calendar.after(AGENT_EVERY, Happening::Exited { worker, how, tally });
         }
+        self.law.not_missed(worker);
         self.coordinator.sees_end(worker);
         self.coordinator.forget(worker);
         let cause = Loss::Exited {

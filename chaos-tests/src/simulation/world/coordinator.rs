@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sardana_protocol::membership::{Command, Config, Event, JobEvent, JobRecord, Membership};
+use sardana_protocol::membership::{Command, Config, Event, JobRecord, Membership};
 use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
-use sardana_protocol::words::{Incarnation, Step, WorkerId};
+use sardana_protocol::words::{Incarnation, WorkerId};
 
 use super::World;
 use crate::simulation::calendar::Happening;
-use crate::simulation::invariants::{Memory, Violation};
+use crate::simulation::invariants::Memory;
 
 /// Between two looks at what is due, as in the shell.
 const TICK: Duration = Duration::from_millis(100);
@@ -31,7 +31,7 @@ pub(crate) struct Coordinator {
     sessions: BTreeMap<WorkerId, Session>,
     gone: BTreeSet<WorkerId>,
     disk: Disk,
-    memory: Memory,
+    pub(crate) memory: Memory,
 }
 
 /// The connection of a worker, as the coordinator sees it.
@@ -68,7 +68,7 @@ impl Coordinator {
     }
 
     /// What its clock shows.
-    fn clock(&self, now: Duration) -> Duration {
+    pub(crate) fn clock(&self, now: Duration) -> Duration {
         let since = u64::try_from(now.saturating_sub(self.started).as_micros()).unwrap_or(u64::MAX);
         self.origin + Duration::from_micros(since.saturating_mul(self.rate) / 1_000)
     }
@@ -161,6 +161,7 @@ impl World {
         } else {
             Membership::resume(config, life, uptime, record)
         });
+        self.law.begins_life(uptime, self.coordinator.memory == Memory::Fresh);
         self.story.tell(now, || format!("the coordinator begins its life {life}"));
         self.calendar.after(TICK, Happening::Tick { life });
     }
@@ -189,14 +190,18 @@ impl World {
         };
         self.coordinator.disk.news |= !is_routine(&event);
         let (before, numbered) = (machine.phases(), machine.generation());
+        let (says, reached) = (matches!(event, Event::Said { .. }), machine.reached());
         let commands = machine.handle(clock, event);
+        if says && machine.reached() > reached {
+            self.law.advances(clock);
+        }
         self.coverage.moved(before, machine.phases());
         let changed = machine.generation() != numbered;
         for command in commands {
             match command {
                 Command::Send { worker, message } => self.order(worker, message),
                 Command::Kill { worker } => self.end_seen(worker, "signal 9", super::LastWords::No),
-                Command::Tell(event) => self.told(event),
+                Command::Tell(event) => self.told(event, before),
             }
         }
         if changed {
@@ -208,10 +213,8 @@ impl World {
         self.coverage.ordered(&message);
         self.story
             .tell(self.calendar.now(), || format!("coordinator to {worker}: {message:?}"));
-        if let CoordinatorMessage::Form(form) | CoordinatorMessage::Prepare(form) = &message {
-            let held = self.law.well_formed(form);
-            self.require(held);
-        }
+        let held = self.law.orders(&message);
+        self.require(held);
         let last = matches!(
             message,
             CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }
@@ -220,62 +223,6 @@ impl World {
         if last {
             self.coordinator.forget(worker);
         }
-    }
-
-    fn told(&mut self, event: JobEvent) {
-        self.coverage.told(&event);
-        self.story.tell(self.calendar.now(), || format!("people are told: {event:?}"));
-        let held = match event {
-            JobEvent::Forming { generation, step, .. } | JobEvent::Switched { generation, step, .. } => {
-                self.counts.generations += 1;
-                // The newest state is lost, whether the coordinator knows it or not.
-                if step.next() < self.high {
-                    self.high = step;
-                }
-                self.law.newer(generation)
-            }
-            JobEvent::Adopted { generation, .. } => self.law.adopted(generation, self.coordinator.memory),
-            JobEvent::Done(summary) => {
-                let held = self.law.ended(&summary).and_then(|()| self.all_ended(summary.step));
-                self.done = Some(summary);
-                held
-            }
-            JobEvent::Failed { reason } => Err(Violation::new("the job must not fail", reason)),
-            JobEvent::StateLost { .. } => {
-                self.counts.states_lost += 1;
-                Ok(())
-            }
-            JobEvent::Fenced { .. }
-            | JobEvent::Joined { .. }
-            | JobEvent::Leaving { .. }
-            | JobEvent::Left { .. }
-            | JobEvent::Snapshot { .. }
-            | JobEvent::CaughtUp { .. }
-            | JobEvent::CoolsDown { .. }
-            | JobEvent::JoinsAnew { .. }
-            | JobEvent::Held { .. }
-            | JobEvent::Lost { .. }
-            | JobEvent::Halting { .. }
-            | JobEvent::Formed { .. }
-            | JobEvent::Resumed { .. }
-            | JobEvent::Steps(_)
-            | JobEvent::Waiting { .. } => Ok(()),
-        };
-        self.require(held);
-    }
-
-    /// Everybody who takes part, as far as the coordinator knows, is at the last step.
-    fn all_ended(&mut self, last: Step) -> Result<(), Violation> {
-        let Some(machine) = &self.coordinator.machine else {
-            return Ok(());
-        };
-        let newest = self.law.newest();
-        let behind = self.processes.iter().find(|(worker, process)| {
-            let seated = process.ring_members().is_some_and(|(generation, _)| generation == newest);
-            seated && machine.knows(**worker) && process.member.step() < last
-        });
-        let behind = behind.map(|(&worker, process)| (worker, process.member.step()));
-        self.law.all_at_the_end(last, behind)
     }
 
     /// Writes down what the next life should know, as the shell does: at once if it matters, else every so often. Safe only later.

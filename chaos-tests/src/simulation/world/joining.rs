@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sardana_protocol::member::Event;
-use sardana_protocol::messages::{CatchUp, Snapshot};
+use sardana_protocol::messages::{CatchUp, Snapshot, Trailer};
 use sardana_protocol::snapshot::{Share, SnapshotId, holders_of, keepers_of};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
@@ -162,15 +162,22 @@ impl World {
             }
             None => None,
         };
+        let seated = |process: &Process| {
+            let ring = process.ring.as_ref();
+            ring.is_some_and(|ring| ring.form.generation == wanted.generation)
+        };
+        let refuses = delivered.is_none() && self.answers(worker, donor).is_some_and(seated);
+        let held = self.law.donates(donor, worker, wanted.step, refuses);
+        self.require(held);
         if let Some(process) = self.processes.get_mut(&worker) {
             process.fetching = None;
         }
         let (generation, step) = (wanted.generation, wanted.step);
         match delivered {
-            Some(data) => self.member(worker, Event::Fetched { generation, step }, data),
+            Some(data) => self.leave_for(worker, Event::Fetched { generation, step }, data),
             None => {
                 let peer = donor;
-                self.member(worker, Event::LinkBroken { generation, peer }, Data::None);
+                self.leave_for(worker, Event::LinkBroken { generation, peer }, Data::None);
             }
         }
     }
@@ -260,6 +267,20 @@ impl World {
             process.joining.goal = None;
         }
         self.member(worker, event, data);
+    }
+
+    /// A joiner that follows and has nothing to apply waits for the next sum, unless the last one said that there is none.
+    pub(super) fn look_at_joiner(&mut self, worker: WorkerId) {
+        let Some(process) = self.processes.get(&worker) else { return };
+        let phases = process.member.phases();
+        if phases.joining != "following" || phases.update != "none" {
+            return;
+        }
+        let stopped = process.sum.as_ref().is_some_and(|sum| sum.trailer == Trailer::Stop);
+        let over = stopped || process.member.step() >= self.coordinator.config.steps;
+        let waits = process.joining.goal.is_some();
+        let held = self.law.follows(worker, waits || over);
+        self.require(held);
     }
 
     fn transfer_again(&mut self, worker: WorkerId, serial: u64) {

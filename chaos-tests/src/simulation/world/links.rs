@@ -79,7 +79,7 @@ impl World {
             None => Event::LinksReady { generation },
             Some(peer) => Event::LinkBroken { generation, peer },
         };
-        self.member(worker, event, Data::None);
+        self.leave_for(worker, event, Data::None);
     }
 
     /// A link has broken, as this worker sees it.
@@ -92,7 +92,7 @@ impl World {
             return;
         };
         ring.links = Links::Broken;
-        self.member(worker, Event::LinkBroken { generation, peer }, Data::None);
+        self.leave_for(worker, Event::LinkBroken { generation, peer }, Data::None);
     }
 
     /// `worker` has closed the links of its ring: the others see it at once, if they can.

@@ -8,6 +8,7 @@ mod links;
 mod process;
 mod ring;
 mod training;
+mod witness;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,7 +27,7 @@ use super::swarm::Swarm;
 use super::tally::Counts;
 use crate::dice::{Dice, mix};
 pub(crate) use coordinator::{Coordinator, DiskFate};
-pub(crate) use process::Process;
+pub(crate) use process::{Data, Process};
 
 /// So few workers make a cluster whose time counts.
 const ENOUGH: usize = 3;
@@ -238,6 +239,7 @@ impl World {
                 },
                 place,
             ),
+            Happening::Mail { worker, mail } => self.member(worker, mail.event, mail.data),
             Happening::Fetched { worker, serial } => self.fetched(worker, serial),
             Happening::Transferred { worker, serial } => self.transferred(worker, serial),
             Happening::RoomMade { worker } => self.room_made(worker),

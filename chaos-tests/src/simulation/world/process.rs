@@ -20,6 +20,8 @@ pub(crate) struct Process {
     pub(crate) outbox: Vec<WorkerMessage>,
     /// When the last message over this connection arrives.
     pub(crate) upstream: Duration,
+    /// When its machine comes to the last of what its tasks have left for it.
+    pub(crate) mailed: Duration,
     pub(crate) working: Option<Work>,
     /// The buffer that the training thread writes to.
     pub(crate) desk: Option<Gradients>,
@@ -191,6 +193,7 @@ impl Process {
             control: Control::Dialing,
             outbox: Vec::new(),
             upstream: Duration::ZERO,
+            mailed: Duration::ZERO,
             working: None,
             desk: None,
             buffers: BTreeMap::new(),

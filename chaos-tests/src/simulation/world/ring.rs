@@ -164,6 +164,6 @@ impl World {
             step,
             trailer,
         };
-        self.member(worker, event, Data::Sum(sum));
+        self.leave_for(worker, event, Data::Sum(sum));
     }
 }

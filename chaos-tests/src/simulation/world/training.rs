@@ -10,12 +10,15 @@ use sardana_protocol::words::{Generation, ShardRange, Step, WorkerId};
 
 use super::World;
 use super::process::{Data, Fetching, Process, RingEnd};
-use crate::simulation::calendar::{Beat, Happening};
+use crate::simulation::calendar::{Beat, Happening, Mail};
 use crate::simulation::invariants::Violation;
 use crate::simulation::model::{self, hash_of};
 
 /// Between a step and its report, as in the shell.
 const REPORTED: Duration = Duration::from_millis(50);
+
+/// How long a task of a process may wait for its turn, at most.
+const HELD_UP: Duration = Duration::from_millis(40);
 
 impl World {
     /// Gives a worker's machine an event, and does what it commands.
@@ -30,7 +33,8 @@ impl World {
         } else {
             None
         };
-        if !matches!(event, Event::Beat { .. }) {
+        let only_speaks = matches!(event, Event::Beat { .. });
+        if !only_speaks {
             self.story.tell(now, || format!("{worker} at {step}: {event:?}"));
         }
         let commands = process.member.handle(event);
@@ -43,8 +47,26 @@ impl World {
             self.story.tell(now, || format!("  {worker} commands {command:?}"));
             self.obey(worker, command, &mut data, summed);
         }
-        self.push_ring(worker);
-        self.wake(worker);
+        if !only_speaks {
+            self.look_at_joiner(worker);
+            self.push_ring(worker);
+            self.wake(worker);
+        }
+    }
+
+    /// The ring, or what makes links, has something for a worker's machine. Other things may come to the machine before it, as several
+    /// tasks of a process share it; but nothing that is left for it overtakes what was left before.
+    pub(super) fn leave_for(&mut self, worker: WorkerId, event: Event, data: Data) {
+        let pause = match self.dice.below(16) {
+            0 => self.within(HELD_UP),
+            _ => Duration::from_micros(20),
+        };
+        let now = self.now();
+        if let Some(process) = self.processes.get_mut(&worker) {
+            process.mailed = process.mailed.max(now + pause);
+            let mail = Box::new(Mail { event, data });
+            self.calendar.at(process.mailed, Happening::Mail { worker, mail });
+        }
     }
 
     fn obey(&mut self, worker: WorkerId, command: Command, data: &mut Data, summed: Option<Generation>) {
@@ -91,6 +113,9 @@ impl World {
             Command::KeepSum { step } => match process.sum.clone().filter(|sum| sum.step == step) {
                 Some(sum) => {
                     process.keeping.sums.insert(step, sum);
+                    let (sums, most) = (process.keeping.sums.len(), self.swarm.keeps);
+                    let held = self.law.keeps(worker, sums, most);
+                    self.require(held);
                 }
                 None => self.senseless(worker, "what is kept was applied"),
             },

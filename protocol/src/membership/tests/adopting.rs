@@ -234,3 +234,12 @@ fn who_was_seen_to_end_tells_where_the_job_stood() {
     told.extend(job.says(3, WorkerMessage::Halted { generation, standing }));
     assert!(told.contains(&"state lost: s9 reached, again from s0".to_owned()), "{told:?}");
 }
+
+#[test]
+fn a_joiner_that_is_to_leave_and_is_alone_keeps_its_state_for_others() {
+    let mut before = Job::training(2, config());
+    before.leaves(2);
+    let mut job = next_life(Some(before.membership.record()));
+    assert_eq!(words(&job.arrival(2, standing(7))), ["joined w2 at s7", "leaving w2"]);
+    assert_eq!(job.waits(2, ADOPTION_PATIENCE / 2), [""; 0], "somebody may come for it");
+}

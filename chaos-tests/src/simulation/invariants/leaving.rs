@@ -1,0 +1,62 @@
+//! A leave that was announced loses nothing: whoever is let go leaves its state to somebody, or has waited long enough for that. And it
+//! takes part no more.
+
+use std::time::Duration;
+
+use sardana_protocol::limits::LEAVE_GRACE;
+use sardana_protocol::messages::Form;
+use sardana_protocol::words::{Step, WorkerId};
+
+use super::{Law, Violation};
+
+/// Who is left when somebody goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Heirs {
+    /// The newest state of those who are connected; none if nobody is.
+    At(Option<Step>),
+    /// One of them is gone, and the coordinator cannot know it yet.
+    Unknown,
+}
+
+impl Law {
+    /// A worker is to leave, from this time of the coordinator's clock on.
+    pub(crate) fn leaves(&mut self, worker: WorkerId, clock: Duration) {
+        self.leaving.insert(worker, clock);
+    }
+
+    /// A worker is let go with its state at `step`.
+    pub(crate) fn let_go(&mut self, worker: WorkerId, step: Step, heirs: Heirs, clock: Duration) -> Result<(), Violation> {
+        self.gone.insert(worker);
+        let asked = self.leaving.remove(&worker);
+        let waited = asked.map(|asked| clock.saturating_sub(asked));
+        let kept = match heirs {
+            Heirs::Unknown => true,
+            Heirs::At(newest) => step == Step::ZERO || newest >= Some(step),
+        };
+        let holds = kept || waited.is_some_and(|waited| waited >= LEAVE_GRACE);
+        self.check("a leave loses nothing", holds, || {
+            format!("{worker} is let go at {step} after {waited:?}, and the others are at {heirs:?}")
+        })
+    }
+
+    /// An order for a generation goes out: nobody is in it who was let go.
+    pub(super) fn without_the_gone(&mut self, form: &Form) -> Result<(), Violation> {
+        let mut members = form.members.iter().map(|member| member.worker);
+        let back = members.find(|worker| self.gone.contains(worker));
+        self.check("who was let go stays away", back.is_none(), || {
+            format!("{back:?} was let go, and is to take part in {}", form.generation)
+        })
+    }
+
+    /// The coordinator begins another life, at this time of its clock. `remembers`: whether it knows who was let go.
+    pub(crate) fn begins_life(&mut self, clock: Duration, remembers: bool) {
+        self.born = clock;
+        self.introduced.clear();
+        self.leaving.clear();
+        self.cut_off.clear();
+        self.advanced = None;
+        if !remembers {
+            self.gone.clear();
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Silent heartbeats evict nobody while the generation's steps advance.
+
+use std::time::Duration;
+
+use sardana_protocol::limits::SILENCE;
+use sardana_protocol::words::WorkerId;
+
+use super::{Law, Violation};
+
+impl Law {
+    /// A generation with these members is current.
+    pub(crate) fn seats(&mut self, members: &[WorkerId]) {
+        self.seated = members.to_vec();
+    }
+
+    /// The coordinator has heard of a new step, at this time of its clock.
+    pub(crate) fn advances(&mut self, clock: Duration) {
+        self.advanced = Some(clock);
+    }
+
+    /// The coordinator leaves out a worker for its silence, while the generation trains.
+    pub(crate) fn silent(&mut self, worker: WorkerId, clock: Duration) -> Result<(), Violation> {
+        let since = self.advanced.map(|advanced| clock.saturating_sub(advanced));
+        let holds = !self.seated.contains(&worker) || since.is_none_or(|since| since >= SILENCE);
+        self.check("progress speaks for the silent", holds, || {
+            format!("{worker} is left out for its silence, and a step was heard of {since:?} ago")
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! What the coordinator tells people is compared with what is true: who really trains, who has which state, who is there.
+
+use std::time::Duration;
+
+use sardana_protocol::membership::{JobEvent, Loss, Phases, Stage};
+use sardana_protocol::words::{Generation, Step, WorkerId};
+
+use super::World;
+use crate::simulation::invariants::{Heirs, Violation};
+
+impl World {
+    /// The coordinator tells people something. `before`: where it stood when it began to think.
+    pub(super) fn told(&mut self, event: JobEvent, before: Phases) {
+        self.coverage.told(&event);
+        self.story.tell(self.calendar.now(), || format!("people are told: {event:?}"));
+        let clock = self.coordinator.clock(self.now());
+        let held = match event {
+            JobEvent::Forming {
+                generation,
+                step,
+                members,
+                ..
+            } => self
+                .formed(generation, &members, clock, before)
+                .and_then(|()| self.begun(generation, &members, step)),
+            JobEvent::Switched {
+                generation,
+                step,
+                members,
+                ..
+            } => self.begun(generation, &members, step),
+            JobEvent::Adopted { generation, members, .. } => {
+                self.law.seats(&members);
+                let held = self.law.adopted(generation, self.coordinator.memory);
+                held.and_then(|()| self.law.adopts_whole(generation, &members))
+            }
+            JobEvent::Done(summary) => {
+                let held = self.law.ended(&summary).and_then(|()| self.all_ended(summary.step));
+                self.done = Some(summary);
+                held
+            }
+            JobEvent::Failed { reason } => Err(Violation::new("the job must not fail", reason)),
+            JobEvent::StateLost { from, .. } => {
+                self.counts.states_lost += 1;
+                let holder = self.holder_beyond(from, clock);
+                self.law.gives_up_state(from, holder)
+            }
+            JobEvent::Leaving { worker, .. } => {
+                self.law.leaves(worker, clock);
+                Ok(())
+            }
+            JobEvent::Left { worker, step } => {
+                let heirs = self.heirs_of(worker);
+                // A state that was given up before is nobody's loss.
+                self.law.let_go(worker, step.min(self.high), heirs, clock)
+            }
+            JobEvent::Lost {
+                worker,
+                cause: Loss::Silent { .. },
+                stage: Stage::Running,
+                ..
+            } => self.law.silent(worker, clock),
+            JobEvent::Fenced { .. }
+            | JobEvent::Joined { .. }
+            | JobEvent::Snapshot { .. }
+            | JobEvent::CaughtUp { .. }
+            | JobEvent::CoolsDown { .. }
+            | JobEvent::JoinsAnew { .. }
+            | JobEvent::Held { .. }
+            | JobEvent::Lost { .. }
+            | JobEvent::Halting { .. }
+            | JobEvent::Formed { .. }
+            | JobEvent::Resumed { .. }
+            | JobEvent::Steps(_)
+            | JobEvent::Waiting { .. } => Ok(()),
+        };
+        self.require(held);
+    }
+
+    /// A generation is formed, not switched to.
+    fn formed(
+        &mut self,
+        generation: Generation,
+        members: &[WorkerId],
+        clock: Duration,
+        before: Phases,
+    ) -> Result<(), Violation> {
+        let training = self.one_that_trains(members.iter().copied());
+        self.law.all_have_halted(generation, training)?;
+        if before.past == "possible" {
+            let anybody = self.one_that_trains(self.processes.keys().copied());
+            self.law.begins_anew(clock, anybody)?;
+        }
+        Ok(())
+    }
+
+    /// A generation begins at this step, sooner or later.
+    fn begun(&mut self, generation: Generation, members: &[WorkerId], step: Step) -> Result<(), Violation> {
+        self.counts.generations += 1;
+        self.law.seats(members);
+        // The newest state is lost, whether the coordinator knows it or not.
+        if step.next() < self.high {
+            self.high = step;
+        }
+        self.law.newer(generation)
+    }
+
+    /// One of these that still has a seat in some generation.
+    fn one_that_trains(&self, workers: impl IntoIterator<Item = WorkerId>) -> Option<WorkerId> {
+        let seated = |worker: &WorkerId| {
+            let process = self.processes.get(worker);
+            process.is_some_and(|process| !matches!(process.member.phases().seat, "none" | "halting"))
+        };
+        workers.into_iter().find(seated)
+    }
+
+    /// Who is left when `worker` goes.
+    fn heirs_of(&self, worker: WorkerId) -> Heirs {
+        let Some(machine) = &self.coordinator.machine else {
+            return Heirs::Unknown;
+        };
+        let mut connected = self.coordinator.sessions().into_iter();
+        if connected.any(|(other, _)| other != worker && !self.processes.contains_key(&other)) {
+            return Heirs::Unknown;
+        }
+        let others = self
+            .processes
+            .iter()
+            .filter(|(other, _)| **other != worker && machine.knows(**other));
+        Heirs::At(others.map(|(_, process)| process.member.step()).max())
+    }
+
+    /// One with a newer state than that of `step`, which the coordinator knows or has lost only just now.
+    fn holder_beyond(&self, step: Step, clock: Duration) -> Option<(WorkerId, Step)> {
+        let machine = self.coordinator.machine.as_ref()?;
+        let here = |worker: WorkerId| machine.knows(worker) || self.law.is_awaited(worker, clock);
+        let steps = self
+            .processes
+            .iter()
+            .map(|(&worker, process)| (worker, process.member.step()));
+        let mut newer = steps.filter(|(_, at)| *at > step);
+        newer.find(|(worker, _)| here(*worker))
+    }
+
+    /// Everybody who takes part, as far as the coordinator knows, is at the last step.
+    fn all_ended(&mut self, last: Step) -> Result<(), Violation> {
+        let Some(machine) = &self.coordinator.machine else {
+            return Ok(());
+        };
+        let newest = self.law.newest();
+        let behind = self.processes.iter().find(|(worker, process)| {
+            let seated = process.ring_members().is_some_and(|(generation, _)| generation == newest);
+            seated && machine.knows(**worker) && process.member.step() < last
+        });
+        let behind = behind.map(|(&worker, process)| (worker, process.member.step()));
+        self.law.all_at_the_end(last, behind)
+    }
+}
