@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use quinn::{Connection, Endpoint};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::member::{Event, Member};
-use sardana_protocol::messages::{CoordinatorMessage, Greeting, Hello, WorkerHello, WorkerMessage};
+use sardana_protocol::messages::{Call, CoordinatorMessage, Greeting, Hello, WorkerHello, WorkerMessage};
 use sardana_protocol::words::{Incarnation, Step, WorkerId};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -75,15 +76,30 @@ pub(super) struct Link {
     pub(super) credentials: Wallet,
     pub(super) coordinator: SocketAddr,
     endpoint: Endpoint,
+    /// Tells this process from any other that has its credentials.
+    process: [u8; 16],
+    calls: Arc<AtomicU64>,
 }
 
 impl Link {
-    pub(super) fn new(config: &WorkerConfig) -> Result<Self, BindError> {
+    pub(super) fn new(config: &WorkerConfig) -> Result<Self, ActorProcessingErr> {
+        let mut process = [0; 16];
+        getrandom::fill(&mut process).map_err(|error| format!("the system gives no random numbers: {error}"))?;
         Ok(Self {
+            process,
+            calls: Arc::default(),
             credentials: config.credentials.clone(),
             coordinator: config.coordinator,
             endpoint: bind_client(&config.credentials, Purpose::Control, config.coordinator)?,
         })
+    }
+
+    /// The next call of this process: what it says of itself in a hello.
+    pub(super) fn next_call(&self) -> Call {
+        Call {
+            process: self.process,
+            count: self.calls.fetch_add(1, Ordering::Relaxed),
+        }
     }
 
     pub(super) async fn close(&self) {
@@ -94,7 +110,7 @@ impl Link {
     async fn join(&self, hello: impl Fn() -> WorkerHello, patience: Duration) -> Result<Carrier, JoinError> {
         let give_up = Instant::now() + patience;
         loop {
-            match self.attempt(hello()).await {
+            match self.attempt(&hello).await {
                 Ok(carrier) => return Ok(carrier),
                 Err(Attempt::Never(error)) => return Err(error),
                 Err(Attempt::Again(last)) if Instant::now() + RETRY_EVERY > give_up => {
@@ -112,7 +128,7 @@ impl Link {
         }
     }
 
-    async fn attempt(&self, hello: WorkerHello) -> Result<Carrier, Attempt> {
+    async fn attempt(&self, hello: &impl Fn() -> WorkerHello) -> Result<Carrier, Attempt> {
         let address = self.coordinator;
         let expected = PeerIdentity::coordinator(self.credentials.job());
         let connection =
@@ -133,7 +149,8 @@ impl Link {
             .open_bi()
             .await
             .map_err(|error| again(FrameError::Connection(error)))?;
-        let hello = Hello::Worker(Box::new(hello));
+        // Only now: dialling may have taken seconds, in which the worker trained on.
+        let hello = Hello::Worker(Box::new(hello()));
         let greeting = async {
             write_frame(&mut send, &hello, HELLO_FRAME_BYTES).await?;
             read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await
@@ -260,6 +277,7 @@ async fn carry(
     sleep(pause).await;
     let current = || WorkerHello {
         introduction: desk.read(Member::introduction),
+        call: link.next_call(),
         ..hello.clone()
     };
     let Carrier {
