@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 use crate::job::{Fingerprint, JobIdentity, JobSpec};
 use crate::limits::{MAX_AUXILIARY, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS};
-use crate::messages::WorkerHello;
+use crate::messages::{Call, WorkerHello};
 use crate::words::{Generation, Incarnation, JobId};
 
 /// Why a worker is refused. All of them end the worker: it must be fixed or be started anew.
@@ -33,7 +33,8 @@ pub enum Refusal {
         /// What to do about it.
         remedy: &'static str,
     },
-    /// A worker with the same id is connected already: each worker needs credentials of its own.
+    /// Another process with the same id is connected already, or this is the hello of a connection that its process has given up: each
+    /// worker needs credentials of its own.
     #[error("worker {0} is connected already: a worker's credentials serve one process; start the second with its own")]
     Duplicate(crate::words::WorkerId),
     /// It has been welcomed by a later coordinator: this one is fenced and ends.
@@ -75,6 +76,22 @@ pub fn admit(job: JobId, identity: Option<&JobIdentity>, newest: Generation, hel
     match identity {
         Some(expected) => same_identity(expected, &hello.identity),
         None => Ok(()),
+    }
+}
+
+/// Whether a hello may take the place of the connection by which its worker is known already, `present`, however alive that looks.
+///
+/// A process has one connection at a time and counts them, so that a later one shows that it has given up the one before: what is
+/// lost in one direction only, one end sees long before the other. A copy of its credentials does not tell the number that it has
+/// drawn, and a copy of a hello comes too late.
+///
+/// # Errors
+/// [`Refusal::Duplicate`] if it may not.
+pub fn take_over(present: Call, hello: &WorkerHello) -> Result<(), Refusal> {
+    if hello.call.process == present.process && hello.call.count > present.count {
+        Ok(())
+    } else {
+        Err(Refusal::Duplicate(hello.worker))
     }
 }
 
@@ -261,6 +278,10 @@ mod tests {
             shard_capacity: 8,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             auxiliary: vec![],
+            call: Call {
+                process: [7; 16],
+                count: 3,
+            },
         }
     }
 
@@ -321,5 +342,21 @@ mod tests {
             refused(|h| h.introduction.generation = Generation::NONE.next()),
             Refusal::Fenced { .. }
         ));
+    }
+
+    #[test]
+    fn only_a_later_call_of_the_same_process_takes_a_connection_over() {
+        let present = hello().call;
+        let attempt = |process, count| {
+            let call = Call { process, count };
+            take_over(present, &WorkerHello { call, ..hello() })
+        };
+        assert_eq!(attempt([7; 16], 4), Ok(()));
+        assert_eq!(attempt([7; 16], u64::MAX), Ok(()));
+        let refused = Err(Refusal::Duplicate(hello().worker));
+        assert_eq!(attempt([7; 16], 3), refused, "a hello that is said again, word for word");
+        assert_eq!(attempt([7; 16], 2), refused, "one that was given up, and comes late");
+        assert_eq!(attempt([8; 16], 4), refused, "another process with the same credentials");
+        assert_eq!(attempt([0; 16], u64::MAX), refused);
     }
 }

@@ -53,6 +53,17 @@ pub struct WorkerHello {
     pub address: SocketAddr,
     /// Names of the model's auxiliary sums, in the model's order; shown to people.
     pub auxiliary: Vec<String>,
+    /// By which connection of which process it comes.
+    pub call: Call,
+}
+
+/// Tells the connections of one process from each other, and from those of any other process that has its credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// The process: drawn at random when it starts, and told to its coordinators alone.
+    pub process: [u8; 16],
+    /// How often it has called before, whether anybody answered or not.
+    pub count: u64,
 }
 
 /// What a worker says of itself to a coordinator that may not know it.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use sardana_protocol::admission::{Refusal, admit};
+use sardana_protocol::admission::{Refusal, admit, take_over};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::membership::{Arrival, Command, Config, Event, JobEvent, Loss, Membership};
 use sardana_protocol::messages::{
-    AgentHello, AgentMessage, AgentOrder, CoordinatorMessage, Greeting, WorkerHello, WorkerMessage,
+    AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
@@ -86,6 +86,8 @@ pub(super) struct State {
     /// Set by the first worker.
     pub(super) job: Option<(JobIdentity, Membership)>,
     pub(super) workers: BTreeMap<WorkerId, Outlet<CoordinatorMessage>>,
+    /// By which call each of them came.
+    calls: BTreeMap<WorkerId, Call>,
     pub(super) agents: BTreeMap<u64, Outlet<AgentOrder>>,
     pub(super) operating: Operating,
     /// Workers whose end an agent has seen: a hello of theirs that comes late is nobody's.
@@ -126,6 +128,7 @@ impl Actor for Shell {
             life: Life::Open,
             job: None,
             workers: BTreeMap::new(),
+            calls: BTreeMap::new(),
             agents: BTreeMap::new(),
             operating: Operating::default(),
             exited: BTreeSet::new(),
@@ -194,7 +197,7 @@ impl State {
             let _ = reply.send(Greeting::Over);
             return;
         }
-        // It knows sooner than this side that its last connection is gone; two that live are a mistake of whoever started them.
+        // It may know sooner than this side that its last connection is gone; two processes are a mistake of whoever started them.
         let gone = self.workers.get(&worker).and_then(|outlet| outlet.connection.close_reason());
         if let Some(error) = gone {
             self.session_lost(worker, explain(&error));
@@ -222,7 +225,14 @@ impl State {
         if reply.send(greeting).is_err() {
             return;
         }
+        if let Some(outlet) = self.workers.get(&worker) {
+            let why = "its process has made a later connection";
+            outlet.connection.close(0_u32.into(), why.as_bytes());
+            self.session_lost(worker, why.to_owned());
+        }
+        self.certifying.is_back(worker);
         self.workers.insert(worker, outlet);
+        self.calls.insert(worker, hello.call);
         if self.job.is_none() {
             self.operating.named(&hello.auxiliary);
             self.begin(hello.identity);
@@ -281,8 +291,8 @@ impl State {
             Some((identity, membership)) => (Some(identity), membership.generation()),
             None => (None, Generation::new(self.config.incarnation, 0)),
         };
-        if self.workers.contains_key(&hello.worker) {
-            return Err(Refusal::Duplicate(hello.worker));
+        if let Some(&present) = self.calls.get(&hello.worker) {
+            take_over(present, hello)?;
         }
         admit(self.config.registrar.job(), identity, newest, hello)
     }
@@ -372,6 +382,7 @@ impl State {
     /// Lets go of a worker's session, if there is one.
     pub(super) fn forget(&mut self, worker: WorkerId) -> Option<Outlet<CoordinatorMessage>> {
         let outlet = self.workers.remove(&worker);
+        self.calls.remove(&worker);
         self.received += outlet.as_ref().map_or(0, |outlet| outlet.connection.stats().udp_rx.bytes);
         outlet
     }

@@ -1,7 +1,7 @@
 //! What the coordinator certifies for those it knows: children of agents, and the next certificates of whoever is still part of the
 //! job. Whoever is not is refused, so what it holds is worthless soon.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -22,8 +22,8 @@ pub(super) struct Certifying {
     own: Wallet,
     /// Children that have not ended, and whose they are.
     children: BTreeMap<WorkerId, u64>,
-    /// Workers that ended, or were dismissed or released. An id is never used again.
-    gone: BTreeSet<WorkerId>,
+    /// Workers that ended, or were dismissed or released, and whose they were. An id is never used again by another process.
+    gone: BTreeMap<WorkerId, Option<u64>>,
 }
 
 /// Why a certificate was refused.
@@ -46,7 +46,7 @@ impl Certifying {
             registrar,
             own,
             children: BTreeMap::new(),
-            gone: BTreeSet::new(),
+            gone: BTreeMap::new(),
         }
     }
 
@@ -62,7 +62,7 @@ impl Certifying {
     }
 
     fn certify_child(&mut self, agent: u64, worker: WorkerId, request: &[u8]) -> Result<Vec<u8>, Refusal> {
-        if self.gone.contains(&worker) {
+        if self.gone.contains_key(&worker) {
             return Err(Refusal::Gone(worker));
         }
         if !self.may_report(agent, worker) {
@@ -80,7 +80,7 @@ impl Certifying {
     /// An agent has these children: it may have had them certified by a coordinator before this one.
     pub(super) fn has_children(&mut self, agent: u64, children: &[WorkerId]) {
         for &worker in children.iter().take(MAX_CHILDREN) {
-            if !self.gone.contains(&worker) {
+            if !self.gone.contains_key(&worker) {
                 self.children.entry(worker).or_insert(agent);
             }
         }
@@ -94,7 +94,7 @@ impl Certifying {
 
     /// A worker wants its next certificate. None if it is refused.
     pub(super) fn renewed_worker(&self, worker: WorkerId, request: &[u8]) -> Option<CoordinatorMessage> {
-        if self.gone.contains(&worker) {
+        if self.gone.contains_key(&worker) {
             let refusal = Refusal::Gone(worker);
             tracing::warn!(target: "sardana::event::refused", %worker, %refusal, "a certificate was not renewed");
             return None;
@@ -114,8 +114,15 @@ impl Certifying {
 
     /// A worker has ended, or was dismissed or released.
     pub(super) fn is_gone(&mut self, worker: WorkerId) {
-        self.children.remove(&worker);
-        self.gone.insert(worker);
+        let agent = self.children.remove(&worker);
+        self.gone.entry(worker).or_insert(agent);
+    }
+
+    /// A worker that was dismissed never heard of it, and takes part again: it is whose it was.
+    pub(super) fn is_back(&mut self, worker: WorkerId) {
+        if let Some(Some(agent)) = self.gone.remove(&worker) {
+            self.children.insert(worker, agent);
+        }
     }
 
     /// Whether an agent may speak about a worker: nobody's but another agent's.
@@ -188,6 +195,17 @@ mod tests {
         certifying.is_gone(WORKER);
         assert!(certifying.renewed_worker(WORKER, &request()).is_none());
         assert!(certifying.child(1, WORKER, &request()).is_none());
+    }
+
+    #[test]
+    fn whoever_comes_back_is_whose_it_was() {
+        let (mut certifying, _) = certifying();
+        assert!(certifying.child(1, WORKER, &request()).is_some());
+        certifying.is_gone(WORKER);
+        certifying.is_gone(WORKER);
+        certifying.is_back(WORKER);
+        assert!(certifying.renewed_worker(WORKER, &request()).is_some());
+        assert!(certifying.may_report(1, WORKER) && !certifying.may_report(2, WORKER));
     }
 
     #[test]

@@ -6,6 +6,11 @@ use std::time::Duration;
 /// generation, so this is long; it only matters when two workers cannot reach each other although both live.
 pub const LINK_DEADLINE: Duration = Duration::from_secs(5);
 
+/// A link that was not there after this leaves its connection in doubt: a loss in one direction shows at one end at once, at the other
+/// only when the connection has been idle for long. The next link is made over a new one. Both ends make links within milliseconds of
+/// each other, unless one is busy.
+pub const DOUBT_AFTER: Duration = Duration::from_secs(2);
+
 /// A stream's first message must be there after this, or the stream is refused (SEC-2).
 pub const STREAM_HELLO_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -18,3 +23,5 @@ pub const MAX_PARKED: usize = 1_024;
 
 /// Priority of a transfer's stream; a ring's is 0, and goes first wherever both leave over one connection.
 pub const TRANSFER_PRIORITY: i32 = -1;
+
+const _: () = assert!(DOUBT_AFTER.as_millis() < LINK_DEADLINE.as_millis());

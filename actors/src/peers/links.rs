@@ -10,10 +10,10 @@ use sardana_protocol::messages::{Form, MemberAddress};
 use sardana_protocol::words::{JobId, WorkerId};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::Peers;
-use super::limits::{LINK_DEADLINE, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE};
+use super::limits::{DOUBT_AFTER, LINK_DEADLINE, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE};
 use super::table::{Arrival, LinkKey, Slot};
 use crate::quic::ConnectError;
 use crate::wire::{FrameError, read_frame, write_frame};
@@ -67,6 +67,35 @@ impl LinkingError {
     pub const fn peer(&self) -> WorkerId {
         match self {
             Self::Connect { peer, .. } | Self::Stream { peer, .. } | Self::TooSlow { peer } | Self::Over { peer } => *peer,
+        }
+    }
+}
+
+/// Leaves a connection in doubt if a link over it is waited for in vain, be it that the wait is given up because of the other end's.
+struct Doubt {
+    peer: Arc<super::Slot>,
+    since: Instant,
+    waiting: bool,
+}
+
+impl Doubt {
+    fn new(peer: Arc<super::Slot>) -> Self {
+        Self {
+            peer,
+            since: Instant::now(),
+            waiting: true,
+        }
+    }
+
+    fn dispelled(mut self) {
+        self.waiting = false;
+    }
+}
+
+impl Drop for Doubt {
+    fn drop(&mut self) {
+        if self.waiting && self.since.elapsed() >= DOUBT_AFTER {
+            self.peer.doubt();
         }
     }
 }
@@ -127,6 +156,7 @@ impl Peers {
             let peer = form.members[hop.from.index()];
             // Expected before anything is awaited, so that none is parked that is known.
             let coming = self.table.expect(key, peer.worker);
+            let doubt = Doubt::new(self.slot(peer.worker));
             making.spawn(async move {
                 // Whoever dials does so for the links in both directions.
                 let (connected, stream) = (peers.connection(peer), timeout(LINK_DEADLINE, coming));
@@ -144,6 +174,9 @@ impl Peers {
                         return Err(failed);
                     }
                 };
+                if matches!(stream, Ok(Ok(_))) {
+                    doubt.dispelled();
+                }
                 match stream {
                     Ok(Ok(stream)) => Ok(End::Receiver(slot, hop.id, LinkReceiver::quic(stream))),
                     Ok(Err(_)) => Err(LinkingError::Over { peer: peer.worker }),

@@ -15,6 +15,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quinn::{Connection, Endpoint};
@@ -55,10 +56,20 @@ struct Slot {
     live: watch::Sender<Option<Connection>>,
     /// The ones before it: when both dialled at once, streams may go on there.
     earlier: Mutex<Vec<Connection>>,
+    /// A link did not come in time: whatever this end has may be lost at the other one.
+    doubted: AtomicBool,
     dialling: tokio::sync::Mutex<()>,
 }
 
 impl Slot {
+    fn is_usable(&self, live: &Option<Connection>) -> bool {
+        !self.doubted.load(Ordering::Relaxed) && live.as_ref().is_some_and(|live| live.close_reason().is_none())
+    }
+
+    fn doubt(&self) {
+        self.doubted.store(true, Ordering::Relaxed);
+    }
+
     fn close(&self) {
         let earlier = std::mem::take(&mut *self.earlier.lock().unwrap_or_else(PoisonError::into_inner));
         for connection in earlier.iter().chain(self.live.borrow().as_ref()) {
@@ -159,6 +170,7 @@ impl Peers {
     /// Makes `connection` the one to `peer`, and serves it until it breaks.
     fn adopt(self: &Arc<Self>, peer: WorkerId, connection: &Connection) {
         let slot = self.slot(peer);
+        slot.doubted.store(false, Ordering::Relaxed);
         let before = slot.live.send_replace(Some(connection.clone()));
         let mut earlier = slot.earlier.lock().unwrap_or_else(PoisonError::into_inner);
         earlier.retain(|connection| connection.close_reason().is_none());
@@ -174,19 +186,20 @@ impl Peers {
             Arc::new(Slot {
                 live: watch::Sender::new(None),
                 earlier: Mutex::default(),
+                doubted: AtomicBool::new(false),
                 dialling: tokio::sync::Mutex::new(()),
             })
         };
         Arc::clone(slots.entry(peer).or_insert_with(fresh))
     }
 
-    /// The connection to `peer` that both need for their links: the one there is, or a new one. Only one of the two dials.
+    /// The connection to `peer` that both need for their links: the one there is, or a new one. Only one of the two dials, unless the
+    /// one there was is in doubt.
     async fn connection(self: &Arc<Self>, peer: MemberAddress) -> Result<Connection, ConnectError> {
         let slot = self.slot(peer.worker);
-        if self.own > peer.worker {
+        if self.own > peer.worker && !slot.doubted.load(Ordering::Relaxed) {
             let mut live = slot.live.subscribe();
-            let usable = |live: &Option<Connection>| live.as_ref().is_some_and(|live| live.close_reason().is_none());
-            let found = live.wait_for(usable).await.map(|live| live.clone());
+            let found = live.wait_for(|live| slot.is_usable(live)).await.map(|live| live.clone());
             return found.ok().flatten().ok_or_else(|| ConnectError::Local {
                 address: peer.address,
                 reason: "this worker is ending".to_owned(),
@@ -200,7 +213,7 @@ impl Peers {
         let slot = self.slot(peer.worker);
         let _one_at_a_time = slot.dialling.lock().await;
         let live = slot.live.borrow().clone();
-        if let Some(live) = live.filter(|live| live.close_reason().is_none()) {
+        if let Some(live) = live.filter(|live| slot.is_usable(&Some(live.clone()))) {
             return Ok(live);
         }
         let expected = PeerIdentity::worker(self.credentials.job(), peer.worker);

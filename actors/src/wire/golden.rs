@@ -5,8 +5,9 @@ use std::time::Duration;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::Stage;
 use sardana_protocol::messages::{
-    AgentHello, AgentMessage, AgentOrder, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, MemberAddress,
-    Needed, Ring, Seated, Serve, Snapshot, Standing, StepReport, Tally, Trailer, Visit, WorkerHello, WorkerMessage,
+    AgentHello, AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction,
+    MemberAddress, Needed, Ring, Seated, Serve, Snapshot, Standing, StepReport, Tally, Trailer, Visit, WorkerHello,
+    WorkerMessage,
 };
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
@@ -113,13 +114,17 @@ fn hello() {
         shard_capacity: 16,
         address: "127.0.0.1:4433".parse().unwrap(),
         auxiliary: vec!["loss".to_owned()],
+        call: Call {
+            process: [0xbb; 16],
+            count: 3,
+        },
     };
-    let (job_text, hash_text) = ("aa".repeat(16), "5c".repeat(32));
+    let (job_text, hash_text, process) = ("aa".repeat(16), "5c".repeat(32), "bb".repeat(16));
     let text = format!(
         "00 {job_text} fd efcdab8967452301 \
          04\"ring\" fa fbfb00 fc00000100 fd0000000001000000 40 01 \
          {hash_text} {hash_text} {hash_text} 01\"x\" 03\"cpu\" 00 {hash_text} \
-         0107 02 01 02 02 05 06 04 08 01 01 {STANDING} {TALLY} 10 00 7f000001 fb5111 01 04\"loss\""
+         0107 02 01 02 02 05 06 04 08 01 01 {STANDING} {TALLY} 10 00 7f000001 fb5111 01 04\"loss\" {process} 03"
     );
     golden(&Hello::Worker(Box::new(hello)), &text);
     let agent = AgentHello {

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::{MAX_AUXILIARY, MAX_REPORTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION};
 use sardana_protocol::messages::{
-    AgentMessage, AgentOrder, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, MemberAddress, Ring, Seated,
-    Standing, StepReport, Tally, Visit, WorkerHello, WorkerMessage,
+    AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, MemberAddress, Ring,
+    Seated, Standing, StepReport, Tally, Visit, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
@@ -114,6 +114,10 @@ fn largest_hello() -> Hello {
         shard_capacity: MAX_SHARDS,
         address: "[ffff::1]:65535".parse().unwrap(),
         auxiliary: vec!["x".repeat(AUXILIARY_NAME_BYTES); MAX_AUXILIARY],
+        call: Call {
+            process: [0xff; 16],
+            count: u64::MAX,
+        },
     }))
 }
 

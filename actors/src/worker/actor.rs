@@ -133,6 +133,7 @@ impl Actor for Worker {
             peers,
             ended,
         } = arguments;
+        let link = Link::new(&config)?;
         let hello = WorkerHello {
             job: config.credentials.job(),
             worker: WorkerId::new(config.credentials.id()),
@@ -145,10 +146,10 @@ impl Actor for Worker {
                 .iter()
                 .map(|name| cut_to(name.clone(), AUXILIARY_NAME_BYTES))
                 .collect(),
+            call: link.next_call(),
         };
         let rings = Rings::new(config.identity.spec.order, Arc::clone(&desk), Arc::clone(&peers));
         let transfers = Transfers::new(Arc::clone(&desk), Arc::clone(&peers), Arc::clone(&config.pieces));
-        let link = Link::new(&config)?;
         let control = connect(&myself, &link, &desk, &hello, (COORDINATOR_PATIENCE, Duration::ZERO)).await?;
         Ok(State {
             renewal: WorkerRenewal::new(&config.credentials),

@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use quinn::{Connection, Endpoint};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::member::{Event, Member};
-use sardana_protocol::messages::{CoordinatorMessage, Greeting, Hello, WorkerHello, WorkerMessage};
+use sardana_protocol::messages::{Call, CoordinatorMessage, Greeting, Hello, WorkerHello, WorkerMessage};
 use sardana_protocol::words::{Incarnation, Step, WorkerId};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -77,10 +78,15 @@ pub(super) struct Link {
     pub(super) coordinator: Search,
     /// One for each kind of address, by where it is bound.
     endpoints: Vec<(IpAddr, Endpoint)>,
+    /// Tells this process from any other that has its credentials.
+    process: [u8; 16],
+    calls: Arc<AtomicU64>,
 }
 
 impl Link {
-    pub(super) fn new(config: &WorkerConfig) -> Result<Self, BindError> {
+    pub(super) fn new(config: &WorkerConfig) -> Result<Self, ActorProcessingErr> {
+        let mut process = [0; 16];
+        getrandom::fill(&mut process).map_err(|error| format!("the system gives no random numbers: {error}"))?;
         let endpoint = |address| bind_client(&config.credentials, Purpose::Control, address);
         let found = config.coordinator.found();
         let mut endpoints = vec![(towards(found), endpoint(found)?)];
@@ -92,10 +98,20 @@ impl Link {
             }
         }
         Ok(Self {
+            process,
+            calls: Arc::default(),
             credentials: config.credentials.clone(),
             coordinator: Search::new(&config.coordinator),
             endpoints,
         })
+    }
+
+    /// The next call of this process: what it says of itself in a hello.
+    pub(super) fn next_call(&self) -> Call {
+        Call {
+            process: self.process,
+            count: self.calls.fetch_add(1, Ordering::Relaxed),
+        }
     }
 
     pub(super) async fn close(&self) {
@@ -155,7 +171,7 @@ impl Link {
             .open_bi()
             .await
             .map_err(|error| again(FrameError::Connection(error)))?;
-        // Not before the coordinator is there: a hello binds who says it.
+        // Not before the coordinator is there: a hello binds who says it, and dialling may have taken seconds.
         let hello = Hello::Worker(Box::new(hello()));
         let greeting = async {
             write_frame(&mut send, &hello, HELLO_FRAME_BYTES).await?;
@@ -283,6 +299,7 @@ async fn carry(
     sleep(pause).await;
     let current = || WorkerHello {
         introduction: desk.introduce(),
+        call: link.next_call(),
         ..hello.clone()
     };
     let Carrier {

@@ -4,7 +4,7 @@ use sardana_actors::trust::Role;
 use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::membership::{JobEvent, Loss};
-use sardana_protocol::messages::{AgentMessage, Greeting, Hello, WorkerHello};
+use sardana_protocol::messages::{AgentMessage, Call, CoordinatorMessage, Greeting, Hello, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{JobId, WorkerId};
 
@@ -154,13 +154,41 @@ async fn the_same_credentials_serve_one_process_at_a_time() {
         }
     }
     assert_eq!(lost, 1);
-    assert!(
-        again
-            .hear::<sardana_protocol::messages::CoordinatorMessage>()
-            .await
-            .unwrap()
-            .is_some()
-    );
+    assert!(again.hear::<CoordinatorMessage>().await.unwrap().is_some());
+}
+
+/// What is lost in one direction only, one end sees long before the other.
+#[tokio::test]
+async fn a_later_call_of_the_same_process_takes_the_place_of_one_that_looks_alive() {
+    let log = Log::new();
+    let mut site = Site::new().await;
+    let first = site.join(1).await;
+    assert!(matches!(site.event().await, JobEvent::Joined { .. }));
+    let call = |process: u8, count| WorkerHello {
+        call: Call {
+            process: [process; 16],
+            count,
+        },
+        ..hello(1)
+    };
+    let mut later = site.dial(Role::Worker, 1).await;
+    later.say(&worker(call(1, 5))).await;
+    assert!(matches!(
+        later.hear::<Greeting>().await.unwrap(),
+        Some(Greeting::Joined { .. })
+    ));
+    assert!(first.closed().await.contains("a later connection"));
+    while !matches!(site.event().await, JobEvent::Lost { .. }) {}
+    while !matches!(site.event().await, JobEvent::Joined { .. }) {}
+    // The same hello again, an earlier one that comes late, and another process that has the same credentials.
+    for other in [call(1, 5), call(1, 4), call(2, 6)] {
+        let reason = site.dial(Role::Worker, 1).await.refused(&worker(other)).await;
+        assert!(reason.contains("connected already"), "{reason}");
+        log.refused(&["a worker was refused", &reason]).await;
+    }
+    let _second = site.join(2).await;
+    assert!(later.hear::<CoordinatorMessage>().await.unwrap().is_some(), "it is a member");
+    log.nothing_more();
 }
 
 #[tokio::test]

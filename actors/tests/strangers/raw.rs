@@ -14,7 +14,7 @@ use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_actors::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::{Balance, JobEvent};
-use sardana_protocol::messages::{AgentHello, Greeting, Hello, Introduction, Standing, Tally, WorkerHello};
+use sardana_protocol::messages::{AgentHello, Call, Greeting, Hello, Introduction, Standing, Tally, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
 use serde::Serialize;
@@ -187,5 +187,9 @@ pub(crate) fn hello(id: u64) -> WorkerHello {
         shard_capacity: 4,
         address: LOOPBACK,
         auxiliary: vec!["loss".to_owned()],
+        call: Call {
+            process: [id as u8; 16],
+            count: 0,
+        },
     }
 }

@@ -1,6 +1,7 @@
 //! What workers say, and what follows from it.
 
 use super::formation::Formation;
+use super::ledger::Halted;
 use super::planning::Purpose;
 use super::roster::{Ending, Place};
 use super::{JobEvent, Loss, Membership, Phase, Resumed};
@@ -96,6 +97,7 @@ impl Membership {
         }
         self.paused();
         self.reach(standing.step);
+        self.ledger.returned(worker, &standing, Halted::Yes);
         if let Some(record) = self.members.get_mut(&worker) {
             record.computed = record.computed.max(standing.tally.total);
             if !bites(Bug::HaltedForgotten) {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::messages::Tally;
+use crate::messages::{Standing, Tally};
 use crate::words::{Step, WorkerId};
 
 /// The count so far.
@@ -37,13 +37,22 @@ enum Missed {
     Everything,
 }
 
+/// Whether a worker has promised to accept nothing old.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Halted {
+    NotYet,
+    Yes,
+}
+
 impl Ledger {
     /// A worker was lost.
     pub(super) fn lost(&mut self, worker: WorkerId, tally: Option<Tally>) {
         match tally {
             Some(tally) => {
+                // One that has come back may have ended before it had said what it had computed in vain.
+                let vain = self.settle(worker, tally, 0).unwrap_or(0);
                 self.gone = self.gone.saturating_add(tally.total);
-                self.recent.push((tally, 0));
+                self.recent.push((tally, vain));
             }
             None => {
                 self.unknown.entry(worker).or_insert(Missed::Nothing);
@@ -54,24 +63,29 @@ impl Ledger {
     /// The count of a lost worker has become known after all. Whether that is news of where the job stands: nothing has resumed since.
     pub(super) fn found(&mut self, worker: WorkerId, tally: Tally) -> bool {
         let news = self.unknown.get(&worker) == Some(&Missed::Nothing);
-        if let Some(vain) = self.settle(worker, tally) {
+        if let Some(vain) = self.settle(worker, tally, 0) {
             self.gone = self.gone.saturating_add(tally.total);
             self.recent.push((tally, vain));
         }
         news
     }
 
-    /// A worker that was lost is back, with this count; it is one of the living again.
-    pub(super) fn returned(&mut self, worker: WorkerId, tally: Tally) {
-        self.settle(worker, tally);
+    /// A worker that was lost is back; it is one of the living again. What it has computed in vain is known once it has halted: until
+    /// then it goes on with what it was doing.
+    pub(super) fn returned(&mut self, worker: WorkerId, standing: &Standing, halted: Halted) {
+        let missed = self.unknown.get(&worker).copied();
+        if halted == Halted::Yes || missed == Some(Missed::Nothing) {
+            self.settle(worker, standing.tally, under_way(standing));
+        }
     }
 
-    /// How many gradients of a worker whose count was unknown were computed again by others.
-    fn settle(&mut self, worker: WorkerId, tally: Tally) -> Option<u64> {
+    /// How many gradients of a worker whose count was unknown were computed again by others. So many more are `under_way`.
+    fn settle(&mut self, worker: WorkerId, tally: Tally, under_way: u64) -> Option<u64> {
         let vain = match self.unknown.remove(&worker)? {
             Missed::Nothing => 0,
-            Missed::Since(step) => lost_of(tally, step),
-            Missed::Everything => tally.total,
+            Missed::Since(step) if tally.step < step => 0,
+            Missed::Since(step) => lost_of(tally, step) + under_way,
+            Missed::Everything => tally.total + under_way,
         };
         self.recomputed += vain;
         Some(vain)
@@ -134,6 +148,12 @@ impl Ledger {
     }
 }
 
+/// Gradients that a worker which has halted goes on computing: the one that it is at, if it has not computed all that it keeps.
+fn under_way(standing: &Standing) -> u64 {
+    let kept: u32 = standing.kept.iter().map(|range| range.len()).fold(0, u32::saturating_add);
+    u64::from(kept > standing.tally.this_step)
+}
+
 fn useful(tallies: Vec<(Tally, u64)>) -> u64 {
     tallies
         .into_iter()
@@ -157,6 +177,7 @@ fn lost_of(tally: Tally, step: Step) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::ShardRange;
 
     const WORKER: WorkerId = WorkerId::new(1);
 
@@ -166,6 +187,16 @@ mod tests {
             step: Step::new(step),
             this_step,
             previous_step,
+        }
+    }
+
+    fn standing(tally: Tally, kept: u32) -> Standing {
+        Standing {
+            step: tally.step,
+            kept: vec![ShardRange::new(0, kept)],
+            sum: None,
+            stop_at: None,
+            tally,
         }
     }
 
@@ -220,8 +251,40 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.lost(WORKER, None);
         ledger.resume(Step::new(7));
-        ledger.returned(WORKER, tally(7, 2, 3));
+        let standing = |kept| standing(tally(7, 2, 3), kept);
+        ledger.returned(WORKER, &standing(0), Halted::NotYet);
+        assert_eq!((ledger.unknown(), ledger.recomputed()), (1, 0), "it goes on");
+        ledger.returned(WORKER, &standing(2), Halted::Yes);
         assert_eq!((ledger.unknown(), ledger.recomputed()), (0, 2));
         assert_eq!(ledger.computed([100].into_iter()), 100, "it counts for itself");
+        ledger.returned(WORKER, &standing(3), Halted::Yes);
+        assert_eq!(ledger.recomputed(), 2, "it halts for other reasons");
+    }
+
+    #[test]
+    fn the_gradient_under_way_of_a_worker_that_is_back_is_in_vain_too() {
+        let late = |step, kept| {
+            let mut ledger = Ledger::default();
+            ledger.lost(WORKER, None);
+            ledger.resume(Step::new(7));
+            ledger.returned(WORKER, &standing(tally(step, 2, 3), kept), Halted::Yes);
+            ledger.recomputed()
+        };
+        assert_eq!(late(7, 3), 3);
+        assert_eq!(late(7, 8), 3, "it has not begun the others");
+        assert_eq!(late(7, 2), 2);
+        assert_eq!(late(6, 3), 0, "the others had the sum it took part in");
+    }
+
+    #[test]
+    fn a_worker_that_comes_back_and_ends_before_it_halts_is_counted_once() {
+        let mut ledger = Ledger::default();
+        ledger.lost(WORKER, None);
+        ledger.resume(Step::new(7));
+        ledger.returned(WORKER, &standing(tally(7, 2, 3), 2), Halted::NotYet);
+        ledger.lost(WORKER, Some(tally(7, 3, 3)));
+        ledger.resume(Step::new(7));
+        assert_eq!((ledger.unknown(), ledger.recomputed()), (0, 3));
+        assert_eq!(ledger.computed([].into_iter()), 100);
     }
 }

@@ -47,7 +47,7 @@ pub use balancing::{Balance, Calm};
 use cooling::Failures;
 pub use event::{Arrival, Command, Event, JobEvent, Loss, Need, Stage, Summary};
 use formation::Formation;
-use ledger::Ledger;
+use ledger::{Halted, Ledger};
 pub use phases::Phases;
 use planning::Plan;
 pub use record::JobRecord;
@@ -265,7 +265,8 @@ impl Membership {
         let (worker, training) = (arrival.worker, arrival.introduction.training);
         let standing = arrival.introduction.standing;
         self.missed.remove(&worker);
-        self.ledger.returned(worker, standing.tally);
+        let halted = if training { Halted::NotYet } else { Halted::Yes };
+        self.ledger.returned(worker, &standing, halted);
         self.reached = self.reached.max(standing.step);
         let step = standing.step;
         self.tell(JobEvent::Joined { worker, step });

@@ -335,3 +335,36 @@ async fn who_is_no_member_any_more_is_cut_off_on_all_connections() {
     timeout(PATIENCE, one.closed()).await.unwrap();
     timeout(PATIENCE, two.closed()).await.unwrap();
 }
+
+#[tokio::test]
+async fn after_a_link_that_never_came_the_next_one_takes_a_new_connection() {
+    let (workers, form) = workers(2);
+    let next = |count| Form {
+        generation: generation(count),
+        ..form.clone()
+    };
+    let both = async |count| {
+        let form = next(count);
+        let (one, two) = tokio::join!(link(&workers[0], &form, 0), link(&workers[1], &form, 1));
+        (one.unwrap(), two.unwrap())
+    };
+    let used = || {
+        let slots = workers[1].slots.lock().unwrap();
+        let live = slots[&WorkerId::new(0)].live.borrow().clone();
+        live.unwrap().stable_id()
+    };
+    let _first = both(2).await;
+    let before = used();
+    let _second = both(3).await;
+    assert_eq!(used(), before, "one serves all links");
+    // The first makes no link: for the second it is the same whether it does not, or nothing of it arrives.
+    tokio::time::pause();
+    let late = link(&workers[1], &next(4), 1).await.map(|_| ());
+    assert!(matches!(late, Err(LinkingError::TooSlow { .. })), "{late:?}");
+    tokio::time::resume();
+    let _third = both(5).await;
+    let after = used();
+    assert_ne!(after, before, "what the first one has may be lost");
+    let _fourth = both(6).await;
+    assert_eq!(used(), after, "the new one serves");
+}
