@@ -159,12 +159,14 @@ impl Membership {
         found
     }
 
-    /// Whether one that has trained under an earlier life of the coordinator has a newer state than all who train now: they began anew
-    /// without it. It had halted, and came later than anybody waited for.
+    /// Whether one that has trained has a newer state than all who train now: they began anew without it, and it comes later than
+    /// anybody waited for. One step more is no reason to halt them, unless they began in another life of the coordinator: the others
+    /// had given that step up with its connection, and are about to have it again.
     pub(super) fn has_trained_further(&self, introduction: &Introduction) -> bool {
-        let generation = introduction.generation;
-        let earlier = generation > Generation::NONE && generation.incarnation() < self.formed.incarnation();
-        self.is_formed() && earlier && introduction.standing.step > self.reached
+        let (generation, step) = (introduction.generation, introduction.standing.step);
+        let earlier = generation.incarnation() < self.formed.incarnation();
+        let reached = if earlier { self.reached } else { self.reached.next() };
+        self.is_formed() && generation.count() > 0 && step > reached
     }
 
     /// A worker is gone before the past is dealt with. `certainly`: its process has ended.

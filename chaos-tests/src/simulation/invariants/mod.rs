@@ -82,6 +82,8 @@ pub(crate) struct Law {
     gone: BTreeSet<WorkerId>,
     /// Whose connection broke, and when.
     cut_off: BTreeMap<WorkerId, Duration>,
+    /// Whose connections were lost in this life of the coordinator.
+    given_up: BTreeSet<WorkerId>,
     pub(crate) count: Count,
     /// Whether an operator has asked the job to stop.
     pub(crate) may_stop_early: bool,
@@ -107,6 +109,7 @@ impl Law {
             leaving: BTreeMap::new(),
             gone: BTreeSet::new(),
             cut_off: BTreeMap::new(),
+            given_up: BTreeSet::new(),
             count: Count::Exact,
             may_stop_early: false,
             checked: Marks::default(),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sardana_protocol::limits::{ADOPTION_PATIENCE, GATHER, LEAVE_GRACE, SILENCE, STATE_GRACE};
+use sardana_protocol::limits::{ADOPTION_PATIENCE, GATHER, LEAVE_GRACE, SILENCE_MOST, STATE_GRACE};
 
 use super::{Law, Violation};
 use crate::simulation::network::IDLE;
@@ -20,7 +20,7 @@ impl Floor {
     /// `slowest`: how long work takes that was begun when its worker was at its slowest.
     pub(crate) fn of(step: Duration, transfer: Duration, restart: Duration, slowest: Duration) -> Self {
         // What is waited for, one after the other, at the very worst; thrice, as one may end in the other.
-        let patience = ADOPTION_PATIENCE + GATHER + LEAVE_GRACE + SILENCE + STATE_GRACE + 2 * IDLE;
+        let patience = ADOPTION_PATIENCE + GATHER + LEAVE_GRACE + SILENCE_MOST + STATE_GRACE + 2 * IDLE;
         let steps = 5;
         Self {
             steps,

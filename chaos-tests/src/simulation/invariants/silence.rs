@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sardana_protocol::limits::SILENCE;
+use sardana_protocol::limits::SILENCE_LEAST;
 use sardana_protocol::words::WorkerId;
 
 use super::{Law, Violation};
@@ -21,7 +21,7 @@ impl Law {
     /// The coordinator leaves out a worker for its silence, while the generation trains.
     pub(crate) fn silent(&mut self, worker: WorkerId, clock: Duration) -> Result<(), Violation> {
         let since = self.advanced.map(|advanced| clock.saturating_sub(advanced));
-        let holds = !self.seated.contains(&worker) || since.is_none_or(|since| since >= SILENCE);
+        let holds = !self.seated.contains(&worker) || since.is_none_or(|since| since >= SILENCE_LEAST);
         self.check("progress speaks for the silent", holds, || {
             format!("{worker} is left out for its silence, and a step was heard of {since:?} ago")
         })

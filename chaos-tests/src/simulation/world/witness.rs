@@ -60,6 +60,14 @@ impl World {
                 stage: Stage::Running,
                 ..
             } => self.law.silent(worker, clock),
+            JobEvent::Lost {
+                worker,
+                cause: Loss::ConnectionLost { .. },
+                ..
+            } => {
+                self.law.given_up(worker);
+                Ok(())
+            }
             JobEvent::Fenced { .. }
             | JobEvent::Joined { .. }
             | JobEvent::Snapshot { .. }

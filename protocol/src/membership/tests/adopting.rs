@@ -216,7 +216,7 @@ fn who_had_halted_and_comes_late_brings_its_state_back() {
     let told = job.returns(1, 1, 9, None);
     assert_eq!(told[..2], ["joined w1 at s9", "halting for g2.2"]);
     assert!(told.contains(&"to w1: halt g2.2".to_owned()), "{told:?}");
-    // Who trains where the others train, or came from this life, disturbs nobody.
+    // Who never trained disturbs nobody.
     let mut job = Job::training(2, config());
     assert_eq!(job.returns(3, 0, 9, None)[..1], ["joined w3 at s9"]);
     assert_eq!(job.membership.stage(), Stage::Running);

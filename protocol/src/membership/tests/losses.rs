@@ -204,3 +204,36 @@ fn who_comes_back_while_training_must_halt_first() {
         ["joined w2 at s3", "halting for g1.3", "to w1: halt g1.3", "to w2: halt g1.3"]
     );
 }
+
+/// The only holder of the state is silent for so long that the others begin anew; then it is back after all.
+#[test]
+fn a_state_that_was_given_up_is_taken_when_its_holder_comes_back() {
+    let returns = |step| {
+        let mut job = Job::training(2, config());
+        let (worker, address) = (w(3), SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
+        let mut introduction = Introduction {
+            generation: g(1),
+            incarnation: Incarnation::new(1),
+            seat: None,
+            training: false,
+            standing: standing(step),
+        };
+        introduction.standing.step = s(step);
+        let told = job.event(Event::Arrived(Box::new(Arrival {
+            worker,
+            address,
+            capacity: 24,
+            introduction,
+        })));
+        (words(&told), job.membership.stage())
+    };
+    let (told, stage) = returns(2);
+    assert_eq!(stage, Stage::Halting, "{told:?}");
+    assert_eq!(told[..2], ["joined w3 at s2", "halting for g1.2"]);
+    let (told, stage) = returns(1);
+    assert_eq!(
+        stage,
+        Stage::Running,
+        "the others are about to have that step again: {told:?}"
+    );
+}
