@@ -51,8 +51,9 @@ impl World {
             }
             JobEvent::Left { worker, step } => {
                 let heirs = self.heirs_of(worker);
-                // A state that was given up before is nobody's loss.
-                self.law.let_go(worker, step.min(self.high), heirs, clock)
+                // A state beyond all that there is now was given up before, and is nobody's loss.
+                let lost = if step > self.high { Step::ZERO } else { step };
+                self.law.let_go(worker, lost, heirs, clock)
             }
             JobEvent::Lost {
                 worker,
