@@ -31,7 +31,9 @@ impl Law {
         let waited = asked.map(|asked| clock.saturating_sub(asked));
         let kept = match heirs {
             Heirs::Unknown => true,
-            Heirs::At(newest) => step == Step::ZERO || newest >= Some(step),
+            // Whoever a trailer left out is let go only once all others have begun without it. Else one step may be computed again.
+            Heirs::At(newest) if self.left_out.contains(&worker) => newest >= Some(step),
+            Heirs::At(newest) => step == Step::ZERO || newest.map(Step::next) >= Some(step),
         };
         let holds = kept || waited.is_some_and(|waited| waited >= LEAVE_GRACE);
         self.check("a leave loses nothing", holds, || {

@@ -70,6 +70,8 @@ pub(crate) struct Law {
     ready: BTreeSet<(WorkerId, Generation)>,
     /// The members of the generation that is current.
     seated: Vec<WorkerId>,
+    /// The members of the one before that the trailer which switched to it has left out.
+    left_out: Vec<WorkerId>,
     /// When the coordinator last heard of a new step. This and what follows is by the clock of its present life.
     advanced: Option<Duration>,
     /// When that life began.
@@ -101,6 +103,7 @@ impl Law {
             planned: (Generation::NONE, Vec::new()),
             ready: BTreeSet::new(),
             seated: Vec::new(),
+            left_out: Vec::new(),
             advanced: None,
             born: Duration::ZERO,
             introduced: BTreeMap::new(),

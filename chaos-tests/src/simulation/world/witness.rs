@@ -20,15 +20,20 @@ impl World {
                 step,
                 members,
                 ..
-            } => self
-                .formed(generation, &members, clock, before)
-                .and_then(|()| self.begun(generation, &members, step)),
+            } => {
+                self.law.seats(&members);
+                self.formed(generation, &members, clock, before)
+                    .and_then(|()| self.begun(generation, step))
+            }
             JobEvent::Switched {
                 generation,
                 step,
                 members,
                 ..
-            } => self.begun(generation, &members, step),
+            } => {
+                self.law.seats_by_trailer(&members);
+                self.begun(generation, step)
+            }
             JobEvent::Adopted { generation, members, .. } => {
                 self.law.seats(&members);
                 let held = self.law.adopted(generation, self.coordinator.memory);
@@ -95,9 +100,8 @@ impl World {
     }
 
     /// A generation begins at this step, sooner or later.
-    fn begun(&mut self, generation: Generation, members: &[WorkerId], step: Step) -> Result<(), Violation> {
+    fn begun(&mut self, generation: Generation, step: Step) -> Result<(), Violation> {
         self.counts.generations += 1;
-        self.law.seats(members);
         // The newest state is lost, whether the coordinator knows it or not.
         if step.next() < self.high {
             self.high = step;
