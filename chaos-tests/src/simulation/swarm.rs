@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use sardana_protocol::membership::Balance;
+
 use super::faults::Fault;
 use super::network::{Network, Transport};
 use crate::dice::Dice;
@@ -33,6 +35,8 @@ pub(crate) struct Swarm {
     pub(crate) restart: Duration,
     /// How long a write to the coordinator's disk takes.
     pub(crate) sync: Duration,
+    /// Whether workers tell how fast they are, so that shards move.
+    pub(crate) balance: Balance,
     /// Kinds of faults, and how long it is between two of a kind on average.
     pub(crate) faults: Vec<(Fault, Duration)>,
 }
@@ -85,6 +89,10 @@ impl Swarm {
             restart: Duration::from_millis(between(dice, 100, 30_000)),
             sync: Duration::from_millis(between(dice, 1, 500)),
             faults: faults(dice),
+            balance: match dice.below(2) {
+                0 => Balance::Off,
+                _ => Balance::default(),
+            },
         }
     }
 }

@@ -51,6 +51,8 @@ impl Membership {
             all && !self.is_halting()
         };
         let gathering = matches!(self.phase, Phase::Gathering { .. });
+        // After a restart a joiner may be the only one left that has a state.
+        let trains = self.is_formed() || bites(Bug::LoneJoinerReleased);
         let safe = self.state_is_safe_without_leavers();
         let over = |since: Duration| self.now.saturating_sub(since) >= LEAVE_GRACE;
         let free: Vec<(WorkerId, Step)> = self
@@ -60,8 +62,7 @@ impl Membership {
                 let since = record.leaving?;
                 let step = match &record.place {
                     Place::Left(generation, standing) => begun(*generation).then_some(standing.step),
-                    // After a restart it may be the only one left that has a state.
-                    Place::Joining(joining) if self.planned(worker) == Planned::No && (self.is_formed() || over(since)) => {
+                    Place::Joining(joining) if self.planned(worker) == Planned::No && (trains || over(since)) => {
                         Some(joining.step)
                     }
                     Place::Quiet(standing) if gathering && (safe || over(since)) => Some(standing.step),

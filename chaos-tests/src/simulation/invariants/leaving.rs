@@ -24,11 +24,6 @@ impl Law {
         self.leaving.insert(worker, clock);
     }
 
-    /// A worker's connection is lost: the others go on without it, from the step before the last if only it had applied that.
-    pub(crate) fn given_up(&mut self, worker: WorkerId) {
-        self.given_up.insert(worker);
-    }
-
     /// A worker is let go with its state at `step`.
     pub(crate) fn let_go(&mut self, worker: WorkerId, step: Step, heirs: Heirs, clock: Duration) -> Result<(), Violation> {
         self.gone.insert(worker);
@@ -36,11 +31,9 @@ impl Law {
         let waited = asked.map(|asked| clock.saturating_sub(asked));
         let kept = match heirs {
             Heirs::Unknown => true,
-            Heirs::At(newest) => {
-                // Its last step was counted as lost with it, if it comes back and leaves then.
-                let again = newest.filter(|_| self.given_up.contains(&worker)).map(Step::next);
-                step == Step::ZERO || newest.max(again) >= Some(step)
-            }
+            // Whoever a trailer left out is let go only once all others have begun without it. Else one step may be computed again.
+            Heirs::At(newest) if self.left_out.contains(&worker) => newest >= Some(step),
+            Heirs::At(newest) => step == Step::ZERO || newest.map(Step::next) >= Some(step),
         };
         let holds = kept || waited.is_some_and(|waited| waited >= LEAVE_GRACE);
         self.check("a leave loses nothing", holds, || {
@@ -63,7 +56,6 @@ impl Law {
         self.introduced.clear();
         self.leaving.clear();
         self.cut_off.clear();
-        self.given_up.clear();
         self.advanced = None;
         if !remembers {
             self.gone.clear();

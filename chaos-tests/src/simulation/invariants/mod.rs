@@ -70,6 +70,8 @@ pub(crate) struct Law {
     ready: BTreeSet<(WorkerId, Generation)>,
     /// The members of the generation that is current.
     seated: Vec<WorkerId>,
+    /// The members of the one before that the trailer which switched to it has left out.
+    left_out: Vec<WorkerId>,
     /// When the coordinator last heard of a new step. This and what follows is by the clock of its present life.
     advanced: Option<Duration>,
     /// When that life began.
@@ -82,8 +84,6 @@ pub(crate) struct Law {
     gone: BTreeSet<WorkerId>,
     /// Whose connection broke, and when.
     cut_off: BTreeMap<WorkerId, Duration>,
-    /// Whose connections were lost in this life of the coordinator.
-    given_up: BTreeSet<WorkerId>,
     pub(crate) count: Count,
     /// Whether an operator has asked the job to stop.
     pub(crate) may_stop_early: bool,
@@ -103,13 +103,13 @@ impl Law {
             planned: (Generation::NONE, Vec::new()),
             ready: BTreeSet::new(),
             seated: Vec::new(),
+            left_out: Vec::new(),
             advanced: None,
             born: Duration::ZERO,
             introduced: BTreeMap::new(),
             leaving: BTreeMap::new(),
             gone: BTreeSet::new(),
             cut_off: BTreeMap::new(),
-            given_up: BTreeSet::new(),
             count: Count::Exact,
             may_stop_early: false,
             checked: Marks::default(),

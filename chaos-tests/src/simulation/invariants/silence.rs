@@ -11,6 +11,14 @@ impl Law {
     /// A generation with these members is current.
     pub(crate) fn seats(&mut self, members: &[WorkerId]) {
         self.seated = members.to_vec();
+        self.left_out.clear();
+    }
+
+    /// A trailer has switched to a generation with these members.
+    pub(crate) fn seats_by_trailer(&mut self, members: &[WorkerId]) {
+        let before = std::mem::replace(&mut self.seated, members.to_vec());
+        let goes = |worker: &WorkerId| !members.contains(worker);
+        self.left_out = before.into_iter().filter(goes).collect();
     }
 
     /// The coordinator has heard of a new step, at this time of its clock.

@@ -13,6 +13,13 @@ impl Law {
         })
     }
 
+    /// A worker says that it has halted. `update`: how far its state's next change is.
+    pub(crate) fn halts(&mut self, worker: WorkerId, update: &'static str) -> Result<(), Violation> {
+        self.check("STEP-1", update == "none", || {
+            format!("{worker} says that it has halted, with an update that is {update}")
+        })
+    }
+
     /// A worker has applied a sum, which led it to this state.
     pub(crate) fn applied(&mut self, worker: WorkerId, step: Step, sum: &Sum, state: u64) -> Result<(), Violation> {
         let last = self.steps;

@@ -132,6 +132,24 @@ impl World {
         self.member(worker, Event::Snapshotted { snapshot, shares }, Data::None);
     }
 
+    /// The sum that was applied last stays here for those who follow.
+    pub(super) fn keep_sum(&mut self, worker: WorkerId, step: Step) {
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
+        let held = match process.sum.clone().filter(|sum| sum.step == step) {
+            Some(sum) => {
+                process.keeping.sums.insert(step, sum);
+                self.law.keeps(worker, process.keeping.sums.len(), self.swarm.keeps)
+            }
+            None => Err(Violation::new(
+                "commands make sense",
+                format!("{worker}: what is kept was applied"),
+            )),
+        };
+        self.require(held);
+    }
+
     /// What a member lacks is fetched from a donor.
     pub(super) fn fetch(&mut self, worker: WorkerId, wanted: Fetching) {
         self.serial += 1;

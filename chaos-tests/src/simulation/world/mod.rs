@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sardana_protocol::job::{JobSpec, Order};
-use sardana_protocol::membership::{Balance, Config, Stage, Summary};
+use sardana_protocol::membership::{Config, Stage, Summary};
 use sardana_protocol::messages::Tally;
 use sardana_protocol::words::{Step, WorkerId};
 
@@ -83,8 +83,7 @@ impl World {
             shards: swarm.shards,
             steps,
             order: Order::Exact,
-            // Nobody tells a pace here.
-            balance: Balance::Off,
+            balance: swarm.balance,
         };
         let spec = JobSpec {
             name: "simulated".to_owned(),

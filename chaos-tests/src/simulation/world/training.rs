@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use sardana_protocol::limits::HEARTBEAT;
 use sardana_protocol::member::{Command, Event, Heartbeat, Work};
-use sardana_protocol::messages::StepReport;
-use sardana_protocol::words::{Generation, ShardRange, Step, WorkerId};
+use sardana_protocol::membership::Balance;
+use sardana_protocol::messages::{StepReport, WorkerMessage};
+use sardana_protocol::words::{Generation, Pace, ShardRange, Step, WorkerId};
 
 use super::World;
 use super::process::{Data, Fetching, Process, RingEnd};
@@ -78,7 +79,7 @@ impl World {
             return;
         };
         match command {
-            Command::Send(message) => self.send_up(worker, message),
+            Command::Send(message) => self.say(worker, message),
             Command::Connect(form) => {
                 process.next = None;
                 self.connect(worker, *form);
@@ -110,15 +111,7 @@ impl World {
             Command::Unprepare => process.next = None,
             Command::MakeRoom { shares } => self.make_room(worker, !shares.is_empty()),
             Command::Snapshot { snapshot, shares } => self.take_snapshot(worker, snapshot, shares),
-            Command::KeepSum { step } => match process.sum.clone().filter(|sum| sum.step == step) {
-                Some(sum) => {
-                    process.keeping.sums.insert(step, sum);
-                    let (sums, most) = (process.keeping.sums.len(), self.swarm.keeps);
-                    let held = self.law.keeps(worker, sums, most);
-                    self.require(held);
-                }
-                None => self.senseless(worker, "what is kept was applied"),
-            },
+            Command::KeepSum { step } => self.keep_sum(worker, step),
             Command::LetGo { shares, sums_before } => process.keeping.let_go(shares, sums_before),
             Command::Admit { joiners } => process.keeping.admitted = joiners,
             Command::Copy(snapshot) => self.copy(worker, *snapshot),
@@ -141,6 +134,14 @@ impl World {
                 },
             ),
         }
+    }
+
+    fn say(&mut self, worker: WorkerId, message: WorkerMessage) {
+        if let (WorkerMessage::Halted { .. }, Some(process)) = (&message, self.processes.get(&worker)) {
+            let held = self.law.halts(worker, process.member.phases().update);
+            self.require(held);
+        }
+        self.send_up(worker, message);
     }
 
     fn begin(&mut self, worker: WorkerId, step: Step) {
@@ -189,7 +190,7 @@ impl World {
                 let next = HEARTBEAT.mul_f64(1_000.0 / process.rate.max(1) as f64);
                 let heartbeat = Beat::Heart;
                 self.calendar.after(next, Happening::Beat { worker, heartbeat });
-                Heartbeat::Due(None)
+                Heartbeat::Due(self.pace(worker))
             }
             Beat::Reports => {
                 process.reports_due = false;
@@ -197,6 +198,20 @@ impl World {
             }
         };
         self.member(worker, Event::Beat { heartbeat }, Data::None);
+    }
+
+    /// How fast a worker is, as it has measured. Figures wander a little.
+    fn pace(&mut self, worker: WorkerId) -> Option<Pace> {
+        let process = self
+            .processes
+            .get(&worker)
+            .filter(|process| process.member.tally().total > 0)?;
+        if self.swarm.balance == Balance::Off {
+            return None;
+        }
+        let each = self.swarm.gradient * process.slow;
+        let wander = 950 + u32::try_from(self.dice.below(100)).unwrap_or(0);
+        Some(Pace::new(each * wander / 1_000))
     }
 
     /// Lets the training thread begin what comes next, if it is idle.

@@ -20,15 +20,20 @@ impl World {
                 step,
                 members,
                 ..
-            } => self
-                .formed(generation, &members, clock, before)
-                .and_then(|()| self.begun(generation, &members, step)),
+            } => {
+                self.law.seats(&members);
+                self.formed(generation, &members, clock, before)
+                    .and_then(|()| self.begun(generation, step))
+            }
             JobEvent::Switched {
                 generation,
                 step,
                 members,
                 ..
-            } => self.begun(generation, &members, step),
+            } => {
+                self.law.seats_by_trailer(&members);
+                self.begun(generation, step)
+            }
             JobEvent::Adopted { generation, members, .. } => {
                 self.law.seats(&members);
                 let held = self.law.adopted(generation, self.coordinator.memory);
@@ -51,8 +56,9 @@ impl World {
             }
             JobEvent::Left { worker, step } => {
                 let heirs = self.heirs_of(worker);
-                // A state that was given up before is nobody's loss.
-                self.law.let_go(worker, step.min(self.high), heirs, clock)
+                // A state beyond all that there is now was given up before, and is nobody's loss.
+                let lost = if step > self.high { Step::ZERO } else { step };
+                self.law.let_go(worker, lost, heirs, clock)
             }
             JobEvent::Lost {
                 worker,
@@ -60,14 +66,6 @@ impl World {
                 stage: Stage::Running,
                 ..
             } => self.law.silent(worker, clock),
-            JobEvent::Lost {
-                worker,
-                cause: Loss::ConnectionLost { .. },
-                ..
-            } => {
-                self.law.given_up(worker);
-                Ok(())
-            }
             JobEvent::Fenced { .. }
             | JobEvent::Joined { .. }
             | JobEvent::Snapshot { .. }
@@ -103,9 +101,8 @@ impl World {
     }
 
     /// A generation begins at this step, sooner or later.
-    fn begun(&mut self, generation: Generation, members: &[WorkerId], step: Step) -> Result<(), Violation> {
+    fn begun(&mut self, generation: Generation, step: Step) -> Result<(), Violation> {
         self.counts.generations += 1;
-        self.law.seats(members);
         // The newest state is lost, whether the coordinator knows it or not.
         if step.next() < self.high {
             self.high = step;
