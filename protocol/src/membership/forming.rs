@@ -46,6 +46,11 @@ impl Membership {
         }
     }
 
+    /// Asked with every message: it ends at the first.
+    fn anybody(&self, is: fn(&Record) -> bool) -> bool {
+        self.members.values().any(is)
+    }
+
     fn busy(&self) -> Vec<WorkerId> {
         self.members
             .iter()
@@ -60,13 +65,13 @@ impl Membership {
             return;
         }
         if let Phase::Gathering { since, .. } = self.phase
-            && !self.busy().is_empty()
+            && self.anybody(Record::is_busy)
             && !self.may_be_missing_a_past(since)
         {
             self.halt();
         }
         if let Phase::Halting { since } = self.phase
-            && self.busy().is_empty()
+            && !self.anybody(Record::is_busy)
         {
             self.phase = Phase::Gathering { since, told: None };
         }
@@ -84,9 +89,8 @@ impl Membership {
                 }
             }
         }
-        let called = self.members.values().any(Record::is_called);
         if let Phase::Forming { .. } = self.phase
-            && !called
+            && !self.anybody(Record::is_called)
         {
             self.run(Resumed::NotYet);
         }
