@@ -39,6 +39,10 @@ pub const SILENCE: Duration = Duration::from_secs(5);
 /// a message that fell into a broken connection; it is far above a round trip and far below [`SILENCE`].
 pub const RESEND: Duration = Duration::from_millis(300);
 
+/// With many workers it is this for each of them, if that is more: a thousand need most of a second to be told and to answer, and
+/// what is said again meanwhile keeps the answers from coming, until all count as silent.
+pub const RESEND_EACH: Duration = Duration::from_millis(2);
+
 /// How long a gathering job waits for its expected workers before it starts with those present (at least `min`): starting a
 /// process takes well under a second, a slow host some.
 pub const GATHER: Duration = Duration::from_secs(10);
@@ -107,6 +111,7 @@ pub const MAX_KEPT_REPORTS: usize = 4_096;
 const _: () = assert!(SILENCE.as_millis() >= 10 * HEARTBEAT.as_millis());
 const _: () = assert!(HEARTBEAT.as_millis() * (PACE_FIGURES as u128) < REBALANCE_EVERY.as_millis());
 const _: () = assert!(RESEND.as_millis() * 10 <= SILENCE.as_millis());
+const _: () = assert!(RESEND_EACH.as_millis() * (MAX_WORKERS as u128) * 2 <= SILENCE.as_millis());
 const _: () = assert!(PIECE_BYTES.is_multiple_of(8));
 
 /// A notice for a moment that is further away is only noted, and heeded from then on. The longest ordinary notice is 15 minutes (Azure);

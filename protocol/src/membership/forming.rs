@@ -8,7 +8,7 @@ use super::planning::Planned;
 use super::roster::Place;
 use super::{JobEvent, Membership, Need, Phase, Record, Resumed, Stop};
 use crate::job::Order;
-use crate::limits::{GATHER, MAX_WORKERS, RESEND, STATE_GRACE};
+use crate::limits::{GATHER, MAX_WORKERS, RESEND, RESEND_EACH, STATE_GRACE};
 use crate::messages::{CoordinatorMessage, MemberAddress};
 use crate::words::{Rank, Step, WorkerId};
 
@@ -312,10 +312,12 @@ impl Membership {
 
     /// Sends again what was not answered.
     pub(super) fn resend(&mut self) {
+        let members = u32::try_from(self.members.len().min(MAX_WORKERS as usize)).unwrap_or(MAX_WORKERS);
+        let patience = RESEND.max(RESEND_EACH * members);
         let due: Vec<(WorkerId, Option<Rank>, bool)> = self
             .members
             .iter()
-            .filter(|(_, record)| self.now.saturating_sub(record.asked) >= RESEND)
+            .filter(|(_, record)| self.now.saturating_sub(record.asked) >= patience)
             .map(|(&worker, record)| (worker, record.rank, record.is_called()))
             .collect();
         for (worker, rank, called) in due {
