@@ -85,6 +85,10 @@ pub const HALT_PATIENCE: Duration = Duration::from_secs(120);
 /// a message that fell into a broken connection; it is far above a round trip and far below [`SILENCE`].
 pub const RESEND: Duration = Duration::from_millis(300);
 
+/// With many workers it is this for each of them, if that is more: a thousand need most of a second to be told and to answer, and
+/// what is said again meanwhile keeps the answers from coming, until all count as silent.
+pub const RESEND_EACH: Duration = Duration::from_millis(2);
+
 /// How long a gathering job waits for its expected workers before it starts with those present (at least `min`): starting a
 /// process takes well under a second, a slow host some.
 pub const GATHER: Duration = Duration::from_secs(10);
@@ -155,6 +159,7 @@ const _: () = assert!(HEARTBEAT.as_millis() * (PACE_FIGURES as u128) < REBALANCE
 const _: () = assert!(FORGIVEN.as_millis() > COOL_MOST.as_millis());
 const _: () = assert!(SILENCE_LEAST.as_millis() >= (SILENCE_GAPS as u128) * HEARTBEAT.as_millis());
 const _: () = assert!(RESEND.as_millis() * 10 <= SILENCE.as_millis());
+const _: () = assert!(RESEND_EACH.as_millis() * (MAX_WORKERS as u128) * 2 <= SILENCE.as_millis());
 const _: () = assert!(PIECE_BYTES.is_multiple_of(8));
 
 /// A notice for a moment that is further away is only noted, and heeded from then on. The longest ordinary notice is 15 minutes (Azure);

@@ -252,7 +252,9 @@ impl Site {
             }
             Ok(())
         };
-        let over = timeout(LIMIT, over).await.context("the job does not end").flatten();
+        let over = timeout(LIMIT, over)
+            .await
+            .unwrap_or_else(|_| Err(anyhow!("the job does not end")));
         self.trial.explain(&self.ended, over)?;
         let outcome = self.over.take().context("it is over")?;
         self.ended.outcome = Ok(self.trial.explain(&self.ended, outcome)?);

@@ -150,6 +150,11 @@ impl Formation {
         self.members.iter().map(|member| member.worker)
     }
 
+    /// Whether `worker` has this rank.
+    pub(super) fn seats(&self, worker: WorkerId, rank: Rank) -> bool {
+        self.members.get(rank.index()).is_some_and(|member| member.worker == worker)
+    }
+
     /// What `worker` computes in every step but the first; none if it is no member.
     pub(super) fn steady_shards(&self, worker: WorkerId) -> Option<ShardRange> {
         let rank = self.members.iter().position(|member| member.worker == worker)?;

@@ -8,7 +8,7 @@ use super::planning::Planned;
 use super::roster::Place;
 use super::{JobEvent, Membership, Need, Phase, Record, Resumed, Stop};
 use crate::job::Order;
-use crate::limits::{GATHER, MAX_WORKERS, RESEND, STATE_GRACE};
+use crate::limits::{GATHER, MAX_WORKERS, RESEND, RESEND_EACH, STATE_GRACE};
 use crate::messages::{CoordinatorMessage, MemberAddress};
 use crate::planted::{Bug, bites};
 use crate::words::{Rank, Step, WorkerId};
@@ -51,6 +51,11 @@ impl Membership {
         }
     }
 
+    /// Asked with every message: it ends at the first.
+    fn anybody(&self, is: fn(&Record) -> bool) -> bool {
+        self.members.values().any(is)
+    }
+
     fn busy(&self) -> Vec<WorkerId> {
         self.members
             .iter()
@@ -65,13 +70,13 @@ impl Membership {
             return;
         }
         if let Phase::Gathering { since, .. } = self.phase
-            && !self.busy().is_empty()
+            && self.anybody(Record::is_busy)
             && !self.may_be_missing_a_past(since)
         {
             self.halt();
         }
         if let Phase::Halting { since } = self.phase
-            && self.busy().is_empty()
+            && !self.anybody(Record::is_busy)
         {
             self.phase = Phase::Gathering { since, told: None };
         }
@@ -90,7 +95,7 @@ impl Membership {
             }
         }
         if let Phase::Forming { .. } = self.phase
-            && !self.members.values().any(Record::is_called)
+            && !self.anybody(Record::is_called)
         {
             self.run(Resumed::NotYet);
         }
@@ -316,10 +321,12 @@ impl Membership {
         {
             return;
         }
+        let members = u32::try_from(self.members.len().min(MAX_WORKERS as usize)).unwrap_or(MAX_WORKERS);
+        let patience = RESEND.max(RESEND_EACH * members);
         let due: Vec<(WorkerId, Option<Rank>, bool)> = self
             .members
             .iter()
-            .filter(|(_, record)| self.now.saturating_sub(record.asked) >= RESEND)
+            .filter(|(_, record)| self.now.saturating_sub(record.asked) >= patience)
             .map(|(&worker, record)| (worker, record.rank, record.is_called()))
             .collect();
         for (worker, rank, called) in due {

@@ -364,8 +364,10 @@ impl Membership {
 
     /// Whether `worker` is a member of the current generation.
     pub(super) fn is_member(&self, worker: WorkerId) -> bool {
-        let workers = self.formation.iter().flat_map(Formation::workers);
-        workers.into_iter().any(|member| member == worker)
+        let Some(formation) = &self.formation else { return false };
+        // Asked of every member, often: where its rank says so, nobody else need be looked at.
+        let rank = self.members.get(&worker).and_then(|record| record.rank);
+        rank.is_some_and(|rank| formation.seats(worker, rank)) || formation.workers().any(|member| member == worker)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Gathering and forming: who is waited for, who is told what, and what is said again.
 
 use super::*;
-use crate::limits::{GATHER, RESEND};
+use crate::limits::{GATHER, RESEND, RESEND_EACH};
 use crate::membership::Stage;
 
 #[test]
@@ -184,4 +184,25 @@ fn a_spare_steps_in_for_the_dead() {
     let forms = forms(&job.event(event));
     let ranges: Vec<String> = forms[0].1.steady.iter().map(|visit| visit.shards.to_string()).collect();
     assert_eq!(ranges, ["0..2", "2..4"]);
+}
+
+#[test]
+fn many_are_given_time_to_answer() {
+    let many = 500;
+    let expected = Config {
+        expected: many,
+        max: many,
+        shards: many,
+        ..config()
+    };
+    let mut job = Job::new(expected);
+    for worker in 1..=u64::from(many) {
+        job.arrives(worker, 0);
+    }
+    for worker in 2..=u64::from(many) {
+        job.ready(worker, 1);
+    }
+    let just_before = RESEND_EACH * many - Duration::from_millis(1);
+    assert_eq!(job.passes(just_before), [""; 0]);
+    assert_eq!(job.passes(Duration::from_millis(1)), ["to w1: form g1.1 r0 at s0"]);
 }
