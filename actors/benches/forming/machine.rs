@@ -76,7 +76,7 @@ fn settle(machine: &mut Membership, now: Duration, first: Event, cost: &mut Cost
                         formed |= matches!(event, JobEvent::Formed { .. });
                         continue;
                     }
-                    Command::Kill { worker } => anyhow::bail!("{worker} does not hang"),
+                    Command::Kill { worker } => return Err(format!("{worker} does not hang").into()),
                 };
                 let began = Instant::now();
                 cost.bytes += length(&message)?;
