@@ -148,7 +148,7 @@ impl Actor for Worker {
         };
         let rings = Rings::new(config.identity.spec.order, Arc::clone(&desk), Arc::clone(&peers));
         let transfers = Transfers::new(Arc::clone(&desk), Arc::clone(&peers), Arc::clone(&config.pieces));
-        let link = Link::new(&config)?;
+        let link = Link::new(peers.ground(), &config)?;
         let control = connect(&myself, &link, &desk, &hello, (COORDINATOR_PATIENCE, Duration::ZERO)).await?;
         Ok(State {
             renewal: WorkerRenewal::new(&config.credentials),

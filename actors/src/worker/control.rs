@@ -19,8 +19,9 @@ use super::desk::{Data, Desk};
 use super::limits::{GREETING_DEADLINE, LAST_WORDS, RETRY_EVERY};
 use crate::control::{Next, carry as carry_messages};
 use crate::fault::{self, Point};
+use crate::ground::Ground;
 use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{BindError, ConnectError, Purpose, REFUSED, bind_client, close, connect, explain};
+use crate::quic::{BindError, ConnectError, Purpose, REFUSED, bind_client_on, close, connect, explain};
 use crate::trust::{PeerIdentity, Wallet};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{FrameError, read_frame, write_frame};
@@ -78,11 +79,11 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(config: &WorkerConfig) -> Result<Self, BindError> {
+    pub(super) fn new(ground: &Ground, config: &WorkerConfig) -> Result<Self, BindError> {
         Ok(Self {
             credentials: config.credentials.clone(),
             coordinator: config.coordinator,
-            endpoint: bind_client(&config.credentials, Purpose::Control, config.coordinator)?,
+            endpoint: bind_client_on(ground, &config.credentials, Purpose::Control, config.coordinator)?,
         })
     }
 
@@ -205,6 +206,12 @@ pub(super) struct ControlState {
     carrying: JoinHandle<()>,
 }
 
+impl Drop for ControlState {
+    fn drop(&mut self) {
+        self.carrying.abort();
+    }
+}
+
 impl Actor for Control {
     type Msg = WorkerMessage;
     type State = ControlState;
@@ -236,9 +243,7 @@ impl Actor for Control {
     async fn post_stop(&self, _: ActorRef<WorkerMessage>, state: &mut ControlState) -> Result<(), ActorProcessingErr> {
         // What was said last, such as a model's failure, must arrive before the connection is closed.
         state.outgoing = None;
-        if timeout(LAST_WORDS, &mut state.carrying).await.is_err() {
-            state.carrying.abort();
-        }
+        let _ = timeout(LAST_WORDS, &mut state.carrying).await;
         Ok(())
     }
 }
