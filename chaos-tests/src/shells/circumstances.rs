@@ -40,11 +40,18 @@ impl Circumstances {
     pub fn draw(seed: u64, trouble: Trouble) -> Self {
         let mut dice = Dice::new(mix(seed ^ 0x5e11));
         let workers = 2 + small(&mut dice, 4);
+        let shards = 4 + small(&mut dice, 6);
+        let gradient = Duration::from_millis(1 + dice.below(60));
+        // Half a minute or less, if nothing goes wrong.
+        let lasts = Duration::from_millis(5_000 + dice.below(25_000));
+        let step = gradient * shards.div_ceil(workers) + Duration::from_millis(20);
         let setup = Setup {
             workers,
             min: 1 + small(&mut dice, 2),
-            shards: 4 + small(&mut dice, 6),
-            steps: 60 + dice.below(120),
+            shards,
+            steps: u64::try_from(lasts.as_millis() / step.as_millis())
+                .unwrap_or(1)
+                .clamp(30, 400),
             samples: 400,
             batch: 40,
             elements: 100 + dice.below(1_500) as usize,
@@ -57,7 +64,7 @@ impl Circumstances {
             ..Setup::new(workers)
         };
         let mut circumstances = Self {
-            gradient: Duration::from_millis(1 + dice.below(60)),
+            gradient,
             update: Duration::from_millis(1 + dice.below(10)),
             restart: Duration::from_millis(200 + dice.below(4_000)),
             faults: Vec::new(),
@@ -66,7 +73,7 @@ impl Circumstances {
         };
         match trouble {
             Trouble::None => circumstances.weather.calm_down(),
-            Trouble::Faults => circumstances.faults = Fault::draw_all(&mut dice),
+            Trouble::Faults => circumstances.faults = Fault::draw_all(&mut dice, lasts),
         }
         circumstances
     }

@@ -1,6 +1,7 @@
 //! Who runs: one coordinator, its records, and a fleet of workers that are started anew when they end, as agents do.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,6 +68,16 @@ pub(super) enum Ending {
     Anew(String),
     /// As no worker may end.
     Wrong(String),
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done(step, hash) => write!(f, "done at {step} with {hash}"),
+            Self::Drained => f.write_str("drained"),
+            Self::Anew(why) | Self::Wrong(why) => f.write_str(why),
+        }
+    }
 }
 
 /// The cluster.
@@ -233,6 +244,11 @@ impl Cluster {
             member.host.kill();
             member.task.abort();
         }
+    }
+
+    /// The coordinator's disk is empty, whatever was written.
+    pub(super) fn lose_records(&self) {
+        *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Kills the coordinator's process.

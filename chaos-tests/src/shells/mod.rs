@@ -20,4 +20,4 @@ mod host;
 mod run;
 mod weather;
 
-pub use run::{Played, play};
+pub use run::{Counts, Played, play};

@@ -1,20 +1,20 @@
 //! One whole run: the cluster trains, faults come and end, then everything heals, and the job must end in the bits of a plain loop.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use anyhow::Result;
 use sardana::reference::{self, Reference};
 use sardana::{JobEvent, StepReport, Summary};
-use sardana_protocol::status::OperatorRequest;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::air::{Air, since};
 use super::circumstances::{Circumstances, Trouble};
-use super::cluster::{COORDINATOR, Cluster, Ending, Happening};
-use super::faults::Fault;
-use super::story::{Story, Telling};
+use super::cluster::{Cluster, Ending, Happening};
+use super::story::{Story, Telling, name, words};
 use super::trace::{Datagram, Traffic};
+use super::weather::Weather;
 use crate::model::Touchy;
 
 /// Once everything is healed, a step must be applied at least this often: a dead worker is noticed, a state lost for good is given up, and a
@@ -40,11 +40,12 @@ pub struct Played {
     pub story: Vec<String>,
     /// How long it took, in its own time.
     pub took: Duration,
-    /// How many faults came.
-    pub faults: u64,
-    /// How many generations were formed or switched to.
-    pub generations: u64,
+    /// How often each kind of fault came, and each thing happened that people are told of.
+    pub counts: Counts,
 }
+
+/// How often something happened, by what it is called.
+pub type Counts = BTreeMap<&'static str, u64>;
 
 /// Plays the run of `seed`.
 ///
@@ -68,9 +69,9 @@ pub fn play(seed: u64, trouble: Trouble, telling: Telling) -> Result<Played> {
             story: Story::new(telling),
             violation: None,
             done: None,
-            faults: 0,
+            counts: Counts::default(),
             open: 0,
-            generations: 0,
+            numbered: 0,
             reached: 0,
             progressed: Instant::now(),
         };
@@ -79,16 +80,17 @@ pub fn play(seed: u64, trouble: Trouble, telling: Telling) -> Result<Played> {
     })
 }
 
-struct Run {
-    cluster: Cluster,
+pub(super) struct Run {
+    pub(super) cluster: Cluster,
     expected: Reference,
     story: Story,
     violation: Option<String>,
     done: Option<Summary>,
-    faults: u64,
+    counts: Counts,
     /// Faults that are not over.
-    open: u64,
-    generations: u64,
+    pub(super) open: u64,
+    /// What is not over is numbered.
+    pub(super) numbered: u64,
     /// The newest step that was reported, and when something was reached that was not before.
     reached: u64,
     progressed: Instant,
@@ -97,7 +99,7 @@ struct Run {
 impl Run {
     async fn play(&mut self, mut happenings: mpsc::UnboundedReceiver<Happening>) -> Result<()> {
         let began = Instant::now();
-        let mut faults: std::collections::VecDeque<_> = self.cluster.circumstances.faults.clone().into();
+        let mut faults: VecDeque<_> = self.cluster.circumstances.faults.clone().into();
         self.tell(&format!("{:?}", self.cluster.circumstances));
         self.cluster.start_coordinator().await?;
         for _ in 0..self.cluster.circumstances.setup.workers {
@@ -106,7 +108,7 @@ impl Run {
         while self.violation.is_none() && self.done.is_none() {
             let healed = faults.is_empty() && self.open == 0;
             if healed {
-                self.cluster.air.turn(super::weather::Weather::calm_down);
+                self.cluster.air.turn(Weather::calm_down);
             } else {
                 self.progressed = Instant::now();
             }
@@ -132,7 +134,7 @@ impl Run {
 
     /// The job is done: its coordinator ends, and the workers after it.
     async fn end(&mut self, happenings: &mut mpsc::UnboundedReceiver<Happening>) -> Result<()> {
-        self.cluster.air.turn(super::weather::Weather::calm_down);
+        self.cluster.air.turn(Weather::calm_down);
         if self.violation.is_some() {
             return Ok(());
         }
@@ -186,17 +188,7 @@ impl Run {
                 self.tell("the coordinator is started again");
             }
             Happening::Start | Happening::StartCoordinator => {}
-            Happening::Over(fault) => {
-                self.cluster.air.turn(|weather| {
-                    weather.cuts.remove(&fault);
-                });
-                let base = self.cluster.circumstances.weather.clone();
-                self.open -= 1;
-                self.cluster
-                    .air
-                    .turn(|weather| (weather.lost, weather.twice) = (base.lost, base.twice));
-                self.tell(&format!("fault {fault} is over"));
-            }
+            Happening::Over(number) => self.over(number),
         }
         Ok(())
     }
@@ -206,7 +198,7 @@ impl Run {
         if self.cluster.workers.remove(&serial).is_none() {
             return;
         }
-        self.tell(&format!("worker {serial} ended: {ending:?}"));
+        self.tell(&format!("worker {serial} ended: {ending}"));
         match ending {
             Ending::Done(step, hash) => {
                 if (step, hash) != (self.cluster.job().spec().steps, self.expected.hash) {
@@ -221,14 +213,14 @@ impl Run {
         }
     }
 
-    fn replace(&self) {
+    pub(super) fn replace(&self) {
         self.cluster.later(self.cluster.circumstances.restart, Happening::Start);
     }
 
     fn hear(&mut self, event: JobEvent) {
+        self.count(name(&event));
         match event {
             JobEvent::Steps(reports) => self.check(&reports),
-            JobEvent::Forming { .. } | JobEvent::Switched { .. } => self.generations += 1,
             JobEvent::Done(summary) => {
                 if summary.hash != self.expected.hash || summary.step != self.cluster.job().spec().steps {
                     self.violated(format!(
@@ -250,6 +242,8 @@ impl Run {
             | JobEvent::CaughtUp { .. }
             | JobEvent::JoinsAnew { .. }
             | JobEvent::Held { .. }
+            | JobEvent::Switched { .. }
+            | JobEvent::Forming { .. }
             | JobEvent::Halting { .. }
             | JobEvent::Formed { .. }
             | JobEvent::Resumed { .. }
@@ -272,101 +266,15 @@ impl Run {
         }
     }
 
-    /// Lets something go wrong.
-    fn strike(&mut self, fault: Fault) {
-        self.faults += 1;
-        let number = self.faults;
-        self.tell(&format!("fault {number}: {fault:?}"));
-        match fault {
-            Fault::KillWorker(who) => {
-                if let Some(serial) = self.choose(who) {
-                    self.cluster.kill_worker(serial);
-                    self.tell(&format!("worker {serial} is killed"));
-                    self.replace();
-                }
-            }
-            Fault::KillCoordinator(after) => {
-                if self.cluster.kill_coordinator() {
-                    self.open += 1;
-                    self.cluster.later(after, Happening::StartCoordinator);
-                }
-            }
-            Fault::CutOff(who, for_) => self.cut(number, who, for_, |own, other| vec![(own, other), (other, own)]),
-            Fault::CutControl(who, for_) => self.cut(number, who, for_, |own, other| {
-                if other == COORDINATOR.ip() {
-                    vec![(own, other), (other, own)]
-                } else {
-                    Vec::new()
-                }
-            }),
-            Fault::Mute(who, for_) => self.cut(number, who, for_, |own, other| vec![(own, other)]),
-            Fault::CutCoordinator(for_) => {
-                let hosts: Vec<_> = self.hosts();
-                let own = COORDINATOR.ip();
-                let cuts = hosts.into_iter().flat_map(|other| [(own, other), (other, own)]).collect();
-                self.begin(number, for_, cuts);
-            }
-            Fault::Storm(for_, lost, twice) => {
-                self.cluster.air.turn(|weather| (weather.lost, weather.twice) = (lost, twice));
-                self.begin(number, for_, Vec::new());
-            }
-            Fault::Freeze(who, for_) => {
-                if let Some(member) = self.choose(who).and_then(|serial| self.cluster.workers.get(&serial)) {
-                    member.freeze(for_);
-                }
-            }
-            Fault::Grow => {
-                self.cluster.start_worker();
-            }
-            Fault::Drain(who) => {
-                let id = self.choose(who).and_then(|serial| self.cluster.workers.get(&serial)?.id);
-                if let (Some(life), Some(id)) = (&self.cluster.coordinator, id) {
-                    let whom = id.to_string();
-                    life.coordinator.steering().request(OperatorRequest::Drain { whom });
-                }
-            }
-        }
-    }
-
-    /// Cuts a worker off from those that `how` says.
-    fn cut(
-        &mut self,
-        number: u64,
-        who: u64,
-        for_: Duration,
-        how: impl Fn(std::net::IpAddr, std::net::IpAddr) -> Vec<(std::net::IpAddr, std::net::IpAddr)>,
-    ) {
-        let Some(own) = self
-            .choose(who)
-            .and_then(|serial| Some(self.cluster.workers.get(&serial)?.host.ip()))
-        else {
-            return;
-        };
-        let others = self
-            .hosts()
-            .into_iter()
-            .chain([COORDINATOR.ip()])
-            .filter(|&other| other != own);
-        let cuts = others.flat_map(|other| how(own, other)).collect();
-        self.begin(number, for_, cuts);
-    }
-
-    fn begin(&mut self, number: u64, for_: Duration, cuts: Vec<(std::net::IpAddr, std::net::IpAddr)>) {
-        self.cluster.air.turn(|weather| {
-            weather.cuts.insert(number, cuts);
-        });
-        self.open += 1;
-        self.cluster.later(for_, Happening::Over(number));
-    }
-
-    fn hosts(&self) -> Vec<std::net::IpAddr> {
-        self.cluster.workers.values().map(|member| member.host.ip()).collect()
-    }
-
-    fn choose(&self, who: u64) -> Option<u64> {
+    /// The n-th of those who are there, counted round and round.
+    pub(super) fn choose(&self, who: u64) -> Option<u64> {
         let count = self.cluster.workers.len() as u64;
         let at = usize::try_from(who.checked_rem(count)?).ok()?;
         self.cluster.workers.keys().nth(at).copied()
+    }
+
+    pub(super) fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_insert(0) += 1;
     }
 
     fn violated(&mut self, what: String) {
@@ -374,7 +282,7 @@ impl Run {
         self.violation.get_or_insert(what);
     }
 
-    fn tell(&mut self, what: &str) {
+    pub(super) fn tell(&mut self, what: &str) {
         let sent = self.cluster.air.trace(|trace| trace.traffic.sent);
         self.story.tell(since(&self.cluster.air), sent, what);
     }
@@ -392,20 +300,7 @@ impl Run {
             traffic,
             story: self.story.into_lines(),
             took,
-            faults: self.faults,
-            generations: self.generations,
+            counts: self.counts,
         }
-    }
-}
-
-/// What the coordinator said, without the figures of each step.
-fn words(event: &JobEvent) -> String {
-    match event {
-        JobEvent::Steps(reports) => {
-            let steps = |report: Option<&StepReport>| report.map_or(0, |report| report.step.get());
-            format!("steps {} to {}", steps(reports.first()), steps(reports.last()))
-        }
-        JobEvent::Done(summary) => format!("done at {} with {}", summary.step, summary.hash),
-        other => format!("{other:?}"),
     }
 }

@@ -7,6 +7,9 @@ use std::time::Duration;
 use super::trace::Fate;
 use crate::dice::{Dice, mix};
 
+/// The UDP payload that every network carries which QUIC runs over (RFC 9000, section 14).
+pub(super) const LEAST_MTU: usize = 1_200;
+
 /// The network's condition.
 #[derive(Debug, Clone)]
 pub(super) struct Weather {
