@@ -20,5 +20,6 @@ pub use connect::{AcceptError, ConnectError, REFUSED, Visitor, accept, connect, 
 pub use endpoint::{BindError, bind_client, bind_server, bind_stranger, close};
 pub(crate) use endpoint::{bind_client_on, bind_coordinator, bind_server_on, bind_stranger_on};
 pub use explain::explain;
+pub(crate) use explain::is_refusal;
 pub use purpose::Purpose;
 pub use reset::ResetKey;

@@ -21,7 +21,7 @@ use crate::control::{Next, carry as carry_messages};
 use crate::fault::{self, Point};
 use crate::ground::Ground;
 use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{BindError, ConnectError, Purpose, REFUSED, bind_client_on, close, connect, explain};
+use crate::quic::{BindError, ConnectError, Purpose, bind_client_on, close, connect, explain, is_refusal};
 use crate::trust::{PeerIdentity, Wallet};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{FrameError, read_frame, write_frame};
@@ -155,24 +155,15 @@ impl Link {
             Ok(Ok(Some(Greeting::Refused { reason }))) => Err(refused(reason)),
             Ok(Ok(Some(Greeting::Over))) => Err(Attempt::Never(JoinError::Over)),
             Ok(Ok(None)) => Err(Attempt::Again("it closed without an answer".to_owned())),
-            // A certificate that it refuses, or another version, shows only now.
-            Ok(Err(
-                error @ (FrameError::Connection(quinn::ConnectionError::ConnectionClosed(_)) | FrameError::Version { .. }),
-            )) => Err(refused(error.to_string())),
-            // So does a hello that it cannot read.
-            Ok(Err(FrameError::Connection(error @ quinn::ConnectionError::ApplicationClosed(_)))) if is_refusal(&error) => {
-                Err(refused(explain(&error)))
-            }
+            // A certificate that it refuses, a hello that it cannot read, or another version shows only now.
+            Ok(Err(error @ FrameError::Version { .. })) => Err(refused(error.to_string())),
+            Ok(Err(FrameError::Connection(error))) if is_refusal(&error) => Err(refused(explain(&error))),
             Ok(Err(error)) => Err(again(error)),
             Err(_) => Err(Attempt::Again(format!(
                 "it did not answer a hello within {GREETING_DEADLINE:?}"
             ))),
         }
     }
-}
-
-fn is_refusal(error: &quinn::ConnectionError) -> bool {
-    matches!(error, quinn::ConnectionError::ApplicationClosed(close) if close.error_code == REFUSED)
 }
 
 /// A connection that the coordinator has welcomed.

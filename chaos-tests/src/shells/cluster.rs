@@ -14,9 +14,9 @@ use sardana::worker::ProcessError;
 use sardana::{Job, JobEvent, Step, WorkerId};
 use sardana_actors::agent::Bundle;
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, KeptJob, Past, Records};
-use sardana_actors::enrol::{JoinFile, Moment, Registrar, Terms, enrol_on};
+use sardana_actors::enrol::{EnrolError, JoinFile, Moment, Registrar, Terms, enrol_on};
 use sardana_actors::trust::{Authority, Role};
-use sardana_actors::worker::{Ended, WorkerError};
+use sardana_actors::worker::{Ended, JoinError, WorkerError};
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -286,7 +286,7 @@ impl Process {
         let ground = self.host.ground();
         let enrolled = match enrol_on(&ground, &self.join, Role::Worker).await {
             Ok(enrolled) => enrolled,
-            Err(error) => return Ending::Anew(format!("it could not enrol: {error}")),
+            Err(error) => return not_enrolled(&error),
         };
         let id = WorkerId::new(enrolled.credentials.identity().id);
         // The run may be over.
@@ -324,10 +324,30 @@ impl Process {
 fn ended(error: &WorkerError) -> Ending {
     let words = error.to_string();
     match error {
-        WorkerError::Join(_) | WorkerError::Dismissed { .. } => Ending::Anew(words),
+        WorkerError::Join(error) => match **error {
+            JoinError::NotThere { .. } | JoinError::Over => Ending::Anew(words),
+            // The coordinator has no reason to refuse anybody here: a process that is told so gives up for good.
+            JoinError::Bind(_) | JoinError::NotTrusted { .. } | JoinError::Refused { .. } => Ending::Wrong(words),
+        },
+        WorkerError::Dismissed { .. } => Ending::Anew(words),
         WorkerError::Bind(_) | WorkerError::Model { .. } | WorkerError::Terminated { .. } | WorkerError::Broken { .. } => {
             Ending::Wrong(words)
         }
+    }
+}
+
+/// Which enrolments may fail for a while.
+fn not_enrolled(error: &EnrolError) -> Ending {
+    let words = format!("it could not enrol: {error}");
+    match error {
+        EnrolError::NotThere { .. } | EnrolError::NoAnswer { .. } => Ending::Anew(words),
+        EnrolError::JoinFile(_)
+        | EnrolError::Role { .. }
+        | EnrolError::Bind(_)
+        | EnrolError::Key(_)
+        | EnrolError::NotTrusted(_)
+        | EnrolError::Refused { .. }
+        | EnrolError::Certificate { .. } => Ending::Wrong(words),
     }
 }
 
