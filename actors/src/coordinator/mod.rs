@@ -3,6 +3,7 @@
 mod actor;
 mod agents;
 mod certifying;
+mod comebacks;
 mod faults;
 mod operating;
 mod records;
