@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sardana::Balance;
+use sardana::{Balance, Step};
 
 use super::faults::Fault;
 use super::weather::Weather;
@@ -16,6 +16,8 @@ pub enum Trouble {
     None,
     /// What the seed draws.
     Faults,
+    /// Nothing but that one bit of one worker's state is wrong: the checks must find it.
+    WrongBit,
 }
 
 /// One run's circumstances.
@@ -29,6 +31,8 @@ pub struct Circumstances {
     pub update: Duration,
     /// How long it takes to start a worker in the place of one that ended.
     pub restart: Duration,
+    /// The update that goes wrong on one worker, by one bit.
+    pub wrong: Option<Step>,
     /// What goes wrong, in order.
     pub(super) faults: Vec<(Duration, Fault)>,
     pub(super) weather: Weather,
@@ -67,12 +71,13 @@ impl Circumstances {
             gradient,
             update: Duration::from_millis(1 + dice.below(10)),
             restart: Duration::from_millis(200 + dice.below(4_000)),
+            wrong: (trouble == Trouble::WrongBit).then(|| Step::new(5)),
             faults: Vec::new(),
             weather: weather(&mut dice),
             setup,
         };
         match trouble {
-            Trouble::None => circumstances.weather.calm_down(),
+            Trouble::None | Trouble::WrongBit => circumstances.weather.calm_down(),
             Trouble::Faults => circumstances.faults = Fault::draw_all(&mut dice, lasts),
         }
         circumstances

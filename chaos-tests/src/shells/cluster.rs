@@ -23,6 +23,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use super::air::Air;
+use super::checked::{Checked, Expected};
 use super::circumstances::Circumstances;
 use super::host::Host;
 use crate::dice::{Dice, mix};
@@ -88,6 +89,7 @@ pub(super) struct Cluster {
     pub(super) coordinator: Option<Life>,
     seed: u64,
     job: Job,
+    expected: Expected,
     registrar: Arc<Registrar>,
     join: JoinFile,
     incarnation: u64,
@@ -116,6 +118,7 @@ impl Cluster {
     pub(super) fn new(
         seed: u64,
         circumstances: Circumstances,
+        expected: Expected,
         air: Arc<Air>,
     ) -> Result<(Self, mpsc::UnboundedReceiver<Happening>)> {
         let mut name = [0; 16];
@@ -136,6 +139,7 @@ impl Cluster {
         let cluster = Self {
             air,
             job: circumstances.setup.job()?,
+            expected,
             circumstances,
             workers: BTreeMap::new(),
             coordinator: None,
@@ -219,6 +223,7 @@ impl Cluster {
             job: self.job.clone(),
             join: self.join.clone(),
             circumstances: self.circumstances.clone(),
+            expected: Arc::clone(&self.expected),
             thaws: Arc::clone(&thaws),
             dice: Mutex::new(Dice::new(mix(self.seed ^ 0x7a1e) ^ mix(serial))),
         };
@@ -277,6 +282,7 @@ struct Process {
     job: Job,
     join: JoinFile,
     circumstances: Circumstances,
+    expected: Expected,
     thaws: Arc<Mutex<Instant>>,
     dice: Mutex<Dice>,
 }
@@ -298,7 +304,11 @@ impl Process {
             advertise: None,
             tally: None,
         };
-        let build = |_: &_| Ok(Touchy::plain(&self.circumstances.setup));
+        let build = |_: &_| {
+            let wrong = self.circumstances.wrong.filter(|_| serial == 1);
+            let model = Touchy::plain(&self.circumstances.setup);
+            Ok(Checked::new(model, Arc::clone(&self.expected), wrong))
+        };
         match serve_within(ground, bundle, &self.job, build, |effort| self.takes(effort)).await {
             Ok(Ended::Done { step, hash }) => Ending::Done(step, hash),
             Ok(Ended::Drained { .. }) => Ending::Drained,

@@ -3,7 +3,7 @@
 //!
 //! - [`play`]: one run; [`circumstances`]: what its seed draws; `cluster`: who runs; `faults`: what goes wrong;
 //! - `air`: the network; `weather`: what it does to datagrams; `host`: what a process stands on; `even`: TLS of even lengths;
-//! - [`trace`]: every datagram; [`story`]: what people are told.
+//! - [`trace`]: every datagram; [`story`]: what people are told; `checked`: a model whose every state is compared.
 //!
 //! The first level, [`crate::simulation`], is faster by orders of magnitude and knows the machines alone; this one finds what is wrong
 //! between them and the wire. It must not know the shells' insides: it starts them, kills them, and hears what they say.
@@ -13,10 +13,12 @@ pub mod story;
 pub mod trace;
 
 mod air;
+mod checked;
 mod cluster;
 mod even;
 mod faults;
 mod host;
+mod panics;
 mod run;
 mod weather;
 

@@ -10,8 +10,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::air::{Air, since};
+use super::checked;
 use super::circumstances::{Circumstances, Trouble};
 use super::cluster::{Cluster, Ending, Happening};
+use super::panics;
 use super::story::{Story, Telling, name, words};
 use super::trace::{Datagram, Traffic};
 use super::weather::Weather;
@@ -54,7 +56,10 @@ pub type Counts = BTreeMap<&'static str, u64>;
 pub fn play(seed: u64, trouble: Trouble, telling: Telling) -> Result<Played> {
     let circumstances = Circumstances::draw(seed, trouble);
     let job = circumstances.setup.job()?;
+    let states = checked::expected(job.spec(), &circumstances.setup)?;
     let expected = reference::train(job.spec(), &mut Touchy::plain(&circumstances.setup))?;
+    panics::watch();
+    panics::seen();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -62,7 +67,7 @@ pub fn play(seed: u64, trouble: Trouble, telling: Telling) -> Result<Played> {
     runtime.block_on(async {
         let air = Air::new(seed, circumstances.weather.clone());
         tokio::spawn(air.clone().carry());
-        let (cluster, happenings) = Cluster::new(seed, circumstances, air)?;
+        let (cluster, happenings) = Cluster::new(seed, circumstances, states, air)?;
         let mut run = Run {
             cluster,
             expected,
@@ -76,6 +81,10 @@ pub fn play(seed: u64, trouble: Trouble, telling: Telling) -> Result<Played> {
             progressed: Instant::now(),
         };
         run.play(happenings).await?;
+        let panicked = panics::seen();
+        if panicked > 0 {
+            run.violated(format!("{panicked} tasks panicked; what they said is above"));
+        }
         Ok(run.finish())
     })
 }
