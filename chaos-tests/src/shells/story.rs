@@ -51,7 +51,24 @@ pub(super) fn words(event: &JobEvent) -> String {
             format!("steps {} to {}", steps(reports.first()), steps(reports.last()))
         }
         JobEvent::Done(summary) => format!("done at {} with {}", summary.step, summary.hash),
-        other => format!("{other:?}"),
+        JobEvent::Joined { .. }
+        | JobEvent::Adopted { .. }
+        | JobEvent::Fenced { .. }
+        | JobEvent::Lost { .. }
+        | JobEvent::Leaving { .. }
+        | JobEvent::Left { .. }
+        | JobEvent::Snapshot { .. }
+        | JobEvent::CaughtUp { .. }
+        | JobEvent::JoinsAnew { .. }
+        | JobEvent::Held { .. }
+        | JobEvent::Switched { .. }
+        | JobEvent::Halting { .. }
+        | JobEvent::Forming { .. }
+        | JobEvent::Formed { .. }
+        | JobEvent::Resumed { .. }
+        | JobEvent::Waiting { .. }
+        | JobEvent::StateLost { .. }
+        | JobEvent::Failed { .. } => format!("{event:?}"),
     }
 }
 

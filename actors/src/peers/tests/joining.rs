@@ -73,7 +73,7 @@ fn site() -> (Vec<Arc<Peers>>, Holders) {
 }
 
 async fn copy(workers: &[Arc<Peers>], known: &Holders) -> Result<Bytes, CopyError> {
-    let copying = async { workers[HOLDERS as usize].copy_state(&known).await };
+    let copying = workers[HOLDERS as usize].copy_state(known);
     timeout(PATIENCE, copying).await.expect("a copy ends, well or not")
 }
 
