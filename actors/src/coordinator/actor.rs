@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::admission::{Refusal, admit};
 use sardana_protocol::job::JobIdentity;
-use sardana_protocol::membership::{Arrival, Command, Config, Event, JobEvent, Membership};
+use sardana_protocol::membership::{Arrival, Command, Config, Event, JobEvent, Loss, Membership};
 use sardana_protocol::messages::{
     AgentHello, AgentMessage, AgentOrder, CoordinatorMessage, Greeting, WorkerHello, WorkerMessage,
 };
@@ -17,7 +17,6 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::certifying::Certifying;
-use super::comebacks::Comeback;
 use super::faults;
 use super::operating::Operating;
 use super::records::{KeptJob, Newest};
@@ -46,11 +45,7 @@ pub(super) enum Message {
         reply: oneshot::Sender<Greeting>,
     },
     /// By a session: a worker said this.
-    Said {
-        worker: WorkerId,
-        session: SessionId,
-        message: WorkerMessage,
-    },
+    Said { worker: WorkerId, message: WorkerMessage },
     /// By a session: an agent said this.
     AgentSaid { agent: u64, message: AgentMessage },
     /// By a session: an agent's connection is over.
@@ -95,8 +90,6 @@ pub(super) struct State {
     pub(super) operating: Operating,
     /// Workers whose end an agent has seen: a hello of theirs that comes late is nobody's.
     pub(super) exited: BTreeSet<WorkerId>,
-    /// Those who came while their last session seemed to be there.
-    pub(super) comebacks: BTreeMap<WorkerId, Comeback>,
     pub(super) certifying: Certifying,
     /// Where what the next life should know is written, and what was last.
     pub(super) records: Option<Newest>,
@@ -136,7 +129,6 @@ impl Actor for Shell {
             agents: BTreeMap::new(),
             operating: Operating::default(),
             exited: BTreeSet::new(),
-            comebacks: BTreeMap::new(),
             received: 0,
         };
         // What was written down says which job it is; the past is used up when it begins.
@@ -150,18 +142,14 @@ impl Actor for Shell {
 
     async fn handle(&self, _: ActorRef<Message>, message: Message, state: &mut State) -> Result<(), ActorProcessingErr> {
         match message {
-            Message::Hello { hello, outlet, reply } => state.comes(*hello, outlet, reply),
+            Message::Hello { hello, outlet, reply } => state.hello(*hello, outlet, reply),
             Message::AgentHello {
                 agent,
                 hello,
                 outlet,
                 reply,
             } => state.agent_hello(agent, hello, outlet, reply),
-            Message::Said {
-                worker,
-                session,
-                message,
-            } => state.said(worker, session, message),
+            Message::Said { worker, message } => state.said(worker, message),
             Message::AgentSaid { agent, message } => state.agent_said(agent, message),
             Message::AgentLost { agent, session } => state.agent_lost(agent, session),
             Message::Asked { request, reply } => {
@@ -179,7 +167,6 @@ impl Actor for Shell {
             }
             Message::Tick => {
                 state.certifying.renew_own(SystemTime::now());
-                state.take_back();
                 state.decide(Event::Tick);
                 state.write_down();
             }
@@ -189,12 +176,7 @@ impl Actor for Shell {
 }
 
 impl State {
-    pub(super) fn hello(
-        &mut self,
-        hello: WorkerHello,
-        outlet: Outlet<CoordinatorMessage>,
-        reply: oneshot::Sender<Greeting>,
-    ) {
+    fn hello(&mut self, hello: WorkerHello, outlet: Outlet<CoordinatorMessage>, reply: oneshot::Sender<Greeting>) {
         let worker = hello.worker;
         if self.exited.contains(&worker) {
             let reason = format!("the agent of worker {worker} has seen its process end: start a new worker");
@@ -212,11 +194,10 @@ impl State {
             let _ = reply.send(Greeting::Over);
             return;
         }
-        // It knows sooner than this side that its last connection is gone.
-        if let Some(before) = self.workers.get(&worker) {
-            let silent = || "it came again, and was silent on its last connection".to_owned();
-            let why = before.connection.close_reason().map_or_else(silent, |error| explain(&error));
-            self.session_lost(worker, why);
+        // It knows sooner than this side that its last connection is gone; two that live are a mistake of whoever started them.
+        let gone = self.workers.get(&worker).and_then(|outlet| outlet.connection.close_reason());
+        if let Some(error) = gone {
+            self.session_lost(worker, explain(&error));
         }
         if let Err(Refusal::Fenced { own, by }) = self.admit(&hello) {
             // The session is gone if nobody takes it.
@@ -287,18 +268,26 @@ impl State {
         }
     }
 
+    fn session_lost(&mut self, worker: WorkerId, why: String) {
+        self.forget(worker);
+        self.decide(Event::Lost {
+            worker,
+            cause: Loss::ConnectionLost { why },
+        });
+    }
+
     fn admit(&self, hello: &WorkerHello) -> Result<(), Refusal> {
         let (identity, newest) = match &self.job {
             Some((identity, membership)) => (Some(identity), membership.generation()),
             None => (None, Generation::new(self.config.incarnation, 0)),
         };
+        if self.workers.contains_key(&hello.worker) {
+            return Err(Refusal::Duplicate(hello.worker));
+        }
         admit(self.config.registrar.job(), identity, newest, hello)
     }
 
-    fn said(&mut self, worker: WorkerId, session: SessionId, message: WorkerMessage) {
-        if self.workers.get(&worker).is_some_and(|outlet| outlet.session() == session) {
-            self.speaks(worker);
-        }
+    fn said(&mut self, worker: WorkerId, message: WorkerMessage) {
         if let WorkerMessage::Renew { request } = &message {
             // What it says after it was dismissed may come late.
             if let (true, Some(renewed)) = (

@@ -3,7 +3,6 @@
 mod actor;
 mod agents;
 mod certifying;
-mod comebacks;
 mod faults;
 mod operating;
 mod records;

@@ -7,7 +7,7 @@ use ractor::ActorRef;
 use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, CoordinatorMessage, Greeting, Hello, WorkerMessage};
 use sardana_protocol::words::WorkerId;
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::actor::Message;
 use crate::control::{Next, carry};
@@ -24,8 +24,6 @@ use crate::wire::{read_frame, write_frame};
 pub(super) struct Outlet<Out> {
     pub(super) queue: mpsc::UnboundedSender<Out>,
     pub(super) connection: Connection,
-    /// When the other end last said something.
-    pub(super) heard: Instant,
 }
 
 /// Tells a session from the one before, which may say its goodbye late.
@@ -99,7 +97,6 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
             let outlet = Outlet {
                 queue,
                 connection: streams.connection.clone(),
-                heard: Instant::now(),
             };
             let goodbye = Goodbye {
                 worker: hello.worker,
@@ -171,7 +168,6 @@ impl Streams {
         let outlet = Outlet {
             queue,
             connection: self.connection.clone(),
-            heard: Instant::now(),
         };
         let session = outlet.session();
         let asked = coordinator.cast(Message::AgentHello {
@@ -189,16 +185,12 @@ impl Streams {
 
     async fn serve_worker(self, mut goodbye: Goodbye, outgoing: mpsc::UnboundedReceiver<CoordinatorMessage>) {
         goodbye.why = "its session failed".to_owned();
-        let (worker, session) = (goodbye.worker, goodbye.session);
+        let worker = goodbye.worker;
         let said = |message: WorkerMessage| {
             if !may_send(Role::Worker, Kind::from(&message), Role::Coordinator) {
                 return Next::Stop;
             }
-            match goodbye.coordinator.cast(Message::Said {
-                worker,
-                session,
-                message,
-            }) {
+            match goodbye.coordinator.cast(Message::Said { worker, message }) {
                 Ok(()) => Next::Message,
                 Err(_) => Next::Stop,
             }

@@ -4,9 +4,9 @@ use sardana_actors::trust::Role;
 use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::membership::{JobEvent, Loss};
-use sardana_protocol::messages::{AgentMessage, Greeting, Hello, Tally, WorkerHello, WorkerMessage};
+use sardana_protocol::messages::{AgentMessage, Greeting, Hello, WorkerHello};
 use sardana_protocol::state::StateHash;
-use sardana_protocol::words::{Generation, JobId, Step, WorkerId};
+use sardana_protocol::words::{JobId, WorkerId};
 
 use super::log::Log;
 use super::raw::{JOB, Site, agent, hello, worker};
@@ -127,18 +127,9 @@ async fn who_says_nothing_is_shut_out_after_the_deadline() {
 async fn the_same_credentials_serve_one_process_at_a_time() {
     let log = Log::new();
     let mut site = Site::new().await;
-    let mut first = site.join(1).await;
+    let first = site.join(1).await;
     assert!(matches!(site.event().await, JobEvent::Joined { .. }));
-    let mut second = site.dial(Role::Worker, 1).await;
-    let hello_again = worker(hello(1));
-    let mut refused = std::pin::pin!(second.refused(&hello_again));
-    let mut beats = tokio::time::interval(std::time::Duration::from_millis(200));
-    let reason = loop {
-        tokio::select! {
-            reason = &mut refused => break reason,
-            _ = beats.tick() => first.say(&heartbeat()).await,
-        }
-    };
+    let reason = site.dial(Role::Worker, 1).await.refused(&worker(hello(1))).await;
     assert!(reason.contains("connected already"), "{reason}");
     log.refused(&["a worker was refused", &reason]).await;
     // Its own second attempt, after its connection broke, is welcome, and the old session's goodbye does not end the new one.
@@ -206,34 +197,4 @@ async fn a_worker_whose_end_was_seen_is_lost_once_and_does_not_come_back() {
         }
     }
     assert_eq!(seen, [(1, "joined"), (1, "lost"), (3, "joined")]);
-}
-
-#[tokio::test]
-async fn who_comes_again_while_its_last_connection_only_seems_to_live_is_welcome() {
-    let mut site = Site::new().await;
-    let silent = site.join(1).await;
-    assert!(matches!(site.event().await, JobEvent::Joined { .. }));
-    // It was cut off from here, and has noticed it sooner.
-    let _again = site.join(1).await;
-    loop {
-        match site.event().await {
-            JobEvent::Lost { cause, .. } => {
-                assert!(cause.to_string().contains("it came again"), "{cause}");
-                break;
-            }
-            _other => {}
-        }
-    }
-    assert!(matches!(site.event().await, JobEvent::Joined { .. }));
-    silent.closed().await;
-}
-
-fn heartbeat() -> WorkerMessage {
-    WorkerMessage::Progress {
-        generation: Generation::NONE,
-        step: Step::ZERO,
-        tally: Tally::default(),
-        pace: None,
-        reports: vec![],
-    }
 }
