@@ -50,5 +50,9 @@ pub(crate) async fn carry<In: DeserializeOwned, Out: Serialize>(
         let _ = timeout(HANDSHAKE_DEADLINE, send.stopped()).await;
         "this side ends".to_owned()
     };
-    tokio::select! { why = reading => why, why = writing => why }
+    tokio::select! {
+        biased;
+        why = reading => why,
+        why = writing => why,
+    }
 }

@@ -6,7 +6,7 @@
 //! - [`coordinator`], [`worker`], [`agent`]: the actors; [`operator`]: a person's commands to the first; [`peers`]: links and transfers between workers.
 //! - [`trust`]: the job's authority, who a peer is and whom it may dial.
 //! - [`enrol`]: how somebody from outside gets a certificate.
-//! - [`quic`]: endpoints, dialling and accepting.
+//! - [`quic`]: endpoints, dialling and accepting; [`ground`]: the sockets and threads that all stand on.
 //! - [`wire`]: messages as bytes.
 //! - [`catalogue`]: small records on the disk.
 //! - [`fault`]: where chaos tests kill.
@@ -17,10 +17,12 @@ mod control;
 pub mod coordinator;
 pub mod enrol;
 pub mod fault;
+pub mod ground;
 pub mod operator;
 pub mod peers;
 pub mod quic;
 pub mod trust;
+mod watched;
 pub mod whereabouts;
 pub mod wire;
 pub mod worker;

@@ -5,6 +5,7 @@
 //! - [`trial`]: runs a job while an adversary watches; [`verdict`]: what must hold afterwards;
 //! - [`gate`]: holds all workers at a step, so that no test needs to sleep; [`dice`]: random schedules from one seed; [`pace`]: how long steps took.
 //! - [`simulation`]: the machines alone, on simulated hosts, disks and networks: thousands of hours in minutes.
+//! - [`shells`]: the second level: the real shells over real QUIC, on a network in memory, in virtual time.
 //!
 //! It must not know how the product works inside, only what it promises.
 
@@ -19,6 +20,8 @@ pub mod model;
 pub mod pace;
 #[cfg(feature = "processes")]
 pub mod setup;
+#[cfg(feature = "processes")]
+pub mod shells;
 pub mod simulation;
 #[cfg(feature = "processes")]
 pub mod trial;

@@ -10,10 +10,38 @@ use crate::model::StateError;
 use crate::trainer::TrainingError;
 
 /// Those that are under way.
-#[derive(Default)]
-pub(crate) struct Copies(Vec<JoinHandle<Result<(), StateError>>>);
+pub(crate) struct Copies {
+    beside: Beside,
+    under_way: Vec<JoinHandle<Result<(), StateError>>>,
+}
+
+/// Who makes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    /// A thread each.
+    Threads,
+    /// Whoever begins them, before it goes on.
+    Nobody,
+}
 
 impl Copies {
+    /// Copies that threads make.
+    pub(crate) const fn on_threads() -> Self {
+        Self::made_by(Beside::Threads)
+    }
+
+    /// Copies that are made at once: where threads would come and go as no seed decides.
+    pub(crate) const fn at_once() -> Self {
+        Self::made_by(Beside::Nobody)
+    }
+
+    const fn made_by(beside: Beside) -> Self {
+        Self {
+            beside,
+            under_way: Vec::new(),
+        }
+    }
+
     /// Makes one more, and sends it. What `copy` has borrowed of the state it has dropped when it returns.
     pub(crate) fn begin(
         &mut self,
@@ -25,14 +53,19 @@ impl Copies {
             let _ = reply.send(copy()?);
             Ok(())
         };
-        let thread = thread::Builder::new().name("snapshot".to_owned()).spawn(work);
-        self.0.push(thread.map_err(TrainingError::Thread)?);
-        Ok(())
+        match self.beside {
+            Beside::Threads => {
+                let thread = thread::Builder::new().name("snapshot".to_owned()).spawn(work);
+                self.under_way.push(thread.map_err(TrainingError::Thread)?);
+                Ok(())
+            }
+            Beside::Nobody => Ok(work()?),
+        }
     }
 
     /// Waits for all of them.
     pub(crate) fn finish(&mut self) -> Result<(), TrainingError> {
-        for copy in self.0.drain(..) {
+        for copy in self.under_way.drain(..) {
             copy.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         }
         Ok(())
@@ -47,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_state_changes_only_after_the_copy() {
-        let mut copies = Copies::default();
+        let mut copies = Copies::on_threads();
         let (go, gate) = mpsc::channel::<()>();
         let (reply, copied) = oneshot::channel();
         let copy = move || {
@@ -65,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_copy_that_fails_ends_training_and_one_that_nobody_wants_does_not() {
-        let mut copies = Copies::default();
+        let mut copies = Copies::on_threads();
         let (reply, _) = oneshot::channel();
         copies.begin(|| Ok(vec![]), reply).unwrap();
         copies.finish().unwrap();

@@ -1,6 +1,7 @@
 //! What decides the bits of this process's arithmetic, as far as it can be named.
 
 use std::io;
+use std::sync::OnceLock;
 
 use sardana_protocol::job::Fingerprint;
 use sardana_protocol::state::StateHash;
@@ -20,7 +21,19 @@ pub(crate) fn of_this_process(tensors: StateHash, probe: StateHash) -> io::Resul
     })
 }
 
+/// The hash of the program's own file: read once, as it may be large.
 fn program() -> io::Result<StateHash> {
+    static PROGRAM: OnceLock<StateHash> = OnceLock::new();
+    match PROGRAM.get() {
+        Some(&program) => Ok(program),
+        None => {
+            let program = hash_of_file()?;
+            Ok(*PROGRAM.get_or_init(|| program))
+        }
+    }
+}
+
+fn hash_of_file() -> io::Result<StateHash> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(std::fs::File::open(std::env::current_exe()?)?)?;
     Ok(StateHash::new(hasher.finalize().into()))

@@ -7,6 +7,7 @@
 //! - [`mod@train`] and [`launch`]: run it on this host; [`worker`]: be one of its processes; [`local`]: threads instead.
 //! - [`hosts`]: several hosts, join files, agents; [`notices`]: machines that a cloud takes away.
 //! - [`operator`]: watch and steer a job that runs.
+//! - [`within`]: a worker as a task among others, for simulations.
 //! - [`reference`](mod@reference): the plain loop that every elastic run must equal (BITS-1).
 
 mod copies;
@@ -22,6 +23,7 @@ pub mod operator;
 pub mod reference;
 pub mod train;
 mod trainer;
+pub mod within;
 pub mod worker;
 
 pub use job::Job;

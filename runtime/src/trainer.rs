@@ -161,18 +161,44 @@ pub(crate) fn prepare<M: Trainable>(
 
 /// Works at `desk` until it says that this worker ends.
 pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, desk: &Desk) -> Result<(), TrainingError> {
-    let Prepared {
-        model,
-        sampler,
-        layout,
-        facts,
-    } = prepared;
-    if model.share().is_some() {
-        desk.copies_beside();
+    let mut training = Training::begin(prepared, desk, Copies::on_threads());
+    while training.perform(desk.next())? == Then::Next {}
+    Ok(())
+}
+
+/// Whether there is more to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Then {
+    Next,
+    End,
+}
+
+/// A model at its desk.
+pub(crate) struct Training<'a, M> {
+    prepared: &'a mut Prepared<M>,
+    desk: &'a Desk,
+    copies: Copies,
+}
+
+impl<'a, M: Trainable> Training<'a, M> {
+    /// Sits down at `desk`, which has had no task taken from it.
+    pub(crate) fn begin(prepared: &'a mut Prepared<M>, desk: &'a Desk, copies: Copies) -> Self {
+        if prepared.model.share().is_some() {
+            desk.copies_beside();
+        }
+        Self { prepared, desk, copies }
     }
-    let mut copies = Copies::default();
-    loop {
-        match desk.next() {
+
+    /// Does one task of the desk.
+    pub(crate) fn perform(&mut self, task: Task) -> Result<Then, TrainingError> {
+        let Self { prepared, desk, copies } = self;
+        let Prepared {
+            model,
+            sampler,
+            layout,
+            facts,
+        } = &mut **prepared;
+        match task {
             Task::Gradient {
                 step,
                 piece,
@@ -214,8 +240,12 @@ pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, desk: &Desk) -> Res
                 check_results(&results)?;
                 desk.concluded(state_hash(model, step)?, results);
             }
-            Task::End => return copies.finish(),
+            Task::End => {
+                copies.finish()?;
+                return Ok(Then::End);
+            }
         }
+        Ok(Then::Next)
     }
 }
 

@@ -173,7 +173,8 @@ impl Network {
     }
 }
 
-struct EndDesk(Arc<Desk>);
+/// Ends the desk when the network ends, however it does.
+pub(crate) struct EndDesk(pub(crate) Arc<Desk>);
 
 impl Drop for EndDesk {
     fn drop(&mut self) {

@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::enrol::{EnrolService, Registrar};
+use crate::ground::Ground;
 use crate::quic::{BindError, ResetKey, bind_coordinator, close};
 use crate::trust::{AuthorityError, Role, Wallet};
 use actor::{Arguments, Message, Shell};
@@ -127,10 +128,21 @@ impl Steering {
 /// # Errors
 /// See [`CoordinatorError`].
 pub async fn start(config: CoordinatorConfig) -> Result<(Coordinator, mpsc::UnboundedReceiver<JobEvent>), CoordinatorError> {
+    start_on(Ground::Host, config).await
+}
+
+/// Likewise, on another ground than the host.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_on(
+    ground: Ground,
+    config: CoordinatorConfig,
+) -> Result<(Coordinator, mpsc::UnboundedReceiver<JobEvent>), CoordinatorError> {
     let wallet = Wallet::from(config.registrar.authority().issue(Role::Coordinator, 0)?);
-    let enrolling = EnrolService::new(Arc::clone(&config.registrar));
+    let enrolling = EnrolService::on(ground.clone(), Arc::clone(&config.registrar));
     let resets = ResetKey(config.registrar.authority().derived_key(RESET_CONTEXT));
-    let endpoint = bind_coordinator(&wallet, config.listen, resets)?;
+    let endpoint = bind_coordinator(&ground, &wallet, config.listen, resets)?;
     let address = endpoint
         .local_addr()
         .map_err(|error| CoordinatorError::Start(error.to_string()))?;
@@ -138,7 +150,11 @@ pub async fn start(config: CoordinatorConfig) -> Result<(Coordinator, mpsc::Unbo
     let (events, receiver) = mpsc::unbounded_channel();
     let own = wallet.identity();
     let mut config = config;
-    let (records, writing) = config.records.take().map(records::keep_writing).unzip();
+    let (records, writing) = config
+        .records
+        .take()
+        .map(|records| records::keep_writing(ground, records))
+        .unzip();
     let arguments = Arguments {
         config,
         wallet,

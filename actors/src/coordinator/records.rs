@@ -7,13 +7,14 @@ use std::time::Duration;
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::membership::JobRecord;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::actor::{Life, State};
 use crate::catalogue::limits::VALUE_BYTES;
 use crate::catalogue::{Batch, Catalogue, CatalogueError, Repair};
+use crate::ground::Ground;
 use crate::wire::{FrameError, decode, encode};
 
 /// The table of the job's record: its parts, numbered.
@@ -35,7 +36,14 @@ pub struct KeptJob {
 
 /// Where it is written.
 #[derive(Debug)]
-pub struct Records(Catalogue);
+pub struct Records(Kept);
+
+#[derive(Debug)]
+enum Kept {
+    Catalogue(Catalogue),
+    /// By whoever embeds the coordinator.
+    Elsewhere(mpsc::UnboundedSender<Option<KeptJob>>),
+}
 
 /// Why there are no records, or they cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -65,23 +73,16 @@ impl Records {
             crate::catalogue::Found::Fresh | crate::catalogue::Found::Used => Vec::new(),
             crate::catalogue::Found::Repaired(repairs) => repairs,
         };
-        let records = Self(opened.catalogue);
-        let job = records.read()?;
-        Ok((records, job, repairs))
+        let job = read(&opened.catalogue)?;
+        Ok((Self(Kept::Catalogue(opened.catalogue)), job, repairs))
     }
 
-    fn read(&self) -> Result<Option<KeptJob>, RecordsError> {
-        let table = self.0.table(TABLE)?;
-        let mut bytes = Vec::new();
-        for part in 0..PARTS {
-            let Some(more) = table.get(&[part])? else { break };
-            bytes.extend(more);
-        }
-        Ok(if bytes.is_empty() {
-            None
-        } else {
-            Some(decode(&bytes, usize::from(PARTS) * VALUE_BYTES)?)
-        })
+    /// Records that are kept elsewhere: what is to be written comes through the receiver, and nothing once the job is over. For a
+    /// simulation, whose disk is its own.
+    #[must_use]
+    pub fn elsewhere() -> (Self, mpsc::UnboundedReceiver<Option<KeptJob>>) {
+        let (kept, written) = mpsc::unbounded_channel();
+        (Self(Kept::Elsewhere(kept)), written)
     }
 
     /// Writes the job down, or that it is over. On the disk when this returns. Blocks.
@@ -89,18 +90,43 @@ impl Records {
     /// # Errors
     /// See [`RecordsError`].
     pub fn write(&self, job: Option<&KeptJob>) -> Result<(), RecordsError> {
-        let bytes = match job {
-            Some(job) => encode(job, usize::from(PARTS) * VALUE_BYTES)?,
-            None => Vec::new(),
-        };
-        let mut parts = bytes.chunks(VALUE_BYTES);
-        let batch = (0..PARTS).fold(Batch::new(), |batch, part| match parts.next() {
-            Some(bytes) => batch.put(TABLE, &[part], bytes),
-            None => batch.remove(TABLE, &[part]),
-        });
-        self.0.commit(&batch)?;
-        Ok(())
+        match &self.0 {
+            Kept::Catalogue(catalogue) => write(catalogue, job),
+            Kept::Elsewhere(kept) => {
+                // Whoever does not listen does not want it.
+                let _ = kept.send(job.cloned());
+                Ok(())
+            }
+        }
     }
+}
+
+fn read(catalogue: &Catalogue) -> Result<Option<KeptJob>, RecordsError> {
+    let table = catalogue.table(TABLE)?;
+    let mut bytes = Vec::new();
+    for part in 0..PARTS {
+        let Some(more) = table.get(&[part])? else { break };
+        bytes.extend(more);
+    }
+    Ok(if bytes.is_empty() {
+        None
+    } else {
+        Some(decode(&bytes, usize::from(PARTS) * VALUE_BYTES)?)
+    })
+}
+
+fn write(catalogue: &Catalogue, job: Option<&KeptJob>) -> Result<(), RecordsError> {
+    let bytes = match job {
+        Some(job) => encode(job, usize::from(PARTS) * VALUE_BYTES)?,
+        None => Vec::new(),
+    };
+    let mut parts = bytes.chunks(VALUE_BYTES);
+    let batch = (0..PARTS).fold(Batch::new(), |batch, part| match parts.next() {
+        Some(bytes) => batch.put(TABLE, &[part], bytes),
+        None => batch.remove(TABLE, &[part]),
+    });
+    catalogue.commit(&batch)?;
+    Ok(())
 }
 
 /// What is to be written: the newest counts.
@@ -132,15 +158,15 @@ impl State {
 }
 
 /// Writes what comes until nothing more does, beside those who wait for the coordinator. Then the records are closed.
-pub(super) fn keep_writing(records: Records) -> (Newest, JoinHandle<()>) {
+pub(super) fn keep_writing(ground: Ground, records: Records) -> (Newest, JoinHandle<()>) {
     let (newest, mut coming) = watch::channel(None);
     let writing = tokio::spawn(async move {
         let mut records = records;
         while coming.changed().await.is_ok() {
             let job = coming.borrow_and_update().clone();
-            let writing = tokio::task::spawn_blocking(move || (records.write(job.as_ref()), records));
+            let writing = ground.beside(move || (records.write(job.as_ref()), records));
             // It is cancelled only when the process ends.
-            let Ok((written, back)) = writing.await else { return };
+            let Some((written, back)) = writing.await else { return };
             records = back;
             if let Err(error) = written {
                 tracing::error!(target: "sardana::event::records", %error, "the job is not written down any more; training goes on");
@@ -212,7 +238,9 @@ mod tests {
         let (records, found, _) = Records::open(&path).unwrap();
         assert_eq!(found, Some(long));
         records.write(Some(&job("two"))).unwrap();
-        assert_eq!(records.read().unwrap(), Some(job("two")));
+        drop(records);
+        let (records, found, _) = Records::open(&path).unwrap();
+        assert_eq!(found, Some(job("two")));
         let too_long = job(&"x".repeat(usize::from(PARTS) * VALUE_BYTES));
         assert!(matches!(records.write(Some(&too_long)), Err(RecordsError::Record(_))));
         records.write(None).unwrap();

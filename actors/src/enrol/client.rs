@@ -9,8 +9,9 @@ use super::join_file::{JoinFile, JoinFileError};
 use super::limits::{ENROL_AGAIN, ENROL_DEADLINE, ENROL_FRAME_BYTES, ENROL_PATIENCE};
 use super::messages::{EnrolAnswer, EnrolRequest};
 use super::service::COME_AGAIN;
+use crate::ground::Ground;
 use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{BindError, ConnectError, bind_stranger, close, connect, explain};
+use crate::quic::{BindError, ConnectError, bind_stranger, bind_stranger_on, close, connect, explain};
 use crate::trust::{AuthorityError, Credentials, CredentialsError, PeerIdentity, PendingKey, Role};
 use crate::whereabouts::Whereabouts;
 use crate::wire::{FrameError, read_frame, write_frame};
@@ -97,6 +98,14 @@ enum Attempt {
 /// # Errors
 /// See [`EnrolError`].
 pub async fn enrol(join: &JoinFile, role: Role) -> Result<Enrolled, EnrolError> {
+    enrol_on(&Ground::Host, join, role).await
+}
+
+/// Likewise, on another ground than the host.
+///
+/// # Errors
+/// As [`enrol`].
+pub async fn enrol_on(ground: &Ground, join: &JoinFile, role: Role) -> Result<Enrolled, EnrolError> {
     let found = join.invitation.role();
     if found != role {
         return Err(EnrolError::Role { expected: role, found });
@@ -105,8 +114,8 @@ pub async fn enrol(join: &JoinFile, role: Role) -> Result<Enrolled, EnrolError> 
     let mut last = "it names no address".to_owned();
     loop {
         for &address in &join.coordinators {
-            let endpoint = bind_stranger(join.authority(), address)?;
-            let attempt = attempt(&endpoint, join, address).await;
+            let endpoint = bind_stranger_on(ground, join.authority(), address)?;
+            let attempt = attempt(ground, &endpoint, join, address).await;
             close(&endpoint, "enrolled").await;
             match attempt {
                 Ok(credentials) => {
@@ -151,7 +160,12 @@ pub async fn answers(join: &JoinFile) -> Result<bool, BindError> {
     Ok(false)
 }
 
-async fn attempt(endpoint: &Endpoint, join: &JoinFile, address: SocketAddr) -> Result<Credentials, Attempt> {
+async fn attempt(
+    ground: &Ground,
+    endpoint: &Endpoint,
+    join: &JoinFile,
+    address: SocketAddr,
+) -> Result<Credentials, Attempt> {
     let job = join.invitation.job();
     let connected = connect(endpoint, address, PeerIdentity::coordinator(job), CONNECT_DEADLINE).await;
     let connection = connected.map_err(|error| match error {
@@ -166,7 +180,9 @@ async fn attempt(endpoint: &Endpoint, join: &JoinFile, address: SocketAddr) -> R
     let key = PendingKey::generate().map_err(|error| Attempt::Never(error.into()))?;
     let asked = EnrolRequest {
         invitation: join.invitation.clone(),
-        request: key.request().map_err(|error| Attempt::Never(error.into()))?,
+        request: ground
+            .signed(|| key.request())
+            .map_err(|error| Attempt::Never(error.into()))?,
     };
     let no_answer = |reason: String| Attempt::Never(EnrolError::NoAnswer { address, reason });
     let answer = match timeout(ENROL_DEADLINE, ask(&connection, &asked)).await {

@@ -16,7 +16,7 @@ mod uses;
 #[cfg(test)]
 mod tests;
 
-pub use client::{EnrolError, Enrolled, answers, enrol};
+pub use client::{EnrolError, Enrolled, answers, enrol, enrol_on};
 pub use invitation::{Invitation, InvitationError, InvitationKey, Nonce, Terms, Used};
 pub use join_file::{JoinFile, JoinFileError};
 pub use messages::{EnrolAnswer, EnrolRequest};

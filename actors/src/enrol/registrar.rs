@@ -1,5 +1,6 @@
 //! Decides who is certified: invitations, renewals, children. What is decided is in [`super::invitation`]; this remembers.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sardana_protocol::words::JobId;
@@ -16,6 +17,33 @@ pub struct Registrar {
     authority: Arc<Authority>,
     key: InvitationKey,
     uses: Mutex<Uses>,
+    ids: Ids,
+}
+
+/// Where the ids of those who enrol come from.
+enum Ids {
+    /// The system's randomness.
+    System,
+    /// Whoever made the registrar.
+    Given(Box<dyn Fn() -> u64 + Send + Sync>),
+}
+
+impl fmt::Debug for Ids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::System => "System",
+            Self::Given(_) => "Given",
+        })
+    }
+}
+
+impl Ids {
+    fn draw(&self) -> Result<u64, EnrolRefusal> {
+        match self {
+            Self::System => getrandom::u64().map_err(|error| EnrolRefusal::Random(error.to_string())),
+            Self::Given(draw) => Ok(draw()),
+        }
+    }
 }
 
 /// Why somebody was not enrolled; it is told so.
@@ -66,7 +94,15 @@ impl Registrar {
             key: InvitationKey::of(&authority),
             authority,
             uses: Mutex::new(uses),
+            ids: Ids::System,
         }
+    }
+
+    /// The same registrar, which gives the ids that `draw` draws; they must differ. For simulations, where one seed decides who is who.
+    #[must_use]
+    pub fn with_ids(mut self, draw: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        self.ids = Ids::Given(Box::new(draw));
+        self
     }
 
     /// The authority that it certifies with.
@@ -96,7 +132,7 @@ impl Registrar {
     /// Why not, and what to do.
     pub fn enrol(&self, asked: &EnrolRequest, now: Moment) -> Result<Vec<u8>, EnrolRefusal> {
         let EnrolRequest { invitation, request } = asked;
-        let id = getrandom::u64().map_err(|error| EnrolRefusal::Random(error.to_string()))?;
+        let id = self.ids.draw()?;
         // Held to the end: two who come at once cannot both have the last use.
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         invitation.decide(&self.key, self.job(), uses.of(&invitation.nonce()), now)?;

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::limits::{ENROL_DEADLINE, ENROL_FRAME_BYTES, MAX_ENROLMENTS};
 use super::messages::{EnrolAnswer, EnrolRequest};
 use super::registrar::Registrar;
+use crate::ground::Ground;
 use crate::quic::{REFUSED, explain};
 use crate::trust::Moment;
 use crate::wire::{read_frame, write_frame};
@@ -20,6 +21,7 @@ pub const COME_AGAIN: VarInt = VarInt::from_u32(2);
 /// Enrols strangers at one coordinator.
 #[derive(Debug, Clone)]
 pub struct EnrolService {
+    ground: Ground,
     registrar: Arc<Registrar>,
     room: Arc<Semaphore>,
 }
@@ -28,7 +30,13 @@ impl EnrolService {
     /// Enrols those whom `registrar` does.
     #[must_use]
     pub fn new(registrar: Arc<Registrar>) -> Self {
+        Self::on(Ground::Host, registrar)
+    }
+
+    /// Likewise, on another ground than the host.
+    pub(crate) fn on(ground: Ground, registrar: Arc<Registrar>) -> Self {
         Self {
+            ground,
             registrar,
             room: Arc::new(Semaphore::new(MAX_ENROLMENTS)),
         }
@@ -65,8 +73,8 @@ impl EnrolService {
         let asked = asked.map_err(|error| error.to_string())?.ok_or("it asked for nothing")?;
         let (role, registrar) = (asked.invitation.role(), Arc::clone(&self.registrar));
         // It signs, and may wait for a disk.
-        let deciding = tokio::task::spawn_blocking(move || registrar.enrol(&asked, Moment::of(SystemTime::now())));
-        let decided = deciding.await.map_err(|error| error.to_string())?;
+        let decide = move || registrar.enrol(&asked, Moment::of(SystemTime::now()));
+        let decided = self.ground.beside(decide).await.ok_or("the coordinator ends")?;
         let (answer, refused) = match decided {
             Ok(certificate) => (EnrolAnswer::Enrolled { certificate }, None),
             Err(refusal) => {

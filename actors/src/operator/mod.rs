@@ -10,7 +10,7 @@ use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use tokio::time::timeout;
 
 use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{BindError, ConnectError, Purpose, bind_client, close, connect, explain};
+use crate::quic::{BindError, ConnectError, Purpose, bind_client, close, connect, explain, is_refusal};
 use crate::trust::{Credentials, PeerIdentity};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{FrameError, read_frame, write_frame};
@@ -137,12 +137,10 @@ fn broken(address: SocketAddr, source: FrameError) -> OperatorError {
             OperatorError::Ended { address }
         }
         // A certificate that it refuses shows at the first answer.
-        FrameError::Connection(error @ (ConnectionError::ConnectionClosed(_) | ConnectionError::ApplicationClosed(_))) => {
-            OperatorError::Refused {
-                address,
-                reason: explain(error),
-            }
-        }
+        FrameError::Connection(error) if is_refusal(error) => OperatorError::Refused {
+            address,
+            reason: explain(error),
+        },
         FrameError::Connection(_)
         | FrameError::Version { .. }
         | FrameError::Header { .. }

@@ -8,12 +8,11 @@ use sardana_protocol::messages::{MemberAddress, Snapshot};
 use sardana_protocol::snapshot::{Share, holders_of, keepers_of};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::Peers;
 use super::fetch::{FetchError, FollowedSum, check_hash, ending};
-use super::serve::beside;
+use crate::watched::Watched;
 
 /// Why a snapshot could not be copied, or a sum not be had. The coordinator is told, and the joiner begins anew.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +66,7 @@ impl std::fmt::Display for Tried {
 }
 
 /// Who holds a snapshot, now and later: a holder that is gone turns none.
-pub(crate) type Holders = watch::Receiver<Snapshot>;
+pub(crate) type Holders = Arc<Watched<Snapshot>>;
 
 impl Peers {
     /// Copies all shares of a snapshot, at once and from different holders, and compares each with its hash. A transfer from a holder
@@ -76,7 +75,7 @@ impl Peers {
     /// # Errors
     /// See [`CopyError`]; the first share that nobody gave ends all.
     pub(crate) async fn copy_state(self: &Arc<Self>, holders: &Holders) -> Result<Bytes, CopyError> {
-        let snapshot = holders.borrow().clone();
+        let snapshot = holders.read(Clone::clone);
         check(&snapshot)?;
         let of = u32::try_from(snapshot.shares.len()).unwrap_or(u32::MAX);
         let mut rest = BytesMut::zeroed(self.pieces.bytes());
@@ -105,7 +104,7 @@ impl Peers {
         expected: StateHash,
         mut part: BytesMut,
     ) -> Result<BytesMut, CopyError> {
-        let step = holders.borrow().id.step;
+        let step = holders.read(|snapshot| snapshot.id.step);
         let mut tried = Tried::default();
         for place in holders_of(share.index, share.of) {
             let Some(holder) = at(holders, place) else {
@@ -123,7 +122,7 @@ impl Peers {
             let checked = match received {
                 Ok(_) => {
                     let pieces = Arc::clone(&self.pieces);
-                    let hashed = beside(move || (pieces.hash_of(share, &part), part)).await;
+                    let hashed = self.ground.beside(move || (pieces.hash_of(share, &part), part)).await;
                     let Some((found, hashed)) = hashed else {
                         tried.failed(&ending(holder.worker));
                         return Err(CopyError::Share { share, step, tried });
@@ -154,11 +153,8 @@ impl Peers {
         step: Step,
         expected: usize,
     ) -> Result<FollowedSum, CopyError> {
-        let of = {
-            let snapshot = holders.borrow();
-            check(&snapshot)?;
-            u32::try_from(snapshot.holders.len()).unwrap_or(u32::MAX)
-        };
+        holders.read(check)?;
+        let of = holders.read(|snapshot| u32::try_from(snapshot.holders.len()).unwrap_or(u32::MAX));
         let mut tried = Tried::default();
         for place in keepers_of(step, of) {
             let Some(keeper) = at(holders, place) else {
@@ -192,18 +188,14 @@ fn check(snapshot: &Snapshot) -> Result<(), CopyError> {
 
 /// Who is at a place of the snapshot now.
 fn at(holders: &Holders, place: u32) -> Option<MemberAddress> {
-    holders.borrow().holders.get(place as usize).copied().flatten()
+    holders.read(|snapshot| snapshot.holders.get(place as usize).copied().flatten())
 }
 
 /// Waits until `worker` is no longer at its place.
 async fn gone(holders: &Holders, place: u32, worker: WorkerId) {
-    let mut holders = holders.clone();
     let away = |snapshot: &Snapshot| {
         let there = snapshot.holders.get(place as usize).copied().flatten();
-        there.is_none_or(|holder| holder.worker != worker)
+        there.is_none_or(|holder| holder.worker != worker).then_some(())
     };
-    if holders.wait_for(away).await.is_err() {
-        // Nobody will say any more.
-        std::future::pending::<()>().await;
-    }
+    holders.find(away).await;
 }

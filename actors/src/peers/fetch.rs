@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Peers;
 use super::limits::STREAM_HELLO_BYTES;
-use super::serve::beside;
 use crate::fault::{self, Point};
 use crate::quic::ConnectError;
 use crate::wire::{FrameError, read_frame, write_frame};
@@ -179,7 +178,7 @@ impl Peers {
         check_length(donor, expected, bytes)?;
         let mut data = vec![0; expected];
         receive(donor, stream, &mut data).await?;
-        let hashed = beside(move || (StateHash::of(&data), data)).await;
+        let hashed = self.ground.beside(move || (StateHash::of(&data), data)).await;
         let (found, bytes) = hashed.ok_or_else(|| ending(donor))?;
         check_hash(donor, hash, found)?;
         Ok(FollowedSum {
@@ -197,7 +196,8 @@ impl Peers {
         let mut data = vec![0; self.pieces.bytes()];
         let hash = self.fetch_share(donor, step, Share::WHOLE, &mut data).await?;
         let pieces = Arc::clone(&self.pieces);
-        let hashed = beside(move || (pieces.hash_of(Share::WHOLE, &data), data)).await;
+        let hash_of = move || (pieces.hash_of(Share::WHOLE, &data), data);
+        let hashed = self.ground.beside(hash_of).await;
         let (found, data) = hashed.ok_or_else(|| ending(donor.worker))?;
         check_hash(donor.worker, hash, found)?;
         Ok(data.into())

@@ -22,7 +22,7 @@ use quinn::{Connection, Endpoint};
 use sardana_protocol::messages::MemberAddress;
 use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{Generation, WorkerId};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 pub use copy::CopyError;
 pub use fetch::{FetchError, FollowedSum};
@@ -31,14 +31,17 @@ pub use names::Circle;
 use names::Names;
 use table::LinkTable;
 
+use crate::ground::Ground;
 use crate::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE, MAX_HANDSHAKES};
-use crate::quic::{BindError, ConnectError, Purpose, accept, bind_server, close, connect, next_incoming};
+use crate::quic::{BindError, ConnectError, Purpose, accept, bind_server_on, close, connect, next_incoming};
 use crate::trust::{PeerIdentity, Wallet};
+use crate::watched::Watched;
 use crate::worker::Desk;
 
 /// This worker's end of all connections to other workers.
 #[derive(Debug)]
 pub struct Peers {
+    ground: Ground,
     credentials: Wallet,
     endpoint: Endpoint,
     own: WorkerId,
@@ -53,7 +56,7 @@ pub struct Peers {
 #[derive(Debug)]
 struct Slot {
     /// The one that new streams are opened on.
-    live: watch::Sender<Option<Connection>>,
+    live: Watched<Option<Connection>>,
     /// The ones before it: when both dialled at once, streams may go on there.
     earlier: Mutex<Vec<Connection>>,
     /// A link did not come in time: whatever this end has may be lost at the other one.
@@ -72,7 +75,8 @@ impl Slot {
 
     fn close(&self) {
         let earlier = std::mem::take(&mut *self.earlier.lock().unwrap_or_else(PoisonError::into_inner));
-        for connection in earlier.iter().chain(self.live.borrow().as_ref()) {
+        let live = self.live.read(Clone::clone);
+        for connection in earlier.iter().chain(&live) {
             connection.close(0_u32.into(), b"no longer named");
         }
     }
@@ -89,9 +93,24 @@ impl Peers {
         desk: Arc<Desk>,
         pieces: Arc<StatePieces>,
     ) -> Result<Arc<Self>, BindError> {
+        Self::listen_on(Ground::Host, credentials, address, desk, pieces)
+    }
+
+    /// Likewise, on another ground than the host.
+    ///
+    /// # Errors
+    /// As [`Self::listen`].
+    pub(crate) fn listen_on(
+        ground: Ground,
+        credentials: impl Into<Wallet>,
+        address: SocketAddr,
+        desk: Arc<Desk>,
+        pieces: Arc<StatePieces>,
+    ) -> Result<Arc<Self>, BindError> {
         let credentials = credentials.into();
-        let endpoint = bind_server(&credentials, Purpose::Peer, address)?;
+        let endpoint = bind_server_on(&ground, &credentials, Purpose::Peer, address)?;
         let peers = Arc::new(Self {
+            ground,
             own: WorkerId::new(credentials.id()),
             credentials,
             endpoint,
@@ -116,6 +135,16 @@ impl Peers {
     /// From now on links of generations older than `generation` are refused (GEN-3).
     pub fn fence(&self, generation: Generation) {
         self.table.fence(generation);
+    }
+
+    /// What this worker stands on.
+    pub(crate) const fn ground(&self) -> &Ground {
+        &self.ground
+    }
+
+    /// Closes everything, and waits for nobody.
+    pub(crate) fn abandon(&self, reason: &str) {
+        self.endpoint.close(0_u32.into(), reason.as_bytes());
     }
 
     /// Closes everything, and waits until the others have been told.
@@ -171,7 +200,7 @@ impl Peers {
     fn adopt(self: &Arc<Self>, peer: WorkerId, connection: &Connection) {
         let slot = self.slot(peer);
         slot.doubted.store(false, Ordering::Relaxed);
-        let before = slot.live.send_replace(Some(connection.clone()));
+        let before = slot.live.replace(Some(connection.clone()));
         let mut earlier = slot.earlier.lock().unwrap_or_else(PoisonError::into_inner);
         earlier.retain(|connection| connection.close_reason().is_none());
         earlier.extend(before.filter(|connection| connection.close_reason().is_none()));
@@ -184,7 +213,7 @@ impl Peers {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = || {
             Arc::new(Slot {
-                live: watch::Sender::new(None),
+                live: Watched::new(None),
                 earlier: Mutex::default(),
                 doubted: AtomicBool::new(false),
                 dialling: tokio::sync::Mutex::new(()),
@@ -198,12 +227,8 @@ impl Peers {
     async fn connection(self: &Arc<Self>, peer: MemberAddress) -> Result<Connection, ConnectError> {
         let slot = self.slot(peer.worker);
         if self.own > peer.worker && !slot.doubted.load(Ordering::Relaxed) {
-            let mut live = slot.live.subscribe();
-            let found = live.wait_for(|live| slot.is_usable(live)).await.map(|live| live.clone());
-            return found.ok().flatten().ok_or_else(|| ConnectError::Local {
-                address: peer.address,
-                reason: "this worker is ending".to_owned(),
-            });
+            let usable = |live: &Option<Connection>| live.clone().filter(|_| slot.is_usable(live));
+            return Ok(slot.live.find(usable).await);
         }
         self.dial(peer).await
     }
@@ -212,7 +237,7 @@ impl Peers {
     async fn dial(self: &Arc<Self>, peer: MemberAddress) -> Result<Connection, ConnectError> {
         let slot = self.slot(peer.worker);
         let _one_at_a_time = slot.dialling.lock().await;
-        let live = slot.live.borrow().clone();
+        let live = slot.live.read(Clone::clone);
         if let Some(live) = live.filter(|live| slot.is_usable(&Some(live.clone()))) {
             return Ok(live);
         }

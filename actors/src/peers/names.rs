@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use sardana_protocol::words::WorkerId;
-use tokio::sync::watch;
+
+use crate::watched::Watched;
 
 /// As what a worker is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,13 +46,16 @@ impl Named {
 
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    named: watch::Sender<Named>,
+    named: Watched<Named>,
+    /// How many wait for a change.
+    #[cfg(test)]
+    asked: std::sync::Arc<()>,
 }
 
 impl Names {
     /// From now on these are named so, and nobody else is.
     pub(super) fn name(&self, circle: Circle, workers: BTreeSet<WorkerId>) {
-        self.named.send_modify(|named| {
+        self.named.modify(|named| {
             match circle {
                 Circle::Present => named.present = workers,
                 Circle::Prepared => named.prepared = workers,
@@ -63,39 +67,36 @@ impl Names {
 
     /// The prepared generation is the present one.
     pub(super) fn switch(&self) {
-        self.named
-            .send_modify(|named| named.present = std::mem::take(&mut named.prepared));
+        self.named.modify(|named| named.present = std::mem::take(&mut named.prepared));
     }
 
     pub(super) fn has(&self, worker: WorkerId) -> bool {
-        self.named.borrow().has(worker)
+        self.named.read(|named| named.has(worker))
     }
 
     /// Those who were named once and are no more; each is told of once.
     pub(super) fn parted(&self) -> Vec<WorkerId> {
-        let mut parted = Vec::new();
-        self.named.send_if_modified(|named| {
-            parted = named.known.iter().copied().filter(|&worker| !named.has(worker)).collect();
+        self.named.modify_quietly(|named| {
+            let parted: Vec<WorkerId> = named.known.iter().copied().filter(|&worker| !named.has(worker)).collect();
             named.known.retain(|worker| !parted.contains(worker));
-            // Nobody waits for this.
-            false
-        });
-        parted
+            parted
+        })
     }
 
     /// Waits until `worker` is named.
     pub(super) async fn named(&self, worker: WorkerId) {
-        self.wait_for(|named| named.has(worker)).await;
+        self.wait_for(|named| named.has(worker).then_some(())).await;
     }
 
     /// Waits until `worker` is not named any more.
     pub(super) async fn revoked(&self, worker: WorkerId) {
-        self.wait_for(|named| !named.has(worker)).await;
+        self.wait_for(|named| (!named.has(worker)).then_some(())).await;
     }
 
-    async fn wait_for(&self, holds: impl FnMut(&Named) -> bool) {
-        // The sender is in this very value.
-        let _ = self.named.subscribe().wait_for(holds).await;
+    async fn wait_for(&self, holds: impl FnMut(&Named) -> Option<()>) {
+        #[cfg(test)]
+        let _asked = std::sync::Arc::clone(&self.asked);
+        self.named.find(holds).await;
     }
 }
 
@@ -103,6 +104,6 @@ impl Names {
 impl Names {
     /// How many requests wait for a change of the names, or would end by one.
     pub(super) fn asked(&self) -> usize {
-        self.named.receiver_count()
+        std::sync::Arc::strong_count(&self.asked) - 1
     }
 }

@@ -90,7 +90,7 @@ impl Peers {
                 Some(sum) => {
                     let bytes = sum.bytes();
                     let trailer = sum.trailer();
-                    let Some(hash) = beside(move || sum.hash()).await else {
+                    let Some(hash) = self.ground.beside(move || sum.hash()).await else {
                         return Ok(());
                     };
                     let answer = Answer::Sum {
@@ -127,12 +127,12 @@ impl Peers {
         }
         let bytes = self.desk.state_at(step).await?;
         let pieces = Arc::clone(&self.pieces);
-        beside(move || HeldShare {
+        let held = move || HeldShare {
             share,
             hash: pieces.hash_of(share, &bytes),
             bytes,
-        })
-        .await
+        };
+        self.ground.beside(held).await
     }
 
     async fn sum(&self, step: Step, when: When) -> Option<KeptSum> {
@@ -147,11 +147,6 @@ impl Peers {
             stands_at: self.desk.read(Member::step),
         }
     }
-}
-
-/// Computes beside the network's thread, which others' steps wait for. None only when this process ends.
-pub(super) async fn beside<T: Send + 'static>(compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    tokio::task::spawn_blocking(compute).await.ok()
 }
 
 /// Ends the stream, and waits until the other end has all of it, or wants no more.

@@ -253,7 +253,7 @@ pub enum Visitor {
     Stranger(Connection),
 }
 
-/// Like [`accept`], at an endpoint made by [`super::bind_coordinator`]. Without a certificate only those get in who want to enrol.
+/// Like [`accept`], at the coordinator's endpoint. Without a certificate only those get in who want to enrol.
 ///
 /// # Errors
 /// When the handshake fails, or the peer has no business here; it is told why.

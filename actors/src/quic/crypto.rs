@@ -14,6 +14,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig, SignatureScheme};
 
 use super::endpoint::BindError;
 use super::purpose::Purpose;
+use crate::ground::Ground;
 use crate::trust::{Credentials, Wallet};
 
 /// Whom an accepting end takes.
@@ -26,18 +27,24 @@ pub(super) enum Clients {
 }
 
 /// TLS as the accepting end.
-pub(super) fn server(wallet: &Wallet, purpose: Purpose, clients: Clients) -> Result<QuicServerConfig, BindError> {
+pub(super) fn server(
+    ground: &Ground,
+    wallet: &Wallet,
+    purpose: Purpose,
+    clients: Clients,
+) -> Result<QuicServerConfig, BindError> {
+    let provider = ground.cryptography();
     let authority = wallet.current().authority();
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots(authority)?, provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots(authority)?, Arc::clone(&provider));
     let (verifier, protocols) = match clients {
         Clients::Certified => (verifier, vec![purpose]),
         Clients::Strangers => (verifier.allow_unauthenticated(), vec![purpose, Purpose::Enrolment]),
     };
-    let mut tls = ServerConfig::builder_with_provider(provider())
+    let mut tls = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&TLS13])
         .map_err(unusable)?
         .with_client_cert_verifier(verifier.build().map_err(unusable)?)
-        .with_cert_resolver(Shown::new(wallet)?);
+        .with_cert_resolver(Shown::new(wallet, provider)?);
     tls.alpn_protocols = protocols.into_iter().map(|purpose| purpose.protocol().to_vec()).collect();
     // Without tickets every connection verifies the peer's certificate anew.
     tls.send_tls13_tickets = 0;
@@ -46,18 +53,19 @@ pub(super) fn server(wallet: &Wallet, purpose: Purpose, clients: Clients) -> Res
 }
 
 /// TLS as the dialling end.
-pub(super) fn client(wallet: &Wallet, purpose: Purpose) -> Result<QuicClientConfig, BindError> {
-    let tls = ClientConfig::builder_with_provider(provider())
+pub(super) fn client(ground: &Ground, wallet: &Wallet, purpose: Purpose) -> Result<QuicClientConfig, BindError> {
+    let provider = ground.cryptography();
+    let tls = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&TLS13])
         .map_err(unusable)?
         .with_root_certificates(roots(wallet.current().authority())?)
-        .with_client_cert_resolver(Shown::new(wallet)?);
+        .with_client_cert_resolver(Shown::new(wallet, provider)?);
     dialling(tls, purpose)
 }
 
 /// TLS as an end without a certificate, that believes `authority` and wants to enrol.
-pub(super) fn stranger(authority: CertificateDer<'static>) -> Result<QuicClientConfig, BindError> {
-    let tls = ClientConfig::builder_with_provider(provider())
+pub(super) fn stranger(ground: &Ground, authority: CertificateDer<'static>) -> Result<QuicClientConfig, BindError> {
+    let tls = ClientConfig::builder_with_provider(ground.cryptography())
         .with_protocol_versions(&[&TLS13])
         .map_err(unusable)?
         .with_root_certificates(roots(authority)?)
@@ -78,25 +86,22 @@ pub(super) fn roots(authority: CertificateDer<'static>) -> Result<Arc<RootCertSt
     Ok(Arc::new(roots))
 }
 
-/// Chosen here and not for the process, so that a program that embeds us may choose another for itself.
-pub(super) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
-
 /// Shows the wallet's present certificate in every handshake.
 #[derive(Debug)]
 struct Shown {
     wallet: Wallet,
+    provider: Arc<CryptoProvider>,
     /// What was shown last, as TLS needs it.
     last: Mutex<(Arc<Credentials>, Arc<CertifiedKey>)>,
 }
 
 impl Shown {
-    fn new(wallet: &Wallet) -> Result<Arc<Self>, BindError> {
+    fn new(wallet: &Wallet, provider: Arc<CryptoProvider>) -> Result<Arc<Self>, BindError> {
         let credentials = wallet.current();
-        let key = usable(&credentials).map_err(unusable)?;
+        let key = usable(&credentials, &provider).map_err(unusable)?;
         Ok(Arc::new(Self {
             wallet: wallet.clone(),
+            provider,
             last: Mutex::new((credentials, key)),
         }))
     }
@@ -105,7 +110,7 @@ impl Shown {
         let credentials = self.wallet.current();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&last.0, &credentials) {
-            match usable(&credentials) {
+            match usable(&credentials, &self.provider) {
                 Ok(key) => *last = (credentials, key),
                 Err(error) => tracing::warn!(%error, "the renewed certificate cannot be used; the one before it is shown"),
             }
@@ -115,8 +120,8 @@ impl Shown {
 }
 
 /// Certificate and key as TLS needs them, if they belong together.
-fn usable(credentials: &Credentials) -> Result<Arc<CertifiedKey>, rustls::Error> {
-    CertifiedKey::from_der(vec![credentials.certificate()], credentials.key(), &provider()).map(Arc::new)
+fn usable(credentials: &Credentials, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, rustls::Error> {
+    CertifiedKey::from_der(vec![credentials.certificate()], credentials.key(), provider).map(Arc::new)
 }
 
 impl ResolvesServerCert for Shown {

@@ -5,7 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn::{ClientConfig, Endpoint, EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime, TransportConfig, VarInt};
+use quinn::{
+    AsyncUdpSocket, ClientConfig, Endpoint, EndpointConfig, IdleTimeout, Runtime, ServerConfig, TokioRuntime,
+    TransportConfig, VarInt,
+};
 use rustls::pki_types::CertificateDer;
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -17,6 +20,7 @@ use super::limits::{
 use super::path::Path;
 use super::purpose::Purpose;
 use super::reset::ResetKey;
+use crate::ground::Ground;
 use crate::trust::Wallet;
 
 /// Why an endpoint could not be made.
@@ -64,7 +68,29 @@ pub enum BindError {
 /// # Errors
 /// When the address cannot be had or the credentials cannot be used.
 pub fn bind_server(credentials: impl Into<Wallet>, purpose: Purpose, address: SocketAddr) -> Result<Endpoint, BindError> {
-    bind(credentials, purpose, address, Accepting::Yes, SOCKET_BUFFER_BYTES)
+    bind_server_on(&Ground::Host, credentials, purpose, address)
+}
+
+/// Likewise, on another ground than the host.
+///
+/// # Errors
+/// As [`bind_server`].
+pub(crate) fn bind_server_on(
+    ground: &Ground,
+    credentials: impl Into<Wallet>,
+    purpose: Purpose,
+    address: SocketAddr,
+) -> Result<Endpoint, BindError> {
+    let config = EndpointConfig::default();
+    bind_with(
+        ground,
+        credentials,
+        purpose,
+        address,
+        Accepting::Yes,
+        SOCKET_BUFFER_BYTES,
+        config,
+    )
 }
 
 /// The coordinator's endpoint: accepts control connections from certified peers, and enrolments from strangers; see
@@ -74,13 +100,15 @@ pub fn bind_server(credentials: impl Into<Wallet>, purpose: Purpose, address: So
 ///
 /// # Errors
 /// When the address cannot be had or the credentials cannot be used.
-pub fn bind_coordinator(
+pub(crate) fn bind_coordinator(
+    ground: &Ground,
     credentials: impl Into<Wallet>,
     address: SocketAddr,
     resets: ResetKey,
 ) -> Result<Endpoint, BindError> {
     let accepting = Accepting::Strangers;
     bind_with(
+        ground,
         credentials,
         Purpose::Control,
         address,
@@ -97,8 +125,29 @@ pub fn bind_coordinator(
 /// # Errors
 /// When no port can be had or the credentials cannot be used.
 pub fn bind_client(credentials: impl Into<Wallet>, purpose: Purpose, server: SocketAddr) -> Result<Endpoint, BindError> {
-    let address = SocketAddr::new(towards(server), 0);
-    bind(credentials, purpose, address, Accepting::No, SOCKET_BUFFER_BYTES)
+    bind_client_on(&Ground::Host, credentials, purpose, server)
+}
+
+/// Likewise, on another ground than the host.
+///
+/// # Errors
+/// As [`bind_client`].
+pub(crate) fn bind_client_on(
+    ground: &Ground,
+    credentials: impl Into<Wallet>,
+    purpose: Purpose,
+    server: SocketAddr,
+) -> Result<Endpoint, BindError> {
+    let (address, config) = (SocketAddr::new(towards(server), 0), EndpointConfig::default());
+    bind_with(
+        ground,
+        credentials,
+        purpose,
+        address,
+        Accepting::No,
+        SOCKET_BUFFER_BYTES,
+        config,
+    )
 }
 
 /// An endpoint without a certificate that dials the coordinator at `server`, of whose job `authority` is, to enrol.
@@ -108,16 +157,21 @@ pub fn bind_client(credentials: impl Into<Wallet>, purpose: Purpose, server: Soc
 /// # Errors
 /// When no port can be had or the authority's certificate cannot be read.
 pub fn bind_stranger(authority: CertificateDer<'static>, server: SocketAddr) -> Result<Endpoint, BindError> {
-    let client = crypto::stranger(authority)?;
-    let config = EndpointConfig::default();
-    open(
-        SocketAddr::new(towards(server), 0),
-        Purpose::Enrolment,
-        client,
-        None,
-        SOCKET_BUFFER_BYTES,
-        config,
-    )
+    bind_stranger_on(&Ground::Host, authority, server)
+}
+
+/// Likewise, on another ground than the host.
+///
+/// # Errors
+/// As [`bind_stranger`].
+pub(crate) fn bind_stranger_on(
+    ground: &Ground,
+    authority: CertificateDer<'static>,
+    server: SocketAddr,
+) -> Result<Endpoint, BindError> {
+    let client = crypto::stranger(ground, authority)?;
+    let (address, config) = (SocketAddr::new(towards(server), 0), EndpointConfig::default());
+    open(ground, address, Purpose::Enrolment, client, None, SOCKET_BUFFER_BYTES, config)
 }
 
 /// Where an endpoint that dials `server` is bound.
@@ -139,6 +193,7 @@ pub(super) enum Accepting {
     No,
 }
 
+#[cfg(test)]
 pub(super) fn bind(
     credentials: impl Into<Wallet>,
     purpose: Purpose,
@@ -147,10 +202,11 @@ pub(super) fn bind(
     wanted_bytes: usize,
 ) -> Result<Endpoint, BindError> {
     let config = EndpointConfig::default();
-    bind_with(credentials, purpose, address, accepting, wanted_bytes, config)
+    bind_with(&Ground::Host, credentials, purpose, address, accepting, wanted_bytes, config)
 }
 
 fn bind_with(
+    ground: &Ground,
     credentials: impl Into<Wallet>,
     purpose: Purpose,
     address: SocketAddr,
@@ -162,20 +218,21 @@ fn bind_with(
     wallet.current().check().map_err(|error| BindError::Credentials {
         reason: error.to_string(),
     })?;
-    let client = crypto::client(&wallet, purpose)?;
+    let client = crypto::client(ground, &wallet, purpose)?;
     let clients = match accepting {
         Accepting::Yes => Some(Clients::Certified),
         Accepting::Strangers => Some(Clients::Strangers),
         Accepting::No => None,
     };
     let server = match clients {
-        Some(clients) => Some((crypto::server(&wallet, purpose, clients)?, clients)),
+        Some(clients) => Some((crypto::server(ground, &wallet, purpose, clients)?, clients)),
         None => None,
     };
-    open(address, purpose, client, server, wanted_bytes, config)
+    open(ground, address, purpose, client, server, wanted_bytes, config)
 }
 
 fn open(
+    ground: &Ground,
     address: SocketAddr,
     purpose: Purpose,
     client: QuicClientConfig,
@@ -183,7 +240,12 @@ fn open(
     wanted_bytes: usize,
     mut config: EndpointConfig,
 ) -> Result<Endpoint, BindError> {
-    let (socket, buffer_bytes) = socket(address, wanted_bytes).map_err(|source| refused(address, source))?;
+    let opened = Opened::on(ground, address, wanted_bytes).map_err(|source| refused(address, source))?;
+    let Opened {
+        socket,
+        buffer_bytes,
+        seed,
+    } = opened;
     let path = Path::of(address.ip(), buffer_bytes);
     tracing::debug!(%address, %purpose, ?path, "binding");
 
@@ -209,8 +271,9 @@ fn open(
             .max_udp_payload_size(bytes)
             .expect("a UDP payload's largest size is within QUIC's bounds");
     }
-    let mut endpoint =
-        Endpoint::new(config, server, socket, Arc::new(TokioRuntime)).map_err(|source| refused(address, source))?;
+    config.rng_seed(seed);
+    let endpoint = Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime));
+    let mut endpoint = endpoint.map_err(|source| refused(address, source))?;
     endpoint.set_default_client_config(client);
     Ok(endpoint)
 }
@@ -225,6 +288,35 @@ fn transport(path: Path, purpose: Purpose) -> TransportConfig {
     purpose.bound(&mut transport);
     path.fit(&mut transport);
     transport
+}
+
+/// A socket to make an endpoint over.
+struct Opened {
+    socket: Arc<dyn AsyncUdpSocket>,
+    /// For how many bytes of buffer it is good in both directions.
+    buffer_bytes: usize,
+    /// What the endpoint's random choices follow from; the system's randomness if none.
+    seed: Option<[u8; 32]>,
+}
+
+impl Opened {
+    fn on(ground: &Ground, address: SocketAddr, wanted_bytes: usize) -> Result<Self, io::Error> {
+        match ground {
+            Ground::Host => {
+                let (socket, buffer_bytes) = socket(address, wanted_bytes)?;
+                Ok(Self {
+                    socket: TokioRuntime.wrap_udp_socket(socket)?,
+                    buffer_bytes,
+                    seed: None,
+                })
+            }
+            Ground::Given(given) => Ok(Self {
+                socket: given.socket(address)?,
+                buffer_bytes: wanted_bytes,
+                seed: Some(given.seed()),
+            }),
+        }
+    }
 }
 
 /// A bound socket, and for how many bytes of buffer it is good in both directions.

@@ -2,6 +2,7 @@
 
 use quinn::{ConnectionError, TransportErrorCode};
 
+use super::connect::REFUSED;
 use super::limits::REASON_CHARS;
 use crate::trust::Moment;
 
@@ -45,6 +46,22 @@ pub fn explain(error: &ConnectionError) -> String {
         }
         ConnectionError::LocallyClosed => "this end closed the connection".to_owned(),
         ConnectionError::CidsExhausted => "this end has no room for another connection; close some".to_owned(),
+    }
+}
+
+/// Whether the peer has refused this end for what it is or says: trying again would end in the same way. A connection that it only closed
+/// while it was made, because what it waited for did not come in time, is no refusal.
+#[must_use]
+pub(crate) fn is_refusal(error: &ConnectionError) -> bool {
+    match error {
+        ConnectionError::ConnectionClosed(close) => Alert::of(close.error_code).is_some(),
+        ConnectionError::ApplicationClosed(close) => close.error_code == REFUSED,
+        ConnectionError::VersionMismatch
+        | ConnectionError::TransportError(_)
+        | ConnectionError::Reset
+        | ConnectionError::TimedOut
+        | ConnectionError::LocallyClosed
+        | ConnectionError::CidsExhausted => false,
     }
 }
 
@@ -192,6 +209,27 @@ mod tests {
             frame_type: None,
             reason: Default::default(),
         }))
+    }
+
+    #[test]
+    fn a_handshake_that_took_too_long_is_no_refusal() {
+        let closed = |error_code| {
+            is_refusal(&ConnectionError::ConnectionClosed(ConnectionClose {
+                error_code,
+                frame_type: None,
+                reason: Default::default(),
+            }))
+        };
+        assert!(!closed(TransportErrorCode::APPLICATION_ERROR), "its deadline has passed");
+        assert!(!closed(TransportErrorCode::CONNECTION_REFUSED));
+        assert!(closed(TransportErrorCode::crypto(48)));
+        let said = |error_code| {
+            let reason = Default::default();
+            is_refusal(&ConnectionError::ApplicationClosed(ApplicationClose { error_code, reason }))
+        };
+        assert!(said(REFUSED));
+        assert!(!said(VarInt::from_u32(0)));
+        assert!(!is_refusal(&ConnectionError::TimedOut));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer, PrivatePkcs
 use sardana_protocol::words::JobId;
 
 use super::credentials::Credentials;
+use super::even::{ends_evenly, even_serial};
 use super::identity::PeerIdentity;
 use super::limits::{AUTHORITY_VALIDITY, CERTIFICATE_VALIDITY, CLOCK_SLACK, SIGNING_REQUEST_BYTES};
 use super::role::Role;
@@ -24,6 +25,16 @@ pub struct Authority {
     validity: Duration,
     /// By how much its clock is ahead of this host's.
     ahead: Duration,
+    lengths: Lengths,
+}
+
+/// How long certificates are that are alike but for their keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lengths {
+    /// As it comes.
+    Any,
+    /// All the same.
+    Even,
 }
 
 /// Why no certificate could be made. The caller gives up: the system has no randomness or no clock.
@@ -69,6 +80,7 @@ impl Authority {
             issuer: Issuer::new(params, key),
             validity: CERTIFICATE_VALIDITY,
             ahead: Duration::ZERO,
+            lengths: Lengths::Any,
         })
     }
 
@@ -82,6 +94,7 @@ impl Authority {
             certificate,
             validity: CERTIFICATE_VALIDITY,
             ahead: Duration::ZERO,
+            lengths: Lengths::Any,
         })
     }
 
@@ -96,6 +109,14 @@ impl Authority {
     #[must_use]
     pub const fn with_clock_ahead(mut self, by: Duration) -> Self {
         self.ahead = by;
+        self
+    }
+
+    /// The same authority, whose certificates are all of one length, if they are for the same role: for simulations, which must see
+    /// datagrams of the same sizes each time.
+    #[must_use]
+    pub const fn with_even_lengths(mut self) -> Self {
+        self.lengths = Lengths::Even;
         self
     }
 
@@ -164,7 +185,15 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
-        Ok((identity, params.signed_by(key, &self.issuer)?.der().to_vec()))
+        if self.lengths == Lengths::Even {
+            even_serial(&mut params, key);
+        }
+        loop {
+            let signed = params.clone().signed_by(key, &self.issuer)?;
+            if self.lengths == Lengths::Any || ends_evenly(signed.der()) {
+                return Ok((identity, signed.der().to_vec()));
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod authority;
 mod credentials;
+mod even;
 mod identity;
 mod kind;
 pub mod limits;
@@ -17,6 +18,8 @@ mod wallet;
 
 pub use authority::{Authority, AuthorityError, CertifyError};
 pub use credentials::{Credentials, CredentialsError};
+pub use even::EVEN_BYTES;
+pub(crate) use even::ends_evenly;
 pub use identity::{IdentityError, PeerIdentity, identity_of};
 pub use kind::Kind;
 pub use moment::Moment;

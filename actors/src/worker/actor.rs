@@ -133,7 +133,7 @@ impl Actor for Worker {
             peers,
             ended,
         } = arguments;
-        let link = Link::new(&config)?;
+        let link = Link::new(peers.ground(), &config)?;
         let hello = WorkerHello {
             job: config.credentials.job(),
             worker: WorkerId::new(config.credentials.id()),

@@ -20,8 +20,9 @@ use super::desk::{Data, Desk};
 use super::limits::{GREETING_DEADLINE, LAST_WORDS, RETRY_EVERY};
 use crate::control::{Next, carry as carry_messages};
 use crate::fault::{self, Point};
+use crate::ground::Ground;
 use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{BindError, ConnectError, Purpose, REFUSED, bind_client, close, connect, explain, towards};
+use crate::quic::{BindError, ConnectError, Purpose, bind_client_on, close, connect, explain, is_refusal, towards};
 use crate::trust::{PeerIdentity, Wallet};
 use crate::whereabouts::Search;
 use crate::wire::limits::HELLO_FRAME_BYTES;
@@ -84,10 +85,10 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(config: &WorkerConfig) -> Result<Self, ActorProcessingErr> {
+    pub(super) fn new(ground: &Ground, config: &WorkerConfig) -> Result<Self, ActorProcessingErr> {
         let mut process = [0; 16];
         getrandom::fill(&mut process).map_err(|error| format!("the system gives no random numbers: {error}"))?;
-        let endpoint = |address| bind_client(&config.credentials, Purpose::Control, address);
+        let endpoint = |address| bind_client_on(ground, &config.credentials, Purpose::Control, address);
         let found = config.coordinator.found();
         let mut endpoints = vec![(towards(found), endpoint(found)?)];
         for address in config.coordinator.all() {
@@ -193,24 +194,15 @@ impl Link {
             Ok(Ok(Some(Greeting::Refused { reason }))) => Err(refused(reason)),
             Ok(Ok(Some(Greeting::Over))) => Err(Attempt::Never(JoinError::Over)),
             Ok(Ok(None)) => Err(Attempt::Again("it closed without an answer".to_owned())),
-            // A certificate that it refuses, or another version, shows only now.
-            Ok(Err(
-                error @ (FrameError::Connection(quinn::ConnectionError::ConnectionClosed(_)) | FrameError::Version { .. }),
-            )) => Err(refused(error.to_string())),
-            // So does a hello that it cannot read.
-            Ok(Err(FrameError::Connection(error @ quinn::ConnectionError::ApplicationClosed(_)))) if is_refusal(&error) => {
-                Err(refused(explain(&error)))
-            }
+            // A certificate that it refuses, a hello that it cannot read, or another version shows only now.
+            Ok(Err(error @ FrameError::Version { .. })) => Err(refused(error.to_string())),
+            Ok(Err(FrameError::Connection(error))) if is_refusal(&error) => Err(refused(explain(&error))),
             Ok(Err(error)) => Err(again(error)),
             Err(_) => Err(Attempt::Again(format!(
                 "it did not answer a hello within {GREETING_DEADLINE:?}"
             ))),
         }
     }
-}
-
-fn is_refusal(error: &quinn::ConnectionError) -> bool {
-    matches!(error, quinn::ConnectionError::ApplicationClosed(close) if close.error_code == REFUSED)
 }
 
 /// A connection that the coordinator has welcomed.
@@ -244,6 +236,12 @@ pub(super) struct ControlState {
     carrying: JoinHandle<()>,
 }
 
+impl Drop for ControlState {
+    fn drop(&mut self) {
+        self.carrying.abort();
+    }
+}
+
 impl Actor for Control {
     type Msg = WorkerMessage;
     type State = ControlState;
@@ -275,9 +273,7 @@ impl Actor for Control {
     async fn post_stop(&self, _: ActorRef<WorkerMessage>, state: &mut ControlState) -> Result<(), ActorProcessingErr> {
         // What was said last, such as a model's failure, must arrive before the connection is closed.
         state.outgoing = None;
-        if timeout(LAST_WORDS, &mut state.carrying).await.is_err() {
-            state.carrying.abort();
-        }
+        let _ = timeout(LAST_WORDS, &mut state.carrying).await;
         Ok(())
     }
 }

@@ -19,7 +19,7 @@ mod transfers;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use ractor::Actor;
+use ractor::{Actor, ActorRef};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::Step;
@@ -30,11 +30,12 @@ pub use control::JoinError;
 pub use desk::{Data, Desk, Errand, HeldShare, KeptSum, Task};
 pub use tally::TallyFile;
 
+use crate::ground::Ground;
 use crate::peers::Peers;
 use crate::quic::BindError;
 use crate::trust::Wallet;
 use crate::whereabouts::Whereabouts;
-use actor::{Arguments, Worker};
+use actor::{Arguments, Message, Worker};
 
 /// What a worker needs besides its model.
 #[derive(Debug)]
@@ -141,10 +142,25 @@ impl ModelFailure {
 }
 
 /// Takes part in the job until it ends. `desk` and `errands` are two ends of one desk; `failures` come from the training thread.
+/// Dropped, the worker ends at once, without a word to anybody but that its connections are closed.
 ///
 /// # Errors
 /// See [`WorkerError`].
 pub async fn run(
+    config: WorkerConfig,
+    desk: Arc<Desk>,
+    errands: mpsc::UnboundedReceiver<Errand>,
+    failures: mpsc::UnboundedReceiver<String>,
+) -> Result<Ended, WorkerError> {
+    run_on(Ground::Host, config, desk, errands, failures).await
+}
+
+/// Likewise, on another ground than the host.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_on(
+    ground: Ground,
     config: WorkerConfig,
     desk: Arc<Desk>,
     errands: mpsc::UnboundedReceiver<Errand>,
@@ -157,7 +173,7 @@ pub async fn run(
         Sigterm::NotOurs => None,
     };
     let pieces = Arc::clone(&config.pieces);
-    let peers = Peers::listen(&config.credentials, config.listen, Arc::clone(&desk), pieces)?;
+    let peers = Peers::listen_on(ground, &config.credentials, config.listen, Arc::clone(&desk), pieces)?;
     let listening = peers.local_address().map_err(|error| WorkerError::Broken {
         reason: error.to_string(),
     })?;
@@ -175,6 +191,11 @@ pub async fn run(
         .map_err(|error| WorkerError::Broken {
             reason: error.to_string(),
         })?;
+    let _ends = Ends {
+        worker: worker.clone(),
+        desk: Arc::clone(&desk),
+        peers: Arc::clone(&peers),
+    };
     actor::forward(&worker, errands, failures, termination);
     let outcome = outcome.await.unwrap_or_else(|_| {
         Err(WorkerError::Broken {
@@ -187,4 +208,19 @@ pub async fn run(
     let _ = running.await;
     peers.close("the worker ends").await;
     outcome
+}
+
+/// Ends what is left of a worker that nobody runs any more. After an orderly end that is nothing.
+struct Ends {
+    worker: ActorRef<Message>,
+    desk: Arc<Desk>,
+    peers: Arc<Peers>,
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.desk.end();
+        self.worker.kill();
+        self.peers.abandon("the worker ends");
+    }
 }

@@ -149,3 +149,9 @@ impl Rings {
         tokio::spawn(ring.run())
     }
 }
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

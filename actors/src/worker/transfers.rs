@@ -10,7 +10,7 @@ use sardana_protocol::messages::{CatchUp, MemberAddress, Snapshot};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{Generation, Step};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::actor::{Message, cut};
@@ -18,6 +18,7 @@ use super::desk::{Data, Desk, HeldShare};
 use super::give_back::given_back_aside;
 use crate::fault::{self, Point};
 use crate::peers::{CopyError, FetchError, FollowedSum, Peers};
+use crate::watched::Watched;
 
 /// Tells a transfer from those before it, which may say their end late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +45,7 @@ struct Joining {
     serial: Serial,
     snapshot: SnapshotId,
     goal: Goal,
-    holders: watch::Sender<Snapshot>,
+    holders: Arc<Watched<Snapshot>>,
     task: AbortHandle,
 }
 
@@ -75,16 +76,17 @@ impl Transfers {
             && joining.snapshot == snapshot.id
             && (joining.goal == goal || goal == Goal::State)
         {
-            joining.holders.send_replace(snapshot);
+            joining.holders.replace(snapshot);
             return;
         }
         self.end_copy();
         self.serial += 1;
         let (serial, id) = (Serial(self.serial), snapshot.id);
-        let (holders, known) = watch::channel(snapshot);
+        let holders = Arc::new(Watched::new(snapshot));
+        let known = Arc::clone(&holders);
         let (desk, peers, worker) = (Arc::clone(&self.desk), Arc::clone(&self.peers), worker.clone());
         let task = tokio::spawn(async move {
-            let shares = known.borrow().shares.clone();
+            let shares = known.read(|snapshot| snapshot.shares.clone());
             let (event, data) = match goal {
                 Goal::State => copied(id, peers.copy_state(&known).await.map(|bytes| Data::State { bytes, shares })),
                 Goal::Sum(step) => followed(id, step, &desk, peers.follow(&known, step, desk.layout().bytes()).await),
@@ -150,16 +152,17 @@ impl Transfers {
 
     /// Finds memory for copies of these shares, beside the thread that others' steps wait for.
     pub(super) fn make_room(&self, shares: Vec<Share>) {
-        let (desk, pieces) = (Arc::clone(&self.desk), Arc::clone(&self.pieces));
-        tokio::task::spawn_blocking(move || {
+        let (desk, pieces, peers) = (Arc::clone(&self.desk), Arc::clone(&self.pieces), Arc::clone(&self.peers));
+        let make = move || {
             let room = shares.iter().map(|&share| touched(pieces.bytes_of(share).len()));
             desk.room_made(room.collect());
-        });
+        };
+        tokio::spawn(async move { peers.ground().beside(make).await });
     }
 
     /// Hashes the copies of a snapshot's shares when they come, beside the thread that others' steps wait for.
     pub(super) fn hash(&self, snapshot: SnapshotId, shares: Vec<Share>, copies: oneshot::Receiver<Vec<Bytes>>) {
-        let (desk, pieces) = (Arc::clone(&self.desk), Arc::clone(&self.pieces));
+        let (desk, pieces, peers) = (Arc::clone(&self.desk), Arc::clone(&self.pieces), Arc::clone(&self.peers));
         tokio::spawn(async move {
             let Ok(copies) = copies.await else { return };
             let hash = move |(share, bytes): (Share, Bytes)| HeldShare {
@@ -167,12 +170,19 @@ impl Transfers {
                 hash: pieces.hash_of(share, &bytes),
                 bytes: given_back_aside(bytes),
             };
-            let hashing = tokio::task::spawn_blocking(move || shares.into_iter().zip(copies).map(hash).collect());
+            let hash_all = move || shares.into_iter().zip(copies).map(hash).collect();
             // It is cancelled only when the process ends.
-            if let Ok(held) = hashing.await {
+            if let Some(held) = peers.ground().beside(hash_all).await {
                 desk.snapshotted(snapshot, held);
             }
         });
+    }
+}
+
+impl Drop for Transfers {
+    fn drop(&mut self) {
+        self.end_copy();
+        self.end_fetch();
     }
 }
 

@@ -4,27 +4,28 @@ use std::sync::Arc;
 
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_protocol::member::{Command, Event};
-use sardana_protocol::messages::{Form, Snapshot, StepReport, Trailer, Visit};
+use sardana_protocol::messages::{Form, StepReport, Trailer, Visit};
 use sardana_protocol::words::{Rank, ShardRange, Step, WorkerId};
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::joining::snapshot;
 use super::{Circle, CopyError, FollowedSum, PATIENCE, Peers, SHARDS, until, workers};
+use crate::peers::copy::Holders;
 use crate::quic::limits::PEER_BIDI_STREAMS;
+use crate::watched::Watched;
 use crate::worker::{Data, Desk, Task};
 
 const JOINER: WorkerId = WorkerId::new(2);
 
 /// Two keepers who serve a third worker, and what that one is told.
-fn site() -> (Vec<Arc<Peers>>, watch::Sender<Snapshot>) {
+fn site() -> (Vec<Arc<Peers>>, Holders) {
     let (workers, form) = workers(3);
     for keeper in &workers[..2] {
         keeper.name(Circle::Joiners, [JOINER]);
         alone(&keeper.desk, &form);
     }
     let known = snapshot(&form.members[..2]);
-    (workers, watch::Sender::new(known))
+    (workers, Arc::new(Watched::new(known)))
 }
 
 /// Lets it train alone, so that it needs no ring.
@@ -80,12 +81,8 @@ fn train(desk: &Desk) -> Arc<Sum> {
     sum
 }
 
-fn follow(
-    workers: &[Arc<Peers>],
-    known: &watch::Sender<Snapshot>,
-    step: u64,
-) -> tokio::task::JoinHandle<Result<FollowedSum, CopyError>> {
-    let (joiner, known) = (Arc::clone(&workers[2]), known.subscribe());
+fn follow(workers: &[Arc<Peers>], known: &Holders, step: u64) -> tokio::task::JoinHandle<Result<FollowedSum, CopyError>> {
+    let (joiner, known) = (Arc::clone(&workers[2]), Arc::clone(known));
     let bytes = joiner.desk.layout().bytes();
     tokio::spawn(async move {
         timeout(PATIENCE, joiner.follow(&known, Step::new(step), bytes))
@@ -153,7 +150,7 @@ async fn the_other_keeper_is_asked_when_the_first_has_let_go_or_is_gone() {
     // Gone while it waited: at once, not when the connection times out.
     let coming = follow(&workers, &known, 0);
     until(|| workers[0].desk.waiting() == 1).await;
-    known.send_modify(|known| known.holders[0] = None);
+    known.modify(|known| known.holders[0] = None);
     assert_eq!(coming.await.unwrap().unwrap().bytes, sum.bytes());
     until(|| workers[0].desk.waiting() == 0).await;
     // Its desk has ended, and then its process.
@@ -188,7 +185,7 @@ async fn keepers_take_turns() {
 #[tokio::test]
 async fn who_is_not_named_any_more_gets_nothing_more() {
     let (workers, known) = site();
-    known.send_modify(|known| known.holders[1] = None);
+    known.modify(|known| known.holders[1] = None);
     let coming = follow(&workers, &known, 0);
     until(|| workers[0].desk.waiting() == 1).await;
     workers[0].name(Circle::Joiners, []);

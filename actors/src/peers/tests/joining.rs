@@ -8,11 +8,12 @@ use sardana_protocol::messages::{MemberAddress, Snapshot};
 use sardana_protocol::snapshot::{Share, SnapshotId, shares_of};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::super::limits::STREAM_HELLO_DEADLINE;
 use super::{Circle, CopyError, FetchError, PATIENCE, Peers, generation, pieces, until, workers};
+use crate::peers::copy::Holders;
+use crate::watched::Watched;
 use crate::worker::{Data, HeldShare};
 
 const STATE: &[u8; 19] = b"the state at step 5";
@@ -58,7 +59,7 @@ pub(super) fn snapshot(holders: &[MemberAddress]) -> Snapshot {
 }
 
 /// Three holders with all their shares, who serve a fourth worker, and what that one is told.
-fn site() -> (Vec<Arc<Peers>>, watch::Sender<Snapshot>) {
+fn site() -> (Vec<Arc<Peers>>, Holders) {
     let (workers, form) = workers(u64::from(HOLDERS) + 1);
     for (place, holder) in (0..HOLDERS).zip(&workers) {
         holder.name(Circle::Joiners, [JOINER]);
@@ -68,11 +69,11 @@ fn site() -> (Vec<Arc<Peers>>, watch::Sender<Snapshot>) {
         );
     }
     let known = snapshot(&form.members[..HOLDERS as usize]);
-    (workers, watch::Sender::new(known))
+    (workers, Arc::new(Watched::new(known)))
 }
 
-async fn copy(workers: &[Arc<Peers>], known: &watch::Sender<Snapshot>) -> Result<Bytes, CopyError> {
-    let copying = async { workers[HOLDERS as usize].copy_state(&known.subscribe()).await };
+async fn copy(workers: &[Arc<Peers>], known: &Holders) -> Result<Bytes, CopyError> {
+    let copying = workers[HOLDERS as usize].copy_state(known);
     timeout(PATIENCE, copying).await.expect("a copy ends, well or not")
 }
 
@@ -88,7 +89,7 @@ async fn a_state_is_put_together_from_its_shares() {
 async fn each_share_is_had_from_its_second_holder_if_the_first_is_gone() {
     for place in 0..HOLDERS as usize {
         let (workers, known) = site();
-        known.send_modify(|known| known.holders[place] = None);
+        known.modify(|known| known.holders[place] = None);
         assert_eq!(&copy(&workers, &known).await.unwrap()[..], STATE);
         assert_eq!(
             workers[place].endpoint.open_connections(),
@@ -135,7 +136,7 @@ async fn a_share_of_another_length_is_had_from_the_other() {
 async fn what_nobody_gives_is_told_with_all_reasons() {
     let (workers, known) = site();
     hold(&workers[0], []);
-    known.send_modify(|known| known.holders[2] = None);
+    known.modify(|known| known.holders[2] = None);
     // Share 0 is first with worker 0 and then with the last.
     let error = copy(&workers, &known).await.unwrap_err().to_string();
     assert!(
@@ -148,10 +149,10 @@ async fn what_nobody_gives_is_told_with_all_reasons() {
 #[tokio::test]
 async fn a_snapshot_that_contradicts_itself_is_not_copied() {
     let (workers, known) = site();
-    known.send_modify(|known| known.shares.truncate(2));
+    known.modify(|known| known.shares.truncate(2));
     let error = copy(&workers, &known).await.unwrap_err();
     assert!(matches!(error, CopyError::Senseless { holders: 3, shares: 2 }), "{error}");
-    known.send_modify(|known| (known.holders, known.shares) = (vec![], vec![]));
+    known.modify(|known| (known.holders, known.shares) = (vec![], vec![]));
     let error = copy(&workers, &known).await.unwrap_err();
     assert!(matches!(error, CopyError::Senseless { holders: 0, shares: 0 }), "{error}");
 }
@@ -165,12 +166,12 @@ async fn a_lone_holder_gives_the_whole_snapshot_and_shares_may_be_empty() {
         hold(holder, shares_of(place, of).into_iter().map(|share| (share, bytes_of(share))));
     }
     assert!((0..of).any(|index| bytes_of(Share { index, of }).is_empty()));
-    let known = watch::Sender::new(snapshot(&form.members[..of as usize]));
-    assert_eq!(&workers[7].copy_state(&known.subscribe()).await.unwrap()[..], STATE);
+    let known = Arc::new(Watched::new(snapshot(&form.members[..of as usize])));
+    assert_eq!(&workers[7].copy_state(&known).await.unwrap()[..], STATE);
 
     hold(&workers[0], [(Share::WHOLE, bytes_of(Share::WHOLE))]);
-    let known = watch::Sender::new(snapshot(&form.members[..1]));
-    assert_eq!(&workers[7].copy_state(&known.subscribe()).await.unwrap()[..], STATE);
+    let known = Arc::new(Watched::new(snapshot(&form.members[..1])));
+    assert_eq!(&workers[7].copy_state(&known).await.unwrap()[..], STATE);
 }
 
 #[tokio::test]
@@ -181,7 +182,7 @@ async fn a_holder_that_turns_none_is_given_up_at_once() {
     let begun = std::time::Instant::now();
     let turn = async {
         until(|| workers[0].names.asked() == 1).await;
-        known.send_modify(|known| known.holders[0] = None);
+        known.modify(|known| known.holders[0] = None);
     };
     let (copied, ()) = tokio::join!(copy(&workers, &known), turn);
     assert_eq!(&copied.unwrap()[..], STATE);
@@ -192,7 +193,7 @@ async fn a_holder_that_turns_none_is_given_up_at_once() {
 async fn a_worker_that_is_not_named_is_refused_and_one_that_is_named_late_is_served() {
     let (workers, known) = site();
     let share = Share { index: 0, of: HOLDERS };
-    let holder = known.borrow().holders[0].unwrap();
+    let holder = known.read(Clone::clone).holders[0].unwrap();
     workers[0].name(Circle::Joiners, [WorkerId::new(2)]);
     let ask = || {
         let joiner = Arc::clone(&workers[3]);

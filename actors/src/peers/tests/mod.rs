@@ -309,7 +309,7 @@ async fn who_is_no_member_any_more_is_cut_off_on_all_connections() {
     let open = || {
         let slots = workers[0].slots.lock().unwrap();
         let slot = &slots[&WorkerId::new(1)];
-        slot.earlier.lock().unwrap().len() + usize::from(slot.live.borrow().is_some())
+        slot.earlier.lock().unwrap().len() + usize::from(slot.live.read(Option::is_some))
     };
     until(|| workers[0].endpoint.open_connections() == open()).await;
     let name = |circle, members: &[MemberAddress]| workers[0].name(circle, members.iter().map(|member| member.worker));
@@ -350,7 +350,7 @@ async fn after_a_link_that_never_came_the_next_one_takes_a_new_connection() {
     };
     let used = || {
         let slots = workers[1].slots.lock().unwrap();
-        let live = slots[&WorkerId::new(0)].live.borrow().clone();
+        let live = slots[&WorkerId::new(0)].live.read(Clone::clone);
         live.unwrap().stable_id()
     };
     let _first = both(2).await;

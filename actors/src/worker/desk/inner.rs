@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use sardana_collectives::alone;
@@ -14,6 +13,7 @@ use sardana_protocol::messages::{StepReport, Trailer};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::words::{ShardRange, Step};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::keeping::{HeldShare, Keeping, KeptSum, Wanted};
 use super::meter::Meter;

@@ -2,9 +2,10 @@
 //! the next task, and never counted. Must not know what is done with it.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sardana_protocol::words::Pace;
+use tokio::time::Instant;
 
 use crate::worker::limits::{PACE_LEAST, PACE_WINDOW};
 

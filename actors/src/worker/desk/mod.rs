@@ -21,7 +21,7 @@ use sardana_protocol::messages::{CatchUp, Form, Introduction, MemberAddress, Sna
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Pace, ShardRange, Step, WorkerId};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::limits::sums_kept;
 use super::tally::TallyFile;
@@ -169,11 +169,25 @@ pub enum Data {
     },
 }
 
+/// Wakes the training thread, or the task that does its work.
+#[derive(Debug, Default)]
+struct Changed {
+    blocking: Condvar,
+    waiting: Notify,
+}
+
+impl Changed {
+    fn notify_all(&self) {
+        self.blocking.notify_all();
+        self.waiting.notify_waiters();
+    }
+}
+
 /// The desk. Shared by the training thread and the worker's actor.
 #[derive(Debug)]
 pub struct Desk {
     inner: Mutex<Inner>,
-    changed: Condvar,
+    changed: Changed,
     layout: Arc<Layout>,
 }
 
@@ -195,7 +209,7 @@ impl Desk {
         (
             Arc::new(Self {
                 inner: Mutex::new(inner),
-                changed: Condvar::new(),
+                changed: Changed::default(),
                 layout,
             }),
             receiver,
@@ -266,7 +280,25 @@ impl Desk {
             if let Some(task) = inner.task() {
                 return task;
             }
-            inner = self.changed.wait(inner).unwrap_or_else(std::sync::PoisonError::into_inner);
+            inner = self
+                .changed
+                .blocking
+                .wait(inner)
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    /// The same for whoever trains as a task, and not on a thread of its own: see [`crate::ground`].
+    pub async fn coming(&self) -> Task {
+        loop {
+            let changed = self.changed.waiting.notified();
+            tokio::pin!(changed);
+            // From here on no change is missed.
+            changed.as_mut().enable();
+            if let Some(task) = self.lock().task() {
+                return task;
+            }
+            changed.await;
         }
     }
 

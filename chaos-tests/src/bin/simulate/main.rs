@@ -1,6 +1,8 @@
 //! `simulate`: clusters of the machines that ship, in virtual time, under faults, for as many cluster-hours as wanted. Prints what they
 //! went through and how often each invariant was checked; a violation prints the seed, and the command that replays it.
 
+#[cfg(feature = "processes")]
+mod shells;
 mod summary;
 
 use std::process::ExitCode;
@@ -35,6 +37,9 @@ enum Do {
     Replay(Replay),
     /// Lets bugs loose in the machines, one after the other, and counts the runs that it takes to find each.
     Bugs(Bugs),
+    /// Runs the real shells over real QUIC in virtual time: slower, and it finds what is wrong between machines and wire.
+    #[cfg(feature = "processes")]
+    Shells(shells::Shells),
 }
 
 #[derive(Debug, Args)]
@@ -98,6 +103,8 @@ fn main() -> Result<ExitCode> {
     match arguments.command {
         Some(Do::Replay(replay)) => Ok(tell(&replay)),
         Some(Do::Bugs(bugs)) => hunt(&bugs),
+        #[cfg(feature = "processes")]
+        Some(Do::Shells(shells)) => shells.run(),
         None => fight(&arguments.campaign),
     }
 }

@@ -1,0 +1,67 @@
+//! What the actors of a process stand on: UDP sockets, TLS's algorithms, and threads beside the network's. In production always the
+//! host's own; a simulation gives another, on which nothing happens but by its seed. Must not know what is done on it.
+
+use std::fmt::Debug;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use quinn::AsyncUdpSocket;
+use rustls::crypto::CryptoProvider;
+
+use crate::trust::ends_evenly;
+
+/// What a process stands on.
+#[derive(Debug, Clone, Default)]
+pub enum Ground {
+    /// The host: its kernel's sockets, its randomness, its threads.
+    #[default]
+    Host,
+    /// What a simulation gives. Time is the tokio runtime's, which may be paused.
+    Given(Arc<dyn Given>),
+}
+
+/// What a simulation gives a process instead of its host.
+pub trait Given: Debug + Send + Sync {
+    /// A socket at `address`; port 0 takes any, and an unspecified address is the process's own.
+    ///
+    /// # Errors
+    /// When the address cannot be had.
+    fn socket(&self, address: SocketAddr) -> io::Result<Arc<dyn AsyncUdpSocket>>;
+
+    /// What the random choices of the next endpoint follow from.
+    fn seed(&self) -> [u8; 32];
+
+    /// TLS's algorithms.
+    fn cryptography(&self) -> Arc<CryptoProvider>;
+}
+
+impl Ground {
+    /// Computes beside the network's thread, which others' steps wait for; in a simulation at once, since two threads do not take
+    /// turns by a seed. None only when this process ends.
+    pub(crate) async fn beside<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        match self {
+            Self::Host => tokio::task::spawn_blocking(compute).await.ok(),
+            Self::Given(_) => Some(compute()),
+        }
+    }
+
+    /// What `sign` signs. In a simulation it signs until the length is one that it takes.
+    pub(crate) fn signed<E>(&self, sign: impl Fn() -> Result<Vec<u8>, E>) -> Result<Vec<u8>, E> {
+        loop {
+            let signed = sign()?;
+            match self {
+                Self::Given(_) if !ends_evenly(&signed) => {}
+                Self::Given(_) | Self::Host => return Ok(signed),
+            }
+        }
+    }
+
+    /// TLS's algorithms. Chosen here and not for the process, so that a program that embeds us may choose others for itself.
+    pub(crate) fn cryptography(&self) -> Arc<CryptoProvider> {
+        match self {
+            Self::Host => Arc::new(rustls::crypto::ring::default_provider()),
+            Self::Given(given) => given.cryptography(),
+        }
+    }
+}

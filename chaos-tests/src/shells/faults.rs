@@ -1,0 +1,233 @@
+//! What goes wrong, and how it is done to the cluster.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use sardana_protocol::status::OperatorRequest;
+
+use super::cluster::{COORDINATOR, Happening};
+use super::run::Run;
+use crate::dice::Dice;
+
+/// One thing that goes wrong. Who is meant by a number is who has it when it happens: the n-th of those who are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// A worker's process is killed. Another is started after a while.
+    KillWorker(u64),
+    /// All but one are killed at once.
+    KillMost,
+    /// The coordinator is killed, and started again after this time with what it had written down.
+    KillCoordinator(Duration),
+    /// The same, and its disk is lost.
+    LoseCoordinator(Duration),
+    /// A worker's host is cut off from all others for so long.
+    CutOff(u64, Duration),
+    /// Two workers do not reach each other for so long.
+    CutPair(u64, u64, Duration),
+    /// Only the worker and the coordinator do not reach each other for so long.
+    CutControl(u64, Duration),
+    /// What the worker says reaches nobody for so long; it hears the others.
+    Mute(u64, Duration),
+    /// The coordinator is cut off from all workers for so long.
+    CutCoordinator(Duration),
+    /// For so long, of 1,000 datagrams so many are lost, and so many doubled.
+    Storm(Duration, u64, u64),
+    /// For so long datagrams take up to so much longer, each its own time.
+    Shuffle(Duration, Duration),
+    /// For so long nothing larger passes than what any network carries.
+    Narrow(Duration),
+    /// A worker does nothing for so long; its network answers.
+    Freeze(u64, Duration),
+    /// One more worker comes.
+    Grow,
+    /// An operator drains a worker.
+    Drain(u64),
+}
+
+impl Fault {
+    /// What a seed draws for so long.
+    pub(super) fn draw_all(dice: &mut Dice, within: Duration) -> Vec<(Duration, Self)> {
+        let within = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+        let count = 1 + dice.below(8);
+        let mut faults: Vec<_> = (0..count)
+            .map(|_| (Duration::from_millis(dice.below(within)), Self::draw(dice)))
+            .collect();
+        faults.sort_by_key(|(at, _)| *at);
+        faults
+    }
+
+    fn draw(dice: &mut Dice) -> Self {
+        let (who, other) = (dice.below(64), dice.below(64));
+        // Less than a link's patience, more than the silence that counts as death, and more than the idle timeout.
+        let millis = dice.pick(&[300, 2_000, 6_000, 14_000]).unwrap_or(300);
+        let long = Duration::from_millis(millis + dice.below(millis));
+        match dice.below(17) {
+            0..=2 => Self::KillWorker(who),
+            3 => Self::KillMost,
+            4 => Self::KillCoordinator(long),
+            5 => Self::LoseCoordinator(long),
+            6 => Self::CutOff(who, long),
+            7 => Self::CutPair(who, other, long),
+            8 => Self::CutControl(who, long),
+            9 => Self::Mute(who, long),
+            10 => Self::CutCoordinator(long),
+            11 => Self::Storm(long, 50 + dice.below(250), dice.below(100)),
+            12 => Self::Shuffle(long, Duration::from_millis(5 + dice.below(60))),
+            13 => Self::Narrow(long),
+            14 => Self::Freeze(who, long),
+            15 => Self::Grow,
+            _ => Self::Drain(who),
+        }
+    }
+
+    /// What it is called.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::KillWorker(_) => "fault: a worker killed",
+            Self::KillMost => "fault: most workers killed",
+            Self::KillCoordinator(_) => "fault: the coordinator killed",
+            Self::LoseCoordinator(_) => "fault: the coordinator killed, and its records lost",
+            Self::CutOff(..) => "fault: a worker cut off",
+            Self::CutPair(..) => "fault: two workers cut off from each other",
+            Self::CutControl(..) => "fault: a worker cut off from the coordinator",
+            Self::Mute(..) => "fault: a worker that nobody hears",
+            Self::CutCoordinator(_) => "fault: the coordinator cut off",
+            Self::Storm(..) => "fault: a storm",
+            Self::Shuffle(..) => "fault: datagrams out of order",
+            Self::Narrow(_) => "fault: a narrow path",
+            Self::Freeze(..) => "fault: a worker frozen",
+            Self::Grow => "fault: one worker more",
+            Self::Drain(_) => "fault: a worker drained",
+        }
+    }
+}
+
+/// From whom to whom nothing passes.
+type Cuts = Vec<(IpAddr, IpAddr)>;
+
+fn both_ways(one: IpAddr, other: IpAddr) -> Cuts {
+    vec![(one, other), (other, one)]
+}
+
+impl Run {
+    /// Lets something go wrong.
+    pub(super) fn strike(&mut self, fault: Fault) {
+        self.count("faults");
+        self.count(fault.name());
+        self.tell(&format!("{}: {fault:?}", fault.name()));
+        match fault {
+            Fault::KillWorker(who) => self.kill(who),
+            Fault::KillMost => (1..self.cluster.workers.len()).for_each(|_| self.kill(0)),
+            Fault::KillCoordinator(after) => self.kill_coordinator(after),
+            Fault::LoseCoordinator(after) => {
+                self.kill_coordinator(after);
+                self.cluster.lose_records();
+            }
+            Fault::CutOff(who, long) => self.cut(who, long, both_ways),
+            Fault::CutPair(who, other, long) => {
+                let pair = self.ip(who).zip(self.ip(other));
+                self.begin(long, pair.map_or_else(Vec::new, |(one, other)| both_ways(one, other)));
+            }
+            Fault::CutControl(who, long) => {
+                let control = |own, other| {
+                    if other == COORDINATOR.ip() {
+                        both_ways(own, other)
+                    } else {
+                        Vec::new()
+                    }
+                };
+                self.cut(who, long, control);
+            }
+            Fault::Mute(who, long) => self.cut(who, long, |own, other| vec![(own, other)]),
+            Fault::CutCoordinator(long) => {
+                let cuts = self.hosts().into_iter().flat_map(|other| both_ways(COORDINATOR.ip(), other));
+                self.begin(long, cuts.collect());
+            }
+            Fault::Storm(long, lost, twice) => {
+                self.cluster.air.turn(|weather| (weather.lost, weather.twice) = (lost, twice));
+                self.begin(long, Vec::new());
+            }
+            Fault::Shuffle(long, jitter) => {
+                self.cluster.air.turn(|weather| weather.jitter = jitter);
+                self.begin(long, Vec::new());
+            }
+            Fault::Narrow(long) => {
+                self.cluster.air.turn(|weather| weather.mtu = super::weather::LEAST_MTU);
+                self.begin(long, Vec::new());
+            }
+            Fault::Freeze(who, long) => {
+                if let Some(member) = self.choose(who).and_then(|serial| self.cluster.workers.get(&serial)) {
+                    member.freeze(long);
+                }
+                self.begin(long, Vec::new());
+            }
+            Fault::Grow => {
+                self.cluster.start_worker();
+            }
+            Fault::Drain(who) => {
+                let id = self.choose(who).and_then(|serial| self.cluster.workers.get(&serial)?.id);
+                if let (Some(life), Some(id)) = (&self.cluster.coordinator, id) {
+                    let whom = id.to_string();
+                    life.coordinator.steering().request(OperatorRequest::Drain { whom });
+                }
+            }
+        }
+    }
+
+    fn kill(&mut self, who: u64) {
+        if let Some(serial) = self.choose(who) {
+            self.cluster.kill_worker(serial);
+            self.tell(&format!("worker {serial} is killed"));
+            self.replace();
+        }
+    }
+
+    fn kill_coordinator(&mut self, after: Duration) {
+        if self.cluster.kill_coordinator() {
+            self.open += 1;
+            self.cluster.later(after, Happening::StartCoordinator);
+        }
+    }
+
+    /// Cuts a worker off from all others, as `how` says.
+    fn cut(&mut self, who: u64, long: Duration, how: impl Fn(IpAddr, IpAddr) -> Cuts) {
+        let Some(own) = self.ip(who) else { return };
+        let others = self
+            .hosts()
+            .into_iter()
+            .chain([COORDINATOR.ip()])
+            .filter(|&other| other != own);
+        self.begin(long, others.flat_map(|other| how(own, other)).collect());
+    }
+
+    /// Something goes on for so long.
+    fn begin(&mut self, long: Duration, cuts: Cuts) {
+        self.numbered += 1;
+        let number = self.numbered;
+        self.cluster.air.turn(|weather| {
+            weather.cuts.insert(number, cuts);
+        });
+        self.open += 1;
+        self.cluster.later(long, Happening::Over(number));
+    }
+
+    /// What went on is over. Weather of which there were two kinds at once is as it was before both.
+    pub(super) fn over(&mut self, number: u64) {
+        let before = self.cluster.circumstances.weather.clone();
+        self.cluster.air.turn(|weather| {
+            weather.cuts.remove(&number);
+            (weather.lost, weather.twice, weather.jitter, weather.mtu) =
+                (before.lost, before.twice, before.jitter, before.mtu);
+        });
+        self.open -= 1;
+        self.tell("a fault is over");
+    }
+
+    fn hosts(&self) -> Vec<IpAddr> {
+        self.cluster.workers.values().map(|member| member.host.ip()).collect()
+    }
+
+    fn ip(&self, who: u64) -> Option<IpAddr> {
+        Some(self.cluster.workers.get(&self.choose(who)?)?.host.ip())
+    }
+}

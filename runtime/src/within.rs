@@ -1,0 +1,103 @@
+//! A worker as a task of the caller's own tokio runtime: the actors, and the model's code between their turns. For simulations, where one
+//! seed decides when everything happens; a real gradient would keep the network waiting, so that others took this worker for dead.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sardana_actors::agent::Bundle;
+pub use sardana_actors::ground::{Given, Ground};
+use sardana_actors::worker::{self, Desk, ModelFailure, Sigterm, Task, WorkerConfig};
+use sardana_protocol::job::JobSpec;
+use tokio::time::sleep;
+
+use crate::copies::Copies;
+use crate::job::Job;
+use crate::model::{ModelError, Trainable};
+use crate::trainer::{self, Prepared, Then, Training};
+use crate::worker::{EndDesk, Ended, ProcessError};
+
+/// What a model is asked for, as far as it takes time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// One shard's gradient.
+    Gradient,
+    /// An update.
+    Update,
+    /// To load a state.
+    Load,
+    /// To copy shares of its state for others.
+    Copy,
+    /// The hash of the last state, and the evaluation.
+    Conclusion,
+}
+
+/// Takes part in the job that `bundle` leads to, on `ground`. Each task of the model begins `takes(effort)` after it was due, and then
+/// takes no time. Gradients are not counted in a file: `bundle.tally` is not looked at. Dropped, the worker ends as if it was killed,
+/// but for the words that close its connections.
+///
+/// # Errors
+/// See [`ProcessError`].
+pub async fn serve_within<M, F>(
+    ground: Ground,
+    bundle: Bundle,
+    job: &Job,
+    build: F,
+    takes: impl Fn(Effort) -> Duration,
+) -> Result<Ended, ProcessError>
+where
+    M: Trainable,
+    F: FnOnce(&JobSpec) -> Result<M, ModelError>,
+{
+    let mut prepared = trainer::prepare(job.spec(), build)?;
+    let (desk, errands) = Desk::new(job.spec(), Arc::clone(&prepared.layout), None);
+    let config = WorkerConfig {
+        credentials: bundle.credentials.into(),
+        coordinator: bundle.coordinator,
+        listen: bundle.listen,
+        advertise: bundle.advertise,
+        identity: prepared.facts.identity.clone(),
+        shard_capacity: job.shard_capacity(),
+        pieces: Arc::clone(&prepared.facts.pieces),
+        auxiliary: prepared.facts.auxiliary.clone(),
+        sigterm: Sigterm::NotOurs,
+    };
+    let (failure, failures) = ModelFailure::channel();
+    let network = async {
+        // The model waits at its desk; it must learn of any end of the network.
+        let _end = EndDesk(Arc::clone(&desk));
+        worker::run_on(ground, config, Arc::clone(&desk), errands, failures).await
+    };
+    let (ended, ()) = tokio::join!(network, train(&mut prepared, &desk, &failure, takes));
+    Ok(ended?)
+}
+
+async fn train<M: Trainable>(
+    prepared: &mut Prepared<M>,
+    desk: &Desk,
+    failure: &ModelFailure,
+    takes: impl Fn(Effort) -> Duration,
+) {
+    let mut training = Training::begin(prepared, desk, Copies::at_once());
+    loop {
+        let task = desk.coming().await;
+        if let Some(effort) = effort(&task) {
+            sleep(takes(effort)).await;
+        }
+        match training.perform(task) {
+            Ok(Then::Next) => {}
+            Ok(Then::End) => return,
+            Err(error) => return failure.report(error.to_string()),
+        }
+    }
+}
+
+fn effort(task: &Task) -> Option<Effort> {
+    match task {
+        Task::Gradient { .. } => Some(Effort::Gradient),
+        Task::Apply { .. } => Some(Effort::Update),
+        Task::Load { .. } => Some(Effort::Load),
+        Task::Copy { .. } => Some(Effort::Copy),
+        Task::Conclude { .. } => Some(Effort::Conclusion),
+        Task::End => None,
+    }
+}
