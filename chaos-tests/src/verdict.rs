@@ -13,11 +13,12 @@ use crate::setup::Setup;
 use crate::trial::{Ended, Told, Trial};
 
 /// Faults at which another thread may be between a gradient's line in the journal and its count: then the journal has one more.
-const BESIDE_TRAINING: [&str; 9] = [
+const BESIDE_TRAINING: [&str; 10] = [
     "halt",
     "halted",
     "form",
     "fetch",
+    "snapshotted",
     "linked",
     "prepared",
     "switched",
