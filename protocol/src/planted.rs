@@ -104,6 +104,8 @@ bugs! {
     LeaverCounts,
     /// A worker that was left out is let go before the others have begun without it.
     ReleasedTooEarly,
+    /// A worker that was left out at a boundary is let go, though all halt since.
+    LeftWhileHalting,
     /// A joiner that leaves is let go at once, though it may be the only one with a state.
     LoneJoinerReleased,
     /// A worker that was let go and comes back is not told again.

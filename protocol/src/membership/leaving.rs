@@ -25,6 +25,10 @@ impl Membership {
 
     /// A worker that leaves has halted at the boundary that leaves it out. False if this is no such halt.
     pub(super) fn left(&mut self, worker: WorkerId, generation: Generation, standing: &Standing) -> bool {
+        // Whoever was asked to halt since then answers that: those who had begun without it may be gone.
+        if self.is_halting() && !bites(Bug::LeftWhileHalting) {
+            return false;
+        }
         let outside = (generation == self.formed && !self.is_member(worker)) || self.is_planned_without(worker, generation);
         let Some(record) = self.members.get_mut(&worker).filter(|record| outside && record.is_busy()) else {
             return false;
