@@ -42,8 +42,6 @@ bugs! {
     OldSum,
     /// Whoever switches to a generation has not promised to leave those before.
     SwitchNotPromised,
-    /// A `Form` is obeyed wherever the worker stands by now.
-    FitNotChecked,
     /// A member that is one step behind need not catch up.
     StaleMember,
     /// A state that was copied counts as that of the next step.

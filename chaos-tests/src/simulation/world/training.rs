@@ -14,13 +14,12 @@ use super::process::{Data, Fetching, Process, RingEnd};
 use crate::simulation::calendar::{Beat, Happening, Mail};
 use crate::simulation::invariants::Violation;
 use crate::simulation::model::{self, hash_of};
-use crate::simulation::swarm::between;
 
 /// Between a step and its report, as in the shell.
 const REPORTED: Duration = Duration::from_millis(50);
 
-/// How long a task of a process may wait for its turn, at most, in milliseconds: its machine has more to do than processors.
-const HELD_UP_MS: u64 = 400;
+/// How long a task of a process may wait for its turn, at most: its host has more to do than processors.
+const HELD_UP: Duration = Duration::from_millis(500);
 
 impl World {
     /// Gives a worker's machine an event, and does what it commands.
@@ -59,8 +58,8 @@ impl World {
     /// The ring, or what makes links, has something for a worker's machine. Other things may come to the machine before it, as several
     /// tasks of a process share it; but nothing that is left for it overtakes what was left before.
     pub(super) fn leave_for(&mut self, worker: WorkerId, event: Event, data: Data) {
-        let pause = match self.dice.below(8) {
-            0 => Duration::from_millis(between(&mut self.dice, 1, HELD_UP_MS)),
+        let pause = match self.dice.below(16) {
+            0 => self.within(HELD_UP),
             _ => Duration::from_micros(20),
         };
         let now = self.now();
