@@ -38,8 +38,6 @@ bugs! {
     PromiseBroken,
     /// A `Form` of a generation older than what was promised is obeyed.
     OldForm,
-    /// A sum of a generation that is over is applied.
-    OldSum,
     /// Whoever switches to a generation has not promised to leave those before.
     SwitchNotPromised,
     /// A member that is one step behind need not catch up.
@@ -76,8 +74,6 @@ bugs! {
     PlannedNumberReused,
     /// A generation is adopted though its ring is broken.
     BrokenRingAdopted,
-    /// A generation is adopted though one of its members is missing.
-    MissingAdopted,
     /// A coordinator that comes back begins anew without waiting for those who train.
     ImpatientReturn,
     /// A coordinator that comes back has forgotten what was counted.
@@ -94,16 +90,12 @@ bugs! {
     NothingResent,
     /// A sum is fetched from one who has the state, but not the sum.
     WrongDonor,
-    /// Where the job stops is forgotten when a generation is formed.
-    StopForgotten,
     /// A planned generation is switched to before all members are ready.
     SwitchedBeforeReady,
     /// A worker that leaves counts as one who keeps the state.
     LeaverCounts,
     /// A worker that was left out is let go before the others have begun without it.
     ReleasedTooEarly,
-    /// A worker that was left out at a boundary is let go, though all halt since.
-    LeftWhileHalting,
     /// A joiner that leaves is let go at once, though it may be the only one with a state.
     LoneJoinerReleased,
     /// A worker that was let go and comes back is not told again.

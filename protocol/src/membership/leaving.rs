@@ -26,7 +26,7 @@ impl Membership {
     /// A worker that leaves has halted at the boundary that leaves it out. False if this is no such halt.
     pub(super) fn left(&mut self, worker: WorkerId, generation: Generation, standing: &Standing) -> bool {
         // Whoever was asked to halt since then answers that: those who had begun without it may be gone.
-        if self.is_halting() && !bites(Bug::LeftWhileHalting) {
+        if self.is_halting() {
             return false;
         }
         let outside = (generation == self.formed && !self.is_member(worker)) || self.is_planned_without(worker, generation);
