@@ -38,12 +38,8 @@ bugs! {
     PromiseBroken,
     /// A `Form` of a generation older than what was promised is obeyed.
     OldForm,
-    /// A sum of a generation that is over is applied.
-    OldSum,
     /// Whoever switches to a generation has not promised to leave those before.
     SwitchNotPromised,
-    /// A `Form` is obeyed wherever the worker stands by now.
-    FitNotChecked,
     /// A member that is one step behind need not catch up.
     StaleMember,
     /// A state that was copied counts as that of the next step.
@@ -78,8 +74,6 @@ bugs! {
     PlannedNumberReused,
     /// A generation is adopted though its ring is broken.
     BrokenRingAdopted,
-    /// A generation is adopted though one of its members is missing.
-    MissingAdopted,
     /// A coordinator that comes back begins anew without waiting for those who train.
     ImpatientReturn,
     /// A coordinator that comes back has forgotten what was counted.
@@ -96,8 +90,6 @@ bugs! {
     NothingResent,
     /// A sum is fetched from one who has the state, but not the sum.
     WrongDonor,
-    /// Where the job stops is forgotten when a generation is formed.
-    StopForgotten,
     /// A planned generation is switched to before all members are ready.
     SwitchedBeforeReady,
     /// A worker that leaves counts as one who keeps the state.

@@ -5,7 +5,7 @@
 //! - `world`: the cluster; `calendar`: virtual time; `network`: who reaches whom; `swarm`: what a seed draws;
 //! - `faults`: what goes wrong, one file each; `invariants`: what must hold all the same, one file each;
 //! - `planted`: bugs that it must find, with the feature `planted-bugs`;
-//! - [`coverage`]: which transitions were reached; [`story`]: what happened, event by event; `model`: a stand-in for training.
+//! - [`coverage`]: which transitions were reached, by its `marks`; [`story`]: what happened, event by event; `model`: a stand-in for training.
 //!
 //! It must not know the machines' insides: it gives them events, does what they command, and looks at their phases.
 

@@ -174,7 +174,7 @@ impl Member {
         }
         self.promised = form.generation;
         // It was meant for where this worker stood before (STEP-2).
-        if !self.fits(&form) && !bites(Bug::FitNotChecked) {
+        if !self.fits(&form) {
             self.owed = Some(form.generation);
             return self.settle(out);
         }

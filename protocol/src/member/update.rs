@@ -80,12 +80,7 @@ impl Member {
 
     pub(super) fn summed(&mut self, generation: Generation, step: Step, trailer: Trailer, out: &mut Vec<Command>) {
         let current = self.step == step && self.update == Update::None;
-        let seat = if bites(Bug::OldSum) {
-            self.seat.as_mut()
-        } else {
-            self.seated(generation)
-        };
-        if seat.is_some_and(|seat| seat.catching_up == CatchUp::None) && current {
+        if self.seated(generation).is_some_and(|seat| seat.catching_up == CatchUp::None) && current {
             out.push(Command::Accept { trailer });
             self.update = Update::Summed(trailer);
         }

@@ -255,8 +255,7 @@ impl Membership {
         if whole && !newest && found.generation >= self.recorded {
             return Verdict::Wait;
         }
-        let here = |member: &WorkerId| found.seats.contains_key(member) || bites(Bug::MissingAdopted);
-        if whole && newest && found.members.iter().all(here) {
+        if whole && newest && found.members.iter().all(|member| found.seats.contains_key(member)) {
             return self.formation_found(found).map_or(Verdict::Halt, Verdict::Adopt);
         }
         let accounted = |member: &WorkerId| self.members.contains_key(member) || found.gone.contains(member);
@@ -272,11 +271,7 @@ impl Membership {
         let mut members = Vec::new();
         let mut steady = Vec::new();
         for (index, &worker) in found.members.iter().enumerate() {
-            let seat = found.seats.get(&worker).filter(|seat| seat.rank.index() == index);
-            if seat.is_none() && bites(Bug::MissingAdopted) {
-                continue;
-            }
-            let seat = seat?;
+            let seat = found.seats.get(&worker).filter(|seat| seat.rank.index() == index)?;
             let address = self.members.get(&worker)?.address;
             members.push(MemberAddress { worker, address });
             steady.push(Visit {

@@ -41,10 +41,7 @@ impl Formation {
             steps().max()
         }
         .unwrap_or(Step::ZERO);
-        let stop_at = standings()
-            .filter(|_| !bites(Bug::StopForgotten))
-            .filter_map(|standing| standing.stop_at)
-            .max();
+        let stop_at = standings().filter_map(|standing| standing.stop_at).max();
         let kept = |standing: &Standing| {
             if standing.step == step {
                 standing.kept.clone()

@@ -25,10 +25,12 @@ impl Membership {
 
     /// A worker that leaves has halted at the boundary that leaves it out. False if this is no such halt.
     pub(super) fn left(&mut self, worker: WorkerId, generation: Generation, standing: &Standing) -> bool {
-        // Where all halt for a newer one, it may be needed once more: it will say so again for that one.
+        // Whoever was asked to halt since then answers that: those who had begun without it may be gone.
+        if self.is_halting() {
+            return false;
+        }
         let outside = (generation == self.formed && !self.is_member(worker)) || self.is_planned_without(worker, generation);
-        let out = outside && !self.is_halting();
-        let Some(record) = self.members.get_mut(&worker).filter(|record| out && record.is_busy()) else {
+        let Some(record) = self.members.get_mut(&worker).filter(|record| outside && record.is_busy()) else {
             return false;
         };
         record.computed = record.computed.max(standing.tally.total);

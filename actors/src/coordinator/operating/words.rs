@@ -1,7 +1,7 @@
 //! What happened to a job, in words for an operator.
 
-use sardana_protocol::membership::{JobEvent, Summary};
-use sardana_protocol::words::ShardRange;
+use sardana_protocol::membership::{JobEvent, Loss, Stage, Summary};
+use sardana_protocol::words::{Rank, ShardRange, WorkerId};
 
 /// `text` without control characters, and cut after `most` bytes: it came over a network, and goes to somebody's terminal.
 pub(super) fn plain(text: &str, most: usize) -> String {
@@ -27,6 +27,11 @@ fn span(shards: &[ShardRange]) -> String {
     }
 }
 
+fn lost(worker: WorkerId, rank: Option<Rank>, cause: &Loss, stage: Stage) -> String {
+    let rank = rank.map_or_else(String::new, |rank| format!("{rank} "));
+    format!("{rank}{worker} is lost while {stage}: {cause}")
+}
+
 /// None for what a status says anyhow.
 pub(super) fn words(event: &JobEvent) -> Option<String> {
     Some(match event {
@@ -37,10 +42,7 @@ pub(super) fn words(event: &JobEvent) -> Option<String> {
             rank,
             cause,
             stage,
-        } => {
-            let rank = rank.map_or_else(String::new, |rank| format!("{rank} "));
-            format!("{rank}{worker} is lost while {stage}: {cause}")
-        }
+        } => lost(*worker, *rank, cause, *stage),
         JobEvent::Leaving { worker, reason } => format!("{worker} leaves at the next boundary: {reason}"),
         JobEvent::Left { worker, step } => format!("{worker} has left at {step}"),
         JobEvent::Snapshot { step, holders } => format!("a snapshot of {step} is held by {holders}"),

@@ -24,6 +24,11 @@ impl Law {
         self.leaving.insert(worker, clock);
     }
 
+    /// Training begins anew without the state that these have: it is nobody's loss any more.
+    pub(crate) fn goes_on_without(&mut self, workers: impl Iterator<Item = WorkerId>) {
+        self.given_up.extend(workers);
+    }
+
     /// A worker is let go with its state at `step`.
     pub(crate) fn let_go(&mut self, worker: WorkerId, step: Step, heirs: Heirs, clock: Duration) -> Result<(), Violation> {
         self.gone.insert(worker);
@@ -31,6 +36,7 @@ impl Law {
         let waited = asked.map(|asked| clock.saturating_sub(asked));
         let kept = match heirs {
             Heirs::Unknown => true,
+            Heirs::At(_) if self.given_up.contains(&worker) => true,
             // Whoever a trailer left out is let go only once all others have begun without it. Else one step may be computed again.
             Heirs::At(newest) if self.left_out.contains(&worker) => newest >= Some(step),
             Heirs::At(newest) => step == Step::ZERO || newest.map(Step::next) >= Some(step),

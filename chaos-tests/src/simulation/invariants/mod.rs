@@ -78,6 +78,8 @@ pub(crate) struct Law {
     born: Duration,
     /// What each worker has said to it of its generation, and of its ring, when it came.
     introduced: BTreeMap<WorkerId, (Generation, Option<Ring>)>,
+    /// Who has a state that training has begun anew without.
+    given_up: BTreeSet<WorkerId>,
     /// Who is to leave, and since when.
     leaving: BTreeMap<WorkerId, Duration>,
     /// Who was let go, as far as the coordinator can know.
@@ -107,6 +109,7 @@ impl Law {
             advanced: None,
             born: Duration::ZERO,
             introduced: BTreeMap::new(),
+            given_up: BTreeSet::new(),
             leaving: BTreeMap::new(),
             gone: BTreeSet::new(),
             cut_off: BTreeMap::new(),

@@ -12,12 +12,14 @@ impl Law {
     pub(crate) fn seats(&mut self, members: &[WorkerId]) {
         self.seated = members.to_vec();
         self.left_out.clear();
+        self.given_up.retain(|worker| !members.contains(worker));
     }
 
     /// A trailer has switched to a generation with these members.
     pub(crate) fn seats_by_trailer(&mut self, members: &[WorkerId]) {
         let before = std::mem::replace(&mut self.seated, members.to_vec());
         let goes = |worker: &WorkerId| !members.contains(worker);
+        self.given_up.retain(|worker| !members.contains(worker));
         self.left_out = before.into_iter().filter(goes).collect();
     }
 

@@ -18,8 +18,8 @@ use crate::simulation::model::{self, hash_of};
 /// Between a step and its report, as in the shell.
 const REPORTED: Duration = Duration::from_millis(50);
 
-/// How long a task of a process may wait for its turn, at most.
-const HELD_UP: Duration = Duration::from_millis(40);
+/// How long a task of a process may wait for its turn, at most: its host has more to do than processors.
+const HELD_UP: Duration = Duration::from_millis(500);
 
 impl World {
     /// Gives a worker's machine an event, and does what it commands.

@@ -56,9 +56,7 @@ impl World {
             }
             JobEvent::Left { worker, step } => {
                 let heirs = self.heirs_of(worker);
-                // A state beyond all that there is now was given up before, and is nobody's loss.
-                let lost = if step > self.high { Step::ZERO } else { step };
-                self.law.let_go(worker, lost, heirs, clock)
+                self.law.let_go(worker, step, heirs, clock)
             }
             JobEvent::Lost {
                 worker,
@@ -106,6 +104,8 @@ impl World {
         // The newest state is lost, whether the coordinator knows it or not.
         if step.next() < self.high {
             self.high = step;
+            let newer = self.processes.iter().filter(|(_, process)| process.member.step() > step);
+            self.law.goes_on_without(newer.map(|(&worker, _)| worker));
         }
         self.law.newer(generation)
     }

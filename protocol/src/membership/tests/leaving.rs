@@ -99,6 +99,17 @@ fn a_leaver_that_has_not_gone_when_something_breaks_takes_part_once_more() {
 }
 
 #[test]
+fn a_leaver_whose_answer_comes_after_a_halt_takes_part_once_more() {
+    let mut job = leaving();
+    job.switched(1, 2, 7);
+    job.dies(2, 6);
+    assert_eq!(job.halted(3, 2, 7), [""; 0], "it was asked to halt for g1.3 since");
+    job.dies(1, 7);
+    let told = job.halted(3, 3, 7);
+    assert!(job.membership.knows(w(3)), "nobody else has its state: {told:?}");
+}
+
+#[test]
 fn a_joiner_that_is_to_leave_goes_at_once() {
     let mut job = Job::joined(config());
     let told = job.leaves(3);
@@ -231,20 +242,4 @@ fn nobody_leaves_a_job_that_is_to_end() {
     job.says(1, finished(1, 10, hash(10)));
     assert_eq!(job.leaves(2), ["leaving w2"]);
     assert_eq!(job.leaves(9), [""; 0], "nobody knows this worker");
-}
-
-/// Its word that it was left out comes when all halt already, and then the others die.
-#[test]
-fn a_leaver_that_is_heard_of_while_all_halt_is_not_let_go() {
-    let mut job = leaving();
-    job.switched(1, 2, 7);
-    job.dies(2, 7);
-    assert_eq!(job.halted(3, 2, 7), [""; 0], "it has yet to promise g1.3");
-    assert_eq!(job.dies(1, 7).len(), 1);
-    let told = job.halted(3, 3, 7);
-    assert!(
-        !told.iter().any(|told| told.contains("left")),
-        "it is the last that has the state: {told:?}"
-    );
-    assert!(job.membership.knows(w(3)));
 }
