@@ -46,6 +46,6 @@ fn linked(seat: &Seat) -> &'static str {
     match seat.links {
         Links::Pending => "linking",
         Links::Ready => "linked",
-        Links::Broken => "broken",
+        Links::Broken(_) => "broken",
     }
 }

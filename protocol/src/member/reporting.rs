@@ -53,6 +53,9 @@ impl Member {
         if let (Heartbeat::Due(_), Some(reason)) = (heartbeat, &self.leaving) {
             out.push(Command::Send(WorkerMessage::Leave { reason: reason.clone() }));
         }
+        if let (Heartbeat::Due(_), Some(seat)) = (heartbeat, &self.seat) {
+            seat.say_broken(out);
+        }
         let chief = self.seat.as_ref().is_some_and(|seat| seat.form.rank == Rank::ZERO);
         let (mut due, mut pace) = match heartbeat {
             Heartbeat::Due(pace) => (true, pace),

@@ -28,8 +28,8 @@ pub(super) enum Links {
     Pending,
     /// All made.
     Ready,
-    /// One could not be made, or has broken.
-    Broken,
+    /// One could not be made, or has broken: the last that was heard of.
+    Broken(WorkerId),
 }
 
 /// Whether the coordinator knows that the generation works.
@@ -61,6 +61,24 @@ impl Seat {
             members: self.form.members.iter().map(|member| member.worker).collect(),
             shards: mine.map_or(ShardRange::new(0, 0), |visit| visit.shards),
             ring: if whole { Ring::Whole } else { Ring::Broken },
+        }
+    }
+
+    /// Says how its links stand, if there is news. Said again when the coordinator asks again: it may not have heard.
+    fn say_links(&self, out: &mut Vec<Command>) {
+        let generation = self.form.generation;
+        match self.links {
+            Links::Pending => {}
+            Links::Ready => out.push(Command::Send(WorkerMessage::Ready { generation })),
+            Links::Broken(_) => self.say_broken(out),
+        }
+    }
+
+    /// Says that a link is broken, if one is. Said again with each heartbeat: nobody asks for it.
+    pub(super) fn say_broken(&self, out: &mut Vec<Command>) {
+        if let Links::Broken(peer) = self.links {
+            let generation = self.form.generation;
+            out.push(Command::Send(WorkerMessage::LinkBroken { generation, peer }));
         }
     }
 
@@ -157,11 +175,7 @@ impl Member {
 
     pub(super) fn form(&mut self, form: Form, out: &mut Vec<Command>) {
         if let Some(seat) = self.seated(form.generation) {
-            if seat.links == Links::Ready {
-                out.push(Command::Send(WorkerMessage::Ready {
-                    generation: form.generation,
-                }));
-            }
+            seat.say_links(out);
             return;
         }
         let old = form.generation < self.promised && !bites(Bug::OldForm);
@@ -214,8 +228,8 @@ impl Member {
             let idle = self.seat.is_none() && self.update == Update::None;
             if idle && form.step > Step::ZERO {
                 self.begun_without_it(generation, form.step, out);
-            } else if next.links == Links::Ready {
-                out.push(Command::Send(WorkerMessage::Ready { generation }));
+            } else {
+                next.say_links(out);
             }
             return;
         }
@@ -324,18 +338,26 @@ impl Member {
     }
 
     pub(super) fn links_ready(&mut self, generation: Generation, out: &mut Vec<Command>) {
-        let seats = [&mut self.seat, &mut self.next].into_iter().flatten();
-        for seat in seats.filter(|seat| seat.form.generation == generation) {
-            seat.links = Links::Ready;
-            out.push(Command::Send(WorkerMessage::Ready { generation }));
+        if let Some(seat) = self.seat_of(generation) {
+            // What is broken by now stays so.
+            if seat.links == Links::Pending {
+                seat.links = Links::Ready;
+            }
+            seat.say_links(out);
         }
     }
 
     pub(super) fn link_broken(&mut self, generation: Generation, peer: WorkerId, out: &mut Vec<Command>) {
-        let here = self.seated(generation).map(|seat| seat.links = Links::Broken).is_some();
-        if here || self.is_prepared(generation) {
-            out.push(Command::Send(WorkerMessage::LinkBroken { generation, peer }));
+        if let Some(seat) = self.seat_of(generation) {
+            seat.links = Links::Broken(peer);
+            seat.say_broken(out);
         }
+    }
+
+    /// The seat in `generation`, taken or prepared.
+    fn seat_of(&mut self, generation: Generation) -> Option<&mut Seat> {
+        let mut seats = [&mut self.seat, &mut self.next].into_iter().flatten();
+        seats.find(|seat| seat.form.generation == generation)
     }
 
     pub(super) fn close_with(&mut self, generation: Generation, trailer: Trailer, out: &mut Vec<Command>) {

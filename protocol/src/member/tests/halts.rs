@@ -116,6 +116,24 @@ fn ready_is_said_when_the_links_are_made_and_again_when_asked_again() {
     assert_eq!(worker.introduction().seat, Some(seat(0, Ring::Broken)));
 }
 
+/// Nobody else may know of it, and nobody asks.
+#[test]
+fn a_broken_link_is_told_until_the_halt_comes() {
+    let mut worker = seated(0);
+    let peer = member(1).worker;
+    let told = said(&worker.handle(Event::LinkBroken { generation: g(1), peer }));
+    let heartbeat = Heartbeat::Due(None);
+    let beats = said(&worker.handle(Event::Beat { heartbeat }));
+    assert_eq!(beats[..1], told[..]);
+    let ready = said(&worker.handle(Event::LinksReady { generation: g(1) }));
+    assert_eq!(ready, told, "links that were made since then do not make it whole");
+    let heartbeat = Heartbeat::NotDue;
+    assert_eq!(worker.handle(Event::Beat { heartbeat }), []);
+    let _ = halt(&mut worker, 2);
+    let heartbeat = Heartbeat::Due(None);
+    assert_eq!(said(&worker.handle(Event::Beat { heartbeat })).len(), 1, "only that it lives");
+}
+
 /// A seat at `rank` of two.
 fn seat(rank: u32, ring: Ring) -> Seated {
     Seated {
