@@ -20,10 +20,12 @@ pub(super) struct Ledger {
     /// Gradients of all lost workers.
     gone: u64,
     recomputed: u64,
-    /// How often a joiner had what all members had lost: what was counted as lost then was not.
+    /// How often it is not clear what was in vain: a joiner had what all members had lost, or one that had come back is lost again.
     unsure: u32,
     /// Lost workers whose count is not known, and what has happened without them.
     unknown: BTreeMap<WorkerId, Missed>,
+    /// Workers that came back and had computed gradients of this step in vain, or were about to.
+    vain: BTreeMap<WorkerId, Step>,
 }
 
 /// What a lost worker has missed. It decides which of its gradients were in vain.
@@ -51,6 +53,7 @@ impl Ledger {
             Some(tally) => {
                 // One that has come back may have ended before it had said what it had computed in vain.
                 let vain = self.settle(worker, tally, 0).unwrap_or(0);
+                self.doubt(worker, tally);
                 self.gone = self.gone.saturating_add(tally.total);
                 self.recent.push((tally, vain));
             }
@@ -64,6 +67,7 @@ impl Ledger {
     pub(super) fn found(&mut self, worker: WorkerId, tally: Tally) -> bool {
         let news = self.unknown.get(&worker) == Some(&Missed::Nothing);
         if let Some(vain) = self.settle(worker, tally, 0) {
+            self.doubt(worker, tally);
             self.gone = self.gone.saturating_add(tally.total);
             self.recent.push((tally, vain));
         }
@@ -75,7 +79,19 @@ impl Ledger {
     pub(super) fn returned(&mut self, worker: WorkerId, standing: &Standing, halted: Halted) {
         let missed = self.unknown.get(&worker).copied();
         if halted == Halted::Yes || missed == Some(Missed::Nothing) {
-            self.settle(worker, standing.tally, under_way(standing));
+            let vain = self.settle(worker, standing.tally, under_way(standing));
+            if vain.is_some_and(|vain| vain > 0) {
+                self.vain.insert(worker, standing.tally.step);
+            }
+        }
+    }
+
+    /// A worker ends. If it had come back in the same step or the one before, some of its last gradients were counted as in vain, and
+    /// one that it was at may not have come: which ones, its tally does not tell.
+    fn doubt(&mut self, worker: WorkerId, tally: Tally) {
+        let came_back = self.vain.remove(&worker);
+        if came_back.is_some_and(|step| tally.step <= step.next()) {
+            self.unsure = self.unsure.saturating_add(1);
         }
     }
 
@@ -93,6 +109,7 @@ impl Ledger {
 
     /// A generation resumes at `step`. Returns how many lost gradients are computed again for it.
     pub(super) fn resume(&mut self, step: Step) -> u64 {
+        self.vain.retain(|_, since| since.next() >= step);
         for missed in self.unknown.values_mut() {
             *missed = match *missed {
                 Missed::Nothing => Missed::Since(step),
@@ -286,5 +303,19 @@ mod tests {
         ledger.resume(Step::new(7));
         assert_eq!((ledger.unknown(), ledger.recomputed()), (0, 3));
         assert_eq!(ledger.computed([].into_iter()), 100);
+    }
+
+    #[test]
+    fn one_that_came_back_and_is_lost_again_at_once_leaves_a_doubt() {
+        let ends = |step| {
+            let mut ledger = Ledger::default();
+            ledger.lost(WORKER, None);
+            ledger.resume(Step::new(7));
+            ledger.returned(WORKER, &standing(tally(7, 2, 3), 3), Halted::Yes);
+            assert_eq!((ledger.unknown(), ledger.recomputed()), (0, 3), "two, and the one under way");
+            ledger.lost(WORKER, Some(tally(step, 2, 3)));
+            ledger.unknown()
+        };
+        assert_eq!((ends(7), ends(8), ends(9)), (1, 1, 0));
     }
 }
