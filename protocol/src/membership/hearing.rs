@@ -96,8 +96,8 @@ impl Membership {
             return self.send_copy(worker);
         }
         self.paused();
+        self.ledger.returned(worker, &standing, Halted::Yes, self.reached);
         self.reach(standing.step);
-        self.ledger.returned(worker, &standing, Halted::Yes);
         if let Some(record) = self.members.get_mut(&worker) {
             record.computed = record.computed.max(standing.tally.total);
             if !bites(Bug::HaltedForgotten) {

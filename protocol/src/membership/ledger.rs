@@ -75,9 +75,17 @@ impl Ledger {
     }
 
     /// A worker that was lost is back; it is one of the living again. What it has computed in vain is known once it has halted: until
-    /// then it goes on with what it was doing.
-    pub(super) fn returned(&mut self, worker: WorkerId, standing: &Standing, halted: Halted) {
+    /// then it goes on with what it was doing. `reached`: where the others are. If it is there as well, what it has of that step may be
+    /// used yet, unless others have it, too.
+    pub(super) fn returned(&mut self, worker: WorkerId, standing: &Standing, halted: Halted, reached: Step) {
         let missed = self.unknown.get(&worker).copied();
+        let has = u64::from(standing.tally.this_step) + under_way(standing) > 0;
+        if let (Halted::Yes, Some(Missed::Since(_))) = (halted, missed)
+            && has
+            && standing.tally.step >= reached
+        {
+            self.unsure = self.unsure.saturating_add(1);
+        }
         if halted == Halted::Yes || missed == Some(Missed::Nothing) {
             let vain = self.settle(worker, standing.tally, under_way(standing));
             if vain.is_some_and(|vain| vain > 0) {
@@ -269,12 +277,12 @@ mod tests {
         ledger.lost(WORKER, None);
         ledger.resume(Step::new(7));
         let standing = |kept| standing(tally(7, 2, 3), kept);
-        ledger.returned(WORKER, &standing(0), Halted::NotYet);
+        ledger.returned(WORKER, &standing(0), Halted::NotYet, Step::new(8));
         assert_eq!((ledger.unknown(), ledger.recomputed()), (1, 0), "it goes on");
-        ledger.returned(WORKER, &standing(2), Halted::Yes);
+        ledger.returned(WORKER, &standing(2), Halted::Yes, Step::new(8));
         assert_eq!((ledger.unknown(), ledger.recomputed()), (0, 2));
         assert_eq!(ledger.computed([100].into_iter()), 100, "it counts for itself");
-        ledger.returned(WORKER, &standing(3), Halted::Yes);
+        ledger.returned(WORKER, &standing(3), Halted::Yes, Step::new(8));
         assert_eq!(ledger.recomputed(), 2, "it halts for other reasons");
     }
 
@@ -284,7 +292,7 @@ mod tests {
             let mut ledger = Ledger::default();
             ledger.lost(WORKER, None);
             ledger.resume(Step::new(7));
-            ledger.returned(WORKER, &standing(tally(step, 2, 3), kept), Halted::Yes);
+            ledger.returned(WORKER, &standing(tally(step, 2, 3), kept), Halted::Yes, Step::new(8));
             ledger.recomputed()
         };
         assert_eq!(late(7, 3), 3);
@@ -298,7 +306,7 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.lost(WORKER, None);
         ledger.resume(Step::new(7));
-        ledger.returned(WORKER, &standing(tally(7, 2, 3), 2), Halted::NotYet);
+        ledger.returned(WORKER, &standing(tally(7, 2, 3), 2), Halted::NotYet, Step::new(8));
         ledger.lost(WORKER, Some(tally(7, 3, 3)));
         ledger.resume(Step::new(7));
         assert_eq!((ledger.unknown(), ledger.recomputed()), (0, 3));
@@ -311,11 +319,23 @@ mod tests {
             let mut ledger = Ledger::default();
             ledger.lost(WORKER, None);
             ledger.resume(Step::new(7));
-            ledger.returned(WORKER, &standing(tally(7, 2, 3), 3), Halted::Yes);
+            ledger.returned(WORKER, &standing(tally(7, 2, 3), 3), Halted::Yes, Step::new(8));
             assert_eq!((ledger.unknown(), ledger.recomputed()), (0, 3), "two, and the one under way");
             ledger.lost(WORKER, Some(tally(step, 2, 3)));
             ledger.unknown()
         };
         assert_eq!((ends(7), ends(8), ends(9)), (1, 1, 0));
+    }
+
+    #[test]
+    fn what_one_that_comes_back_has_of_the_step_under_way_may_be_used() {
+        let comes_back = |reached| {
+            let mut ledger = Ledger::default();
+            ledger.lost(WORKER, None);
+            ledger.resume(Step::new(7));
+            ledger.returned(WORKER, &standing(tally(8, 2, 3), 2), Halted::Yes, Step::new(reached));
+            ledger.unknown()
+        };
+        assert_eq!((comes_back(8), comes_back(9)), (1, 0));
     }
 }

@@ -266,7 +266,7 @@ impl Membership {
         let standing = arrival.introduction.standing;
         self.missed.remove(&worker);
         let halted = if training { Halted::NotYet } else { Halted::Yes };
-        self.ledger.returned(worker, &standing, halted);
+        self.ledger.returned(worker, &standing, halted, self.reached);
         self.reached = self.reached.max(standing.step);
         let step = standing.step;
         self.tell(JobEvent::Joined { worker, step });
