@@ -135,11 +135,11 @@ pub(super) struct Streams {
 impl Streams {
     /// Sends the greeting. None if it is a refusal.
     async fn answer(mut self, asked: bool, greeting: oneshot::Receiver<Greeting>) -> Option<Self> {
-        // A coordinator that does not answer is ending.
-        let greeting = if asked {
-            greeting.await.unwrap_or(Greeting::Over)
-        } else {
-            Greeting::Over
+        // A coordinator that does not answer is ending, which says nothing of the job: another one may lead it.
+        let greeting = if asked { greeting.await.ok() } else { None };
+        let Some(greeting) = greeting else {
+            self.connection.close(0_u32.into(), b"this coordinator ends");
+            return None;
         };
         match greeting {
             accepted @ (Greeting::Welcome | Greeting::Joined { .. }) => {
