@@ -41,10 +41,11 @@ impl Whom {
     }
 }
 
-/// Enough has happened when the stopped one was left out, woken up and has ended, and all whom the job wants are members.
+/// Enough has happened when the stopped one was left out, woken up, and has ended or come back, and all whom the job wants are members.
+/// It ends if it reads that it was dismissed before it notices that its connection is closed.
 async fn stop(whom: Whom) -> Result<()> {
     let whole = if whom == Whom::Leaver { 3 } else { 4 };
-    let (mut stopped, mut ended) = (None, false);
+    let (mut stopped, mut left_out, mut ended) = (None, false, false);
     let strike = |hands: &mut Hands<'_>| whom.strike(hands);
     let watch = |_: &mut (), hands: &mut Hands<'_>, event: &Event| {
         if stopped.is_none()
@@ -56,12 +57,14 @@ async fn stop(whom: Whom) -> Result<()> {
         match event {
             Event::Job(JobEvent::Lost { worker, .. } | JobEvent::Left { worker, .. }) if Some(*worker) == stopped => {
                 hands.signal(*worker, Signal::CONT);
+                left_out = true;
             }
             Event::Agent(AgentEvent::Ended { worker, .. }) => ended |= Some(*worker) == stopped,
             Event::Job(_) | Event::Agent(_) => {}
         }
         let without = stopped.is_some_and(|stopped| !hands.members().contains(&stopped));
-        ended && without && hands.members().len() >= whole.min(hands.running().len())
+        let settled = if without { ended } else { left_out && whom != Whom::Leaver };
+        settled && hands.members().len() >= whole.min(hands.running().len())
     };
     let paced = paced(slow(3), "", strike, watch).await?;
     stopped.context("somebody was stopped")?;

@@ -84,6 +84,12 @@ pub enum HostingError {
         /// How many.
         found: usize,
     },
+    /// It should take over, and does not know from whom.
+    #[error("{}: expected a copy of the lost coordinator's authority.json, found none; copy it there first, then take over", .path.display())]
+    NothingToTakeOver {
+        /// The state directory.
+        path: PathBuf,
+    },
     /// Its state directory cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
@@ -139,6 +145,13 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
     check(&config)?;
     let state = StateDirectory::create(&config.state_dir)?;
     let lock = state.lock()?;
+    if config.succession == Succession::TakeOver {
+        // With a new one it would be nobody's: workers have certificates of the old one.
+        state.authority().map_err(|error| match error {
+            StateError::NoJob { path } => HostingError::NothingToTakeOver { path },
+            error => error.into(),
+        })?;
+    }
     let mut fresh = [0; 16];
     getrandom::fill(&mut fresh).map_err(|error| HostingError::Random(error.to_string()))?;
     let registrar = Arc::new(state.registrar(JobId::new(fresh))?);
@@ -372,5 +385,32 @@ mod tests {
             assert!(check(&config(listen, Some("0.0.0.0:1"))).is_err());
         }
         check(&config("127.0.0.1:0", None)).unwrap();
+    }
+
+    #[test]
+    fn standbys_can_be_dialled_and_are_few() {
+        let standbys = |addresses: &[&str]| CoordinateConfig {
+            standbys: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+            ..config("127.0.0.1:0", None)
+        };
+        check(&standbys(&["10.0.0.1:7"; MAX_WHEREABOUTS - 1])).unwrap();
+        let error = check(&standbys(&["10.0.0.1:7"; MAX_WHEREABOUTS])).unwrap_err();
+        assert!(matches!(error, HostingError::TooManyStandbys { .. }), "{error}");
+        for nowhere in ["0.0.0.0:7", "10.0.0.1:0"] {
+            let error = check(&standbys(&[nowhere])).unwrap_err();
+            assert!(matches!(error, HostingError::Undialable { .. }), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_taken_over_without_the_old_authority() {
+        let place = tempfile::tempdir().unwrap();
+        let error = coordinate(CoordinateConfig {
+            state_dir: place.path().join("new"),
+            succession: Succession::TakeOver,
+            ..config("127.0.0.1:0", None)
+        });
+        let error = error.await.unwrap_err().to_string();
+        assert!(error.contains("authority.json"), "{error}");
     }
 }
