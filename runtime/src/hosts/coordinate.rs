@@ -149,7 +149,11 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
         // With a new one it would be nobody's: workers have certificates of the old one.
         state.authority().map_err(|error| match error {
             StateError::NoJob { path } => HostingError::NothingToTakeOver { path },
-            error => error.into(),
+            error @ (StateError::Private(_)
+            | StateError::Authority(_)
+            | StateError::Uses(_)
+            | StateError::Locked { .. }
+            | StateError::Damaged { .. }) => error.into(),
         })?;
     }
     let mut fresh = [0; 16];
