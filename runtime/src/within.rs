@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sardana_actors::agent::Bundle;
 pub use sardana_actors::ground::{Given, Ground};
-use sardana_actors::worker::{self, Desk, ModelFailure, Sigterm, Task, WorkerConfig};
+use sardana_actors::worker::{self, Desk, ModelFailure, Sigterm, Task};
 use sardana_protocol::job::JobSpec;
 use tokio::time::sleep;
 
@@ -14,7 +14,7 @@ use crate::copies::Copies;
 use crate::job::Job;
 use crate::model::{ModelError, Trainable};
 use crate::trainer::{self, Prepared, Then, Training};
-use crate::worker::{EndDesk, Ended, ProcessError};
+use crate::worker::{EndDesk, Ended, ProcessError, config};
 
 /// What a model is asked for, as far as it takes time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,17 +50,7 @@ where
 {
     let mut prepared = trainer::prepare(job.spec(), build)?;
     let (desk, errands) = Desk::new(job.spec(), Arc::clone(&prepared.layout), None);
-    let config = WorkerConfig {
-        credentials: bundle.credentials.into(),
-        coordinator: bundle.coordinator,
-        listen: bundle.listen,
-        advertise: bundle.advertise,
-        identity: prepared.facts.identity.clone(),
-        shard_capacity: job.shard_capacity(),
-        pieces: Arc::clone(&prepared.facts.pieces),
-        auxiliary: prepared.facts.auxiliary.clone(),
-        sigterm: Sigterm::NotOurs,
-    };
+    let config = config(bundle, job, &prepared.facts, Sigterm::NotOurs);
     let (failure, failures) = ModelFailure::channel();
     let network = async {
         // The model waits at its desk; it must learn of any end of the network.

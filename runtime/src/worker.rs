@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 use crate::hosts::by_hand::{ByHandError, bundle_by_hand};
 use crate::job::Job;
 use crate::model::{ModelError, Trainable};
-use crate::trainer::{self, TrainingError};
+use crate::trainer::{self, Facts, TrainingError};
 
 /// Why a worker process ended before its job.
 #[derive(Debug, thiserror::Error)]
@@ -125,17 +125,7 @@ where
     let preparing = catch_unwind(AssertUnwindSafe(|| trainer::prepare(job.spec(), build)));
     let mut prepared = preparing.map_err(|_| ProcessError::Panicked)??;
     let (desk, errands) = Desk::new(job.spec(), Arc::clone(&prepared.layout), tally);
-    let config = WorkerConfig {
-        credentials: bundle.credentials.into(),
-        coordinator: bundle.coordinator,
-        listen: bundle.listen,
-        advertise: bundle.advertise,
-        identity: prepared.facts.identity.clone(),
-        shard_capacity: job.shard_capacity(),
-        pieces: Arc::clone(&prepared.facts.pieces),
-        auxiliary: prepared.facts.auxiliary.clone(),
-        sigterm,
-    };
+    let config = config(bundle, job, &prepared.facts, sigterm);
     let (failure, failures) = ModelFailure::channel();
     let network = Network::start(config, Arc::clone(&desk), errands, failures)?;
     // Told also when the model's code panics: the others must not wait for this worker.
@@ -146,6 +136,21 @@ where
         Err(_) => failure.report("the model's code panicked; its message is on the worker's standard error".to_owned()),
     }
     network.outcome()
+}
+
+/// What the actors of a worker need.
+pub(crate) fn config(bundle: Bundle, job: &Job, facts: &Facts, sigterm: Sigterm) -> WorkerConfig {
+    WorkerConfig {
+        credentials: bundle.credentials.into(),
+        coordinator: bundle.coordinator,
+        listen: bundle.listen,
+        advertise: bundle.advertise,
+        identity: facts.identity.clone(),
+        shard_capacity: job.shard_capacity(),
+        pieces: Arc::clone(&facts.pieces),
+        auxiliary: facts.auxiliary.clone(),
+        sigterm,
+    }
 }
 
 /// The thread that the actors run on. The training thread is the one that called, usually the process's main thread: memory that

@@ -84,8 +84,13 @@ impl Coordinator {
     pub(crate) fn carry_out(self) -> Result<(), Failure> {
         let config = self.config()?;
         let summary = runtime()?.block_on(async {
-            let signals = EndSignals::catch()?;
-            let mut hosting = coordinate(config).await.map_err(Failure::failed)?;
+            let mut signals = EndSignals::catch()?;
+            // One that takes over waits for the first worker.
+            let mut hosting = tokio::select! {
+                biased;
+                hosting = coordinate(config) => hosting.map_err(Failure::failed)?,
+                signal = signals.next() => return Err(Failure::Ended { signal }),
+            };
             // Without it the job runs as well, only no operator finds it.
             let offered = default_place().and_then(|place| hosting.operator_join_file(&place).map(drop));
             if let Err(error) = offered {

@@ -78,6 +78,14 @@ pub enum HostingError {
         /// Which.
         advertise: SocketAddr,
     },
+    /// A standby's address that nobody can dial.
+    #[error(
+        "nobody can dial the standby {standby}: expected the address and port at which a coordinator on that host would be reached"
+    )]
+    UndialableStandby {
+        /// Which.
+        standby: SocketAddr,
+    },
     /// More standbys than anybody would try.
     #[error("expected at most {} standbys, found {found}: each of them is tried by everybody who looks for the coordinator", MAX_WHEREABOUTS - 1)]
     TooManyStandbys {
@@ -280,8 +288,8 @@ fn check(config: &CoordinateConfig) -> Result<(), HostingError> {
         });
     }
     let dialable = |standby: &&SocketAddr| !standby.ip().is_unspecified() && standby.port() != 0;
-    if let Some(&advertise) = config.standbys.iter().find(|standby| !dialable(standby)) {
-        return Err(HostingError::Undialable { advertise });
+    if let Some(&standby) = config.standbys.iter().find(|standby| !dialable(standby)) {
+        return Err(HostingError::UndialableStandby { standby });
     }
     match config.advertise {
         None if config.listen.ip().is_unspecified() => Err(HostingError::Unadvertised { listen: config.listen }),
@@ -363,58 +371,4 @@ impl Hosting {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config(listen: &str, advertise: Option<&str>) -> CoordinateConfig {
-        CoordinateConfig {
-            listen: listen.parse().unwrap(),
-            advertise: advertise.map(|address| address.parse().unwrap()),
-            standbys: Vec::new(),
-            state_dir: PathBuf::new(),
-            min: 1,
-            max: 8,
-            balance: Balance::default(),
-            expected: 1,
-            succession: Succession::Resume,
-        }
-    }
-
-    #[test]
-    fn nobody_can_dial_every_address() {
-        for listen in ["0.0.0.0:1", "[::]:1"] {
-            let error = check(&config(listen, None)).unwrap_err().to_string();
-            assert!(error.contains("--advertise"), "{error}");
-            check(&config(listen, Some("10.0.0.1:1"))).unwrap();
-            assert!(check(&config(listen, Some("0.0.0.0:1"))).is_err());
-        }
-        check(&config("127.0.0.1:0", None)).unwrap();
-    }
-
-    #[test]
-    fn standbys_can_be_dialled_and_are_few() {
-        let standbys = |addresses: &[&str]| CoordinateConfig {
-            standbys: addresses.iter().map(|address| address.parse().unwrap()).collect(),
-            ..config("127.0.0.1:0", None)
-        };
-        check(&standbys(&["10.0.0.1:7"; MAX_WHEREABOUTS - 1])).unwrap();
-        let error = check(&standbys(&["10.0.0.1:7"; MAX_WHEREABOUTS])).unwrap_err();
-        assert!(matches!(error, HostingError::TooManyStandbys { .. }), "{error}");
-        for nowhere in ["0.0.0.0:7", "10.0.0.1:0"] {
-            let error = check(&standbys(&[nowhere])).unwrap_err();
-            assert!(matches!(error, HostingError::Undialable { .. }), "{error}");
-        }
-    }
-
-    #[tokio::test]
-    async fn nothing_is_taken_over_without_the_old_authority() {
-        let place = tempfile::tempdir().unwrap();
-        let error = coordinate(CoordinateConfig {
-            state_dir: place.path().join("new"),
-            succession: Succession::TakeOver,
-            ..config("127.0.0.1:0", None)
-        });
-        let error = error.await.unwrap_err().to_string();
-        assert!(error.contains("authority.json"), "{error}");
-    }
-}
+mod tests;
