@@ -2,9 +2,8 @@
 //!
 //! - [`layout`]: where each tensor lies in a gradient's bytes; [`gradient`]: the buffers, and the finished sum.
 //! - [`reduce`]: the additions themselves.
-//! - [`plan`]: pure schedules, ordered (`exact`) and ring (`fast`).
 //! - [`links`]: streams between ranks, over QUIC or within a process.
-//! - [`ring`]: executes a plan step after step over links.
+//! - [`ring`]: executes a rank's part of a plan step after step over links; [`moves`]: what goes over the hops of a ring plan.
 //! - [`alone`]: the same sum without links.
 //! - [`limits`]: every bound, with its argument.
 //!
@@ -15,6 +14,6 @@ pub mod gradient;
 pub mod layout;
 pub mod limits;
 pub mod links;
-pub mod plan;
+pub mod moves;
 pub mod reduce;
 pub mod ring;

@@ -7,8 +7,8 @@ use std::fmt::Display;
 
 use crate::job::{Fingerprint, JobIdentity, JobSpec};
 use crate::limits::{MAX_AUXILIARY, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS};
-use crate::messages::{Call, WorkerHello};
-use crate::words::{Generation, Incarnation, JobId};
+use crate::messages::{Call, Seated, WorkerHello};
+use crate::words::{Generation, Incarnation, JobId, Rank};
 
 /// Why a worker is refused. All of them end the worker: it must be fixed or be started anew.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -123,17 +123,16 @@ fn sensible(hello: &WorkerHello) -> Result<(), Refusal> {
         );
     }
     if let Some(seat) = &hello.introduction.seat
-        && (seat.members.len() > MAX_WORKERS as usize
-            || seat.members.get(seat.rank.index()) != Some(&hello.worker)
-            || seat.shards.end() > spec.shards)
+        && !seated_sensibly(seat, spec.shards)
     {
         return senseless(
             &format!("a seat among at most {MAX_WORKERS} members, for shards of 0..{}", spec.shards),
             format!(
-                "rank {} of {} members, with shards {}",
+                "rank {} of {} members, with shards {} and {} peers",
                 seat.rank,
-                seat.members.len(),
-                seat.shards
+                seat.world_size,
+                seat.shards,
+                seat.peers.len()
             ),
         );
     }
@@ -144,6 +143,13 @@ fn sensible(hello: &WorkerHello) -> Result<(), Refusal> {
         );
     }
     Ok(())
+}
+
+fn seated_sensibly(seat: &Seated, shards: u32) -> bool {
+    let exists = |rank: Rank| rank.get() < seat.world_size;
+    let peers = seat.peers.is_sorted_by(|(rank, _), (next, _)| rank < next)
+        && seat.peers.iter().all(|&(rank, _)| exists(rank) && rank != seat.rank);
+    seat.world_size <= MAX_WORKERS && exists(seat.rank) && peers && seat.shards.end() <= shards
 }
 
 fn same_identity(expected: &JobIdentity, found: &JobIdentity) -> Result<(), Refusal> {

@@ -7,7 +7,7 @@
 //! - [`words`]: the newtypes of the glossary; [`job`]: what a job is; [`state`]: the hash of its state.
 //! - [`messages`]: what workers, agents and the coordinator say to each other.
 //! - [`snapshot`]: who holds what of a snapshot; [`status`]: what an operator asks and sees.
-//! - [`assign`]: which rank computes which shards.
+//! - [`assign`]: which rank computes which shards; [`plan`]: along which hops their gradients are added.
 //! - [`admission`]: who may take part; [`membership`]: the coordinator's machine; [`member`]: a worker's machine.
 //! - [`notices`]: what an agent does when its cloud announces that the machine goes away.
 //! - [`planted`]: bugs for a simulator to find, none of them in what ships.
@@ -21,6 +21,7 @@ pub mod member;
 pub mod membership;
 pub mod messages;
 pub mod notices;
+pub mod plan;
 pub mod planted;
 pub mod snapshot;
 pub mod state;

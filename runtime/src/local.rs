@@ -7,14 +7,14 @@ use std::thread;
 
 use sardana_actors::worker::{Data, Desk, Errand};
 use sardana_collectives::links;
-use sardana_collectives::plan::{Plan, PlanError};
 use sardana_collectives::ring::{self, PlanLinks, RingConfig, RingError, RingInput, RingLinks};
 use sardana_protocol::assign::{Means, NoRoom, steady};
-use sardana_protocol::job::JobSpec;
+use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::member::{Event, Heartbeat};
-use sardana_protocol::messages::{CatchUp, Form, MemberAddress, StepReport, Visit, WorkerMessage};
+use sardana_protocol::messages::{Form, MemberAddress, StepReport, Visit, WorkerMessage};
+use sardana_protocol::plan::Plan;
 use sardana_protocol::state::StateHash;
-use sardana_protocol::words::{Generation, Incarnation, Rank, Step, WorkerId};
+use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, interval};
 
@@ -47,9 +47,6 @@ pub enum LocalError {
     /// The shards do not fit.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
-    /// The assignment makes no plan.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
     /// A link within the process broke, because a thread ended.
     #[error(transparent)]
     Ring(#[from] RingError),
@@ -169,7 +166,7 @@ fn training<M: Trainable>(
 async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> Result<Local, LocalError> {
     let world_size = u32::try_from(seats.len()).unwrap_or(u32::MAX);
     let visits = even(job.shards, seats.len())?;
-    let plan = Plan::new(job.order, world_size, &visits)?;
+    let plan = Plan::new(job.order, world_size, &visits);
     let mut ends = in_process_links(&plan, seats.len());
     let members: Vec<MemberAddress> = (0..u64::from(world_size))
         .map(|id| MemberAddress {
@@ -178,19 +175,10 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
         })
         .collect();
     let (all, mut errands) = mpsc::unbounded_channel();
+    let generation = Generation::new(Incarnation::new(1), 1);
+    let forms = Form::all(generation, job.order, Step::ZERO, members, [visits.clone(), visits]);
     let mut desks = Vec::new();
-    for (rank, Seat { desk, errands: mut own }) in seats.into_iter().enumerate() {
-        let form = Form {
-            generation: Generation::new(Incarnation::new(1), 1),
-            rank: Rank::new(u32::try_from(rank).unwrap_or(u32::MAX)),
-            members: members.clone(),
-            step: Step::ZERO,
-            first: visits.clone(),
-            steady: visits.clone(),
-            catch_up: CatchUp::None,
-            report_from: Step::ZERO,
-            stop_at: None,
-        };
+    for ((rank, Seat { desk, errands: mut own }), form) in seats.into_iter().enumerate().zip(forms) {
         desk.handle(Event::Form(Box::new(form)), Data::None);
         desks.push(desk);
         let all = all.clone();
@@ -211,7 +199,7 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
                 Errand::Send(message) => collected.take(rank, message),
                 Errand::Connect { form, inbox } => {
                     let links = std::mem::take(&mut ends[rank]);
-                    rings.spawn(run_ring(*form, plan.clone(), links, inbox, Arc::clone(&desks[rank])));
+                    rings.spawn(run_ring(*form, (job.order, job.shards), links, inbox, Arc::clone(&desks[rank])));
                 }
                 // A fixed membership: nobody joins, leaves or is behind.
                 Errand::Abort { .. }
@@ -249,7 +237,7 @@ fn even(shards: u32, ranks: usize) -> Result<Vec<Visit>, NoRoom> {
 
 async fn run_ring(
     form: Form,
-    plan: Plan,
+    (order, shards): (Order, u32),
     links: RingLinks,
     inbox: mpsc::UnboundedReceiver<RingInput>,
     desk: Arc<Desk>,
@@ -257,10 +245,12 @@ async fn run_ring(
     let config = RingConfig {
         generation: form.generation,
         rank: form.rank,
-        world_size: plan.world_size(),
+        world_size: form.world_size,
+        order,
+        shards,
         step: form.step,
-        first: plan.clone(),
-        steady: plan,
+        first: form.first,
+        steady: form.steady,
         layout: Arc::clone(desk.layout()),
         probe: None,
     };

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use quinn::{Connection, RecvStream};
 use sardana_collectives::links::{LinkReceiver, LinkSender};
-use sardana_collectives::plan::{Hop, HopId, Plan};
 use sardana_collectives::ring::{PlanLinks, RingLinks};
 use sardana_protocol::messages::{Form, MemberAddress};
+use sardana_protocol::plan::{HopEnd, HopId};
 use sardana_protocol::words::{JobId, WorkerId};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
@@ -106,6 +106,9 @@ enum End {
     Receiver(Slot, HopId, LinkReceiver),
 }
 
+/// Links that are being made.
+type Making = JoinSet<Result<End, LinkingError>>;
+
 impl Peers {
     /// Makes all links of the generation that end here, for its first and its steady plan.
     ///
@@ -113,12 +116,22 @@ impl Peers {
     /// The first link that could not be made; the others are reset.
     ///
     /// # Panics
-    /// When the plans are for more ranks than the generation has members.
-    pub async fn link(self: &Arc<Self>, form: &Form, first: &Plan, steady: &Plan) -> Result<RingLinks, LinkingError> {
+    /// When making a link does.
+    pub async fn link(self: &Arc<Self>, form: &Form) -> Result<RingLinks, LinkingError> {
         let mut making = JoinSet::new();
-        for (slot, plan) in [(Slot::First, first), (Slot::Steady, steady)] {
-            for &hop in plan.hops() {
-                self.make_end(form, slot, hop, &mut making);
+        for (slot, part) in [(Slot::First, &form.first), (Slot::Steady, &form.steady)] {
+            let (onwards, backwards) = part.ends();
+            let generation = form.generation;
+            let known = |end: HopEnd| {
+                let hop = end.hop;
+                let key = LinkKey { generation, slot, hop };
+                Some((key, form.peer(end.peer)?))
+            };
+            for (key, peer) in onwards.into_iter().filter_map(known) {
+                self.make_sender(key, peer, &mut making);
+            }
+            for (key, peer) in backwards.into_iter().filter_map(known) {
+                self.make_receiver(key, peer, &mut making);
             }
         }
         let mut links = RingLinks {
@@ -138,52 +151,46 @@ impl Peers {
         Ok(links)
     }
 
-    fn make_end(self: &Arc<Self>, form: &Form, slot: Slot, hop: Hop, making: &mut JoinSet<Result<End, LinkingError>>) {
-        let key = LinkKey {
-            generation: form.generation,
-            slot,
-            hop: hop.id,
-        };
+    fn make_sender(self: &Arc<Self>, key: LinkKey, peer: MemberAddress, making: &mut Making) {
         let peers = Arc::clone(self);
-        if hop.from == form.rank {
-            let peer = form.members[hop.to.index()];
-            making.spawn(async move {
-                let deadline = timeout(LINK_DEADLINE, peers.open(key, peer)).await;
-                let sender = deadline.unwrap_or(Err(LinkingError::TooSlow { peer: peer.worker }))?;
-                Ok(End::Sender(slot, hop.id, sender))
-            });
-        } else if hop.to == form.rank {
-            let peer = form.members[hop.from.index()];
-            // Expected before anything is awaited, so that none is parked that is known.
-            let coming = self.table.expect(key, peer.worker);
-            let doubt = Doubt::new(self.slot(peer.worker));
-            making.spawn(async move {
-                // Whoever dials does so for the links in both directions.
-                let (connected, stream) = (peers.connection(peer), timeout(LINK_DEADLINE, coming));
-                let dial = async {
-                    connected.await.map_err(|source| LinkingError::Connect {
-                        peer: peer.worker,
-                        source,
-                    })
-                };
-                tokio::pin!(dial);
-                let stream = tokio::select! {
-                    biased;
-                    stream = stream => stream,
-                    failed = async { match dial.await { Ok(_) => std::future::pending().await, Err(error) => error } } => {
-                        return Err(failed);
-                    }
-                };
-                if matches!(stream, Ok(Ok(_))) {
-                    doubt.dispelled();
+        making.spawn(async move {
+            let deadline = timeout(LINK_DEADLINE, peers.open(key, peer)).await;
+            let sender = deadline.unwrap_or(Err(LinkingError::TooSlow { peer: peer.worker }))?;
+            Ok(End::Sender(key.slot, key.hop, sender))
+        });
+    }
+
+    fn make_receiver(self: &Arc<Self>, key: LinkKey, peer: MemberAddress, making: &mut Making) {
+        let peers = Arc::clone(self);
+        // Expected before anything is awaited, so that none is parked that is known.
+        let coming = self.table.expect(key, peer.worker);
+        let doubt = Doubt::new(self.slot(peer.worker));
+        making.spawn(async move {
+            // Whoever dials does so for the links in both directions.
+            let (connected, stream) = (peers.connection(peer), timeout(LINK_DEADLINE, coming));
+            let dial = async {
+                connected.await.map_err(|source| LinkingError::Connect {
+                    peer: peer.worker,
+                    source,
+                })
+            };
+            tokio::pin!(dial);
+            let stream = tokio::select! {
+                biased;
+                stream = stream => stream,
+                failed = async { match dial.await { Ok(_) => std::future::pending().await, Err(error) => error } } => {
+                    return Err(failed);
                 }
-                match stream {
-                    Ok(Ok(stream)) => Ok(End::Receiver(slot, hop.id, LinkReceiver::quic(stream))),
-                    Ok(Err(_)) => Err(LinkingError::Over { peer: peer.worker }),
-                    Err(_) => Err(LinkingError::TooSlow { peer: peer.worker }),
-                }
-            });
-        }
+            };
+            if matches!(stream, Ok(Ok(_))) {
+                doubt.dispelled();
+            }
+            match stream {
+                Ok(Ok(stream)) => Ok(End::Receiver(key.slot, key.hop, LinkReceiver::quic(stream))),
+                Ok(Err(_)) => Err(LinkingError::Over { peer: peer.worker }),
+                Err(_) => Err(LinkingError::TooSlow { peer: peer.worker }),
+            }
+        });
     }
 
     async fn open(self: &Arc<Self>, key: LinkKey, peer: MemberAddress) -> Result<LinkSender, LinkingError> {

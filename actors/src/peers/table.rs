@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use quinn::RecvStream;
-use sardana_collectives::plan::HopId;
+use sardana_protocol::plan::HopId;
 use sardana_protocol::words::{Generation, WorkerId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;

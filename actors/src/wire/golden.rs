@@ -6,9 +6,10 @@ use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::Stage;
 use sardana_protocol::messages::{
     AgentHello, AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction,
-    MemberAddress, Needed, Ring, Seated, Serve, Snapshot, Standing, StepReport, Tally, Trailer, Visit, WorkerHello,
-    WorkerMessage,
+    MemberAddress, MembersDigest, Needed, Peer, Ring, Seated, Serve, Snapshot, Standing, StepReport, Tally, Trailer,
+    WorkerHello, WorkerMessage,
 };
+use sardana_protocol::plan::{HopEnd, OrderedPart, Part, RingPart, Stay};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::status::{AgentStatus, Doing, JobStatus, OperatorAnswer, OperatorRequest, Overview, WorkerView};
@@ -104,7 +105,9 @@ fn hello() {
             incarnation: Incarnation::new(2),
             seat: Some(Seated {
                 rank: Rank::new(2),
-                members: vec![WorkerId::new(5), WorkerId::new(6)],
+                world_size: 3,
+                digest: MembersDigest::new([0xdd; 32]),
+                peers: vec![(Rank::new(0), WorkerId::new(5)), (Rank::new(1), WorkerId::new(6))],
                 shards: ShardRange::new(4, 8),
                 ring: Ring::Broken,
             }),
@@ -120,11 +123,12 @@ fn hello() {
         },
     };
     let (job_text, hash_text, process) = ("aa".repeat(16), "5c".repeat(32), "bb".repeat(16));
+    let digest = "dd".repeat(32);
     let text = format!(
         "00 {job_text} fd efcdab8967452301 \
          04\"ring\" fa fbfb00 fc00000100 fd0000000001000000 40 01 \
          {hash_text} {hash_text} {hash_text} 01\"x\" 03\"cpu\" 00 {hash_text} \
-         0107 02 01 02 02 05 06 04 08 01 01 {STANDING} {TALLY} 10 00 7f000001 fb5111 01 04\"loss\" {process} 03"
+         0107 02 01 02 03 {digest} 02 00 05 01 06 04 08 01 01 {STANDING} {TALLY} 10 00 7f000001 fb5111 01 04\"loss\" {process} 03"
     );
     golden(&Hello::Worker(Box::new(hello)), &text);
     let agent = AgentHello {
@@ -235,35 +239,58 @@ fn a_worker_that_comes_or_goes() {
 #[test]
 fn coordinator_messages() {
     golden(&CoordinatorMessage::Halt { generation: GENERATION }, "00 0107");
-    let visit = |rank, start, end| Visit {
-        rank: Rank::new(rank),
-        shards: ShardRange::new(start, end),
+    let end = |hop, peer| HopEnd {
+        hop,
+        peer: Rank::new(peer),
+    };
+    let stay = |start, to, [from, onwards]: [Option<HopEnd>; 2]| Stay {
+        shards: ShardRange::new(start, to),
+        from,
+        to: onwards,
     };
     let order = |catch_up| {
         Box::new(Form {
             generation: GENERATION,
             rank: Rank::new(1),
-            members: vec![
-                MemberAddress {
-                    worker: WorkerId::new(5),
-                    address: "10.0.0.1:1".parse().unwrap(),
+            world_size: 3,
+            digest: MembersDigest::new([0xdd; 32]),
+            peers: vec![
+                Peer {
+                    rank: Rank::new(0),
+                    member: MemberAddress {
+                        worker: WorkerId::new(5),
+                        address: "10.0.0.1:1".parse().unwrap(),
+                    },
                 },
-                MemberAddress {
-                    worker: WorkerId::new(6),
-                    address: "[::1]:2".parse().unwrap(),
+                Peer {
+                    rank: Rank::new(2),
+                    member: MemberAddress {
+                        worker: WorkerId::new(6),
+                        address: "[::1]:2".parse().unwrap(),
+                    },
                 },
             ],
             step: Step::new(9),
-            first: vec![visit(0, 0, 3), visit(1, 3, 8), visit(0, 8, 9)],
-            steady: vec![visit(0, 0, 4), visit(1, 4, 9)],
+            first: Part::Ordered(OrderedPart {
+                stays: vec![stay(0, 3, [None, Some(end(0, 2))]), stay(8, 9, [Some(end(1, 0)), None])],
+                sum_from: None,
+                sum_to: Some(end(2, 0)),
+            }),
+            steady: Part::Ring(RingPart {
+                shards: vec![ShardRange::new(4, 8)],
+                hops: Some((end(0, 0), end(1, 2))),
+            }),
             catch_up,
             report_from: Step::new(4),
             stop_at: Some(Step::new(12)),
         })
     };
     let form = |catch_up| CoordinatorMessage::Form(order(catch_up));
-    let head = "01 0107 01 02 05 00 0a000001 01 06 01 00000000000000000000000000000001 02 \
-                09 03 000003 010308 000809 02 000004 010409";
+    let head = format!(
+        "01 0107 01 03 {} 02 00 05 00 0a000001 01 02 06 01 00000000000000000000000000000001 02 \
+         09 00 02 0003 00 010002 0809 010100 00 00 010200 01 01 0408 01 0000 0102",
+        "dd".repeat(32)
+    );
     golden(&form(CatchUp::None), &format!("{head} 00 04 010c"));
     golden(&form(CatchUp::Sum { from: Rank::new(0) }), &format!("{head} 0100 04 010c"));
     golden(&form(CatchUp::State { from: Rank::new(0) }), &format!("{head} 0200 04 010c"));

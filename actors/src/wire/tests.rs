@@ -6,9 +6,10 @@ use proptest::prelude::*;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::{MAX_AUXILIARY, MAX_REPORTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION};
 use sardana_protocol::messages::{
-    AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, MemberAddress, Ring,
-    Seated, Standing, StepReport, Tally, Visit, WorkerHello, WorkerMessage,
+    AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, MemberAddress,
+    MembersDigest, Peer, Ring, Seated, Standing, StepReport, Tally, WorkerHello, WorkerMessage,
 };
+use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part, Stay};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
@@ -32,13 +33,21 @@ fn read(bytes: &[u8], limit: usize) -> Result<Option<WorkerMessage>, FrameError>
 }
 
 fn largest_form() -> CoordinatorMessage {
-    let visits = vec![
-        Visit {
-            rank: Rank::new(MAX_WORKERS),
-            shards: ShardRange::new(MAX_SHARDS - 1, MAX_SHARDS),
-        };
-        2 * MAX_SHARDS as usize
-    ];
+    let end = HopEnd {
+        hop: HopId::MAX,
+        peer: Rank::new(MAX_WORKERS),
+    };
+    let stay = Stay {
+        shards: ShardRange::new(MAX_SHARDS - 1, MAX_SHARDS),
+        from: Some(end),
+        to: Some(end),
+    };
+    let part = Part::Ordered(OrderedPart {
+        stays: vec![stay; MAX_SHARDS as usize],
+        sum_from: Some(end),
+        sum_to: Some(end),
+    });
+    let rank = Rank::new(MAX_WORKERS);
     let member = MemberAddress {
         worker: WorkerId::new(u64::MAX),
         address: "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535".parse().unwrap(),
@@ -46,10 +55,12 @@ fn largest_form() -> CoordinatorMessage {
     CoordinatorMessage::Form(Box::new(Form {
         generation: GENERATION,
         rank: Rank::new(MAX_WORKERS),
-        members: vec![member; MAX_WORKERS as usize],
+        world_size: MAX_WORKERS,
+        digest: MembersDigest::new([0xff; 32]),
+        peers: vec![Peer { rank, member }; MAX_WORKERS as usize],
         step: STEP,
-        first: visits.clone(),
-        steady: visits,
+        first: part.clone(),
+        steady: part,
         catch_up: CatchUp::State {
             from: Rank::new(MAX_WORKERS),
         },
@@ -104,7 +115,9 @@ fn largest_hello() -> Hello {
             incarnation: Incarnation::new(u64::MAX),
             seat: Some(Seated {
                 rank: Rank::new(MAX_WORKERS),
-                members: vec![WorkerId::new(u64::MAX); MAX_WORKERS as usize],
+                world_size: MAX_WORKERS,
+                digest: MembersDigest::new([0xff; 32]),
+                peers: vec![(Rank::new(MAX_WORKERS), WorkerId::new(u64::MAX)); MAX_WORKERS as usize],
                 shards: ShardRange::new(MAX_SHARDS, MAX_SHARDS),
                 ring: Ring::Whole,
             }),

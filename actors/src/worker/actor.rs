@@ -148,7 +148,7 @@ impl Actor for Worker {
                 .collect(),
             call: link.next_call(),
         };
-        let rings = Rings::new(config.identity.spec.order, Arc::clone(&desk), Arc::clone(&peers));
+        let rings = Rings::new(&config.identity.spec, Arc::clone(&desk), Arc::clone(&peers));
         let transfers = Transfers::new(Arc::clone(&desk), Arc::clone(&peers), Arc::clone(&config.pieces));
         let control = connect(&myself, &link, &desk, &hello, (COORDINATOR_PATIENCE, Duration::ZERO)).await?;
         Ok(State {

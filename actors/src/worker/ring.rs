@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use ractor::ActorRef;
-use sardana_collectives::plan::{Plan, PlanError};
 use sardana_collectives::ring::{self, RingConfig, RingError, RingInput};
 use sardana_protocol::job::Order;
 use sardana_protocol::member::Member;
@@ -28,6 +27,8 @@ pub(super) enum Start {
 pub(super) struct Ring {
     pub(super) form: Form,
     pub(super) order: Order,
+    /// K.
+    pub(super) shards: u32,
     pub(super) start: Start,
     pub(super) inbox: mpsc::UnboundedReceiver<RingInput>,
     pub(super) desk: Arc<Desk>,
@@ -55,13 +56,13 @@ impl Ring {
         let Self {
             form,
             order,
+            shards,
             start,
             inbox,
             desk,
             peers,
             worker,
         } = self;
-        let world_size = u32::try_from(form.members.len()).unwrap_or(u32::MAX);
         let (made, at) = match start {
             Start::AtOnce => {
                 fault::reached(Point::Form, form.step);
@@ -69,9 +70,7 @@ impl Ring {
             }
             Start::AtSwitch(_) => (Point::Prepared, desk.read(Member::step)),
         };
-        let first = Plan::new(order, world_size, &form.first)?;
-        let steady = Plan::new(order, world_size, &form.steady)?;
-        let links = peers.link(&form, &first, &steady).await.map_err(|error| {
+        let links = peers.link(&form).await.map_err(|error| {
             tracing::info!(generation = %form.generation, rank = %form.rank, %error, "a link could not be made");
             Broken::By(error.peer())
         })?;
@@ -93,16 +92,18 @@ impl Ring {
             }
         };
         // Alone there is nobody to pass a sum to: the desk adds up by itself.
-        if world_size == 1 {
+        if form.world_size == 1 {
             return Ok(());
         }
         let config = RingConfig {
             generation: form.generation,
             rank: form.rank,
-            world_size,
+            world_size: form.world_size,
+            order,
+            shards,
             step,
-            first,
-            steady,
+            first: form.first.clone(),
+            steady: form.steady.clone(),
             layout: Arc::clone(desk.layout()),
             probe: fault::COMPILED_IN.then(|| Arc::new(fault::RingFaults) as _),
         };
@@ -122,24 +123,15 @@ enum Broken {
     Senseless(String),
 }
 
-impl From<PlanError> for Broken {
-    fn from(error: PlanError) -> Self {
-        Self::Senseless(error.to_string())
-    }
-}
-
 fn broken(form: &Form, error: &RingError) -> Broken {
     match error {
         RingError::Link { peer, .. } => {
             tracing::info!(generation = %form.generation, rank = %form.rank, %error, "a link broke");
-            form.members
-                .get(peer.index())
+            form.peer(*peer)
                 .map_or_else(|| Broken::Senseless(error.to_string()), |peer| Broken::By(peer.worker))
         }
         RingError::LinkMissing { .. }
-        | RingError::WorldSize { .. }
-        | RingError::Shards { .. }
-        | RingError::UnknownRank { .. }
+        | RingError::Part { .. }
         | RingError::Begin { .. }
         | RingError::BufferLength { .. }
         | RingError::Piece { .. } => Broken::Senseless(error.to_string()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ractor::ActorRef;
 use sardana_collectives::ring::RingInput;
-use sardana_protocol::job::Order;
+use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::messages::Form;
 use sardana_protocol::words::{Generation, Step};
 use tokio::sync::{mpsc, oneshot};
@@ -19,6 +19,7 @@ use crate::peers::{Circle, Peers};
 /// What the rings are made from, and those that there are.
 pub(super) struct Rings {
     order: Order,
+    shards: u32,
     desk: Arc<Desk>,
     peers: Arc<Peers>,
     present: Option<JoinHandle<()>>,
@@ -33,9 +34,10 @@ struct Prepared {
 }
 
 impl Rings {
-    pub(super) fn new(order: Order, desk: Arc<Desk>, peers: Arc<Peers>) -> Self {
+    pub(super) fn new(job: &JobSpec, desk: Arc<Desk>, peers: Arc<Peers>) -> Self {
         Self {
-            order,
+            order: job.order,
+            shards: job.shards,
             desk,
             peers,
             present: None,
@@ -49,7 +51,7 @@ impl Rings {
         self.end();
         self.peers.name(Circle::Prepared, []);
         self.peers
-            .name(Circle::Present, form.members.iter().map(|member| member.worker));
+            .name(Circle::Present, form.peers.iter().map(|peer| peer.member.worker));
         self.peers.part(&self.peers.parted());
         self.peers.fence(form.generation);
         self.present = Some(self.spawn(worker, form, Start::AtOnce, inbox));
@@ -59,7 +61,7 @@ impl Rings {
     pub(super) fn prepare(&mut self, worker: &ActorRef<Message>, form: Form, inbox: mpsc::UnboundedReceiver<RingInput>) {
         self.unprepare();
         self.peers
-            .name(Circle::Prepared, form.members.iter().map(|member| member.worker));
+            .name(Circle::Prepared, form.peers.iter().map(|peer| peer.member.worker));
         let (begin, begins) = oneshot::channel();
         let generation = form.generation;
         let task = self.spawn(worker, form, Start::AtSwitch(begins), inbox);
@@ -140,6 +142,7 @@ impl Rings {
         let ring = Ring {
             form,
             order: self.order,
+            shards: self.shards,
             start,
             inbox,
             desk: Arc::clone(&self.desk),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sardana_protocol::member::Event;
 use sardana_protocol::messages::{CoordinatorMessage, Introduction, Tally, Trailer, WorkerMessage};
+use sardana_protocol::plan::HopId;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
@@ -74,7 +75,7 @@ pub(crate) enum Happening {
         worker: WorkerId,
         generation: Generation,
         step: Step,
-        index: usize,
+        hop: HopId,
         gradients: Gradients,
     },
     /// The finished sum comes to a rank.
@@ -83,7 +84,6 @@ pub(crate) enum Happening {
         generation: Generation,
         step: Step,
         trailer: Trailer,
-        place: usize,
         gradients: std::rc::Rc<[(u32, u64)]>,
     },
     /// A worker's machine comes to an event that its ring or its links have left for it.

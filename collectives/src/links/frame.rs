@@ -19,10 +19,10 @@ use std::fmt;
 
 use bytes::Bytes;
 use sardana_protocol::messages::Trailer;
+use sardana_protocol::plan::HopId;
 use sardana_protocol::words::{Generation, Incarnation, Step};
 
 use super::LinkError;
-use crate::plan::HopId;
 
 /// Bytes of an encoded header.
 pub const HEADER_BYTES: usize = 48;

@@ -1,9 +1,10 @@
 //! Why a ring ends before its time, and what its worker does then.
 
+use sardana_protocol::plan::{HopId, PartError};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step};
 
 use crate::links::LinkError;
-use crate::plan::HopId;
+use crate::links::frame::PlanSlot;
 
 /// Why a ring ended.
 #[derive(Debug, thiserror::Error)]
@@ -30,29 +31,15 @@ pub enum RingError {
         /// The rank at its other end.
         peer: Rank,
     },
-    /// The plans are not for this ring. A mistake of the caller, who gives the generation up.
-    #[error("the ring has {expected} ranks, found a plan for {found}: make both plans from one generation")]
-    WorldSize {
-        /// Of the ring.
-        expected: u32,
-        /// Of the plan.
-        found: u32,
-    },
-    /// The plans are of two jobs. A mistake of the caller, who gives the generation up.
-    #[error("the first plan adds {first} shards and the steady one {steady}: K is fixed for the life of a job")]
-    Shards {
-        /// Of the first plan.
-        first: u32,
-        /// Of the steady plan.
-        steady: u32,
-    },
-    /// The ring has no such rank. A mistake of the caller, who gives the generation up.
-    #[error("ranks are below {world_size}, found {rank}")]
-    UnknownRank {
-        /// The rank.
-        rank: Rank,
-        /// How many there are.
-        world_size: u32,
+    /// A part of a plan makes no sense for this rank. The generation is wrong as a whole: the caller gives it up.
+    #[error("{generation}: this rank's part of the {plan:?} plan cannot be executed")]
+    Part {
+        /// The generation.
+        generation: Generation,
+        /// Which of its plans.
+        plan: PlanSlot,
+        /// What is wrong.
+        source: PartError,
     },
     /// A step began twice or out of order. A mistake of the trainer, whose worker ends.
     #[error(

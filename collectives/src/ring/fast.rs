@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use bytes::{Bytes, BytesMut};
 use sardana_protocol::messages::Trailer;
+use sardana_protocol::plan::RingPart;
 use tokio::sync::watch;
 
 use super::inbox::{Contribution, Inbox, Piece};
@@ -15,13 +16,13 @@ use super::{CompletedSum, PlanLinks, RingError};
 use crate::gradient::{GradientBuffer, Sum};
 use crate::links::LinkSender;
 use crate::links::frame::{FrameKind, PlanSlot};
-use crate::plan::{Plan, RingMove, RingPart};
+use crate::moves::{RingMove, RingPlace};
 use crate::reduce;
 
 /// One rank's part of a ring plan, with its links.
 #[derive(Debug)]
 pub(super) struct FastExecutor {
-    part: RingPart,
+    place: RingPlace,
     /// None when the rank is alone.
     links: Option<(Incoming, Outgoing)>,
 }
@@ -32,15 +33,12 @@ struct Shared {
 }
 
 impl FastExecutor {
-    pub(super) fn new(plan: &Plan, slot: PlanSlot, part: RingPart, links: &mut PlanLinks) -> Result<Self, RingError> {
+    pub(super) fn new(place: RingPlace, slot: PlanSlot, part: &RingPart, links: &mut PlanLinks) -> Result<Self, RingError> {
         let links = match part.hops {
-            Some((from, to)) => Some((
-                Incoming::take(plan, slot, from, links)?,
-                Outgoing::take(plan, slot, to, links)?,
-            )),
+            Some((from, to)) => Some((Incoming::take(slot, from, links)?, Outgoing::take(slot, to, links)?)),
             None => None,
         };
-        Ok(Self { part, links })
+        Ok(Self { place, links })
     }
 
     /// Sums one step.
@@ -57,8 +55,8 @@ impl FastExecutor {
         match &mut self.links {
             Some((from, to)) => {
                 let (received, progress) = watch::channel(0);
-                let receiving = receive_all(passage, &self.part, from, &pieces, &shared, received);
-                let sending = send_all(passage, &self.part, to, &pieces, &shared, progress);
+                let receiving = receive_all(passage, self.place, from, &pieces, &shared, received);
+                let sending = send_all(passage, self.place, to, &pieces, &shared, progress);
                 tokio::try_join!(receiving, sending)?;
             }
             None => {
@@ -68,7 +66,7 @@ impl FastExecutor {
             }
         }
         let trailer = match &mut self.links {
-            Some((from, _)) if self.part.trailer_comes => from.receive_trailer(passage).await?,
+            Some((from, _)) if !self.place.closes() => from.receive_trailer(passage).await?,
             Some(_) | None => inbox.trailer()?,
         };
         drop(pieces);
@@ -79,7 +77,7 @@ impl FastExecutor {
             trailer,
         });
         match &mut self.links {
-            Some((_, to)) if self.part.trailer_goes => to.send_trailer(passage, trailer).await?,
+            Some((_, to)) if self.place.passes_trailer() => to.send_trailer(passage, trailer).await?,
             Some(_) | None => {}
         }
         Ok(trailer)
@@ -93,15 +91,15 @@ impl FastExecutor {
 /// Receives in the plan's order, adds this rank's own to partial sums, and counts receipts.
 async fn receive_all(
     passage: Passage<'_>,
-    part: &RingPart,
+    place: RingPlace,
     from: &mut Incoming,
     pieces: &[Piece],
     shared: &Shared,
     received: watch::Sender<u32>,
 ) -> Result<(), RingError> {
     let layout = passage.layout();
-    for receipt in part.receives(layout.chunks()) {
-        let chunk = place(receipt);
+    for receipt in place.receives(layout.chunks()) {
+        let chunk = chunk_of(receipt);
         let mut sum = from.receive(passage, chunk).await?;
         match receipt {
             RingMove::Partial { chunk } if !pieces.is_empty() => {
@@ -118,16 +116,16 @@ async fn receive_all(
 /// Sends its own segment, then what it made of each receipt.
 async fn send_all(
     passage: Passage<'_>,
-    part: &RingPart,
+    place: RingPlace,
     to: &mut Outgoing,
     pieces: &[Piece],
     shared: &Shared,
     mut received: watch::Receiver<u32>,
 ) -> Result<(), RingError> {
     let chunks = passage.layout().chunks();
-    let own = part.own(chunks);
-    for (index, sending) in (0..).zip(part.sends(chunks)) {
-        let chunk = place(sending);
+    let own = place.own(chunks);
+    for (index, sending) in (0..).zip(place.sends(chunks)) {
+        let chunk = chunk_of(sending);
         let payload = if index < own {
             local(passage, chunk.index, pieces).freeze()
         } else {
@@ -144,7 +142,7 @@ async fn send_all(
     Ok(())
 }
 
-const fn place(step: RingMove) -> Chunk {
+const fn chunk_of(step: RingMove) -> Chunk {
     match step {
         RingMove::Partial { chunk } => Chunk {
             kind: FrameKind::Running,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
+use sardana_protocol::plan::Part;
 use sardana_protocol::words::{ShardRange, Step};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::mpsc::error::TryRecvError;
 
 use super::{PieceError, RingConfig, RingError, RingInput};
 use crate::gradient::GradientBuffer;
-use crate::links::frame::PlanSlot;
 
 /// What one rank brings to one step.
 #[derive(Debug)]
@@ -50,28 +50,27 @@ struct Assignment {
 }
 
 impl Assignment {
-    fn of(config: &RingConfig, slot: PlanSlot) -> Result<Self, RingError> {
-        let (plan, part) = config.part(slot)?;
-        Ok(Self {
-            order: plan.order(),
+    fn of(part: &Part) -> Self {
+        Self {
+            order: part.order(),
             runs: part.shards(),
-        })
+        }
     }
 }
 
 impl Inbox {
-    pub(super) fn new(config: &RingConfig, inputs: UnboundedReceiver<RingInput>) -> Result<Self, RingError> {
-        Ok(Self {
+    pub(super) fn new(config: &RingConfig, inputs: UnboundedReceiver<RingInput>) -> Self {
+        Self {
             inputs,
             buffer_bytes: config.layout.bytes(),
             first_step: config.step,
             current: config.step,
-            first: Assignment::of(config, PlanSlot::First)?,
-            steady: Assignment::of(config, PlanSlot::Steady)?,
+            first: Assignment::of(&config.first),
+            steady: Assignment::of(&config.steady),
             begun: BTreeMap::new(),
             pieces: BTreeMap::new(),
             closing: Trailer::Continue,
-        })
+        }
     }
 
     /// Waits until `step` has begun and all its gradients are here. None when the inbox was closed before.

@@ -1,4 +1,4 @@
-//! Executes a generation's plans, step after step, over its links. Knows no peers' addresses, and never looks into a model: the
+//! Executes one rank's parts of a generation's plans, step after step, over its links. Knows no peers' addresses, and never looks into a model: the
 //! trainer's thread writes gradients and applies sums.
 //!
 //! ```text
@@ -21,7 +21,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
+use sardana_protocol::plan::{HopId, Part};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -29,7 +31,7 @@ use crate::gradient::{GradientBuffer, Sum};
 use crate::layout::Layout;
 use crate::links::frame::PlanSlot;
 use crate::links::{LinkReceiver, LinkSender};
-use crate::plan::{HopId, Part, Plan};
+use crate::moves::RingPlace;
 
 pub use error::{PieceError, RingError};
 
@@ -47,12 +49,16 @@ pub struct RingConfig {
     pub rank: Rank,
     /// How many ranks there are.
     pub world_size: u32,
+    /// In which order the job adds.
+    pub order: Order,
+    /// K: how many shards are added.
+    pub shards: u32,
     /// The first step.
     pub step: Step,
-    /// How the first step is summed.
-    pub first: Plan,
-    /// How every later step is summed.
-    pub steady: Plan,
+    /// What this rank does in the first step.
+    pub first: Part,
+    /// What it does in every later step.
+    pub steady: Part,
     /// The bytes of a gradient.
     pub layout: Arc<Layout>,
     /// Told of each chunk of a running sum that is passed on; chaos tests end the process there.
@@ -160,7 +166,7 @@ pub async fn run(
 ) -> Result<(), RingError> {
     let mut first = Executor::new(&config, PlanSlot::First, links.first)?;
     let mut steady = Executor::new(&config, PlanSlot::Steady, links.steady)?;
-    let mut inbox = Inbox::new(&config, inbox)?;
+    let mut inbox = Inbox::new(&config, inbox);
     let mut step = config.step;
     while let Some(contribution) = inbox.contribution(step).await? {
         let executor = if step == config.step { &mut first } else { &mut steady };
@@ -191,10 +197,10 @@ enum Executor {
 
 impl Executor {
     fn new(config: &RingConfig, slot: PlanSlot, mut links: PlanLinks) -> Result<Self, RingError> {
-        let (plan, part) = config.part(slot)?;
-        Ok(match part {
-            Part::Ordered(part) => Self::Ordered(OrderedExecutor::new(plan, slot, &part, &mut links)?),
-            Part::Ring(part) => Self::Fast(FastExecutor::new(plan, slot, part, &mut links)?),
+        let place = RingPlace::new(config.rank, config.world_size);
+        Ok(match config.part(slot)? {
+            Part::Ordered(part) => Self::Ordered(OrderedExecutor::new(slot, part, &mut links)?),
+            Part::Ring(part) => Self::Fast(FastExecutor::new(place, slot, part, &mut links)?),
         })
     }
 
@@ -233,33 +239,19 @@ impl Executor {
 }
 
 impl RingConfig {
-    fn plan(&self, slot: PlanSlot) -> &Plan {
-        match slot {
+    /// What this rank does in a plan, if that makes sense.
+    fn part(&self, plan: PlanSlot) -> Result<&Part, RingError> {
+        let part = match plan {
             PlanSlot::First => &self.first,
             PlanSlot::Steady => &self.steady,
-        }
-    }
-
-    fn part(&self, slot: PlanSlot) -> Result<(&Plan, Part), RingError> {
-        let plan = self.plan(slot);
-        if plan.world_size() != self.world_size {
-            return Err(RingError::WorldSize {
-                expected: self.world_size,
-                found: plan.world_size(),
-            });
-        }
-        if plan.shards() != self.first.shards() {
-            return Err(RingError::Shards {
-                first: self.first.shards(),
-                steady: plan.shards(),
-            });
-        }
-        let part = plan.part(self.rank);
-        let part = part.ok_or(RingError::UnknownRank {
-            rank: self.rank,
-            world_size: self.world_size,
-        })?;
-        Ok((plan, part))
+        };
+        part.check(self.order, self.rank, self.world_size, self.shards)
+            .map_err(|source| RingError::Part {
+                generation: self.generation,
+                plan,
+                source,
+            })?;
+        Ok(part)
     }
 }
 

@@ -9,6 +9,7 @@
 
 use bytes::{Bytes, BytesMut};
 use sardana_protocol::messages::Trailer;
+use sardana_protocol::plan::{OrderedPart, Stay};
 use tokio::sync::mpsc;
 
 use super::inbox::{Contribution, Inbox, Piece};
@@ -19,7 +20,6 @@ use crate::gradient::{GradientBuffer, Sum};
 use crate::limits::QUEUED_CHUNKS;
 use crate::links::LinkSender;
 use crate::links::frame::{FrameKind, PlanSlot};
-use crate::plan::{OrderedPart, Plan, Stay};
 use crate::reduce;
 
 /// One rank's part of an ordered plan, with its links.
@@ -57,29 +57,29 @@ enum Outbound {
 type Queue = Option<mpsc::Sender<Outbound>>;
 
 impl OrderedExecutor {
-    pub(super) fn new(plan: &Plan, slot: PlanSlot, part: &OrderedPart, links: &mut PlanLinks) -> Result<Self, RingError> {
+    pub(super) fn new(slot: PlanSlot, part: &OrderedPart, links: &mut PlanLinks) -> Result<Self, RingError> {
         let mut stays = Vec::new();
         let mut end = None;
         for &stay in &part.stays {
-            let from = stay.from.map(|hop| Incoming::take(plan, slot, hop, links)).transpose()?;
+            let from = stay.from.map(|hop| Incoming::take(slot, hop, links)).transpose()?;
             match stay.to {
                 Some(hop) => stays.push(LinkedStay {
                     stay,
                     from,
-                    to: Outgoing::take(plan, slot, hop, links)?,
+                    to: Outgoing::take(slot, hop, links)?,
                 }),
                 None => end = Some(End::Close { stay, from }),
             }
         }
         if let Some(hop) = part.sum_from {
             end = Some(End::Receive {
-                from: Incoming::take(plan, slot, hop, links)?,
+                from: Incoming::take(slot, hop, links)?,
             });
         }
         Ok(Self {
             stays,
             end: end.expect("every rank of a plan closes the sum or receives it"),
-            sum_to: part.sum_to.map(|hop| Outgoing::take(plan, slot, hop, links)).transpose()?,
+            sum_to: part.sum_to.map(|hop| Outgoing::take(slot, hop, links)).transpose()?,
         })
     }
 

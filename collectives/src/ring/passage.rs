@@ -2,13 +2,13 @@
 
 use bytes::{Bytes, BytesMut};
 use sardana_protocol::messages::Trailer;
+use sardana_protocol::plan::{HopEnd, HopId};
 use sardana_protocol::words::{Rank, Step};
 
 use super::{PlanLinks, RingConfig, RingError, RingPoint};
 use crate::layout::Layout;
 use crate::links::frame::{FrameHeader, FrameKind, PlanSlot, TRAILER_BYTES, decode_trailer, encode_trailer};
 use crate::links::{LinkError, LinkReceiver, LinkSender};
-use crate::plan::{HopId, Plan};
 
 /// The step under way.
 #[derive(Clone, Copy, Debug)]
@@ -88,9 +88,9 @@ impl Passage<'_> {
 }
 
 impl Outgoing {
-    /// Takes the link of `hop` out of `links`.
-    pub(super) fn take(plan: &Plan, slot: PlanSlot, hop: HopId, links: &mut PlanLinks) -> Result<Self, RingError> {
-        let peer = plan.hops()[usize::from(hop)].to;
+    /// Takes the link of a hop out of `links`.
+    pub(super) fn take(slot: PlanSlot, end: HopEnd, links: &mut PlanLinks) -> Result<Self, RingError> {
+        let HopEnd { hop, peer } = end;
         let link = links.outgoing.remove(&hop).ok_or(RingError::LinkMissing { hop, peer })?;
         Ok(Self {
             way: Way { slot, hop, peer },
@@ -134,9 +134,9 @@ impl Outgoing {
 }
 
 impl Incoming {
-    /// Takes the link of `hop` out of `links`.
-    pub(super) fn take(plan: &Plan, slot: PlanSlot, hop: HopId, links: &mut PlanLinks) -> Result<Self, RingError> {
-        let peer = plan.hops()[usize::from(hop)].from;
+    /// Takes the link of a hop out of `links`.
+    pub(super) fn take(slot: PlanSlot, end: HopEnd, links: &mut PlanLinks) -> Result<Self, RingError> {
+        let HopEnd { hop, peer } = end;
         let link = links.incoming.remove(&hop).ok_or(RingError::LinkMissing { hop, peer })?;
         Ok(Self {
             way: Way { slot, hop, peer },

@@ -7,10 +7,10 @@ use std::time::Duration;
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::links::{self, LinkReceiver, LinkSender};
-use sardana_collectives::plan::{Hop, Plan};
 use sardana_collectives::ring::{self, CompletedSum, RingConfig, RingError, RingInput, RingLinks};
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::{Trailer, Visit};
+use sardana_protocol::plan::{Hop, Part, Plan};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -181,7 +181,7 @@ pub(crate) fn make_links(
     steady: &Plan,
     mut make: impl FnMut(&Hop) -> (LinkSender, LinkReceiver),
 ) -> Vec<RingLinks> {
-    let mut rings: Vec<RingLinks> = (0..first.world_size()).map(|_| RingLinks::default()).collect();
+    let mut rings: Vec<RingLinks> = (0..first.parts().len()).map(|_| RingLinks::default()).collect();
     for hop in first.hops() {
         let (sender, receiver) = make(hop);
         rings[hop.from.index()].first.outgoing.insert(hop.id, sender);
@@ -196,15 +196,28 @@ pub(crate) fn make_links(
 }
 
 pub(crate) fn config(rank: u32, first: &Plan, steady: &Plan, layout: &Arc<Layout>) -> RingConfig {
+    let rank = Rank::new(rank);
+    let part = |plan: &Plan| plan.part(rank).unwrap().clone();
+    let runs = steady.parts().iter().flat_map(Part::shards);
     RingConfig {
         generation: GENERATION,
-        rank: Rank::new(rank),
-        world_size: first.world_size(),
+        rank,
+        world_size: u32::try_from(first.parts().len()).unwrap(),
+        order: part(first).order(),
+        shards: runs.map(ShardRange::end).max().unwrap(),
         step: FIRST_STEP,
-        first: first.clone(),
-        steady: steady.clone(),
+        first: part(first),
+        steady: part(steady),
         layout: Arc::clone(layout),
         probe: None,
+    }
+}
+
+/// Whether a rank's word closes the sums.
+fn closes(plan: &Plan, rank: u32) -> bool {
+    match plan.part(Rank::new(rank)).unwrap() {
+        Part::Ordered(part) => part.sum_from.is_none(),
+        Part::Ring(_) => rank as usize + 1 == plan.parts().len(),
     }
 }
 
@@ -236,8 +249,8 @@ impl Dance {
     pub(crate) fn new(order: Order, world: u32, shards: u32) -> Self {
         Self {
             layout: layout(),
-            first: Plan::new(order, world, &retry(world, shards)).unwrap(),
-            steady: Plan::new(order, world, &steady(world, shards)).unwrap(),
+            first: Plan::new(order, world, &retry(world, shards)),
+            steady: Plan::new(order, world, &steady(world, shards)),
         }
     }
 
@@ -250,7 +263,7 @@ impl Dance {
         let runs = self.plan(step).part(Rank::new(rank)).unwrap().shards();
         let mut pieces = BTreeMap::new();
         for run in runs {
-            let together = step.get() % 2 == 1 && (run.start() == 0 || self.steady.order() == Order::Fast);
+            let together = step.get() % 2 == 1 && (run.start() == 0 || self.steady.parts()[0].order() == Order::Fast);
             // In a prefix of three the last shard stays apart.
             let joined = if together { run.len().min(2) } else { 1 };
             let head = ShardRange::new(run.start(), run.start() + joined);
@@ -280,10 +293,7 @@ impl Dance {
         for (rank, links) in (0..).zip(links) {
             let dancer = start(config(rank, &self.first, &self.steady, &self.layout), links);
             let pieces = steps.iter().map(|&step| self.pieces(rank, step)).collect();
-            let last = steps
-                .last()
-                .copied()
-                .filter(|&step| stop && self.plan(step).closer().get() == rank);
+            let last = steps.last().copied().filter(|&step| stop && closes(self.plan(step), rank));
             trainers.push(tokio::spawn(train(
                 Arc::clone(&self.layout),
                 dancer,

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use sardana_collectives::gradient::GradientBuffer;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, HeaderField, PlanSlot, TRAILER_BYTES, encode_trailer};
 use sardana_collectives::links::{self, LinkError, LinkReceiver, LinkSender};
-use sardana_collectives::plan::Plan;
 use sardana_collectives::ring::{Probe, RingError, RingInput, RingLinks, RingPoint};
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
+use sardana_protocol::plan::Plan;
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -25,7 +25,7 @@ struct Closer {
 }
 
 fn two() -> Plan {
-    Plan::new(Order::Exact, 2, &steady(2, 2)).unwrap()
+    Plan::new(Order::Exact, 2, &steady(2, 2))
 }
 
 fn closer() -> Closer {

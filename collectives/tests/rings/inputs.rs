@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use sardana_collectives::gradient::GradientBuffer;
 use sardana_collectives::layout::Layout;
-use sardana_collectives::plan::Plan;
+use sardana_collectives::links::frame::PlanSlot;
 use sardana_collectives::ring::{PieceError, RingConfig, RingError, RingInput, RingLinks};
 use sardana_protocol::job::Order;
+use sardana_protocol::plan::{PartError, Plan};
 use sardana_protocol::words::{Rank, ShardRange, Step};
 
 use crate::dance::{FIRST_STEP, config, in_process_links, layout, patiently, start, steady, visit};
 
 fn plan() -> Plan {
-    Plan::new(Order::Exact, 2, &steady(2, 8)).unwrap()
+    Plan::new(Order::Exact, 2, &steady(2, 8))
 }
 
 /// Tells rank `rank` of two all of `inputs`, and returns how its ring ended.
@@ -103,20 +104,20 @@ async fn a_ring_without_its_links_or_plans_does_not_start() {
     let links = || in_process_links(&plan(), &plan()).remove(0);
     let error = ended(good(), RingLinks::default()).await;
     assert!(matches!(error, RingError::LinkMissing { hop: 0, peer } if peer == Rank::new(1)));
-    let error = ended(RingConfig { world_size: 3, ..good() }, links()).await;
-    assert!(matches!(error, RingError::WorldSize { expected: 3, found: 2 }));
-    let error = ended(
-        RingConfig {
-            rank: Rank::new(2),
-            ..good()
-        },
-        links(),
-    )
-    .await;
-    assert!(matches!(error, RingError::UnknownRank { world_size: 2, .. }));
-    let fewer = Plan::new(Order::Exact, 2, &[visit(0, 0, 4), visit(1, 4, 5)]).unwrap();
-    let error = ended(RingConfig { steady: fewer, ..good() }, links()).await;
-    assert!(matches!(error, RingError::Shards { first: 8, steady: 5 }));
+    let refused = |error: RingError, expected: PlanSlot| {
+        let RingError::Part { plan, source, .. } = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(plan, expected);
+        source
+    };
+    let alone = RingConfig { world_size: 1, ..good() };
+    let found = refused(ended(alone, links()).await, PlanSlot::First);
+    assert!(matches!(found, PartError::UnknownRank { world_size: 1, .. }), "{found}");
+    let more = Plan::new(Order::Exact, 2, &[visit(0, 0, 9), visit(1, 9, 10)]);
+    let steady = more.parts()[0].clone();
+    let found = refused(ended(RingConfig { steady, ..good() }, links()).await, PlanSlot::Steady);
+    assert!(matches!(found, PartError::Shards { shards: 8, .. }), "{found}");
 }
 
 #[tokio::test]

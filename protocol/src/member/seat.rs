@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use super::Member;
 use super::event::{Command, Heartbeat};
 use super::update::Update;
-use crate::messages::{CatchUp, Form, Ring, Seated, Trailer, Visit, WorkerMessage};
+use crate::messages::{CatchUp, Form, Ring, Seated, Trailer, WorkerMessage};
+use crate::plan::Part;
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
@@ -55,11 +56,13 @@ impl Seat {
     /// As it is told to a coordinator.
     pub(super) fn told(&self) -> Seated {
         let whole = self.links == Links::Ready && self.catching_up == CatchUp::None;
-        let mine = self.form.steady.iter().find(|visit| visit.rank == self.form.rank);
+        let peers = self.form.peers.iter();
         Seated {
             rank: self.form.rank,
-            members: self.form.members.iter().map(|member| member.worker).collect(),
-            shards: mine.map_or(ShardRange::new(0, 0), |visit| visit.shards),
+            world_size: self.form.world_size,
+            digest: self.form.digest,
+            peers: peers.map(|peer| (peer.rank, peer.member.worker)).collect(),
+            shards: self.form.steady.shards().first().copied().unwrap_or(ShardRange::new(0, 0)),
             ring: if whole { Ring::Whole } else { Ring::Broken },
         }
     }
@@ -83,28 +86,20 @@ impl Seat {
     }
 
     pub(super) fn world_size(&self) -> u32 {
-        u32::try_from(self.form.members.len()).unwrap_or(u32::MAX)
-    }
-
-    pub(super) fn shards_of(visits: &[Visit], rank: Rank) -> Vec<ShardRange> {
-        visits
-            .iter()
-            .filter(|visit| visit.rank == rank && !visit.shards.is_empty())
-            .map(|visit| visit.shards)
-            .collect()
+        self.form.world_size
     }
 
     pub(super) fn assigned(&self, step: Step) -> Vec<ShardRange> {
-        let visits = if step == self.form.step {
+        let part = if step == self.form.step {
             &self.form.first
         } else {
             &self.form.steady
         };
-        Self::shards_of(visits, self.form.rank)
+        part.shards()
     }
 
     pub(super) fn alone(&self) -> bool {
-        self.form.members.len() == 1
+        self.form.world_size == 1
     }
 }
 
@@ -151,12 +146,12 @@ impl Member {
             None => self.seat.as_ref(),
         };
         seat.map_or_else(Vec::new, |seat| {
-            let visits = if seat.catching_up == CatchUp::None {
+            let part = if seat.catching_up == CatchUp::None {
                 &seat.form.steady
             } else {
                 &seat.form.first
             };
-            Seat::shards_of(visits, seat.form.rank)
+            part.shards()
         })
     }
 
@@ -305,20 +300,14 @@ impl Member {
         }
     }
 
-    /// Whether everybody in it exists and its shards are those of the job (GEN-2).
+    /// Whether this member's parts can be executed, by those that it knows (GEN-2).
     fn is_sound(&self, form: &Form) -> bool {
-        let exists = |rank: Rank| rank.index() < form.members.len();
-        let covers = |visits: &[Visit]| {
-            let end = visits
-                .iter()
-                .try_fold(0, |next, visit| (visit.shards.start() == next).then_some(visit.shards.end()));
-            end == Some(self.shards) && visits.iter().all(|visit| exists(visit.rank))
+        let knows = |rank: Rank| rank == form.rank || form.peer(rank).is_some();
+        let executes = |part: &Part| {
+            let checked = part.check(self.order, form.rank, form.world_size, self.shards);
+            checked.is_ok() && part.peers().into_iter().all(knows)
         };
-        let donor = match form.catch_up {
-            CatchUp::None => form.rank,
-            CatchUp::Sum { from } | CatchUp::State { from } => from,
-        };
-        exists(form.rank) && exists(donor) && form.step <= self.end && covers(&form.first) && covers(&form.steady)
+        form.catch_up.donor().is_none_or(knows) && form.step <= self.end && executes(&form.first) && executes(&form.steady)
     }
 
     fn catch_up(&mut self, form: &Form, out: &mut Vec<Command>) {
@@ -327,7 +316,7 @@ impl Member {
             CatchUp::Sum { from } => (from, self.step),
             CatchUp::State { from } => (from, form.step),
         };
-        if let Some(&donor) = form.members.get(from.index()) {
+        if let Some(donor) = form.peer(from) {
             out.push(Command::Fetch {
                 generation: form.generation,
                 what: form.catch_up,

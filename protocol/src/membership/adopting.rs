@@ -17,7 +17,7 @@ use super::record::JobRecord;
 use super::roster::Place;
 use super::{Arrival, Config, JobEvent, Joining, Membership, Phase, Record, Resumed, Stop};
 use crate::limits::ADOPTION_PATIENCE;
-use crate::messages::{Introduction, MemberAddress, Ring, Seated, Visit, WorkerMessage};
+use crate::messages::{Introduction, MemberAddress, MembersDigest, Ring, Seated, Visit, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Incarnation, Rank, Step, WorkerId};
 
@@ -39,9 +39,12 @@ pub(super) enum Past {
 #[derive(Debug, Clone)]
 pub(super) struct Found {
     generation: Generation,
-    /// In rank order.
-    members: Vec<WorkerId>,
-    seats: BTreeMap<WorkerId, Seated>,
+    world_size: u32,
+    digest: MembersDigest,
+    /// Who sits where, as its members say of themselves and of their peers.
+    ranks: BTreeMap<Rank, WorkerId>,
+    /// What those have whose part of the ring works.
+    seats: BTreeMap<Rank, Seated>,
     gone: BTreeSet<WorkerId>,
     ring: Ring,
     since: Duration,
@@ -50,27 +53,52 @@ pub(super) struct Found {
 /// What becomes of a generation that was found.
 enum Verdict {
     Wait,
-    Adopt(Formation),
+    Adopt(Box<Formation>),
     Halt,
 }
 
 impl Found {
     fn hears(&mut self, worker: WorkerId, generation: Generation, seat: Option<&Seated>) {
-        let here = self.members.contains(&worker);
-        let same = seat.filter(|seat| generation == self.generation && seat.members == self.members);
-        match same {
-            Some(seat) if here && seat.ring == Ring::Whole => {
-                self.seats.insert(worker, seat.clone());
+        let same = |seat: &&Seated| {
+            let of_these = (seat.world_size, seat.digest) == (self.world_size, self.digest);
+            generation == self.generation && of_these
+        };
+        match (seat, seat.filter(same)) {
+            (_, Some(seat)) => {
+                self.ranks.insert(seat.rank, worker);
+                for &(rank, peer) in &seat.peers {
+                    self.ranks.entry(rank).or_insert(peer);
+                }
+                if seat.ring == Ring::Whole || bites(Bug::BrokenRingAdopted) {
+                    self.seats.insert(seat.rank, seat.clone());
+                } else {
+                    self.ring = Ring::Broken;
+                }
             }
-            Some(seat) if bites(Bug::BrokenRingAdopted) => {
-                self.seats.insert(worker, seat.clone());
-            }
-            Some(_) => self.ring = Ring::Broken,
             // A newcomer, or a joiner.
-            None if !here && seat.is_none() && generation <= self.generation => {}
-            // It has promised something newer, or is in another generation: not all are in this one.
-            None => self.ring = Ring::Broken,
+            (None, None) if generation < self.generation => {}
+            // It has promised this one or something newer, or is in another one: not all are in this one.
+            (Some(_) | None, None) => self.ring = Ring::Broken,
         }
+    }
+
+    /// Whether all members have said how they stand, in one unbroken ring.
+    fn is_whole(&self) -> bool {
+        let unbroken = self.ring == Ring::Whole || bites(Bug::BrokenRingAdopted);
+        unbroken
+            && !self
+                .gone
+                .iter()
+                .any(|worker| self.ranks.values().any(|member| member == worker))
+    }
+
+    /// Whether each member is known, and `is_there` or known to have ended.
+    fn is_accounted_for(&self, is_there: impl Fn(WorkerId) -> bool) -> bool {
+        let accounted = |rank: u32| {
+            let worker = self.ranks.get(&Rank::new(rank));
+            worker.is_some_and(|&worker| is_there(worker) || self.gone.contains(&worker))
+        };
+        (0..self.world_size).all(accounted)
     }
 }
 
@@ -141,7 +169,9 @@ impl Membership {
     fn find(&self, worker: WorkerId, generation: Generation, seat: &Seated) -> Found {
         let mut found = Found {
             generation,
-            members: seat.members.clone(),
+            world_size: seat.world_size,
+            digest: seat.digest,
+            ranks: BTreeMap::new(),
             seats: BTreeMap::new(),
             gone: match &self.past {
                 Past::Possible { gone } => gone.clone(),
@@ -175,7 +205,7 @@ impl Membership {
             Past::None => return,
             Past::Possible { gone } => gone,
             Past::Found(found) => {
-                found.seats.remove(&worker);
+                found.seats.retain(|rank, _| found.ranks.get(rank) != Some(&worker));
                 &mut found.gone
             }
         };
@@ -229,7 +259,7 @@ impl Membership {
             Verdict::Adopt(formation) => {
                 self.past = Past::None;
                 self.count_on();
-                self.adopt(formation);
+                self.adopt(*formation);
             }
             Verdict::Halt => {
                 self.past = Past::None;
@@ -251,15 +281,16 @@ impl Membership {
         let patience = self.now.saturating_sub(found.since) >= ADOPTION_PATIENCE;
         // Members of a later one may be on their way: without a record nobody knows.
         let newest = found.generation >= self.recorded && (self.recorded != Generation::NONE || patience);
-        let whole = (found.ring == Ring::Whole || bites(Bug::BrokenRingAdopted)) && found.gone.is_empty();
+        let whole = found.is_whole();
         if whole && !newest && found.generation >= self.recorded {
             return Verdict::Wait;
         }
-        if whole && newest && found.members.iter().all(|member| found.seats.contains_key(member)) {
-            return self.formation_found(found).map_or(Verdict::Halt, Verdict::Adopt);
+        if whole && newest && found.seats.len() == found.world_size as usize {
+            return self
+                .formation_found(found)
+                .map_or(Verdict::Halt, |found| Verdict::Adopt(Box::new(found)));
         }
-        let accounted = |member: &WorkerId| self.members.contains_key(member) || found.gone.contains(member);
-        if patience || found.members.iter().all(accounted) {
+        if patience || found.is_accounted_for(|worker| self.members.contains_key(&worker)) {
             Verdict::Halt
         } else {
             Verdict::Wait
@@ -270,8 +301,8 @@ impl Membership {
     fn formation_found(&self, found: &Found) -> Option<Formation> {
         let mut members = Vec::new();
         let mut steady = Vec::new();
-        for (index, &worker) in found.members.iter().enumerate() {
-            let seat = found.seats.get(&worker).filter(|seat| seat.rank.index() == index)?;
+        for (rank, seat) in &found.seats {
+            let worker = *found.ranks.get(rank)?;
             let address = self.members.get(&worker)?.address;
             members.push(MemberAddress { worker, address });
             steady.push(Visit {
@@ -279,7 +310,8 @@ impl Membership {
                 shards: seat.shards,
             });
         }
-        Formation::found(found.generation, self.config.shards, self.reached, members, steady)
+        let formation = Formation::found(found.generation, self.sums(), self.reached, members, steady)?;
+        (formation.digest() == found.digest).then_some(formation)
     }
 
     fn adopt(&mut self, formation: Formation) {

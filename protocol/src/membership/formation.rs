@@ -1,11 +1,22 @@
 //! A generation as the coordinator keeps it: enough to tell every member its part, also a second time.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::assign::{Means, NoRoom, Seat, retry, slowest, steady};
-use crate::messages::{CatchUp, Form, MemberAddress, Standing, Visit};
+use crate::job::Order;
+use crate::messages::{CatchUp, Form, MemberAddress, MembersDigest, Peer, Standing, Visit};
+use crate::plan::Plan;
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
+
+/// What is summed in each step of the job, and how.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sums {
+    pub(super) order: Order,
+    /// K.
+    pub(super) shards: u32,
+}
 
 /// A candidate for membership, in the order of ranks.
 #[derive(Debug)]
@@ -21,10 +32,35 @@ pub(super) struct Formation {
     pub(super) generation: Generation,
     pub(super) step: Step,
     members: Vec<MemberAddress>,
-    first: Vec<Visit>,
-    steady: Vec<Visit>,
+    digest: MembersDigest,
+    first: Schedule,
+    steady: Schedule,
     catch_up: Vec<CatchUp>,
+    /// Whom each rank gives the state or a sum to.
+    fetchers: BTreeMap<Rank, Vec<Rank>>,
     stop_at: Option<Step>,
+}
+
+/// Who computes which shards, and what each member is told of that.
+#[derive(Debug, Clone)]
+struct Schedule {
+    visits: Vec<Visit>,
+    plan: Plan,
+}
+
+impl Schedule {
+    fn new(order: Order, world_size: usize, visits: Vec<Visit>) -> Self {
+        let world_size = u32::try_from(world_size).unwrap_or(u32::MAX);
+        Self {
+            plan: Plan::new(order, world_size, &visits),
+            visits,
+        }
+    }
+
+    fn len_of(&self, rank: usize) -> u32 {
+        let own = self.visits.iter().filter(|visit| visit.rank.index() == rank);
+        own.map(|visit| visit.shards.len()).fold(0, u32::saturating_add)
+    }
 }
 
 impl Formation {
@@ -32,7 +68,7 @@ impl Formation {
     ///
     /// # Errors
     /// [`NoRoom`] when the candidates' memory does not cover `shards`.
-    pub(super) fn decide(generation: Generation, shards: u32, candidates: &[Candidate<'_>]) -> Result<Self, NoRoom> {
+    pub(super) fn decide(generation: Generation, sums: Sums, candidates: &[Candidate<'_>]) -> Result<Self, NoRoom> {
         let standings = || candidates.iter().map(|candidate| candidate.standing);
         let steps = || standings().map(|standing| standing.step);
         let step = if bites(Bug::OldestState) {
@@ -61,13 +97,17 @@ impl Formation {
             })
             .collect();
         let means: Vec<Means> = candidates.iter().map(|one| one.means).collect();
+        let members: Vec<MemberAddress> = candidates.iter().map(|candidate| candidate.member).collect();
+        let catch_up = catch_up(step, candidates);
         Ok(Self {
             generation,
             step,
-            members: candidates.iter().map(|candidate| candidate.member).collect(),
-            first: retry(shards, &seats)?,
-            steady: steady(shards, &means)?,
-            catch_up: catch_up(step, candidates),
+            digest: MembersDigest::of(members.iter().map(|member| member.worker)),
+            first: Schedule::new(sums.order, members.len(), retry(sums.shards, &seats)?),
+            steady: Schedule::new(sums.order, members.len(), steady(sums.shards, &means)?),
+            fetchers: fetchers(&catch_up),
+            members,
+            catch_up,
             stop_at,
         })
     }
@@ -76,24 +116,32 @@ impl Formation {
     ///
     /// # Errors
     /// [`NoRoom`] when the members' memory does not cover `shards`.
-    pub(super) fn planned(generation: Generation, shards: u32, members: &[(MemberAddress, Means)]) -> Result<Self, NoRoom> {
-        let means: Vec<Means> = members.iter().map(|(_, means)| *means).collect();
-        let steady = steady(shards, &means)?;
-        Ok(Self {
+    pub(super) fn planned(generation: Generation, sums: Sums, members: &[(MemberAddress, Means)]) -> Result<Self, NoRoom> {
+        let (members, means): (Vec<_>, Vec<_>) = members.iter().copied().unzip();
+        let steady = steady(sums.shards, &means)?;
+        Ok(Self::simple(generation, sums.order, Step::ZERO, members, steady))
+    }
+
+    /// A generation in which nobody is behind, and all steps are alike.
+    fn simple(generation: Generation, order: Order, step: Step, members: Vec<MemberAddress>, steady: Vec<Visit>) -> Self {
+        let steady = Schedule::new(order, members.len(), steady);
+        Self {
             generation,
-            step: Step::ZERO,
-            members: members.iter().map(|(member, _)| *member).collect(),
+            step,
+            digest: MembersDigest::of(members.iter().map(|member| member.worker)),
             first: steady.clone(),
             steady,
+            members,
             catch_up: Vec::new(),
+            fetchers: BTreeMap::new(),
             stop_at: None,
-        })
+        }
     }
 
     /// A generation that trains, as its members tell it. None if its ranges are not those of a generation (GEN-2).
     pub(super) fn found(
         generation: Generation,
-        shards: u32,
+        sums: Sums,
         step: Step,
         members: Vec<MemberAddress>,
         steady: Vec<Visit>,
@@ -102,34 +150,46 @@ impl Formation {
             let follows = visit.shards.is_empty() || visit.shards.start() == next;
             follows.then_some(next.max(visit.shards.end()))
         });
-        (end == Some(shards)).then_some(Self {
-            generation,
-            step,
-            members,
-            first: steady.clone(),
-            steady,
-            catch_up: Vec::new(),
-            stop_at: None,
-        })
+        (end == Some(sums.shards)).then(|| Self::simple(generation, sums.order, step, members, steady))
     }
 
     pub(super) fn members(&self) -> impl Iterator<Item = MemberAddress> + '_ {
         self.members.iter().copied()
     }
 
-    /// What rank `rank` is told. `report_from` is the first step whose report is missing.
-    pub(super) fn form(&self, rank: Rank, report_from: Step) -> Form {
-        Form {
+    /// What rank `rank` is told; none if it has no such rank. `report_from` is the first step whose report is missing.
+    pub(super) fn form(&self, rank: Rank, report_from: Step) -> Option<Form> {
+        let (first, steady) = (self.first.plan.part(rank)?.clone(), self.steady.plan.part(rank)?.clone());
+        let catch_up = self.catch_up.get(rank.index()).copied().unwrap_or(CatchUp::None);
+        let fetchers = self.fetchers.get(&rank).into_iter().flatten();
+        let known: BTreeSet<Rank> = [first.peers(), steady.peers()]
+            .into_iter()
+            .flatten()
+            .chain(catch_up.donor())
+            .chain(fetchers.copied())
+            .collect();
+        let peer = |rank: Rank| {
+            let member = *self.members.get(rank.index())?;
+            Some(Peer { rank, member })
+        };
+        Some(Form {
             generation: self.generation,
             rank,
-            members: self.members.clone(),
+            world_size: u32::try_from(self.members.len()).unwrap_or(u32::MAX),
+            digest: self.digest,
+            peers: known.into_iter().filter_map(peer).collect(),
             step: self.step,
-            first: self.first.clone(),
-            steady: self.steady.clone(),
-            catch_up: self.catch_up.get(rank.index()).copied().unwrap_or(CatchUp::None),
+            first,
+            steady,
+            catch_up,
             report_from,
             stop_at: self.stop_at,
-        }
+        })
+    }
+
+    /// Of its members.
+    pub(super) fn digest(&self) -> MembersDigest {
+        self.digest
     }
 
     /// Whether a member that stands like this can begin it.
@@ -155,13 +215,13 @@ impl Formation {
     /// What `worker` computes in every step but the first; none if it is no member.
     pub(super) fn steady_shards(&self, worker: WorkerId) -> Option<ShardRange> {
         let rank = self.members.iter().position(|member| member.worker == worker)?;
-        let visit = self.steady.iter().find(|visit| visit.rank.index() == rank)?;
+        let visit = self.steady.visits.iter().find(|visit| visit.rank.index() == rank)?;
         Some(visit.shards)
     }
 
     /// What each member computes in every step but the first, by rank.
     pub(super) fn ranges(&self) -> Vec<ShardRange> {
-        let range = |rank: usize| self.steady.iter().find(|visit| visit.rank.index() == rank);
+        let range = |rank: usize| self.steady.visits.iter().find(|visit| visit.rank.index() == rank);
         let ranks = 0..self.members.len();
         ranks
             .map(|rank| range(rank).map_or(ShardRange::new(0, 0), |visit| visit.shards))
@@ -171,9 +231,9 @@ impl Formation {
     /// How long the slowest member computes in a step but the first, and how long it would with the best ranges that there are, if the
     /// members have these means.
     pub(super) fn slowest(&self, means: &[Means]) -> Option<(Duration, Duration)> {
-        let shards = self.steady.iter().map(|visit| visit.shards.len()).sum();
+        let shards = self.steady.visits.iter().map(|visit| visit.shards.len()).sum();
         let best = steady(shards, means).ok()?;
-        Some((slowest(&self.steady, means), slowest(&best, means)))
+        Some((slowest(&self.steady.visits, means), slowest(&best, means)))
     }
 
     /// How many members fetch the state.
@@ -187,9 +247,8 @@ impl Formation {
 
     /// How many gradients rank `rank` computes in `step`.
     pub(super) fn owes(&self, rank: usize, step: Step) -> u32 {
-        let visits = if step == self.step { &self.first } else { &self.steady };
-        let own = visits.iter().filter(|visit| visit.rank.index() == rank);
-        own.map(|visit| visit.shards.len()).fold(0, u32::saturating_add)
+        let schedule = if step == self.step { &self.first } else { &self.steady };
+        schedule.len_of(rank)
     }
 
     /// Whether rank `rank` comes to the state first.
@@ -203,17 +262,52 @@ impl Formation {
 
     /// The member that closes the sums: the last to be visited.
     pub(super) fn closer(&self) -> Option<WorkerId> {
-        let last = self.steady.last()?;
+        let last = self.steady.visits.last()?;
         self.members.get(last.rank.index()).map(|member| member.worker)
     }
 }
 
+impl Form {
+    /// What all members of a generation are told, by rank, if nobody is behind. `first` and `steady` are who adds which shards in the
+    /// first step and in every later one, as [`crate::assign`] makes them. For those who need no coordinator.
+    #[must_use]
+    pub fn all(
+        generation: Generation,
+        order: Order,
+        step: Step,
+        members: Vec<MemberAddress>,
+        [first, steady]: [Vec<Visit>; 2],
+    ) -> Vec<Self> {
+        let first = Schedule::new(order, members.len(), first);
+        let formation = Formation {
+            first,
+            ..Formation::simple(generation, order, step, members, steady)
+        };
+        let ranks = (0..formation.members.len()).map(rank_of);
+        ranks.filter_map(|rank| formation.form(rank, Step::ZERO)).collect()
+    }
+}
+
+fn rank_of(index: usize) -> Rank {
+    Rank::new(u32::try_from(index).unwrap_or(u32::MAX))
+}
+
+/// Whom each rank gives something to.
+fn fetchers(catch_up: &[CatchUp]) -> BTreeMap<Rank, Vec<Rank>> {
+    let mut fetchers: BTreeMap<Rank, Vec<Rank>> = BTreeMap::new();
+    for (rank, catch_up) in (0..).map(Rank::new).zip(catch_up) {
+        if let Some(donor) = catch_up.donor() {
+            fetchers.entry(donor).or_default().push(rank);
+        }
+    }
+    fetchers
+}
+
 /// Who fetches what from whom. Donors take turns.
 fn catch_up(step: Step, candidates: &[Candidate<'_>]) -> Vec<CatchUp> {
-    let rank = |index: usize| Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
     let donors = |wanted: &dyn Fn(&Standing) -> bool| {
         let donors = candidates.iter().enumerate().filter(|(_, one)| wanted(one.standing));
-        donors.map(|(index, _)| rank(index)).collect::<Vec<_>>()
+        donors.map(|(index, _)| rank_of(index)).collect::<Vec<_>>()
     };
     let holders = donors(&|standing| standing.step == step);
     let has_sum = |standing: &Standing| standing.sum.is_some() && standing.sum == step.previous();

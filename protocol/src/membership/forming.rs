@@ -279,7 +279,7 @@ impl Membership {
             self.reached = newest;
             self.end_intake();
         }
-        let Ok(formation) = Formation::decide(self.generation, self.config.shards, &self.candidates()) else {
+        let Ok(formation) = Formation::decide(self.generation, self.sums(), &self.candidates()) else {
             return;
         };
         self.formed = self.generation;
@@ -309,9 +309,9 @@ impl Membership {
     }
 
     fn send_form(&mut self, worker: WorkerId, rank: Rank) {
-        if let Some(formation) = &self.formation {
-            let form = Box::new(formation.form(rank, self.next_report));
-            self.send(worker, CoordinatorMessage::Form(form));
+        let formation = self.formation.as_ref();
+        if let Some(form) = formation.and_then(|formation| formation.form(rank, self.next_report)) {
+            self.send(worker, CoordinatorMessage::Form(Box::new(form)));
         }
     }
 

@@ -46,7 +46,7 @@ use adopting::Past;
 pub use balancing::{Balance, Calm};
 use cooling::Failures;
 pub use event::{Arrival, Command, Event, JobEvent, Loss, Need, Stage, Summary};
-use formation::Formation;
+use formation::{Formation, Sums};
 use ledger::{Halted, Ledger};
 pub use phases::Phases;
 use planning::Plan;
@@ -73,7 +73,7 @@ pub struct Config {
     pub shards: u32,
     /// The last step.
     pub steps: Step,
-    /// In which order gradients are added. Decides nothing here; people are told.
+    /// In which order gradients are added.
     pub order: Order,
     /// Whether shards move towards faster members.
     pub balance: Balance,
@@ -192,6 +192,13 @@ impl Membership {
             now,
             ticked: now,
             out: Vec::new(),
+        }
+    }
+
+    fn sums(&self) -> Sums {
+        Sums {
+            order: self.config.order,
+            shards: self.config.shards,
         }
     }
 

@@ -191,7 +191,7 @@ impl Membership {
             })
             .collect();
         let generation = self.generation.next();
-        let Ok(next) = Formation::planned(generation, self.config.shards, &members) else {
+        let Ok(next) = Formation::planned(generation, self.sums(), &members) else {
             return false;
         };
         self.generation = generation;
@@ -233,9 +233,9 @@ impl Membership {
             .workers()
             .enumerate()
             .filter(|(_, worker)| !ready.contains(worker) || joins(worker))
-            .map(|(index, worker)| {
+            .filter_map(|(index, worker)| {
                 let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
-                (worker, next.form(rank, self.next_report))
+                Some((worker, next.form(rank, self.next_report)?))
             })
             .collect();
         for (worker, form) in forms {
@@ -297,7 +297,7 @@ impl Membership {
             .iter()
             .filter_map(|&worker| {
                 let rank = self.members.get(&worker)?.rank?;
-                Some((worker, formation.form(rank, self.next_report)))
+                Some((worker, formation.form(rank, self.next_report)?))
             })
             .collect();
         for (worker, form) in late {

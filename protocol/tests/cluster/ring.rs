@@ -4,8 +4,9 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use sardana_protocol::messages::{Form, Trailer, Visit};
-use sardana_protocol::words::{Generation, Rank, Step, WorkerId};
+use sardana_protocol::messages::{Form, MemberAddress, Trailer};
+use sardana_protocol::plan::{OrderedPart, Part};
+use sardana_protocol::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 use crate::model::Piece;
 
@@ -30,11 +31,15 @@ impl RingEnd {
         }
     }
 
-    fn visits(&self, step: Step) -> &[Visit] {
-        if step == self.form.step {
+    fn part(&self, step: Step) -> &OrderedPart {
+        let part = if step == self.form.step {
             &self.form.first
         } else {
             &self.form.steady
+        };
+        match part {
+            Part::Ordered(part) => part,
+            Part::Ring(_) => panic!("exact order has no ring parts: {part:?}"),
         }
     }
 }
@@ -74,19 +79,20 @@ impl Sums {
         let end = ends.get(&worker)?;
         let step = end.begun.filter(|&step| end.delivered != Some(step))?;
         let key = (end.form.generation, step);
-        let path = path(end.visits(step));
-        let member = |rank: Rank| end.form.members[rank.index()].worker;
+        let before = end.part(step).sum_from.map(|from| from.peer);
         let mut closed_by = None;
         let (sum, reached) = match self.finished.entry(key) {
             Entry::Occupied(finished) => finished.into_mut(),
             Entry::Vacant(missing) => {
-                let sum = close(end, step, ends)?;
-                closed_by = Some(member(path[0]));
+                let (closer, sum) = close(end, step, ends)?;
+                closed_by = Some(closer);
                 missing.insert((sum, BTreeSet::new()))
             }
         };
-        let place = path.iter().position(|&rank| rank == end.form.rank)?;
-        let comes = place == 0 || (reached.contains(&path[place - 1]) && passes_on(member(path[place - 1]), key.0));
+        let comes = before.is_none_or(|before| {
+            let passes_on = |member: MemberAddress| passes_on(member.worker, key.0);
+            reached.contains(&before) && end.form.peer(before).is_some_and(passes_on)
+        });
         if comes {
             reached.insert(end.form.rank);
         }
@@ -101,42 +107,36 @@ impl Sums {
     }
 }
 
-/// All gradients in visiting order, if every member has offered its own.
-fn close(end: &RingEnd, step: Step, ends: &BTreeMap<WorkerId, &RingEnd>) -> Option<Sum> {
-    let members: Vec<&RingEnd> = end
-        .form
-        .members
+/// All gradients in visiting order, if every member has offered its own, and who closes the sum.
+fn close(end: &RingEnd, step: Step, ends: &BTreeMap<WorkerId, &RingEnd>) -> Option<(WorkerId, Sum)> {
+    let of_it = |other: &RingEnd| other.form.generation == end.form.generation && other.begun == Some(step);
+    let members: Vec<(WorkerId, &RingEnd)> = ends
         .iter()
-        .map(|member| {
-            let other = ends.get(&member.worker)?;
-            (other.form.generation == end.form.generation && other.begun == Some(step)).then_some(*other)
-        })
-        .collect::<Option<_>>()?;
+        .filter(|(_, other)| of_it(other))
+        .map(|(&worker, other)| (worker, *other))
+        .collect();
+    if members.len() < end.form.world_size as usize {
+        return None;
+    }
+    let mut stays: Vec<(ShardRange, &RingEnd)> = members
+        .iter()
+        .flat_map(|(_, member)| member.part(step).stays.iter().map(|stay| (stay.shards, *member)))
+        .collect();
+    stays.sort_by_key(|(shards, _)| *shards);
     let mut gradients = Vec::new();
-    for visit in end.visits(step) {
-        let member = members[visit.rank.index()];
-        let mut next = visit.shards.start();
-        while next < visit.shards.end() {
+    for (shards, member) in stays {
+        let mut next = shards.start();
+        while next < shards.end() {
             let piece = member.offered.iter().find(|piece| piece.shards.start() == next)?;
             gradients.extend(piece.gradients.iter().copied());
             next = piece.shards.end();
         }
     }
-    let closer = members[path(end.visits(step))[0].index()];
-    Some(Sum {
+    let (worker, closer) = members.iter().find(|(_, member)| member.part(step).sum_from.is_none())?;
+    let sum = Sum {
         comes: false,
         gradients,
         trailer: closer.closing,
-    })
-}
-
-/// The order in which ranks receive the sum: the last visited first.
-fn path(visits: &[Visit]) -> Vec<Rank> {
-    let mut path = Vec::new();
-    for visit in visits.iter().rev() {
-        if !path.contains(&visit.rank) {
-            path.push(visit.rank);
-        }
-    }
-    path
+    };
+    Some((*worker, sum))
 }

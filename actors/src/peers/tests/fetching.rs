@@ -5,30 +5,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_protocol::member::{Event, Member};
-use sardana_protocol::messages::{Form, StepReport, Visit};
+use sardana_protocol::messages::StepReport;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::StatePieces;
-use sardana_protocol::words::{Rank, ShardRange, Step, WorkerId};
+use sardana_protocol::words::{ShardRange, Step, WorkerId};
 use tokio::time::timeout;
 
-use super::{Circle, FetchError, PATIENCE, SHARDS, pieces, until, workers_with};
+use super::{Circle, FetchError, PATIENCE, Ring, pieces, until, workers_with};
 use crate::worker::{Data, Desk, Task};
 
 /// Trains `desk` alone for one step, and then copies states when asked.
-fn train(desk: &Arc<Desk>, form: &Form) -> std::thread::JoinHandle<()> {
-    let alone = Form {
-        members: form.members[..1].to_vec(),
-        first: vec![Visit {
-            rank: Rank::ZERO,
-            shards: ShardRange::new(0, SHARDS),
-        }],
-        steady: vec![Visit {
-            rank: Rank::ZERO,
-            shards: ShardRange::new(0, SHARDS),
-        }],
-        ..form.clone()
-    };
-    desk.handle(Event::Form(Box::new(alone)), Data::None);
+fn train(desk: &Arc<Desk>, ring: &Ring) -> std::thread::JoinHandle<()> {
+    desk.handle(Event::Form(Box::new(ring.alone())), Data::None);
     let desk = Arc::clone(desk);
     std::thread::spawn(move || {
         while let Some((piece, shard, mut buffer, mode)) = gradient(&desk) {
@@ -84,14 +72,14 @@ fn serve(desk: &Desk) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
     // The third has another model.
-    let (workers, form) = workers_with(3, |id| match id {
+    let (workers, ring) = workers_with(3, |id| match id {
         2 => Arc::new(StatePieces::new([20])),
         _ => pieces(),
     });
     workers[0].name(Circle::Present, [WorkerId::new(1), WorkerId::new(2)]);
-    let donor = form.members[0];
+    let donor = ring.members[0];
     let desk = &workers[0].desk;
-    let training = train(desk, &form);
+    let training = train(desk, &ring);
     until(|| desk.sum_of(Step::ZERO).is_some() && desk.read(Member::step) == Step::new(1)).await;
 
     let bytes = desk.layout().bytes();

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_protocol::member::{Command, Event};
-use sardana_protocol::messages::{Form, StepReport, Trailer, Visit};
-use sardana_protocol::words::{Rank, ShardRange, Step, WorkerId};
+use sardana_protocol::messages::{StepReport, Trailer};
+use sardana_protocol::words::{Step, WorkerId};
 use tokio::time::timeout;
 
 use super::joining::snapshot;
-use super::{Circle, CopyError, FollowedSum, PATIENCE, Peers, SHARDS, until, workers};
+use super::{Circle, CopyError, FollowedSum, PATIENCE, Peers, Ring, until, workers};
 use crate::peers::copy::Holders;
 use crate::quic::limits::PEER_BIDI_STREAMS;
 use crate::watched::Watched;
@@ -19,28 +19,18 @@ const JOINER: WorkerId = WorkerId::new(2);
 
 /// Two keepers who serve a third worker, and what that one is told.
 fn site() -> (Vec<Arc<Peers>>, Holders) {
-    let (workers, form) = workers(3);
+    let (workers, ring) = workers(3);
     for keeper in &workers[..2] {
         keeper.name(Circle::Joiners, [JOINER]);
-        alone(&keeper.desk, &form);
+        alone(&keeper.desk, &ring);
     }
-    let known = snapshot(&form.members[..2]);
+    let known = snapshot(&ring.members[..2]);
     (workers, Arc::new(Watched::new(known)))
 }
 
 /// Lets it train alone, so that it needs no ring.
-fn alone(desk: &Desk, form: &Form) {
-    let all = vec![Visit {
-        rank: Rank::ZERO,
-        shards: ShardRange::new(0, SHARDS),
-    }];
-    let form = Form {
-        members: form.members[..1].to_vec(),
-        first: all.clone(),
-        steady: all,
-        ..form.clone()
-    };
-    desk.handle(Event::Form(Box::new(form)), Data::None);
+fn alone(desk: &Desk, ring: &Ring) {
+    desk.handle(Event::Form(Box::new(ring.alone())), Data::None);
 }
 
 /// Computes the step under way, up to the update, which is not applied.

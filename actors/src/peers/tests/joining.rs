@@ -60,7 +60,7 @@ pub(super) fn snapshot(holders: &[MemberAddress]) -> Snapshot {
 
 /// Three holders with all their shares, who serve a fourth worker, and what that one is told.
 fn site() -> (Vec<Arc<Peers>>, Holders) {
-    let (workers, form) = workers(u64::from(HOLDERS) + 1);
+    let (workers, ring) = workers(u64::from(HOLDERS) + 1);
     for (place, holder) in (0..HOLDERS).zip(&workers) {
         holder.name(Circle::Joiners, [JOINER]);
         hold(
@@ -68,7 +68,7 @@ fn site() -> (Vec<Arc<Peers>>, Holders) {
             shares_of(place, HOLDERS).into_iter().map(|share| (share, bytes_of(share))),
         );
     }
-    let known = snapshot(&form.members[..HOLDERS as usize]);
+    let known = snapshot(&ring.members[..HOLDERS as usize]);
     (workers, Arc::new(Watched::new(known)))
 }
 
@@ -159,18 +159,18 @@ async fn a_snapshot_that_contradicts_itself_is_not_copied() {
 
 #[tokio::test]
 async fn a_lone_holder_gives_the_whole_snapshot_and_shares_may_be_empty() {
-    let (workers, form) = workers(8);
+    let (workers, ring) = workers(8);
     let of = 7;
     for (place, holder) in (0..of).zip(&workers) {
         holder.name(Circle::Joiners, [WorkerId::new(7)]);
         hold(holder, shares_of(place, of).into_iter().map(|share| (share, bytes_of(share))));
     }
     assert!((0..of).any(|index| bytes_of(Share { index, of }).is_empty()));
-    let known = Arc::new(Watched::new(snapshot(&form.members[..of as usize])));
+    let known = Arc::new(Watched::new(snapshot(&ring.members[..of as usize])));
     assert_eq!(&workers[7].copy_state(&known).await.unwrap()[..], STATE);
 
     hold(&workers[0], [(Share::WHOLE, bytes_of(Share::WHOLE))]);
-    let known = Arc::new(Watched::new(snapshot(&form.members[..1])));
+    let known = Arc::new(Watched::new(snapshot(&ring.members[..1])));
     assert_eq!(&workers[7].copy_state(&known).await.unwrap()[..], STATE);
 }
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use sardana_collectives::layout::Layout;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
-use sardana_collectives::plan::Plan;
 use sardana_collectives::ring::RingLinks;
 use sardana_protocol::job::{JobSpec, Order};
-use sardana_protocol::messages::{CatchUp, Form, Visit};
+use sardana_protocol::messages::{Form, Visit};
+use sardana_protocol::plan::Plan;
 use sardana_protocol::state::{Dtype, StatePieces, TensorSpec};
 use sardana_protocol::words::{Incarnation, JobId, Rank, ShardRange, Step};
 use tokio::time::timeout;
@@ -47,13 +47,13 @@ fn pieces() -> Arc<StatePieces> {
     Arc::new(StatePieces::new([4, 4, 4, 4, 3]))
 }
 
-/// Workers 0, 1, … of one job, and a form that has them all in that order.
-fn workers(count: u64) -> (Vec<Arc<Peers>>, Form) {
+/// Workers 0, 1, … of one job, and a generation that has them all in that order.
+fn workers(count: u64) -> (Vec<Arc<Peers>>, Ring) {
     workers_with(count, |_| pieces())
 }
 
 /// Likewise, each with a state of its own cut.
-fn workers_with(count: u64, pieces: impl Fn(u64) -> Arc<StatePieces>) -> (Vec<Arc<Peers>>, Form) {
+fn workers_with(count: u64, pieces: impl Fn(u64) -> Arc<StatePieces>) -> (Vec<Arc<Peers>>, Ring) {
     let authority = Authority::new(JobId::new([4; 16])).unwrap();
     let listen = |id| {
         let credentials = authority.issue(Role::Worker, id).unwrap();
@@ -77,50 +77,68 @@ fn workers_with(count: u64, pieces: impl Fn(u64) -> Arc<StatePieces>) -> (Vec<Ar
             },
         ),
     };
-    let visits: Vec<Visit> = (0..count as u32).map(visit).collect();
-    let form = Form {
-        generation: generation(1),
-        rank: Rank::ZERO,
+    let ring = Ring {
         members: workers.iter().map(member).collect(),
-        step: Step::ZERO,
-        first: visits.clone(),
-        steady: visits,
-        catch_up: CatchUp::None,
-        report_from: Step::ZERO,
-        stop_at: None,
+        visits: (0..count as u32).map(visit).collect(),
+        generation: generation(1),
     };
-    (workers, form)
+    (workers, ring)
+}
+
+/// A generation as all its members are told of it.
+#[derive(Clone)]
+struct Ring {
+    generation: Generation,
+    members: Vec<MemberAddress>,
+    visits: Vec<Visit>,
+}
+
+impl Ring {
+    fn form(&self, rank: u32) -> Form {
+        let visits = [self.visits.clone(), self.visits.clone()];
+        Form::all(self.generation, Order::Exact, Step::ZERO, self.members.clone(), visits).swap_remove(rank as usize)
+    }
+
+    fn plan(&self) -> Plan {
+        Plan::new(Order::Exact, self.members.len() as u32, &self.visits)
+    }
+
+    /// The first member alone, with all shards.
+    fn alone(&self) -> Form {
+        let visits = vec![Visit {
+            rank: Rank::ZERO,
+            shards: ShardRange::new(0, SHARDS),
+        }];
+        let members = self.members[..1].to_vec();
+        Self {
+            members,
+            visits,
+            ..*self
+        }
+        .form(0)
+    }
 }
 
 fn generation(count: u64) -> Generation {
     Generation::new(Incarnation::new(1), count)
 }
 
-fn plan(form: &Form) -> Plan {
-    Plan::new(Order::Exact, form.members.len() as u32, &form.steady).unwrap()
-}
-
-async fn link(peers: &Arc<Peers>, form: &Form, rank: u32) -> Result<RingLinks, LinkingError> {
-    let form = Form {
-        rank: Rank::new(rank),
-        ..form.clone()
-    };
-    let plan = plan(&form);
-    timeout(PATIENCE, peers.link(&form, &plan, &plan))
+async fn link(peers: &Arc<Peers>, ring: &Ring, rank: u32) -> Result<RingLinks, LinkingError> {
+    timeout(PATIENCE, peers.link(&ring.form(rank)))
         .await
         .expect("links are made in time, or not at all")
 }
 
 /// The name of the first link that leads to `to`, and its sender.
-fn link_to(form: &Form, to: u32) -> (LinkKey, WorkerId) {
-    let plan = plan(form);
+fn link_to(ring: &Ring, to: u32) -> (LinkKey, WorkerId) {
+    let plan = ring.plan();
     let hop = plan.hops().iter().find(|hop| hop.to == Rank::new(to)).unwrap();
     let key = LinkKey {
-        generation: form.generation,
+        generation: ring.generation,
         slot: Which::First,
         hop: hop.id,
     };
-    (key, form.members[hop.from.index()].worker)
+    (key, ring.members[hop.from.index()].worker)
 }
 
 /// Says by hand that a link begins here.
@@ -148,19 +166,19 @@ async fn until(what: impl Fn() -> bool) {
 #[tokio::test]
 async fn every_hop_of_a_generation_leads_where_the_plan_says() {
     for count in 2..=4 {
-        let (workers, form) = workers(count);
+        let (workers, ring) = workers(count);
         let linking = workers.iter().zip(0..).map(|(peers, rank)| {
-            let (peers, form) = (Arc::clone(peers), form.clone());
-            tokio::spawn(async move { link(&peers, &form, rank).await.unwrap() })
+            let (peers, ring) = (Arc::clone(peers), ring.clone());
+            tokio::spawn(async move { link(&peers, &ring, rank).await.unwrap() })
         });
         let mut ends = Vec::new();
         for linked in linking.collect::<Vec<_>>() {
             ends.push(linked.await.unwrap());
         }
-        for hop in plan(&form).hops() {
+        for hop in ring.plan().hops() {
             for slot in [PlanSlot::First, PlanSlot::Steady] {
                 let header = FrameHeader {
-                    generation: form.generation,
+                    generation: ring.generation,
                     step: Step::ZERO,
                     plan: slot,
                     hop: hop.id,
@@ -199,39 +217,39 @@ async fn every_hop_of_a_generation_leads_where_the_plan_says() {
 
 #[tokio::test]
 async fn a_link_of_a_generation_not_yet_known_is_parked() {
-    let (workers, form) = workers(2);
+    let (workers, ring) = workers(2);
     let early = {
-        let (peers, form) = (Arc::clone(&workers[0]), form.clone());
-        tokio::spawn(async move { link(&peers, &form, 0).await })
+        let (peers, ring) = (Arc::clone(&workers[0]), ring.clone());
+        tokio::spawn(async move { link(&peers, &ring, 0).await })
     };
     until(|| workers[1].table.parked() == 2).await;
-    link(&workers[1], &form, 1).await.unwrap();
+    link(&workers[1], &ring, 1).await.unwrap();
     early.await.unwrap().unwrap();
     assert_eq!(workers[1].table.parked(), 0);
 }
 
 #[tokio::test]
 async fn what_is_older_than_the_fence_is_refused_parked_or_not() {
-    let (workers, form) = workers(2);
-    let (key, sender) = link_to(&form, 1);
-    let parked = claim(&workers[0], form.members[1], key, sender).await;
+    let (workers, ring) = workers(2);
+    let (key, sender) = link_to(&ring, 1);
+    let parked = claim(&workers[0], ring.members[1], key, sender).await;
     until(|| workers[1].table.parked() == 1).await;
     workers[1].fence(generation(2));
     assert_eq!(workers[1].table.parked(), 0);
     timeout(PATIENCE, parked.stopped()).await.unwrap().unwrap();
-    let late = claim(&workers[0], form.members[1], key, sender).await;
+    let late = claim(&workers[0], ring.members[1], key, sender).await;
     timeout(PATIENCE, late.stopped()).await.unwrap().unwrap();
     // Who would wait for it does not.
-    let error = link(&workers[1], &form, 1).await.unwrap_err();
+    let error = link(&workers[1], &ring, 1).await.unwrap_err();
     assert!(
         matches!(error, LinkingError::Over { peer } if peer == WorkerId::new(0)),
         "{error}"
     );
     assert_eq!(workers[1].table.waiting(), 0);
     // One who waits already is told.
-    let newer = Form {
+    let newer = Ring {
         generation: generation(3),
-        ..form.clone()
+        ..ring.clone()
     };
     let waiting = {
         let (peers, newer) = (Arc::clone(&workers[1]), newer.clone());
@@ -245,18 +263,18 @@ async fn what_is_older_than_the_fence_is_refused_parked_or_not() {
 
 #[tokio::test]
 async fn nobody_takes_the_place_of_anothers_link() {
-    let (workers, form) = workers(3);
-    let (key, sender) = link_to(&form, 1);
+    let (workers, ring) = workers(3);
+    let (key, sender) = link_to(&ring, 1);
     let intruder = workers
         .iter()
         .find(|peers| peers.own != sender && peers.own != WorkerId::new(1))
         .unwrap();
     // Under its own name before and after the right one, and under a false one.
-    let _before = claim(intruder, form.members[1], key, intruder.own).await;
+    let _before = claim(intruder, ring.members[1], key, intruder.own).await;
     until(|| workers[1].table.parked() == 1).await;
-    let false_name = claim(intruder, form.members[1], key, sender).await;
+    let false_name = claim(intruder, ring.members[1], key, sender).await;
     timeout(PATIENCE, false_name.stopped()).await.unwrap().unwrap();
-    let mut right = claim(&workers[sender.get() as usize], form.members[1], key, sender).await;
+    let mut right = claim(&workers[sender.get() as usize], ring.members[1], key, sender).await;
     until(|| workers[1].table.parked() == 2).await;
     right.write_all(b"right").await.unwrap();
     let mut stream = workers[1].table.expect(key, sender).await.unwrap();
@@ -269,16 +287,16 @@ async fn nobody_takes_the_place_of_anothers_link() {
         ..key
     };
     let mut waiting = workers[1].table.expect(next, sender);
-    let intruding = claim(intruder, form.members[1], next, intruder.own).await;
+    let intruding = claim(intruder, ring.members[1], next, intruder.own).await;
     timeout(PATIENCE, intruding.stopped()).await.unwrap().unwrap();
     assert!(waiting.try_recv().is_err());
-    let _right = claim(&workers[sender.get() as usize], form.members[1], next, sender).await;
+    let _right = claim(&workers[sender.get() as usize], ring.members[1], next, sender).await;
     timeout(PATIENCE, waiting).await.unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn parked_links_are_bounded() {
-    let (workers, form) = workers(3);
+    let (workers, ring) = workers(3);
     let mut streams = Vec::new();
     for (peers, links) in [(&workers[1], MAX_PARKED - 24), (&workers[2], 40)] {
         for count in 0..links as u64 {
@@ -287,7 +305,7 @@ async fn parked_links_are_bounded() {
                 slot: Which::First,
                 hop: 0,
             };
-            streams.push(claim(peers, form.members[0], key, peers.own).await);
+            streams.push(claim(peers, ring.members[0], key, peers.own).await);
         }
     }
     let refused = streams.split_off(MAX_PARKED);
@@ -302,9 +320,9 @@ async fn parked_links_are_bounded() {
 
 #[tokio::test]
 async fn who_is_no_member_any_more_is_cut_off_on_all_connections() {
-    let (workers, form) = workers(2);
+    let (workers, ring) = workers(2);
     // Each dials the other at once: the first needs it for links, the second for a transfer.
-    let (one, two) = tokio::join!(workers[0].dial(form.members[1]), workers[1].dial(form.members[0]));
+    let (one, two) = tokio::join!(workers[0].dial(ring.members[1]), workers[1].dial(ring.members[0]));
     let (one, two) = (one.unwrap(), two.unwrap());
     let open = || {
         let slots = workers[0].slots.lock().unwrap();
@@ -314,17 +332,17 @@ async fn who_is_no_member_any_more_is_cut_off_on_all_connections() {
     until(|| workers[0].endpoint.open_connections() == open()).await;
     let name = |circle, members: &[MemberAddress]| workers[0].name(circle, members.iter().map(|member| member.worker));
     // Whoever was never named may be named soon.
-    name(Circle::Present, &form.members[..1]);
+    name(Circle::Present, &ring.members[..1]);
     assert_eq!(workers[0].parted(), []);
     // Whoever is still wanted in another way stays.
-    name(Circle::Present, &form.members);
-    name(Circle::Joiners, &form.members[1..]);
-    name(Circle::Present, &form.members[..1]);
+    name(Circle::Present, &ring.members);
+    name(Circle::Joiners, &ring.members[1..]);
+    name(Circle::Present, &ring.members[..1]);
     assert_eq!(workers[0].parted(), []);
     name(Circle::Joiners, &[]);
     let parted = workers[0].parted();
     assert_eq!(parted, [WorkerId::new(1)]);
-    name(Circle::Prepared, &form.members);
+    name(Circle::Prepared, &ring.members);
     workers[0].part(&parted);
     assert!(
         one.close_reason().is_none() && two.close_reason().is_none(),
@@ -338,14 +356,14 @@ async fn who_is_no_member_any_more_is_cut_off_on_all_connections() {
 
 #[tokio::test]
 async fn after_a_link_that_never_came_the_next_one_takes_a_new_connection() {
-    let (workers, form) = workers(2);
-    let next = |count| Form {
+    let (workers, ring) = workers(2);
+    let next = |count| Ring {
         generation: generation(count),
-        ..form.clone()
+        ..ring.clone()
     };
     let both = async |count| {
-        let form = next(count);
-        let (one, two) = tokio::join!(link(&workers[0], &form, 0), link(&workers[1], &form, 1));
+        let ring = next(count);
+        let (one, two) = tokio::join!(link(&workers[0], &ring, 0), link(&workers[1], &ring, 1));
         (one.unwrap(), two.unwrap())
     };
     let used = || {

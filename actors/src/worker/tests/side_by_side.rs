@@ -3,7 +3,7 @@
 use ractor::{ActorProcessingErr, ActorRef};
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_collectives::ring::RingInput;
-use sardana_protocol::messages::{CatchUp, Form, MemberAddress, Trailer, Visit};
+use sardana_protocol::messages::{Form, MemberAddress, Trailer, Visit};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, WorkerId};
 
 use super::super::actor::Message;
@@ -53,7 +53,7 @@ impl Shell {
         let peers = Peers::listen(&credentials, LOOPBACK, Arc::clone(&desk), pieces()).unwrap();
         let (sender, told) = mpsc::unbounded_channel();
         let (actor, _) = Actor::spawn(None, Listener, sender).await.unwrap();
-        let rings = Rings::new(spec().order, Arc::clone(&desk), Arc::clone(&peers));
+        let rings = Rings::new(&spec(), Arc::clone(&desk), Arc::clone(&peers));
         Self {
             rings,
             desk,
@@ -82,23 +82,18 @@ impl Shell {
         );
     }
 
-    fn connect(&mut self, form: &Form, rank: u32) -> mpsc::UnboundedSender<RingInput> {
+    fn connect(&mut self, generation: &Orders, rank: u32) -> mpsc::UnboundedSender<RingInput> {
         let (sender, inbox) = mpsc::unbounded_channel();
-        self.rings.connect(&self.actor, at(form, rank), inbox);
+        self.rings
+            .connect(&self.actor, generation.forms[rank as usize].clone(), inbox);
         sender
     }
 
-    fn prepare(&mut self, form: &Form, rank: u32) -> mpsc::UnboundedSender<RingInput> {
+    fn prepare(&mut self, generation: &Orders, rank: u32) -> mpsc::UnboundedSender<RingInput> {
         let (sender, inbox) = mpsc::unbounded_channel();
-        self.rings.prepare(&self.actor, at(form, rank), inbox);
+        self.rings
+            .prepare(&self.actor, generation.forms[rank as usize].clone(), inbox);
         sender
-    }
-}
-
-fn at(form: &Form, rank: u32) -> Form {
-    Form {
-        rank: Rank::new(rank),
-        ..form.clone()
     }
 }
 
@@ -106,23 +101,23 @@ fn generation(count: u64) -> Generation {
     Generation::new(Incarnation::new(1), count)
 }
 
-fn form(count: u64, members: &[MemberAddress]) -> Form {
+/// A generation, as it is told to each of its members.
+struct Orders {
+    visits: Vec<Visit>,
+    forms: Vec<Form>,
+}
+
+fn orders(count: u64, members: &[MemberAddress]) -> Orders {
     let of = members.len() as u32;
     let visit = |rank: u32| Visit {
         rank: Rank::new(rank),
         shards: ShardRange::new(4 * rank / of, 4 * (rank + 1) / of),
     };
     let visits: Vec<Visit> = (0..of).map(visit).collect();
-    Form {
-        generation: generation(count),
-        rank: Rank::ZERO,
-        members: members.to_vec(),
-        step: Step::ZERO,
-        first: visits.clone(),
-        steady: visits,
-        catch_up: CatchUp::None,
-        report_from: Step::ZERO,
-        stop_at: None,
+    let both = [visits.clone(), visits.clone()];
+    Orders {
+        visits,
+        forms: Form::all(generation(count), spec().order, Step::ZERO, members.to_vec(), both),
     }
 }
 
@@ -167,19 +162,19 @@ async fn a_ring_is_prepared_beside_the_one_that_runs_and_takes_over_at_its_step(
     let mut two = Shell::start(&authority, 2).await;
     let mut joiner = Shell::start(&authority, 3).await;
     let members = [one.address(1), two.address(2), joiner.address(3)];
-    let first = form(1, &members[..2]);
+    let first = orders(1, &members[..2]);
     let (at_one, at_two) = (one.connect(&first, 0), two.connect(&first, 1));
     one.ready(generation(1)).await;
     two.ready(generation(1)).await;
     let running = |one: &Shell, two: &Shell, step| {
-        let ends = [End(one, &at_one, first.steady[0]), End(two, &at_two, first.steady[1])];
+        let ends = [End(one, &at_one, first.visits[0]), End(two, &at_two, first.visits[1])];
         let gradients = ends.map(|end| end.give(step));
         async move { until(|| gradients.iter().all(|gradient| Arc::strong_count(gradient) == 1)).await }
     };
     running(&one, &two, 0).await;
 
     // One of the members is late to hear of it: its links wait for it, and the ring goes on.
-    let second = form(2, &members);
+    let second = orders(2, &members);
     let (next_one, next_joiner) = (one.prepare(&second, 0), joiner.prepare(&second, 2));
     running(&one, &two, 1).await;
     let next_two = two.prepare(&second, 1);
@@ -196,9 +191,9 @@ async fn a_ring_is_prepared_beside_the_one_that_runs_and_takes_over_at_its_step(
         shell.rings.switch(generation(2), Step::new(4));
     }
     let ends = [
-        End(&one, &next_one, second.steady[0]),
-        End(&two, &next_two, second.steady[1]),
-        End(&joiner, &next_joiner, second.steady[2]),
+        End(&one, &next_one, second.visits[0]),
+        End(&two, &next_two, second.visits[1]),
+        End(&joiner, &next_joiner, second.visits[2]),
     ];
     for step in 4..7 {
         sum(&ends, step).await;
@@ -216,12 +211,12 @@ async fn who_leaves_is_cut_off_only_once_the_last_sum_is_passed_on() {
     let mut two = Shell::start(&authority, 2).await;
     let mut leaver = Shell::start(&authority, 3).await;
     let members = [one.address(1), two.address(2), leaver.address(3)];
-    let first = form(1, &members);
+    let first = orders(1, &members);
     let inboxes = [one.connect(&first, 0), two.connect(&first, 1), leaver.connect(&first, 2)];
     for shell in [&mut one, &mut two, &mut leaver] {
         shell.ready(generation(1)).await;
     }
-    let second = form(2, &members[..2]);
+    let second = orders(2, &members[..2]);
     let (next_one, next_two) = (one.prepare(&second, 0), two.prepare(&second, 1));
     for shell in [&mut one, &mut two] {
         shell.ready(generation(2)).await;
@@ -231,13 +226,13 @@ async fn who_leaves_is_cut_off_only_once_the_last_sum_is_passed_on() {
     let gradients: Vec<_> = [&one, &two]
         .iter()
         .zip(&inboxes)
-        .zip(&first.steady)
+        .zip(&first.visits)
         .map(|((shell, inbox), visit)| End(shell, inbox, *visit).give(0))
         .collect();
     for shell in [&mut one, &mut two] {
         shell.rings.switch(generation(2), Step::new(1));
     }
-    let last = End(&leaver, &inboxes[2], first.steady[2]).give(0);
+    let last = End(&leaver, &inboxes[2], first.visits[2]).give(0);
     until(|| {
         gradients
             .iter()
@@ -249,7 +244,7 @@ async fn who_leaves_is_cut_off_only_once_the_last_sum_is_passed_on() {
     timeout(PATIENCE, leaver.rings.leave().unwrap()).await.unwrap().unwrap();
     until(|| leaver.peers.connections() == 0).await;
     sum(
-        &[End(&one, &next_one, second.steady[0]), End(&two, &next_two, second.steady[1])],
+        &[End(&one, &next_one, second.visits[0]), End(&two, &next_two, second.visits[1])],
         1,
     )
     .await;
@@ -265,13 +260,13 @@ async fn what_was_prepared_in_vain_leaves_the_present_ring_alone() {
     let mut two = Shell::start(&authority, 2).await;
     let joiner = Shell::start(&authority, 3).await;
     let members = [one.address(1), two.address(2), joiner.address(3)];
-    let first = form(1, &members[..2]);
+    let first = orders(1, &members[..2]);
     let (at_one, at_two) = (one.connect(&first, 0), two.connect(&first, 1));
     one.ready(generation(1)).await;
     two.ready(generation(1)).await;
     // The joiner goes before it has made its links.
     joiner.peers.close("it ends").await;
-    let second = form(2, &members);
+    let second = orders(2, &members);
     let (_next_one, _next_two) = (one.prepare(&second, 0), two.prepare(&second, 1));
     // Its neighbour misses it, the one at the other end does not.
     one.ready(generation(2)).await;
@@ -283,10 +278,10 @@ async fn what_was_prepared_in_vain_leaves_the_present_ring_alone() {
     one.rings.unprepare();
     two.rings.unprepare();
     // What was prepared may also be replaced, by one that begins alone.
-    let third = form(3, &members[..1]);
+    let third = orders(3, &members[..1]);
     let next_one = one.prepare(&third, 0);
     one.ready(generation(3)).await;
-    let ends = [End(&one, &at_one, first.steady[0]), End(&two, &at_two, first.steady[1])];
+    let ends = [End(&one, &at_one, first.visits[0]), End(&two, &at_two, first.visits[1])];
     for step in 0..3 {
         sum(&ends, step).await;
     }

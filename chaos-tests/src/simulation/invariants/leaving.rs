@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use sardana_protocol::limits::LEAVE_GRACE;
-use sardana_protocol::messages::Form;
-use sardana_protocol::words::{Step, WorkerId};
+use sardana_protocol::words::{Generation, Step, WorkerId};
 
 use super::{Law, Violation};
 
@@ -48,11 +47,10 @@ impl Law {
     }
 
     /// An order for a generation goes out: nobody is in it who was let go.
-    pub(super) fn without_the_gone(&mut self, form: &Form) -> Result<(), Violation> {
-        let mut members = form.members.iter().map(|member| member.worker);
-        let back = members.find(|worker| self.gone.contains(worker));
-        self.check("who was let go stays away", back.is_none(), || {
-            format!("{back:?} was let go, and is to take part in {}", form.generation)
+    pub(super) fn without_the_gone(&mut self, worker: WorkerId, generation: Generation) -> Result<(), Violation> {
+        let away = !self.gone.contains(&worker);
+        self.check("who was let go stays away", away, || {
+            format!("{worker} was let go, and is to take part in {generation}")
         })
     }
 

@@ -24,6 +24,8 @@ use std::time::Duration;
 use sardana_protocol::messages::{CoordinatorMessage, Ring, Trailer};
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
+use seats::Orders;
+
 use super::marks::Marks;
 use super::model::Reference;
 pub(crate) use ending::Count;
@@ -64,8 +66,9 @@ pub(crate) struct Law {
     promised: BTreeMap<WorkerId, Generation>,
     /// The highest incarnation that has welcomed each worker.
     welcomed: BTreeMap<WorkerId, Incarnation>,
+    orders: Orders,
     /// The generation that was planned last, and its members.
-    planned: (Generation, Vec<WorkerId>),
+    planned: (Generation, BTreeSet<WorkerId>),
     /// Who has said to be ready for which generation.
     ready: BTreeSet<(WorkerId, Generation)>,
     /// The members of the generation that is current.
@@ -102,7 +105,8 @@ impl Law {
             newest: Generation::NONE,
             promised: BTreeMap::new(),
             welcomed: BTreeMap::new(),
-            planned: (Generation::NONE, Vec::new()),
+            orders: Orders::NONE,
+            planned: (Generation::NONE, BTreeSet::new()),
             ready: BTreeSet::new(),
             seated: Vec::new(),
             left_out: Vec::new(),
@@ -119,13 +123,13 @@ impl Law {
         }
     }
 
-    /// The coordinator's machine wants something said.
-    pub(crate) fn orders(&mut self, message: &CoordinatorMessage) -> Result<(), Violation> {
+    /// The coordinator's machine wants something said to a worker.
+    pub(crate) fn orders(&mut self, worker: WorkerId, message: &CoordinatorMessage) -> Result<(), Violation> {
         match message {
-            CoordinatorMessage::Prepare(form) => self.planned(form),
+            CoordinatorMessage::Prepare(form) => self.planned(worker, form),
             CoordinatorMessage::Form(form) => {
-                self.well_formed(form)?;
-                self.without_the_gone(form)
+                self.well_formed(worker, form)?;
+                self.without_the_gone(worker, form.generation)
             }
             CoordinatorMessage::CloseWith {
                 trailer: Trailer::Switch(generation),

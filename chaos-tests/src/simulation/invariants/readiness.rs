@@ -1,5 +1,7 @@
 //! A planned generation is switched to only once each of its members has its links: until then the others train on undisturbed.
 
+use std::collections::BTreeSet;
+
 use sardana_protocol::messages::Form;
 use sardana_protocol::words::{Generation, WorkerId};
 
@@ -7,11 +9,14 @@ use super::{Law, Violation};
 
 impl Law {
     /// The coordinator has sent an order to prepare.
-    pub(super) fn planned(&mut self, form: &Form) -> Result<(), Violation> {
-        let members = form.members.iter().map(|member| member.worker).collect();
-        self.planned = (form.generation, members);
-        self.well_formed(form)?;
-        self.without_the_gone(form)
+    pub(super) fn planned(&mut self, worker: WorkerId, form: &Form) -> Result<(), Violation> {
+        let (planned, members) = &mut self.planned;
+        if *planned != form.generation {
+            (*planned, *members) = (form.generation, BTreeSet::new());
+        }
+        members.insert(worker);
+        self.well_formed(worker, form)?;
+        self.without_the_gone(worker, form.generation)
     }
 
     /// A worker says that it has its links.

@@ -1,29 +1,105 @@
 //! GEN-2: ranks are dense and unique; shard segments are contiguous, disjoint, and cover 0..K; one per worker, except in a retry.
+//!
+//! No order tells of all: they are laid side by side as they go out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use sardana_protocol::messages::Form;
+use sardana_protocol::job::Order;
+use sardana_protocol::messages::{Form, MembersDigest};
+use sardana_protocol::plan::{HopEnd, HopId, Part};
+use sardana_protocol::words::{Generation, Rank, WorkerId};
 
 use super::{Law, Violation};
 
+/// The orders of the generation that was told of last.
+#[derive(Debug)]
+pub(super) struct Orders {
+    generation: Generation,
+    /// By rank, until all are there and were looked at.
+    told: BTreeMap<Rank, (WorkerId, Form)>,
+    whole: bool,
+}
+
+impl Orders {
+    pub(super) const NONE: Self = Self {
+        generation: Generation::NONE,
+        told: BTreeMap::new(),
+        whole: false,
+    };
+}
+
 impl Law {
-    /// An order for a generation goes out.
-    pub(super) fn well_formed(&mut self, form: &Form) -> Result<(), Violation> {
-        let members = form.members.len();
-        let covers = [&form.first, &form.steady].into_iter().all(|visits| {
-            let end = visits.iter().try_fold(0, |next, visit| {
-                let sound = visit.shards.start() == next && visit.rank.index() < members;
-                sound.then_some(visit.shards.end())
-            });
-            end == Some(self.shards)
-        });
-        let workers: BTreeSet<_> = form.members.iter().map(|member| member.worker).collect();
-        let ranks: BTreeSet<_> = form.steady.iter().map(|visit| visit.rank).collect();
-        let holds = covers
-            && form.rank.index() < members
-            && workers.len() == members
-            && form.steady.len() == members
-            && ranks.len() == members;
-        self.check("GEN-2", holds, || format!("{form:?}"))
+    /// An order for a generation goes out to a worker.
+    pub(super) fn well_formed(&mut self, worker: WorkerId, form: &Form) -> Result<(), Violation> {
+        if self.orders.generation != form.generation {
+            self.orders = Orders {
+                generation: form.generation,
+                ..Orders::NONE
+            };
+        }
+        let before = self.orders.told.insert(form.rank, (worker, form.clone()));
+        let same = before.is_none_or(|(other, before)| other == worker && before.digest == form.digest);
+        let holds = same && self.can_be_executed(form) && self.make_one_generation(form.world_size);
+        self.check("GEN-2", holds, || format!("{worker} is told {form:?}"))
     }
+
+    fn can_be_executed(&self, form: &Form) -> bool {
+        let executable = |part: &Part| {
+            let checked = part.check(Order::Exact, form.rank, form.world_size, self.shards);
+            checked.is_ok() && part.peers().into_iter().all(|rank| form.peer(rank).is_some())
+        };
+        executable(&form.first) && executable(&form.steady) && form.steady.shards().len() <= 1
+    }
+
+    /// Whether the orders for all ranks, once they are there, fit each other. Said again, they are the same.
+    fn make_one_generation(&mut self, world_size: u32) -> bool {
+        let Orders { told, whole, .. } = &mut self.orders;
+        if *whole || told.len() < world_size as usize {
+            return true;
+        }
+        let forms = || told.values().map(|(_, form)| form);
+        let ranks = told.keys().copied().eq((0..world_size).map(Rank::new));
+        let workers: BTreeSet<WorkerId> = told.values().map(|(worker, _)| *worker).collect();
+        let digest = MembersDigest::of(told.values().map(|(worker, _)| *worker));
+        let named = |form: &Form| {
+            let mut peers = form.peers.iter();
+            let right = peers.all(|peer| told.get(&peer.rank).is_some_and(|(worker, _)| *worker == peer.member.worker));
+            right && form.digest == digest && form.world_size == world_size
+        };
+        *whole = ranks
+            && workers.len() == world_size as usize
+            && forms().all(named)
+            && covers(self.shards, forms().map(|form| &form.first))
+            && covers(self.shards, forms().map(|form| &form.steady))
+            && meet(forms().map(|form| (form.rank, &form.first)))
+            && meet(forms().map(|form| (form.rank, &form.steady)));
+        *whole
+    }
+}
+
+/// Whether each shard is somebody's, and nobody else's.
+fn covers<'a>(shards: u32, parts: impl Iterator<Item = &'a Part>) -> bool {
+    let mut runs: Vec<_> = parts.flat_map(Part::shards).collect();
+    runs.sort_unstable();
+    let end = runs
+        .into_iter()
+        .try_fold(0, |next, run| (run.start() == next).then_some(run.end()));
+    end == Some(shards)
+}
+
+/// Whether each hop has two ends that name each other.
+fn meet<'a>(parts: impl Iterator<Item = (Rank, &'a Part)>) -> bool {
+    let mut senders: BTreeMap<HopId, (Rank, Rank)> = BTreeMap::new();
+    let mut receivers = BTreeMap::new();
+    let mut once = true;
+    for (rank, part) in parts {
+        let (onwards, backwards) = part.ends();
+        for HopEnd { hop, peer } in onwards {
+            once &= senders.insert(hop, (rank, peer)).is_none();
+        }
+        for HopEnd { hop, peer } in backwards {
+            once &= receivers.insert(hop, (peer, rank)).is_none();
+        }
+    }
+    once && senders == receivers
 }

@@ -213,7 +213,7 @@ impl World {
         self.coverage.ordered(&message);
         self.story
             .tell(self.calendar.now(), || format!("coordinator to {worker}: {message:?}"));
-        let held = self.law.orders(&message);
+        let held = self.law.orders(worker, &message);
         self.require(held);
         let last = matches!(
             message,

@@ -1,12 +1,13 @@
 //! One simulated worker process: its machine, and a stand-in for the training thread, the buffers and the ring's end around it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::member::{Member, Work};
-use sardana_protocol::messages::{CatchUp, Form, MemberAddress, Trailer, Visit, WorkerMessage};
+use sardana_protocol::messages::{CatchUp, Form, MemberAddress, Trailer, WorkerMessage};
+use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 use super::joining::{Joining, Keeping};
@@ -84,7 +85,7 @@ pub(crate) struct RingEnd {
     pub(crate) offered: BTreeMap<ShardRange, Gradients>,
     pub(crate) closing: Trailer,
     /// The running sum waits here.
-    pub(crate) arrived: Option<(Step, usize, Gradients)>,
+    pub(crate) arrived: Option<(Step, HopId, Gradients)>,
     /// The last step whose sum was begun here, at rank 0.
     pub(crate) started: Option<Step>,
 }
@@ -110,18 +111,22 @@ impl RingEnd {
         }
     }
 
-    pub(crate) fn visits(&self, step: Step) -> &[Visit] {
-        if step == self.form.step {
+    /// What it does in a step.
+    pub(crate) fn part(&self, step: Step) -> &OrderedPart {
+        let part = if step == self.form.step {
             &self.form.first
         } else {
             &self.form.steady
+        };
+        match part {
+            Part::Ordered(part) => part,
+            Part::Ring(_) => unreachable!("the job's order is exact, and members check their parts"),
         }
     }
 
     /// Whether all of this rank's pieces of the step are here.
     pub(crate) fn is_ready_for(&self, step: Step) -> bool {
-        let mut mine = self.visits(step).iter().filter(|visit| visit.rank == self.form.rank);
-        self.begun == Some(step) && mine.all(|visit| self.covers(visit.shards))
+        self.begun == Some(step) && self.part(step).stays.iter().all(|stay| self.covers(stay.shards))
     }
 
     fn covers(&self, shards: ShardRange) -> bool {
@@ -151,38 +156,17 @@ impl RingEnd {
         }
     }
 
-    pub(crate) fn member(&self, rank: Rank) -> Option<WorkerId> {
-        self.form.members.get(rank.index()).map(|member| member.worker)
-    }
-
-    /// In which order ranks receive the sum: the last visited first.
-    pub(crate) fn path(&self, step: Step) -> Vec<Rank> {
-        let mut path = Vec::new();
-        for visit in self.visits(step).iter().rev() {
-            if !path.contains(&visit.rank) {
-                path.push(visit.rank);
-            }
-        }
-        path
+    /// Who is at the other end of a hop.
+    pub(crate) fn member(&self, end: HopEnd) -> Option<WorkerId> {
+        self.form.peer(end.peer).map(|member| member.worker)
     }
 
     /// Whom this rank has links with.
     pub(crate) fn neighbours(&self) -> Vec<WorkerId> {
-        let mut ranks = Vec::new();
-        for visits in [&self.form.first, &self.form.steady] {
-            for pair in visits.windows(2) {
-                let (one, other) = (pair[0].rank, pair[1].rank);
-                if one != other && one == self.form.rank {
-                    ranks.push(other);
-                }
-                if one != other && other == self.form.rank {
-                    ranks.push(one);
-                }
-            }
-        }
-        ranks.sort_unstable();
-        ranks.dedup();
-        ranks.into_iter().filter_map(|rank| self.member(rank)).collect()
+        let parts = [&self.form.first, &self.form.steady];
+        let ranks: BTreeSet<Rank> = parts.into_iter().flat_map(Part::peers).collect();
+        let members = ranks.into_iter().filter_map(|rank| self.form.peer(rank));
+        members.map(|member| member.worker).collect()
     }
 }
 

@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use sardana_protocol::member::Event;
 use sardana_protocol::messages::Trailer;
-use sardana_protocol::words::{Generation, Rank, Step, WorkerId};
+use sardana_protocol::plan::HopId;
+use sardana_protocol::words::{Generation, Step, WorkerId};
 
 use super::World;
 use super::process::{Data, Links};
@@ -18,7 +19,7 @@ enum Pass {
         to: Option<WorkerId>,
         generation: Generation,
         step: Step,
-        index: usize,
+        hop: HopId,
         gradients: Gradients,
     },
     Closed {
@@ -38,14 +39,14 @@ impl World {
                 to: Some(to),
                 generation,
                 step,
-                index,
+                hop,
                 gradients,
             } => {
                 let visit = Happening::Visit {
                     worker: to,
                     generation,
                     step,
-                    index,
+                    hop,
                     gradients,
                 };
                 self.carry(worker, to, visit);
@@ -62,7 +63,7 @@ impl World {
                     gradients: Rc::from(gradients),
                     trailer,
                 };
-                self.summed(worker, generation, sum, 0);
+                self.summed(worker, generation, sum);
             }
         }
     }
@@ -70,28 +71,29 @@ impl World {
     fn pass(&mut self, worker: WorkerId) -> Option<Pass> {
         let ring = self.processes.get_mut(&worker)?.ring.as_mut()?;
         let step = ring.begun.filter(|_| ring.links == Links::Made)?;
-        let first = ring.visits(step).first()?.rank == ring.form.rank;
+        let first = ring.part(step).stays.first()?.from.is_none();
         let waits = ring.arrived.as_ref().is_some_and(|(arrived, ..)| *arrived == step);
         let begins = first && ring.started < Some(step);
         if !(waits || begins) || !ring.is_ready_for(step) {
             return None;
         }
-        let (index, mut gradients) = if waits {
-            let (_, index, gradients) = ring.arrived.take()?;
-            (index, gradients)
+        let (from, mut gradients) = if waits {
+            let (_, hop, gradients) = ring.arrived.take()?;
+            (Some(hop), gradients)
         } else {
             ring.started = Some(step);
-            (0, Gradients::new())
+            (None, Gradients::new())
         };
-        let visit = *ring.visits(step).get(index)?;
-        ring.add(visit.shards, &mut gradients);
+        let mut stays = ring.part(step).stays.iter();
+        let stay = *stays.find(|stay| stay.from.map(|end| end.hop) == from)?;
+        ring.add(stay.shards, &mut gradients);
         let generation = ring.form.generation;
-        if let Some(next) = ring.visits(step).get(index + 1) {
+        if let Some(next) = stay.to {
             return Some(Pass::On {
-                to: ring.member(next.rank),
+                to: ring.member(next),
                 generation,
                 step,
-                index: index + 1,
+                hop: next.hop,
                 gradients,
             });
         }
@@ -121,7 +123,7 @@ impl World {
         worker: WorkerId,
         generation: Generation,
         step: Step,
-        index: usize,
+        hop: HopId,
         gradients: Gradients,
     ) {
         let Some(process) = self.processes.get_mut(&worker) else {
@@ -131,18 +133,17 @@ impl World {
         let Some(ring) = process.ring_of(generation).filter(|ring| ring.links != Links::Broken) else {
             return;
         };
-        ring.arrived = Some((step, index, gradients));
+        ring.arrived = Some((step, hop, gradients));
         self.push_ring(worker);
     }
 
-    /// The finished sum comes to the rank at this place of its way back.
-    pub(super) fn summed(&mut self, worker: WorkerId, generation: Generation, sum: Sum, place: usize) {
+    /// The finished sum comes to a rank on its way back.
+    pub(super) fn summed(&mut self, worker: WorkerId, generation: Generation, sum: Sum) {
         let ring = self.processes.get(&worker).and_then(|process| process.ring.as_ref());
         let Some(ring) = ring.filter(|ring| ring.form.generation == generation && ring.links == Links::Made) else {
             return;
         };
-        let path: Vec<Rank> = ring.path(sum.step);
-        let next = path.get(place + 1).and_then(|&rank| ring.member(rank));
+        let next = ring.part(sum.step).sum_to.and_then(|end| ring.member(end));
         let Sum {
             step,
             ref gradients,
@@ -154,7 +155,6 @@ impl World {
                 generation,
                 step,
                 trailer,
-                place: place + 1,
                 gradients: Rc::clone(gradients),
             };
             self.carry(worker, next, on);

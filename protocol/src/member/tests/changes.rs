@@ -141,7 +141,7 @@ fn the_only_worker_sums_alone() {
 #[test]
 fn who_is_left_alone_with_all_gradients_sums_at_once() {
     let mut worker = worker();
-    let first = visits(&[(0, shards(0, 4)), (1, shards(4, 4))]);
+    let first = part(0, &[(0, shards(0, 4)), (1, shards(4, 4))]);
     form(&mut worker, Form { first, ..pair(1, 0, 0) });
     compute_all(&mut worker, shards(0, 4));
     halt(&mut worker, 2);

@@ -1,7 +1,7 @@
 //! Halts and forms: what is promised, what is kept, what is ignored.
 
 use super::*;
-use crate::messages::{Ring, Seated};
+use crate::messages::{MembersDigest, Ring, Seated};
 
 #[test]
 fn a_halt_while_computing_is_answered_at_once_and_keeps_the_pieces() {
@@ -15,7 +15,7 @@ fn a_halt_while_computing_is_answered_at_once_and_keeps_the_pieces() {
 
     // The gradient under way goes on; the next generation takes it as it is, and one more.
     compute(&mut worker, 1);
-    let first = visits(&[(0, shards(0, 3)), (1, shards(3, 4))]);
+    let first = part(0, &[(0, shards(0, 3)), (1, shards(3, 4))]);
     let commands = form(&mut worker, Form { first, ..pair(2, 0, 0) });
     assert_eq!(
         commands[1..],
@@ -138,7 +138,9 @@ fn a_broken_link_is_told_until_the_halt_comes() {
 fn seat(rank: u32, ring: Ring) -> Seated {
     Seated {
         rank: Rank::new(rank),
-        members: vec![member(0).worker, member(1).worker],
+        world_size: 2,
+        digest: MembersDigest::of([member(0).worker, member(1).worker]),
+        peers: vec![(Rank::new(1 - rank), member(1 - rank).worker)],
         shards: shards(rank * 2, rank * 2 + 2),
         ring,
     }
@@ -182,9 +184,9 @@ fn a_form_that_cannot_be_is_not_answered() {
         |form| form.rank = Rank::new(2),
         |form| form.catch_up = CatchUp::State { from: Rank::new(2) },
         |form| form.step = s(11),
-        |form| form.first = visits(&[(0, shards(0, 2)), (1, shards(2, 5))]),
-        |form| form.steady = visits(&[(0, shards(0, 2)), (1, shards(3, 4))]),
-        |form| form.steady = visits(&[(0, shards(0, 2)), (2, shards(2, 4))]),
+        |form| form.first = part(0, &[(0, shards(0, 5)), (1, shards(5, 6))]),
+        |form| form.steady = part(0, &[(0, shards(0, 2)), (2, shards(2, 4))]),
+        |form| form.peers.clear(),
     ];
     for change in changes {
         let mut worker = worker();

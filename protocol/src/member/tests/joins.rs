@@ -45,13 +45,8 @@ fn joiner() -> Member {
 
 /// The seat beside the two others from g2 on.
 fn third() -> Form {
-    let thirds = visits(&[(0, shards(0, 2)), (1, shards(2, 3)), (2, shards(3, 4))]);
-    Form {
-        members: (0..3).map(member).collect(),
-        first: thirds.clone(),
-        steady: thirds,
-        ..pair(2, 2, 0)
-    }
+    let thirds = [(0, shards(0, 2)), (1, shards(2, 3)), (2, shards(3, 4))];
+    seat_of(2, 2, 0, [&thirds; 2])
 }
 
 fn prepare(worker: &mut Member, form: Form) -> Vec<Command> {
@@ -254,7 +249,7 @@ fn a_trailer_that_switches_lets_a_prepared_joiner_in() {
     compute(&mut worker, 3);
     assert_eq!(said(&summed_by(&mut worker, 2, 7)), ["progress g1.2 s8 []"]);
     let told = worker.introduction();
-    let (rank, members) = told.seat.map(|seat| (seat.rank, seat.members.len())).unzip();
+    let (rank, members) = told.seat.map(|seat| (seat.rank, seat.world_size)).unzip();
     assert_eq!(
         (told.generation, rank, members, told.training),
         (g(2), Some(Rank::new(2)), Some(3), true)

@@ -12,6 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use super::{Command, Event, Heartbeat, Member, Work};
 use crate::job::{JobSpec, Order};
 use crate::messages::{CatchUp, Form, MemberAddress, StepReport, Trailer, Visit, WorkerMessage};
+use crate::plan::{Part, Plan};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
@@ -72,31 +73,28 @@ fn member(rank: u32) -> MemberAddress {
     }
 }
 
+/// What rank `rank` does where these ranks compute these shards.
+fn part(rank: u32, shards: &[(u32, ShardRange)]) -> Part {
+    let world = shards.iter().map(|(rank, _)| rank + 1).max().unwrap_or(0);
+    Plan::new(Order::Exact, world, &visits(shards)).parts()[rank as usize].clone()
+}
+
+/// The seat `rank` in a generation in which these ranks compute these shards.
+fn seat_of(count: u64, rank: u32, step: u64, [first, steady]: [&[(u32, ShardRange)]; 2]) -> Form {
+    let members = (0..).map(member).take(steady.len()).collect();
+    let both = [visits(first), visits(steady)];
+    Form::all(g(count), Order::Exact, s(step), members, both).swap_remove(rank as usize)
+}
+
 /// The seat `rank` among two, from step `step`.
 fn pair(count: u64, rank: u32, step: u64) -> Form {
-    let halves = visits(&[(0, shards(0, 2)), (1, shards(2, 4))]);
-    Form {
-        generation: g(count),
-        rank: Rank::new(rank),
-        members: vec![member(0), member(1)],
-        step: s(step),
-        first: halves.clone(),
-        steady: halves,
-        catch_up: CatchUp::None,
-        report_from: Step::ZERO,
-        stop_at: None,
-    }
+    let halves = [(0, shards(0, 2)), (1, shards(2, 4))];
+    seat_of(count, rank, step, [&halves; 2])
 }
 
 /// The only seat, from step `step`.
 fn single(count: u64, step: u64) -> Form {
-    let all = visits(&[(0, shards(0, 4))]);
-    Form {
-        members: vec![member(0)],
-        first: all.clone(),
-        steady: all,
-        ..pair(count, 0, step)
-    }
+    seat_of(count, 0, step, [&[(0, shards(0, 4))]; 2])
 }
 
 /// A worker that sits at `rank` among two in g1, at step 0.

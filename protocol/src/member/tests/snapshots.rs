@@ -92,12 +92,8 @@ fn sums_after_a_snapshot_are_kept_in_turn() {
     assert!(step_with(&mut worker, 0, 1, Trailer::Continue).contains(&Command::KeepSum { step: s(1) }));
     // Four members: the one at place 1 keeps its own turn and the next.
     let mut worker = seated(1);
-    let four = Form {
-        members: (0..4).map(member).collect(),
-        first: visits(&[(0, shards(0, 1)), (1, shards(1, 2)), (2, shards(2, 3)), (3, shards(3, 4))]),
-        steady: visits(&[(0, shards(0, 1)), (1, shards(1, 2)), (2, shards(2, 3)), (3, shards(3, 4))]),
-        ..pair(2, 1, 0)
-    };
+    let quarters = [(0, shards(0, 1)), (1, shards(1, 2)), (2, shards(2, 3)), (3, shards(3, 4))];
+    let four = seat_of(2, 1, 0, [&quarters; 2]);
     halt(&mut worker, 2);
     form(&mut worker, four);
     let mut kept = Vec::new();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::limits::{ADOPTION_PATIENCE, HEARTBEAT};
 use crate::membership::{JobRecord, Stage};
-use crate::messages::{Ring, Seated};
+use crate::messages::{MembersDigest, Ring, Seated};
 use crate::words::{Rank, ShardRange};
 
 /// The next life of a coordinator, with what the last one has written down.
@@ -25,7 +25,9 @@ fn record() -> JobRecord {
 fn seat(rank: u32, ring: Ring) -> Seated {
     Seated {
         rank: Rank::new(rank),
-        members: vec![w(1), w(2)],
+        world_size: 2,
+        digest: MembersDigest::of([w(1), w(2)]),
+        peers: vec![(Rank::new(1 - rank), w(2 - u64::from(rank)))],
         shards: ShardRange::new(rank * 2, rank * 2 + 2),
         ring,
     }
@@ -155,6 +157,72 @@ fn who_is_not_seen_at_all_is_waited_for_a_while() {
     assert_eq!(job.waits(1, ADOPTION_PATIENCE - Duration::from_millis(1)), [""; 0]);
     let told = job.waits(1, Duration::from_millis(1));
     assert!(told.contains(&"to w1: halt g2.1".to_owned()), "{told:?}");
+}
+
+/// A seat among four, each of which computes one shard and has its neighbours for peers.
+fn seat_of_four(rank: u32) -> Seated {
+    let rank_of = |rank: u32| rank % 4;
+    let mut peers = [rank_of(rank + 1), rank_of(rank + 3)];
+    peers.sort_unstable();
+    Seated {
+        rank: Rank::new(rank),
+        world_size: 4,
+        digest: MembersDigest::of((1..=4).map(w)),
+        peers: peers.map(|rank| (Rank::new(rank), w(u64::from(rank) + 1))).to_vec(),
+        shards: ShardRange::new(rank, rank + 1),
+        ring: Ring::Whole,
+    }
+}
+
+#[test]
+fn whom_nobody_present_has_for_a_peer_is_waited_for_a_while() {
+    let mut job = next_life(Some(record()));
+    for ended in [2, 3, 4] {
+        job.dies(ended, 6);
+    }
+    // It has links with two of them, and nobody knows who the third was.
+    job.returns(1, 1, 6, Some(seat_of_four(0)));
+    assert_eq!(job.waits(1, ADOPTION_PATIENCE - Duration::from_millis(1)), [""; 0]);
+    let told = job.waits(1, Duration::from_millis(1));
+    assert!(told.contains(&"to w1: halt g2.1".to_owned()), "{told:?}");
+    // Where each is known there is nothing to wait for.
+    let mut job = next_life(Some(record()));
+    for ended in [2, 4] {
+        job.dies(ended, 6);
+    }
+    job.returns(1, 1, 6, Some(seat_of_four(0)));
+    let told = job.returns(3, 1, 6, Some(seat_of_four(2)));
+    assert!(told.contains(&"to w1: halt g2.1".to_owned()), "{told:?}");
+}
+
+#[test]
+fn who_ended_and_was_no_member_breaks_no_ring() {
+    let mut job = next_life(Some(record()));
+    job.dies(9, 0);
+    job.returns(1, 1, 6, Some(seat(0, Ring::Whole)));
+    let told = job.returns(2, 1, 6, Some(seat(1, Ring::Whole)));
+    assert!(told.contains(&"adopted g1.1 of [1, 2] at s6".to_owned()), "{told:?}");
+}
+
+#[test]
+fn seats_of_other_members_make_no_ring() {
+    let mut job = next_life(Some(record()));
+    let other = Seated {
+        digest: MembersDigest::of([w(1), w(3)]),
+        ..seat(0, Ring::Whole)
+    };
+    job.returns(2, 1, 6, Some(seat(1, Ring::Whole)));
+    let told = job.returns(1, 1, 6, Some(other));
+    assert!(told.contains(&"halting for g2.1".to_owned()), "{told:?}");
+    // All say the same, and it is not true of them.
+    let mut job = next_life(Some(record()));
+    let wrong = |rank| Seated {
+        digest: MembersDigest::of([w(2), w(1)]),
+        ..seat(rank, Ring::Whole)
+    };
+    job.returns(2, 1, 6, Some(wrong(1)));
+    let told = job.returns(1, 1, 6, Some(wrong(0)));
+    assert!(told.contains(&"halting for g2.1".to_owned()), "{told:?}");
 }
 
 #[test]

@@ -3,6 +3,9 @@
 use super::*;
 use crate::limits::{GATHER, RESEND, RESEND_EACH};
 use crate::membership::Stage;
+use crate::messages::MembersDigest;
+use crate::plan::Part;
+use crate::words::Rank;
 
 #[test]
 fn the_first_generation_waits_for_all_that_are_expected() {
@@ -156,14 +159,13 @@ fn more_workers_than_shards_leave_the_last_without_work() {
     }
     let forms = forms(&job.arrival(5, standing(0)));
     assert_eq!(forms.len(), 5);
-    for (_, form) in forms {
-        for visits in [&form.first, &form.steady] {
-            let found: Vec<(u32, String)> = visits
-                .iter()
-                .map(|visit| (visit.rank.get(), visit.shards.to_string()))
-                .collect();
-            let expected = [(0, "0..1"), (1, "1..2"), (2, "2..2"), (3, "2..2"), (4, "2..2")];
-            assert_eq!(found, expected.map(|(rank, shards)| (rank, shards.to_owned())));
+    let expected = ["0..1", "1..2", "2..2", "2..2", "2..2"];
+    for (rank, (_, form)) in (0..).zip(forms) {
+        assert_eq!(form.rank, Rank::new(rank));
+        for part in [form.first, form.steady] {
+            let Part::Ordered(part) = part else { panic!("{part:?}") };
+            let found: Vec<String> = part.stays.iter().map(|stay| stay.shards.to_string()).collect();
+            assert_eq!(found, [expected[rank as usize]]);
         }
     }
 }
@@ -182,8 +184,46 @@ fn a_spare_steps_in_for_the_dead() {
         message: halted,
     };
     let forms = forms(&job.event(event));
-    let ranges: Vec<String> = forms[0].1.steady.iter().map(|visit| visit.shards.to_string()).collect();
+    let ranges: Vec<String> = forms
+        .iter()
+        .flat_map(|(_, form)| form.steady.shards())
+        .map(|shards| shards.to_string())
+        .collect();
     assert_eq!(ranges, ["0..2", "2..4"]);
+}
+
+/// What a member is told does not grow with the others.
+#[test]
+fn a_member_is_told_of_those_it_has_to_do_with_and_of_nobody_else() {
+    let many = 100;
+    let mut job = Job::new(Config {
+        expected: many,
+        max: many,
+        shards: many,
+        ..config()
+    });
+    for worker in 1..u64::from(many) {
+        job.arrives(worker, 0);
+    }
+    // All others fetch the state from it.
+    let forms = forms(&job.arrival(u64::from(many), standing(7)));
+    let digest = MembersDigest::of(forms.iter().map(|(worker, _)| w(*worker)));
+    for (worker, form) in &forms {
+        assert_eq!((form.world_size, form.digest), (many, digest));
+        let donor = form.catch_up.donor();
+        let most = if donor.is_some() { 3 } else { many as usize - 1 };
+        assert!(form.peers.len() <= most, "{form:?}");
+        let fetches = donor.and_then(|rank| form.peer(rank)).map(|donor| donor.worker);
+        let expected = (*worker != u64::from(many)).then_some(w(u64::from(many)));
+        assert_eq!(fetches, expected);
+        let donor = forms
+            .iter()
+            .find(|(worker, _)| *worker == u64::from(many))
+            .map(|(_, form)| form)
+            .unwrap();
+        let lets_in = donor.peer(form.rank).map(|member| member.worker);
+        assert_eq!(lets_in.is_some(), form.rank != donor.rank, "the donor knows who will come");
+    }
 }
 
 #[test]

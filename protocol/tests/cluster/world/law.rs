@@ -1,5 +1,6 @@
 //! What must hold, whatever happens: the invariants, checked against an undisturbed run.
 
+use sardana_protocol::job::Order;
 use sardana_protocol::membership::Summary;
 use sardana_protocol::messages::Form;
 use sardana_protocol::state::StateHash;
@@ -48,20 +49,13 @@ impl Law {
         self.newest = newest.max(generation);
     }
 
-    /// GEN-2.
+    /// GEN-2, of an order to one member: the simulator looks at those of all.
     pub(crate) fn well_formed(&self, form: &Form) {
-        let members = form.members.len();
-        assert!(form.rank.index() < members, "GEN-2: {form:?}");
-        for visits in [&form.first, &form.steady] {
-            let mut next = 0;
-            for visit in visits {
-                assert_eq!(visit.shards.start(), next, "GEN-2: {form:?}");
-                assert!(visit.rank.index() < members, "GEN-2: {form:?}");
-                next = visit.shards.end();
-            }
-            assert_eq!(next, self.shards, "GEN-2: {form:?}");
+        for part in [&form.first, &form.steady] {
+            let checked = part.check(Order::Exact, form.rank, form.world_size, self.shards);
+            assert_eq!(checked, Ok(()), "GEN-2: {form:?}");
         }
-        assert_eq!(form.steady.len(), members, "GEN-2: one segment per worker: {form:?}");
+        assert!(form.steady.shards().len() <= 1, "GEN-2: one segment per worker: {form:?}");
     }
 
     /// STEP-2, and BITS-1 after an update.

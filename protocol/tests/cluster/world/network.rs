@@ -238,7 +238,7 @@ impl World {
         let Some((generation, ring)) = process.next_links() else {
             return false;
         };
-        let peers: Vec<WorkerId> = ring.form.members.iter().map(|member| member.worker).collect();
+        let peers: Vec<WorkerId> = ring.form.peers.iter().map(|peer| peer.member.worker).collect();
         let event = match peers.into_iter().find(|peer| !self.processes.contains_key(peer)) {
             Some(peer) => member::Event::LinkBroken { generation, peer },
             None => member::Event::LinksReady { generation },

@@ -36,6 +36,10 @@ fn generation(count: u64) -> Generation {
 
 /// The order for rank `rank` when the ranks' shares end at `ends`.
 fn form(count: u64, rank: u32, ends: &[u32], step: u64) -> Event {
+    form_in(Order::Exact, count, rank, ends, step)
+}
+
+fn form_in(order: Order, count: u64, rank: u32, ends: &[u32], step: u64) -> Event {
     let visit = |(index, &end): (usize, &u32)| Visit {
         rank: Rank::new(index as u32),
         shards: ShardRange::new(index.checked_sub(1).map_or(0, |before| ends[before]), end),
@@ -46,17 +50,9 @@ fn form(count: u64, rank: u32, ends: &[u32], step: u64) -> Event {
         worker: WorkerId::new(id),
         address,
     };
-    Event::Form(Box::new(Form {
-        generation: generation(count),
-        rank: Rank::new(rank),
-        members: (0..ends.len() as u64).map(member).collect(),
-        step: Step::new(step),
-        first: visits.clone(),
-        steady: visits,
-        catch_up: CatchUp::None,
-        report_from: Step::ZERO,
-        stop_at: None,
-    }))
+    let members = (0..ends.len() as u64).map(member).collect();
+    let mut forms = Form::all(generation(count), order, Step::new(step), members, [visits.clone(), visits]);
+    Event::Form(Box::new(forms.swap_remove(rank as usize)))
 }
 
 /// Writes the shard's number into its gradient, as a model would, and hands it back. Returns where it was written.
@@ -284,7 +280,7 @@ async fn the_state_is_saved_only_where_it_was_asked_for() {
 #[test]
 fn in_fast_order_a_run_of_shards_shares_one_buffer() {
     let (desk, mut errands) = desk(3, Order::Fast);
-    desk.handle(form(1, 1, &[1, SHARDS], 0), Data::None);
+    desk.handle(form_in(Order::Fast, 1, 1, &[1, SHARDS], 0), Data::None);
     let mut inbox = ring(&mut errands);
     let places: BTreeSet<usize> = (1..SHARDS).map(|_| compute(&desk, desk.next()).2).collect();
     assert_eq!(places.len(), 1);

@@ -2,9 +2,13 @@
 //!
 //! These are the wire types of [`crate::limits::WIRE_VERSION`]; their bytes are fixed by golden tests beside the codec.
 
+mod form;
+
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+
+pub use form::{CatchUp, Form, MemberAddress, MembersDigest, Peer, Visit};
 
 use crate::job::JobIdentity;
 use crate::snapshot::SnapshotId;
@@ -86,8 +90,12 @@ pub struct Introduction {
 pub struct Seated {
     /// Its place.
     pub rank: Rank,
-    /// All members in rank order.
-    pub members: Vec<WorkerId>,
+    /// How many members there are.
+    pub world_size: u32,
+    /// Of the members.
+    pub digest: MembersDigest,
+    /// Those whom it has to do with: see [`Form::peers`].
+    pub peers: Vec<(Rank, WorkerId)>,
     /// What it computes in every step but the first.
     pub shards: ShardRange,
     /// Whether its links are there.
@@ -329,64 +337,6 @@ pub enum CoordinatorMessage {
     Dismiss {
         /// Why, and what to do.
         reason: String,
-    },
-}
-
-/// A generation as one member sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Form {
-    /// Its number.
-    pub generation: Generation,
-    /// The receiver's place.
-    pub rank: Rank,
-    /// All members in rank order.
-    pub members: Vec<MemberAddress>,
-    /// The step it starts from: all members' state once they have caught up.
-    pub step: Step,
-    /// Who adds which shards in the first step, in shard order. In a retry a rank may come twice.
-    pub first: Vec<Visit>,
-    /// Who adds which shards in every later step, in shard order, each rank once (GEN-2).
-    pub steady: Vec<Visit>,
-    /// How the receiver gets to `step`.
-    pub catch_up: CatchUp,
-    /// The first step whose report the coordinator lacks.
-    pub report_from: Step,
-    /// The step at which the job ends early, if a trailer has already said so.
-    pub stop_at: Option<Step>,
-}
-
-/// A member of a generation and where it is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemberAddress {
-    /// Who.
-    pub worker: WorkerId,
-    /// Where.
-    pub address: SocketAddr,
-}
-
-/// One stay of the running sum at a rank: the rank adds the gradients of `shards`, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Visit {
-    /// Whose gradients.
-    pub rank: Rank,
-    /// Of which shards; may be empty for a spare.
-    pub shards: ShardRange,
-}
-
-/// How a member comes to the step that its generation starts from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum CatchUp {
-    /// It is there.
-    None,
-    /// It is one step behind: fetch the sum of that step from this rank and apply it.
-    Sum {
-        /// The donor.
-        from: Rank,
-    },
-    /// It has no usable state: fetch it from this rank.
-    State {
-        /// The donor.
-        from: Rank,
     },
 }
 

@@ -1,0 +1,129 @@
+//! A generation as one member of it is told: its own part, and whom it has to do with.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Part;
+use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
+
+/// A generation as one member sees it. It grows with what the member has to do, not with the number of members.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Form {
+    /// Its number.
+    pub generation: Generation,
+    /// The receiver's place.
+    pub rank: Rank,
+    /// How many members there are.
+    pub world_size: u32,
+    /// Of the members: whoever leads the job next can tell from it whether all mean the same ones.
+    pub digest: MembersDigest,
+    /// Whom the receiver has links with, fetches from, or is fetched from by, in rank order. It knows no others.
+    pub peers: Vec<Peer>,
+    /// The step it starts from: all members' state once they have caught up.
+    pub step: Step,
+    /// What the receiver does in the first step. In a retry the running sum may come by twice.
+    pub first: Part,
+    /// What it does in every later step: it has one range of shards (GEN-2).
+    pub steady: Part,
+    /// How the receiver gets to `step`.
+    pub catch_up: CatchUp,
+    /// The first step whose report the coordinator lacks.
+    pub report_from: Step,
+    /// The step at which the job ends early, if a trailer has already said so.
+    pub stop_at: Option<Step>,
+}
+
+impl Form {
+    /// The member at `rank`, if the receiver has to do with it.
+    #[must_use]
+    pub fn peer(&self, rank: Rank) -> Option<MemberAddress> {
+        let peer = self.peers.iter().find(|peer| peer.rank == rank);
+        peer.map(|peer| peer.member)
+    }
+}
+
+/// Another member as one member knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Its place.
+    pub rank: Rank,
+    /// Who it is.
+    pub member: MemberAddress,
+}
+
+/// Names the members of a generation, in rank order: BLAKE3 of their ids.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct MembersDigest([u8; 32]);
+
+impl MembersDigest {
+    /// The digest with these bytes.
+    #[must_use]
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Of these members, in rank order.
+    #[must_use]
+    pub fn of(members: impl IntoIterator<Item = WorkerId>) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("sardana members of a generation");
+        for worker in members {
+            hasher.update(&worker.get().to_le_bytes());
+        }
+        Self(*hasher.finalize().as_bytes())
+    }
+}
+
+impl fmt::Debug for MembersDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().take(4).try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str("…")
+    }
+}
+
+/// A member of a generation and where it is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberAddress {
+    /// Who.
+    pub worker: WorkerId,
+    /// Where.
+    pub address: SocketAddr,
+}
+
+/// One stay of the running sum at a rank: the rank adds the gradients of `shards`, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Visit {
+    /// Whose gradients.
+    pub rank: Rank,
+    /// Of which shards; may be empty for a spare.
+    pub shards: ShardRange,
+}
+
+/// How a member comes to the step that its generation starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CatchUp {
+    /// It is there.
+    None,
+    /// It is one step behind: fetch the sum of that step from this rank and apply it.
+    Sum {
+        /// The donor.
+        from: Rank,
+    },
+    /// It has no usable state: fetch it from this rank.
+    State {
+        /// The donor.
+        from: Rank,
+    },
+}
+
+impl CatchUp {
+    /// Whom it is fetched from.
+    #[must_use]
+    pub const fn donor(self) -> Option<Rank> {
+        match self {
+            Self::None => None,
+            Self::Sum { from } | Self::State { from } => Some(from),
+        }
+    }
+}

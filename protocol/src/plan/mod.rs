@@ -1,0 +1,110 @@
+//! Who adds what in which order, and along which hops: pure schedules over ranks. Knows no bytes and no links.
+//!
+//! A [`Plan`] is made from the visits of a generation, by whoever forms it. Each member is told its own [`Part`] alone: what it adds,
+//! and the hops that begin or end at it.
+
+mod ordered;
+mod part;
+mod ring;
+
+use crate::job::Order;
+use crate::limits::{MAX_SHARDS, MAX_WORKERS};
+use crate::messages::Visit;
+use crate::words::{Rank, ShardRange};
+
+pub use part::{HopEnd, OrderedPart, Part, PartError, RingPart, Stay};
+
+/// Names a hop within its plan.
+pub type HopId = u16;
+
+/// A stream in one direction between two ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Its name, `0..` within the plan.
+    pub id: HopId,
+    /// Who sends.
+    pub from: Rank,
+    /// Who receives.
+    pub to: Rank,
+}
+
+impl Hop {
+    /// As the one that sends on it sees it.
+    const fn onwards(self) -> HopEnd {
+        HopEnd {
+            hop: self.id,
+            peer: self.to,
+        }
+    }
+
+    /// As the one that receives from it sees it.
+    const fn backwards(self) -> HopEnd {
+        HopEnd {
+            hop: self.id,
+            peer: self.from,
+        }
+    }
+}
+
+/// How the gradients of one step are added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    hops: Vec<Hop>,
+    parts: Vec<Part>,
+}
+
+impl Plan {
+    /// The plan for `world_size` ranks that adds what `visits` say: they are as [`crate::assign`] makes them. They cover 0..K in shard
+    /// order and name every rank; those of spares are empty and come last.
+    #[must_use]
+    pub fn new(order: Order, world_size: u32, visits: &[Visit]) -> Self {
+        let stops = stops(visits);
+        match order {
+            Order::Exact => ordered::plan(&stops, world_size),
+            Order::Fast => ring::plan(&stops, world_size),
+        }
+    }
+
+    /// The streams that it needs, by id from 0.
+    #[must_use]
+    pub fn hops(&self) -> &[Hop] {
+        &self.hops
+    }
+
+    /// What each rank does.
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// What `rank` does; none when it is not in the plan.
+    #[must_use]
+    pub fn part(&self, rank: Rank) -> Option<&Part> {
+        self.parts.get(rank.index())
+    }
+}
+
+/// Joins consecutive visits of the same rank. An empty visit stands at the shard that comes next.
+fn stops(visits: &[Visit]) -> Vec<Visit> {
+    let mut stops: Vec<Visit> = Vec::new();
+    for &Visit { rank, shards } in visits {
+        match stops.last_mut() {
+            Some(last) if last.rank == rank => {
+                last.shards = ShardRange::new(last.shards.start(), shards.end().max(last.shards.start()));
+            }
+            Some(_) | None => stops.push(Visit { rank, shards }),
+        }
+    }
+    stops
+}
+
+/// One visit per shard and one per spare, there and back.
+const _: () = assert!(MAX_SHARDS as usize + 2 * MAX_WORKERS as usize <= HopId::MAX as usize);
+
+/// The id of the hop at `index` of a plan's list.
+fn hop_id(index: usize) -> HopId {
+    HopId::try_from(index).unwrap_or(HopId::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! The ordered plan (`exact`): the running sum of each chunk goes from visit to visit in shard order and is sent back from the
+//! last. Knows only ranks and shards.
+//!
+//! ```text
+//! visits:  r0: 0..3    r1: 3..5    r0: 5..6    r2: 6..8
+//! hops:        r0 --0--> r1 --1--> r0 --2--> r2          the running sum
+//!              r1 <-------4------- r0 <--3-- r2          the finished sum, over each other rank once
+//! ```
+//! It moves as many bytes in total as a ring all-reduce, and both directions are busy at once.
+
+use std::collections::BTreeSet;
+
+use super::{Hop, OrderedPart, Part, Plan, Stay, hop_id};
+use crate::messages::Visit;
+use crate::words::Rank;
+
+/// There in shard order, back over each other rank once, by the ranks' last visits.
+pub(super) fn plan(stops: &[Visit], world_size: u32) -> Plan {
+    let there = stops.windows(2).map(|pair| (pair[0].rank, pair[1].rank));
+    let way = way_back(stops);
+    let back = way.windows(2).map(|pair| (pair[0], pair[1]));
+    let hop = |(index, (from, to))| Hop {
+        id: hop_id(index),
+        from,
+        to,
+    };
+    let hops: Vec<Hop> = there.chain(back).enumerate().map(hop).collect();
+    let (there, back) = hops.split_at(stops.len().saturating_sub(1));
+    let mut parts: Vec<OrderedPart> = (0..world_size)
+        .map(|_| OrderedPart {
+            stays: Vec::new(),
+            sum_from: None,
+            sum_to: None,
+        })
+        .collect();
+    for (index, stop) in stops.iter().enumerate() {
+        let before = index.checked_sub(1).and_then(|before| there.get(before));
+        if let Some(part) = parts.get_mut(stop.rank.index()) {
+            part.stays.push(Stay {
+                shards: stop.shards,
+                from: before.map(|hop| hop.backwards()),
+                to: there.get(index).map(|hop| hop.onwards()),
+            });
+        }
+    }
+    for hop in back {
+        if let Some(part) = parts.get_mut(hop.from.index()) {
+            part.sum_to = Some(hop.onwards());
+        }
+        if let Some(part) = parts.get_mut(hop.to.index()) {
+            part.sum_from = Some(hop.backwards());
+        }
+    }
+    Plan {
+        parts: parts.into_iter().map(Part::Ordered).collect(),
+        hops,
+    }
+}
+
+/// Every rank once, the closer first: reverse order of last visits.
+fn way_back(stops: &[Visit]) -> Vec<Rank> {
+    let mut seen = BTreeSet::new();
+    stops
+        .iter()
+        .rev()
+        .map(|stop| stop.rank)
+        .filter(|&rank| seen.insert(rank))
+        .collect()
+}

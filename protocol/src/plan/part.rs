@@ -1,0 +1,218 @@
+//! What one rank does in a plan, as it is told.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::HopId;
+use crate::job::Order;
+use crate::limits::MAX_WORKERS;
+use crate::words::{Rank, ShardRange};
+
+/// A hop as the rank at one of its ends sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HopEnd {
+    /// Which.
+    pub hop: HopId,
+    /// The rank at its other end.
+    pub peer: Rank,
+}
+
+/// What one rank does in a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Part {
+    /// It adds its shards to the running sum when that comes by.
+    Ordered(OrderedPart),
+    /// It takes part in a ring reduce-scatter and all-gather.
+    Ring(RingPart),
+}
+
+/// What one rank does in the ordered plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderedPart {
+    /// Its stays of the running sum, in shard order.
+    pub stays: Vec<Stay>,
+    /// Whence the finished sum comes; none at the rank that closes it.
+    pub sum_from: Option<HopEnd>,
+    /// Where it sends the finished sum; none at the end of the way back.
+    pub sum_to: Option<HopEnd>,
+}
+
+/// One stay of the running sum: it comes, the shards are added one by one in order, it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stay {
+    /// What is added; empty for a spare.
+    pub shards: ShardRange,
+    /// Whence it comes; none when it starts here, with shard 0.
+    pub from: Option<HopEnd>,
+    /// Where it goes; none when it is finished here.
+    pub to: Option<HopEnd>,
+}
+
+/// What one rank does in the ring plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingPart {
+    /// Whose shards it brings; it adds them all before anything else.
+    pub shards: Vec<ShardRange>,
+    /// From the rank before and to the rank after; none when it is alone.
+    pub hops: Option<(HopEnd, HopEnd)>,
+}
+
+/// Why a part cannot be executed. Its generation is wrong as a whole: its coordinator is of another version or at fault, and the
+/// worker takes no place in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PartError {
+    /// See [`PartError`].
+    #[error("a job adds in {expected:?} order, found a part of a plan for another one")]
+    Order {
+        /// Of the job.
+        expected: Order,
+    },
+    /// See [`PartError`].
+    #[error("a generation has 1 to {MAX_WORKERS} workers, found {found}")]
+    WorldSize {
+        /// How many it has.
+        found: u32,
+    },
+    /// See [`PartError`].
+    #[error("ranks are below {world_size}, found {found} (GEN-2)")]
+    UnknownRank {
+        /// How many ranks there are.
+        world_size: u32,
+        /// The rank beyond.
+        found: Rank,
+    },
+    /// See [`PartError`].
+    #[error("a rank has runs of shards in order within 0..{shards}, found {found:?} (GEN-2)")]
+    Shards {
+        /// K.
+        shards: u32,
+        /// What it has.
+        found: Vec<ShardRange>,
+    },
+    /// See [`PartError`].
+    #[error("the hops of {rank} among {world_size} ranks do not lead from shard 0 to the sum and back: {reason}")]
+    Hops {
+        /// Whose.
+        rank: Rank,
+        /// How many ranks there are.
+        world_size: u32,
+        /// What is wrong.
+        reason: &'static str,
+    },
+}
+
+impl Part {
+    /// The runs of shards whose gradients the rank brings, in order. None are empty.
+    #[must_use]
+    pub fn shards(&self) -> Vec<ShardRange> {
+        self.runs().into_iter().filter(|run| !run.is_empty()).collect()
+    }
+
+    fn runs(&self) -> Vec<ShardRange> {
+        match self {
+            Self::Ordered(part) => part.stays.iter().map(|stay| stay.shards).collect(),
+            Self::Ring(part) => part.shards.clone(),
+        }
+    }
+
+    /// The hops on which the rank sends, and those from which it receives.
+    #[must_use]
+    pub fn ends(&self) -> (Vec<HopEnd>, Vec<HopEnd>) {
+        match self {
+            Self::Ordered(part) => {
+                let onwards = part.stays.iter().filter_map(|stay| stay.to);
+                let backwards = part.stays.iter().filter_map(|stay| stay.from);
+                (onwards.chain(part.sum_to).collect(), backwards.chain(part.sum_from).collect())
+            }
+            Self::Ring(part) => part.hops.iter().map(|&(from, to)| (to, from)).unzip(),
+        }
+    }
+
+    /// The ranks at the other ends of its hops, in order.
+    #[must_use]
+    pub fn peers(&self) -> BTreeSet<Rank> {
+        let (onwards, backwards) = self.ends();
+        onwards.into_iter().chain(backwards).map(|end| end.peer).collect()
+    }
+
+    /// In which order it adds.
+    #[must_use]
+    pub const fn order(&self) -> Order {
+        match self {
+            Self::Ordered(_) => Order::Exact,
+            Self::Ring(_) => Order::Fast,
+        }
+    }
+
+    /// Whether `rank` of `world_size` can execute it, in a job that adds `shards` shards in this order: it came from outside.
+    ///
+    /// # Errors
+    /// See [`PartError`].
+    pub fn check(&self, order: Order, rank: Rank, world_size: u32, shards: u32) -> Result<(), PartError> {
+        if self.order() != order {
+            return Err(PartError::Order { expected: order });
+        }
+        if !(1..=MAX_WORKERS).contains(&world_size) {
+            return Err(PartError::WorldSize { found: world_size });
+        }
+        let (onwards, backwards) = self.ends();
+        let ends = || onwards.iter().chain(&backwards);
+        let mut ranks = ends().map(|end| end.peer).chain([rank]);
+        if let Some(found) = ranks.find(|rank| rank.get() >= world_size) {
+            return Err(PartError::UnknownRank { world_size, found });
+        }
+        let runs = self.runs();
+        let in_order = runs.is_sorted_by(|run, next| run.end() <= next.start());
+        if !in_order || runs.last().is_some_and(|run| run.end() > shards) {
+            return Err(PartError::Shards { shards, found: runs });
+        }
+        let wrong = |reason| {
+            Err(PartError::Hops {
+                rank,
+                world_size,
+                reason,
+            })
+        };
+        let once = |ends: &[HopEnd]| ends.iter().map(|end| end.hop).collect::<BTreeSet<_>>().len() == ends.len();
+        if ends().any(|end| end.peer == rank) {
+            return wrong("one leads nowhere");
+        }
+        if !once(&onwards) || !once(&backwards) {
+            return wrong("one is named twice");
+        }
+        match self {
+            Self::Ordered(part) => part.flaw().map_or(Ok(()), wrong),
+            Self::Ring(part) => part.flaw(rank, world_size).map_or(Ok(()), wrong),
+        }
+    }
+}
+
+impl OrderedPart {
+    fn flaw(&self) -> Option<&'static str> {
+        let begins = |stay: &Stay| stay.shards.start() == 0 && !stay.shards.is_empty();
+        let Some((last, before)) = self.stays.split_last() else {
+            return Some("the running sum never comes by");
+        };
+        if self.stays.iter().any(|stay| stay.from.is_none() && !begins(stay)) {
+            return Some("a running sum begins with shard 0");
+        }
+        if before.iter().any(|stay| stay.to.is_none()) {
+            return Some("a sum is finished once");
+        }
+        (last.to.is_none() != self.sum_from.is_none()).then_some("a finished sum is closed here or comes from elsewhere")
+    }
+}
+
+impl RingPart {
+    fn flaw(&self, rank: Rank, world_size: u32) -> Option<&'static str> {
+        let neighbours = |(from, to): (HopEnd, HopEnd)| {
+            let (before, after) = (from.peer.get(), to.peer.get());
+            before == (rank.get() + world_size - 1) % world_size && after == (rank.get() + 1) % world_size
+        };
+        match self.hops {
+            None => (world_size > 1).then_some("a ring of several has links"),
+            Some(hops) => (!neighbours(hops)).then_some("a ring leads from each rank to the next"),
+        }
+    }
+}
