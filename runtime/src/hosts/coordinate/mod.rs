@@ -168,13 +168,14 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
     getrandom::fill(&mut fresh).map_err(|error| HostingError::Random(error.to_string()))?;
     let registrar = Arc::new(state.registrar(JobId::new(fresh))?);
     let Started {
-        coordinator,
+        mut coordinator,
         events,
         heard,
     } = match config.succession {
         Succession::Resume => begin(&config, &state, &registrar, Incarnation::ZERO).await?,
         Succession::TakeOver => take_over(&config, &state, &registrar).await?,
     };
+    coordinator.watch(&config.standbys);
     let bound = coordinator.address();
     let own = match config.advertise {
         Some(advertise) if advertise.port() == 0 => SocketAddr::new(advertise.ip(), bound.port()),
