@@ -70,10 +70,10 @@ fn a_coordinator_that_is_taken_over_says_by_whom_and_stays_away() {
     // The port stays taken until it is needed.
     let held = std::net::UdpSocket::bind("127.0.0.2:0").unwrap();
     let standby = held.local_addr().unwrap().to_string();
-    let (first, address) = site.coordinator("state", "127.0.0.1:0", &["--standby", &standby]);
+    let (first, _) = site.coordinator("state", "127.0.0.1:0", &["-n", "2", "--standby", &standby]);
     let join = site.invite("state", "agent", "1", "agent.join");
     let agent = agent(&site, text(&join), "2");
-    first.event("sardana::event::resumed");
+    first.event("sardana::event::formed");
     drop(held);
     let second = site.takes_over("state", "elsewhere", &standby);
     let (status, words) = first.fails();
@@ -84,7 +84,7 @@ fn a_coordinator_that_is_taken_over_says_by_whom_and_stays_away() {
     );
     second.event("sardana::event::adopted");
     let state = site.path("state");
-    let again = ["coordinator", "--listen", &address, "--state-dir", text(&state)];
+    let again = ["coordinator", "--listen", "127.0.0.1:0", "--state-dir", text(&state)];
     assert_eq!(site.failed(&again, 1).trim_end(), words);
     second.signal("TERM");
     let (status, out) = second.end();
