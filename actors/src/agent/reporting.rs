@@ -169,7 +169,7 @@ impl Link {
             Ok(Ok(Some(Greeting::Refused { reason }))) => {
                 return Err(format!("the coordinator at {address} refused this agent: {reason}").into());
             }
-            Ok(Ok(Some(Greeting::Fenced | Greeting::Joined { .. }))) => {
+            Ok(Ok(Some(Greeting::Fenced | Greeting::Leads { .. } | Greeting::Joined { .. }))) => {
                 return Err("a later coordinator leads the job".into());
             }
             Ok(Ok(Some(Greeting::Over))) => return Err("the job is over: start a new one".into()),

@@ -12,7 +12,7 @@ use sardana_protocol::messages::{
     AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
-use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
+use sardana_protocol::words::{Generation, Step, WorkerId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -61,6 +61,11 @@ pub(super) enum Message {
         session: SessionId,
         why: String,
     },
+    /// By a session, or by who looks for other coordinators: this is the newest generation of one. Its own goes back.
+    Rival {
+        newest: Generation,
+        reply: oneshot::Sender<Greeting>,
+    },
     /// By the embedding program: end the job at the next boundary.
     StopRequested,
     /// By the embedding program: how many bytes have arrived. The number goes back.
@@ -80,7 +85,7 @@ pub(super) struct Arguments {
 
 pub(super) struct State {
     pub(super) config: CoordinatorConfig,
-    events: mpsc::UnboundedSender<JobEvent>,
+    pub(super) events: mpsc::UnboundedSender<JobEvent>,
     pub(super) started: Instant,
     pub(super) life: Life,
     /// Set by the first worker.
@@ -163,6 +168,10 @@ impl Actor for Shell {
                 if state.workers.get(&worker).is_some_and(|outlet| outlet.session() == session) {
                     state.session_lost(worker, why);
                 }
+            }
+            Message::Rival { newest, reply } => {
+                // Whoever asked may have gone.
+                let _ = reply.send(state.meets(newest));
             }
             Message::StopRequested => state.stop_requested(),
             Message::BytesReceived { reply } => {
@@ -269,15 +278,6 @@ impl State {
         self.job = Some((identity, membership));
     }
 
-    /// A later coordinator leads the job: whatever this one would say counts for nothing.
-    fn fenced(&mut self, own: Incarnation, by: Incarnation) {
-        if self.life == Life::Open {
-            self.life = Life::Fenced;
-            // Whoever listens ends this one; the agents, who are not told that the job is over, look for the other.
-            let _ = self.events.send(JobEvent::Fenced { own, by });
-        }
-    }
-
     fn session_lost(&mut self, worker: WorkerId, why: String) {
         self.forget(worker);
         self.decide(Event::Lost {
@@ -287,14 +287,11 @@ impl State {
     }
 
     fn admit(&self, hello: &WorkerHello) -> Result<(), Refusal> {
-        let (identity, newest) = match &self.job {
-            Some((identity, membership)) => (Some(identity), membership.generation()),
-            None => (None, Generation::new(self.config.incarnation, 0)),
-        };
+        let identity = self.job.as_ref().map(|(identity, _)| identity);
         if let Some(&present) = self.calls.get(&hello.worker) {
             take_over(present, hello)?;
         }
-        admit(self.config.registrar.job(), identity, newest, hello)
+        admit(self.config.registrar.job(), identity, self.newest(), hello)
     }
 
     fn said(&mut self, worker: WorkerId, message: WorkerMessage) {

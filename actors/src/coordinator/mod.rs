@@ -6,6 +6,7 @@ mod certifying;
 mod faults;
 mod operating;
 mod records;
+mod rivals;
 mod session;
 
 use std::net::SocketAddr;
@@ -18,7 +19,7 @@ use sardana_protocol::membership::{Balance, JobEvent};
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::enrol::{EnrolService, Registrar};
@@ -91,6 +92,10 @@ pub struct Coordinator {
     running: Option<JoinHandle<()>>,
     writing: Option<JoinHandle<()>>,
     endpoint: Endpoint,
+    ground: Ground,
+    wallet: Wallet,
+    /// Ends with this.
+    watching: JoinSet<()>,
 }
 
 /// Steers a coordinator's job from the process that it runs in, as operators do from elsewhere.
@@ -153,11 +158,11 @@ pub async fn start_on(
     let (records, writing) = config
         .records
         .take()
-        .map(|records| records::keep_writing(ground, records))
+        .map(|records| records::keep_writing(ground.clone(), records))
         .unzip();
     let arguments = Arguments {
         config,
-        wallet,
+        wallet: wallet.clone(),
         records,
         events,
     };
@@ -173,6 +178,9 @@ pub async fn start_on(
             running: Some(running),
             writing,
             endpoint,
+            ground,
+            wallet,
+            watching: JoinSet::new(),
         },
         receiver,
     ))
@@ -189,6 +197,15 @@ impl Coordinator {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// From now on looks at these addresses, at which it may be taken over, whether it has been: then it is fenced, and says so by an
+    /// event. One that takes over there while this one lives learns of it, too, and follows it.
+    pub fn watch(&mut self, standbys: &[SocketAddr]) {
+        for &standby in standbys {
+            let (ground, wallet, actor) = (self.ground.clone(), self.wallet.clone(), self.actor.clone());
+            self.watching.spawn(rivals::watch(ground, wallet, standby, actor));
+        }
     }
 
     /// Lets somebody else steer the job.

@@ -116,7 +116,10 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
         Hello::Operator { job } if allowed && job == peer.job => {
             streams.serve_operator(peer, &coordinator, operators).await;
         }
-        Hello::Worker(_) | Hello::Agent(_) | Hello::Operator { .. } => {
+        Hello::Coordinator { job, newest } if allowed && job == peer.job => {
+            streams.greet_rival(newest, &coordinator).await;
+        }
+        Hello::Worker(_) | Hello::Agent(_) | Hello::Operator { .. } | Hello::Coordinator { .. } => {
             let reason =
                 format!("the hello is not one of {peer}: start the process with credentials of its own role and job");
             tracing::warn!(target: "sardana::event::refused", %peer, %reason, "a hello under a false name");
@@ -133,8 +136,8 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Sends the greeting. None if it is a refusal.
-    async fn answer(mut self, asked: bool, greeting: oneshot::Receiver<Greeting>) -> Option<Self> {
+    /// Sends the greeting. None if it is the last word.
+    pub(super) async fn answer(mut self, asked: bool, greeting: oneshot::Receiver<Greeting>) -> Option<Self> {
         // A coordinator that does not answer is ending, which says nothing of the job: another one may lead it.
         let greeting = if asked { greeting.await.ok() } else { None };
         let Some(greeting) = greeting else {
@@ -146,7 +149,7 @@ impl Streams {
                 let written = write_frame(&mut self.send, &accepted, HELLO_FRAME_BYTES).await;
                 written.ok().map(|()| self)
             }
-            refusal @ (Greeting::Refused { .. } | Greeting::Over | Greeting::Fenced) => {
+            refusal @ (Greeting::Refused { .. } | Greeting::Over | Greeting::Fenced | Greeting::Leads { .. }) => {
                 self.refuse(refusal).await;
                 None
             }

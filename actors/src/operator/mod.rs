@@ -87,7 +87,9 @@ impl Operator {
         match operator.exchange(&hello, HELLO_FRAME_BYTES, HELLO_FRAME_BYTES).await? {
             Greeting::Welcome => Ok(operator),
             Greeting::Refused { reason } => Err(OperatorError::Refused { address, reason }),
-            Greeting::Over | Greeting::Fenced | Greeting::Joined { .. } => Err(OperatorError::Ended { address }),
+            Greeting::Over | Greeting::Fenced | Greeting::Leads { .. } | Greeting::Joined { .. } => {
+                Err(OperatorError::Ended { address })
+            }
         }
     }
 

@@ -12,6 +12,8 @@ pub enum Kind {
     AgentHello,
     /// An operator's hello. Opens a control connection.
     OperatorHello,
+    /// A coordinator's hello to another one. Opens a control connection.
+    CoordinatorHello,
     /// The first message on a link between workers. Opens a connection.
     LinkHello,
     /// A request for a sum or a state, or a share of one. Opens a connection.
@@ -42,19 +44,21 @@ pub enum Kind {
 
 impl Kind {
     /// The kinds that a connection may begin with.
-    pub(super) const OPENING: [Self; 5] = [
+    pub(super) const OPENING: [Self; 6] = [
         Self::WorkerHello,
         Self::AgentHello,
         Self::OperatorHello,
+        Self::CoordinatorHello,
         Self::LinkHello,
         Self::FetchRequest,
     ];
 
     #[cfg(test)]
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 17] = [
         Self::WorkerHello,
         Self::AgentHello,
         Self::OperatorHello,
+        Self::CoordinatorHello,
         Self::LinkHello,
         Self::FetchRequest,
         Self::Enrolment,
@@ -77,6 +81,7 @@ impl From<&Hello> for Kind {
             Hello::Worker(_) => Self::WorkerHello,
             Hello::Agent(_) => Self::AgentHello,
             Hello::Operator { .. } => Self::OperatorHello,
+            Hello::Coordinator { .. } => Self::CoordinatorHello,
         }
     }
 }

@@ -54,7 +54,7 @@ impl fmt::Display for Role {
 }
 
 /// Which role may send what to which. What is not here is refused.
-const TABLE: [(Role, Kind, Role); 17] = [
+const TABLE: [(Role, Kind, Role); 18] = [
     (Role::Worker, Kind::WorkerHello, Role::Coordinator),
     (Role::Worker, Kind::Membership, Role::Coordinator),
     (Role::Worker, Kind::Renewal, Role::Coordinator),
@@ -67,6 +67,7 @@ const TABLE: [(Role, Kind, Role); 17] = [
     (Role::Operator, Kind::OperatorHello, Role::Coordinator),
     (Role::Operator, Kind::OperatorLook, Role::Coordinator),
     (Role::Operator, Kind::OperatorCommand, Role::Coordinator),
+    (Role::Coordinator, Kind::CoordinatorHello, Role::Coordinator),
     (Role::Coordinator, Kind::WorkerOrder, Role::Worker),
     (Role::Coordinator, Kind::AgentOrder, Role::Agent),
     (Role::Coordinator, Kind::OperatorAnswer, Role::Operator),
@@ -95,33 +96,33 @@ mod tests {
     /// Who may send what, written down once more: sender and receiver, then one column per kind, in the order of [`Kind::ALL`].
     #[rustfmt::skip]
     const MATRIX: [(Role, Role, &str); 25] = [
-        //                          hellos: worker, agent, operator, link; fetch; enrolment; membership; renewal;
+        //                          hellos: worker, agent, operator, coordinator, link; fetch; enrolment; membership; renewal;
         //                                  child certification, report; look, command; worker order, agent order; certificate; answer
-        (Coordinator, Coordinator, "................"),
-        (Coordinator, Agent,       ".............xx."),
-        (Coordinator, Worker,      "............x.x."),
-        (Coordinator, Operator,    "...............x"),
-        (Coordinator, Checkpoint,  "................"),
-        (Agent,       Coordinator, ".x.....xxx......"),
-        (Agent,       Agent,       "................"),
-        (Agent,       Worker,      "................"),
-        (Agent,       Operator,    "................"),
-        (Agent,       Checkpoint,  "................"),
-        (Worker,      Coordinator, "x.....xx........"),
-        (Worker,      Agent,       "................"),
-        (Worker,      Worker,      "...xx..........."),
-        (Worker,      Operator,    "................"),
-        (Worker,      Checkpoint,  "................"),
-        (Operator,    Coordinator, "..x.......xx...."),
-        (Operator,    Agent,       "................"),
-        (Operator,    Worker,      "................"),
-        (Operator,    Operator,    "................"),
-        (Operator,    Checkpoint,  "................"),
-        (Checkpoint,  Coordinator, "................"),
-        (Checkpoint,  Agent,       "................"),
-        (Checkpoint,  Worker,      "................"),
-        (Checkpoint,  Operator,    "................"),
-        (Checkpoint,  Checkpoint,  "................"),
+        (Coordinator, Coordinator, "...x............."),
+        (Coordinator, Agent,       "..............xx."),
+        (Coordinator, Worker,      ".............x.x."),
+        (Coordinator, Operator,    "................x"),
+        (Coordinator, Checkpoint,  "................."),
+        (Agent,       Coordinator, ".x......xxx......"),
+        (Agent,       Agent,       "................."),
+        (Agent,       Worker,      "................."),
+        (Agent,       Operator,    "................."),
+        (Agent,       Checkpoint,  "................."),
+        (Worker,      Coordinator, "x......xx........"),
+        (Worker,      Agent,       "................."),
+        (Worker,      Worker,      "....xx..........."),
+        (Worker,      Operator,    "................."),
+        (Worker,      Checkpoint,  "................."),
+        (Operator,    Coordinator, "..x........xx...."),
+        (Operator,    Agent,       "................."),
+        (Operator,    Worker,      "................."),
+        (Operator,    Operator,    "................."),
+        (Operator,    Checkpoint,  "................."),
+        (Checkpoint,  Coordinator, "................."),
+        (Checkpoint,  Agent,       "................."),
+        (Checkpoint,  Worker,      "................."),
+        (Checkpoint,  Operator,    "................."),
+        (Checkpoint,  Checkpoint,  "................."),
     ];
 
     #[test]
@@ -148,6 +149,7 @@ mod tests {
             (Worker, Coordinator),
             (Worker, Worker),
             (Operator, Coordinator),
+            (Coordinator, Coordinator),
         ];
         for client in Role::ALL {
             for server in Role::ALL {

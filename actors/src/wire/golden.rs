@@ -138,6 +138,8 @@ fn hello() {
     };
     golden(&Hello::Agent(agent), &format!("01 {job_text} 01\"h\" 01 05"));
     golden(&Hello::Operator { job }, &format!("02 {job_text}"));
+    let rival = Hello::Coordinator { job, newest: GENERATION };
+    golden(&rival, &format!("03 {job_text} 0107"));
 }
 
 #[test]
@@ -151,6 +153,7 @@ fn greeting() {
     };
     golden(&joined, "03 01 09");
     golden(&Greeting::Fenced, "04");
+    golden(&Greeting::Leads { newest: GENERATION }, "05 0107");
 }
 
 #[test]

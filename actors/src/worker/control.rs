@@ -190,7 +190,9 @@ impl Link {
                 report_from,
             }),
             Ok(Ok(Some(Greeting::Fenced))) => Err(Attempt::Again("a later coordinator leads the job".to_owned())),
-            Ok(Ok(Some(Greeting::Welcome))) => Err(Attempt::Again("it took this worker for something else".to_owned())),
+            Ok(Ok(Some(Greeting::Welcome | Greeting::Leads { .. }))) => {
+                Err(Attempt::Again("it took this worker for something else".to_owned()))
+            }
             Ok(Ok(Some(Greeting::Refused { reason }))) => Err(refused(reason)),
             Ok(Ok(Some(Greeting::Over))) => Err(Attempt::Never(JoinError::Over)),
             Ok(Ok(None)) => Err(Attempt::Again("it closed without an answer".to_owned())),

@@ -6,7 +6,7 @@ use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::membership::{JobEvent, Loss};
 use sardana_protocol::messages::{AgentMessage, Call, CoordinatorMessage, Greeting, Hello, WorkerHello};
 use sardana_protocol::state::StateHash;
-use sardana_protocol::words::{JobId, WorkerId};
+use sardana_protocol::words::{Generation, Incarnation, JobId, WorkerId};
 
 use super::log::Log;
 use super::raw::{JOB, Site, agent, hello, worker};
@@ -15,7 +15,14 @@ use super::raw::{JOB, Site, agent, hello, worker};
 async fn a_hello_under_a_false_name_is_refused() {
     let log = Log::new();
     let site = Site::new().await;
+    let rival = || Hello::Coordinator {
+        job: JOB,
+        newest: Generation::new(Incarnation::new(9), 9),
+    };
     let cases = [
+        (Role::Worker, rival()),
+        (Role::Agent, rival()),
+        (Role::Operator, rival()),
         (Role::Worker, agent(JOB)),
         (Role::Worker, Hello::Operator { job: JOB }),
         (Role::Agent, Hello::Operator { job: JOB }),
@@ -42,6 +49,7 @@ async fn a_hello_under_a_false_name_is_refused() {
         log.refused(&["a hello under a false name", &peer, &reason]).await;
     }
     log.nothing_more();
+    assert!(site.events.is_empty(), "and nobody is fenced");
 }
 
 #[tokio::test]

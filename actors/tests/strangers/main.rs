@@ -8,4 +8,5 @@ mod costs;
 mod hellos;
 mod log;
 mod raw;
+mod rivals;
 mod workers;

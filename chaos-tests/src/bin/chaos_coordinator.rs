@@ -3,6 +3,7 @@
 //! `chaos_coordinator STATE_DIR ADDRESS [take-over | standby=ADDRESS]`, with the job in the environment, as workers get it.
 
 use std::io::Write;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use sardana::JobEvent;
@@ -10,7 +11,17 @@ use sardana::hosts::coordinate::Succession;
 use sardana::hosts::{CoordinateConfig, coordinate};
 use sardana_chaos_tests::setup::Setup;
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match coordinates() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("failed {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn coordinates() -> Result<()> {
     let (setup, _) = Setup::from_environment()?;
     let mut arguments = std::env::args().skip(1);
     let (state_dir, listen) = (arguments.next(), arguments.next());

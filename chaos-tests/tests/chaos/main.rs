@@ -1,5 +1,6 @@
 //! Real worker processes, killed and stopped: every run ends in the state of the plain loop, bit for bit.
 
+mod coordinated;
 mod coordinators;
 mod endings;
 mod fault_points;
@@ -13,6 +14,7 @@ mod leaves;
 mod network;
 mod paced;
 mod partitions;
+mod rivals;
 mod seeds;
 mod thawed;
 mod undisturbed;

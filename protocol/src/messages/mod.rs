@@ -15,7 +15,7 @@ use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
-/// First message on a control connection, from worker or agent to coordinator. [`Greeting`] comes back.
+/// First message on a control connection to a coordinator. [`Greeting`] comes back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Hello {
     /// A worker that wants to take part.
@@ -26,6 +26,13 @@ pub enum Hello {
     Operator {
         /// The job it watches or steers.
         job: JobId,
+    },
+    /// A coordinator that looks whether another one has taken over at a standby's address. [`Greeting::Leads`] comes back.
+    Coordinator {
+        /// The job that it leads, as far as it knows.
+        job: JobId,
+        /// The newest generation that it has announced.
+        newest: Generation,
     },
 }
 
@@ -132,6 +139,11 @@ pub enum Greeting {
     },
     /// A coordinator of a higher incarnation leads the job; this one has learned that from the hello, and ends. Look for the other.
     Fenced,
+    /// To a coordinator: this one was asked for its number. Whoever of the two has the lower one is fenced (GEN-1). The connection ends.
+    Leads {
+        /// The newest generation that it has announced.
+        newest: Generation,
+    },
 }
 
 /// What a worker has when nothing moves: told in a hello and after a halt.

@@ -14,6 +14,7 @@ use sardana_protocol::words::{Incarnation, JobId};
 
 const ADDRESS_FILE: &str = "address";
 const INCARNATION_FILE: &str = "incarnation";
+const FENCE_FILE: &str = "fenced";
 const LOCK_FILE: &str = "lock";
 const RECORDS_FOLDER: &str = "records";
 
@@ -62,6 +63,15 @@ pub enum StateError {
 /// A state directory.
 #[derive(Debug, Clone)]
 pub struct StateDirectory(PrivateFolder);
+
+/// The last coordinator of a state directory was fenced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fence {
+    /// Which one it was.
+    pub own: Incarnation,
+    /// By which, of another directory.
+    pub by: Incarnation,
+}
 
 /// Keeps other coordinators away as long as it, and this process, lives.
 #[derive(Debug)]
@@ -158,6 +168,49 @@ impl StateDirectory {
         Ok(Incarnation::new(next))
     }
 
+    /// Whether another coordinator leads the job of this directory, as far as the last one here knew.
+    ///
+    /// # Errors
+    /// When the file is damaged.
+    pub fn fence(&self) -> Result<Option<Fence>, StateError> {
+        let path = self.0.file(FENCE_FILE);
+        let bytes = match read_private(&path, SHORT_FILE_BYTES) {
+            Err(PrivateError::Missing { .. }) => return Ok(None),
+            bytes => bytes?,
+        };
+        let numbers = checked(&bytes).and_then(|text| text.split_once('-'));
+        let number = |text: &str| text.parse().ok().map(Incarnation::new);
+        let fence = numbers.and_then(|(own, by)| {
+            Some(Fence {
+                own: number(own)?,
+                by: number(by)?,
+            })
+        });
+        let expected = "the numbers of two coordinators";
+        fence.map(Some).ok_or(StateError::Damaged { path, expected })
+    }
+
+    /// Another coordinator leads the job: no later life here does, unless it takes over.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_fence(&self, fence: Fence) -> Result<(), StateError> {
+        let text = with_check(&format!("{}-{}", fence.own.get(), fence.by.get()));
+        Ok(write_private(&self.0.file(FENCE_FILE), text.as_bytes(), Otherwise::Make)?)
+    }
+
+    /// The coordinator here leads the job again.
+    ///
+    /// # Errors
+    /// When the file cannot be removed.
+    pub fn remove_fence(&self) -> Result<(), StateError> {
+        let path = self.0.file(FENCE_FILE);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(PrivateError::system(&path, error).into()),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     /// Where the coordinator writes down what its next life should know of the job.
     #[must_use]
     pub fn records(&self) -> PathBuf {
@@ -244,6 +297,26 @@ mod tests {
         assert!(error.contains("stop it first"), "{error}");
         drop(first);
         state.lock().unwrap();
+    }
+
+    #[test]
+    fn a_fence_stays_until_it_is_removed() {
+        let (_place, state) = state();
+        assert_eq!(state.fence().unwrap(), None);
+        state.remove_fence().unwrap();
+        let fence = Fence {
+            own: Incarnation::new(2),
+            by: Incarnation::new(7),
+        };
+        state.write_fence(fence).unwrap();
+        assert_eq!(state.fence().unwrap(), Some(fence));
+        let path = state.0.file(FENCE_FILE);
+        for damaged in ["", "2-7\n", "2-8 2-7\n"] {
+            write_private(&path, damaged.as_bytes(), Otherwise::Make).unwrap();
+            assert!(matches!(state.fence(), Err(StateError::Damaged { .. })));
+        }
+        state.remove_fence().unwrap();
+        assert_eq!(state.fence().unwrap(), None);
     }
 
     #[test]

@@ -63,6 +63,36 @@ fn an_agent_that_is_asked_to_end_drains_its_workers() {
     assert_eq!(status.code(), Some(0));
 }
 
+/// It was not lost at all, and is followed. Started again it does not come back, for there is another one.
+#[test]
+fn a_coordinator_that_is_taken_over_says_by_whom_and_stays_away() {
+    let site = Site::new();
+    // The port stays taken until it is needed.
+    let held = std::net::UdpSocket::bind("127.0.0.2:0").unwrap();
+    let standby = held.local_addr().unwrap().to_string();
+    let (first, _) = site.coordinator("state", "127.0.0.1:0", &["-n", "2", "--standby", &standby]);
+    let join = site.invite("state", "agent", "1", "agent.join");
+    let agent = agent(&site, text(&join), "2");
+    first.event("sardana::event::formed");
+    drop(held);
+    let second = site.takes_over("state", "elsewhere", &standby);
+    let (status, words) = first.fails();
+    assert_eq!(status.code(), Some(1), "{words}");
+    assert!(
+        words.contains("a later coordinator (i2) leads the job") && words.contains("--take-over"),
+        "{words}"
+    );
+    second.event("sardana::event::adopted");
+    let state = site.path("state");
+    let again = ["coordinator", "--listen", "127.0.0.1:0", "--state-dir", text(&state)];
+    assert_eq!(site.failed(&again, 1).trim_end(), words);
+    second.signal("TERM");
+    let (status, out) = second.end();
+    assert_eq!(status.code(), Some(0), "{out}");
+    let (status, _) = agent.end();
+    assert_eq!(status.code(), Some(0));
+}
+
 #[test]
 fn a_restarted_coordinator_has_a_later_incarnation_and_takes_new_workers() {
     let site = Site::new();

@@ -79,6 +79,17 @@ impl Running {
         assert!(status.success());
     }
 
+    /// Waits until it says why it fails, and ends. Returns how it ended, and why.
+    pub(crate) fn fails(self) -> (ExitStatus, String) {
+        let why = loop {
+            let line = self.log.recv_timeout(PATIENCE).expect("it says why it fails");
+            if let Some(words) = line.as_str().filter(|words| words.starts_with("sardana ")) {
+                break words.to_owned();
+            }
+        };
+        (self.end().0, why)
+    }
+
     /// Waits for its end. Returns how it ended, and its standard output.
     pub(crate) fn end(self) -> (ExitStatus, String) {
         let (ended, outcome) = channel();
@@ -92,10 +103,9 @@ fn follow(stderr: ChildStderr) -> Receiver<serde_json::Value> {
     let (sender, log) = channel();
     thread::spawn(move || {
         for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
-            // Workers have their own lines.
-            if let Ok(line) = serde_json::from_slice(&line)
-                && sender.send(line).is_err()
-            {
+            // Workers have their own lines, and the last one is for people.
+            let words = |_| String::from_utf8_lossy(&line).into_owned().into();
+            if sender.send(serde_json::from_slice(&line).unwrap_or_else(words)).is_err() {
                 return;
             }
         }

@@ -1,6 +1,7 @@
 //! Signals to the program, and what is left of it.
 
 use super::program::{Running, gone, sardana, training};
+use super::site::Site;
 
 #[test]
 fn the_first_signal_ends_the_job_at_a_boundary() {
@@ -33,6 +34,27 @@ fn the_second_signal_ends_everything_at_once() {
         for pid in pids {
             gone(pid);
         }
+    }
+}
+
+/// No worker ever comes.
+#[test]
+fn one_signal_ends_a_take_over_that_waits_for_its_first_worker() {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let site = Site::new();
+        let (lost, address) = site.coordinator("lost", "127.0.0.1:0", &[]);
+        lost.signal("KILL");
+        lost.end();
+        let running = site.takes_over("lost", "elsewhere", &address);
+        running.event("sardana::event::taking_over");
+        running.signal(signal);
+        let (status, out) = running.end();
+        assert_eq!(status.code(), Some(code), "{out}");
+        // It has let go of everything: another one may wait there.
+        let again = site.takes_over("lost", "elsewhere", &address);
+        again.event("sardana::event::taking_over");
+        again.signal("KILL");
+        again.end();
     }
 }
 

@@ -1,6 +1,8 @@
 //! A folder in which jobs run and are found, apart from all others of this user.
 
 use std::ffi::OsStr;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -65,6 +67,25 @@ impl Site {
         let addresses = listening["addresses"].as_str().unwrap();
         let address = addresses.trim_matches(['[', ']']).to_owned();
         (running, address)
+    }
+
+    /// One that takes over at `listen`, with the state directory `state` and the authority of `from`.
+    pub(crate) fn takes_over(&self, from: &str, state: &str, listen: &str) -> Running {
+        let (from, state) = (self.path(from), self.path(state));
+        if !state.exists() {
+            DirBuilder::new().mode(0o700).create(&state).unwrap();
+            std::fs::copy(from.join("authority.json"), state.join("authority.json")).unwrap();
+        }
+        let mut command = self.command(&[
+            "coordinator",
+            "--take-over",
+            "--log-format",
+            "json",
+            "--listen",
+            listen,
+            "--state-dir",
+        ]);
+        Running::start(command.arg(state).env("RUST_LOG", "info"))
     }
 
     /// A join file for the job of the state directory `state`.

@@ -39,7 +39,8 @@ pub(crate) struct Coordinator {
     /// Take the place of a coordinator whose state directory is lost: continue from what the workers report.
     ///
     /// The new directory must hold a copy of the old one's authority (the file `authority.json`, kept elsewhere beforehand), and workers
-    /// must reach this coordinator at an address they know: the old one, or a --standby of it.
+    /// must reach this coordinator at an address they know: the old one, or a --standby of it. If the old one lives after all, and finds
+    /// this one at a --standby, it ends within seconds, with exit code 1; started again it does not come back without --take-over.
     #[arg(long)]
     take_over: bool,
     /// Fewer workers than this do not train: the job waits.

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::place::{Offered, PlaceError, offer};
-use super::state::{StateDirectory, StateError, StateLock};
+use super::state::{Fence, StateDirectory, StateError, StateLock};
 
 /// How long an address may be let go of by the coordinator that is to be followed by a later one.
 const LET_GO: Duration = Duration::from_secs(5);
@@ -142,6 +142,7 @@ pub struct Hosting {
     registrar: Arc<Registrar>,
     addresses: Vec<SocketAddr>,
     offered: Option<Offered>,
+    state: StateDirectory,
     _lock: StateLock,
 }
 
@@ -153,6 +154,10 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
     check(&config)?;
     let state = StateDirectory::create(&config.state_dir)?;
     let lock = state.lock()?;
+    let fence = state.fence()?;
+    if let (Some(Fence { own, by }), Succession::Resume) = (fence, config.succession) {
+        return Err(HostingError::Fenced { own, by });
+    }
     if config.succession == Succession::TakeOver {
         // With a new one it would be nobody's: workers have certificates of the old one.
         state.authority().map_err(|error| match error {
@@ -168,13 +173,17 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
     getrandom::fill(&mut fresh).map_err(|error| HostingError::Random(error.to_string()))?;
     let registrar = Arc::new(state.registrar(JobId::new(fresh))?);
     let Started {
-        coordinator,
+        mut coordinator,
         events,
         heard,
     } = match config.succession {
         Succession::Resume => begin(&config, &state, &registrar, Incarnation::ZERO).await?,
-        Succession::TakeOver => take_over(&config, &state, &registrar).await?,
+        Succession::TakeOver => {
+            let known = fence.map_or(Incarnation::ZERO, |fence| fence.by);
+            take_over(&config, &state, &registrar, known).await?
+        }
     };
+    coordinator.watch(&config.standbys);
     let bound = coordinator.address();
     let own = match config.advertise {
         Some(advertise) if advertise.port() == 0 => SocketAddr::new(advertise.ip(), bound.port()),
@@ -190,6 +199,7 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
         registrar,
         addresses,
         offered: None,
+        state,
         _lock: lock,
     })
 }
@@ -235,8 +245,8 @@ async fn take_over(
     config: &CoordinateConfig,
     state: &StateDirectory,
     registrar: &Arc<Registrar>,
+    mut known: Incarnation,
 ) -> Result<Started, HostingError> {
-    let mut known = Incarnation::ZERO;
     let mut busy_since = Instant::now();
     loop {
         let mut started = match begin(config, state, registrar, known).await {
@@ -256,7 +266,10 @@ async fn take_over(
                 started.coordinator.end().await;
                 busy_since = Instant::now();
             }
-            heard => return Ok(Started { heard, ..started }),
+            heard => {
+                state.remove_fence()?;
+                return Ok(Started { heard, ..started });
+            }
         }
     }
 }
@@ -313,10 +326,16 @@ impl Hosting {
 
     /// The next event. None when the coordinator has ended, so that nothing can happen any more.
     pub async fn next_event(&mut self) -> Option<JobEvent> {
-        match self.heard.take() {
-            Some(event) => Some(event),
-            None => self.events.recv().await,
+        if let Some(event) = self.heard.take() {
+            return Some(event);
         }
+        let event = self.events.recv().await?;
+        if let JobEvent::Fenced { own, by } = event
+            && let Err(error) = self.state.write_fence(Fence { own, by })
+        {
+            tracing::warn!(target: "sardana::event::fenced", %error, "do not start a coordinator with this state directory again");
+        }
+        Some(event)
     }
 
     /// Lets somebody else ask the job to end at the next boundary.

@@ -1,0 +1,163 @@
+//! Two coordinators of one job: one that takes over at a standby's address does not know where the other was, so it is the other, or
+//! who comes back there after a freeze, that looks whether it has one to follow it. Must not know who is right: the higher number is.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use quinn::Connection;
+use ractor::ActorRef;
+use sardana_protocol::membership::JobEvent;
+use sardana_protocol::messages::{Greeting, Hello};
+use sardana_protocol::words::{Generation, Incarnation};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use super::actor::{Life, Message, State};
+use super::session::Streams;
+use crate::ground::Ground;
+use crate::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
+use crate::quic::{BindError, ConnectError, Purpose, bind_client_on, close, connect};
+use crate::trust::{PeerIdentity, Wallet};
+use crate::wire::limits::HELLO_FRAME_BYTES;
+use crate::wire::{FrameError, read_frame, write_frame};
+
+/// Between two looks at a standby's address: so long may two lead at most. A look costs a handshake if anybody is there.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// After somebody else was found there, whose log has a line of each look.
+const LOOK_SELDOM: Duration = Duration::from_secs(60);
+
+/// Why a look has found no coordinator.
+#[derive(Debug, thiserror::Error)]
+enum LookError {
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error("it did not answer with its number")]
+    NoNumber,
+    #[error("this coordinator has ended")]
+    Ended,
+}
+
+impl State {
+    /// The newest generation of this coordinator.
+    pub(super) fn newest(&self) -> Generation {
+        let own = self.job.as_ref().map(|(_, membership)| membership.generation());
+        own.unwrap_or(Generation::new(self.config.incarnation, 0))
+    }
+
+    /// Another coordinator of this job has announced `newest`. A number that was never given away here was given away there.
+    pub(super) fn meets(&mut self, newest: Generation) -> Greeting {
+        let own = self.newest();
+        if newest > own {
+            self.fenced(own.incarnation(), newest.incarnation());
+        }
+        Greeting::Leads { newest: own }
+    }
+
+    /// A later coordinator leads the job: whatever this one would say counts for nothing.
+    pub(super) fn fenced(&mut self, own: Incarnation, by: Incarnation) {
+        if self.life == Life::Open {
+            self.life = Life::Fenced;
+            // Whoever listens ends this one; the agents, who are not told that the job is over, look for the other.
+            let _ = self.events.send(JobEvent::Fenced { own, by });
+        }
+    }
+}
+
+impl Streams {
+    /// Answers a coordinator that asks for this one's number, and tells its own.
+    pub(super) async fn greet_rival(self, newest: Generation, coordinator: &ActorRef<Message>) {
+        let (reply, greeting) = oneshot::channel();
+        let asked = coordinator.cast(Message::Rival { newest, reply });
+        let last = self.answer(asked.is_ok(), greeting).await;
+        debug_assert!(last.is_none(), "nothing follows a number");
+    }
+}
+
+/// Looks for another coordinator at `standby` until the one that is `coordinator` has ended.
+pub(super) async fn watch(ground: Ground, wallet: Wallet, standby: SocketAddr, coordinator: ActorRef<Message>) {
+    loop {
+        let pause = match look(&ground, &wallet, standby, &coordinator).await {
+            Ok(()) => LOOK_EVERY,
+            Err(LookError::Ended) => return,
+            Err(error) => {
+                tracing::debug!(%standby, %error, "no other coordinator");
+                error.pause()
+            }
+        };
+        sleep(pause).await;
+    }
+}
+
+impl LookError {
+    fn pause(&self) -> Duration {
+        match self {
+            Self::Connect(
+                ConnectError::Refused { .. }
+                | ConnectError::WrongPeer { .. }
+                | ConnectError::OtherProtocol { .. }
+                | ConnectError::Local { .. },
+            )
+            | Self::Bind(_) => LOOK_SELDOM,
+            Self::Connect(ConnectError::Unreachable { .. } | ConnectError::Busy { .. } | ConnectError::Lost { .. })
+            | Self::Frame(_)
+            | Self::NoNumber
+            | Self::Ended => LOOK_EVERY,
+        }
+    }
+}
+
+/// Tells a coordinator at `standby` this one's number, and this one its number.
+async fn look(
+    ground: &Ground,
+    wallet: &Wallet,
+    standby: SocketAddr,
+    coordinator: &ActorRef<Message>,
+) -> Result<(), LookError> {
+    let endpoint = bind_client_on(ground, wallet, Purpose::Control, standby)?;
+    let looked = async {
+        let expected = PeerIdentity::coordinator(wallet.job());
+        let connection = connect(&endpoint, standby, expected, CONNECT_DEADLINE).await?;
+        // Not before the other is there: dialling may have taken seconds.
+        let newest = own_number(coordinator, Generation::NONE).await?;
+        let hello = Hello::Coordinator {
+            job: wallet.job(),
+            newest,
+        };
+        let theirs = timeout(HANDSHAKE_DEADLINE, exchange(&connection, &hello)).await;
+        let theirs = theirs.map_err(|_| LookError::NoNumber)??;
+        tracing::debug!(%standby, %theirs, "another coordinator of this job");
+        own_number(coordinator, theirs).await
+    };
+    let looked = looked.await;
+    close(&endpoint, "thank you").await;
+    looked.map(drop)
+}
+
+/// Tells this coordinator of another one's number, and asks for its own.
+async fn own_number(coordinator: &ActorRef<Message>, theirs: Generation) -> Result<Generation, LookError> {
+    let (reply, answer) = oneshot::channel();
+    let asked = coordinator.cast(Message::Rival { newest: theirs, reply });
+    asked.map_err(|_| LookError::Ended)?;
+    number(answer.await.map_err(|_| LookError::Ended)?)
+}
+
+async fn exchange(connection: &Connection, hello: &Hello) -> Result<Generation, LookError> {
+    let (mut send, mut receive) = connection.open_bi().await.map_err(FrameError::Connection)?;
+    write_frame(&mut send, hello, HELLO_FRAME_BYTES).await?;
+    let answer = read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await?;
+    number(answer.ok_or(LookError::NoNumber)?)
+}
+
+fn number(greeting: Greeting) -> Result<Generation, LookError> {
+    match greeting {
+        Greeting::Leads { newest } => Ok(newest),
+        Greeting::Welcome | Greeting::Refused { .. } | Greeting::Over | Greeting::Joined { .. } | Greeting::Fenced => {
+            Err(LookError::NoNumber)
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Two coordinators of one job that meet: the one with the lower number is fenced, and only that one.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past};
+use sardana_actors::enrol::Registrar;
+use sardana_actors::trust::{Authority, Role};
+use sardana_protocol::membership::{Balance, JobEvent};
+use sardana_protocol::messages::{Greeting, Hello};
+use sardana_protocol::words::{Generation, Incarnation};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::timeout;
+
+use super::raw::{JOB, PATIENCE, Wire};
+
+/// A coordinator in its life `incarnation`, of the same authority as the others.
+async fn life(authority: &Arc<Authority>, incarnation: u64) -> (Coordinator, UnboundedReceiver<JobEvent>) {
+    let config = CoordinatorConfig {
+        registrar: Arc::new(Registrar::new(Arc::clone(authority))),
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        incarnation: Incarnation::new(incarnation),
+        past: Past::Unknown,
+        records: None,
+        min: 1,
+        expected: 1,
+        max: 8,
+        balance: Balance::default(),
+    };
+    coordinator::start(config).await.unwrap()
+}
+
+fn fenced(own: u64, by: u64) -> JobEvent {
+    JobEvent::Fenced {
+        own: Incarnation::new(own),
+        by: Incarnation::new(by),
+    }
+}
+
+async fn first(events: &mut UnboundedReceiver<JobEvent>) -> Option<JobEvent> {
+    timeout(PATIENCE, events.recv()).await.unwrap()
+}
+
+/// Whoever looks, it is the lower one that goes; and nobody fences itself.
+#[tokio::test]
+async fn the_lower_one_is_fenced_whoever_looks() {
+    let authority = Arc::new(Authority::new(JOB).unwrap());
+    for (looking, other) in [(1, 2), (3, 2)] {
+        let (mut coordinator, mut events) = life(&authority, looking).await;
+        let (found, mut founds) = life(&authority, other).await;
+        coordinator.watch(&[coordinator.address(), found.address()]);
+        let (lower, higher) = if looking < other {
+            (&mut events, &mut founds)
+        } else {
+            (&mut founds, &mut events)
+        };
+        assert_eq!(first(lower).await, Some(fenced(looking.min(other), looking.max(other))));
+        assert!(higher.is_empty(), "the higher one goes on");
+        found.end().await;
+        coordinator.end().await;
+        assert_eq!(
+            (first(&mut events).await, first(&mut founds).await),
+            (None, None),
+            "nobody says so twice"
+        );
+    }
+}
+
+/// Equal ones tell each other their number, and that is all. Who is fenced says the same afterwards.
+#[tokio::test]
+async fn whoever_asks_is_told_the_number() {
+    let authority = Arc::new(Authority::new(JOB).unwrap());
+    let (coordinator, mut events) = life(&authority, 4).await;
+    let own = Generation::new(Incarnation::new(4), 0);
+    for newest in [own, Generation::NONE, own.next(), own] {
+        let mut wire = Wire::dial(&authority.issue(Role::Coordinator, 0).unwrap(), coordinator.address()).await;
+        wire.say(&Hello::Coordinator { job: JOB, newest }).await;
+        assert_eq!(wire.hear::<Greeting>().await.unwrap(), Some(Greeting::Leads { newest: own }));
+        let fences = newest > own;
+        assert_eq!(events.try_recv().ok(), fences.then(|| fenced(4, 4)), "{newest}");
+    }
+    coordinator.end().await;
+}
