@@ -270,6 +270,7 @@ impl World {
             Goal::Sum(step) => match self.followed(worker, step, &snapshot, since) {
                 Answer::Here((sum, keeper_at)) => {
                     let trailer = sum.trailer;
+                    self.law.follows_up_to(worker, step);
                     let event = Event::Followed {
                         step,
                         trailer,

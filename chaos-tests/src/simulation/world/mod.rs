@@ -3,6 +3,7 @@
 
 mod control;
 mod coordinator;
+mod hanging;
 mod joining;
 mod links;
 mod process;
@@ -203,6 +204,7 @@ impl World {
                 report_from,
             } => self.greeted(worker, session, incarnation, report_from),
             Happening::Unanswered { worker, session } => self.unanswered(worker, session),
+            Happening::Kill { worker } => self.killed(worker),
             Happening::Exited { worker, how, tally } => self.exited(worker, how, tally),
             Happening::SessionLost { worker, session } => self.session_lost(worker, session),
             Happening::ControlLost { worker, session } => self.control_lost(worker, session),

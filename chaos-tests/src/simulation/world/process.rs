@@ -23,10 +23,14 @@ pub(crate) struct Process {
     /// When its machine comes to the last of what its tasks have left for it.
     pub(crate) mailed: Duration,
     pub(crate) working: Option<Work>,
+    /// When it began that.
+    pub(crate) began: Duration,
     /// The buffer that the training thread writes to.
     pub(crate) desk: Option<Gradients>,
     pub(crate) buffers: BTreeMap<ShardRange, Gradients>,
     pub(crate) frozen_until: Option<Duration>,
+    /// Whether its training thread hangs: what it does is never done.
+    pub(crate) hung: bool,
     /// Its work takes so many times as long.
     pub(crate) slow: u32,
     /// How fast its clock goes, in thousandths.
@@ -195,9 +199,11 @@ impl Process {
             upstream: Duration::ZERO,
             mailed: Duration::ZERO,
             working: None,
+            began: Duration::ZERO,
             desk: None,
             buffers: BTreeMap::new(),
             frozen_until: None,
+            hung: false,
             slow: 1,
             rate,
             ring: None,

@@ -243,6 +243,7 @@ impl World {
             Work::Load { .. } | Work::Conclude { .. } => self.swarm.apply * 2,
         };
         process.working = Some(work);
+        process.began = self.calendar.now();
         let slow = process.slow;
         let jitter = 900 + u32::try_from(self.dice.below(200)).unwrap_or(0);
         self.calendar

@@ -1,0 +1,41 @@
+//! Only who hangs is left out as one who hangs: its training thread has been at one thing for longer than anybody is given for it.
+
+use std::time::Duration;
+
+use sardana_protocol::limits::{HALT_PATIENCE, STALL_LEAST};
+use sardana_protocol::words::WorkerId;
+
+use super::{Law, Violation};
+
+/// A coordinator's clock may go twice as fast as it should.
+const FASTEST: u32 = 2;
+
+/// What a worker's training thread does, and for how long it has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Doing {
+    /// It waits for what comes next.
+    Nothing,
+    /// It computes, or concludes.
+    Computes(Duration),
+    /// It changes the state: no halt is answered meanwhile.
+    Updates(Duration),
+    /// It will never be done.
+    Hangs,
+}
+
+impl Law {
+    /// The coordinator wants a worker killed that keeps the others from training, or from halting.
+    pub(crate) fn kills(&mut self, worker: WorkerId, doing: Doing, halting: bool) -> Result<(), Violation> {
+        let holds = match doing {
+            Doing::Nothing => false,
+            Doing::Computes(lasts) => !halting && lasts * FASTEST >= STALL_LEAST,
+            Doing::Updates(lasts) if halting => lasts * FASTEST >= HALT_PATIENCE,
+            Doing::Updates(lasts) => lasts * FASTEST >= STALL_LEAST,
+            Doing::Hangs => true,
+        };
+        self.check("who works is not left out as one who hangs", holds, || {
+            let waits = if halting { "all halt" } else { "the others wait" };
+            format!("{worker} is killed while {waits}, and does this: {doing:?}")
+        })
+    }
+}
