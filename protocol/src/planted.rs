@@ -102,6 +102,10 @@ bugs! {
     ReleaseForgotten,
     /// A silent worker is left out although steps advance.
     SilentEvicted,
+    /// Whoever hangs is waited for.
+    HangingNotEvicted,
+    /// A member that has done its part and waits for another counts as one that hangs.
+    WaitingCountsAsHanging,
     /// A member that is lost while others wait for it is only noted.
     LossIgnored,
 }
