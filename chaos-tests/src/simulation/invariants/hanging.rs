@@ -19,7 +19,7 @@ pub(crate) enum Doing {
     Computes(Duration),
     /// It changes the state: no halt is answered meanwhile.
     Updates(Duration),
-    /// It will never be done.
+    /// It will never be done, or waits for one that will not.
     Hangs,
 }
 

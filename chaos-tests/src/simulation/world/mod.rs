@@ -22,6 +22,7 @@ use sardana_protocol::words::{Step, WorkerId};
 use super::calendar::{Calendar, Happening, Party};
 use super::coverage::Coverage;
 use super::invariants::{Count, Law, Violation};
+use super::model::Sum;
 use super::network::{Network, Node};
 use super::story::Story;
 use super::swarm::Swarm;
@@ -230,16 +231,14 @@ impl World {
                 trailer,
                 place,
                 gradients,
-            } => self.summed(
-                worker,
-                generation,
-                super::model::Sum {
+            } => {
+                let sum = Sum {
                     step,
                     gradients,
                     trailer,
-                },
-                place,
-            ),
+                };
+                self.summed(worker, generation, sum, place);
+            }
             Happening::Mail { worker, mail } => self.member(worker, mail.event, mail.data),
             Happening::Fetched { worker, serial } => self.fetched(worker, serial),
             Happening::Transferred { worker, serial } => self.transferred(worker, serial),

@@ -249,6 +249,21 @@ impl Process {
         }
     }
 
+    /// Only the training thread hands out a state.
+    pub(crate) fn owes_forever(&self, wanted: &Fetching) -> bool {
+        self.hung && matches!(wanted.what, CatchUp::State { .. })
+    }
+
+    /// Whether it has computed as many gradients in the first step of its generation as it owes there, whatever became of them.
+    pub(crate) fn seems_done(&self) -> bool {
+        self.ring.as_ref().is_some_and(|ring| {
+            let own = ring.form.first.iter().filter(|visit| visit.rank == ring.form.rank);
+            let owes: u32 = own.map(|visit| visit.shards.len()).sum();
+            let step = self.member.step();
+            step == ring.form.step && self.member.tally().computed_in(step) >= owes
+        })
+    }
+
     pub(crate) fn take_sum(&mut self, step: Step) -> Option<Sum> {
         match self.accepted.take() {
             Some(Data::Sum(sum)) if sum.step == step => Some(sum),

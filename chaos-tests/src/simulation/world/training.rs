@@ -255,6 +255,9 @@ impl World {
         let Some(process) = self.processes.get_mut(&worker) else {
             return;
         };
+        if process.hung {
+            return;
+        }
         let event = match process.working.take() {
             None | Some(Work::Wait) => return,
             Some(Work::Gradient { step, piece, shard }) => {
