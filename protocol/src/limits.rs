@@ -78,7 +78,8 @@ pub const STALL_SHARDS: u32 = 20;
 /// And for this long before it has computed any gradient, or while it fetches the state: compiling kernels takes minutes.
 pub const STALL_UNKNOWN: Duration = Duration::from_secs(600);
 
-/// A halt is answered once an update that is under way has ended. The longest of them take seconds.
+/// A halt is answered once an update that is under way has ended. The longest of them take seconds. Whoever is known to be slow is given
+/// [`STALL_SHARDS`] gradients, if that is longer.
 pub const HALT_PATIENCE: Duration = Duration::from_secs(120);
 
 /// An unanswered `Halt`, `Form` or `Complete` is sent again after this. Control streams are reliable, so this only matters for

@@ -46,7 +46,7 @@ bugs! {
     LoadedOneAhead,
     /// A joiner takes its seat one step before the others.
     StaleJoiner,
-    /// A sum that comes while the one before is applied is neither laid aside nor asked for again.
+    /// A sum that comes while the one before is applied is not laid aside: it is asked for once more.
     AsideDropped,
     /// Gradients of the step before stay among those of the next.
     StaleGradients,
@@ -102,6 +102,10 @@ bugs! {
     ReleaseForgotten,
     /// A silent worker is left out although steps advance.
     SilentEvicted,
+    /// Whoever hangs is waited for.
+    HangingNotEvicted,
+    /// A member that has done its part and waits for another counts as one that hangs.
+    WaitingCountsAsHanging,
     /// A member that is lost while others wait for it is only noted.
     LossIgnored,
 }

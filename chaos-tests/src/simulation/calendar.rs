@@ -48,6 +48,8 @@ pub(crate) enum Happening {
     },
     /// No greeting has come.
     Unanswered { worker: WorkerId, session: u64 },
+    /// An agent is told to kill its child.
+    Kill { worker: WorkerId },
     /// An agent says that its child has ended.
     Exited {
         worker: WorkerId,
@@ -153,7 +155,9 @@ impl Happening {
             | Self::Transferred { worker, .. }
             | Self::RoomMade { worker }
             | Self::Hashed { worker, .. } => Party::Worker(*worker),
-            Self::Exited { .. } | Self::Revive | Self::Start | Self::Strike(_) | Self::Later(_) => Party::World,
+            Self::Kill { .. } | Self::Exited { .. } | Self::Revive | Self::Start | Self::Strike(_) | Self::Later(_) => {
+                Party::World
+            }
         }
     }
 }

@@ -72,6 +72,7 @@ pub const EXPECTED: &[Reached] = &[
     ("past", "possible", "none"),
     ("people are told", "Adopted", ""),
     ("people are told", "CaughtUp", ""),
+    ("people are told", "CoolsDown", ""),
     ("people are told", "Done", ""),
     ("people are told", "Formed", ""),
     ("people are told", "Forming", ""),

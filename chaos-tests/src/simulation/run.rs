@@ -90,7 +90,9 @@ impl World {
     fn go_on_and_end(&mut self) {
         let each = self.swarm.shards.div_ceil(self.swarm.min.max(1)).max(1);
         let step = self.swarm.gradient * each + self.swarm.apply * 3;
-        let floor = Floor::of(step, self.swarm.transfer, self.swarm.restart, self.swarm.gradient * SLOWEST);
+        let hangs = self.hanging();
+        let floor = Floor::of(step, self.swarm.transfer, self.swarm.restart, self.swarm.gradient * SLOWEST)
+            .and_hangs(hangs, self.swarm.gradient);
         if !self.law.may_stop_early {
             self.go_on(floor);
         }
@@ -124,6 +126,7 @@ impl World {
 
     fn happen_healed(&mut self) {
         self.fill_up();
+        self.people_end_what_hangs();
         if !self.happen() {
             let held = self.law.ends(false, || "nothing happens any more".to_owned());
             self.require(held);

@@ -206,9 +206,10 @@ impl Membership {
         members.map(|standing| standing.step).max().unwrap_or(formation.step)
     }
 
-    /// One step may be lost with all who had applied it, and is computed again; more than one means that the state is lost.
+    /// One step may be lost with all who had applied it, and is computed again; more than one means that the state is lost. So does any
+    /// step before the one from which training last started again: who computed it then is not known any more.
     fn behind_which_state_is_lost(&self) -> Step {
-        self.reached.previous().unwrap_or(Step::ZERO)
+        self.reached.previous().unwrap_or(Step::ZERO).max(self.restarted)
     }
 
     /// How many gradients of lost workers the state at `step` holds: all but those of the living.
@@ -268,7 +269,7 @@ impl Membership {
             self.ledger.rescued();
         }
         // Those who computed the steps before a restart are not in the ledger one by one any more.
-        if newest < self.behind_which_state_is_lost().max(self.restarted) {
+        if newest < self.behind_which_state_is_lost() {
             self.restarted = newest;
             self.ledger.restart(self.kept_of_the_lost(newest));
             self.tell(JobEvent::StateLost {

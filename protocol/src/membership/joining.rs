@@ -239,6 +239,8 @@ impl Membership {
         self.tell(JobEvent::Held { worker });
         if let Some(record) = self.members.get_mut(&worker) {
             record.place = Place::Called;
+            // The others may have waited long, but not for this one.
+            record.work.waited_for(self.now);
         }
         let generation = self.generation;
         self.send(worker, CoordinatorMessage::Halt { generation });

@@ -48,7 +48,7 @@ impl Pulse {
 pub(super) struct Work {
     tally: Tally,
     step: Step,
-    /// When that last changed.
+    /// When that last changed, or others began to wait for it.
     moved: Duration,
 }
 
@@ -59,6 +59,11 @@ impl Work {
             moved: now,
             ..Self::default()
         }
+    }
+
+    /// From now on others wait for it.
+    pub(super) fn waited_for(&mut self, now: Duration) {
+        self.moved = now;
     }
 
     /// It says where it stands.
@@ -121,9 +126,23 @@ impl Membership {
 
     /// Leaves out who says that it lives and does nothing, while others wait for it.
     pub(super) fn evict_stalled(&mut self) {
+        if bites(Bug::HangingNotEvicted) {
+            return;
+        }
         let stalled = match (&self.phase, &self.formation) {
-            (Phase::Running { .. }, Some(formation)) => self.stalled_in(formation),
-            (Phase::Halting { since }, _) => self.stalled_before_halting(*since),
+            // What is owed in the step where a generation was adopted only its members know. After a halt it is known.
+            (Phase::Running { .. }, Some(formation)) if self.is_where_adopted(formation) => {
+                if self.now.saturating_sub(self.advanced) >= STALL_UNKNOWN {
+                    self.disturb();
+                }
+                return;
+            }
+            (Phase::Running { .. }, Some(formation)) => {
+                // Whoever the last switch has left out is to halt, too, and the job does not end without its count.
+                let left_out = self.stalled_before_halting(self.settled, |worker| !self.is_member(worker));
+                [self.stalled_in(formation), left_out].concat()
+            }
+            (Phase::Halting { since }, _) => self.stalled_before_halting(*since, |_| true),
             (Phase::Running { .. } | Phase::Gathering { .. } | Phase::Forming { .. } | Phase::Done | Phase::Failed, _) => {
                 Vec::new()
             }
@@ -135,6 +154,18 @@ impl Membership {
         }
     }
 
+    /// The newest step of its members. Not the newest ever reached: that may be lost, with all who had applied it.
+    fn newest_in(&self, formation: &Formation) -> Step {
+        let records = formation.workers().filter_map(|worker| self.members.get(&worker));
+        records.map(|record| record.work.step).fold(formation.step, Step::max)
+    }
+
+    /// Whether it is a generation of an earlier life, still in the step in which this one has adopted it.
+    fn is_where_adopted(&self, formation: &Formation) -> bool {
+        let adopted = formation.generation.incarnation() < self.generation.incarnation();
+        adopted && self.newest_in(formation) == formation.step
+    }
+
     /// Those whose gradients or update the others lack, and who have not moved for much longer than a gradient takes.
     fn stalled_in(&self, formation: &Formation) -> Vec<(WorkerId, Duration)> {
         if self.now.saturating_sub(self.advanced) < STALL_LEAST {
@@ -144,22 +175,32 @@ impl Membership {
             let members = formation.workers().enumerate();
             members.filter_map(|(rank, worker)| Some((rank, worker, self.members.get(&worker)?)))
         };
+        let at = self.newest_in(formation);
+        // Nothing is computed after the last update; how long an evaluation may take nobody knows.
+        let ends = |record: &Record| record.ending().is_some_and(|ending| ending.step == at);
+        let is_over = at >= self.config.steps || records().any(|(_, _, record)| ends(record));
         let is_done = |rank: usize, record: &Record| {
-            let owes = formation.owes(rank, self.reached);
-            record.work.step >= self.reached && record.work.tally.computed_in(self.reached) >= owes
+            let owes = if is_over { 0 } else { formation.owes(rank, at) };
+            record.work.step >= at && record.work.tally.computed_in(at) >= owes
         };
-        if !records().any(|(rank, _, record)| is_done(rank, record)) {
+        // Whoever comes to the state first may wait for one that hangs and should hand it over.
+        let begins = at == formation.step;
+        let waits = |rank: usize, record: &Record| is_done(rank, record) || (begins && formation.catches_up(rank));
+        if !records().any(|(rank, _, record)| waits(rank, record)) {
             return Vec::new();
         }
         // Whoever fetches or loads the state first has no pace for that.
         let slowest = records().filter_map(|(_, _, record)| record.pace()).max();
-        let begins = self.reached == formation.step;
         let patience = |rank: usize, record: &Record| match (record.pace(), slowest) {
             (Some(_), Some(pace)) if !(begins && formation.catches_up(rank)) => STALL_LEAST.max(pace.of(STALL_SHARDS)),
             (Some(_) | None, _) => STALL_UNKNOWN,
         };
+        // The first update may be heard of before the last `Ready`.
+        let takes_part = |record: &Record| matches!(record.place, Place::Called | Place::Ready);
         records()
-            .filter(|(rank, _, record)| matches!(record.place, Place::Ready) && !is_done(*rank, record))
+            .filter(|(rank, _, record)| {
+                takes_part(record) && (!is_done(*rank, record) || bites(Bug::WaitingCountsAsHanging))
+            })
             .map(|(rank, worker, record)| {
                 let stood = self.now.saturating_sub(record.work.moved.max(self.advanced));
                 (worker, stood, patience(rank, record))
@@ -169,11 +210,20 @@ impl Membership {
             .collect()
     }
 
-    /// An update that is under way ends before a halt is answered; it does not take minutes.
-    fn stalled_before_halting(&self, since: Duration) -> Vec<(WorkerId, Duration)> {
-        let busy = self.members.iter().filter(|(_, record)| record.is_busy());
-        busy.map(|(&worker, record)| (worker, self.now.saturating_sub(record.work.moved.max(since))))
-            .filter(|(_, stood)| *stood >= HALT_PATIENCE)
+    /// An update that is under way ends before a halt is answered; it does not take minutes. Before that ends the gradient that the
+    /// training thread is at, though the sum came without it.
+    fn stalled_before_halting(&self, since: Duration, is_to: impl Fn(WorkerId) -> bool) -> Vec<(WorkerId, Duration)> {
+        let busy = self
+            .members
+            .iter()
+            .filter(|(worker, record)| record.is_busy() && is_to(**worker));
+        let patience = |record: &Record| {
+            let gradients = record.pace().map_or(Duration::ZERO, |pace| pace.of(STALL_SHARDS));
+            HALT_PATIENCE.max(gradients)
+        };
+        busy.map(|(&worker, record)| (worker, record, self.now.saturating_sub(record.work.moved.max(since))))
+            .filter(|(_, record, stood)| *stood >= patience(record))
+            .map(|(worker, _, stood)| (worker, stood))
             .collect()
     }
 }

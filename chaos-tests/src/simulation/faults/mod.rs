@@ -5,6 +5,7 @@ mod cut;
 mod drain;
 mod flap;
 mod freeze;
+mod hang;
 mod kill;
 mod link;
 mod noise;
@@ -37,6 +38,8 @@ pub(crate) enum Fault {
     Preempt,
     /// A worker's process stands still for a while.
     Freeze,
+    /// A worker's training thread hangs, and its process beats on.
+    Hang,
     /// A worker's work takes many times as long for a while.
     Slow,
     /// A worker is asked to leave.
@@ -88,11 +91,12 @@ pub(crate) enum Struck {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Kill,
         Self::Vanish,
         Self::Preempt,
         Self::Freeze,
+        Self::Hang,
         Self::Slow,
         Self::Drain,
         Self::Storm,
@@ -108,12 +112,16 @@ impl Fault {
         Self::Skew,
     ];
 
+    /// Those after which it is known how many gradients were computed.
+    pub(crate) const COUNTED: [Self; 6] = [Self::Kill, Self::Hang, Self::Slow, Self::Drain, Self::Storm, Self::Crash];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Kill => "kill",
             Self::Vanish => "host lost",
             Self::Preempt => "mass preemption",
             Self::Freeze => "freeze",
+            Self::Hang => "training thread hangs",
             Self::Slow => "slow node",
             Self::Drain => "drain",
             Self::Storm => "storm of joiners",
@@ -150,6 +158,7 @@ impl World {
             Fault::Vanish => self.vanish(),
             Fault::Preempt => self.preempt(),
             Fault::Freeze => self.freeze(),
+            Fault::Hang => self.hang(),
             Fault::Slow => self.slow_down(),
             Fault::Drain => self.drain(),
             Fault::Storm => self.storm(),

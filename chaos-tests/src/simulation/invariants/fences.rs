@@ -30,6 +30,7 @@ impl Law {
         if let Command::Send(WorkerMessage::Ready { generation }) = command {
             self.says_ready(worker, *generation);
         }
+        self.asks_for_sums(worker, command)?;
         let Some((generation, act)) = act(command, summed) else {
             return Ok(());
         };

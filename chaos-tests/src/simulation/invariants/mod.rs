@@ -4,6 +4,7 @@ mod donors;
 mod ending;
 mod fences;
 mod generations;
+mod hanging;
 mod joiners;
 mod leaving;
 mod losing;
@@ -30,6 +31,7 @@ use super::marks::Marks;
 use super::model::Reference;
 pub(crate) use ending::Count;
 pub(crate) use generations::Memory;
+pub(crate) use hanging::Doing;
 pub(crate) use leaving::Heirs;
 pub(crate) use progress::Floor;
 
@@ -87,6 +89,8 @@ pub(crate) struct Law {
     leaving: BTreeMap<WorkerId, Duration>,
     /// Who was let go, as far as the coordinator can know.
     gone: BTreeSet<WorkerId>,
+    /// The newest sum that each joiner has had.
+    followed: BTreeMap<WorkerId, Step>,
     /// Whose connection broke, and when.
     cut_off: BTreeMap<WorkerId, Duration>,
     pub(crate) count: Count,
@@ -116,6 +120,7 @@ impl Law {
             given_up: BTreeSet::new(),
             leaving: BTreeMap::new(),
             gone: BTreeSet::new(),
+            followed: BTreeMap::new(),
             cut_off: BTreeMap::new(),
             count: Count::Exact,
             may_stop_early: false,

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use sardana_protocol::limits::{ADOPTION_PATIENCE, GATHER, LEAVE_GRACE, SILENCE_MOST, STATE_GRACE};
+use sardana_protocol::limits::{
+    ADOPTION_PATIENCE, GATHER, HALT_PATIENCE, LEAVE_GRACE, SILENCE_MOST, STALL_SHARDS, STALL_UNKNOWN, STATE_GRACE,
+};
 
 use super::{Law, Violation};
 use crate::simulation::network::IDLE;
@@ -25,6 +27,17 @@ impl Floor {
         Self {
             steps,
             within: 3 * (patience + restart) + 20 * transfer + 10 * step + slowest,
+        }
+    }
+
+    /// Some workers hang when faults end. Each may be found only once another is replaced, and then when all are to halt for it.
+    pub(crate) fn and_hangs(self, workers: u32, gradient: Duration) -> Self {
+        // Paces wander.
+        let gradients = 2 * STALL_SHARDS * gradient;
+        let each = STALL_UNKNOWN.max(gradients) + HALT_PATIENCE + self.within;
+        Self {
+            within: self.within + workers * each,
+            ..self
         }
     }
 }

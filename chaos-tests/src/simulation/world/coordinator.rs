@@ -200,7 +200,7 @@ impl World {
         for command in commands {
             match command {
                 Command::Send { worker, message } => self.order(worker, message),
-                Command::Kill { worker } => self.end_seen(worker, "signal 9", super::LastWords::No),
+                Command::Kill { worker } => self.order_kill(worker, before),
                 Command::Tell(event) => self.told(event, before),
             }
         }

@@ -123,7 +123,8 @@ impl World {
         let Some((held, shares, state, hashed)) = &mut process.keeping.snapshot else {
             return;
         };
-        if *held != snapshot {
+        // The training thread makes the copies.
+        if *held != snapshot || process.hung {
             return;
         }
         *hashed = Hashed::Yes;
@@ -156,7 +157,7 @@ impl World {
         let serial = self.serial;
         let delay = match wanted.what {
             CatchUp::State { .. } => self.swarm.transfer,
-            CatchUp::Sum { .. } | CatchUp::None => self.swarm.transfer / 4,
+            CatchUp::Sum { .. } | CatchUp::None => self.swarm.sum,
         };
         if let Some(process) = self.processes.get_mut(&worker) {
             process.fetching = Some(Fetching { serial, ..wanted });
@@ -173,6 +174,9 @@ impl World {
         };
         let donor = wanted.donor.worker;
         let delivered = match self.answers(worker, donor) {
+            Some(donor) if donor.owes_forever(&wanted) => {
+                return self.calendar.after(NAMED / 10, Happening::Fetched { worker, serial });
+            }
             Some(donor) => donor.donate(&wanted),
             // Until its connection is given up.
             None if now.saturating_sub(wanted.since) < NAMED => {
@@ -238,7 +242,7 @@ impl World {
         (joining.serial, joining.since, joining.goal) = (serial, now, Some((goal, snapshot)));
         let load = match goal {
             Goal::State => self.swarm.transfer,
-            Goal::Sum(_) => self.swarm.transfer / 4,
+            Goal::Sum(_) => self.swarm.sum,
         };
         let delay = self.network.stream_delay(&mut self.dice) * 2 + load;
         self.calendar.after(delay, Happening::Transferred { worker, serial });
@@ -270,6 +274,7 @@ impl World {
             Goal::Sum(step) => match self.followed(worker, step, &snapshot, since) {
                 Answer::Here((sum, keeper_at)) => {
                     let trailer = sum.trailer;
+                    self.law.follows_up_to(worker, step);
                     let event = Event::Followed {
                         step,
                         trailer,

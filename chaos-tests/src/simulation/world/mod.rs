@@ -3,6 +3,7 @@
 
 mod control;
 mod coordinator;
+mod hanging;
 mod joining;
 mod links;
 mod process;
@@ -21,6 +22,7 @@ use sardana_protocol::words::{Step, WorkerId};
 use super::calendar::{Calendar, Happening, Party};
 use super::coverage::Coverage;
 use super::invariants::{Count, Law, Violation};
+use super::model::Sum;
 use super::network::{Network, Node};
 use super::story::Story;
 use super::swarm::Swarm;
@@ -203,6 +205,7 @@ impl World {
                 report_from,
             } => self.greeted(worker, session, incarnation, report_from),
             Happening::Unanswered { worker, session } => self.unanswered(worker, session),
+            Happening::Kill { worker } => self.killed(worker),
             Happening::Exited { worker, how, tally } => self.exited(worker, how, tally),
             Happening::SessionLost { worker, session } => self.session_lost(worker, session),
             Happening::ControlLost { worker, session } => self.control_lost(worker, session),
@@ -227,15 +230,14 @@ impl World {
                 step,
                 trailer,
                 gradients,
-            } => self.summed(
-                worker,
-                generation,
-                super::model::Sum {
+            } => {
+                let sum = Sum {
                     step,
                     gradients,
                     trailer,
-                },
-            ),
+                };
+                self.summed(worker, generation, sum);
+            }
             Happening::Mail { worker, mail } => self.member(worker, mail.event, mail.data),
             Happening::Fetched { worker, serial } => self.fetched(worker, serial),
             Happening::Transferred { worker, serial } => self.transferred(worker, serial),

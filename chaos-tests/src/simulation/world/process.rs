@@ -24,10 +24,16 @@ pub(crate) struct Process {
     /// When its machine comes to the last of what its tasks have left for it.
     pub(crate) mailed: Duration,
     pub(crate) working: Option<Work>,
+    /// When it began that.
+    pub(crate) began: Duration,
+    /// What it did last: when that ended, and how long it took.
+    pub(crate) did: (Duration, Duration),
     /// The buffer that the training thread writes to.
     pub(crate) desk: Option<Gradients>,
     pub(crate) buffers: BTreeMap<ShardRange, Gradients>,
     pub(crate) frozen_until: Option<Duration>,
+    /// Whether its training thread hangs: what it does is never done.
+    pub(crate) hung: bool,
     /// Its work takes so many times as long.
     pub(crate) slow: u32,
     /// How fast its clock goes, in thousandths.
@@ -179,9 +185,12 @@ impl Process {
             upstream: Duration::ZERO,
             mailed: Duration::ZERO,
             working: None,
+            began: Duration::ZERO,
+            did: (Duration::ZERO, Duration::ZERO),
             desk: None,
             buffers: BTreeMap::new(),
             frozen_until: None,
+            hung: false,
             slow: 1,
             rate,
             ring: None,
@@ -225,6 +234,20 @@ impl Process {
             CatchUp::State { .. } => (self.member.step() == wanted.step).then_some(Data::State(self.state)),
             CatchUp::None => None,
         }
+    }
+
+    /// Only the training thread hands out a state.
+    pub(crate) fn owes_forever(&self, wanted: &Fetching) -> bool {
+        self.hung && matches!(wanted.what, CatchUp::State { .. })
+    }
+
+    /// Whether it has computed as many gradients in the first step of its generation as it owes there, whatever became of them.
+    pub(crate) fn seems_done(&self) -> bool {
+        self.ring.as_ref().is_some_and(|ring| {
+            let owes: u32 = ring.form.first.shards().into_iter().map(ShardRange::len).sum();
+            let step = self.member.step();
+            step == ring.form.step && self.member.tally().computed_in(step) >= owes
+        })
     }
 
     pub(crate) fn take_sum(&mut self, step: Step) -> Option<Sum> {

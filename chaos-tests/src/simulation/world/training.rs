@@ -243,6 +243,7 @@ impl World {
             Work::Load { .. } | Work::Conclude { .. } => self.swarm.apply * 2,
         };
         process.working = Some(work);
+        process.began = self.calendar.now();
         let slow = process.slow;
         let jitter = 900 + u32::try_from(self.dice.below(200)).unwrap_or(0);
         self.calendar
@@ -254,6 +255,11 @@ impl World {
         let Some(process) = self.processes.get_mut(&worker) else {
             return;
         };
+        if process.hung {
+            return;
+        }
+        let now = self.calendar.now();
+        process.did = (now, now.saturating_sub(process.began));
         let event = match process.working.take() {
             None | Some(Work::Wait) => return,
             Some(Work::Gradient { step, piece, shard }) => {

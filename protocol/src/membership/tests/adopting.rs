@@ -1,7 +1,7 @@
 //! A coordinator's next life: what it finds, what it adopts, whom it halts.
 
 use super::*;
-use crate::limits::{ADOPTION_PATIENCE, HEARTBEAT};
+use crate::limits::{ADOPTION_PATIENCE, HEARTBEAT, STALL_UNKNOWN};
 use crate::membership::{JobRecord, Stage};
 use crate::messages::{MembersDigest, Ring, Seated};
 use crate::words::{Rank, ShardRange};
@@ -310,4 +310,24 @@ fn a_joiner_that_is_to_leave_and_is_alone_keeps_its_state_for_others() {
     let mut job = next_life(Some(before.membership.record()));
     assert_eq!(words(&job.arrival(2, standing(7))), ["joined w2 at s7", "leaving w2"]);
     assert_eq!(job.waits(2, ADOPTION_PATIENCE / 2), [""; 0], "somebody may come for it");
+}
+
+/// Its members may have computed less of that step than of others, and are not to be blamed for that.
+#[test]
+fn nobody_is_left_out_in_the_step_where_a_generation_was_adopted_but_all_halt_if_it_does_not_end() {
+    let mut job = next_life(Some(record()));
+    job.returns(1, 1, 7, Some(seat(0, Ring::Whole)));
+    assert_eq!(
+        job.returns(2, 1, 7, Some(seat(1, Ring::Whole)))[1],
+        "adopted g1.1 of [1, 2] at s7"
+    );
+    let end = job.now + STALL_UNKNOWN;
+    let mut told = vec![];
+    while job.now < end {
+        assert_eq!(told, [""; 0]);
+        job.progress(1, 1, 7, &[]);
+        job.progress(2, 1, 7, &[]);
+        told = job.passes(HEARTBEAT);
+    }
+    assert_eq!(told, ["halting for g2.1", "to w1: halt g2.1", "to w2: halt g2.1"]);
 }

@@ -145,6 +145,21 @@ fn a_holder_of_the_state_that_was_only_cut_off_is_waited_for() {
     assert_eq!(told[0], "state lost: s5 reached, again from s0");
 }
 
+/// The step before the one from which training began again is nobody's any more.
+#[test]
+fn a_holder_of_the_state_that_training_began_again_with_is_waited_for() {
+    let mut job = Job::training(1, config());
+    job.progress(1, 1, 5, &[0, 1, 2, 3, 4]);
+    job.dies(1, 5);
+    job.arrives(2, 1);
+    assert_eq!(job.halted(2, 2, 1)[0], "state lost: s5 reached, again from s1");
+    job.ready(2, 2);
+    job.is_cut_off(2);
+    assert_eq!(job.arrives(3, 0)[2], "to w3: halt g1.4");
+    let waiting = "waiting: 1 here, needs a worker that holds the state and may be on its way back";
+    assert_eq!(job.halted(3, 4, 0), [waiting]);
+}
+
 #[test]
 fn a_worker_that_cannot_be_linked_with_three_times_is_left_out() {
     let mut job = Job::training(3, config());

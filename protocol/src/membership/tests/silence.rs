@@ -219,3 +219,135 @@ fn who_does_not_halt_for_minutes_is_left_out() {
     }
     assert_eq!(told[0], "kill w2");
 }
+
+/// Its training thread may be at a gradient that the sum came without: the update waits for that, and the halt for the update.
+#[test]
+fn who_is_slow_has_longer_to_halt() {
+    let slow = 20_000;
+    let patience = Duration::from_millis(slow) * STALL_SHARDS;
+    assert!(patience > HALT_PATIENCE);
+    let mut job = Job::training(2, config());
+    job.beat(1, paced(done(2, 0), slow));
+    job.link_broken(1, 1, 2);
+    job.halted(1, 2, 0);
+    let mut told = vec![];
+    while !told.contains(&"kill w2".to_owned()) {
+        assert!(job.now <= patience + TICK);
+        job.beat(1, done(1, 0));
+        job.beat(1, paced(done(2, 0), slow));
+        told = job.passes(TICK);
+    }
+    assert!(job.now >= patience);
+}
+
+/// Once its links are made a worker may begin, and be heard of before it is heard that it was ready.
+#[test]
+fn who_hangs_is_left_out_though_it_was_never_heard_to_be_ready() {
+    let mut job = Job::new(config());
+    job.arrives(1, 0);
+    job.arrives(2, 0);
+    job.ready(1, 1);
+    job.progress(1, 1, 1, &[]);
+    assert_eq!(job.ready(2, 1), [""; 0], "training goes on already");
+    let (after, told) = job.hears(LONG, &[paced(done(1, 1), 10), paced(done(2, 0), 10)]);
+    assert_eq!((after, told[0].as_str()), (STALL_LEAST, "kill w2"));
+}
+
+#[test]
+fn who_hangs_in_a_step_that_is_computed_again_is_left_out() {
+    let mut job = Job::training(3, config());
+    job.progress(1, 1, 1, &[]);
+    job.dies(1, 1);
+    job.halted(2, 2, 0);
+    assert_eq!(
+        job.halted(3, 2, 0)[0],
+        "forming g1.2 of [2, 3] at s0",
+        "s1 is lost with worker 1"
+    );
+    job.ready(2, 2);
+    job.ready(3, 2);
+    let hangs = Beats {
+        computed: 1,
+        ..done(3, 0)
+    };
+    let (after, told) = job.hears(LONG, &[paced(done(2, 0), 10), paced(hangs, 10)]);
+    assert_eq!((after, told[0].as_str()), (STALL_LEAST, "kill w3"));
+}
+
+#[test]
+fn who_hangs_in_the_last_update_is_left_out_and_who_evaluates_is_not() {
+    let at_the_end = |worker| Beats {
+        computed: 0,
+        ..paced(done(worker, 10), 10)
+    };
+    let mut job = Job::training(3, config());
+    job.progress(1, 1, 10, &[]);
+    job.says(1, finished(1, 10, hash(10)));
+    let (after, told) = job.hears(LONG, &[at_the_end(1), at_the_end(2), paced(done(3, 9), 10)]);
+    assert_eq!((after, told[0].as_str()), (STALL_LEAST, "kill w3"));
+    assert_eq!(told[1..3].iter().filter(|said| said.starts_with("kill")).count(), 0);
+    let mut job = Job::training(2, config());
+    job.says(1, finished(1, 10, hash(10)));
+    assert_eq!(job.hears(LONG, &[at_the_end(1), at_the_end(2)]).1, [""; 0]);
+}
+
+#[test]
+fn who_hangs_and_should_hand_over_the_state_is_left_out() {
+    let mut job = Job::new(Config { min: 2, ..config() });
+    job.arrives(1, 5);
+    let told = job.arrives(2, 0);
+    assert!(
+        told.contains(&"to w2: form g1.1 r1 at s5, state from r0".to_owned()),
+        "{told:?}"
+    );
+    job.ready(1, 1);
+    job.ready(2, 1);
+    let waits = Beats {
+        computed: 0,
+        ..done(2, 0)
+    };
+    let hangs = Beats {
+        computed: 1,
+        ..done(1, 5)
+    };
+    let (after, told) = job.hears(LONG, &[paced(hangs, 10), waits]);
+    assert_eq!((after, told[0].as_str()), (STALL_LEAST, "kill w1"));
+}
+
+/// The others may have waited for minutes, but not for those who are called in only then.
+#[test]
+fn a_joiner_that_is_called_in_after_a_long_halt_has_time_to_answer() {
+    let mut job = Job::joined(Config { min: 2, ..config() });
+    job.link_broken(1, 1, 2);
+    job.halted(1, 2, 5);
+    let mut told = vec![];
+    while !told.contains(&"kill w2".to_owned()) {
+        for worker in 1..=3 {
+            job.beat(2, done(worker, 5));
+        }
+        told = job.passes(TICK);
+        assert!(job.now <= HALT_PATIENCE, "{told:?}");
+    }
+    assert!(told.contains(&"held for w3".to_owned()), "{told:?}");
+    let told = job.passes(TICK);
+    assert_eq!(told, [""; 0], "worker 3 is waited for");
+    let told = job.halted(3, 2, 5);
+    assert!(told.contains(&"forming g1.2 of [1, 3] at s5".to_owned()), "{told:?}");
+}
+
+/// The others train on without it, but the job cannot end before its count is known.
+#[test]
+fn a_leaver_that_hangs_in_its_last_update_is_left_out() {
+    let mut job = Job::training(2, config());
+    job.leaves(2);
+    job.ready(1, 2);
+    assert_eq!(job.switched(1, 2, 5)[0], "switched to g1.2 of [1] at s5");
+    let mut told = vec![];
+    while !told.contains(&"kill w2".to_owned()) {
+        assert!(job.now < HALT_PATIENCE);
+        job.beat(2, paced(done(1, 5), 10));
+        job.beat(1, paced(done(2, 4), 10));
+        told = job.passes(TICK);
+    }
+    assert!(job.now >= HALT_PATIENCE - TICK);
+}

@@ -1,0 +1,102 @@
+//! Training threads that hang while their processes live, and what becomes of those that the coordinator takes for such.
+
+use std::time::Duration;
+
+use sardana_protocol::member::Work;
+use sardana_protocol::membership::Phases;
+use sardana_protocol::words::WorkerId;
+
+use super::{LastWords, Process, World};
+use crate::simulation::calendar::Happening;
+use crate::simulation::faults::Struck;
+use crate::simulation::invariants::Doing;
+use crate::simulation::network::{IDLE, Node};
+
+impl World {
+    /// From now on a worker's training thread is never done with what it does, or does next.
+    pub(crate) fn hangs(&mut self, worker: WorkerId) -> Struck {
+        let Some(process) = self.processes.get_mut(&worker).filter(|process| !process.hung) else {
+            return Struck::Nobody;
+        };
+        process.hung = true;
+        Struck::Yes
+    }
+
+    /// The coordinator's machine wants a worker killed: its agent is told so, if that can be reached. `before`: where the machine stood
+    /// when it began to think.
+    pub(super) fn order_kill(&mut self, worker: WorkerId, before: Phases) {
+        if let Some(doing) = self.doing(worker) {
+            let held = self.law.kills(worker, doing, before.membership == "halting");
+            self.require(held);
+        }
+        let now = self.now();
+        let cut = self.network.cut_until(now, Node::Coordinator, Node::Worker(worker));
+        let passes = cut.unwrap_or(now);
+        // An agent whose connection breaks meanwhile does not hear of it.
+        if passes.saturating_sub(now) < IDLE {
+            let delay = self.network.stream_delay(&mut self.dice);
+            self.calendar.at(passes + delay, Happening::Kill { worker });
+        }
+    }
+
+    /// An agent kills a child.
+    pub(super) fn killed(&mut self, worker: WorkerId) {
+        self.end_seen(worker, "signal 9", LastWords::No);
+    }
+
+    /// How many training threads hang.
+    pub(crate) fn hanging(&self) -> u32 {
+        let hung = self.processes.values().filter(|process| process.hung).count();
+        u32::try_from(hung).unwrap_or(u32::MAX)
+    }
+
+    /// People end what no machine can judge. Where all members hang nobody waits, and they may all read from one disk that does; how long
+    /// an evaluation takes nobody knows; and who has computed in vain, for an earlier generation of the same step, as many gradients as
+    /// it owes now, seems to have done its part.
+    pub(crate) fn people_end_what_hangs(&mut self) {
+        if self.hanging() == 0 {
+            return;
+        }
+        let seated = |process: &Process| !matches!(process.member.phases().seat, "none" | "halting");
+        let nobody_waits = !self.processes.values().any(|process| seated(process) && !process.hung);
+        let concludes = |process: &Process| matches!(process.working, Some(Work::Conclude { .. }));
+        let hopeless = |process: &Process| {
+            process.hung && ((nobody_waits && seated(process)) || concludes(process) || process.seems_done())
+        };
+        let hopeless = self.processes.iter().filter(|(_, process)| hopeless(process));
+        for worker in hopeless.map(|(&worker, _)| worker).collect::<Vec<_>>() {
+            self.story.tell(self.now(), || format!("people end {worker}, which hangs"));
+            self.killed(worker);
+        }
+    }
+
+    /// Whether its donor hangs. Nobody can tell which of the two does, and the one that lacks the state is missed less.
+    fn awaits_one_that_hangs(&self, process: &Process) -> bool {
+        let fetching = process.fetching.as_ref();
+        let donor = fetching.and_then(|fetching| self.processes.get(&fetching.donor.worker));
+        donor.is_some_and(|donor| donor.hung)
+    }
+
+    /// What a worker's training thread does.
+    fn doing(&self, worker: WorkerId) -> Option<Doing> {
+        let process = self.processes.get(&worker)?;
+        if process.hung || self.awaits_one_that_hangs(process) {
+            return Some(Doing::Hangs);
+        }
+        let now = self.now();
+        let present = match process.working {
+            None | Some(Work::Wait) => Duration::ZERO,
+            Some(Work::Gradient { .. } | Work::Conclude { .. } | Work::Apply { .. } | Work::Load { .. }) => {
+                now.saturating_sub(process.began)
+            }
+        };
+        // The coordinator may not have heard yet that it is done.
+        let (ended, lasted) = process.did;
+        let unheard = if now.saturating_sub(ended) <= IDLE {
+            lasted
+        } else {
+            Duration::ZERO
+        };
+        Some(Doing::Works(present.max(unheard)))
+    }
+}
