@@ -11,6 +11,7 @@ pub use sardana_actors::worker::Ended;
 use sardana_actors::worker::{self, Desk, Errand, ModelFailure, Sigterm, TallyFile, WorkerConfig, WorkerError};
 use sardana_protocol::job::JobSpec;
 use tokio::sync::mpsc;
+use tokio::time::{Duration, timeout};
 use tracing_subscriber::EnvFilter;
 
 use crate::hosts::by_hand::{ByHandError, bundle_by_hand};
@@ -85,6 +86,11 @@ where
         Ok(Some(bundle)) => take_part(bundle, job, build, Sigterm::Leave),
         Err(error) => Err(error),
     };
+    end_process(&outcome);
+}
+
+/// Ends the process with the code that tells the agent whether to try again.
+fn end_process(outcome: &Result<Ended, ProcessError>) -> ! {
     match outcome {
         Ok(Ended::Done { .. } | Ended::Drained { .. }) => process::exit(0),
         Err(error) => {
@@ -127,7 +133,7 @@ where
     let (desk, errands) = Desk::new(job.spec(), Arc::clone(&prepared.layout), tally);
     let config = config(bundle, job, &prepared.facts, sigterm);
     let (failure, failures) = ModelFailure::channel();
-    let network = Network::start(config, Arc::clone(&desk), errands, failures)?;
+    let network = Network::start(config, Arc::clone(&desk), errands, failures, sigterm)?;
     // Told also when the model's code panics: the others must not wait for this worker.
     let training = catch_unwind(AssertUnwindSafe(|| trainer::work(&mut prepared, &desk)));
     match training {
@@ -155,7 +161,14 @@ pub(crate) fn config(bundle: Bundle, job: &Job, facts: &Facts, sigterm: Sigterm)
 
 /// The thread that the actors run on. The training thread is the one that called, usually the process's main thread: memory that
 /// the model allocates and frees at every step is cheapest there.
-struct Network(JoinHandle<Result<Ended, ProcessError>>);
+struct Network {
+    thread: JoinHandle<Result<Ended, ProcessError>>,
+    /// Dropped when the training thread has come back.
+    trains: mpsc::UnboundedSender<Never>,
+}
+
+/// Nothing is ever sent: only the end counts.
+enum Never {}
 
 impl Network {
     fn start(
@@ -163,18 +176,41 @@ impl Network {
         desk: Arc<Desk>,
         errands: mpsc::UnboundedReceiver<Errand>,
         failures: mpsc::UnboundedReceiver<String>,
+        sigterm: Sigterm,
     ) -> Result<Self, ProcessError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (trains, training) = mpsc::unbounded_channel();
         let run = move || {
             // The training thread waits at its desk; it must learn of any end of this one.
-            let _end = EndDesk(Arc::clone(&desk));
-            Ok(runtime.block_on(worker::run(config, desk, errands, failures))?)
+            let end = EndDesk(Arc::clone(&desk));
+            let outcome = runtime.block_on(worker::run(config, desk, errands, failures));
+            drop(end);
+            let outcome = outcome.map_err(ProcessError::from);
+            match sigterm {
+                // Nobody else would end the process of one whose training thread hangs, or know that it can be replaced.
+                Sigterm::Leave => runtime.block_on(end_without(training, STRAGGLER, || end_process(&outcome))),
+                Sigterm::NotOurs => {}
+            }
+            outcome
         };
-        Ok(Self(thread::Builder::new().name("network".to_owned()).spawn(run)?))
+        let thread = thread::Builder::new().name("network".to_owned()).spawn(run)?;
+        Ok(Self { thread, trains })
     }
 
+    /// How the worker's part has ended. The training thread calls it when it is done.
     fn outcome(self) -> Result<Ended, ProcessError> {
-        self.0.join().map_err(|_| ProcessError::Panicked)?
+        drop(self.trains);
+        self.thread.join().map_err(|_| ProcessError::Panicked)?
+    }
+}
+
+/// How long a training thread may go on with what nobody needs any more, before its process ends without it.
+const STRAGGLER: Duration = Duration::from_secs(10);
+
+/// Waits until the training thread has come back, and does `end` if it does not within `grace`.
+async fn end_without(mut training: mpsc::UnboundedReceiver<Never>, grace: Duration, end: impl FnOnce()) {
+    if timeout(grace, training.recv()).await.is_err() {
+        end();
     }
 }
 
@@ -195,4 +231,29 @@ fn log_warnings() {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_does_not_outlive_its_part_in_the_job_for_a_training_thread_that_hangs() {
+        let ended = Cell::new(false);
+        let (trains, training) = mpsc::unbounded_channel();
+        end_without(training, STRAGGLER, || ended.set(true)).await;
+        assert!(ended.get(), "it never came back");
+        drop(trains);
+
+        let ended = Cell::new(false);
+        let (trains, training) = mpsc::unbounded_channel();
+        let comes_back = async {
+            tokio::time::advance(STRAGGLER / 2).await;
+            drop(trains);
+        };
+        tokio::join!(end_without(training, STRAGGLER, || ended.set(true)), comes_back);
+        assert!(!ended.get(), "it came back in time");
+    }
 }
