@@ -1,0 +1,338 @@
+//! Manifests are files of their own. Committing one is a rename, and so is deleting one: what is left of it is the tombstone.
+//!
+//! ```text
+//!             write, fsync, rename, fsync the folder               rename, fsync the folder, then cut to nothing
+//! STEP-ID.new ──────────────────────────────────────▶ STEP-ID.manifest ──────────────────────────────────▶ STEP-ID.deleted
+//! ```
+//!
+//! So there is no moment at which one is neither or both, and deleting needs no room on a full disk.
+
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::path::{Path, PathBuf};
+
+use sardana_protocol::words::Step;
+
+use super::disk::{read_full, write_all};
+use super::error::{CommitError, DeleteError, OpenError, ShowError, WriteError};
+use super::index::{Change, Fate};
+use super::limits::NAMED_PIECES;
+use super::manifest::{FILE_BYTES, Manifest};
+use super::names::{ManifestFile, ManifestKey, PieceHash, committed_name, deleted_name, manifest_file, unfinished_name};
+use super::report::{Finding, Listed, Newest, Problem};
+use super::shared::{Shared, held};
+use super::state::Kept;
+use crate::trust::PrivateError;
+
+/// Finds all manifests, and compares them with what the index says.
+pub(super) fn load(
+    shared: &Shared,
+    recorded: &BTreeMap<ManifestKey, Fate>,
+    findings: &mut Vec<Finding>,
+) -> Result<(), OpenError> {
+    let mut files = shared.disk.names(&shared.manifests)?;
+    files.sort();
+    let (mut committed, mut deleted) = (Vec::new(), Vec::new());
+    for name in files {
+        match manifest_file(&name) {
+            Some(ManifestFile::Committed(key)) => committed.push(key),
+            Some(ManifestFile::Deleted(key)) => deleted.push(key),
+            // It is tried again at the next opening.
+            Some(ManifestFile::Unfinished) => drop(shared.disk.remove(&shared.manifests.join(name))),
+            None => findings.push(Finding::Stray {
+                path: shared.manifests.join(name),
+            }),
+        }
+    }
+    held(&shared.state).deleted.extend(deleted);
+    for key in committed {
+        let fate = recorded.get(&key).copied();
+        if fate == Some(Fate::Deleted) || held(&shared.state).deleted.contains(&key) {
+            delete_again(shared, key, findings);
+            continue;
+        }
+        let problem = match shared.read_manifest(key) {
+            Ok(manifest) => {
+                held(&shared.state).manifests.insert(key, Kept::Present);
+                if fate.is_none() {
+                    adopt(shared, &manifest);
+                }
+                shared.incomplete(&manifest)
+            }
+            Err(reason) => {
+                let kept = Kept::Damaged(reason.clone());
+                held(&shared.state).manifests.insert(key, kept);
+                Some(Problem::Damaged { reason })
+            }
+        };
+        findings.extend(problem.map(|problem| Finding::Manifest { key, problem }));
+    }
+    for (&key, fate) in recorded {
+        miss(shared, key, *fate, findings);
+    }
+    let state = held(&shared.state);
+    let untold = state.deleted.iter().filter(|key| recorded.get(key) != Some(&Fate::Deleted));
+    let untold: Vec<_> = untold.map(|key| Change::Manifest(*key, Fate::Deleted)).collect();
+    drop(state);
+    held(&shared.state).changes.extend(untold);
+    Ok(())
+}
+
+/// What the index knows of, and has no file.
+fn miss(shared: &Shared, key: ManifestKey, fate: Fate, findings: &mut Vec<Finding>) {
+    let mut state = held(&shared.state);
+    if state.manifests.contains_key(&key) || state.deleted.contains(&key) {
+        return;
+    }
+    match fate {
+        Fate::Committed => {
+            state.manifests.insert(key, Kept::Missing);
+            let problem = Problem::Missing;
+            findings.push(Finding::Manifest { key, problem });
+        }
+        Fate::Deleted => {
+            state.deleted.insert(key);
+            drop(state);
+            // The index still knows if this fails.
+            let _ = shared.disk.create(&shared.manifests.join(deleted_name(key)));
+        }
+    }
+}
+
+/// One that nobody has noted as committed is perhaps not on the disk, since a sync may have failed in an earlier life. It is committed
+/// anew.
+fn adopt(shared: &Shared, manifest: &Manifest) {
+    match shared.write_manifest(manifest) {
+        Ok(()) => {
+            let change = Change::Manifest(manifest.key(), Fate::Committed);
+            held(&shared.state).changes.push(change);
+        }
+        Err(error) => {
+            tracing::warn!(key = %manifest.key(), %error, "a manifest could not be written anew; it is used as it is")
+        }
+    }
+}
+
+fn delete_again(shared: &Shared, key: ManifestKey, findings: &mut Vec<Finding>) {
+    let (from, to) = (
+        shared.manifests.join(committed_name(key)),
+        shared.manifests.join(deleted_name(key)),
+    );
+    let renamed = shared.disk.rename(&from, &to);
+    let done = renamed.and_then(|()| shared.disk.sync_folder(&shared.manifests));
+    if let Err(error) = done {
+        tracing::warn!(%key, %error, "a deleted manifest that has come back could not be removed; it is not used");
+    }
+    held(&shared.state).deleted.insert(key);
+    findings.push(Finding::Returned { key });
+}
+
+impl Shared {
+    fn committed(&self, key: ManifestKey) -> PathBuf {
+        self.manifests.join(committed_name(key))
+    }
+
+    /// What the file of a manifest says, or why not.
+    pub(super) fn read_manifest(&self, key: ManifestKey) -> Result<Manifest, String> {
+        let path = self.committed(key);
+        let system = |error| PrivateError::system(&path, error);
+        let read = || -> Result<Result<Vec<u8>, u64>, PrivateError> {
+            let file = self.disk.open(&path)?;
+            let len = file.len().map_err(system)?;
+            if len > FILE_BYTES as u64 {
+                return Ok(Err(len));
+            }
+            let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+            let read = read_full(&*file, &mut bytes, 0).map_err(system)?;
+            bytes.truncate(read);
+            Ok(Ok(bytes))
+        };
+        match read() {
+            Ok(Ok(bytes)) => Manifest::decode(&bytes, key).map_err(|reason| format!("{}: {reason}", path.display())),
+            Ok(Err(len)) => Err(format!(
+                "{}: expected at most {FILE_BYTES} bytes, found {len}",
+                path.display()
+            )),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// What it needs and cannot be read.
+    fn incomplete(&self, manifest: &Manifest) -> Option<Problem> {
+        let state = held(&self.state);
+        let missing = manifest.pieces().iter().filter(|piece| !state.is_readable(piece));
+        Problem::incomplete(&missing.copied().collect::<Vec<_>>())
+    }
+
+    /// What is wrong with a manifest, as far as can be seen without reading its pieces.
+    fn problem(&self, key: ManifestKey, kept: Kept) -> Option<Problem> {
+        match kept {
+            Kept::Missing => Some(Problem::Missing),
+            Kept::Damaged(reason) => Some(Problem::Damaged { reason }),
+            Kept::Present => match self.read_manifest(key) {
+                Ok(manifest) => self.incomplete(&manifest),
+                // It was deleted meanwhile, or has become damaged.
+                Err(reason) => Some(Problem::Damaged { reason }),
+            },
+        }
+    }
+
+    fn kept(&self) -> Vec<(ManifestKey, Kept)> {
+        let state = held(&self.state);
+        state.manifests.iter().map(|(key, kept)| (*key, kept.clone())).collect()
+    }
+
+    pub(super) fn list(&self) -> Vec<Listed> {
+        let listed = self.kept().into_iter().map(|(key, kept)| Listed {
+            key,
+            problem: self.problem(key, kept),
+        });
+        listed.collect()
+    }
+
+    pub(super) fn newest(&self) -> Newest {
+        let mut passed_over = Vec::new();
+        for (key, kept) in self.kept().into_iter().rev() {
+            match self.problem(key, kept) {
+                None => {
+                    let key = Some(key);
+                    return Newest { key, passed_over };
+                }
+                Some(problem) => passed_over.push((key, problem)),
+            }
+        }
+        Newest { key: None, passed_over }
+    }
+
+    pub(super) fn show(&self, key: ManifestKey) -> Result<Manifest, ShowError> {
+        let kept = held(&self.state).manifests.get(&key).cloned();
+        let reason = match kept.ok_or(ShowError::NotThere { key })? {
+            Kept::Missing => "its file is gone".to_owned(),
+            Kept::Damaged(reason) => reason,
+            Kept::Present => match self.read_manifest(key) {
+                Ok(manifest) => return Ok(manifest),
+                Err(reason) => reason,
+            },
+        };
+        Err(ShowError::Damaged { key, reason })
+    }
+
+    pub(super) fn commit(&self, manifest: &Manifest) -> Result<ManifestKey, CommitError> {
+        let key = manifest.key();
+        if !manifest.fits() {
+            let (bytes, pieces) = (manifest.bytes().len(), manifest.pieces().len());
+            return Err(CommitError::TooLarge { bytes, pieces });
+        }
+        let _changing = held(&self.changing);
+        self.writable()?;
+        {
+            let state = held(&self.state);
+            if state.deleted.contains(&key) {
+                return Err(CommitError::Deleted { key });
+            }
+            let missing: Vec<PieceHash> = manifest
+                .pieces()
+                .iter()
+                .filter(|piece| !state.is_synced(piece))
+                .copied()
+                .collect();
+            if !missing.is_empty() {
+                let (count, missing) = (missing.len(), missing.into_iter().take(NAMED_PIECES).collect());
+                return Err(CommitError::Incomplete { key, missing, count });
+            }
+        }
+        self.write_manifest(manifest)?;
+        let mut state = held(&self.state);
+        state.manifests.insert(key, Kept::Present);
+        state.changes.push(Change::Manifest(key, Fate::Committed));
+        drop(state);
+        self.note();
+        Ok(key)
+    }
+
+    /// On the disk when this returns.
+    fn write_manifest(&self, manifest: &Manifest) -> Result<(), WriteError> {
+        self.writable()?;
+        let key = manifest.key();
+        let new = self.manifests.join(unfinished_name(key));
+        let system = |error| PrivateError::system(&new, error);
+        // One that could not be finished.
+        let _ = self.disk.remove(&new);
+        let file = self.disk.create(&new).map_err(|error| self.refuse(error))?;
+        let bytes = manifest.encode();
+        let give_up = |error: PrivateError| {
+            let _ = self.disk.remove(&new);
+            self.refuse(error)
+        };
+        write_all(&*file, &mut [IoSlice::new(&bytes)], 0).map_err(|error| give_up(system(error)))?;
+        file.sync().map_err(|error| self.spoil(&system(error)))?;
+        self.disk.rename(&new, &self.committed(key)).map_err(give_up)?;
+        self.sync_manifests()
+    }
+
+    fn sync_manifests(&self) -> Result<(), WriteError> {
+        let synced = self.disk.sync_folder(&self.manifests);
+        synced.map_err(|error| self.spoil(&error))
+    }
+
+    pub(super) fn delete(&self, key: ManifestKey) -> Result<(), DeleteError> {
+        let _changing = held(&self.changing);
+        self.writable()?;
+        let kept = {
+            let state = held(&self.state);
+            if state.deleted.contains(&key) {
+                return Ok(());
+            }
+            state.manifests.get(&key).cloned().ok_or(DeleteError::NotThere { key })?
+        };
+        let tombstone = self.manifests.join(deleted_name(key));
+        let made = match kept {
+            Kept::Missing => self.disk.create(&tombstone).map(drop),
+            Kept::Present | Kept::Damaged(_) => self.disk.rename(&self.committed(key), &tombstone),
+        };
+        made.map_err(|error| self.refuse(error))?;
+        self.sync_manifests()?;
+        {
+            let mut state = held(&self.state);
+            state.manifests.remove(&key);
+            state.deleted.insert(key);
+            state.changes.push(Change::Manifest(key, Fate::Deleted));
+        }
+        self.note();
+        self.shorten(&tombstone);
+        Ok(())
+    }
+
+    /// A tombstone's name says all.
+    fn shorten(&self, tombstone: &Path) {
+        let opened = self.disk.open(tombstone);
+        let cut = opened.map(|file| file.set_len(0));
+        if let Ok(Err(error)) = cut {
+            tracing::debug!(%error, "a tombstone could not be cut");
+        }
+    }
+
+    pub(super) fn forget(&self, before: Step) -> Result<usize, WriteError> {
+        let _changing = held(&self.changing);
+        self.writable()?;
+        let old: Vec<ManifestKey> = {
+            let state = held(&self.state);
+            state.deleted.iter().filter(|key| key.step < before).copied().collect()
+        };
+        for &key in &old {
+            match self.disk.remove(&self.manifests.join(deleted_name(key))) {
+                // Only the index knew of it.
+                Ok(()) | Err(PrivateError::Missing { .. }) => {}
+                Err(error) => return Err(self.refuse(error)),
+            }
+            let mut state = held(&self.state);
+            state.deleted.remove(&key);
+            state.changes.push(Change::NoManifest(key));
+        }
+        if !old.is_empty() {
+            self.sync_manifests()?;
+            self.note();
+        }
+        Ok(old.len())
+    }
+}
