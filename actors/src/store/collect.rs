@@ -70,9 +70,9 @@ impl Shared {
         // What is needed stays noted, in case its segment comes back.
         let (lost, given_up) = std::mem::take(&mut state.lost)
             .into_iter()
-            .partition::<HashSet<PieceHash>, _>(|piece| needed.contains(piece));
+            .partition::<HashMap<PieceHash, u64>, _>(|(piece, _)| needed.contains(piece));
         state.lost = lost;
-        for piece in given_up {
+        for piece in given_up.into_keys() {
             if !state.pieces.contains_key(&piece) {
                 state.changes.push(Change::NoPiece(piece));
             }

@@ -7,7 +7,7 @@
 //!
 //! So there is no moment at which one is neither or both, and deleting needs no room on a full disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
@@ -45,6 +45,7 @@ pub(super) fn load(
         }
     }
     held(&shared.state).deleted.extend(deleted);
+    let mut gone = BTreeSet::new();
     for key in committed {
         let fate = recorded.get(&key).copied();
         if fate == Some(Fate::Deleted) || held(&shared.state).deleted.contains(&key) {
@@ -57,6 +58,7 @@ pub(super) fn load(
                 if fate.is_none() {
                     adopt(shared, &manifest);
                 }
+                gone.append(&mut shared.gone_with(&manifest));
                 shared.incomplete(&manifest)
             }
             Err(reason) => {
@@ -67,14 +69,18 @@ pub(super) fn load(
         };
         findings.extend(problem.map(|problem| Finding::Manifest { key, problem }));
     }
+    findings.extend(gone.into_iter().map(|number| Finding::SegmentMissing {
+        path: shared.segment_path(number),
+    }));
     for (&key, fate) in recorded {
         miss(shared, key, *fate, findings);
     }
-    let state = held(&shared.state);
-    let untold = state.deleted.iter().filter(|key| recorded.get(key) != Some(&Fate::Deleted));
-    let untold: Vec<_> = untold.map(|key| Change::Manifest(*key, Fate::Deleted)).collect();
-    drop(state);
-    held(&shared.state).changes.extend(untold);
+    let deleted = held(&shared.state).deleted.clone();
+    for key in deleted {
+        if recorded.get(&key) != Some(&Fate::Deleted) {
+            bury_again(shared, key);
+        }
+    }
     Ok(())
 }
 
@@ -110,6 +116,14 @@ fn adopt(shared: &Shared, manifest: &Manifest) {
         Err(error) => {
             tracing::warn!(key = %manifest.key(), %error, "a manifest could not be written anew; it is used as it is")
         }
+    }
+}
+
+/// A tombstone that nobody has noted is perhaps not on the disk either. What it was a manifest of may come back then, and finds this one.
+fn bury_again(shared: &Shared, key: ManifestKey) {
+    match shared.write_named(key, &[], &deleted_name(key)) {
+        Ok(()) => held(&shared.state).changes.push(Change::Manifest(key, Fate::Deleted)),
+        Err(error) => tracing::warn!(%key, %error, "a tombstone could not be written anew; it is used as it is"),
     }
 }
 
@@ -162,6 +176,16 @@ impl Shared {
         let state = held(&self.state);
         let missing = manifest.pieces().iter().filter(|piece| !state.is_readable(piece));
         Problem::incomplete(&missing.copied().collect::<Vec<_>>())
+    }
+
+    /// Segments that are gone, with pieces that it needs.
+    fn gone_with(&self, manifest: &Manifest) -> BTreeSet<u64> {
+        let state = held(&self.state);
+        let segments = manifest.pieces().iter().filter_map(|piece| state.lost.get(piece));
+        segments
+            .copied()
+            .filter(|number| !state.segments.contains_key(number))
+            .collect()
     }
 
     /// What is wrong with a manifest, as far as can be seen without reading its pieces.
@@ -252,21 +276,25 @@ impl Shared {
 
     /// On the disk when this returns.
     fn write_manifest(&self, manifest: &Manifest) -> Result<(), WriteError> {
-        self.writable()?;
         let key = manifest.key();
+        self.write_named(key, &manifest.encode(), &committed_name(key))
+    }
+
+    /// A file of this name that says `bytes`, in place of what is there: on the disk when this returns.
+    fn write_named(&self, key: ManifestKey, bytes: &[u8], name: &str) -> Result<(), WriteError> {
+        self.writable()?;
         let new = self.manifests.join(unfinished_name(key));
         let system = |error| PrivateError::system(&new, error);
         // One that could not be finished.
         let _ = self.disk.remove(&new);
         let file = self.disk.create(&new).map_err(|error| self.refuse(error))?;
-        let bytes = manifest.encode();
         let give_up = |error: PrivateError| {
             let _ = self.disk.remove(&new);
             self.refuse(error)
         };
-        write_all(&*file, &mut [IoSlice::new(&bytes)], 0).map_err(|error| give_up(system(error)))?;
+        write_all(&*file, &mut [IoSlice::new(bytes)], 0).map_err(|error| give_up(system(error)))?;
         file.sync().map_err(|error| self.spoil(&system(error)))?;
-        self.disk.rename(&new, &self.committed(key)).map_err(give_up)?;
+        self.disk.rename(&new, &self.manifests.join(name)).map_err(give_up)?;
         self.sync_manifests()
     }
 

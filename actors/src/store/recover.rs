@@ -55,7 +55,7 @@ pub(super) fn segments(shared: &Shared, recorded: &Recorded, findings: &mut Vec<
         seen.newest = None;
         one(shared, number, recorded, &mut seen, findings)?;
     }
-    adopt(shared, recorded, findings);
+    adopt(shared, recorded);
     {
         let numbers = numbers.iter().chain(recorded.covered.keys()).copied();
         let numbers = numbers.chain(recorded.pieces.iter().map(|(_, place)| place.segment));
@@ -170,7 +170,7 @@ impl Newly {
 }
 
 /// Takes over what the index says, as far as it can be true, and prepares to tell it what it does not know.
-fn adopt(shared: &Shared, recorded: &Recorded, findings: &mut Vec<Finding>) {
+fn adopt(shared: &Shared, recorded: &Recorded) {
     let mut state = held(&shared.state);
     let mut lost = Vec::new();
     for &(hash, place) in &recorded.pieces {
@@ -183,15 +183,7 @@ fn adopt(shared: &Shared, recorded: &Recorded, findings: &mut Vec<Finding>) {
     }
     // It may have been copied before its segment was removed, and the index not told.
     lost.retain(|(hash, _)| !state.pieces.contains_key(hash));
-    let gone: BTreeSet<u64> = lost.iter().map(|(_, segment)| *segment).collect();
-    for number in gone {
-        // Of others it was said what is wrong with them.
-        if !state.segments.contains_key(&number) {
-            let path = shared.segment_path(number);
-            findings.push(Finding::SegmentMissing { path });
-        }
-    }
-    state.lost = lost.into_iter().map(|(hash, _)| hash).collect();
+    state.lost = lost.into_iter().collect();
     let known: HashMap<PieceHash, Place> = recorded.pieces.iter().copied().collect();
     let untold = state
         .pieces
