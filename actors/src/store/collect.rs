@@ -34,21 +34,14 @@ impl Shared {
         let mut collected = Collected::default();
         let whole = self.sweep(&mut collected)?;
         self.close_wasteful()?;
-        let victims = self.victims(whole);
-        let mut emptied = Vec::new();
-        let mut result = Ok(());
-        for victim in victims {
-            match self.move_out(&victim, &mut collected) {
-                Ok(true) => emptied.push(victim),
-                Ok(false) => {}
-                Err(error) => {
-                    result = Err(error);
-                    break;
-                }
+        let (empty, others): (Vec<_>, Vec<_>) = self.victims(whole).into_iter().partition(|victim| victim.needed.is_empty());
+        // These first: the others need room.
+        self.remove(&empty, &mut collected)?;
+        for victim in others {
+            if self.move_out(&victim, &mut collected)? {
+                self.remove(&[victim], &mut collected)?;
             }
         }
-        self.remove(emptied, &mut collected)?;
-        result?;
         Ok(collected)
     }
 
@@ -186,10 +179,6 @@ impl Shared {
             let slot = state.pieces.get(hash);
             slot.is_some_and(|slot| slot.place.segment == victim.number)
         });
-        if !left {
-            let needed = victim.needed.iter().map(|(hash, place)| span(*hash, *place));
-            collected.copied_bytes += needed.sum::<u64>();
-        }
         Ok(!left)
     }
 
@@ -210,27 +199,28 @@ impl Shared {
     }
 
     /// Removes segments of which nothing is needed, once the index knows.
-    fn remove(&self, emptied: Vec<Victim>, collected: &mut Collected) -> Result<(), WriteError> {
+    fn remove(&self, emptied: &[Victim], collected: &mut Collected) -> Result<(), WriteError> {
+        if emptied.is_empty() {
+            return Ok(());
+        }
         self.writable()?;
         {
             let mut state = held(&self.state);
             emptied.iter().for_each(|victim| state.drop_segment(victim.number));
         }
         self.note();
-        for victim in &emptied {
+        for victim in emptied {
             let path = self.segment_path(victim.number);
             match self.disk.remove(&path) {
                 Ok(()) | Err(PrivateError::Missing { .. }) => {}
                 Err(error) => return Err(self.refuse(error)),
             }
-            collected.freed_bytes += victim.len;
+            let kept: u64 = victim.needed.iter().map(|(hash, place)| span(*hash, *place)).sum();
+            collected.freed_bytes += victim.len.saturating_sub(kept);
+            collected.copied_bytes += kept;
         }
-        if !emptied.is_empty() {
-            let synced = self.disk.sync_folder(&self.segments);
-            synced.map_err(|error| self.spoil(&error))?;
-        }
-        collected.freed_bytes = collected.freed_bytes.saturating_sub(collected.copied_bytes);
-        Ok(())
+        let synced = self.disk.sync_folder(&self.segments);
+        synced.map_err(|error| self.spoil(&error))
     }
 }
 

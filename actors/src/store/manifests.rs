@@ -45,7 +45,7 @@ pub(super) fn load(
         }
     }
     held(&shared.state).deleted.extend(deleted);
-    let mut gone = BTreeSet::new();
+    let (mut gone, mut problems) = (BTreeSet::new(), Vec::new());
     for key in committed {
         let fate = recorded.get(&key).copied();
         if fate == Some(Fate::Deleted) || held(&shared.state).deleted.contains(&key) {
@@ -67,11 +67,12 @@ pub(super) fn load(
                 Some(Problem::Damaged { reason })
             }
         };
-        findings.extend(problem.map(|problem| Finding::Manifest { key, problem }));
+        problems.extend(problem.map(|problem| Finding::Manifest { key, problem }));
     }
     findings.extend(gone.into_iter().map(|number| Finding::SegmentMissing {
         path: shared.segment_path(number),
     }));
+    findings.append(&mut problems);
     for (&key, fate) in recorded {
         miss(shared, key, *fate, findings);
     }

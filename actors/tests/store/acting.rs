@@ -10,7 +10,8 @@ use sardana_actors::store::{
 };
 use sardana_protocol::words::Step;
 
-use crate::memory::{MemoryDisk, MemoryIndex, Said};
+use crate::index::MemoryIndex;
+use crate::memory::{MemoryDisk, Said};
 use crate::random::Random;
 
 pub(crate) const FOLDER: &str = "/store";

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use sardana_actors::store::{Manifest, ManifestKey, PieceHash, Recorded};
 
 use crate::acting::{Acting, Model, PIECES, With, piece, random_act};
-use crate::memory::{Image, MemoryDisk, Op, Said, Unsynced, cut};
+use crate::cutting::{Unsynced, cut};
+use crate::memory::{Image, MemoryDisk, Op, Said};
 use crate::random::{Random, rounds};
 
 /// What was acknowledged at the end of a log, and what the index said then and sometime before.
@@ -17,17 +18,17 @@ pub(crate) struct Then {
 }
 
 pub(crate) fn then(log: &[Op], random: &mut Random) -> Then {
-    let said = log.iter().rev().find_map(|op| match op {
-        Op::Said(said) => Some(Said::clone(said)),
-        _ => None,
+    let said = log.iter().rev().find_map(|op| {
+        if let Op::Said(said) = op {
+            Some(Said::clone(said))
+        } else {
+            None
+        }
     });
-    let indices: Vec<_> = log
+    let indices = log
         .iter()
-        .filter_map(|op| match op {
-            Op::Index(recorded) => Some(recorded),
-            _ => None,
-        })
-        .collect();
+        .filter_map(|op| if let Op::Index(recorded) = op { Some(recorded) } else { None });
+    let indices: Vec<_> = indices.collect();
     let older = indices.get(random.below(indices.len() as u64) as usize);
     Then {
         said: said.unwrap_or_default(),

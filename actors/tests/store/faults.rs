@@ -2,7 +2,8 @@
 
 use crate::acting::{Act, Acting, With, random_act};
 use crate::crashes::{Known, TOLD, learn, model, opened, then};
-use crate::memory::{EIO, ENOSPC, Failure, Image, Unsynced, cut};
+use crate::cutting::{Unsynced, cut};
+use crate::memory::{EIO, ENOSPC, Failure, Image};
 use crate::random::{Random, rounds};
 
 const FAILURES: [Failure; 8] = [

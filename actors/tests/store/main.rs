@@ -8,10 +8,23 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 mod acting;
+mod child;
 mod crashes;
+mod cutting;
+#[path = "../catalogue/disk.rs"]
+mod disk;
+mod failing;
 mod faults;
+mod history;
+mod index;
 mod injuries;
+mod killed;
 mod memory;
 mod model;
+mod opening;
+#[path = "../catalogue/power_disk.rs"]
+mod power_disk;
+mod races;
 #[path = "../catalogue/random.rs"]
 mod random;
+mod wounds;

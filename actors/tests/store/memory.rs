@@ -5,10 +5,8 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use sardana_actors::store::{Change, Disk, DiskFile, Fate, Index, ManifestKey, PieceHash, Place, Recorded};
+use sardana_actors::store::{Disk, DiskFile, ManifestKey, PieceHash, Recorded};
 use sardana_actors::trust::PrivateError;
-
-use crate::random::Random;
 
 /// What was done.
 #[derive(Clone, Debug)]
@@ -146,6 +144,11 @@ impl MemoryDisk {
         self.world().log.push(Op::Said(Arc::new(said)));
     }
 
+    /// The index says this from here on.
+    pub(crate) fn noted(&self, recorded: Recorded) {
+        self.world().log.push(Op::Index(Arc::new(recorded)));
+    }
+
     /// Whether calls neither count nor fail.
     pub(crate) fn quiet(&self, quiet: bool) {
         self.world().quiet = quiet;
@@ -270,7 +273,7 @@ impl DiskFile for MemoryFile {
             }
             Some(Failure::Short | Failure::Torn(_)) => bytes.truncate((bytes.len() * 2 / 3).max(1)),
         }
-        apply(&mut world.files.get_mut(&self.id).unwrap(), offset, &bytes);
+        apply(world.files.get_mut(&self.id).unwrap(), offset, &bytes);
         let count = bytes.len();
         world.log.push(Op::Write(self.id, offset, bytes));
         match failure {
@@ -308,219 +311,11 @@ impl DiskFile for MemoryFile {
     fn written(&self, _offset: u64, _len: u64) {}
 }
 
-fn apply(file: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
+/// Writes `bytes` there, after zeros if it was shorter.
+pub(crate) fn apply(file: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     let (start, end) = (offset as usize, offset as usize + bytes.len());
     if file.len() < end {
         file.resize(end, 0);
     }
     file[start..end].copy_from_slice(bytes);
-}
-
-/// What becomes of what was not synced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unsynced {
-    Kept,
-    Dropped,
-    /// Some is kept, some dropped, some torn.
-    Any,
-}
-
-/// What a disk that had `base` on it has after `log` and a power cut.
-pub(crate) fn cut(base: &Image, log: &[Op], unsynced: Unsynced, random: &mut Random) -> Image {
-    let mut files: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
-    let mut names: BTreeMap<PathBuf, u64> = BTreeMap::new();
-    for (id, (path, bytes)) in base.iter().enumerate() {
-        files.insert(id as u64, bytes.clone());
-        names.insert(path.clone(), id as u64);
-    }
-    let (mut writes, mut moves): (Vec<&Op>, Vec<&Op>) = (Vec::new(), Vec::new());
-    for op in log {
-        match op {
-            Op::Create(..) | Op::Rename(..) | Op::Remove(_) => moves.push(op),
-            Op::Write(..) | Op::SetLen(..) => writes.push(op),
-            Op::Sync(id) => settle(&mut writes, |op| concerns(op, *id), |op| write(&mut files, op)),
-            // What was under way is lost, or on the disk, or half of it.
-            Op::SyncFailed(id) => settle(
-                &mut writes,
-                |op| concerns(op, *id),
-                |op| perhaps(&mut files, op, unsynced, random),
-            ),
-            Op::SyncFolder(folder) => settle(&mut moves, |op| is_in(op, folder), |op| rename(&mut names, op)),
-            Op::SyncFolderFailed(folder) => settle(
-                &mut moves,
-                |op| is_in(op, folder),
-                |op| {
-                    if keep(unsynced, random) {
-                        rename(&mut names, op);
-                    }
-                },
-            ),
-            Op::Index(_) | Op::Said(_) => {}
-        }
-    }
-    for op in writes {
-        perhaps(&mut files, op, unsynced, random);
-    }
-    for op in moves {
-        if keep(unsynced, random) {
-            rename(&mut names, op);
-        }
-    }
-    let bytes = |id: &u64| files.get(id).cloned().unwrap_or_default();
-    names.iter().map(|(path, id)| (path.clone(), bytes(id))).collect()
-}
-
-fn keep(unsynced: Unsynced, random: &mut Random) -> bool {
-    match unsynced {
-        Unsynced::Kept => true,
-        Unsynced::Dropped => false,
-        Unsynced::Any => random.below(2) == 0,
-    }
-}
-
-/// Takes those of `ops` out that are `chosen`.
-fn settle<'a>(ops: &mut Vec<&'a Op>, chosen: impl Fn(&Op) -> bool, mut take: impl FnMut(&'a Op)) {
-    ops.retain(|op| {
-        let taken = chosen(op);
-        if taken {
-            take(op);
-        }
-        !taken
-    });
-}
-
-fn concerns(op: &Op, file: u64) -> bool {
-    matches!(op, Op::Write(id, ..) | Op::SetLen(id, _) if *id == file)
-}
-
-fn is_in(op: &Op, folder: &Path) -> bool {
-    matches!(op, Op::Create(path, _) | Op::Rename(path, ..) | Op::Remove(path) if path.parent() == Some(folder))
-}
-
-fn rename(names: &mut BTreeMap<PathBuf, u64>, op: &Op) {
-    match op {
-        Op::Create(path, id) => drop(names.insert(path.clone(), *id)),
-        Op::Rename(from, to, id) => {
-            names.remove(from);
-            names.insert(to.clone(), *id);
-        }
-        Op::Remove(path) => drop(names.remove(path)),
-        other => panic!("{other:?} moves nothing"),
-    }
-}
-
-fn write(files: &mut BTreeMap<u64, Vec<u8>>, op: &Op) {
-    match op {
-        Op::Write(id, offset, bytes) => apply(files.entry(*id).or_default(), *offset, bytes),
-        Op::SetLen(id, len) => files.entry(*id).or_default().resize(*len as usize, 0),
-        other => panic!("{other:?} writes nothing"),
-    }
-}
-
-fn perhaps(files: &mut BTreeMap<u64, Vec<u8>>, op: &Op, unsynced: Unsynced, random: &mut Random) {
-    match (unsynced, op) {
-        (Unsynced::Kept, _) => write(files, op),
-        (Unsynced::Dropped, _) => {}
-        (Unsynced::Any, Op::Write(id, offset, bytes)) => match random.below(4) {
-            0 => write(files, op),
-            1 => {}
-            2 => {
-                let torn = &bytes[..random.below(bytes.len() as u64) as usize];
-                apply(files.entry(*id).or_default(), *offset, torn);
-            }
-            // The disk writes sectors, in any order; the file's length may come before them.
-            _ => {
-                let mut at = *offset as usize;
-                let end = at + bytes.len();
-                let file = files.entry(*id).or_default();
-                file.resize(file.len().max(end), 0);
-                while at < end {
-                    let next = (at / 512 + 1) * 512;
-                    if random.below(2) == 0 {
-                        let part = at - *offset as usize..next.min(end) - *offset as usize;
-                        apply(file, at as u64, &bytes[part]);
-                    }
-                    at = next;
-                }
-            }
-        },
-        (Unsynced::Any, _) => {
-            if random.below(2) == 0 {
-                write(files, op);
-            }
-        }
-    }
-}
-
-/// An index in memory that outlives the store, and writes down in a disk's log what it says.
-#[derive(Clone, Debug)]
-pub(crate) struct MemoryIndex {
-    pieces: Arc<Mutex<BTreeMap<PieceHash, Place>>>,
-    others: Arc<Mutex<Recorded>>,
-    disk: MemoryDisk,
-    /// The changes that it still takes before it fails.
-    patience: Arc<Mutex<u64>>,
-}
-
-impl MemoryIndex {
-    pub(crate) fn new(disk: &MemoryDisk, recorded: Recorded) -> Self {
-        Self {
-            pieces: Arc::new(Mutex::new(recorded.pieces.iter().copied().collect())),
-            others: Arc::new(Mutex::new(recorded)),
-            disk: disk.clone(),
-            patience: Arc::new(Mutex::new(u64::MAX)),
-        }
-    }
-
-    pub(crate) fn recorded(&self) -> Recorded {
-        let mut recorded = self.others.lock().unwrap().clone();
-        recorded.pieces = self
-            .pieces
-            .lock()
-            .unwrap()
-            .iter()
-            .map(|(hash, place)| (*hash, *place))
-            .collect();
-        recorded
-    }
-
-    /// Fails after so many changes.
-    pub(crate) fn fail_after(&self, changes: u64) {
-        *self.patience.lock().unwrap() = changes;
-    }
-}
-
-impl Index for MemoryIndex {
-    fn note(&mut self, changes: &[Change]) -> Result<(), String> {
-        for change in changes {
-            {
-                let mut patience = self.patience.lock().unwrap();
-                if *patience == 0 {
-                    return Err("told to fail".to_owned());
-                }
-                *patience -= 1;
-            }
-            let mut others = self.others.lock().unwrap();
-            let mut pieces = self.pieces.lock().unwrap();
-            match *change {
-                Change::Piece(hash, place) => drop(pieces.insert(hash, place)),
-                Change::NoPiece(hash) => drop(pieces.remove(&hash)),
-                Change::Covered(segment, end) => drop(others.covered.insert(segment, end)),
-                Change::NoSegment(segment) => drop(others.covered.remove(&segment)),
-                Change::Manifest(key, fate) => drop(others.manifests.insert(key, fate)),
-                Change::NoManifest(key) => drop(others.manifests.remove(&key)),
-            }
-        }
-        if !changes.is_empty() {
-            let recorded = Arc::new(self.recorded());
-            assert!(
-                recorded
-                    .manifests
-                    .values()
-                    .all(|fate| matches!(fate, Fate::Committed | Fate::Deleted))
-            );
-            self.disk.world().log.push(Op::Index(recorded));
-        }
-        Ok(())
-    }
 }
