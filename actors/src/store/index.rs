@@ -36,6 +36,8 @@ pub enum Change {
     Manifest(ManifestKey, Fate),
     /// Nothing is known of it any more.
     NoManifest(ManifestKey),
+    /// It is the index of the store that says this number, and has been told all.
+    Own(u64),
 }
 
 /// What an index says when it is opened. It may be behind.
@@ -47,6 +49,8 @@ pub struct Recorded {
     pub covered: BTreeMap<u64, u64>,
     /// Which manifests there are and were.
     pub manifests: BTreeMap<ManifestKey, Fate>,
+    /// The number of its store; zero if it has been told none.
+    pub own: u64,
 }
 
 /// Where changes are noted.
@@ -61,6 +65,8 @@ pub trait Index: Debug + Send {
 const PIECES: &str = "pieces";
 const SEGMENTS: &str = "segments";
 const MANIFESTS: &str = "manifests";
+const STORE: &str = "store";
+const OWN: &[u8] = b"own";
 const COMMITTED: &[u8] = b"committed";
 const DELETED: &[u8] = b"deleted";
 const ASIDE: &str = "aside-";
@@ -168,6 +174,7 @@ fn add(batch: Batch, change: &Change) -> Batch {
         Change::Manifest(key, Fate::Committed) => batch.put(MANIFESTS, &manifest_key(*key), COMMITTED),
         Change::Manifest(key, Fate::Deleted) => batch.put(MANIFESTS, &manifest_key(*key), DELETED),
         Change::NoManifest(key) => batch.remove(MANIFESTS, &manifest_key(*key)),
+        Change::Own(number) => batch.put(STORE, OWN, &number.to_be_bytes()),
     }
 }
 
@@ -203,6 +210,10 @@ fn load(catalogue: &Catalogue) -> Result<Recorded, CatalogueError> {
             _ => return None,
         };
         recorded.manifests.insert(key, fate);
+        Some(())
+    })?;
+    each(catalogue, STORE, |_own, value| {
+        recorded.own = u64::from_be_bytes(value.try_into().ok()?);
         Some(())
     })?;
     Ok(recorded)

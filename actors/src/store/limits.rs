@@ -15,8 +15,8 @@ pub const WRITE_BYTES: usize = 8 << 20;
 /// Most parts of one call: the system takes no more than 1,024. A piece has up to three.
 pub(super) const WRITE_PARTS: usize = 1_024;
 
-/// Most segments that are written and not yet synced: before the next one is begun the oldest is synced, so that the system's memory
-/// does not fill up with what a caller forgets to sync.
+/// Most segments that are written and not yet synced: before the next one is begun they are, so that neither open files nor the system's
+/// memory run out for a caller who does not sync for long.
 pub(super) const UNSYNCED_SEGMENTS: usize = 16;
 
 /// Most pieces that a manifest may name: a state of 2 TiB.

@@ -9,11 +9,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use sardana_protocol::words::Step;
 
-use super::disk::{read_full, write_all};
+use super::disk::{DiskFile, read_full, write_all};
 use super::error::{CommitError, DeleteError, OpenError, ShowError, WriteError};
 use super::index::{Change, Fate};
 use super::limits::NAMED_PIECES;
@@ -296,11 +296,15 @@ impl Shared {
         write_all(&*file, &mut [IoSlice::new(bytes)], 0).map_err(|error| give_up(system(error)))?;
         file.sync().map_err(|error| self.spoil(&system(error)))?;
         self.disk.rename(&new, &self.manifests.join(name)).map_err(give_up)?;
-        self.sync_manifests()
+        self.sync_manifests(&*file)
     }
 
-    fn sync_manifests(&self) -> Result<(), WriteError> {
+    /// Syncs the names, and a file after them: XFS says yes to the sync of a folder although it has shut the file system down meanwhile,
+    /// and no to that of a file.
+    fn sync_manifests(&self, witness: &dyn DiskFile) -> Result<(), WriteError> {
         let synced = self.disk.sync_folder(&self.manifests);
+        let folder = |error| PrivateError::system(&self.manifests, error);
+        let synced = synced.and_then(|()| witness.sync().map_err(folder));
         synced.map_err(|error| self.spoil(&error))
     }
 
@@ -320,7 +324,8 @@ impl Shared {
             Kept::Present | Kept::Damaged(_) => self.disk.rename(&self.committed(key), &tombstone),
         };
         made.map_err(|error| self.refuse(error))?;
-        self.sync_manifests()?;
+        let witness = self.disk.open(&tombstone).map_err(|error| self.spoil(&error))?;
+        self.sync_manifests(&*witness)?;
         {
             let mut state = held(&self.state);
             state.manifests.remove(&key);
@@ -328,17 +333,11 @@ impl Shared {
             state.changes.push(Change::Manifest(key, Fate::Deleted));
         }
         self.note();
-        self.shorten(&tombstone);
-        Ok(())
-    }
-
-    /// A tombstone's name says all.
-    fn shorten(&self, tombstone: &Path) {
-        let opened = self.disk.open(tombstone);
-        let cut = opened.map(|file| file.set_len(0));
-        if let Ok(Err(error)) = cut {
-            tracing::debug!(%error, "a tombstone could not be cut");
+        // Its name says all.
+        if let Err(error) = witness.set_len(0) {
+            tracing::debug!(%key, %error, "a tombstone could not be cut");
         }
+        Ok(())
     }
 
     pub(super) fn forget(&self, before: Step) -> Result<usize, WriteError> {
@@ -359,7 +358,8 @@ impl Shared {
             state.changes.push(Change::NoManifest(key));
         }
         if !old.is_empty() {
-            self.sync_manifests()?;
+            let synced = self.disk.sync_folder(&self.manifests);
+            synced.map_err(|error| self.spoil(&error))?;
             self.note();
         }
         Ok(old.len())

@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! folder/  0700      lock                    who uses it
-//!                    format                  of which version it is
+//!                    format                  of which version it is, and which index is its own
 //!                    segments/NNNNNNNN.seg   pieces, one after the other, each with a header that says what it is
 //!                    manifests/STEP-ID.manifest, .deleted
 //!                    catalogue/              the index: where each piece is, and which manifests there should be
@@ -26,6 +26,7 @@
 mod collect;
 mod disk;
 mod error;
+mod format;
 mod index;
 pub mod limits;
 mod manifest;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::disk::{Disk, DiskFile};
 use super::error::WriteError;
+use super::format;
 use super::index::Index;
 use super::names::{Place, segment_name};
 use super::state::State;
@@ -57,7 +58,11 @@ impl Shared {
 
     /// From here on nothing is written any more, and what was not acknowledged is not held.
     pub(super) fn spoil(&self, error: &PrivateError) -> WriteError {
-        let reason = self.poison.get_or_init(|| error.to_string()).clone();
+        self.spoil_for(error.to_string())
+    }
+
+    fn spoil_for(&self, reason: String) -> WriteError {
+        let reason = self.poison.get_or_init(|| reason).clone();
         held(&self.state).pending.clear();
         self.poisoned(reason)
     }
@@ -88,6 +93,11 @@ impl Shared {
                 "the index of the checkpoints has failed; the store goes on without, and is slower to open the next time"
             );
             *index = None;
+            // What is acknowledged from here on it does not know.
+            match format::read(&*self.disk, &self.folder) {
+                Ok(found) => drop(self.fence(found)),
+                Err(error) => drop(self.spoil_for(error.to_string())),
+            }
         }
     }
 

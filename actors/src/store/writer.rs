@@ -1,7 +1,7 @@
 //! Pieces are appended to the newest segment, in large writes, and synced together.
 //!
 //! ```text
-//! put ─▶ pwritev … (pending: nobody was told) ─▶ sync: fdatasync the segments, fsync their folder if there is a new one ─▶ held
+//! put ─▶ pwritev … (pending: nobody was told) ─▶ sync: fsync the folder if there is a new one, fdatasync the segments ─▶ held
 //!                                                 └▶ a mark after them, which is synced with what comes next
 //! ```
 //!
@@ -189,8 +189,7 @@ impl Shared {
         self.writable()?;
         writer.full.extend(writer.current.take());
         if writer.full.len() >= UNSYNCED_SEGMENTS {
-            let oldest = writer.full.iter_mut().find(|segment| segment.synced < segment.end);
-            oldest.map_or(Ok(()), Segment::sync).map_err(|error| self.spoil(&error))?;
+            self.sync_all(writer)?;
         }
         let number = writer.next;
         writer.next += 1;
@@ -219,13 +218,14 @@ impl Shared {
     /// What is pending is on the disk, and held, when this returns.
     pub(super) fn sync_all(&self, writer: &mut Writer) -> Result<(), WriteError> {
         self.writable()?;
-        for segment in writer.full.iter_mut().chain(&mut writer.current) {
-            segment.sync().map_err(|error| self.spoil(&error))?;
-        }
+        // The names first: see how manifests are synced.
         if writer.new_names {
             let synced = self.disk.sync_folder(&self.segments);
             synced.map_err(|error| self.spoil(&error))?;
             writer.new_names = false;
+        }
+        for segment in writer.full.iter_mut().chain(&mut writer.current) {
+            segment.sync().map_err(|error| self.spoil(&error))?;
         }
         let unnoted = {
             let mut state = held(&self.state);

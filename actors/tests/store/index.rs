@@ -64,6 +64,7 @@ impl Index for MemoryIndex {
                 Change::NoSegment(segment) => drop(others.covered.remove(&segment)),
                 Change::Manifest(key, fate) => drop(others.manifests.insert(key, fate)),
                 Change::NoManifest(key) => drop(others.manifests.remove(&key)),
+                Change::Own(number) => others.own = number,
             }
         }
         if !changes.is_empty() {

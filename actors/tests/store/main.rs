@@ -1,7 +1,7 @@
 //! The store of checkpoints, hurt: cut off at any operation, injured, killed, without power, without room. What was acknowledged is there,
 //! or what is wrong with it is said; what was deleted does not come back.
 //!
-//! More rounds than usual, by the environment: `SARDANA_STORE_CRASHES`, `SARDANA_STORE_FAULTS`, `SARDANA_STORE_INJURIES` (each from
+//! More rounds than usual, by the environment: `SARDANA_STORE_MODELS`, `SARDANA_STORE_CRASHES`, `SARDANA_STORE_FAULTS`, `SARDANA_STORE_INJURIES` (each from
 //! `SARDANA_STORE_SEED` on), `SARDANA_STORE_KILLS`, `SARDANA_STORE_POWER_CUTS`. Power cuts and full disks need root; power cuts also
 //! `xfs_io`.
 

@@ -76,6 +76,7 @@ struct World {
 enum Call {
     Read,
     Write,
+    Over,
     Create,
     Move,
     Sync,
@@ -265,7 +266,9 @@ impl DiskFile for MemoryFile {
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let mut world = self.disk.world();
         let mut bytes = parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<u8>>();
-        let failure = world.fails(Call::Write);
+        // What is written over needs no room.
+        let longer = offset as usize + bytes.len() > world.files[&self.id].len();
+        let failure = world.fails(if longer { Call::Write } else { Call::Over });
         match failure {
             None => {}
             Some(Failure::Once(error) | Failure::Forever(error) | Failure::Sync(error)) => {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use crate::acting::{Act, Acting, PIECES, With};
+use crate::random::rounds;
 
 fn pieces() -> impl Strategy<Value = Vec<u64>> {
     prop::collection::vec(0..PIECES, 1..10)
@@ -28,7 +29,7 @@ fn act() -> impl Strategy<Value = Act> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 300,
+        cases: u32::try_from(rounds("SARDANA_STORE_MODELS", 300)).unwrap(),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use sardana_actors::store::{Finding, OpenError, Opened, Problem, ReadError, Store};
+use sardana_actors::store::{CommitError, Finding, OpenError, Opened, Problem, ReadError, Store};
 use sardana_actors::trust::PrivateError;
 
 use crate::disk::Mounted;
@@ -67,6 +67,54 @@ fn a_newer_version_is_named() {
     fs::write(folder.join("format"), "sardana-store 2").unwrap();
     let findings = whole(&folder);
     assert!(matches!(findings[..], [Finding::Format { .. }]), "{findings:?}");
+    assert_eq!(whole(&folder), []);
+}
+
+#[test]
+fn a_segment_of_a_newer_version_is_named() {
+    let (_place, folder) = used();
+    let path = folder.join("segments/00000000.seg");
+    let mut bytes = fs::read(&path).unwrap();
+    // The format of the first record, whose check is over its number and offset as well, which are zero.
+    bytes[8] = 3;
+    let check = blake3::hash(&[&bytes[..48], &[0; 16]].concat());
+    bytes[48..64].copy_from_slice(&check.as_bytes()[..16]);
+    fs::write(&path, &bytes).unwrap();
+    let error = Store::open(&folder).unwrap_err();
+    assert!(matches!(error, OpenError::Newer { found: 3, .. }), "{error:?}");
+    assert!(error.to_string().contains("00000000.seg"), "{error}");
+}
+
+#[test]
+fn a_deleted_checkpoint_does_not_come_back() {
+    let (_place, folder) = used();
+    let path = folder.join(format!("manifests/{:020}-{}.manifest", 1, key(1).id));
+    let copy = fs::read(&path).unwrap();
+    let store = Store::open(&folder).unwrap().store;
+    store.delete(key(1)).unwrap();
+    assert!(store.is_deleted(key(1)) && store.newest().key == Some(key(0)));
+    let error = store.commit(&history::manifest(1)).unwrap_err();
+    assert!(matches!(error, CommitError::Deleted { .. }), "{error}");
+    assert!(error.to_string().contains("was deleted here"), "{error}");
+    drop(store);
+    // A copy is brought back behind its back.
+    let tombstone = path.with_extension("deleted");
+    for without in [None, Some(&tombstone)] {
+        fs::write(&path, &copy).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        without.map_or(Ok(()), fs::remove_file).unwrap();
+        let Opened { store, findings } = Store::open(&folder).unwrap();
+        assert_eq!(findings, [Finding::Returned { key: key(1) }]);
+        assert!(store.is_deleted(key(1)) && store.newest().key == Some(key(0)));
+        assert!(!path.exists() && tombstone.exists());
+    }
+    let Opened { store, findings } = Store::open(&folder).unwrap();
+    assert_eq!((findings, store.deleted()), (vec![], vec![key(1)]));
+    assert_eq!(store.forget(key(1).step).unwrap(), 0);
+    assert_eq!(store.forget(key(1).step.next()).unwrap(), 1);
+    assert!(store.deleted().is_empty() && !tombstone.exists());
+    make(&store, 1, |_, _| ()).unwrap();
+    drop(store);
     assert_eq!(whole(&folder), []);
 }
 
@@ -141,8 +189,8 @@ fn a_folder_that_cannot_be_written_to_is_told() {
 fn a_lost_index_is_made_anew() {
     let (_place, folder) = used();
     fs::remove_dir_all(folder.join("catalogue")).unwrap();
-    // It looks like one that was just made: all is read, and nothing is to be said.
-    assert_eq!(whole(&folder), []);
+    let findings = whole(&folder);
+    assert!(matches!(findings[..], [Finding::IndexRebuilt { .. }]), "{findings:?}");
     assert_eq!(whole(&folder), []);
     fs::write(folder.join("catalogue/store/db"), b"nothing of sled's").unwrap();
     let findings = whole(&folder);
