@@ -1,5 +1,8 @@
 //! The disk says no, at any call: nothing that was acknowledged is lost, then or at a power cut afterwards, and a full disk ends nothing.
 
+use sardana_actors::store::Finding;
+use sardana_protocol::words::Step;
+
 use crate::acting::{Act, Acting, With, random_act};
 use crate::crashes::{Known, TOLD, learn, model, opened, then};
 use crate::cutting::{Unsynced, cut};
@@ -121,4 +124,41 @@ fn after_a_failed_sync_nothing_is_written_until_it_is_opened_anew() {
         assert!(acting.act(&put) && acting.act(&Act::Sync));
         acting.check();
     }
+}
+
+/// An index that failed in an earlier life is behind: what it says was committed may have been deleted and forgotten since.
+#[test]
+fn what_the_index_was_not_told_is_not_missed() {
+    let mut acting = Acting::new();
+    let pieces = vec![1, 2, 3];
+    let commit = |step| Act::Commit {
+        step,
+        pieces: pieces.clone(),
+    };
+    let put = Act::Put {
+        pin: 0,
+        pieces: pieces.clone(),
+    };
+    for act in [
+        put,
+        Act::Sync,
+        commit(1),
+        commit(2),
+        Act::Reopen(With::Failing(0)),
+        Act::Delete(0),
+    ] {
+        assert!(acting.act(&act), "{act:?}");
+    }
+    assert_eq!(acting.store().forget(Step::new(9)).unwrap(), 1);
+    acting.model.deleted.clear();
+    for _ in 0..2 {
+        acting.open(With::Index).unwrap();
+        acting.check();
+        let problems = acting
+            .findings
+            .iter()
+            .filter(|finding| matches!(finding, Finding::Manifest { .. }));
+        assert_eq!(problems.count(), 0, "{:?}", acting.findings);
+    }
+    assert_eq!(acting.findings, [], "the index is made anew once");
 }
