@@ -8,7 +8,7 @@
 //! - [`enrol`]: how somebody from outside gets a certificate.
 //! - [`quic`]: endpoints, dialling and accepting; [`ground`]: the sockets and threads that all stand on.
 //! - [`wire`]: messages as bytes.
-//! - [`catalogue`]: small records on the disk.
+//! - [`catalogue`]: small records on the disk; [`store`]: the pieces and manifests of checkpoints.
 //! - [`fault`]: where chaos tests kill.
 
 pub mod agent;
@@ -21,6 +21,7 @@ pub mod ground;
 pub mod operator;
 pub mod peers;
 pub mod quic;
+pub mod store;
 pub mod trust;
 mod watched;
 pub mod whereabouts;

@@ -14,7 +14,7 @@ pub const LOCK_FILE: &str = "lock";
 
 /// Keeps everybody else away as long as it lives.
 #[derive(Debug)]
-pub(super) struct Lock(File);
+pub(crate) struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
@@ -27,7 +27,7 @@ impl Drop for Lock {
 }
 
 /// Takes the catalogue in `folder` for whoever asks. sled locks its file too, but does not say who has it.
-pub(super) fn take(folder: &Path) -> Result<Lock, CatalogueError> {
+pub(crate) fn take(folder: &Path) -> Result<Lock, CatalogueError> {
     let path = folder.join(LOCK_FILE);
     let system = |error: std::io::Error| CatalogueError::Private(PrivateError::system(&path, error));
     let mut file = open_private(&path, Otherwise::Make)?;

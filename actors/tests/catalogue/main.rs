@@ -16,4 +16,5 @@ mod injury;
 mod killed;
 mod model;
 mod power;
+mod power_disk;
 mod random;

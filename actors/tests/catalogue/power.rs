@@ -1,53 +1,13 @@
 //! The power fails: the file system is shut down in the middle, and forgets all that was not synced. `kill -9` cannot show
 //! this, since the system's memory survives it.
 
-use std::path::Path;
-
 use crate::child::{Committing, require};
-use crate::disk::{Mounted, run, text};
+use crate::power_disk::Disk;
 use crate::random::{Random, rounds};
-
-struct Disk {
-    image: std::path::PathBuf,
-    at: std::path::PathBuf,
-}
-
-impl Disk {
-    fn new(place: &Path, kind: &str) -> Result<Self, String> {
-        let image = place.join("image");
-        run("truncate", &["-s", "512M", text(&image)])?;
-        let make = format!("mkfs.{kind}");
-        let force = if kind == "ext4" { "-F" } else { "-f" };
-        run(&make, &["-q", force, text(&image)])?;
-        Ok(Self {
-            image,
-            at: place.join("disk"),
-        })
-    }
-
-    fn mount(&self) -> Result<Mounted, String> {
-        Mounted::new(&self.at, &["-o", "loop", text(&self.image)])
-    }
-
-    fn cut_power(&self) -> Result<(), String> {
-        run("xfs_io", &["-x", "-c", "shutdown", text(&self.at)])
-    }
-}
-
-/// What is missing here, if anything.
-fn probe(disk: &Disk) -> Result<(), String> {
-    if !rustix::process::geteuid().is_root() {
-        return Err("mounting needs root".to_owned());
-    }
-    let mounted = disk.mount()?;
-    disk.cut_power()?;
-    mounted.unmount();
-    Ok(())
-}
 
 fn survives(kind: &str) {
     let place = tempfile::tempdir().unwrap();
-    let disk = match Disk::new(place.path(), kind).and_then(|disk| probe(&disk).map(|()| disk)) {
+    let disk = match Disk::new(place.path(), kind) {
         Ok(disk) => disk,
         Err(reason) => {
             println!("skipped: {reason}");

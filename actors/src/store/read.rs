@@ -1,0 +1,169 @@
+//! Pieces are read and compared with their hashes (CKPT-2): nobody gets other bytes than were put.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use super::disk::{DiskFile, read_full};
+use super::error::{ReadError, Remains};
+use super::limits::THREADS;
+use super::names::{PieceHash, Place};
+use super::record::{HEADER, Record};
+use super::report::{Harm, Progress, Verified};
+use super::shared::{Shared, held};
+use super::state::{Slot, Standing};
+
+/// Reads a piece into `buffer`, in place of what is there.
+pub(super) fn read_piece(
+    file: &dyn DiskFile,
+    path: &Path,
+    piece: PieceHash,
+    place: Place,
+    buffer: &mut Vec<u8>,
+) -> Result<(), ReadError> {
+    let (offset, len) = (place.offset, place.len);
+    let damaged = |found| ReadError::Damaged {
+        piece,
+        path: path.to_owned(),
+        offset,
+        len,
+        found,
+    };
+    buffer.resize(len as usize, 0);
+    let read = read_full(file, buffer, offset + HEADER as u64).map_err(|source| ReadError::Disk {
+        piece,
+        path: path.to_owned(),
+        offset,
+        source,
+    })?;
+    if read < buffer.len() {
+        return Err(damaged(Remains::Short(u32::try_from(read).unwrap_or(u32::MAX))));
+    }
+    match PieceHash::of(buffer) {
+        found if found == piece => Ok(()),
+        found => Err(damaged(Remains::Other(found))),
+    }
+}
+
+/// Whether the header of the piece is what was written.
+fn has_header(file: &dyn DiskFile, piece: PieceHash, place: Place) -> bool {
+    let mut header = [0; HEADER];
+    let expected = Record::Piece {
+        hash: piece,
+        len: place.len,
+    };
+    read_full(file, &mut header, place.offset).is_ok() && Record::read(&header, place.segment, place.offset) == Ok(expected)
+}
+
+impl Shared {
+    /// Where a piece is, and its segment, open: so that it can be read though it is moved meanwhile.
+    fn locate(&self, piece: PieceHash) -> Result<(Slot, PathBuf, std::sync::Arc<dyn DiskFile>), ReadError> {
+        let mut state = held(&self.state);
+        let slot = *state.pieces.get(&piece).ok_or(ReadError::NotHeld { piece })?;
+        let path = self.segment_path(slot.place.segment);
+        match self.segment_file(&mut state, slot.place) {
+            Ok(file) => Ok((slot, path, file)),
+            Err(error) => {
+                state.judge(&piece, slot.place, Standing::Damaged);
+                Err(ReadError::Disk {
+                    piece,
+                    path,
+                    offset: slot.place.offset,
+                    source: std::io::Error::other(error.to_string()),
+                })
+            }
+        }
+    }
+
+    /// Reads a piece, and remembers if it is damaged, so that it is written anew when it is put the next time.
+    pub(super) fn read_into(&self, piece: PieceHash, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
+        let (slot, path, file) = self.locate(piece)?;
+        let read = read_piece(&*file, &path, piece, slot.place, buffer);
+        let standing = match (&read, slot.standing) {
+            (Err(_), _) => Standing::Damaged,
+            // The disk had a bad moment. The bytes are there; nobody knows for how long.
+            (Ok(()), Standing::Damaged) => Standing::Unsure,
+            (Ok(()), standing @ (Standing::Synced | Standing::Unsure)) => standing,
+        };
+        if standing != slot.standing {
+            held(&self.state).judge(&piece, slot.place, standing);
+        }
+        read
+    }
+
+    /// Reads `pieces` with several threads, and calls `each` with the number of each and its bytes, in any order.
+    pub(super) fn read_many(&self, pieces: &[PieceHash], each: impl Fn(usize, Result<&[u8], ReadError>) + Sync) {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut buffer = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(&piece) = pieces.get(number) else { return };
+                let read = self.read_into(piece, &mut buffer);
+                each(number, read.map(|()| buffer.as_slice()));
+            }
+        };
+        let threads = threads().min(pieces.len());
+        if threads <= 1 {
+            return work();
+        }
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+    }
+
+    /// Reads everything.
+    pub(super) fn verify(&self, progress: &mut dyn FnMut(Progress)) -> Verified {
+        let mut pieces: Vec<(Place, PieceHash)> = {
+            let state = held(&self.state);
+            state.pieces.iter().map(|(hash, slot)| (slot.place, *hash)).collect()
+        };
+        pieces.sort();
+        let total_bytes = pieces.iter().map(|(place, _)| u64::from(place.len)).sum();
+        let mut done_bytes = 0;
+        let mut verified = Verified::default();
+        let mut buffer = Vec::new();
+        for (place, piece) in pieces {
+            let read = self.read_into(piece, &mut buffer);
+            done_bytes += u64::from(place.len);
+            progress(Progress { done_bytes, total_bytes });
+            let harm = match read {
+                // It was collected meanwhile.
+                Err(ReadError::NotHeld { .. }) => continue,
+                Err(error @ (ReadError::Damaged { .. } | ReadError::Disk { .. })) => Some((error.to_string(), false)),
+                Ok(()) => self.harmed_header(piece).map(|reason| (reason, true)),
+            };
+            if harm.as_ref().is_none_or(|(_, readable)| *readable) {
+                verified.pieces += 1;
+                verified.bytes += u64::from(place.len);
+            }
+            verified.harmed.extend(harm.map(|(reason, readable)| Harm {
+                piece,
+                place,
+                reason,
+                readable,
+            }));
+        }
+        verified.manifests = self.list();
+        verified
+    }
+
+    fn harmed_header(&self, piece: PieceHash) -> Option<String> {
+        let (slot, path, file) = self.locate(piece).ok()?;
+        (!has_header(&*file, piece, slot.place)).then(|| {
+            format!(
+                "{} at {}: expected the header of piece {piece}, found something else; its bytes are whole: heal it with them",
+                path.display(),
+                slot.place.offset
+            )
+        })
+    }
+}
+
+/// How many threads hash or read.
+pub(super) fn threads() -> usize {
+    thread::available_parallelism().map_or(1, usize::from).min(THREADS)
+}
