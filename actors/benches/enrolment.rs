@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
-use sardana_actors::coordinator::{self, CoordinatorConfig, Past};
+use sardana_actors::coordinator::{self, CoordinatorConfig, Past, Succession};
 use sardana_actors::enrol::{JoinFile, Moment, Registrar, Terms, enrol};
 use sardana_actors::trust::{Authority, Otherwise, PrivateFolder, Role};
 use sardana_protocol::membership::Balance;
@@ -41,6 +41,7 @@ async fn measure(name: &str, authority: &Arc<Authority>, registrar: Registrar) -
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         incarnation: Incarnation::new(1),
         past: Past::None,
+        succession: Succession::Resume,
         records: None,
         min: 1,
         expected: 1,

@@ -6,7 +6,7 @@
 use std::fmt::Display;
 
 use crate::job::{Fingerprint, JobIdentity, JobSpec};
-use crate::limits::{MAX_AUXILIARY, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS};
+use crate::limits::{MAX_AUXILIARY, MAX_LIVES_AHEAD, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS};
 use crate::messages::{Call, Seated, WorkerHello};
 use crate::words::{Generation, Incarnation, JobId, Rank};
 
@@ -55,21 +55,44 @@ pub enum Refusal {
     },
 }
 
+/// Whether this life of a coordinator has greeted a worker before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acquaintance {
+    /// It has.
+    Greeted,
+    /// It has not.
+    None,
+}
+
 /// Compares a hello with the job. The `identity` is none until the first worker is admitted.
 ///
 /// # Errors
 /// The first [`Refusal`] that applies.
-pub fn admit(job: JobId, identity: Option<&JobIdentity>, newest: Generation, hello: &WorkerHello) -> Result<(), Refusal> {
+pub fn admit(
+    job: JobId,
+    identity: Option<&JobIdentity>,
+    newest: Generation,
+    acquaintance: Acquaintance,
+    hello: &WorkerHello,
+) -> Result<(), Refusal> {
     if hello.job != job {
         return Err(Refusal::OtherJob {
             expected: job,
             found: hello.job,
         });
     }
-    // A number that was never given away here was given away by another, be it of the same life: a copy of its state was started.
     let (own, generation) = (newest.incarnation(), hello.introduction.generation);
     let by = hello.introduction.incarnation.max(generation.incarnation());
-    if by > own || generation > newest {
+    if by.get().saturating_sub(own.get()) > MAX_LIVES_AHEAD {
+        return Err(Refusal::Senseless {
+            expected: format!("a coordinator at most {MAX_LIVES_AHEAD} lives after {own}"),
+            found: by.to_string(),
+        });
+    }
+    // A number that was never given away here was given away by another, be it of the same life: a copy of its state was started, or two
+    // took over at once. So was one that a worker has from a life of this number, which has not greeted it.
+    let of_a_twin = by == own && by > Incarnation::ZERO && acquaintance == Acquaintance::None;
+    if by > own || generation > newest || of_a_twin {
         return Err(Refusal::Fenced { own, by });
     }
     sensible(hello)?;
@@ -314,7 +337,7 @@ mod tests {
         for (name, change) in changes {
             let mut found = hello();
             change(&mut found, other);
-            let refusal = admit(job.job, Some(&job.identity), Generation::NONE, &found)
+            let refusal = admit(job.job, Some(&job.identity), Generation::NONE, Acquaintance::None, &found)
                 .unwrap_err()
                 .to_string();
             assert!(
@@ -322,8 +345,11 @@ mod tests {
                 "{name}: {refusal}"
             );
         }
-        assert_eq!(admit(job.job, Some(&job.identity), Generation::NONE, &hello()), Ok(()));
-        assert_eq!(admit(job.job, None, Generation::NONE, &hello()), Ok(()));
+        assert_eq!(
+            admit(job.job, Some(&job.identity), Generation::NONE, Acquaintance::None, &hello()),
+            Ok(())
+        );
+        assert_eq!(admit(job.job, None, Generation::NONE, Acquaintance::None, &hello()), Ok(()));
     }
 
     #[test]
@@ -331,7 +357,7 @@ mod tests {
         let refused = |change: fn(&mut WorkerHello)| {
             let mut found = hello();
             change(&mut found);
-            admit(JobId::new([1; 16]), None, Generation::NONE, &found).unwrap_err()
+            admit(JobId::new([1; 16]), None, Generation::NONE, Acquaintance::None, &found).unwrap_err()
         };
         assert!(matches!(refused(|h| h.job = JobId::new([2; 16])), Refusal::OtherJob { .. }));
         assert!(matches!(refused(|h| h.shard_capacity = 0), Refusal::Senseless { .. }));
@@ -348,6 +374,39 @@ mod tests {
             refused(|h| h.introduction.generation = Generation::NONE.next()),
             Refusal::Fenced { .. }
         ));
+    }
+
+    #[test]
+    fn who_was_greeted_by_another_life_of_the_same_number_fences_this_one() {
+        let own = Incarnation::new(3);
+        let newest = Generation::new(own, 4);
+        let says = |incarnation, generation, acquaintance| {
+            let mut found = hello();
+            found.introduction.incarnation = Incarnation::new(incarnation);
+            found.introduction.generation = generation;
+            admit(JobId::new([1; 16]), None, newest, acquaintance, &found)
+        };
+        let fenced = Err(Refusal::Fenced { own, by: own });
+        let older = Generation::new(Incarnation::new(2), 9);
+        assert_eq!(says(3, older, Acquaintance::Greeted), Ok(()));
+        assert_eq!(says(3, older, Acquaintance::None), fenced);
+        assert_eq!(says(2, newest, Acquaintance::None), fenced);
+        assert_eq!(says(2, older, Acquaintance::None), Ok(()), "it comes from an earlier life");
+        assert_eq!(says(0, Generation::NONE, Acquaintance::None), Ok(()), "it knows nobody");
+    }
+
+    /// Else no life could ever be above it, and the job could not go on.
+    #[test]
+    fn a_number_that_no_coordinator_can_have_fences_nobody() {
+        let says = |incarnation| {
+            let mut found = hello();
+            found.introduction.incarnation = Incarnation::new(incarnation);
+            admit(JobId::new([1; 16]), None, Generation::NONE, Acquaintance::None, &found).unwrap_err()
+        };
+        assert!(matches!(says(MAX_LIVES_AHEAD), Refusal::Fenced { .. }));
+        for found in [MAX_LIVES_AHEAD + 1, u64::MAX] {
+            assert!(matches!(says(found), Refusal::Senseless { .. }), "{found}");
+        }
     }
 
     #[test]

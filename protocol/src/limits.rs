@@ -21,6 +21,10 @@ pub const MAX_TEXT_BYTES: usize = 1_024;
 /// Most auxiliary sums of a step. They are reported to the coordinator each step, which must stay small.
 pub const MAX_AUXILIARY: usize = 64;
 
+/// How many lives a coordinator may be behind the one that a worker knows. Nobody starts one so often: a worker that says more is at fault,
+/// and must not make a number that no life can ever pass.
+pub const MAX_LIVES_AHEAD: u64 = 1 << 32;
+
 /// Most results of a model's evaluation. They travel in one `Finished`; with names of [`MAX_TEXT_BYTES`] they fit a control frame. A
 /// model that has more fails with both numbers.
 pub const MAX_RESULTS: usize = 128;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent};
 pub use sardana_actors::agent::{Colour, Output, OutputError};
 pub use sardana_actors::coordinator::Steering;
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError, Past};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Succession};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::trust::{Authority, AuthorityError, PrivateFolder, Role};
 use sardana_protocol::membership::{JobEvent, Need, Summary};
@@ -241,6 +241,7 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         listen: config.listen,
         incarnation: Incarnation::new(1),
         past: Past::None,
+        succession: Succession::Resume,
         records: None,
         min,
         expected: workers,

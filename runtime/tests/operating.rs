@@ -15,7 +15,7 @@ use sardana::operator::{Access, Doing, JobStatus, OperatorAnswer, OperatorReques
 use sardana::worker::{Ended, ProcessError, serve};
 use sardana::{Balance, JobEvent, Stage, reference};
 use sardana_actors::agent::Bundle;
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Succession};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::{bind_stranger, connect};
 use sardana_actors::trust::{Authority, PeerIdentity, Role};
@@ -54,6 +54,7 @@ async fn trained() -> Job {
         listen: LOOPBACK,
         incarnation: Incarnation::new(1),
         past: Past::None,
+        succession: Succession::Resume,
         records: None,
         min: 2,
         expected: 2,

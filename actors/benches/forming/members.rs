@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use quinn::{Connection, Endpoint};
-use sardana_actors::coordinator::{self, CoordinatorConfig, Past};
+use sardana_actors::coordinator::{self, CoordinatorConfig, Past, Succession};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::limits::CONNECT_DEADLINE;
 use sardana_actors::quic::{Purpose, bind_client, connect};
@@ -186,6 +186,7 @@ pub(super) async fn measure(members: u32, losses: usize) -> Result<Vec<Cost>> {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         incarnation: Incarnation::new(1),
         past: Past::None,
+        succession: Succession::Resume,
         records: None,
         min: members - losses as u32,
         expected: members,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use sardana_protocol::admission::{Refusal, admit, take_over};
+use sardana_protocol::admission::{Acquaintance, Refusal, admit, take_over};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::membership::{Arrival, Command, Config, Event, JobEvent, Loss, Membership};
 use sardana_protocol::messages::{
@@ -91,6 +91,8 @@ pub(super) struct State {
     /// Set by the first worker.
     pub(super) job: Option<(JobIdentity, Membership)>,
     pub(super) workers: BTreeMap<WorkerId, Outlet<CoordinatorMessage>>,
+    /// All that this life has greeted.
+    greeted: BTreeSet<WorkerId>,
     /// By which call each of them came.
     calls: BTreeMap<WorkerId, Call>,
     pub(super) agents: BTreeMap<u64, Outlet<AgentOrder>>,
@@ -133,6 +135,7 @@ impl Actor for Shell {
             life: Life::Open,
             job: None,
             workers: BTreeMap::new(),
+            greeted: BTreeSet::new(),
             calls: BTreeMap::new(),
             agents: BTreeMap::new(),
             operating: Operating::default(),
@@ -231,6 +234,8 @@ impl State {
                 .as_ref()
                 .map_or(Step::ZERO, |(_, membership)| membership.next_report()),
         };
+        // Before it can know.
+        self.greeted.insert(worker);
         if reply.send(greeting).is_err() {
             return;
         }
@@ -291,7 +296,12 @@ impl State {
         if let Some(&present) = self.calls.get(&hello.worker) {
             take_over(present, hello)?;
         }
-        admit(self.config.registrar.job(), identity, self.newest(), hello)
+        let acquaintance = if self.greeted.contains(&hello.worker) {
+            Acquaintance::Greeted
+        } else {
+            Acquaintance::None
+        };
+        admit(self.config.registrar.job(), identity, self.newest(), acquaintance, hello)
     }
 
     fn said(&mut self, worker: WorkerId, message: WorkerMessage) {

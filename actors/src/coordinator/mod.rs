@@ -46,6 +46,8 @@ pub struct CoordinatorConfig {
     pub incarnation: Incarnation,
     /// What is known of the lives before.
     pub past: Past,
+    /// What it is to those that were there before it.
+    pub succession: Succession,
     /// Where it writes down what its next life should know, if it can have one.
     pub records: Option<Records>,
     /// Fewer workers than this do not train.
@@ -56,6 +58,17 @@ pub struct CoordinatorConfig {
     pub max: u32,
     /// Whether shards move towards faster workers.
     pub balance: Balance,
+}
+
+/// What a coordinator is to those that were there before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Succession {
+    /// The next life of the one that has left its state in the directory, or the first. Until it leads workers it gives way to any
+    /// coordinator of its job that does.
+    Resume,
+    /// It takes the place of one whose state is lost, but for the job's authority, or of one that lives: it waits for the first worker, to
+    /// be above all that the workers know.
+    TakeOver,
 }
 
 /// What is known of a coordinator's lives before this one.

@@ -12,6 +12,7 @@ use sardana_protocol::words::{Generation, Incarnation};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
+use super::Succession;
 use super::actor::{Life, Message, State};
 use super::session::Streams;
 use crate::ground::Ground;
@@ -49,11 +50,21 @@ impl State {
         own.unwrap_or(Generation::new(self.config.incarnation, 0))
     }
 
+    /// What it tells another coordinator: its newest generation, or none, if it was only started again and leads nobody yet. However often
+    /// it was started, it must not be above one that leads.
+    fn claim(&self) -> Generation {
+        let leads = self.job.as_ref().is_some_and(|(_, membership)| membership.leads());
+        match self.config.succession {
+            Succession::Resume if !leads => Generation::NONE,
+            Succession::Resume | Succession::TakeOver => self.newest(),
+        }
+    }
+
     /// Another coordinator of this job has announced `newest`. A number that was never given away here was given away there.
     pub(super) fn meets(&mut self, newest: Generation) -> Greeting {
-        let own = self.newest();
+        let own = self.claim();
         if newest > own {
-            self.fenced(own.incarnation(), newest.incarnation());
+            self.fenced(self.config.incarnation, newest.incarnation());
         }
         Greeting::Leads { newest: own }
     }

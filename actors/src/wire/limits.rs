@@ -5,11 +5,11 @@ use sardana_protocol::limits::{MAX_AUXILIARY, MAX_REPORTS, MAX_RESULTS, MAX_SHAR
 use crate::worker::limits::AUXILIARY_NAME_BYTES;
 
 /// Longest first frame of a connection, read from a peer of which only the certificate is known. Holds the largest hello: one
-/// kept range of six bytes per shard, an id of nine bytes per member, five texts, a short name per auxiliary sum, and some numbers and hashes.
+/// kept range of six bytes per shard, an id and a rank of twelve bytes per peer, five texts, a short name per auxiliary sum, and some numbers and hashes.
 pub const HELLO_FRAME_BYTES: usize = 48 << 10;
 
-/// Longest control frame after the hello. Holds the largest `Form` (every worker at 30 bytes, two visits of nine bytes per
-/// shard and list) and the largest `Progress` (every report kept, each with all auxiliary sums).
+/// Longest control frame after the hello. Holds the largest `Form` (every worker a peer at 40 bytes, and two lists of a stay of 18 bytes per
+/// shard) and the largest `Progress` (every report kept, each with all auxiliary sums).
 pub const CONTROL_FRAME_BYTES: usize = 256 << 10;
 
 /// Longest bundle that a parent hands to a child: credentials of about a kilobyte, addresses and the job's constants.
@@ -20,9 +20,9 @@ pub const LARGEST_LIMIT: usize = 4 << 20;
 
 const HELLO_NAMES_BYTES: usize = MAX_AUXILIARY * (AUXILIARY_NAME_BYTES + 1);
 const _: () = assert!(
-    HELLO_FRAME_BYTES > 6 * MAX_SHARDS as usize + 9 * MAX_WORKERS as usize + 5 * MAX_TEXT_BYTES + HELLO_NAMES_BYTES + 1_024
+    HELLO_FRAME_BYTES > 6 * MAX_SHARDS as usize + 12 * MAX_WORKERS as usize + 5 * MAX_TEXT_BYTES + HELLO_NAMES_BYTES + 1_024
 );
-const _: () = assert!(CONTROL_FRAME_BYTES > 30 * MAX_WORKERS as usize + 2 * 2 * 9 * MAX_SHARDS as usize + 1_024);
+const _: () = assert!(CONTROL_FRAME_BYTES > 40 * MAX_WORKERS as usize + 2 * 18 * MAX_SHARDS as usize + 1_024);
 const _: () = assert!(CONTROL_FRAME_BYTES > MAX_REPORTS * (8 * MAX_AUXILIARY + 32) + 1_024);
 const _: () = assert!(CONTROL_FRAME_BYTES > MAX_RESULTS * (MAX_TEXT_BYTES + 16) + 1_024);
 const _: () = assert!(HELLO_FRAME_BYTES <= CONTROL_FRAME_BYTES && BUNDLE_BYTES <= CONTROL_FRAME_BYTES);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use quinn::Connection;
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Succession};
 use sardana_actors::enrol::{Invitation, JoinFile, Moment, Registrar, Terms, invite};
 use sardana_actors::quic::limits::CONNECT_DEADLINE;
 use sardana_actors::quic::{Purpose, bind_client, connect};
@@ -42,6 +42,7 @@ impl Site {
             listen: LOOPBACK,
             incarnation: Incarnation::new(1),
             past: Past::None,
+            succession: Succession::Resume,
             records: None,
             min: 2,
             expected: 2,

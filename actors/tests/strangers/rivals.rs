@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Succession};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::trust::{Authority, Role};
 use sardana_protocol::membership::{Balance, JobEvent};
@@ -15,12 +15,17 @@ use tokio::time::timeout;
 use super::raw::{JOB, PATIENCE, Wire};
 
 /// A coordinator in its life `incarnation`, of the same authority as the others.
-async fn life(authority: &Arc<Authority>, incarnation: u64) -> (Coordinator, UnboundedReceiver<JobEvent>) {
+async fn life(
+    authority: &Arc<Authority>,
+    incarnation: u64,
+    succession: Succession,
+) -> (Coordinator, UnboundedReceiver<JobEvent>) {
     let config = CoordinatorConfig {
         registrar: Arc::new(Registrar::new(Arc::clone(authority))),
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         incarnation: Incarnation::new(incarnation),
         past: Past::Unknown,
+        succession,
         records: None,
         min: 1,
         expected: 1,
@@ -46,8 +51,8 @@ async fn first(events: &mut UnboundedReceiver<JobEvent>) -> Option<JobEvent> {
 async fn the_lower_one_is_fenced_whoever_looks() {
     let authority = Arc::new(Authority::new(JOB).unwrap());
     for (looking, other) in [(1, 2), (3, 2)] {
-        let (mut coordinator, mut events) = life(&authority, looking).await;
-        let (found, mut founds) = life(&authority, other).await;
+        let (mut coordinator, mut events) = life(&authority, looking, Succession::TakeOver).await;
+        let (found, mut founds) = life(&authority, other, Succession::TakeOver).await;
         coordinator.watch(&[coordinator.address(), found.address()]);
         let (lower, higher) = if looking < other {
             (&mut events, &mut founds)
@@ -70,7 +75,7 @@ async fn the_lower_one_is_fenced_whoever_looks() {
 #[tokio::test]
 async fn whoever_asks_is_told_the_number() {
     let authority = Arc::new(Authority::new(JOB).unwrap());
-    let (coordinator, mut events) = life(&authority, 4).await;
+    let (coordinator, mut events) = life(&authority, 4, Succession::TakeOver).await;
     let own = Generation::new(Incarnation::new(4), 0);
     for newest in [own, Generation::NONE, own.next(), own] {
         let mut wire = Wire::dial(&authority.issue(Role::Coordinator, 0).unwrap(), coordinator.address()).await;
@@ -80,4 +85,17 @@ async fn whoever_asks_is_told_the_number() {
         assert_eq!(events.try_recv().ok(), fences.then(|| fenced(4, 4)), "{newest}");
     }
     coordinator.end().await;
+}
+
+/// Started anew, with a number that has grown with each start, and with nobody to lead: it must not drive out one that took over.
+#[tokio::test]
+async fn who_is_only_started_again_gives_way_however_high_its_number() {
+    let authority = Arc::new(Authority::new(JOB).unwrap());
+    let (mut again, mut events) = life(&authority, 7, Succession::Resume).await;
+    let (leads, mut others) = life(&authority, 2, Succession::TakeOver).await;
+    again.watch(&[leads.address()]);
+    assert_eq!(first(&mut events).await, Some(fenced(7, 2)));
+    assert!(others.try_recv().is_err(), "the one that took over goes on");
+    again.end().await;
+    leads.end().await;
 }

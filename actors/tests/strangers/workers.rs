@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use sardana_actors::coordinator::{self, CoordinatorConfig, CoordinatorError, Past};
+use sardana_actors::coordinator::{self, CoordinatorConfig, CoordinatorError, Past, Succession};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::{BindError, Purpose, bind_server};
 use sardana_actors::trust::{Authority, Credentials, Role};
@@ -154,6 +154,7 @@ async fn an_address_that_is_taken_is_named() {
         listen: site.coordinator.address(),
         incarnation: Incarnation::new(1),
         past: Past::None,
+        succession: Succession::Resume,
         records: None,
         min: 1,
         expected: 1,

@@ -13,7 +13,7 @@ use sardana::within::{Effort, serve_within};
 use sardana::worker::ProcessError;
 use sardana::{Job, JobEvent, Step, WorkerId};
 use sardana_actors::agent::Bundle;
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, KeptJob, Past, Records};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, KeptJob, Past, Records, Succession};
 use sardana_actors::enrol::{EnrolError, JoinFile, Moment, Registrar, Terms, enrol_on};
 use sardana_actors::trust::{Authority, Role};
 use sardana_actors::worker::{Ended, JoinError, WorkerError};
@@ -186,6 +186,7 @@ impl Cluster {
             listen: COORDINATOR,
             incarnation: Incarnation::new(incarnation),
             past,
+            succession: Succession::Resume,
             records: Some(records),
             min: setup.min,
             expected: setup.workers,

@@ -307,7 +307,10 @@ impl Member {
             let checked = part.check(self.order, form.rank, form.world_size, self.shards);
             checked.is_ok() && part.peers().into_iter().all(knows)
         };
-        form.catch_up.donor().is_none_or(knows) && form.step <= self.end && executes(&form.first) && executes(&form.steady)
+        form.catch_up.donor().is_none_or(|donor| form.peer(donor).is_some())
+            && form.step <= self.end
+            && executes(&form.first)
+            && executes(&form.steady)
     }
 
     fn catch_up(&mut self, form: &Form, out: &mut Vec<Command>) {

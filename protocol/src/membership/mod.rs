@@ -202,6 +202,12 @@ impl Membership {
         }
     }
 
+    /// Whether this life has formed or adopted a generation.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.formation.is_some()
+    }
+
     /// The newest generation that was announced.
     #[must_use]
     pub fn generation(&self) -> Generation {

@@ -10,7 +10,7 @@ use sardana::model::{ModelError, StateHash, Trainable};
 use sardana::worker::{ProcessError, serve};
 use sardana::{Balance, Job, JobEvent, JobSpec};
 use sardana_actors::agent::Bundle;
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Succession};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::trust::{Authority, Credentials, Role};
 use sardana_actors::worker::Ended;
@@ -74,6 +74,7 @@ impl Site {
             listen: LOOPBACK,
             incarnation: Incarnation::new(1),
             past: Past::None,
+            succession: Succession::Resume,
             records: None,
             min: workers,
             expected: workers,

@@ -1,11 +1,13 @@
 //! A coordinator for a job on several hosts, with a state directory that outlives it.
 
+use std::collections::VecDeque;
 use std::iter;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use sardana_actors::coordinator::Succession;
 use sardana_actors::coordinator::{
     self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Records, RecordsError, Steering,
 };
@@ -48,16 +50,6 @@ pub struct CoordinateConfig {
     pub balance: Balance,
     /// Whether it takes over from one whose state is lost.
     pub succession: Succession,
-}
-
-/// What a coordinator is to those that were there before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Succession {
-    /// The next life of the one that has left its state in the directory, or the first.
-    Resume,
-    /// It takes the place of one whose state is lost, but for the job's authority: it waits for the first worker, to be above all that
-    /// the workers know.
-    TakeOver,
 }
 
 /// Why there is no coordinator, or its job did not finish.
@@ -138,7 +130,7 @@ pub struct Hosting {
     coordinator: Coordinator,
     events: mpsc::UnboundedReceiver<JobEvent>,
     /// What happened while it took over.
-    heard: Option<JobEvent>,
+    heard: VecDeque<JobEvent>,
     registrar: Arc<Registrar>,
     addresses: Vec<SocketAddr>,
     offered: Option<Offered>,
@@ -209,7 +201,7 @@ struct Started {
     coordinator: Coordinator,
     events: mpsc::UnboundedReceiver<JobEvent>,
     /// What was heard of it already.
-    heard: Option<JobEvent>,
+    heard: VecDeque<JobEvent>,
 }
 
 /// Starts a coordinator of an incarnation above those that are known.
@@ -226,6 +218,7 @@ async fn begin(
         listen: config.listen,
         incarnation,
         past,
+        succession: config.succession,
         records: Some(records),
         min: config.min,
         expected: config.expected,
@@ -236,7 +229,7 @@ async fn begin(
     Ok(Started {
         coordinator,
         events,
-        heard: None,
+        heard: VecDeque::new(),
     })
 }
 
@@ -260,16 +253,25 @@ async fn take_over(
             started => started?,
         };
         tracing::info!(target: "sardana::event::taking_over", address = %started.coordinator.address(), "waiting for the first worker, to learn what it knows");
-        match started.events.recv().await {
-            Some(JobEvent::Fenced { by, .. }) => {
-                known = by;
-                started.coordinator.end().await;
-                busy_since = Instant::now();
+        loop {
+            let event = started.events.recv().await;
+            match &event {
+                Some(JobEvent::Fenced { by, .. }) => {
+                    known = *by;
+                    started.coordinator.end().await;
+                    busy_since = Instant::now();
+                    break;
+                }
+                // It has a worker that has nothing above it.
+                Some(JobEvent::Joined { .. }) => state.remove_fence()?,
+                None | Some(JobEvent::Done(_) | JobEvent::Failed { .. }) => {}
+                Some(_) => {
+                    started.heard.extend(event);
+                    continue;
+                }
             }
-            heard => {
-                state.remove_fence()?;
-                return Ok(Started { heard, ..started });
-            }
+            started.heard.extend(event);
+            return Ok(started);
         }
     }
 }
@@ -326,7 +328,7 @@ impl Hosting {
 
     /// The next event. None when the coordinator has ended, so that nothing can happen any more.
     pub async fn next_event(&mut self) -> Option<JobEvent> {
-        if let Some(event) = self.heard.take() {
+        if let Some(event) = self.heard.pop_front() {
             return Some(event);
         }
         let event = self.events.recv().await?;
