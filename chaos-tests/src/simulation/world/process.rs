@@ -12,6 +12,7 @@ use sardana_protocol::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 use super::joining::{Joining, Keeping};
 use crate::simulation::model::{self, Gradients, Sum};
+use crate::simulation::network::IDLE;
 
 /// What a worker's process has.
 pub(crate) struct Process {
@@ -26,7 +27,7 @@ pub(crate) struct Process {
     pub(crate) working: Option<Work>,
     /// When it began that.
     pub(crate) began: Duration,
-    /// What it did last: when that ended, and how long it took.
+    /// The longest that it did of late: when that ended, and how long it took.
     pub(crate) did: (Duration, Duration),
     /// The buffer that the training thread writes to.
     pub(crate) desk: Option<Gradients>,
@@ -233,6 +234,15 @@ impl Process {
             }
             CatchUp::State { .. } => (self.member.step() == wanted.step).then_some(Data::State(self.state)),
             CatchUp::None => None,
+        }
+    }
+
+    /// Its training thread has done what it was doing.
+    pub(crate) fn done_at(&mut self, now: Duration) {
+        let (ended, lasted) = self.did;
+        let lasts = now.saturating_sub(self.began);
+        if lasts >= lasted || now.saturating_sub(ended) > IDLE {
+            self.did = (now, lasts);
         }
     }
 

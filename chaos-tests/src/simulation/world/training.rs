@@ -258,8 +258,7 @@ impl World {
         if process.hung {
             return;
         }
-        let now = self.calendar.now();
-        process.did = (now, now.saturating_sub(process.began));
+        process.done_at(self.calendar.now());
         let event = match process.working.take() {
             None | Some(Work::Wait) => return,
             Some(Work::Gradient { step, piece, shard }) => {
