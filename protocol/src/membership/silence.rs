@@ -139,7 +139,9 @@ impl Membership {
             }
             (Phase::Running { .. }, Some(formation)) => {
                 // Whoever the last switch has left out is to halt, too, and the job does not end without its count.
-                let left_out = self.stalled_before_halting(self.settled, |worker| !self.is_member(worker));
+                // Before all have begun without it, it is not asked whether it has.
+                let asked = |worker| self.switching.is_empty() && !self.is_member(worker);
+                let left_out = self.stalled_before_halting(self.settled.max(self.advanced), asked);
                 [self.stalled_in(formation), left_out].concat()
             }
             (Phase::Halting { since }, _) => self.stalled_before_halting(*since, |_| true),
