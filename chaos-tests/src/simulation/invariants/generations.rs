@@ -23,6 +23,7 @@ impl Law {
     pub(crate) fn newer(&mut self, generation: Generation) -> Result<(), Violation> {
         let newest = self.newest;
         self.newest = newest.max(generation);
+        self.unheard = false;
         self.check("GEN-1", generation > newest, || format!("{generation} after {newest}"))
     }
 
@@ -34,11 +35,13 @@ impl Law {
     }
 
     /// A generation was adopted: it may have been begun unseen. A coordinator that has forgotten the newest may find an older one
-    /// first, if that is whole; those of the newest then say so.
+    /// first, if that is whole; those of the newest then say so. Its next lives know no more than it did.
     pub(crate) fn adopted(&mut self, generation: Generation, memory: Memory) -> Result<(), Violation> {
         let newest = self.newest;
         self.newest = newest.max(generation);
-        let holds = memory == Memory::Stale || generation >= newest;
+        let excused = memory == Memory::Stale || self.unheard;
+        self.unheard = excused && generation < newest;
+        let holds = excused || generation >= newest;
         self.check("GEN-1", holds, || format!("{generation} is adopted after {newest}"))
     }
 }

@@ -64,6 +64,8 @@ pub(crate) struct Law {
     steps: Step,
     reference: Reference,
     newest: Generation,
+    /// Whether the coordinator leads an older one, and has never heard of the newest.
+    unheard: bool,
     /// What each worker has promised.
     promised: BTreeMap<WorkerId, Generation>,
     /// The highest incarnation that has welcomed each worker.
@@ -107,6 +109,7 @@ impl Law {
             steps,
             reference: Reference::new(shards),
             newest: Generation::NONE,
+            unheard: false,
             promised: BTreeMap::new(),
             welcomed: BTreeMap::new(),
             orders: Orders::NONE,
