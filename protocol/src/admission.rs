@@ -37,8 +37,8 @@ pub enum Refusal {
     /// worker needs credentials of its own.
     #[error("worker {0} is connected already: a worker's credentials serve one process; start the second with its own")]
     Duplicate(crate::words::WorkerId),
-    /// It has been welcomed by a later coordinator: this one is fenced and ends.
-    #[error("the worker knows the coordinator {by}, this is {own}: a later coordinator leads the job")]
+    /// It has been welcomed by another coordinator, a later one or a twin: this one is fenced and ends.
+    #[error("the worker knows the coordinator {by}, this is {own}: another coordinator leads the job")]
     Fenced {
         /// This coordinator's.
         own: Incarnation,

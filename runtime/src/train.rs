@@ -101,7 +101,7 @@ fn log_membership(event: &JobEvent) {
         tracing::info!(target: "sardana::event::switched", %generation, world_size = members.len(), %step, ?shards, "a planned generation began at a boundary");
     }
     if let JobEvent::Fenced { own, by } = event {
-        tracing::error!(target: "sardana::event::fenced", %own, %by, "a later coordinator leads the job; this one ends");
+        tracing::error!(target: "sardana::event::fenced", %own, %by, "another coordinator leads the job; this one ends");
     }
     if let JobEvent::Adopted {
         generation,

@@ -170,7 +170,7 @@ impl Link {
                 return Err(format!("the coordinator at {address} refused this agent: {reason}").into());
             }
             Ok(Ok(Some(Greeting::Fenced | Greeting::Leads { .. } | Greeting::Joined { .. }))) => {
-                return Err("a later coordinator leads the job".into());
+                return Err("another coordinator leads the job".into());
             }
             Ok(Ok(Some(Greeting::Over))) => return Err("the job is over: start a new one".into()),
             Ok(Ok(None)) => return Err(format!("{address} closed without an answer").into()),

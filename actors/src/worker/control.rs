@@ -189,7 +189,7 @@ impl Link {
                 incarnation,
                 report_from,
             }),
-            Ok(Ok(Some(Greeting::Fenced))) => Err(Attempt::Again("a later coordinator leads the job".to_owned())),
+            Ok(Ok(Some(Greeting::Fenced))) => Err(Attempt::Again("another coordinator leads the job".to_owned())),
             Ok(Ok(Some(Greeting::Welcome | Greeting::Leads { .. }))) => {
                 Err(Attempt::Again("it took this worker for something else".to_owned()))
             }

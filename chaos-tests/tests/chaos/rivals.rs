@@ -17,7 +17,7 @@ enum Old {
 /// It says by whom it is fenced, and that it is no way back, by name.
 async fn is_fenced(old: &mut Life) -> Result<()> {
     let why = old.fails().await?;
-    for word in ["a later coordinator (i2) leads the job", "this one (i1)", "--take-over"] {
+    for word in ["another coordinator (i2) leads the job", "this one (i1)", "--take-over"] {
         ensure!(why.contains(word), "{word:?} is missing from {why:?}");
     }
     ensure!(!old.said("done "), "it has not led to the end: {:#?}", old.said);

@@ -79,7 +79,7 @@ fn a_coordinator_that_is_taken_over_says_by_whom_and_stays_away() {
     let (status, words) = first.fails();
     assert_eq!(status.code(), Some(1), "{words}");
     assert!(
-        words.contains("a later coordinator (i2) leads the job") && words.contains("--take-over"),
+        words.contains("another coordinator (i2) leads the job") && words.contains("--take-over"),
         "{words}"
     );
     second.event("sardana::event::adopted");

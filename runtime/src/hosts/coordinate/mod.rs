@@ -110,7 +110,7 @@ pub enum HostingError {
     },
     /// Another coordinator leads the job.
     #[error(
-        "a later coordinator ({by}) leads the job; this one ({own}) has no say any more: leave the job to the other, or, if that one \
+        "another coordinator ({by}) leads the job; this one ({own}) has no say any more: leave the job to the other, or, if that one \
          is gone for good, take over (--take-over)"
     )]
     Fenced {
