@@ -71,3 +71,44 @@ pub struct JobIdentity {
     /// What decides the bits.
     pub fingerprint: Fingerprint,
 }
+
+impl JobIdentity {
+    /// Names what is computed, but for the number of steps: a state of a job can be trained on by any job that has the same.
+    #[must_use]
+    pub fn task(&self) -> StateHash {
+        let spec = &self.spec;
+        digest(
+            "sardana job task v1",
+            &[&spec.name, &spec.order.to_string()],
+            &[spec.seed, spec.shards.into(), spec.samples, spec.batch],
+            &[self.state_zero, self.fingerprint.tensors],
+        )
+    }
+
+    /// Names the program and the machine that compute it: where these are others, the same steps may have other bits.
+    #[must_use]
+    pub fn build(&self) -> StateHash {
+        let print = &self.fingerprint;
+        digest(
+            "sardana job build v1",
+            &[&print.processor, &print.device, &print.libraries],
+            &[],
+            &[print.program, print.probe],
+        )
+    }
+}
+
+fn digest(context: &str, texts: &[&str], numbers: &[u64], hashes: &[StateHash]) -> StateHash {
+    let mut hasher = blake3::Hasher::new_derive_key(context);
+    for text in texts {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    for number in numbers {
+        hasher.update(&number.to_le_bytes());
+    }
+    for hash in hashes {
+        hasher.update(&hash.bytes());
+    }
+    StateHash::new(hasher.finalize().into())
+}

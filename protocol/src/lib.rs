@@ -7,6 +7,7 @@
 //! - [`words`]: the newtypes of the glossary; [`job`]: what a job is; [`state`]: the hash of its state.
 //! - [`messages`]: what workers, agents and the coordinator say to each other.
 //! - [`snapshot`]: who holds what of a snapshot; [`status`]: what an operator asks and sees.
+//! - [`checkpoint`]: what a checkpoint consists of, and who keeps it.
 //! - [`assign`]: which rank computes which shards; [`plan`]: along which hops their gradients are added.
 //! - [`admission`]: who may take part; [`membership`]: the coordinator's machine; [`member`]: a worker's machine.
 //! - [`notices`]: what an agent does when its cloud announces that the machine goes away.
@@ -15,6 +16,7 @@
 
 pub mod admission;
 pub mod assign;
+pub mod checkpoint;
 pub mod job;
 pub mod limits;
 pub mod member;

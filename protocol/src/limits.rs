@@ -32,6 +32,35 @@ pub const MAX_RESULTS: usize = 128;
 /// Bytes of a piece of a tensor: large enough that its hash (32 bytes) is noise, small enough that a changed piece is cheap.
 pub const PIECE_BYTES: usize = 1 << 20;
 
+/// Pieces that one `Saved` names: of 32 bytes each, so that it fits into a frame several times.
+pub const SAVED_PIECES: usize = 2_048;
+
+/// Most pieces of a state that a checkpoint is made of: 2 TiB.
+pub const MAX_PIECES: usize = 2 << 20;
+
+/// Most depots of a job.
+pub const MAX_DEPOTS: usize = 64;
+
+/// So often a checkpoint under way is begun anew, since depots come, go or refuse, before the next snapshot is tried instead.
+pub const SAVE_ATTEMPTS: u32 = 8;
+
+/// After this long without a word of the holders or depots that a checkpoint waits for, it is begun anew. A share that takes longer to
+/// write is not given up: whoever writes it says so from time to time.
+pub const SAVE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// So long the end of a job waits for its last checkpoint while none is under way.
+pub const LAST_SAVE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// So often loading a checkpoint is tried before an older one is.
+pub const RESTORE_ATTEMPTS: u32 = 3;
+
+/// So long a job that has no state waits for more checkpoint actors, once one has told what it keeps, where another may have a newer
+/// checkpoint.
+pub const DEPOTS_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Most pieces that describe a state's tensors: enough for as many as there may be, with names of a hundred bytes.
+pub const DESCRIPTION_PIECES: usize = 8;
+
 /// Between two heartbeats of a worker: a tenth of [`SILENCE`], so that nine may be lost.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
 

@@ -1,9 +1,11 @@
 //! What a worker's machine is told, and what it wants done.
 
-use crate::messages::{CatchUp, Form, MemberAddress, Serve, Snapshot, StepReport, Trailer, WorkerMessage};
+use super::saving::SavedShare;
+use crate::checkpoint::DepotId;
+use crate::messages::{CatchUp, Form, MemberAddress, Restore, Save, Serve, Snapshot, StepReport, Trailer, WorkerMessage};
 use crate::snapshot::{Share, SnapshotId};
 use crate::state::StateHash;
-use crate::words::{Generation, Incarnation, Pace, ShardRange, Step, WorkerId};
+use crate::words::{Generation, Incarnation, Pace, Rank, ShardRange, Step, WorkerId};
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +37,33 @@ pub enum Event {
     },
     /// The coordinator's `Serve`.
     Serve(Box<Serve>),
+    /// The coordinator's `Save`.
+    Save(Box<Save>),
+    /// The coordinator's `SaveOver`.
+    SaveOver {
+        /// Its snapshot.
+        snapshot: SnapshotId,
+    },
+    /// A share that [`Command::Save`] named is durable where it should be.
+    Saved(Box<SavedShare>),
+    /// A share that [`Command::Save`] named could not be written.
+    NotSaved {
+        /// Its snapshot.
+        snapshot: SnapshotId,
+        /// Its attempt.
+        attempt: u32,
+        /// The depot that could not be written to; none if that was not the reason.
+        depot: Option<DepotId>,
+        /// What was wrong.
+        reason: String,
+    },
+    /// What [`Command::Restore`] asked for could not be had.
+    NotRestored {
+        /// The generation that asked for it.
+        generation: Generation,
+        /// What was wrong.
+        reason: String,
+    },
     /// The coordinator's `Copy`.
     Copy(Box<Snapshot>),
     /// This worker is asked to leave, by a signal on its host.
@@ -217,6 +246,22 @@ pub enum Command {
         snapshot: SnapshotId,
         /// Which shares.
         shares: Vec<Share>,
+    },
+    /// Write shares of the snapshot that is held to depots, then say [`Event::Saved`] for each, or [`Event::NotSaved`]. Keep all that are
+    /// held of it until [`Command::EndSave`]. Given again for the same snapshot, with a higher attempt: begin anew. For another: forget
+    /// the one before.
+    Save(Box<Save>),
+    /// What was kept for [`Command::Save`] is not needed any more.
+    EndSave,
+    /// Load the checkpoint that a generation starts from, this member's share from the depots and the rest from the other members, then
+    /// say [`Event::Fetched`] with the state, or [`Event::NotRestored`].
+    Restore {
+        /// For which generation.
+        generation: Generation,
+        /// This member's place.
+        rank: Rank,
+        /// What, and from whom.
+        restore: Box<Restore>,
     },
     /// Keep the newest applied sum, with its trailer, for those who follow.
     KeepSum {

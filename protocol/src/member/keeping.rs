@@ -85,6 +85,10 @@ impl Member {
         }
     }
 
+    pub(super) fn snapshot_held(&self) -> Option<SnapshotId> {
+        self.held.as_ref().map(|held| held.snapshot)
+    }
+
     fn let_go(&mut self, out: &mut Vec<Command>) -> Option<SnapshotId> {
         let held = self.held.take()?;
         out.push(Command::LetGo {

@@ -19,6 +19,7 @@ mod keeping;
 mod phases;
 mod pieces;
 mod reporting;
+mod saving;
 mod seat;
 #[cfg(test)]
 mod tests;
@@ -31,11 +32,12 @@ use following::{Follow, GivenUp};
 use keeping::Held;
 pub use phases::Phases;
 use pieces::Pieces;
+pub use saving::SavedShare;
 use seat::Seat;
 use update::Update;
 
 use crate::job::{JobSpec, Order};
-use crate::messages::{CatchUp, Introduction, Standing, StepReport, Tally};
+use crate::messages::{CatchUp, Introduction, Standing, StepReport, Tally, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
@@ -76,6 +78,8 @@ pub struct Member {
     /// How many sums it may keep for those who follow.
     keeps: u32,
     held: Option<Held>,
+    /// The snapshot whose shares it writes to depots.
+    saving: Option<SnapshotId>,
     follow: Option<Follow>,
     given_up: Option<GivenUp>,
     /// The snapshot that the state was copied from.
@@ -112,6 +116,7 @@ impl Member {
             tally: Tally::default(),
             keeps,
             held: None,
+            saving: None,
             follow: None,
             given_up: None,
             copied: None,
@@ -200,6 +205,21 @@ impl Member {
             Event::CloseWith { generation, trailer } => self.close_with(generation, trailer, &mut out),
             Event::Prepare(form) => self.prepare(*form, &mut out),
             Event::Serve(serve) => self.serve(*serve, &mut out),
+            Event::Save(save) => self.save(*save, &mut out),
+            Event::SaveOver { snapshot } => self.save_over(snapshot, &mut out),
+            Event::Saved(saved) => self.saved(*saved, &mut out),
+            Event::NotSaved {
+                snapshot,
+                attempt,
+                depot,
+                reason,
+            } => out.push(Command::Send(WorkerMessage::NotSaved {
+                snapshot,
+                attempt,
+                depot,
+                reason,
+            })),
+            Event::NotRestored { generation, reason } => self.not_restored(generation, reason, &mut out),
             Event::Copy(snapshot) => self.copy(*snapshot, &mut out),
             Event::Leave { reason } => self.leave(reason, &mut out),
             Event::RoomMade => self.room_made(&mut out),

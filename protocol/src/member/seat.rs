@@ -296,7 +296,7 @@ impl Member {
             CatchUp::None if bites(Bug::StaleMember) => self.step.next() >= form.step,
             CatchUp::None => self.step == form.step,
             CatchUp::Sum { .. } => self.step.next() == form.step,
-            CatchUp::State { .. } => self.step <= form.step,
+            CatchUp::State { .. } | CatchUp::Checkpoint => self.step <= form.step,
         }
     }
 
@@ -307,7 +307,9 @@ impl Member {
             let checked = part.check(self.order, form.rank, form.world_size, self.shards);
             checked.is_ok() && part.peers().into_iter().all(knows)
         };
+        let restores = form.catch_up == CatchUp::Checkpoint;
         form.catch_up.donor().is_none_or(|donor| form.peer(donor).is_some())
+            && (!restores || form.restore.as_ref().is_some_and(|restore| restore.is_sound(form)))
             && form.step <= self.end
             && executes(&form.first)
             && executes(&form.steady)
@@ -318,6 +320,7 @@ impl Member {
             CatchUp::None => return self.begin(out),
             CatchUp::Sum { from } => (from, self.step),
             CatchUp::State { from } => (from, form.step),
+            CatchUp::Checkpoint => return self.restore(form, out),
         };
         if let Some(donor) = form.peer(from) {
             out.push(Command::Fetch {

@@ -29,6 +29,7 @@ impl Member {
         if self.is_over() {
             self.pieces.clear();
             out.push(Command::Retain { pieces: Vec::new() });
+            self.take_last_snapshot(out);
             return self.finished(out);
         }
         let Some(seat) = &self.seat else { return };
@@ -93,8 +94,8 @@ impl Member {
         };
         self.update = match seat.catching_up {
             CatchUp::Sum { .. } if step == mine => Update::Summed(Trailer::Continue),
-            CatchUp::State { .. } if step == seat.form.step => Update::Fetched(step),
-            CatchUp::None | CatchUp::Sum { .. } | CatchUp::State { .. } => return,
+            CatchUp::State { .. } | CatchUp::Checkpoint if step == seat.form.step => Update::Fetched(step),
+            CatchUp::None | CatchUp::Sum { .. } | CatchUp::State { .. } | CatchUp::Checkpoint => return,
         };
         out.push(Command::Accept {
             trailer: Trailer::Continue,

@@ -121,6 +121,7 @@ impl Membership {
                 this.ledger.lost(worker, None);
             }
             (this.reached, this.restarted) = (record.reached, record.restarted);
+            this.restoring.recorded = record.saved;
             (this.recorded, this.next_report) = (record.formed, record.next_report);
             (this.asked_before, this.released) = (record.leaving, record.released);
             if record.stop {
@@ -227,6 +228,10 @@ impl Membership {
             | WorkerMessage::RoomMade { .. }
             | WorkerMessage::Snapshotted { .. }
             | WorkerMessage::Dropped { .. }
+            | WorkerMessage::Saved { .. }
+            | WorkerMessage::Saving { .. }
+            | WorkerMessage::NotSaved { .. }
+            | WorkerMessage::NotRestored { .. }
             | WorkerMessage::CaughtUp { .. }
             | WorkerMessage::CopyFailed { .. }
             | WorkerMessage::Leave { .. }

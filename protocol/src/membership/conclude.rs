@@ -1,10 +1,12 @@
 //! The end of a job: done only when every member reported the last step and its hash.
 
 use super::roster::{Ending, Place};
-use super::{JobEvent, Membership, Phase, Record, Summary};
+use super::formation::Formation;
+use super::{JobEvent, Membership, Phase, Record, Stop, Summary};
+use crate::limits::LAST_SAVE_PATIENCE;
 use crate::messages::CoordinatorMessage;
 use crate::planted::{Bug, bites};
-use crate::words::WorkerId;
+use crate::words::{Step, WorkerId};
 
 impl Membership {
     /// Ends the job if every member of the generation has finished. Workers that came too late do not count.
@@ -42,6 +44,10 @@ impl Membership {
             );
             return self.fail(reason);
         }
+        let ending = ending.clone();
+        if self.awaits_last_save(ending.step) {
+            return;
+        }
         let summary = Summary {
             order: self.config.order,
             step: ending.step,
@@ -51,7 +57,6 @@ impl Membership {
             recomputed: self.ledger.recomputed(),
             unknown: self.ledger.unknown(),
         };
-        let ending = ending.clone();
         self.phase = Phase::Done;
         for record in self.members.values_mut() {
             record.place = Place::Finished(ending.clone());
@@ -60,6 +65,27 @@ impl Membership {
             self.complete(worker);
         }
         self.tell(JobEvent::Done(summary));
+    }
+
+    /// Whether the state at the end of the job is yet to be kept. Nobody is let go before it is: they hold it.
+    fn awaits_last_save(&mut self, end: Step) -> bool {
+        if self.config.saves.is_none() || self.saved.last.0 >= end {
+            return false;
+        }
+        let since = *self.saved.awaited.get_or_insert(self.now);
+        if self.saving.is_some() || self.now.saturating_sub(since) < LAST_SAVE_PATIENCE {
+            return true;
+        }
+        let reason = "no snapshot of the last state came, or no checkpoint actor is there".to_owned();
+        self.tell(JobEvent::NotSaved { step: end, reason });
+        false
+    }
+
+    /// Whether the job ends with the state at `step`, as far as anybody has said.
+    pub(super) fn ends_at(&self, step: Step) -> bool {
+        let stops = self.formation.as_ref().and_then(Formation::stop_at);
+        let ended = self.members.values().filter_map(Record::ending).any(|ending| ending.step == step);
+        step >= self.config.steps || stops == Some(step) || ended || self.stop != Stop::No
     }
 
     pub(super) fn complete(&mut self, worker: WorkerId) {

@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::depots::DepotEvent;
+use super::saving::Contents;
+use crate::checkpoint::{DepotId, ManifestKey};
 use crate::job::Order;
-use crate::messages::{CoordinatorMessage, Introduction, StepReport, Tally, WorkerMessage};
+use crate::messages::{CoordinatorMessage, DepotOrder, Introduction, StepReport, Tally, WorkerMessage};
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
 
@@ -39,6 +42,13 @@ pub enum Event {
     },
     /// An operator wants the job to end at the next boundary.
     StopRequested,
+    /// A depot came, spoke, or went.
+    Depot {
+        /// Which.
+        depot: DepotId,
+        /// What happened to it.
+        event: DepotEvent,
+    },
     /// Nothing; time has passed.
     Tick,
 }
@@ -136,6 +146,20 @@ pub enum Command {
     Kill {
         /// Whose.
         worker: WorkerId,
+    },
+    /// Tell a depot.
+    Order {
+        /// Which.
+        depot: DepotId,
+        /// What.
+        order: Box<DepotOrder>,
+    },
+    /// Make a manifest of these contents and of the job, and give it to these depots by [`DepotOrder::Commit`].
+    Commit {
+        /// Whom.
+        to: Vec<DepotId>,
+        /// What.
+        contents: Box<Contents>,
     },
     /// Tell people.
     Tell(JobEvent),
@@ -316,6 +340,63 @@ pub enum JobEvent {
         /// The step it starts from again.
         from: Step,
     },
+    /// A checkpoint actor came.
+    DepotCame {
+        /// Which.
+        depot: DepotId,
+        /// On which host.
+        host: String,
+    },
+    /// A checkpoint actor is gone.
+    DepotLost {
+        /// Which.
+        depot: DepotId,
+        /// How that was noticed.
+        why: String,
+    },
+    /// A checkpoint actor could not keep what it should: another attempt is made.
+    DepotRefused {
+        /// Which.
+        depot: DepotId,
+        /// The step of the checkpoint.
+        step: Step,
+        /// What was wrong, and what to do.
+        reason: String,
+    },
+    /// A checkpoint is committed.
+    Saved {
+        /// What it is called.
+        key: ManifestKey,
+        /// On how many hosts each of its pieces is.
+        hosts: u32,
+        /// On how many they should be. More than `hosts`: it is replicated when more hosts come.
+        wanted: u32,
+        /// Since its snapshot was whole.
+        took: Duration,
+    },
+    /// A checkpoint was given up. The next one is taken soon.
+    NotSaved {
+        /// Its step.
+        step: Step,
+        /// Why.
+        reason: String,
+    },
+    /// Training starts from a checkpoint.
+    Resumes {
+        /// Which.
+        key: ManifestKey,
+        /// Newer ones that cannot be used, and why.
+        passed_over: Vec<(ManifestKey, String)>,
+    },
+    /// A checkpoint could not be loaded by a worker: an older one, or the same once more, is tried.
+    NotRestored {
+        /// Which.
+        key: ManifestKey,
+        /// Who tried.
+        worker: WorkerId,
+        /// What was wrong.
+        reason: String,
+    },
     /// Everybody reported the last step and the same hash.
     Done(Summary),
     /// The job cannot be finished.
@@ -339,6 +420,8 @@ pub enum Need {
     },
     /// A holder of the state that may be on its way back.
     State,
+    /// A checkpoint actor that has told what it keeps: nobody knows yet from where to resume.
+    Depots,
 }
 
 impl fmt::Display for Need {
@@ -347,6 +430,7 @@ impl fmt::Display for Need {
             Self::Workers(workers) => write!(f, "at least {workers} workers"),
             Self::Room { room, shards } => write!(f, "room for {shards} shards, there is room for {room}"),
             Self::State => f.write_str("a worker that holds the state and may be on its way back"),
+            Self::Depots => f.write_str("a checkpoint actor, to know from which checkpoint to resume; start one, or run without checkpoints"),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::assign::{Means, NoRoom, Seat, retry, slowest, steady};
 use crate::job::Order;
-use crate::messages::{CatchUp, Form, MemberAddress, MembersDigest, Peer, Standing, Visit};
+use crate::messages::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer, Restore, Standing, Visit};
 use crate::plan::Plan;
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
@@ -16,6 +16,8 @@ pub(super) struct Sums {
     pub(super) order: Order,
     /// K.
     pub(super) shards: u32,
+    /// What becomes of the state at the end.
+    pub(super) last: Last,
 }
 
 /// A candidate for membership, in the order of ranks.
@@ -38,7 +40,10 @@ pub(super) struct Formation {
     catch_up: Vec<CatchUp>,
     /// Whom each rank gives the state or a sum to.
     fetchers: BTreeMap<Rank, Vec<Rank>>,
+    /// What all load, if nobody has the state.
+    restore: Option<Box<Restore>>,
     stop_at: Option<Step>,
+    last: Last,
 }
 
 /// Who computes which shards, and what each member is told of that.
@@ -64,14 +69,21 @@ impl Schedule {
 }
 
 impl Formation {
-    /// Decides who does what. The generation starts from the newest state that any candidate has.
+    /// Decides who does what. The generation starts from the newest state that any candidate has, or from the one that all restore.
     ///
     /// # Errors
     /// [`NoRoom`] when the candidates' memory does not cover `shards`.
-    pub(super) fn decide(generation: Generation, sums: Sums, candidates: &[Candidate<'_>]) -> Result<Self, NoRoom> {
+    pub(super) fn decide(
+        generation: Generation,
+        sums: Sums,
+        candidates: &[Candidate<'_>],
+        restore: Option<Restore>,
+    ) -> Result<Self, NoRoom> {
         let standings = || candidates.iter().map(|candidate| candidate.standing);
         let steps = || standings().map(|standing| standing.step);
-        let step = if bites(Bug::OldestState) {
+        let step = if let Some(restore) = &restore {
+            Some(restore.key.step)
+        } else if bites(Bug::OldestState) {
             steps().min()
         } else {
             steps().max()
@@ -98,7 +110,14 @@ impl Formation {
             .collect();
         let means: Vec<Means> = candidates.iter().map(|one| one.means).collect();
         let members: Vec<MemberAddress> = candidates.iter().map(|candidate| candidate.member).collect();
-        let catch_up = catch_up(step, candidates);
+        let catch_up = match &restore {
+            Some(_) => vec![CatchUp::Checkpoint; candidates.len()],
+            None => catch_up(step, candidates),
+        };
+        let restore = restore.map(|restore| {
+            let members = members.clone();
+            Box::new(Restore { members, ..restore })
+        });
         Ok(Self {
             generation,
             step,
@@ -108,7 +127,9 @@ impl Formation {
             fetchers: fetchers(&catch_up),
             members,
             catch_up,
+            restore,
             stop_at,
+            last: sums.last,
         })
     }
 
@@ -119,12 +140,12 @@ impl Formation {
     pub(super) fn planned(generation: Generation, sums: Sums, members: &[(MemberAddress, Means)]) -> Result<Self, NoRoom> {
         let (members, means): (Vec<_>, Vec<_>) = members.iter().copied().unzip();
         let steady = steady(sums.shards, &means)?;
-        Ok(Self::simple(generation, sums.order, Step::ZERO, members, steady))
+        Ok(Self::simple(generation, sums, Step::ZERO, members, steady))
     }
 
     /// A generation in which nobody is behind, and all steps are alike.
-    fn simple(generation: Generation, order: Order, step: Step, members: Vec<MemberAddress>, steady: Vec<Visit>) -> Self {
-        let steady = Schedule::new(order, members.len(), steady);
+    fn simple(generation: Generation, sums: Sums, step: Step, members: Vec<MemberAddress>, steady: Vec<Visit>) -> Self {
+        let steady = Schedule::new(sums.order, members.len(), steady);
         Self {
             generation,
             step,
@@ -134,7 +155,9 @@ impl Formation {
             members,
             catch_up: Vec::new(),
             fetchers: BTreeMap::new(),
+            restore: None,
             stop_at: None,
+            last: sums.last,
         }
     }
 
@@ -150,7 +173,7 @@ impl Formation {
             let follows = visit.shards.is_empty() || visit.shards.start() == next;
             follows.then_some(next.max(visit.shards.end()))
         });
-        (end == Some(sums.shards)).then(|| Self::simple(generation, sums.order, step, members, steady))
+        (end == Some(sums.shards)).then(|| Self::simple(generation, sums, step, members, steady))
     }
 
     pub(super) fn members(&self) -> impl Iterator<Item = MemberAddress> + '_ {
@@ -182,8 +205,10 @@ impl Formation {
             first,
             steady,
             catch_up,
+            restore: self.restore.clone().filter(|_| catch_up == CatchUp::Checkpoint),
             report_from,
             stop_at: self.stop_at,
+            last: self.last,
         })
     }
 
@@ -199,7 +224,7 @@ impl Formation {
             CatchUp::None if bites(Bug::StaleMember) => standing.step.next() >= self.step,
             CatchUp::None => standing.step == self.step,
             CatchUp::Sum { .. } => standing.step.next() == self.step,
-            CatchUp::State { .. } => standing.step <= self.step,
+            CatchUp::State { .. } | CatchUp::Checkpoint => standing.step <= self.step,
         }
     }
 
@@ -241,7 +266,7 @@ impl Formation {
         let states = self
             .catch_up
             .iter()
-            .filter(|catch_up| matches!(catch_up, CatchUp::State { .. }));
+            .filter(|catch_up| matches!(catch_up, CatchUp::State { .. } | CatchUp::Checkpoint));
         u32::try_from(states.count()).unwrap_or(u32::MAX)
     }
 
@@ -279,9 +304,14 @@ impl Form {
         [first, steady]: [Vec<Visit>; 2],
     ) -> Vec<Self> {
         let first = Schedule::new(order, members.len(), first);
+        let sums = Sums {
+            order,
+            shards: 0,
+            last: Last::Forgotten,
+        };
         let formation = Formation {
             first,
-            ..Formation::simple(generation, order, step, members, steady)
+            ..Formation::simple(generation, sums, step, members, steady)
         };
         let ranks = (0..formation.members.len()).map(rank_of);
         ranks.filter_map(|rank| formation.form(rank, Step::ZERO)).collect()

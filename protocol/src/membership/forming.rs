@@ -187,6 +187,9 @@ impl Membership {
         if self.newest() < self.behind_which_state_is_lost() && on_its_way() && !bites(Bug::HoldersNotAwaited) {
             return Lack::Need(Need::State);
         }
+        if let Some(need) = self.lacks_checkpoints(self.newest(), since) {
+            return Lack::Need(need);
+        }
         Lack::Nothing
     }
 
@@ -208,7 +211,7 @@ impl Membership {
 
     /// One step may be lost with all who had applied it, and is computed again; more than one means that the state is lost. So does any
     /// step before the one from which training last started again: who computed it then is not known any more.
-    fn behind_which_state_is_lost(&self) -> Step {
+    pub(super) fn behind_which_state_is_lost(&self) -> Step {
         self.reached.previous().unwrap_or(Step::ZERO).max(self.restarted)
     }
 
@@ -268,8 +271,14 @@ impl Membership {
         if newest > self.newest_of_members() {
             self.ledger.rescued();
         }
+        let source = match self.resumes_from(newest) {
+            Ok(source) => source,
+            Err(reason) => return self.fail(reason),
+        };
         // Those who computed the steps before a restart are not in the ledger one by one any more.
-        if newest < self.behind_which_state_is_lost() {
+        if let Some(head) = &source {
+            self.begin_from(head);
+        } else if newest < self.behind_which_state_is_lost() {
             self.restarted = newest;
             self.ledger.restart(self.kept_of_the_lost(newest));
             self.tell(JobEvent::StateLost {
@@ -280,7 +289,8 @@ impl Membership {
             self.reached = newest;
             self.end_intake();
         }
-        let Ok(formation) = Formation::decide(self.generation, self.sums(), &self.candidates()) else {
+        let restore = source.map(|head| self.restore_of(&head));
+        let Ok(formation) = Formation::decide(self.generation, self.sums(), &self.candidates(), restore) else {
             return;
         };
         self.formed = self.generation;

@@ -4,6 +4,7 @@ use super::formation::Formation;
 use super::ledger::Halted;
 use super::planning::Purpose;
 use super::roster::{Ending, Place};
+use super::saving::WrittenPart;
 use super::{JobEvent, Loss, Membership, Phase, Resumed};
 use crate::limits::MAX_LINK_FAILURES;
 use crate::messages::{Standing, StepReport, WorkerMessage};
@@ -65,6 +66,35 @@ impl Membership {
             WorkerMessage::Switched { generation, step } => self.switched(worker, generation, step),
             WorkerMessage::RoomMade { generation } => self.room_made(worker, generation),
             WorkerMessage::Snapshotted { snapshot, shares } => self.snapshotted(worker, snapshot, shares),
+            WorkerMessage::Saved {
+                snapshot,
+                attempt,
+                share,
+                bytes,
+                description,
+                start,
+                pieces,
+                told,
+            } => {
+                let part = WrittenPart {
+                    attempt,
+                    share,
+                    bytes,
+                    description,
+                    start,
+                    pieces,
+                    told,
+                };
+                self.share_saved(worker, snapshot, part);
+            }
+            WorkerMessage::Saving { snapshot, attempt } => self.still_saving(snapshot, attempt),
+            WorkerMessage::NotSaved {
+                snapshot,
+                attempt,
+                depot,
+                reason,
+            } => self.not_saved(worker, snapshot, attempt, depot, reason),
+            WorkerMessage::NotRestored { generation, reason } => self.not_restored(worker, generation, reason),
             WorkerMessage::Dropped { snapshot } => self.dropped(worker, snapshot),
             WorkerMessage::CaughtUp { snapshot, step } => self.caught_up(worker, snapshot, step),
             WorkerMessage::CopyFailed { snapshot, reason } => self.copy_failed(worker, snapshot, reason),
@@ -212,12 +242,16 @@ fn newest_step(message: &WorkerMessage) -> Option<Step> {
         }
         WorkerMessage::Finished { step, tally, .. } => Some(tally.step.max(*step)),
         WorkerMessage::Switched { step, .. } | WorkerMessage::CaughtUp { step, .. } => Some(*step),
-        WorkerMessage::Snapshotted { snapshot, .. } => Some(snapshot.step),
+        WorkerMessage::Snapshotted { snapshot, .. }
+        | WorkerMessage::Saved { snapshot, .. }
+        | WorkerMessage::Saving { snapshot, .. }
+        | WorkerMessage::NotSaved { snapshot, .. } => Some(snapshot.step),
         WorkerMessage::Ready { .. }
         | WorkerMessage::RoomMade { .. }
         | WorkerMessage::LinkBroken { .. }
         | WorkerMessage::Dropped { .. }
         | WorkerMessage::CopyFailed { .. }
+        | WorkerMessage::NotRestored { .. }
         | WorkerMessage::Leave { .. }
         | WorkerMessage::Renew { .. }
         | WorkerMessage::Failed { .. } => None,

@@ -76,6 +76,24 @@ impl Taken {
         place.is_some()
     }
 
+    /// Those that are there.
+    pub(super) fn workers(&self) -> impl Iterator<Item = WorkerId> + '_ {
+        let here = self.holders.iter().filter(|holder| holder.here == Here::Yes);
+        here.map(|holder| holder.member.worker)
+    }
+
+    /// The hash of a share.
+    pub(super) fn share(&self, index: u32) -> Option<StateHash> {
+        self.shares.get(index as usize).copied().flatten()
+    }
+
+    /// Who writes a share to depots: the first of its holders that is there.
+    pub(super) fn writer(&self, index: u32) -> Option<WorkerId> {
+        let places = holders_of(index, self.holders()).into_iter();
+        let mut here = places.filter_map(|place| self.holders.get(place as usize).filter(|holder| holder.here == Here::Yes));
+        here.next().map(|holder| holder.member.worker)
+    }
+
     pub(super) fn holders(&self) -> u32 {
         u32::try_from(self.holders.len()).unwrap_or(u32::MAX)
     }

@@ -1,7 +1,8 @@
-//! Joins that stop nobody: a snapshot is taken at a boundary, the joiners copy it and follow the ring, and are planned in.
+//! Joins that stop nobody: a snapshot is taken at a boundary, the joiners copy it and follow the ring, and are planned in. Checkpoints
+//! are made of the same snapshots: one that is due asks for one, as a joiner does, and one that joiners asked for is used for it.
 //!
 //! ```text
-//!       a joiner              all have room         a trailer, then all Snapshotted         the last joiner is in, or gone
+//!a joiner, or a save due      all have room         a trailer, then all Snapshotted         the last joiner is in, or gone
 //!  Idle ────────▶ MakingRoom ──────────────▶ Asked ─────────────────────────────────▶ Serving ─────────────────────────▶ Idle
 //!                      ▲              a share has no holder any more                     │
 //!                      └─────────────────────────────────────────────────────────────────┘
@@ -27,15 +28,18 @@ impl Membership {
         if switching || self.stop != Stop::No || self.is_ending() || !matches!(self.phase, Phase::Running { .. }) {
             return;
         }
+        let due = self.is_save_due();
         let waiting = self.joiners().any(|(_, joining)| joining.copies.is_none());
         let fresh = |id: SnapshotId| self.joiners().any(|(_, one)| one.copies.is_none() && one.failed != Some(id));
         let copied = |id: SnapshotId| self.joiners().any(|(_, joining)| joining.copies == Some(id));
         match &self.intake {
-            Intake::Idle if waiting => self.make_room(),
-            Intake::MakingRoom { .. } | Intake::Asked { .. } | Intake::Collecting { .. } if !waiting => self.end_intake(),
+            Intake::Idle if waiting || due => self.make_room(),
+            Intake::MakingRoom { .. } | Intake::Asked { .. } | Intake::Collecting { .. } if !waiting && !due => {
+                self.end_intake()
+            }
             Intake::Serving { taken, .. } if !copied(taken.id) => {
                 self.end_intake();
-                if waiting {
+                if waiting || due {
                     self.make_room();
                 }
             }

@@ -107,6 +107,7 @@ impl Membership {
         }
         self.tell(JobEvent::Left { worker, step });
         self.holder_gone(worker);
+        self.saver_gone(worker);
     }
 
     /// A worker that was left out may have said so into a broken connection. Asked only when nobody needs its links any more.

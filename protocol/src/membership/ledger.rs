@@ -152,6 +152,13 @@ impl Ledger {
         self.recomputed += lost;
     }
 
+    /// Training starts from a state that holds `kept` gradients: those that nobody of this job's lives has told of count as computed before.
+    pub(super) fn inherit(&mut self, kept: u64) {
+        let missing = kept.saturating_sub(self.useful);
+        self.useful += missing;
+        self.gone = self.gone.saturating_add(missing);
+    }
+
     /// Gradients computed by the lost and by the living.
     pub(super) fn computed(&self, living: impl Iterator<Item = u64>) -> u64 {
         living.fold(self.gone, u64::saturating_add)

@@ -45,6 +45,7 @@ impl Membership {
             self.remember_failure(worker, &record, &cause);
         }
         self.holder_gone(worker);
+        self.saver_gone(worker);
         let seated = || {
             self.members
                 .iter()

@@ -19,6 +19,7 @@ mod adopting;
 mod balancing;
 mod conclude;
 mod cooling;
+mod depots;
 mod event;
 mod formation;
 mod forming;
@@ -32,7 +33,9 @@ mod overview;
 mod phases;
 mod planning;
 mod record;
+mod restoring;
 mod roster;
+mod saving;
 mod silence;
 mod stopping;
 mod taking;
@@ -48,16 +51,22 @@ use cooling::Failures;
 pub use event::{Arrival, Command, Event, JobEvent, Loss, Need, Stage, Summary};
 use formation::{Formation, Sums};
 use ledger::{Halted, Ledger};
+pub use depots::DepotEvent;
+use depots::Depots;
 pub use phases::Phases;
 use planning::Plan;
 pub use record::JobRecord;
+use restoring::Restoring;
 use roster::{Joining, Place, Record};
+pub use saving::{Contents, SaveCounts, Saves};
+use saving::{Saved, Saving};
 use silence::{Pulse, Work};
 use taking::Intake;
 
 use crate::job::Order;
-use crate::messages::CoordinatorMessage;
+use crate::messages::{CoordinatorMessage, Last};
 use crate::planted::{Bug, bites};
+use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Step, WorkerId};
 
 /// What decides when a generation forms.
@@ -77,6 +86,12 @@ pub struct Config {
     pub order: Order,
     /// Whether shards move towards faster members.
     pub balance: Balance,
+    /// [`crate::job::JobIdentity::task`] and [`crate::job::JobIdentity::build`] of the job: it resumes from checkpoints of these only.
+    pub task: StateHash,
+    /// See `task`.
+    pub build: StateHash,
+    /// When checkpoints are taken, if they are.
+    pub saves: Option<Saves>,
 }
 
 /// The coordinator's machine. Time is what has passed since any fixed moment.
@@ -107,6 +122,10 @@ pub struct Membership {
     stop: Stop,
     intake: Intake,
     plan: Option<Plan>,
+    depots: Depots,
+    saving: Option<Saving>,
+    saved: Saved,
+    restoring: Restoring,
     /// When the plan's orders were last said.
     planned_at: Duration,
     /// When the ranges last changed, or were last to change for the sake of balance.
@@ -179,6 +198,10 @@ impl Membership {
             stop: Stop::No,
             intake: Intake::Idle,
             plan: None,
+            depots: Depots::new(),
+            saving: None,
+            saved: Saved::new(now),
+            restoring: Restoring::default(),
             planned_at: now,
             settled: now,
             weighed: now,
@@ -199,6 +222,7 @@ impl Membership {
         Sums {
             order: self.config.order,
             shards: self.config.shards,
+            last: self.config.saves.map_or(Last::Forgotten, |_| Last::Snapshot),
         }
     }
 
@@ -260,6 +284,7 @@ impl Membership {
             Event::Lost { worker, cause } => self.lost(worker, cause),
             Event::LeaveRequested { worker, reason } => self.leave_requested(worker, reason),
             Event::StopRequested => self.stop_requested(),
+            Event::Depot { depot, event } => self.depot(depot, event),
             Event::Tick => self.tick(),
         }
         self.advance();
@@ -330,6 +355,7 @@ impl Membership {
         self.ask_again_to_stop();
         self.ask_again_for_the_plan();
         self.tend_joiners();
+        self.tend_saving();
         self.balance();
     }
 

@@ -25,6 +25,8 @@ pub struct JobRecord {
     /// The newest step that anybody was known to have reached.
     pub(super) reached: Step,
     pub(super) restarted: Step,
+    /// The step of the newest checkpoint.
+    pub(super) saved: Step,
     pub(super) next_report: Step,
     pub(super) ledger: Ledger,
 }
@@ -41,12 +43,14 @@ impl JobRecord {
             stop,
             reached: _,
             restarted,
+            saved,
             next_report: _,
             ledger,
         } = self;
         let same = *formed == older.formed
             && *stop == older.stop
             && *restarted == older.restarted
+            && *saved == older.saved
             && *workers == older.workers
             && *leaving == older.leaving
             && *released == older.released
@@ -68,6 +72,7 @@ impl Membership {
             stop: self.stop != Stop::No,
             reached: self.reached,
             restarted: self.restarted,
+            saved: self.saved.last.0.max(self.restoring.recorded),
             next_report: self.next_report,
             ledger: self.ledger.clone(),
         }

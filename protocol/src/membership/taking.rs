@@ -70,7 +70,9 @@ impl Membership {
     /// A holder has copied its shares.
     pub(super) fn snapshotted(&mut self, worker: WorkerId, id: SnapshotId, shares: Vec<(u32, StateHash)>) {
         let known = match &self.intake {
-            Intake::Idle => return,
+            // What is taken at the end of a job, nobody has asked for.
+            Intake::Idle if self.config.saves.is_none() => return,
+            Intake::Idle => None,
             Intake::MakingRoom { .. } | Intake::Asked { .. } => None,
             Intake::Collecting { taken, .. } | Intake::Serving { taken, .. } => Some(taken.id),
         };
@@ -112,6 +114,7 @@ impl Membership {
             return self.end_intake();
         }
         let taken = taken.clone();
+        self.save_if_due(&taken);
         self.tell(JobEvent::Snapshot {
             step: taken.id.step,
             holders: taken.holders(),

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::Restore;
 use crate::plan::Part;
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
@@ -29,10 +30,14 @@ pub struct Form {
     pub steady: Part,
     /// How the receiver gets to `step`.
     pub catch_up: CatchUp,
+    /// The checkpoint that it starts from, if it does.
+    pub restore: Option<Box<Restore>>,
     /// The first step whose report the coordinator lacks.
     pub report_from: Step,
     /// The step at which the job ends early, if a trailer has already said so.
     pub stop_at: Option<Step>,
+    /// Whether the state at the end is to be kept: all copy their shares of it before they conclude.
+    pub last: Last,
 }
 
 impl Form {
@@ -42,6 +47,15 @@ impl Form {
         let peer = self.peers.iter().find(|peer| peer.rank == rank);
         peer.map(|peer| peer.member)
     }
+}
+
+/// What becomes of the state when the job ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Last {
+    /// Only its hash is told.
+    Forgotten,
+    /// It is a snapshot, of which a checkpoint is made.
+    Snapshot,
 }
 
 /// Another member as one member knows it.
@@ -115,6 +129,8 @@ pub enum CatchUp {
         /// The donor.
         from: Rank,
     },
+    /// Nobody has the state: load it from the checkpoint that [`Form::restore`] names.
+    Checkpoint,
 }
 
 impl CatchUp {
@@ -122,7 +138,7 @@ impl CatchUp {
     #[must_use]
     pub const fn donor(self) -> Option<Rank> {
         match self {
-            Self::None => None,
+            Self::None | Self::Checkpoint => None,
             Self::Sum { from } | Self::State { from } => Some(from),
         }
     }

@@ -2,14 +2,17 @@
 //!
 //! These are the wire types of [`crate::limits::WIRE_VERSION`]; their bytes are fixed by golden tests beside the codec.
 
+mod depot;
 mod form;
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-pub use form::{CatchUp, Form, MemberAddress, MembersDigest, Peer, Visit};
+pub use depot::{DepotHello, DepotMessage, DepotOrder, Restore, Save, Told};
+pub use form::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer, Visit};
 
+use crate::checkpoint::{DepotId, PieceHash};
 use crate::job::JobIdentity;
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
@@ -27,6 +30,8 @@ pub enum Hello {
         /// The job it watches or steers.
         job: JobId,
     },
+    /// A checkpoint actor that offers its store.
+    Depot(DepotHello),
     /// A coordinator that looks whether another one has taken over at a standby's address. [`Greeting::Leads`] comes back.
     Coordinator {
         /// The job that it leads, as far as it knows.
@@ -260,6 +265,50 @@ pub enum WorkerMessage {
         /// Which.
         snapshot: SnapshotId,
     },
+    /// Answer to `Save`: all pieces of this share are durable where they should be. Said in parts, if there are many.
+    Saved {
+        /// Which snapshot.
+        snapshot: SnapshotId,
+        /// The order's.
+        attempt: u32,
+        /// Which share.
+        share: u32,
+        /// Bytes of the share.
+        bytes: u64,
+        /// The pieces that describe the state's tensors. With each part.
+        description: Vec<PieceHash>,
+        /// Pieces of the share that were told before this part.
+        start: u64,
+        /// Its pieces from there, in order.
+        pieces: Vec<PieceHash>,
+        /// Whether these are the last.
+        told: Told,
+    },
+    /// To `Save`, now and then before the answer: some more is written.
+    Saving {
+        /// Which snapshot.
+        snapshot: SnapshotId,
+        /// The order's.
+        attempt: u32,
+    },
+    /// The other answer: not all pieces of a share could be written.
+    NotSaved {
+        /// Which snapshot.
+        snapshot: SnapshotId,
+        /// The order's.
+        attempt: u32,
+        /// The depot that could not be written to; none if the share is not there any more.
+        depot: Option<DepotId>,
+        /// What was wrong.
+        reason: String,
+    },
+    /// The checkpoint that a generation was to start from could not be loaded.
+    NotRestored {
+        /// The generation.
+        generation: Generation,
+        /// What was wrong.
+        reason: String,
+    },
     /// From a joiner: its state follows the ring's without a lag.
     CaughtUp {
         /// The snapshot it started from.
@@ -326,6 +375,13 @@ pub enum CoordinatorMessage {
     /// To every member: whom it serves besides members, and what of a snapshot they may still need. `RoomMade` comes back if the
     /// snapshot is yet to be taken.
     Serve(Serve),
+    /// To a holder of a snapshot: write it down. `Saved` comes back for each share, or `NotSaved`.
+    Save(Box<Save>),
+    /// To a holder: the checkpoint of this snapshot is committed, or given up. It keeps nothing for its sake any more.
+    SaveOver {
+        /// Which snapshot.
+        snapshot: SnapshotId,
+    },
     /// To a joiner: copy this snapshot, then follow. Sent again when a holder is gone.
     Copy(Box<Snapshot>),
     /// The worker has left in good order: its shares are others' now. It ends well.

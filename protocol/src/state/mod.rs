@@ -9,8 +9,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use pieces::{ShareHasher, StatePieces};
+pub use pieces::{ShareHasher, StatePieces, share_hash};
 
+use crate::checkpoint::PieceHash;
 use crate::limits::PIECE_BYTES;
 use crate::words::Step;
 
@@ -146,6 +147,15 @@ impl StateHasher {
         self.number(bytes.len());
         for piece in bytes.chunks(PIECE_BYTES) {
             self.whole.update(blake3::hash(piece).as_bytes());
+        }
+    }
+
+    /// Adds the next tensor of `bytes` bytes, by the hashes of its pieces.
+    pub fn pieces(&mut self, spec: &TensorSpec, bytes: usize, pieces: &[PieceHash]) {
+        self.spec(spec);
+        self.number(bytes);
+        for piece in pieces {
+            self.whole.update(&piece.bytes());
         }
     }
 

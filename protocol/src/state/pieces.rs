@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::StateHash;
+use crate::checkpoint::PieceHash;
 use crate::limits::PIECE_BYTES;
 use crate::snapshot::Share;
 
@@ -61,7 +62,22 @@ impl StatePieces {
         StateHash(hasher.finalize().into())
     }
 
-    fn pieces_of(&self, share: Share) -> Range<usize> {
+    /// The bytes of each piece of a share, as ranges of the share's bytes.
+    pub fn pieces_in(&self, share: Share) -> impl Iterator<Item = Range<usize>> + '_ {
+        let pieces = self.pieces_of(share);
+        let first = self.start(pieces.start);
+        pieces.map(move |piece| self.start(piece) - first..self.start(piece + 1) - first)
+    }
+
+    /// How many pieces there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The numbers of a share's pieces.
+    #[must_use]
+    pub fn pieces_of(&self, share: Share) -> Range<usize> {
         let (start, end) = share.pieces(self.ends.len() as u64);
         let index = |piece: u64| usize::try_from(piece).unwrap_or(usize::MAX).min(self.ends.len());
         index(start)..index(end)
@@ -81,6 +97,17 @@ fn share_hasher(bytes: usize) -> blake3::Hasher {
     let mut hasher = blake3::Hasher::new_derive_key("sardana share v1");
     hasher.update(&(bytes as u64).to_le_bytes());
     hasher
+}
+
+/// The hash of a share of `bytes` bytes, from the hashes of its pieces.
+#[must_use]
+pub fn share_hash(bytes: u64, pieces: &[PieceHash]) -> StateHash {
+    let mut hasher = blake3::Hasher::new_derive_key("sardana share v1");
+    hasher.update(&bytes.to_le_bytes());
+    for piece in pieces {
+        hasher.update(&piece.bytes());
+    }
+    StateHash(hasher.finalize().into())
 }
 
 /// Hashes all shares of a state tensor by tensor, without a copy of it.

@@ -1,0 +1,10 @@
+//! Checkpoints: what they consist of, what it is called, who keeps it, when one is due and how long it is kept.
+
+mod manifest;
+mod names;
+pub mod placement;
+mod policy;
+
+pub use manifest::{Condition, Description, Head, Manifest, Part};
+pub use names::{DepotAddress, DepotId, ManifestId, ManifestKey, PieceHash};
+pub use policy::{Every, Keep, PolicyError};

@@ -1,0 +1,111 @@
+//! What pieces, manifests and the places that keep them are called.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::words::Step;
+
+macro_rules! hash {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub struct $name([u8; 32]);
+
+        impl $name {
+            /// The one with these bytes.
+            #[must_use]
+            pub const fn new(bytes: [u8; 32]) -> Self {
+                Self(bytes)
+            }
+
+            /// That of `bytes`.
+            #[must_use]
+            pub fn of(bytes: &[u8]) -> Self {
+                Self(blake3::hash(bytes).into())
+            }
+
+            /// The bare bytes.
+            #[must_use]
+            pub const fn bytes(self) -> [u8; 32] {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
+hash!(
+    /// What a piece is called: the BLAKE3 hash of its bytes.
+    PieceHash
+);
+hash!(
+    /// What a manifest is called: the BLAKE3 hash of its bytes.
+    ManifestId
+);
+
+/// A manifest's place among the others: by step, then by id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ManifestKey {
+    /// The state's step.
+    pub step: Step,
+    /// Its id.
+    pub id: ManifestId,
+}
+
+impl fmt::Display for ManifestKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.id, self.step)
+    }
+}
+
+/// A depot: a checkpoint actor and its store. The id is the store's own and stays the same for as long as the store does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct DepotId(u64);
+
+impl DepotId {
+    /// The depot with this number, which its store drew at random when it was made.
+    #[must_use]
+    pub const fn new(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// The bare number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for DepotId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "d{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for DepotId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A depot and where it is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DepotAddress {
+    /// Which.
+    pub depot: DepotId,
+    /// Where.
+    pub address: SocketAddr,
+}

@@ -1,0 +1,117 @@
+//! What a member does for checkpoints: it writes shares of a snapshot to depots, and reads its part of a checkpoint that a generation
+//! starts from.
+
+use super::Member;
+use super::event::Command;
+use crate::checkpoint::PieceHash;
+use crate::limits::SAVED_PIECES;
+use crate::messages::{Form, Last, Restore, Save, Told, WorkerMessage};
+use crate::snapshot::SnapshotId;
+use crate::words::Generation;
+
+/// A share that is durable where it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedShare {
+    /// Of which snapshot.
+    pub snapshot: SnapshotId,
+    /// The order's.
+    pub attempt: u32,
+    /// Its index.
+    pub share: u32,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The pieces that describe the state's tensors.
+    pub description: Vec<PieceHash>,
+    /// Its pieces, in order.
+    pub pieces: Vec<PieceHash>,
+}
+
+impl Member {
+    /// The state at the end of the job is a snapshot like any other, which nobody needs to ask for.
+    pub(super) fn take_last_snapshot(&mut self, out: &mut Vec<Command>) {
+        let wanted = |form: &Form| SnapshotId {
+            generation: form.generation,
+            step: self.step,
+        };
+        let seat = self.seat.as_ref().filter(|seat| seat.form.last == Last::Snapshot);
+        let Some(snapshot) = seat.map(|seat| wanted(&seat.form)) else {
+            return;
+        };
+        if self.snapshot_held() != Some(snapshot) {
+            self.take_snapshot(out);
+        }
+    }
+
+    /// Writes shares of the snapshot that is held, or goes on with one that is being written.
+    pub(super) fn save(&mut self, save: Save, out: &mut Vec<Command>) {
+        let (snapshot, attempt) = (save.snapshot, save.attempt);
+        if self.saving != Some(snapshot) && self.snapshot_held() != Some(snapshot) {
+            let reason = "this worker does not hold the snapshot any more".to_owned();
+            return out.push(Command::Send(WorkerMessage::NotSaved {
+                snapshot,
+                attempt,
+                depot: None,
+                reason,
+            }));
+        }
+        self.saving = Some(snapshot);
+        out.push(Command::Save(Box::new(save)));
+    }
+
+    pub(super) fn save_over(&mut self, snapshot: SnapshotId, out: &mut Vec<Command>) {
+        if self.saving.take_if(|saving| *saving == snapshot).is_some() {
+            out.push(Command::EndSave);
+        }
+    }
+
+    /// A message has its bounds; a share may have any number of pieces.
+    pub(super) fn saved(&self, saved: SavedShare, out: &mut Vec<Command>) {
+        if self.saving != Some(saved.snapshot) {
+            return;
+        }
+        let mut start = 0;
+        loop {
+            let end = saved.pieces.len().min(start + SAVED_PIECES);
+            let told = if end == saved.pieces.len() { Told::All } else { Told::More };
+            out.push(Command::Send(WorkerMessage::Saved {
+                snapshot: saved.snapshot,
+                attempt: saved.attempt,
+                share: saved.share,
+                bytes: saved.bytes,
+                description: saved.description.clone(),
+                start: start as u64,
+                pieces: saved.pieces[start..end].to_vec(),
+                told,
+            }));
+            start = end;
+            if told == Told::All {
+                return;
+            }
+        }
+    }
+
+    /// Loads the checkpoint that a generation starts from.
+    pub(super) fn restore(&self, form: &Form, out: &mut Vec<Command>) {
+        if let Some(restore) = &form.restore {
+            out.push(Command::Restore {
+                generation: form.generation,
+                rank: form.rank,
+                restore: restore.clone(),
+            });
+        }
+    }
+
+    pub(super) fn not_restored(&mut self, generation: Generation, reason: String, out: &mut Vec<Command>) {
+        if self.seated(generation).is_some() {
+            out.push(Command::Send(WorkerMessage::NotRestored { generation, reason }));
+        }
+    }
+}
+
+impl Restore {
+    /// Whether it can be what `form` starts from.
+    pub(super) fn is_sound(&self, form: &Form) -> bool {
+        let own = self.members.get(form.rank.index());
+        self.key.step == form.step && self.members.len() == form.world_size as usize && own.is_some() && !self.depots.is_empty()
+    }
+}

@@ -1,0 +1,198 @@
+//! The depots that are there, and the checkpoints that they keep.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use super::{Command, JobEvent, Membership};
+use crate::checkpoint::{Condition, DepotAddress, DepotId, Head, ManifestKey};
+use crate::limits::MAX_DEPOTS;
+use crate::messages::{DepotMessage, DepotOrder, Told};
+use crate::words::WorkerId;
+
+/// What happened to a depot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DepotEvent {
+    /// It was admitted. What it said before counts no more.
+    Arrived {
+        /// What people call its host.
+        host: String,
+        /// Where it is reached.
+        address: SocketAddr,
+    },
+    /// It said something.
+    Said(Box<DepotMessage>),
+    /// Its connection is lost.
+    Lost {
+        /// What the transport said.
+        why: String,
+    },
+}
+
+/// A depot that is connected.
+#[derive(Debug, Clone)]
+pub(super) struct Depot {
+    pub(super) host: String,
+    pub(super) address: SocketAddr,
+    /// Whether it has told all that it keeps.
+    pub(super) told: Told,
+    pub(super) heads: BTreeMap<ManifestKey, Head>,
+}
+
+/// All depots that are connected.
+pub(super) type Depots = BTreeMap<DepotId, Depot>;
+
+impl Membership {
+    pub(super) fn depot(&mut self, depot: DepotId, event: DepotEvent) {
+        match event {
+            DepotEvent::Arrived { host, address } => self.depot_arrived(depot, host, address),
+            DepotEvent::Said(said) if self.depots.contains_key(&depot) => self.depot_said(depot, *said),
+            DepotEvent::Said(_) => {}
+            DepotEvent::Lost { why } => {
+                if self.depots.remove(&depot).is_some() {
+                    self.tell(JobEvent::DepotLost { depot, why });
+                    self.save_elsewhere(depot);
+                }
+            }
+        }
+    }
+
+    fn depot_arrived(&mut self, depot: DepotId, host: String, address: SocketAddr) {
+        if self.depots.len() >= MAX_DEPOTS && !self.depots.contains_key(&depot) {
+            return;
+        }
+        // It has forgotten who may put and read, and what it was asked last.
+        let before = self.depots.insert(
+            depot,
+            Depot {
+                host: host.clone(),
+                address,
+                told: Told::More,
+                heads: BTreeMap::new(),
+            },
+        );
+        if before.is_none() {
+            self.tell(JobEvent::DepotCame { depot, host });
+        }
+        self.name_to_depots();
+        self.save_elsewhere(depot);
+    }
+
+    fn depot_said(&mut self, depot: DepotId, said: DepotMessage) {
+        match said {
+            DepotMessage::Holds { heads, told } => {
+                if let Some(known) = self.depots.get_mut(&depot) {
+                    known.heads.extend(heads.into_iter().map(|head| (head.key, head)));
+                    known.told = told;
+                }
+                self.prune();
+            }
+            DepotMessage::Deleted { key } => {
+                if let Some(known) = self.depots.get_mut(&depot) {
+                    known.heads.remove(&key);
+                }
+            }
+            DepotMessage::Committed { snapshot, head } => {
+                if let Some(known) = self.depots.get_mut(&depot) {
+                    known.heads.insert(head.key, head.clone());
+                }
+                self.committed(depot, snapshot, head);
+            }
+            DepotMessage::Refused { snapshot, reason } => self.commit_refused(depot, snapshot, reason),
+            // Certificates are not this machine's business.
+            DepotMessage::Renew { .. } => {}
+        }
+    }
+
+    /// Who may put and read pieces.
+    pub(super) fn name_to_depots(&mut self) {
+        if self.depots.is_empty() {
+            return;
+        }
+        let workers: Vec<WorkerId> = self.members.keys().copied().collect();
+        let depots: Vec<DepotId> = self.depots.keys().copied().collect();
+        for &depot in &depots {
+            let (workers, depots) = (workers.clone(), depots.clone());
+            self.order(depot, DepotOrder::Serve { workers, depots });
+        }
+    }
+
+    pub(super) fn order(&mut self, depot: DepotId, order: DepotOrder) {
+        self.out.push(Command::Order {
+            depot,
+            order: Box::new(order),
+        });
+    }
+
+    /// The depots that a checkpoint is placed on: one on each host, since replicas are for hosts that are lost.
+    pub(super) fn targets(&self) -> Vec<DepotAddress> {
+        let mut hosts = BTreeSet::new();
+        let ready = self.depots.iter().filter(|(_, depot)| depot.told == Told::All);
+        ready
+            .filter(|(_, depot)| hosts.insert(depot.host.as_str()))
+            .map(|(&depot, known)| DepotAddress {
+                depot,
+                address: known.address,
+            })
+            .collect()
+    }
+
+    pub(super) fn addresses(&self) -> Vec<DepotAddress> {
+        let address = |(&depot, known): (&DepotId, &Depot)| DepotAddress {
+            depot,
+            address: known.address,
+        };
+        self.depots.iter().map(address).collect()
+    }
+
+    /// Checkpoints of which each piece is somewhere, by what the depots say.
+    pub(super) fn whole_checkpoints(&self) -> BTreeMap<ManifestKey, Head> {
+        self.known().into_iter().filter(|(key, head)| self.lacks_of(*key, head) == 0).collect()
+    }
+
+    /// All checkpoints that any depot keeps.
+    pub(super) fn known(&self) -> BTreeMap<ManifestKey, Head> {
+        let heads = self.depots.values().flat_map(|depot| &depot.heads);
+        heads.map(|(&key, head)| (key, head.clone())).collect()
+    }
+
+    /// How many of the depots that a checkpoint was placed on are missed beyond those that may be.
+    pub(super) fn lacks_of(&self, key: ManifestKey, head: &Head) -> usize {
+        let replicas = (head.replicas.max(1) as usize).min(head.depots.len());
+        let missing = head.depots.iter().filter(|depot| !self.has_whole(**depot, key)).count();
+        (missing + 1).saturating_sub(replicas)
+    }
+
+    pub(super) fn has_whole(&self, depot: DepotId, key: ManifestKey) -> bool {
+        let head = self.depots.get(&depot).and_then(|depot| depot.heads.get(&key));
+        head.is_some_and(|head| head.condition == Condition::Whole)
+    }
+
+    /// Deletes what is not kept any more. What is not complete is neither counted nor deleted: what it lacks may come back.
+    pub(super) fn prune(&mut self) {
+        let Some(saves) = self.config.saves else { return };
+        if self.depots.values().any(|depot| depot.told != Told::All) {
+            return;
+        }
+        let own: Vec<ManifestKey> = self
+            .whole_checkpoints()
+            .into_iter()
+            .filter(|(_, head)| head.task == self.config.task && head.build == self.config.build)
+            .map(|(key, _)| key)
+            .collect();
+        for key in saves.keep.expired(|key: ManifestKey| key.step, &own) {
+            self.delete(key);
+        }
+    }
+
+    pub(super) fn delete(&mut self, key: ManifestKey) {
+        let holders: Vec<DepotId> = self
+            .depots
+            .iter()
+            .filter(|(_, depot)| depot.heads.contains_key(&key))
+            .map(|(&depot, _)| depot)
+            .collect();
+        for depot in holders {
+            self.order(depot, DepotOrder::Delete { key });
+        }
+    }
+}

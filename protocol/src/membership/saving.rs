@@ -1,0 +1,459 @@
+//! A checkpoint under way: the holders of a snapshot write their shares to depots, and once all is durable there, its manifest is.
+//!
+//! ```text
+//!        a snapshot is whole              all shares Saved            all Committed
+//!  None ────────────────────▶ Writing ────────────────────▶ Committing ────────────▶ None
+//!                              │  ▲ │                             │
+//!                 both holders │  └─┴─────────────────────────────┘
+//!                 of a share   ▼   a depot is gone, comes, or refuses: anew, on those that are there
+//!                 are gone   None
+//! ```
+//! It outlives generations, as the intake of joiners does: whatever happens to the ring, the copies of a snapshot stay as they are. One
+//! is under way at a time; what becomes due meanwhile is the next one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::holders::Taken;
+use super::{Command, JobEvent, Membership, Phase};
+use crate::checkpoint::{DepotAddress, DepotId, Every, Head, Keep, PieceHash};
+use crate::limits::{MAX_PIECES, DESCRIPTION_PIECES, RESEND, SAVE_ATTEMPTS, SAVE_PATIENCE};
+use crate::messages::{CoordinatorMessage, DepotOrder, Save, Told};
+use crate::snapshot::SnapshotId;
+use crate::state::share_hash;
+use crate::words::{Step, WorkerId};
+
+/// When checkpoints are taken, where they are kept, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Saves {
+    /// How often.
+    pub every: Every,
+    /// On how many hosts. Where there are fewer, on those that there are.
+    pub replicas: u32,
+    /// How long.
+    pub keep: Keep,
+}
+
+/// What a checkpoint consists of, when all of it is durable: its manifest follows from this and from the job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contents {
+    /// The snapshot.
+    pub snapshot: SnapshotId,
+    /// The pieces that describe the state's tensors.
+    pub description: Vec<PieceHash>,
+    /// The pieces of the state, in order.
+    pub pieces: Vec<PieceHash>,
+    /// Bytes of the state.
+    pub bytes: u64,
+    /// On so many hosts its pieces should be.
+    pub replicas: u32,
+    /// The depots that they are placed on.
+    pub depots: Vec<DepotId>,
+}
+
+/// What has become of checkpoints so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SaveCounts {
+    /// Committed.
+    pub committed: u64,
+    /// Begun and given up.
+    pub given_up: u64,
+    /// Not begun when they were due, since the one before was under way: they are one with the next.
+    pub merged: u64,
+    /// The most steps between the step of a checkpoint and where training was when it was committed.
+    pub largest_lag: u64,
+}
+
+/// What is remembered of checkpoints.
+#[derive(Debug, Clone)]
+pub(super) struct Saved {
+    /// The newest that was committed, or where training began, and when.
+    pub(super) last: (Step, Duration),
+    /// One is wanted at once, of any step from this one on.
+    pub(super) wanted: Option<Step>,
+    /// When the end of the job was first held back for the last one.
+    pub(super) awaited: Option<Duration>,
+    pub(super) counts: SaveCounts,
+    /// The newest step at which one was due while another was under way.
+    merged: Step,
+    attempt: u32,
+}
+
+impl Saved {
+    pub(super) fn new(now: Duration) -> Self {
+        Self {
+            last: (Step::ZERO, now),
+            wanted: None,
+            awaited: None,
+            counts: SaveCounts::default(),
+            merged: Step::ZERO,
+            attempt: 0,
+        }
+    }
+}
+
+/// A checkpoint under way.
+#[derive(Debug, Clone)]
+pub(super) struct Saving {
+    taken: Taken,
+    pub(super) attempt: u32,
+    tries: u32,
+    depots: Vec<DepotAddress>,
+    shares: BTreeMap<u32, Written>,
+    stage: Stage,
+    /// When the orders were last said, and when something was last heard.
+    asked: Duration,
+    heard: Duration,
+    begun: Duration,
+}
+
+#[derive(Debug, Clone)]
+enum Stage {
+    Writing,
+    Committing { awaited: BTreeSet<DepotId> },
+}
+
+/// What a holder has said of a share.
+#[derive(Debug, Clone)]
+struct Written {
+    bytes: u64,
+    description: Vec<PieceHash>,
+    pieces: Vec<PieceHash>,
+    told: Told,
+}
+
+/// One part of what a holder says.
+#[derive(Debug)]
+pub(super) struct WrittenPart {
+    pub(super) attempt: u32,
+    pub(super) share: u32,
+    pub(super) bytes: u64,
+    pub(super) description: Vec<PieceHash>,
+    pub(super) start: u64,
+    pub(super) pieces: Vec<PieceHash>,
+    pub(super) told: Told,
+}
+
+impl Saving {
+    pub(super) fn snapshot(&self) -> SnapshotId {
+        self.taken.id
+    }
+
+    /// Where it stands, by name.
+    pub(super) fn phase(&self) -> &'static str {
+        match self.stage {
+            Stage::Writing => "writing",
+            Stage::Committing { .. } => "committing",
+        }
+    }
+
+    fn is_written(&self) -> bool {
+        (0..self.taken.holders()).all(|share| self.shares.get(&share).is_some_and(|written| written.told == Told::All))
+    }
+
+    /// What a holder writes: the shares that it is the first to hold, of those that are there.
+    fn orders(&self) -> BTreeMap<WorkerId, Vec<u32>> {
+        let mut orders: BTreeMap<WorkerId, Vec<u32>> = self.taken.workers().map(|worker| (worker, Vec::new())).collect();
+        for share in 0..self.taken.holders() {
+            let done = self.shares.get(&share).is_some_and(|written| written.told == Told::All);
+            if let Some(writer) = self.taken.writer(share).filter(|_| !done) {
+                orders.entry(writer).or_default().push(share);
+            }
+        }
+        orders
+    }
+}
+
+impl Membership {
+    /// Whether a checkpoint is to be taken as soon as that is possible.
+    pub(super) fn is_save_due(&self) -> bool {
+        let Some(saves) = self.config.saves.filter(|_| self.saving.is_none()) else {
+            return false;
+        };
+        let asked = self.saved.wanted.is_some() || saves.every.is_due(self.saved.last, self.reached, self.now);
+        asked && self.reached > self.saved.last.0 && !self.targets().is_empty()
+    }
+
+    /// A snapshot is whole. If a checkpoint is due, or this is the end of the job, it becomes one.
+    pub(super) fn save_if_due(&mut self, taken: &Taken) {
+        let at_the_end = self.ends_at(taken.id.step) && taken.id.step > self.saved.last.0;
+        let due = self.is_save_due() || at_the_end;
+        let depots = self.targets();
+        if self.config.saves.is_none() || self.saving.is_some() || !due || depots.is_empty() {
+            return;
+        }
+        self.saved.wanted = None;
+        self.saving = Some(Saving {
+            taken: taken.clone(),
+            attempt: 0,
+            tries: 0,
+            depots,
+            shares: BTreeMap::new(),
+            stage: Stage::Writing,
+            asked: self.now,
+            heard: self.now,
+            begun: self.now,
+        });
+        self.write_anew();
+    }
+
+    /// Orders all shares to be written, from the beginning, to the depots that are there now.
+    fn write_anew(&mut self) {
+        let depots = self.targets();
+        let Some(saving) = &mut self.saving else { return };
+        if depots.is_empty() {
+            return self.give_up_saving("no depot is connected any more");
+        }
+        self.saved.attempt += 1;
+        saving.attempt = self.saved.attempt;
+        saving.tries += 1;
+        if saving.tries > SAVE_ATTEMPTS {
+            return self.give_up_saving("it failed time and again");
+        }
+        saving.depots = depots;
+        saving.shares.clear();
+        saving.stage = Stage::Writing;
+        saving.heard = self.now;
+        self.name_to_depots();
+        self.send_saves();
+    }
+
+    /// Tells holders what to write. At first all: who writes nothing keeps what it holds, since a writer may be lost.
+    fn send_saves(&mut self) {
+        let now = self.now;
+        let Some(saving) = &mut self.saving else { return };
+        let all = saving.asked < saving.heard || saving.tries == 1 && saving.asked == saving.begun;
+        saving.asked = now;
+        let replicas = self.config.saves.map_or(1, |saves| saves.replicas);
+        let (snapshot, attempt, depots) = (saving.snapshot(), saving.attempt, saving.depots.clone());
+        for (worker, shares) in saving.orders().into_iter().filter(|(_, shares)| all || !shares.is_empty()) {
+            let save = Save {
+                snapshot,
+                attempt,
+                shares,
+                depots: depots.clone(),
+                replicas,
+            };
+            self.send(worker, CoordinatorMessage::Save(Box::new(save)));
+        }
+    }
+
+    /// A holder says that a share is written, or a part of that.
+    pub(super) fn share_saved(&mut self, worker: WorkerId, snapshot: SnapshotId, part: WrittenPart) {
+        let now = self.now;
+        let Some(saving) = self.saving.as_mut().filter(|saving| saving.snapshot() == snapshot) else {
+            return self.send(worker, CoordinatorMessage::SaveOver { snapshot });
+        };
+        let writes = saving.taken.writer(part.share) == Some(worker);
+        if part.attempt != saving.attempt || !writes || !matches!(saving.stage, Stage::Writing) {
+            return;
+        }
+        saving.heard = now;
+        let written = saving.shares.entry(part.share).or_insert_with(|| Written {
+            bytes: part.bytes,
+            description: part.description.clone(),
+            pieces: Vec::new(),
+            told: Told::More,
+        });
+        if written.told == Told::All || part.start != written.pieces.len() as u64 {
+            // It begins anew: what it said before fell into a connection that broke, or was said twice.
+            return;
+        }
+        if written.pieces.len() + part.pieces.len() > MAX_PIECES || part.description.len() > DESCRIPTION_PIECES {
+            return self.give_up_saving("a share has more pieces than a checkpoint may have");
+        }
+        written.pieces.extend(part.pieces);
+        written.told = part.told;
+        if part.told == Told::More {
+            return;
+        }
+        let hash = share_hash(written.bytes, &written.pieces);
+        if saving.taken.share(part.share) != Some(hash) {
+            let reason = format!(
+                "worker {worker} wrote share {} of the state at {} with other bytes than it had copied",
+                part.share, snapshot.step
+            );
+            saving.shares.remove(&part.share);
+            return self.give_up_saving(&reason);
+        }
+        if saving.is_written() {
+            self.commit();
+        }
+    }
+
+    /// All pieces are durable where they should be: now the manifest is to be.
+    fn commit(&mut self) {
+        let now = self.now;
+        let Some(saving) = &mut self.saving else { return };
+        let to: Vec<DepotId> = saving.depots.iter().map(|one| one.depot).collect();
+        saving.stage = Stage::Committing {
+            awaited: to.iter().copied().collect(),
+        };
+        (saving.asked, saving.heard) = (now, now);
+        self.send_commit(to);
+    }
+
+    fn send_commit(&mut self, to: Vec<DepotId>) {
+        let Some(saving) = &self.saving else { return };
+        let mut shares = saving.shares.values();
+        let Some(first) = shares.next() else { return };
+        let description = first.description.clone();
+        if shares.any(|share| share.description != description) {
+            return self.fail(format!(
+                "two workers describe the tensors of the state at {} differently (BITS-1)",
+                saving.snapshot().step
+            ));
+        }
+        let contents = Contents {
+            snapshot: saving.snapshot(),
+            description,
+            pieces: saving.shares.values().flat_map(|share| share.pieces.iter().copied()).collect(),
+            bytes: saving.shares.values().map(|share| share.bytes).sum(),
+            replicas: self.config.saves.map_or(1, |saves| saves.replicas),
+            depots: saving.depots.iter().map(|one| one.depot).collect(),
+        };
+        self.out.push(Command::Commit {
+            to,
+            contents: Box::new(contents),
+        });
+    }
+
+    /// A depot has made the manifest durable. With the last of them the checkpoint is committed.
+    pub(super) fn committed(&mut self, depot: DepotId, snapshot: SnapshotId, head: Head) {
+        let Some(saving) = self.saving.as_mut().filter(|saving| saving.snapshot() == snapshot) else {
+            return;
+        };
+        let same = head.depots.iter().eq(saving.depots.iter().map(|one| &one.depot));
+        let Stage::Committing { awaited } = &mut saving.stage else { return };
+        if !same || !awaited.remove(&depot) {
+            return;
+        }
+        saving.heard = self.now;
+        if !awaited.is_empty() {
+            return;
+        }
+        let (took, hosts) = (self.now.saturating_sub(saving.begun), saving.depots.len());
+        self.end_saving();
+        self.saved.last = (snapshot.step, self.now);
+        let counts = &mut self.saved.counts;
+        counts.committed += 1;
+        counts.largest_lag = counts.largest_lag.max(self.reached.get().saturating_sub(snapshot.step.get()));
+        let hosts = u32::try_from(hosts).unwrap_or(u32::MAX);
+        self.tell(JobEvent::Saved {
+            key: head.key,
+            hosts: hosts.min(head.replicas),
+            wanted: head.replicas,
+            took,
+        });
+        self.prune();
+    }
+
+    pub(super) fn commit_refused(&mut self, depot: DepotId, snapshot: SnapshotId, reason: String) {
+        let committing = |saving: &&Saving| saving.snapshot() == snapshot && matches!(saving.stage, Stage::Committing { .. });
+        if self.saving.as_ref().filter(committing).is_some() {
+            self.tell(JobEvent::DepotRefused { depot, step: snapshot.step, reason });
+            self.write_anew();
+        }
+    }
+
+    /// A holder is still at it.
+    pub(super) fn still_saving(&mut self, snapshot: SnapshotId, attempt: u32) {
+        let now = self.now;
+        if let Some(saving) = self.saving.as_mut().filter(|saving| saving.snapshot() == snapshot && saving.attempt == attempt) {
+            saving.heard = now;
+        }
+    }
+
+    /// A holder could not write.
+    pub(super) fn not_saved(&mut self, worker: WorkerId, snapshot: SnapshotId, attempt: u32, depot: Option<DepotId>, reason: String) {
+        let Some(saving) = self.saving.as_mut().filter(|saving| saving.snapshot() == snapshot) else {
+            return;
+        };
+        if saving.attempt != attempt {
+            return;
+        }
+        match depot {
+            Some(depot) => {
+                self.tell(JobEvent::DepotRefused { depot, step: snapshot.step, reason });
+                self.write_anew();
+            }
+            None => self.saver_gone(worker),
+        }
+    }
+
+    /// A worker is gone, or has nothing of the snapshot any more: another holder writes what it was to write.
+    pub(super) fn saver_gone(&mut self, worker: WorkerId) {
+        let Some(saving) = &mut self.saving else { return };
+        if !saving.taken.gone(worker) || !matches!(saving.stage, Stage::Writing) {
+            return;
+        }
+        let half: Vec<u32> = saving.shares.iter().filter(|(_, one)| one.told == Told::More).map(|(&share, _)| share).collect();
+        for share in half {
+            saving.shares.remove(&share);
+        }
+        let written = |share: &u32| saving.shares.contains_key(share);
+        if (0..saving.taken.holders()).all(|share| written(&share) || saving.taken.writer(share).is_some()) {
+            return self.send_saves();
+        }
+        self.give_up_saving("both holders of a share are gone");
+    }
+
+    /// A depot came or went: what is under way is done anew if it was to be there, or stands in for too few.
+    pub(super) fn save_elsewhere(&mut self, depot: DepotId) {
+        let concerns = |saving: &&Saving| saving.depots.iter().any(|one| one.depot == depot);
+        if self.saving.as_ref().filter(concerns).is_some() {
+            self.write_anew();
+        }
+    }
+
+    pub(super) fn give_up_saving(&mut self, reason: &str) {
+        let Some(step) = self.saving.as_ref().map(|saving| saving.snapshot().step) else {
+            return;
+        };
+        self.end_saving();
+        self.saved.counts.given_up += 1;
+        let reason = reason.to_owned();
+        self.tell(JobEvent::NotSaved { step, reason });
+    }
+
+    fn end_saving(&mut self) {
+        let Some(saving) = self.saving.take() else { return };
+        let snapshot = saving.snapshot();
+        for worker in saving.taken.workers().collect::<Vec<_>>() {
+            self.send(worker, CoordinatorMessage::SaveOver { snapshot });
+        }
+        for depot in self.depots.keys().copied().collect::<Vec<_>>() {
+            self.order(depot, DepotOrder::Release { snapshot });
+        }
+    }
+
+    /// Says again what may have been lost, and counts what could not be begun.
+    pub(super) fn tend_saving(&mut self) {
+        let now = self.now;
+        let Some(saving) = &self.saving else { return };
+        if let Some(saves) = self.config.saves {
+            let since = (self.saved.merged.max(saving.snapshot().step), saving.begun);
+            if matches!(self.phase, Phase::Running { .. }) && saves.every.is_due(since, self.reached, now) {
+                self.saved.merged = self.reached;
+                self.saved.counts.merged += 1;
+            }
+        }
+        let Some(saving) = &self.saving else { return };
+        if now.saturating_sub(saving.heard) >= SAVE_PATIENCE {
+            return self.write_anew();
+        }
+        if now.saturating_sub(saving.asked) < RESEND {
+            return;
+        }
+        match &saving.stage {
+            Stage::Writing => self.send_saves(),
+            Stage::Committing { awaited } => {
+                let awaited = awaited.iter().copied().collect();
+                if let Some(saving) = &mut self.saving {
+                    saving.asked = now;
+                }
+                self.send_commit(awaited);
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What depots and the coordinator say to each other, and what workers are told of depots.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::MemberAddress;
+use crate::checkpoint::{DepotAddress, DepotId, Head, ManifestKey, Part};
+use crate::snapshot::SnapshotId;
+use crate::words::{Incarnation, JobId, WorkerId};
+
+/// A depot's first message. [`DepotMessage::Holds`] follows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DepotHello {
+    /// The job it serves.
+    pub job: JobId,
+    /// Which it is: by its store, not by its certificate.
+    pub depot: DepotId,
+    /// What people call its host. Replicas are on different hosts.
+    pub host: String,
+    /// Where workers and other depots reach it.
+    pub address: SocketAddr,
+    /// The highest incarnation of a coordinator that it has served. It obeys no lower one.
+    pub incarnation: Incarnation,
+}
+
+/// From depot to coordinator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DepotMessage {
+    /// What it keeps: at first all, in one or more messages, and then what has changed.
+    Holds {
+        /// Checkpoints, the newest first.
+        heads: Vec<Head>,
+        /// Whether all that it kept when it came is told.
+        told: Told,
+    },
+    /// It had this, and deleted it.
+    Deleted {
+        /// Which.
+        key: ManifestKey,
+    },
+    /// Answer to the last [`DepotOrder::Commit`] of a manifest, or to [`DepotOrder::Fetch`]: it is durable here, with all pieces that
+    /// should be.
+    Committed {
+        /// What the order called it.
+        snapshot: SnapshotId,
+        /// What it is called.
+        head: Head,
+    },
+    /// The other answer: it could not be made durable.
+    Refused {
+        /// What the order called it.
+        snapshot: SnapshotId,
+        /// What was wrong, and what to do.
+        reason: String,
+    },
+    /// The depot's certificate runs out: here is a signing request for the next. `Renewed` comes back.
+    Renew {
+        /// The request, PKCS #10 in DER.
+        request: Vec<u8>,
+    },
+}
+
+/// Whether a list goes on in the next message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Told {
+    /// It does.
+    More,
+    /// This was the end.
+    All,
+}
+
+/// From coordinator to depot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DepotOrder {
+    /// Serve these, and nobody else. Nothing comes back.
+    Serve {
+        /// Workers that may put and read pieces.
+        workers: Vec<WorkerId>,
+        /// Other depots that may read pieces.
+        depots: Vec<DepotId>,
+    },
+    /// A part of a manifest. With the last one: make it durable, if all pieces of it whose home is this depot are. `Committed` or
+    /// `Refused` comes back.
+    Commit {
+        /// The snapshot that it was made of.
+        snapshot: SnapshotId,
+        /// The depots that its pieces were placed on.
+        depots: Vec<DepotId>,
+        /// Which part.
+        part: Part,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+    /// The pieces that were put for this snapshot, or for any before it, need not be kept for its sake any more. Nothing comes back.
+    Release {
+        /// Which.
+        snapshot: SnapshotId,
+    },
+    /// Delete this checkpoint, and give back its room. `Deleted` comes back.
+    Delete {
+        /// Which.
+        key: ManifestKey,
+    },
+    /// Fetch what this depot lacks of a checkpoint from the others, so that it has all pieces whose home it is among `depots`.
+    /// `Committed` or `Refused` comes back.
+    Fetch {
+        /// The snapshot that it was made of.
+        snapshot: SnapshotId,
+        /// What it is called.
+        key: ManifestKey,
+        /// All depots by now, this one among them.
+        depots: Vec<DepotAddress>,
+    },
+    /// Answer to `Renew`.
+    Renewed {
+        /// The new certificate, X.509 in DER.
+        certificate: Vec<u8>,
+    },
+    /// The job is over: the depot ends.
+    JobOver,
+}
+
+/// An order to those who hold a snapshot: write shares of it to depots. Sent again, with a higher attempt, when something has changed; it
+/// is then done anew from the beginning, and finds there what was written before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Save {
+    /// Which snapshot.
+    pub snapshot: SnapshotId,
+    /// Which try it is. [`super::WorkerMessage::Saved`] says it again.
+    pub attempt: u32,
+    /// The shares, by index, that the receiver writes. It keeps the others that it holds, since another holder may be lost.
+    pub shares: Vec<u32>,
+    /// Where to: at most one depot on each host.
+    pub depots: Vec<DepotAddress>,
+    /// How many of them keep each piece.
+    pub replicas: u32,
+}
+
+/// The checkpoint that a generation starts from. Each member reads one share of as many as there are members, and they give each other
+/// the rest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restore {
+    /// Which.
+    pub key: ManifestKey,
+    /// Who may have it.
+    pub depots: Vec<DepotAddress>,
+    /// All members, in rank order.
+    pub members: Vec<MemberAddress>,
+}
