@@ -68,6 +68,8 @@ pub enum Point {
     CoordinatorSnapshot,
     /// The coordinator is about to tell a joiner what to copy.
     CoordinatorCopy,
+    /// A coordinator is about to order a share to be written.
+    CoordinatorSave,
     /// The coordinator is about to tell of a generation to come.
     CoordinatorPrepare,
     /// The coordinator is about to ask the closer to switch.
@@ -151,6 +153,7 @@ impl Point {
             Self::CoordinatorForms => "coordinator-forms",
             Self::CoordinatorSnapshot => "coordinator-snapshot",
             Self::CoordinatorCopy => "coordinator-copy",
+            Self::CoordinatorSave => "coordinator-save",
             Self::CoordinatorPrepare => "coordinator-prepare",
             Self::CoordinatorSwitch => "coordinator-switch",
             Self::CoordinatorSwitched => "coordinator-switched",

@@ -8,7 +8,7 @@
 //! - [`enrol`]: how somebody from outside gets a certificate.
 //! - [`quic`]: endpoints, dialling and accepting; [`ground`]: the sockets and threads that all stand on.
 //! - [`wire`]: messages as bytes.
-//! - [`catalogue`]: small records on the disk; [`store`]: the pieces and manifests of checkpoints.
+//! - [`catalogue`]: small records on the disk; [`store`]: the pieces and manifests of checkpoints; [`manifest`]: what a manifest says.
 //! - [`fault`]: where chaos tests kill.
 
 pub mod agent;
@@ -18,6 +18,7 @@ pub mod coordinator;
 pub mod enrol;
 pub mod fault;
 pub mod ground;
+pub mod manifest;
 pub mod operator;
 pub mod peers;
 pub mod quic;

@@ -6,10 +6,12 @@ use std::time::{Duration, SystemTime};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::admission::{Acquaintance, Refusal, admit, take_over};
+use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::job::JobIdentity;
-use sardana_protocol::membership::{Arrival, Command, Config, Event, JobEvent, Loss, Membership};
+use sardana_protocol::membership::{Arrival, Command, Config, DepotEvent, Event, JobEvent, Loss, Membership};
 use sardana_protocol::messages::{
-    AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, WorkerHello, WorkerMessage,
+    AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, DepotHello, DepotMessage, DepotOrder, Greeting,
+    WorkerHello, WorkerMessage,
 };
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Generation, Step, WorkerId};
@@ -50,6 +52,20 @@ pub(super) enum Message {
     AgentSaid { agent: u64, message: AgentMessage },
     /// By a session: an agent's connection is over.
     AgentLost { agent: u64, session: SessionId },
+    /// By a session: a depot reports for duty. The greeting goes back.
+    DepotHello {
+        hello: DepotHello,
+        outlet: Outlet<DepotOrder>,
+        reply: oneshot::Sender<Greeting>,
+    },
+    /// By a session: a depot said this.
+    DepotSaid { depot: DepotId, message: DepotMessage },
+    /// By a session: a depot's connection is over.
+    DepotLost {
+        depot: DepotId,
+        session: SessionId,
+        why: String,
+    },
     /// By a session: an operator asks this. The answer goes back.
     Asked {
         request: OperatorRequest,
@@ -96,6 +112,9 @@ pub(super) struct State {
     /// By which call each of them came.
     calls: BTreeMap<WorkerId, Call>,
     pub(super) agents: BTreeMap<u64, Outlet<AgentOrder>>,
+    pub(super) depots: BTreeMap<DepotId, Outlet<DepotOrder>>,
+    /// What depots have said before the job was known.
+    pub(super) early: Vec<(DepotId, DepotEvent)>,
     pub(super) operating: Operating,
     /// Workers whose end an agent has seen: a hello of theirs that comes late is nobody's.
     pub(super) exited: BTreeSet<WorkerId>,
@@ -138,6 +157,8 @@ impl Actor for Shell {
             greeted: BTreeSet::new(),
             calls: BTreeMap::new(),
             agents: BTreeMap::new(),
+            depots: BTreeMap::new(),
+            early: Vec::new(),
             operating: Operating::default(),
             exited: BTreeSet::new(),
             received: 0,
@@ -163,6 +184,9 @@ impl Actor for Shell {
             Message::Said { worker, message } => state.said(worker, message),
             Message::AgentSaid { agent, message } => state.agent_said(agent, message),
             Message::AgentLost { agent, session } => state.agent_lost(agent, session),
+            Message::DepotHello { hello, outlet, reply } => state.depot_hello(hello, outlet, reply),
+            Message::DepotSaid { depot, message } => state.depot_said(depot, message),
+            Message::DepotLost { depot, session, why } => state.depot_lost(depot, session, why),
             Message::Asked { request, reply } => {
                 // An operator that has gone does not want to know.
                 let _ = reply.send(state.asked(&request));
@@ -229,10 +253,7 @@ impl State {
         }
         let greeting = Greeting::Joined {
             incarnation: self.config.incarnation,
-            report_from: self
-                .job
-                .as_ref()
-                .map_or(Step::ZERO, |(_, membership)| membership.next_report()),
+            report_from: self.next_report(),
         };
         // Before it can know.
         self.greeted.insert(worker);
@@ -262,6 +283,11 @@ impl State {
         }
     }
 
+    pub(super) fn next_report(&self) -> Step {
+        let membership = self.job.as_ref().map(|(_, membership)| membership);
+        membership.map_or(Step::ZERO, Membership::next_report)
+    }
+
     /// The job is known: from its first worker, or from what was written down.
     fn begin(&mut self, identity: JobIdentity) {
         let spec = &identity.spec;
@@ -273,6 +299,9 @@ impl State {
             steps: spec.steps,
             order: spec.order,
             balance: self.config.balance,
+            task: identity.task(),
+            build: identity.build(),
+            saves: self.config.saves,
         };
         let (incarnation, now) = (self.config.incarnation, self.started.elapsed());
         let membership = match std::mem::replace(&mut self.config.past, Past::None) {
@@ -281,6 +310,7 @@ impl State {
             Past::Known(job) => Membership::resume(config, incarnation, now, Some(job.record)),
         };
         self.job = Some((identity, membership));
+        self.catch_up_on_depots();
     }
 
     fn session_lost(&mut self, worker: WorkerId, why: String) {
@@ -341,6 +371,8 @@ impl State {
         for command in commands {
             match command {
                 Command::Send { worker, message } => self.send(worker, message),
+                Command::Order { depot, order } => self.order_depot(depot, *order),
+                Command::Commit { to, contents } => self.commit(&to, *contents),
                 Command::Kill { worker } => self.kill_hanging(worker),
                 Command::Tell(event) => self.tell(event),
             }
@@ -380,6 +412,9 @@ impl State {
             }
             for agent in self.agents.values() {
                 let _ = agent.queue.send(AgentOrder::JobOver);
+            }
+            for depot in self.depots.values() {
+                let _ = depot.queue.send(DepotOrder::JobOver);
             }
         }
         // Nobody may be listening; the job goes on.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use sardana_protocol::limits::MAX_WORKERS;
-use sardana_protocol::messages::{AgentOrder, CoordinatorMessage};
+use sardana_protocol::checkpoint::DepotId;
+use sardana_protocol::messages::{AgentOrder, CoordinatorMessage, DepotOrder};
 use sardana_protocol::words::WorkerId;
 
 use crate::enrol::Registrar;
@@ -101,6 +102,12 @@ impl Certifying {
         }
         self.renewed(Role::Worker, worker.get(), request)
             .map(|certificate| CoordinatorMessage::Renewed { certificate })
+    }
+
+    /// A depot wants its next certificate. None if it is refused.
+    pub(super) fn renewed_depot(&self, depot: DepotId, request: &[u8]) -> Option<DepotOrder> {
+        self.renewed(Role::Checkpoint, depot.get(), request)
+            .map(|certificate| DepotOrder::Renewed { certificate })
     }
 
     fn renewed(&self, role: Role, id: u64, request: &[u8]) -> Option<Vec<u8>> {

@@ -22,7 +22,9 @@ pub(super) fn before(message: &CoordinatorMessage, step: Step) -> Option<Point> 
         CoordinatorMessage::Copy(_) => (Point::CoordinatorCopy, None),
         CoordinatorMessage::Prepare(_) => (Point::CoordinatorPrepare, None),
         CoordinatorMessage::Complete { .. } => (Point::CoordinatorComplete, None),
+        CoordinatorMessage::Save(_) => (Point::CoordinatorSave, None),
         CoordinatorMessage::Serve(_)
+        | CoordinatorMessage::SaveOver { .. }
         | CoordinatorMessage::Released { .. }
         | CoordinatorMessage::Renewed { .. }
         | CoordinatorMessage::Dismiss { .. } => return None,

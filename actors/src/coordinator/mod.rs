@@ -3,6 +3,7 @@
 mod actor;
 mod agents;
 mod certifying;
+mod depots;
 mod faults;
 mod operating;
 mod records;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use quinn::Endpoint;
 use ractor::{Actor, ActorRef};
-use sardana_protocol::membership::{Balance, JobEvent};
+use sardana_protocol::membership::{Balance, JobEvent, Saves};
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
@@ -58,6 +59,8 @@ pub struct CoordinatorConfig {
     pub max: u32,
     /// Whether shards move towards faster workers.
     pub balance: Balance,
+    /// When checkpoints are taken, if they are.
+    pub saves: Option<Saves>,
 }
 
 /// What a coordinator is to those that were there before it.

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use ractor::ActorRef;
-use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, CoordinatorMessage, Greeting, Hello, WorkerMessage};
+use sardana_protocol::messages::{
+    AgentHello, AgentMessage, AgentOrder, CoordinatorMessage, DepotHello, DepotMessage, Greeting, Hello, WorkerMessage,
+};
 use sardana_protocol::words::WorkerId;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
@@ -113,13 +115,20 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
         Hello::Agent(hello) if allowed && hello.job == peer.job => {
             streams.greet_agent(peer.id, hello, &coordinator).await;
         }
+        Hello::Depot(hello) if allowed && hello.job == peer.job && hello.depot.get() == peer.id => {
+            streams.greet_depot(hello, &coordinator).await;
+        }
         Hello::Operator { job } if allowed && job == peer.job => {
             streams.serve_operator(peer, &coordinator, operators).await;
         }
         Hello::Coordinator { job, newest } if allowed && job == peer.job => {
             streams.greet_rival(newest, &coordinator).await;
         }
-        Hello::Worker(_) | Hello::Agent(_) | Hello::Operator { .. } | Hello::Coordinator { .. } => {
+        Hello::Worker(_)
+        | Hello::Agent(_)
+        | Hello::Depot(_)
+        | Hello::Operator { .. }
+        | Hello::Coordinator { .. } => {
             let reason =
                 format!("the hello is not one of {peer}: start the process with credentials of its own role and job");
             tracing::warn!(target: "sardana::event::refused", %peer, %reason, "a hello under a false name");
@@ -184,6 +193,33 @@ impl Streams {
         }
         // The coordinator is gone only when the job is over.
         let _ = coordinator.cast(Message::AgentLost { agent, session });
+    }
+
+    async fn greet_depot(self, hello: DepotHello, coordinator: &ActorRef<Message>) {
+        let (queue, outgoing) = mpsc::unbounded_channel();
+        let (reply, greeting) = oneshot::channel();
+        let outlet = Outlet {
+            queue,
+            connection: self.connection.clone(),
+        };
+        let (depot, session) = (hello.depot, outlet.session());
+        let asked = coordinator.cast(Message::DepotHello { hello, outlet, reply });
+        let Some(streams) = self.answer(asked.is_ok(), greeting).await else {
+            return;
+        };
+        let said = |message: DepotMessage| {
+            if !may_send(Role::Checkpoint, Kind::from(&message), Role::Coordinator) {
+                return Next::Stop;
+            }
+            match coordinator.cast(Message::DepotSaid { depot, message }) {
+                Ok(()) => Next::Message,
+                Err(_) => Next::Stop,
+            }
+        };
+        let why = carry(streams.send, streams.receive, outgoing, said, |_| {}).await;
+        streams.connection.close(0_u32.into(), why.as_bytes());
+        // The coordinator is gone only when the job is over.
+        let _ = coordinator.cast(Message::DepotLost { depot, session, why });
     }
 
     async fn serve_worker(self, mut goodbye: Goodbye, outgoing: mpsc::UnboundedReceiver<CoordinatorMessage>) {

@@ -1,58 +1,9 @@
 //! What things are called: by their bytes, and as files.
 
-use std::fmt;
-
 use data_encoding::HEXLOWER;
 use sardana_protocol::words::Step;
 
-macro_rules! hash {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name([u8; 32]);
-
-        impl $name {
-            /// The one with these bytes.
-            #[must_use]
-            pub const fn new(bytes: [u8; 32]) -> Self {
-                Self(bytes)
-            }
-
-            /// That of `bytes`.
-            #[must_use]
-            pub fn of(bytes: &[u8]) -> Self {
-                Self(blake3::hash(bytes).into())
-            }
-
-            /// The bare bytes.
-            #[must_use]
-            pub const fn bytes(self) -> [u8; 32] {
-                self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&HEXLOWER.encode(&self.0))
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&HEXLOWER.encode(&self.0))
-            }
-        }
-    };
-}
-
-hash!(
-    /// What a piece is called: the BLAKE3 hash of its bytes.
-    PieceHash
-);
-hash!(
-    /// What a manifest is called: the BLAKE3 hash of its bytes, without the list of its pieces.
-    ManifestId
-);
+pub use sardana_protocol::checkpoint::{ManifestId, ManifestKey, PieceHash};
 
 /// Whoever puts pieces that no manifest names yet: a number that the caller gives, one for each checkpoint under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,21 +14,6 @@ impl PinId {
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
-    }
-}
-
-/// A manifest's place among the others: by step, then by id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ManifestKey {
-    /// The state's step.
-    pub step: Step,
-    /// Its id.
-    pub id: ManifestId,
-}
-
-impl fmt::Display for ManifestKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {}", self.id, self.step)
     }
 }
 
@@ -138,7 +74,7 @@ pub(super) fn manifest_file(name: &str) -> Option<ManifestFile> {
     let (step, id) = stem.split_once('-')?;
     let key = ManifestKey {
         step: Step::new(step.parse().ok()?),
-        id: ManifestId(HEXLOWER.decode(id.as_bytes()).ok()?.try_into().ok()?),
+        id: ManifestId::new(HEXLOWER.decode(id.as_bytes()).ok()?.try_into().ok()?),
     };
     let file = match ending {
         COMMITTED => ManifestFile::Committed(key),

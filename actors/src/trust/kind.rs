@@ -1,6 +1,6 @@
 //! The kinds of messages that the table of roles is about: messages that the same role may send to the same role are one kind.
 
-use sardana_protocol::messages::{AgentMessage, AgentOrder, CoordinatorMessage, Hello, WorkerMessage};
+use sardana_protocol::messages::{AgentMessage, AgentOrder, CoordinatorMessage, DepotMessage, DepotOrder, Hello, WorkerMessage};
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 
 /// What a message is, as far as permissions go.
@@ -12,12 +12,18 @@ pub enum Kind {
     AgentHello,
     /// An operator's hello. Opens a control connection.
     OperatorHello,
+    /// A checkpoint actor's hello. Opens a control connection.
+    DepotHello,
     /// A coordinator's hello to another one. Opens a control connection.
     CoordinatorHello,
     /// The first message on a link between workers. Opens a connection.
     LinkHello,
     /// A request for a sum or a state, or a share of one. Opens a connection.
     FetchRequest,
+    /// Pieces of a checkpoint to be kept. Opens a connection.
+    PieceOffer,
+    /// A request for pieces of a checkpoint, or for its manifest. Opens a connection.
+    PieceRequest,
     /// A request for a certificate by somebody who has none yet, and so no role: nobody in the table sends it.
     Enrolment,
     /// What a worker says of its part in the job.
@@ -28,6 +34,8 @@ pub enum Kind {
     ChildCertification,
     /// What an agent says of itself and its children.
     ChildReport,
+    /// What a checkpoint actor says of what it keeps.
+    DepotReport,
     /// An operator's question. Changes nothing.
     OperatorLook,
     /// An operator's command.
@@ -36,6 +44,8 @@ pub enum Kind {
     WorkerOrder,
     /// An order to an agent.
     AgentOrder,
+    /// An order to a checkpoint actor.
+    DepotOrder,
     /// A certificate that was asked for.
     Certificate,
     /// An answer to an operator.
@@ -44,32 +54,40 @@ pub enum Kind {
 
 impl Kind {
     /// The kinds that a connection may begin with.
-    pub(super) const OPENING: [Self; 6] = [
+    pub(super) const OPENING: [Self; 9] = [
         Self::WorkerHello,
         Self::AgentHello,
         Self::OperatorHello,
+        Self::DepotHello,
         Self::CoordinatorHello,
         Self::LinkHello,
         Self::FetchRequest,
+        Self::PieceOffer,
+        Self::PieceRequest,
     ];
 
     #[cfg(test)]
-    pub(super) const ALL: [Self; 17] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::WorkerHello,
         Self::AgentHello,
         Self::OperatorHello,
+        Self::DepotHello,
         Self::CoordinatorHello,
         Self::LinkHello,
         Self::FetchRequest,
+        Self::PieceOffer,
+        Self::PieceRequest,
         Self::Enrolment,
         Self::Membership,
         Self::Renewal,
         Self::ChildCertification,
         Self::ChildReport,
+        Self::DepotReport,
         Self::OperatorLook,
         Self::OperatorCommand,
         Self::WorkerOrder,
         Self::AgentOrder,
+        Self::DepotOrder,
         Self::Certificate,
         Self::OperatorAnswer,
     ];
@@ -81,6 +99,7 @@ impl From<&Hello> for Kind {
             Hello::Worker(_) => Self::WorkerHello,
             Hello::Agent(_) => Self::AgentHello,
             Hello::Operator { .. } => Self::OperatorHello,
+            Hello::Depot(_) => Self::DepotHello,
             Hello::Coordinator { .. } => Self::CoordinatorHello,
         }
     }
@@ -99,6 +118,10 @@ impl From<&WorkerMessage> for Kind {
             | WorkerMessage::RoomMade { .. }
             | WorkerMessage::Snapshotted { .. }
             | WorkerMessage::Dropped { .. }
+            | WorkerMessage::Saved { .. }
+            | WorkerMessage::Saving { .. }
+            | WorkerMessage::NotSaved { .. }
+            | WorkerMessage::NotRestored { .. }
             | WorkerMessage::CaughtUp { .. }
             | WorkerMessage::CopyFailed { .. }
             | WorkerMessage::Leave { .. }
@@ -141,6 +164,8 @@ impl From<&CoordinatorMessage> for Kind {
             | CoordinatorMessage::Prepare(_)
             | CoordinatorMessage::CloseWith { .. }
             | CoordinatorMessage::Serve(_)
+            | CoordinatorMessage::Save(_)
+            | CoordinatorMessage::SaveOver { .. }
             | CoordinatorMessage::Copy(_)
             | CoordinatorMessage::Released { .. }
             | CoordinatorMessage::Complete { .. }
@@ -154,6 +179,32 @@ impl From<&AgentOrder> for Kind {
         match order {
             AgentOrder::Certified { .. } | AgentOrder::Renewed { .. } => Self::Certificate,
             AgentOrder::JobOver | AgentOrder::Kill { .. } | AgentOrder::Start { .. } => Self::AgentOrder,
+        }
+    }
+}
+
+impl From<&DepotMessage> for Kind {
+    fn from(message: &DepotMessage) -> Self {
+        match message {
+            DepotMessage::Renew { .. } => Self::Renewal,
+            DepotMessage::Holds { .. }
+            | DepotMessage::Deleted { .. }
+            | DepotMessage::Committed { .. }
+            | DepotMessage::Refused { .. } => Self::DepotReport,
+        }
+    }
+}
+
+impl From<&DepotOrder> for Kind {
+    fn from(order: &DepotOrder) -> Self {
+        match order {
+            DepotOrder::Renewed { .. } => Self::Certificate,
+            DepotOrder::Serve { .. }
+            | DepotOrder::Commit { .. }
+            | DepotOrder::Release { .. }
+            | DepotOrder::Delete { .. }
+            | DepotOrder::Fetch { .. }
+            | DepotOrder::JobOver => Self::DepotOrder,
         }
     }
 }

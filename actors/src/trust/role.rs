@@ -41,8 +41,8 @@ impl Role {
     #[must_use]
     pub const fn is_invited(self) -> bool {
         match self {
-            Self::Agent | Self::Worker | Self::Operator => true,
-            Self::Coordinator | Self::Checkpoint => false,
+            Self::Agent | Self::Worker | Self::Operator | Self::Checkpoint => true,
+            Self::Coordinator => false,
         }
     }
 }
@@ -54,7 +54,7 @@ impl fmt::Display for Role {
 }
 
 /// Which role may send what to which. What is not here is refused.
-const TABLE: [(Role, Kind, Role); 18] = [
+const TABLE: [(Role, Kind, Role); 26] = [
     (Role::Worker, Kind::WorkerHello, Role::Coordinator),
     (Role::Worker, Kind::Membership, Role::Coordinator),
     (Role::Worker, Kind::Renewal, Role::Coordinator),
@@ -67,9 +67,18 @@ const TABLE: [(Role, Kind, Role); 18] = [
     (Role::Operator, Kind::OperatorHello, Role::Coordinator),
     (Role::Operator, Kind::OperatorLook, Role::Coordinator),
     (Role::Operator, Kind::OperatorCommand, Role::Coordinator),
+    (Role::Checkpoint, Kind::DepotHello, Role::Coordinator),
+    (Role::Checkpoint, Kind::DepotReport, Role::Coordinator),
+    (Role::Checkpoint, Kind::Renewal, Role::Coordinator),
+    (Role::Worker, Kind::PieceOffer, Role::Checkpoint),
+    (Role::Worker, Kind::PieceRequest, Role::Checkpoint),
+    // What a host that was lost had is fetched from the others.
+    (Role::Checkpoint, Kind::PieceRequest, Role::Checkpoint),
     (Role::Coordinator, Kind::CoordinatorHello, Role::Coordinator),
     (Role::Coordinator, Kind::WorkerOrder, Role::Worker),
     (Role::Coordinator, Kind::AgentOrder, Role::Agent),
+    (Role::Coordinator, Kind::DepotOrder, Role::Checkpoint),
+    (Role::Coordinator, Kind::Certificate, Role::Checkpoint),
     (Role::Coordinator, Kind::OperatorAnswer, Role::Operator),
     (Role::Coordinator, Kind::Certificate, Role::Worker),
     // Its own, and those of its children.
@@ -96,33 +105,33 @@ mod tests {
     /// Who may send what, written down once more: sender and receiver, then one column per kind, in the order of [`Kind::ALL`].
     #[rustfmt::skip]
     const MATRIX: [(Role, Role, &str); 25] = [
-        //                          hellos: worker, agent, operator, coordinator, link; fetch; enrolment; membership; renewal;
-        //                                  child certification, report; look, command; worker order, agent order; certificate; answer
-        (Coordinator, Coordinator, "...x............."),
-        (Coordinator, Agent,       "..............xx."),
-        (Coordinator, Worker,      ".............x.x."),
-        (Coordinator, Operator,    "................x"),
-        (Coordinator, Checkpoint,  "................."),
-        (Agent,       Coordinator, ".x......xxx......"),
-        (Agent,       Agent,       "................."),
-        (Agent,       Worker,      "................."),
-        (Agent,       Operator,    "................."),
-        (Agent,       Checkpoint,  "................."),
-        (Worker,      Coordinator, "x......xx........"),
-        (Worker,      Agent,       "................."),
-        (Worker,      Worker,      "....xx..........."),
-        (Worker,      Operator,    "................."),
-        (Worker,      Checkpoint,  "................."),
-        (Operator,    Coordinator, "..x........xx...."),
-        (Operator,    Agent,       "................."),
-        (Operator,    Worker,      "................."),
-        (Operator,    Operator,    "................."),
-        (Operator,    Checkpoint,  "................."),
-        (Checkpoint,  Coordinator, "................."),
-        (Checkpoint,  Agent,       "................."),
-        (Checkpoint,  Worker,      "................."),
-        (Checkpoint,  Operator,    "................."),
-        (Checkpoint,  Checkpoint,  "................."),
+        //                          hellos: worker, agent, operator, depot, coordinator, link; fetch; piece offer, piece request; enrolment; membership; renewal;
+        //                                  child certification, report; depot report; look, command; worker order, agent order, depot order; certificate; answer
+        (Coordinator,Coordinator, "....x................."),
+        (Coordinator, Agent,       "..................x.x."),
+        (Coordinator, Worker,      ".................x..x."),
+        (Coordinator, Operator,    ".....................x"),
+        (Coordinator, Checkpoint,  "...................xx."),
+        (Agent,       Coordinator, ".x.........xxx........"),
+        (Agent,Agent,       "......................"),
+        (Agent,       Worker,      "......................"),
+        (Agent,       Operator,    "......................"),
+        (Agent,       Checkpoint,  "......................"),
+        (Worker,      Coordinator, "x.........xx.........."),
+        (Worker,      Agent,       "......................"),
+        (Worker,Worker,      ".....xx..............."),
+        (Worker,      Operator,    "......................"),
+        (Worker,      Checkpoint,  ".......xx............."),
+        (Operator,    Coordinator, "..x............xx....."),
+        (Operator,    Agent,       "......................"),
+        (Operator,    Worker,      "......................"),
+        (Operator,Operator,    "......................"),
+        (Operator,    Checkpoint,  "......................"),
+        (Checkpoint,  Coordinator, "...x.......x..x......."),
+        (Checkpoint,  Agent,       "......................"),
+        (Checkpoint,  Worker,      "......................"),
+        (Checkpoint,  Operator,    "......................"),
+        (Checkpoint,Checkpoint,  "........x............."),
     ];
 
     #[test]
@@ -149,6 +158,9 @@ mod tests {
             (Worker, Coordinator),
             (Worker, Worker),
             (Operator, Coordinator),
+            (Checkpoint, Coordinator),
+            (Worker, Checkpoint),
+            (Checkpoint, Checkpoint),
             (Coordinator, Coordinator),
         ];
         for client in Role::ALL {
@@ -165,6 +177,6 @@ mod tests {
     #[test]
     fn nobody_is_invited_to_lead() {
         let invited: Vec<Role> = Role::ALL.into_iter().filter(|role| role.is_invited()).collect();
-        assert_eq!(invited, [Agent, Worker, Operator]);
+        assert_eq!(invited, [Agent, Worker, Operator, Checkpoint]);
     }
 }

@@ -288,6 +288,8 @@ impl State {
                 self.desk.handle(Event::CloseWith { generation, trailer }, Data::None);
             }
             CoordinatorMessage::Serve(serve) => self.desk.handle(Event::Serve(Box::new(serve)), Data::None),
+            CoordinatorMessage::Save(save) => self.desk.handle(Event::Save(save), Data::None),
+            CoordinatorMessage::SaveOver { snapshot } => self.desk.handle(Event::SaveOver { snapshot }, Data::None),
             CoordinatorMessage::Copy(snapshot) => self.desk.handle(Event::Copy(snapshot), Data::None),
             CoordinatorMessage::Released { step } => self.released(myself, step),
             CoordinatorMessage::Renewed { certificate } => self.renewal.renewed(certificate),
@@ -326,6 +328,20 @@ impl State {
             Errand::Admit { joiners } => self.peers.name(Circle::Joiners, joiners),
             Errand::Copy(snapshot) => self.transfers.copy(myself, *snapshot),
             Errand::Follow { step, snapshot } => self.transfers.follow(myself, *snapshot, step),
+            Errand::Save { save, .. } => {
+                let event = Event::NotSaved {
+                    snapshot: save.snapshot,
+                    attempt: save.attempt,
+                    depot: None,
+                    reason: "this worker cannot write yet".to_owned(),
+                };
+                self.desk.handle(event, Data::None);
+            }
+            Errand::EndSave => {}
+            Errand::Restore { generation, .. } => {
+                let reason = "this worker cannot read yet".to_owned();
+                self.desk.handle(Event::NotRestored { generation, reason }, Data::None);
+            }
             Errand::EndCopy => self.transfers.end_copy(),
             Errand::Fetch {
                 generation,

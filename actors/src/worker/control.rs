@@ -342,6 +342,10 @@ fn at_fault_point(message: &WorkerMessage, desk: &Desk) {
         | WorkerMessage::RoomMade { .. }
         | WorkerMessage::Snapshotted { .. }
         | WorkerMessage::Dropped { .. }
+        | WorkerMessage::Saved { .. }
+        | WorkerMessage::Saving { .. }
+        | WorkerMessage::NotSaved { .. }
+        | WorkerMessage::NotRestored { .. }
         | WorkerMessage::CaughtUp { .. }
         | WorkerMessage::CopyFailed { .. }
         | WorkerMessage::Leave { .. }

@@ -247,6 +247,7 @@ async fn fetched(
             bytes: peers.fetch_state(donor, step).await?,
             shares: Vec::new(),
         },
-        CatchUp::None => Data::None,
+        // Not fetched from a member.
+        CatchUp::Checkpoint | CatchUp::None => Data::None,
     })
 }

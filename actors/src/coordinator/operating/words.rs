@@ -99,6 +99,35 @@ pub(super) fn words(event: &JobEvent) -> Option<String> {
         JobEvent::StateLost { reached, from } => {
             format!("every holder of the state is gone: from {reached} back to {from}")
         }
+        JobEvent::DepotCame { depot, host } => format!("the checkpoint actor {depot} on {host} is there"),
+        JobEvent::DepotLost { depot, why } => format!("the checkpoint actor {depot} is gone: {why}"),
+        JobEvent::DepotRefused { depot, step, reason } => {
+            format!("the checkpoint actor {depot} cannot keep the checkpoint of {step}: {reason}")
+        }
+        JobEvent::Saved {
+            key,
+            hosts,
+            wanted,
+            took,
+        } => {
+            let (step, took) = (key.step, took.as_millis());
+            if hosts < wanted {
+                format!("the checkpoint of {step} is committed on {hosts} of {wanted} hosts, after {took} ms: under-replicated")
+            } else {
+                format!("the checkpoint of {step} is committed on {hosts} hosts, after {took} ms")
+            }
+        }
+        JobEvent::NotSaved { step, reason } => format!("the checkpoint of {step} is given up: {reason}"),
+        JobEvent::Resumes { key, passed_over } => {
+            let mut words = format!("training resumes from the checkpoint of {}, the newest that is complete", key.step);
+            for (key, reason) in passed_over {
+                words += &format!("; passed over that of {}: {reason}", key.step);
+            }
+            words
+        }
+        JobEvent::NotRestored { key, worker, reason } => {
+            format!("{worker} could not load the checkpoint of {}: {reason}", key.step)
+        }
         JobEvent::Done(Summary { step, hash, .. }) => format!("the job is done at {step}, state {hash}"),
         JobEvent::Failed { reason } => format!("the job failed: {reason}"),
     })

@@ -323,6 +323,20 @@ impl Inner {
             Command::KeepSum { step } => self.keeping.keep(step),
             Command::LetGo { shares, sums_before } => self.let_go(shares, sums_before),
             Command::Admit { joiners } => self.errand(Errand::Admit { joiners }),
+            Command::Save(save) => {
+                let held = self.keeping.all_of(save.snapshot);
+                self.errand(Errand::Save { save, held });
+            }
+            Command::EndSave => self.errand(Errand::EndSave),
+            Command::Restore {
+                generation,
+                rank,
+                restore,
+            } => self.errand(Errand::Restore {
+                generation,
+                rank,
+                restore,
+            }),
             Command::Copy(snapshot) => self.errand(Errand::Copy(snapshot)),
             Command::Follow { step, snapshot } => self.errand(Errand::Follow { step, snapshot }),
             Command::EndCopy => self.errand(Errand::EndCopy),

@@ -173,6 +173,12 @@ impl Keeping {
         held.iter().find(|held| held.share == share).cloned()
     }
 
+    /// All shares that are held of this snapshot.
+    pub(super) fn all_of(&self, snapshot: SnapshotId) -> Vec<HeldShare> {
+        let held = self.snapshot.as_ref().filter(|(wanted, _)| *wanted == snapshot);
+        held.map_or_else(Vec::new, |(_, shares)| shares.clone())
+    }
+
     pub(super) fn let_go_of_shares(&mut self) {
         self.snapshot = None;
         self.room = Room::NotWanted;

@@ -17,10 +17,12 @@ use sardana_collectives::layout::Layout;
 use sardana_collectives::ring::{CompletedSum, RingInput};
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::member::{Event, Member};
-use sardana_protocol::messages::{CatchUp, Form, Introduction, MemberAddress, Snapshot, StepReport, WorkerMessage};
+use sardana_protocol::messages::{
+    CatchUp, Form, Introduction, MemberAddress, Restore, Save, Snapshot, StepReport, WorkerMessage,
+};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::state::StateHash;
-use sardana_protocol::words::{Generation, Pace, ShardRange, Step, WorkerId};
+use sardana_protocol::words::{Generation, Pace, Rank, ShardRange, Step, WorkerId};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::limits::sums_kept;
@@ -139,6 +141,24 @@ pub enum Errand {
     },
     /// End what [`Errand::Copy`] or [`Errand::Follow`] has begun.
     EndCopy,
+    /// Write shares of a snapshot to depots. Again for the same snapshot: anew, from what was given before, if these are none.
+    Save {
+        /// What, and where to.
+        save: Box<Save>,
+        /// All shares that are held of the snapshot; none if they were given before.
+        held: Vec<HeldShare>,
+    },
+    /// What was kept for [`Errand::Save`] is not needed any more.
+    EndSave,
+    /// Load the checkpoint that a generation starts from.
+    Restore {
+        /// For which generation.
+        generation: Generation,
+        /// This worker's place.
+        rank: Rank,
+        /// What, and from whom.
+        restore: Box<Restore>,
+    },
     /// Fetch a sum or state.
     Fetch {
         /// For which generation.

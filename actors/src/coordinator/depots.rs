@@ -1,0 +1,141 @@
+//! What depots tell the coordinator, and what it orders them. Part of its actor.
+
+use sardana_protocol::checkpoint::{DepotId, Manifest, Part};
+use sardana_protocol::limits::MAX_DEPOTS;
+use sardana_protocol::membership::{Contents, DepotEvent, Event};
+use sardana_protocol::messages::{DepotHello, DepotMessage, DepotOrder, Greeting};
+use tokio::sync::oneshot;
+
+use super::actor::{Life, State};
+use super::session::{Outlet, SessionId};
+use crate::manifest;
+use crate::wire::limits::CONTROL_FRAME_BYTES;
+
+/// Bytes of a manifest in one order: several fit into a frame.
+const PART_BYTES: usize = CONTROL_FRAME_BYTES / 4;
+
+/// Most that is kept of what depots say before the first worker has said which job it is.
+const EARLY: usize = 4 * MAX_DEPOTS;
+
+impl State {
+    pub(super) fn depot_hello(&mut self, hello: DepotHello, outlet: Outlet<DepotOrder>, reply: oneshot::Sender<Greeting>) {
+        let own = self.config.incarnation;
+        if self.life == Life::Fenced || hello.incarnation > own {
+            // The session is gone if nobody takes it.
+            let _ = reply.send(Greeting::Fenced);
+            if self.life != Life::Fenced {
+                self.fenced(own, hello.incarnation);
+            }
+            return;
+        }
+        if self.life == Life::Over {
+            let _ = reply.send(Greeting::Over);
+            return;
+        }
+        if !self.depots.contains_key(&hello.depot) && self.depots.len() >= MAX_DEPOTS {
+            let reason = format!("a job has at most {MAX_DEPOTS} checkpoint actors: stop another one first");
+            let _ = reply.send(Greeting::Refused { reason });
+            return;
+        }
+        let greeting = Greeting::Joined {
+            incarnation: own,
+            report_from: self.next_report(),
+        };
+        if reply.send(greeting).is_err() {
+            return;
+        }
+        if let Some(before) = self.depots.insert(hello.depot, outlet) {
+            before.connection.close(0_u32.into(), b"its process has made a later connection");
+            self.received += before.connection.stats().udp_rx.bytes;
+        }
+        let (host, address) = (hello.host, hello.address);
+        self.depot_event(hello.depot, DepotEvent::Arrived { host, address });
+    }
+
+    pub(super) fn depot_said(&mut self, depot: DepotId, message: DepotMessage) {
+        if !self.depots.contains_key(&depot) {
+            return;
+        }
+        if let DepotMessage::Renew { request } = &message {
+            if let Some(renewed) = self.certifying.renewed_depot(depot, request) {
+                self.order_depot(depot, renewed);
+            }
+            return;
+        }
+        self.depot_event(depot, DepotEvent::Said(Box::new(message)));
+    }
+
+    pub(super) fn depot_lost(&mut self, depot: DepotId, session: SessionId, why: String) {
+        if self.depots.get(&depot).is_none_or(|outlet| outlet.session() != session) {
+            return;
+        }
+        if let Some(before) = self.depots.remove(&depot) {
+            self.received += before.connection.stats().udp_rx.bytes;
+        }
+        self.depot_event(depot, DepotEvent::Lost { why });
+    }
+
+    /// Tells the machine; if there is none yet, once there is.
+    fn depot_event(&mut self, depot: DepotId, event: DepotEvent) {
+        if self.job.is_some() {
+            return self.decide(Event::Depot { depot, event });
+        }
+        if matches!(event, DepotEvent::Arrived { .. } | DepotEvent::Lost { .. }) {
+            self.early.retain(|(one, _)| *one != depot);
+        }
+        if self.early.len() < EARLY {
+            self.early.push((depot, event));
+        } else if let Some(outlet) = self.depots.remove(&depot) {
+            // It tells everything again when it comes back.
+            outlet.connection.close(0_u32.into(), b"the job has not begun");
+        }
+    }
+
+    /// What depots have said before the job was known.
+    pub(super) fn catch_up_on_depots(&mut self) {
+        for (depot, event) in std::mem::take(&mut self.early) {
+            self.decide(Event::Depot { depot, event });
+        }
+    }
+
+    pub(super) fn order_depot(&self, depot: DepotId, order: DepotOrder) {
+        if let Some(outlet) = self.depots.get(&depot) {
+            // A session that is over has said so.
+            let _ = outlet.queue.send(order);
+        }
+    }
+
+    /// Makes a manifest of these contents, and gives it to depots.
+    pub(super) fn commit(&self, to: &[DepotId], contents: Contents) {
+        let Some((identity, _)) = &self.job else { return };
+        let (snapshot, depots) = (contents.snapshot, contents.depots.clone());
+        let manifest = Manifest {
+            run: self.config.registrar.job(),
+            snapshot,
+            identity: identity.clone(),
+            description: contents.description,
+            pieces: contents.pieces,
+            bytes: contents.bytes,
+            replicas: contents.replicas,
+            depots: contents.depots,
+        };
+        let bytes = match manifest::encode(&manifest) {
+            Ok(bytes) => bytes,
+            Err(error) => return tracing::error!(%snapshot, %error, "a checkpoint cannot be described"),
+        };
+        let of = bytes.len() as u64;
+        for &depot in to {
+            let mut start = 0;
+            for chunk in bytes.chunks(PART_BYTES) {
+                let order = DepotOrder::Commit {
+                    snapshot,
+                    depots: depots.clone(),
+                    part: Part { start, of },
+                    bytes: chunk.to_vec(),
+                };
+                self.order_depot(depot, order);
+                start += chunk.len() as u64;
+            }
+        }
+    }
+}
