@@ -14,6 +14,7 @@
 pub mod agent;
 pub mod catalogue;
 mod control;
+pub mod depot;
 pub mod coordinator;
 pub mod enrol;
 pub mod fault;
