@@ -15,7 +15,6 @@
 pub mod agent;
 pub mod catalogue;
 mod control;
-pub mod depot;
 pub mod coordinator;
 pub mod depot;
 pub mod enrol;

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
-use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::WorkerId;
 use serde::Serialize;
@@ -105,8 +104,8 @@ impl Server {
         self.endpoint.local_addr()
     }
 
-    /// From now on these are served, and nobody else: connections of others end.
-    pub fn serve_only(&self, workers: impl IntoIterator<Item = WorkerId>, depots: impl IntoIterator<Item = DepotId>) {
+    /// From now on these are served, and nobody else: connections of others end. Depots are named by the ids in their certificates.
+    pub fn serve_only(&self, workers: impl IntoIterator<Item = WorkerId>, depots: impl IntoIterator<Item = u64>) {
         let (workers, depots): (BTreeSet<_>, BTreeSet<_>) = (workers.into_iter().collect(), depots.into_iter().collect());
         self.names.name(workers, depots);
     }

@@ -123,8 +123,8 @@ impl Membership {
             return;
         }
         let workers: Vec<WorkerId> = self.members.keys().copied().collect();
-        let depots: Vec<DepotId> = self.depots.keys().copied().collect();
-        for &depot in &depots {
+        let depots: Vec<u64> = self.depots.values().map(|depot| depot.address.certified).collect();
+        for depot in self.depots.keys().copied().collect::<Vec<_>>() {
             let (workers, depots) = (workers.clone(), depots.clone());
             self.order(depot, DepotOrder::Serve { workers, depots });
         }
