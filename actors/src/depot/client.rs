@@ -67,9 +67,11 @@ impl Depots {
                 return Err(talk.last_word().await.unwrap_or(error));
             }
         }
-        match talk.answer(&mut now_and_then).await? {
-            Answer::Durable => Ok(()),
-            other => Err(talk.senseless("that all is durable", &other)),
+        let answer = talk.answer(&mut now_and_then).await?;
+        if answer == Answer::Durable {
+            Ok(())
+        } else {
+            Err(talk.senseless("that all is durable", &answer))
         }
     }
 
