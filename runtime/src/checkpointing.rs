@@ -54,13 +54,12 @@ pub(crate) async fn start_depot(
     coordinator: SocketAddr,
     advertise: Option<IpAddr>,
 ) -> Result<Depot, DepotStartError> {
-    let folder = dir.clone();
-    let opening = tokio::task::spawn_blocking(move || depot::identity(&folder));
-    let id = opening.await.map_err(|error| DepotStartError::Start(error.to_string()))??;
-    let credentials = registrar
-        .authority()
-        .issue(Role::Checkpoint, id.get())
-        .map_err(|error| DepotStartError::Start(error.to_string()))?;
+    let system = |error: &dyn ToString| DepotStartError::System {
+        reason: error.to_string(),
+    };
+    let id = getrandom::u64().map_err(|error| system(&error))?;
+    let issued = registrar.authority().issue(Role::Checkpoint, id);
+    let credentials = issued.map_err(|error| system(&error))?;
     depot::start(DepotConfig {
         folder: dir,
         credentials: credentials.into(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use sardana_protocol::snapshot::SnapshotId;
-use sardana_protocol::words::WorkerId;
+use sardana_protocol::words::{JobId, WorkerId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, Semaphore};
@@ -94,6 +94,11 @@ impl Server {
         });
         tokio::spawn(Arc::clone(&server).accept_all());
         Ok(server)
+    }
+
+    /// The job that it serves.
+    pub(super) fn job(&self) -> JobId {
+        self.wallet.job()
     }
 
     /// Where it listens.

@@ -45,9 +45,10 @@ impl Checkpoint {
             let mut depot = keep_checkpoints(join).await.map_err(Failure::failed)?;
             tokio::select! {
                 biased;
-                _ = signals.next() => depot.end().await,
-                over = depot.over() => over.map_err(Failure::failed)?,
+                _ = signals.next() => {}
+                () = depot.over() => {}
             }
+            depot.end().await;
             Ok(())
         })
     }
