@@ -160,7 +160,7 @@ impl Prospects {
             _ if self.left == 0 || self.left < self.min => Some(self.too_few(last)),
             // Everybody who will ever be there is there.
             Some((have, need @ Need::Room { .. })) if have >= self.left => Some(LaunchError::NoRoom { need }),
-            Some((_, Need::Room { .. } | Need::Workers(_) | Need::State)) | None => None,
+            Some((_, Need::Room { .. } | Need::Workers(_) | Need::State | Need::Depots)) | None => None,
         }
     }
 
@@ -247,6 +247,7 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         expected: workers,
         max,
         balance,
+        saves: None,
     };
     let (coordinator, job_events) = coordinator::start(coordinating).await?;
     let agent = AgentConfig {

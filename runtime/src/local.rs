@@ -201,8 +201,11 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
                     let links = std::mem::take(&mut ends[rank]);
                     rings.spawn(run_ring(*form, (job.order, job.shards), links, inbox, Arc::clone(&desks[rank])));
                 }
-                // A fixed membership: nobody joins, leaves or is behind.
-                Errand::Abort { .. }
+                // A fixed membership: nobody joins, leaves or is behind, and there are no checkpoints.
+                Errand::Save { .. }
+                | Errand::EndSave
+                | Errand::Restore { .. }
+                | Errand::Abort { .. }
                 | Errand::Fetch { .. }
                 | Errand::Prepare { .. }
                 | Errand::Switch { .. }
@@ -303,6 +306,10 @@ impl Collected {
             | WorkerMessage::Renew { .. }
             | WorkerMessage::Halted { .. }
             | WorkerMessage::LinkBroken { .. }
+            | WorkerMessage::Saved { .. }
+            | WorkerMessage::Saving { .. }
+            | WorkerMessage::NotSaved { .. }
+            | WorkerMessage::NotRestored { .. }
             | WorkerMessage::Failed { .. } => {}
         }
     }

@@ -75,6 +75,13 @@ fn log_job(event: &JobEvent) {
         | JobEvent::Leaving { .. }
         | JobEvent::Left { .. }
         | JobEvent::Lost { .. } => log_worker(event),
+        JobEvent::DepotCame { .. }
+        | JobEvent::DepotLost { .. }
+        | JobEvent::DepotRefused { .. }
+        | JobEvent::Saved { .. }
+        | JobEvent::NotSaved { .. }
+        | JobEvent::Resumes { .. }
+        | JobEvent::NotRestored { .. } => {}
     }
 }
 

@@ -224,6 +224,7 @@ async fn begin(
         expected: config.expected,
         max: config.max,
         balance: config.balance,
+        saves: None,
     };
     let (coordinator, events) = coordinator::start(coordinating).await?;
     Ok(Started {
