@@ -6,10 +6,11 @@
 //! - [`job`]: what is trained; [`model`]: what a model must offer; [`data`]: which samples a shard holds.
 //! - [`mod@train`] and [`launch`]: run it on this host; [`worker`]: be one of its processes; [`local`]: threads instead.
 //! - [`hosts`]: several hosts, join files, agents; [`notices`]: machines that a cloud takes away.
-//! - [`operator`]: watch and steer a job that runs.
+//! - [`operator`]: watch and steer a job that runs; [`checkpoints`]: look after what jobs have saved.
 //! - [`within`]: a worker as a task among others, for simulations.
 //! - [`reference`](mod@reference): the plain loop that every elastic run must equal (BITS-1).
 
+pub mod checkpoints;
 mod copies;
 pub mod data;
 mod fingerprint;

@@ -3,6 +3,7 @@
 mod access;
 mod agent;
 mod asking;
+mod checkpoints;
 mod coordinator;
 mod drain;
 mod ending;
@@ -11,6 +12,7 @@ mod kill;
 mod logging;
 mod notices;
 mod run;
+mod saving;
 mod scale;
 mod status;
 mod stop;
@@ -52,6 +54,7 @@ enum Command {
     Agent(agent::Agent),
     Invite(invite::Invite),
     Coordinator(coordinator::Coordinator),
+    Checkpoints(checkpoints::Checkpoints),
 }
 
 impl Command {
@@ -66,6 +69,7 @@ impl Command {
             Self::Agent(_) => "agent",
             Self::Invite(_) => "invite",
             Self::Coordinator(_) => "coordinator",
+            Self::Checkpoints(_) => "checkpoints",
         }
     }
 
@@ -80,6 +84,7 @@ impl Command {
             Self::Agent(agent) => agent.carry_out(),
             Self::Invite(invite) => invite.carry_out(),
             Self::Coordinator(coordinator) => coordinator.carry_out(),
+            Self::Checkpoints(checkpoints) => checkpoints.carry_out(),
         }
     }
 }
