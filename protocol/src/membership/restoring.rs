@@ -132,6 +132,7 @@ impl Membership {
         self.saved.last = (step, self.now);
         self.end_intake();
         self.give_up_saving("the state that it was taken of is lost");
+        self.name_to_depots();
     }
 
     /// What the members of that generation are told.
