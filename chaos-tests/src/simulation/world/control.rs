@@ -292,6 +292,8 @@ impl World {
             CoordinatorMessage::CloseWith { generation, trailer } => member::Event::CloseWith { generation, trailer },
             CoordinatorMessage::Serve(serve) => member::Event::Serve(Box::new(serve)),
             CoordinatorMessage::Copy(snapshot) => member::Event::Copy(snapshot),
+            CoordinatorMessage::Save(save) => member::Event::Save(save),
+            CoordinatorMessage::SaveOver { snapshot } => member::Event::SaveOver { snapshot },
             CoordinatorMessage::Renewed { .. } | CoordinatorMessage::Complete { .. } => return,
             CoordinatorMessage::Released { .. } => return self.end_seen(worker, "exit code 0", LastWords::Yes),
             CoordinatorMessage::Dismiss { .. } => return self.end_seen(worker, "exit code 1", LastWords::Yes),
