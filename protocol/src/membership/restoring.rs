@@ -151,7 +151,8 @@ impl Membership {
         }
         let known = self.known();
         let Some(head) = self.newest_checkpoint() else {
-            let Some((key, head)) = known.iter().next_back().filter(|_| lacks_state) else {
+            let begins = lacks_state && newest == Step::ZERO;
+            let Some((key, head)) = known.iter().next_back().filter(|_| begins) else {
                 return Ok(None);
             };
             let why = self.unfit(*key, head).map(Unfit::reason).unwrap_or_default();
