@@ -291,6 +291,7 @@ impl Membership {
             self.next_report = newest;
             self.reached = newest;
             self.end_intake();
+            self.begin_without(newest);
         }
         let restore = source.map(|head| self.restore_of(&head));
         let Ok(formation) = Formation::decide(self.generation, self.sums(), &self.candidates(), restore) else {
