@@ -68,6 +68,12 @@ pub enum Point {
     CoordinatorSnapshot,
     /// The coordinator is about to tell a joiner what to copy.
     CoordinatorCopy,
+    /// A share of a snapshot is about to be written to depots.
+    Saving,
+    /// It is written, and nobody has been told.
+    Written,
+    /// A share of a checkpoint is read, and nobody has it.
+    RestoredShare,
     /// A coordinator is about to order a share to be written.
     CoordinatorSave,
     /// The coordinator is about to tell of a generation to come.
@@ -164,6 +170,9 @@ impl Point {
             Self::CoordinatorForms => "coordinator-forms",
             Self::CoordinatorSnapshot => "coordinator-snapshot",
             Self::CoordinatorCopy => "coordinator-copy",
+            Self::Saving => "saving",
+            Self::Written => "written",
+            Self::RestoredShare => "restored-share",
             Self::CoordinatorSave => "coordinator-save",
             Self::CoordinatorPrepare => "coordinator-prepare",
             Self::CoordinatorSwitch => "coordinator-switch",

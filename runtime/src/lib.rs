@@ -10,6 +10,7 @@
 //! - [`within`]: a worker as a task among others, for simulations.
 //! - [`reference`](mod@reference): the plain loop that every elastic run must equal (BITS-1).
 
+pub mod checkpointing;
 mod copies;
 pub mod data;
 mod fingerprint;
@@ -26,6 +27,7 @@ mod trainer;
 pub mod within;
 pub mod worker;
 
+pub use checkpointing::Checkpoints;
 pub use job::Job;
 pub use sardana_actors::agent::AgentEvent;
 pub use sardana_actors::fault;

@@ -211,6 +211,10 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
                 | Errand::Snapshot { .. }
                 | Errand::Admit { .. }
                 | Errand::Copy(_)
+                | Errand::Save { .. }
+                | Errand::EndSave
+                | Errand::Restore { .. }
+                | Errand::EndRestore
                 | Errand::Follow { .. }
                 | Errand::EndCopy => {}
             },
@@ -297,6 +301,10 @@ impl Collected {
             | WorkerMessage::RoomMade { .. }
             | WorkerMessage::Snapshotted { .. }
             | WorkerMessage::Dropped { .. }
+            | WorkerMessage::Saved { .. }
+            | WorkerMessage::Saving { .. }
+            | WorkerMessage::NotSaved { .. }
+            | WorkerMessage::NotRestored { .. }
             | WorkerMessage::CaughtUp { .. }
             | WorkerMessage::CopyFailed { .. }
             | WorkerMessage::Leave { .. }

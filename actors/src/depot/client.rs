@@ -1,7 +1,6 @@
 //! What workers, and other depots, ask of depots.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -32,7 +31,7 @@ pub struct Depots {
 }
 
 /// The connection to one depot, and to which address it was made.
-type Slot = tokio::sync::Mutex<Option<(SocketAddr, Connection)>>;
+type Slot = tokio::sync::Mutex<Option<(DepotAddress, Connection)>>;
 
 impl Depots {
     /// Those that can be reached from `endpoint`, which shows `credentials`.
@@ -143,14 +142,19 @@ impl Depots {
     }
 
     /// The connection there is, or a new one.
-    async fn connection(&self, DepotAddress { depot, address }: DepotAddress) -> Result<Connection, DepotError> {
+    async fn connection(&self, wanted: DepotAddress) -> Result<Connection, DepotError> {
+        let DepotAddress {
+            depot,
+            certified,
+            address,
+        } = wanted;
         let slot = {
             let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(slots.entry(depot).or_default())
         };
         let mut slot = slot.lock().await;
         if let Some((at, live)) = &*slot
-            && *at == address
+            && *at == wanted
             && live.close_reason().is_none()
         {
             return Ok(live.clone());
@@ -158,11 +162,11 @@ impl Depots {
         let expected = PeerIdentity {
             job: self.credentials.job(),
             role: Role::Checkpoint,
-            id: depot.get(),
+            id: certified,
         };
         let connected = connect(&self.endpoint, address, expected, CONNECT_DEADLINE).await;
         let connection = connected.map_err(|source| DepotError::Connect { depot, source })?;
-        *slot = Some((address, connection.clone()));
+        *slot = Some((wanted, connection.clone()));
         Ok(connection)
     }
 }

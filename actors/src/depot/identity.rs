@@ -1,13 +1,11 @@
 //! Which depot a store is, and which coordinator it served last. Both are in the store's folder, and outlive the process.
-//!
-//! A certificate is for the depot's id, so that it can be read before there is one.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use sardana_protocol::checkpoint::DepotId;
-use sardana_protocol::words::Incarnation;
+use sardana_protocol::words::{Incarnation, JobId};
 
 use super::limits::NOTE_BYTES;
 use crate::store::MANIFESTS_FOLDER;
@@ -62,7 +60,7 @@ pub enum IdentityError {
 pub fn identity(folder: &Path) -> Result<DepotId, IdentityError> {
     let private = PrivateFolder::open(folder, Otherwise::Make)?;
     let path = private.file(DEPOT_FILE);
-    if let Some(number) = read(&path, DEPOT_FILE)? {
+    if let Some(number) = read(&path, DEPOT_FILE, None)? {
         return Ok(DepotId::new(number));
     }
     if has_checkpoints(&private.file(MANIFESTS_FOLDER))? {
@@ -75,22 +73,23 @@ pub fn identity(folder: &Path) -> Result<DepotId, IdentityError> {
         Ok(()) => Ok(DepotId::new(number)),
         // Somebody else was faster.
         Err(PrivateError::Exists { .. }) => {
-            let theirs = read(&path, DEPOT_FILE)?;
+            let theirs = read(&path, DEPOT_FILE, None)?;
             theirs.map(DepotId::new).ok_or(IdentityError::Lost { path })
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// The highest incarnation of a coordinator that the depot in `folder` has served.
-pub(super) fn served(folder: &Path) -> Result<Incarnation, IdentityError> {
-    let number = read(&folder.join(SERVED_FILE), SERVED_FILE)?;
+/// The highest incarnation of a coordinator of `job` that the depot in `folder` has served. Those of another run have nothing to do
+/// with it: a folder outlives them.
+pub(super) fn served(folder: &Path, job: JobId) -> Result<Incarnation, IdentityError> {
+    let number = read(&folder.join(SERVED_FILE), SERVED_FILE, Some(job))?;
     Ok(number.map_or(Incarnation::ZERO, Incarnation::new))
 }
 
-/// From now on it obeys no coordinator before `incarnation`, also after a crash.
-pub(super) fn note_served(folder: &Path, incarnation: Incarnation) -> Result<(), IdentityError> {
-    let note = note(SERVED_FILE, incarnation.get());
+/// From now on it obeys no coordinator of `job` before `incarnation`, also after a crash.
+pub(super) fn note_served(folder: &Path, job: JobId, incarnation: Incarnation) -> Result<(), IdentityError> {
+    let note = note(&named(SERVED_FILE, Some(job)), incarnation.get());
     Ok(write_private(&folder.join(SERVED_FILE), note.as_bytes(), Otherwise::Make)?)
 }
 
@@ -108,7 +107,13 @@ fn note(what: &str, number: u64) -> String {
     format!("{line} {}\n", blake3::hash(line.as_bytes()))
 }
 
-fn read(path: &Path, what: &str) -> Result<Option<u64>, IdentityError> {
+/// What a file is called in itself.
+fn named(what: &str, job: Option<JobId>) -> String {
+    job.map_or_else(|| what.to_owned(), |job| format!("{what}-{job}"))
+}
+
+/// The number in a file. None if there is no file, or if it is of another job.
+fn read(path: &Path, what: &str, job: Option<JobId>) -> Result<Option<u64>, IdentityError> {
     let bytes = match read_private(path, NOTE_BYTES) {
         Ok(bytes) => bytes,
         Err(PrivateError::Missing { .. }) => return Ok(None),
@@ -123,15 +128,15 @@ fn read(path: &Path, what: &str) -> Result<Option<u64>, IdentityError> {
     let ["sardana", found, format, number, _hash] = words[..] else {
         return Err(damaged("something else"));
     };
-    if found != what {
+    if found.split('-').next() != Some(what) || found.contains('-') != job.is_some() {
         return Err(damaged("a note of something else"));
     }
     if format != FORMAT.to_string() {
         return Err(damaged("one of another release, which must be used instead"));
     }
     let number = u64::from_str_radix(number, 16).map_err(|_| damaged("no number"))?;
-    if note(what, number) == text {
-        Ok(Some(number))
+    if note(found, number) == text {
+        Ok((found == named(what, job)).then_some(number))
     } else {
         Err(damaged("one whose hash does not match"))
     }
@@ -185,10 +190,12 @@ mod tests {
     fn whom_it_served_is_kept() {
         let place = tempfile::tempdir().unwrap();
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o700)).unwrap();
-        assert_eq!(served(place.path()).unwrap(), Incarnation::ZERO);
+        let job = JobId::new([7; 16]);
+        assert_eq!(served(place.path(), job).unwrap(), Incarnation::ZERO);
         for number in [3, u64::MAX] {
-            note_served(place.path(), Incarnation::new(number)).unwrap();
-            assert_eq!(served(place.path()).unwrap(), Incarnation::new(number));
+            note_served(place.path(), job, Incarnation::new(number)).unwrap();
+            assert_eq!(served(place.path(), job).unwrap(), Incarnation::new(number));
+            assert_eq!(served(place.path(), JobId::new([8; 16])).unwrap(), Incarnation::ZERO);
         }
         fs::copy(place.path().join(SERVED_FILE), place.path().join(DEPOT_FILE)).unwrap();
         assert!(matches!(identity(place.path()), Err(IdentityError::Damaged { .. })));

@@ -87,8 +87,8 @@ impl Keeper {
             return Err(outdated(incarnation, highest));
         }
         if incarnation > highest {
-            let folder = self.folder.clone();
-            let noted = self.server.on_store(move |_| note_served(&folder, incarnation)).await;
+            let (folder, job) = (self.folder.clone(), self.server.job());
+            let noted = self.server.on_store(move |_| note_served(&folder, job, incarnation)).await;
             noted.map_err(words)?.map_err(|error: IdentityError| error.to_string())?;
             self.told(|told| told.highest = incarnation);
         }

@@ -1,7 +1,7 @@
 //! Checkpoint actors, called depots for short: one per host that keeps checkpoints. Each has a store, takes pieces from workers, gives
 //! them back, and makes a manifest durable when the coordinator says so.
 //!
-//! - [`start`]: a depot's process; [`identity`]: which depot a folder is, for which its certificate must be.
+//! - [`start`]: a depot's process; [`identity`]: which depot a folder is.
 //! - [`Server`]: the end that pieces are put to; [`Depots`]: the ends that ask.
 //!
 //! Must not know when a checkpoint is due, nor how long it is kept: the coordinator says so.
@@ -51,7 +51,7 @@ pub use server::Server;
 pub struct DepotConfig {
     /// Where it keeps checkpoints. Made, if it is not there.
     pub folder: PathBuf,
-    /// Its own certificate and key, for the id that [`identity`] gives.
+    /// Its own certificate and key. Which depot it is says its folder, not the certificate.
     pub credentials: Wallet,
     /// Where the coordinator listens, and may listen some day.
     pub coordinator: Whereabouts,
@@ -69,13 +69,9 @@ pub enum DepotStartError {
     /// Nobody knows which depot it is.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The certificate is for another depot, or another role.
-    #[error(
-        "expected credentials for checkpoint actor {expected}, which keeps this folder, found those of {found}; enrol it anew"
-    )]
+    /// The certificate is for another role.
+    #[error("expected credentials of a checkpoint actor, found those of {found}; enrol it as one")]
     Credentials {
-        /// Which it is.
-        expected: DepotId,
         /// Whom they are for.
         found: crate::trust::PeerIdentity,
     },
@@ -116,11 +112,11 @@ pub struct Depot {
 /// # Errors
 /// See [`DepotStartError`].
 pub async fn start(config: DepotConfig) -> Result<Depot, DepotStartError> {
-    let folder = config.folder.clone();
+    let (folder, job) = (config.folder.clone(), config.credentials.job());
     let opening = tokio::task::spawn_blocking(move || {
         let id = identity(&folder)?;
         let opened = Store::open(&folder)?;
-        let served = identity::served(&folder)?;
+        let served = identity::served(&folder, job)?;
         Ok::<_, DepotStartError>((id, opened, served))
     });
     let (id, opened, served) = opening.await.map_err(|error| system(&error))??;
@@ -128,8 +124,8 @@ pub async fn start(config: DepotConfig) -> Result<Depot, DepotStartError> {
         tracing::warn!(target: "sardana::event::damaged", depot = %id, folder = %config.folder.display(), %finding, "the store was not as it should be");
     }
     let found = config.credentials.identity();
-    if found.role != crate::trust::Role::Checkpoint || found.id != id.get() {
-        return Err(DepotStartError::Credentials { expected: id, found });
+    if found.role != crate::trust::Role::Checkpoint {
+        return Err(DepotStartError::Credentials { found });
     }
     let ground = Ground::Host;
     let server = Server::listen(ground.clone(), &config.credentials, config.listen, opened.store)?;

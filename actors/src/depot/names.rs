@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::words::WorkerId;
 
 use crate::trust::{PeerIdentity, Role};
@@ -11,14 +10,15 @@ use crate::watched::Watched;
 #[derive(Debug, Default)]
 struct Named {
     workers: BTreeSet<WorkerId>,
-    depots: BTreeSet<DepotId>,
+    /// By the ids in their certificates.
+    depots: BTreeSet<u64>,
 }
 
 impl Named {
     fn has(&self, peer: PeerIdentity) -> bool {
         match peer.role {
             Role::Worker => self.workers.contains(&WorkerId::new(peer.id)),
-            Role::Checkpoint => self.depots.contains(&DepotId::new(peer.id)),
+            Role::Checkpoint => self.depots.contains(&peer.id),
             Role::Coordinator | Role::Agent | Role::Operator => false,
         }
     }
@@ -30,7 +30,7 @@ pub(super) struct Names(Watched<Named>);
 
 impl Names {
     /// From now on these, and nobody else.
-    pub(super) fn name(&self, workers: BTreeSet<WorkerId>, depots: BTreeSet<DepotId>) {
+    pub(super) fn name(&self, workers: BTreeSet<WorkerId>, depots: BTreeSet<u64>) {
         self.0.replace(Named { workers, depots });
     }
 

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
-use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::snapshot::SnapshotId;
-use sardana_protocol::words::WorkerId;
+use sardana_protocol::words::{JobId, WorkerId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, Semaphore};
@@ -101,6 +100,11 @@ impl Server {
         Ok(server)
     }
 
+    /// The job that it serves.
+    pub(super) fn job(&self) -> JobId {
+        self.wallet.job()
+    }
+
     /// Where it listens.
     ///
     /// # Errors
@@ -115,8 +119,8 @@ impl Server {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// From now on these are served, and nobody else: connections of others end.
-    pub fn serve_only(&self, workers: impl IntoIterator<Item = WorkerId>, depots: impl IntoIterator<Item = DepotId>) {
+    /// From now on these are served, and nobody else: connections of others end. Depots are named by the ids in their certificates.
+    pub fn serve_only(&self, workers: impl IntoIterator<Item = WorkerId>, depots: impl IntoIterator<Item = u64>) {
         let (workers, depots): (BTreeSet<_>, BTreeSet<_>) = (workers.into_iter().collect(), depots.into_iter().collect());
         self.names.name(workers, depots);
     }

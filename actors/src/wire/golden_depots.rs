@@ -29,11 +29,12 @@ fn key_text() -> String {
 fn depots() -> Vec<DepotAddress> {
     vec![DepotAddress {
         depot: DepotId::new(251),
+        certified: 8,
         address: "10.0.0.1:1".parse().unwrap(),
     }]
 }
 
-const DEPOTS: &str = "01 fbfb00 00 0a000001 01";
+const DEPOTS: &str = "01 fbfb00 08 00 0a000001 01";
 
 pub(super) fn restore() -> Restore {
     Restore {
@@ -133,7 +134,7 @@ fn what_a_depot_says() {
 fn what_a_depot_is_ordered() {
     let serve = DepotOrder::Serve {
         workers: vec![WorkerId::new(5)],
-        depots: vec![DepotId::new(6), DepotId::new(7)],
+        depots: vec![6, 7],
     };
     golden(&serve, "00 01 05 02 06 07");
     let commit = DepotOrder::Commit {

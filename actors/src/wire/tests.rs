@@ -75,6 +75,7 @@ fn largest_form() -> CoordinatorMessage {
             depots: vec![
                 DepotAddress {
                     depot: DepotId::new(u64::MAX),
+                    certified: u64::MAX,
                     address: member.address,
                 };
                 MAX_DEPOTS

@@ -58,7 +58,7 @@ impl Raw {
         let expected = PeerIdentity {
             job: JOB,
             role: Role::Checkpoint,
-            id: place.at.depot.get(),
+            id: place.at.certified,
         };
         let connection = connect(&endpoint, place.at.address, expected, CONNECT_DEADLINE)
             .await

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
-use sardana_actors::depot::{Depot, DepotConfig, identity, start};
+use sardana_actors::depot::{Depot, DepotConfig, start};
 use sardana_actors::quic::limits::HANDSHAKE_DEADLINE;
 use sardana_actors::quic::{Purpose, accept, bind_server, next_incoming};
 use sardana_actors::trust::{Authority, PeerIdentity, Role, Wallet};
@@ -25,6 +26,7 @@ pub(crate) struct Leader {
 /// A depot that has come.
 pub(crate) struct Session {
     pub(crate) hello: DepotHello,
+    certified: u64,
     connection: Connection,
     send: SendStream,
     receive: RecvStream,
@@ -45,12 +47,13 @@ impl Leader {
     /// The next depot that says hello, which is answered so.
     pub(crate) async fn greet(&self, greeting: &Greeting) -> Session {
         let incoming = soon(next_incoming(&self.endpoint)).await.unwrap();
-        let (connection, _) = soon(accept(incoming, self.own, HANDSHAKE_DEADLINE)).await.unwrap();
+        let (connection, peer) = soon(accept(incoming, self.own, HANDSHAKE_DEADLINE)).await.unwrap();
         let (send, mut receive) = soon(connection.accept_bi()).await.unwrap();
         let hello = soon(read_frame(&mut receive, CONTROL_FRAME_BYTES)).await.unwrap().unwrap();
         let Hello::Depot(hello) = hello else { panic!("{hello:?}") };
         let mut session = Session {
             hello,
+            certified: peer.id,
             connection,
             send,
             receive,
@@ -110,7 +113,7 @@ impl Session {
 
     /// It serves [`WORKER`] and these.
     pub(crate) async fn serve(&mut self, depots: &[DepotAddress]) {
-        let depots = depots.iter().map(|depot| depot.depot).collect();
+        let depots = depots.iter().map(|depot| depot.certified).collect();
         let workers = vec![WORKER];
         self.say(&DepotOrder::Serve { workers, depots }).await;
     }
@@ -135,6 +138,7 @@ impl Session {
     pub(crate) fn address(&self) -> DepotAddress {
         DepotAddress {
             depot: self.hello.depot,
+            certified: self.certified,
             address: self.hello.address,
         }
     }
@@ -144,10 +148,15 @@ impl Session {
     }
 }
 
+/// A number that no other process in a test has: certificates do not outlive processes.
+fn fresh() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// A depot in this folder, which may have been in use a moment ago.
 pub(crate) async fn depot(authority: &Authority, folder: &Path, leader: SocketAddr) -> Depot {
-    let id = identity(folder).unwrap();
-    let credentials = Wallet::from(authority.issue(Role::Checkpoint, id.get()).unwrap());
+    let credentials = Wallet::from(authority.issue(Role::Checkpoint, fresh()).unwrap());
     let attempt = || {
         start(DepotConfig {
             folder: folder.to_owned(),

@@ -255,6 +255,7 @@ fn said(commands: &[Command]) -> Vec<String> {
         | Command::Save(_)
         | Command::EndSave
         | Command::Restore { .. }
+        | Command::EndRestore
         | Command::Abort { .. }
         | Command::Begin { .. }
         | Command::Offer { .. }

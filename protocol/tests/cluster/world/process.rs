@@ -80,7 +80,7 @@ impl Process {
         match command {
             Command::Send(message) => return Some(message),
             // There are no depots here.
-            Command::Save(_) | Command::EndSave | Command::Restore { .. } => {}
+            Command::Save(_) | Command::EndSave | Command::Restore { .. } | Command::EndRestore => {}
             Command::Connect(form) => {
                 self.ended = None;
                 self.linking = Some(form.generation);

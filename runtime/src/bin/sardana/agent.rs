@@ -37,6 +37,9 @@ pub(crate) struct Agent {
     /// At which address others reach them, if that is another one: behind NAT, say. Ports stay the same.
     #[arg(long, value_name = "IP")]
     advertise: Option<IpAddr>,
+    /// Keep checkpoints of the job in this folder of this host. How often, and on how many hosts, the coordinator is told.
+    #[arg(long, value_name = "DIR")]
+    checkpoint_dir: Option<PathBuf>,
     /// How many times in all a worker that ended badly is replaced.
     #[arg(long, value_name = "R", default_value_t = 3)]
     restarts: u32,
@@ -64,6 +67,7 @@ impl Agent {
                 enrolled,
                 listen: self.listen,
                 advertise: self.advertise,
+                checkpoint_dir: self.checkpoint_dir,
                 workers: self.workers,
                 restarts: self.restarts,
                 output,

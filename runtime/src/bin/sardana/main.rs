@@ -3,6 +3,7 @@
 mod access;
 mod agent;
 mod asking;
+mod checkpoint;
 mod coordinator;
 mod drain;
 mod ending;
@@ -52,6 +53,7 @@ enum Command {
     Agent(agent::Agent),
     Invite(invite::Invite),
     Coordinator(coordinator::Coordinator),
+    Checkpoint(checkpoint::Checkpoint),
 }
 
 impl Command {
@@ -66,6 +68,7 @@ impl Command {
             Self::Agent(_) => "agent",
             Self::Invite(_) => "invite",
             Self::Coordinator(_) => "coordinator",
+            Self::Checkpoint(_) => "checkpoint",
         }
     }
 
@@ -79,6 +82,7 @@ impl Command {
             Self::Stop(stop) => stop.carry_out(),
             Self::Agent(agent) => agent.carry_out(),
             Self::Invite(invite) => invite.carry_out(),
+            Self::Checkpoint(checkpoint) => checkpoint.carry_out(),
             Self::Coordinator(coordinator) => coordinator.carry_out(),
         }
     }
