@@ -1,7 +1,6 @@
 //! Where and when a job's checkpoints are kept, and the checkpoint actor that keeps them in this process.
 
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use sardana_actors::agent::host_name;
@@ -13,36 +12,24 @@ use sardana_protocol::membership::Saves;
 
 /// Checkpoints of a job. None of it reaches the arithmetic.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Checkpoints {
+pub struct Checkpointing {
     /// The folder that they are kept in, on this host. A job that is started again with the same one resumes from the newest.
     pub dir: PathBuf,
-    /// How often one is taken. One is taken at the end of the job, too.
-    pub every: Every,
-    /// On how many hosts each of its pieces is to be. Where there are fewer, it is on those that there are.
-    pub replicas: NonZeroU32,
-    /// How long they are kept.
-    pub keep: Keep,
+    /// How often one is taken, on how many hosts it is kept, and for how long. One is taken at the end of the job, too.
+    pub saves: Saves,
 }
 
-impl Checkpoints {
+impl Checkpointing {
     /// Kept in `dir`, on this host only, as long as by default.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, every: Every) -> Self {
         Self {
             dir: dir.into(),
-            every,
-            replicas: NonZeroU32::MIN,
-            keep: Keep::default(),
-        }
-    }
-
-    /// What the coordinator needs to know.
-    #[must_use]
-    pub fn saves(&self) -> Saves {
-        Saves {
-            every: self.every,
-            replicas: self.replicas.get(),
-            keep: self.keep,
+            saves: Saves {
+                every,
+                replicas: 1,
+                keep: Keep::default(),
+            },
         }
     }
 }

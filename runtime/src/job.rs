@@ -5,7 +5,7 @@ use sardana_protocol::limits::{MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS};
 use sardana_protocol::membership::Balance;
 use sardana_protocol::words::Step;
 
-use crate::checkpointing::Checkpoints;
+use crate::checkpointing::Checkpointing;
 use crate::data::{Sampler, SamplerError};
 
 /// A checked job: its constants, and how it is run.
@@ -13,7 +13,7 @@ use crate::data::{Sampler, SamplerError};
 pub struct Job {
     spec: JobSpec,
     staffing: Staffing,
-    checkpoints: Option<Checkpoints>,
+    checkpoints: Option<Checkpointing>,
 }
 
 /// How many workers run a job. None of it reaches the arithmetic.
@@ -103,13 +103,13 @@ pub struct JobBuilder {
     restarts: u32,
     shard_capacity: Option<u32>,
     balance: Balance,
-    checkpoints: Option<Checkpoints>,
+    checkpoints: Option<Checkpointing>,
 }
 
 impl JobBuilder {
     /// Where and when checkpoints are kept. None are if this is not set.
     #[must_use]
-    pub fn checkpoints(mut self, checkpoints: Checkpoints) -> Self {
+    pub fn checkpoints(mut self, checkpoints: Checkpointing) -> Self {
         self.checkpoints = Some(checkpoints);
         self
     }
@@ -307,7 +307,7 @@ impl Job {
 
     /// Where and when its checkpoints are kept, if any are.
     #[must_use]
-    pub const fn checkpoints(&self) -> Option<&Checkpoints> {
+    pub const fn checkpoints(&self) -> Option<&Checkpointing> {
         self.checkpoints.as_ref()
     }
 

@@ -17,7 +17,7 @@ pub use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Incarnation, JobId, WorkerId};
 use tokio::sync::mpsc;
 
-use crate::checkpointing::{Checkpoints, start_depot};
+use crate::checkpointing::{Checkpointing, start_depot};
 use crate::hosts::place::{Offered, PlaceError, offer};
 use crate::job::Staffing;
 
@@ -37,7 +37,7 @@ pub struct LaunchConfig {
     /// Where the output of workers goes.
     pub output: Output,
     /// Its checkpoints, if any are kept.
-    pub checkpoints: Option<Checkpoints>,
+    pub checkpoints: Option<Checkpointing>,
 }
 
 /// Why a job did not finish.
@@ -257,11 +257,11 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         expected: workers,
         max,
         balance,
-        saves: config.checkpoints.as_ref().map(Checkpoints::saves),
+        saves: config.checkpoints.as_ref().map(|checkpoints| checkpoints.saves),
     };
     let (coordinator, job_events) = coordinator::start(coordinating).await?;
     let depot = match config.checkpoints {
-        Some(Checkpoints { dir, .. }) => Some(start_depot(dir, &registrar, coordinator.address(), None).await?),
+        Some(Checkpointing { dir, .. }) => Some(start_depot(dir, &registrar, coordinator.address(), None).await?),
         None => None,
     };
     let agent = AgentConfig {

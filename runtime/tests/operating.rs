@@ -60,6 +60,7 @@ async fn trained() -> Job {
         expected: 2,
         max: 8,
         balance: Balance::default(),
+        saves: None,
     };
     let (coordinator, events) = coordinator::start(config).await.unwrap();
     let (ended, outcomes) = channel();

@@ -143,7 +143,7 @@ fn delete_again(shared: &Shared, key: ManifestKey, findings: &mut Vec<Finding>) 
 }
 
 impl Shared {
-    fn committed(&self, key: ManifestKey) -> PathBuf {
+    pub(super) fn committed(&self, key: ManifestKey) -> PathBuf {
         self.manifests.join(committed_name(key))
     }
 

@@ -43,7 +43,7 @@ mod shared;
 mod state;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sardana_protocol::words::Step;
@@ -245,6 +245,18 @@ impl Store {
     /// When there is none, or it cannot be read.
     pub fn show(&self, key: ManifestKey) -> Result<Manifest, ShowError> {
         self.0.show(key)
+    }
+
+    /// The file of a manifest: whether there is one, and of which time, is for the caller to see.
+    #[must_use]
+    pub fn path_of(&self, key: ManifestKey) -> PathBuf {
+        self.0.committed(key)
+    }
+
+    /// Bytes of a piece that can be read here, as far as is known without reading it; none if it cannot.
+    #[must_use]
+    pub fn length_of(&self, piece: PieceHash) -> Option<u32> {
+        shared::held(&self.0.state).length(&piece)
     }
 
     /// The newest manifest all of whose pieces are held, and those that were passed over. Their bytes are compared when they are read;

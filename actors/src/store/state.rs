@@ -81,6 +81,12 @@ impl State {
         slot.is_some_and(|slot| slot.standing != Standing::Damaged)
     }
 
+    /// Its bytes, if it can be read, as far as anybody knows.
+    pub(super) fn length(&self, piece: &PieceHash) -> Option<u32> {
+        let slot = self.pieces.get(piece)?;
+        (slot.standing != Standing::Damaged).then_some(slot.place.len)
+    }
+
     /// Takes a piece that was found at `place` for synced, unless a newer one is known.
     pub(super) fn found(&mut self, piece: PieceHash, place: Place) {
         let newer = self.pieces.get(&piece).is_some_and(|slot| slot.place > place);

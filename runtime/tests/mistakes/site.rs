@@ -80,6 +80,7 @@ impl Site {
             expected: workers,
             max: 8,
             balance: Balance::default(),
+            saves: None,
         };
         let (coordinator, events) = runtime.block_on(coordinator::start(config)).unwrap();
         Self {

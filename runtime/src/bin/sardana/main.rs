@@ -4,6 +4,7 @@ mod access;
 mod agent;
 mod asking;
 mod checkpoint;
+mod checkpoints;
 mod coordinator;
 mod drain;
 mod ending;
@@ -12,6 +13,7 @@ mod kill;
 mod logging;
 mod notices;
 mod run;
+mod saving;
 mod scale;
 mod status;
 mod stop;
@@ -54,6 +56,7 @@ enum Command {
     Invite(invite::Invite),
     Coordinator(coordinator::Coordinator),
     Checkpoint(checkpoint::Checkpoint),
+    Checkpoints(checkpoints::Checkpoints),
 }
 
 impl Command {
@@ -69,6 +72,7 @@ impl Command {
             Self::Invite(_) => "invite",
             Self::Coordinator(_) => "coordinator",
             Self::Checkpoint(_) => "checkpoint",
+            Self::Checkpoints(_) => "checkpoints",
         }
     }
 
@@ -84,6 +88,7 @@ impl Command {
             Self::Invite(invite) => invite.carry_out(),
             Self::Checkpoint(checkpoint) => checkpoint.carry_out(),
             Self::Coordinator(coordinator) => coordinator.carry_out(),
+            Self::Checkpoints(checkpoints) => checkpoints.carry_out(),
         }
     }
 }

@@ -1,0 +1,64 @@
+//! `sardana checkpoints prune`: what is old goes.
+
+use clap::Args;
+use sardana::checkpoints::{Keep, ManifestKey, Wanted, Which};
+
+use super::open;
+use super::words::{count, plain, short, size};
+use crate::ending::Failure;
+
+/// Delete old checkpoints for good, and give their room back.
+///
+/// Only complete ones count, and the newest of them is never deleted. Copies of a deleted one that come back later are known as deleted.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    sardana checkpoints prune DIR --keep last=3,every=1000 --dry-run\n  \
+    sardana checkpoints prune DIR --delete 4f1c22ab90de\n\n\
+    Exit codes: 0 deleted, or nothing to delete, 1 it failed, 2 wrong usage.")]
+pub(super) struct Prune {
+    /// The directory of checkpoints.
+    #[arg(value_name = "DIR")]
+    dir: std::path::PathBuf,
+    /// Which are kept: the newest N, and besides the first at or after each multiple of STEPS.
+    #[arg(long, value_name = "last=N[,every=STEPS]", required_unless_present = "delete")]
+    keep: Option<Keep>,
+    /// Delete this one, whole or not: its step, or the beginning of its id. May be given several times.
+    #[arg(long, value_name = "STEP|ID")]
+    delete: Vec<Which>,
+    /// Only say what would be deleted.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Prune {
+    pub(super) fn carry_out(self) -> Result<(), Failure> {
+        let checkpoints = open(&self.dir, &[])?;
+        let named = self
+            .delete
+            .iter()
+            .map(|which| checkpoints.find(which, Wanted::Manifest).map_err(Failure::failed));
+        let named: Vec<ManifestKey> = named.collect::<Result<_, _>>()?;
+        let pruning = checkpoints.prunable(self.keep, &named).map_err(Failure::failed)?;
+        for (key, reason) in &pruning.incomplete {
+            println!("{} is left alone, since it is not complete: {}", short(*key), plain(reason));
+        }
+        if self.dry_run {
+            pruning.delete.iter().for_each(|key| println!("would delete {}", short(*key)));
+            println!(
+                "would delete {}, which alone need {}",
+                count(pruning.delete.len() as u64, "checkpoint"),
+                size(pruning.bytes)
+            );
+            return Ok(());
+        }
+        let pruned = checkpoints.prune(&pruning.delete).map_err(Failure::failed)?;
+        pruned.deleted.iter().for_each(|key| println!("deleted {}", short(*key)));
+        println!(
+            "deleted {}; {} let go of, {} given back to the disk",
+            count(pruned.deleted.len() as u64, "checkpoint"),
+            count(pruned.collected.pieces, "piece"),
+            size(pruned.collected.freed_bytes)
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! `sardana checkpoints verify`: whether what is there is what was saved.
+
+use clap::Args;
+use sardana::checkpoints::{Checkpoints, Verification};
+
+use super::words::{count, plain, short, size};
+use super::{Source, bar};
+use crate::ending::Failure;
+
+/// Read every byte, compare it with what was saved, and say of each checkpoint whether it can be used.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    sardana checkpoints verify DIR\n  \
+    sardana checkpoints verify DIR --also COPY --heal\n\n\
+    Exit codes: 0 all is whole, 1 something is wrong (it is said what, where, and what to do), 2 wrong usage.")]
+pub(super) struct Verify {
+    #[command(flatten)]
+    source: Source,
+    /// Write what is damaged or missing in DIR anew, with bytes from wherever they are whole: the directories given with --also.
+    #[arg(long)]
+    heal: bool,
+}
+
+impl Verify {
+    pub(super) fn carry_out(self) -> Result<(), Failure> {
+        let checkpoints = self.source.open()?;
+        let mut verification = verify(&checkpoints);
+        if self.heal && !verification.is_clean() {
+            let (healed, lost) = checkpoints.heal(&verification).map_err(Failure::failed)?;
+            println!(
+                "{} written anew; {} in no directory",
+                count(healed as u64, "piece"),
+                count(lost as u64, "piece")
+            );
+            verification = verify(&checkpoints);
+        }
+        print(&verification);
+        if verification.is_clean() {
+            Ok(())
+        } else {
+            Err(Failure::Failed(advice(&verification)))
+        }
+    }
+}
+
+fn verify(checkpoints: &Checkpoints) -> Verification {
+    let bar = bar(0);
+    let verification = checkpoints.verify(&mut |progress| {
+        bar.set_length(progress.total_bytes);
+        bar.set_position(progress.done_bytes);
+    });
+    bar.finish_and_clear();
+    verification
+}
+
+fn print(verification: &Verification) {
+    for (path, verified) in &verification.directories {
+        println!(
+            "{}: {} of {} read and whole, {} not",
+            path.display(),
+            count(verified.pieces, "piece"),
+            size(verified.bytes),
+            verified.harmed.len()
+        );
+        for harm in &verified.harmed {
+            println!("  {}", harm.reason);
+        }
+    }
+    for damage in &verification.damages {
+        println!("  {damage}");
+    }
+    for checked in &verification.checkpoints {
+        let name = short(checked.key);
+        match (checked.state, checked.problems.is_empty(), checked.elsewhere) {
+            (Some(state), true, 0) => println!("{name}: whole, state {state}"),
+            (_, true, elsewhere) => println!(
+                "{name}: what is here is whole; not usable without {} of other hosts: name their directories with --also",
+                count(elsewhere as u64, "piece")
+            ),
+            (_, false, _) => {
+                println!("{name}: not usable");
+                for problem in &checked.problems {
+                    println!("  {}", plain(problem));
+                }
+            }
+        }
+    }
+}
+
+fn advice(verification: &Verification) -> String {
+    let all = &verification.checkpoints;
+    let bad = all.iter().filter(|checked| !checked.problems.is_empty()).count();
+    let newest = all.iter().rev().find(|checked| checked.is_usable());
+    let newest = newest.map_or_else(
+        || "none of them can be used".to_owned(),
+        |checked| format!("{} is the newest that can", short(checked.key)),
+    );
+    let found = if bad == 0 {
+        "something is damaged, but every checkpoint can still be read".to_owned()
+    } else {
+        format!("{bad} of {} cannot be used; {newest}", count(all.len() as u64, "checkpoint"))
+    };
+    format!(
+        "{found}. If another directory has what is damaged (that of another host, or a copy), verify again with --also OTHER --heal, or \
+         copy a whole checkpoint here (sardana checkpoints copy OTHER DIR STEP); otherwise delete what cannot be used (sardana \
+         checkpoints prune DIR --delete ID). See whether the disk is failing"
+    )
+}

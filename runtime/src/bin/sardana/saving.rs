@@ -1,0 +1,133 @@
+//! The flags that say when checkpoints are taken, where they are kept, and for how long: shared by the commands that start jobs.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use sardana::checkpoints::{Every, Keep};
+use sardana_protocol::limits::MAX_DEPOTS;
+use sardana_protocol::membership::Saves;
+
+/// When checkpoints are taken, and how long they are kept: of whoever leads the job.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Saving {
+    /// Take a checkpoint every so many steps (100), or after so much time (500ms, 30s, 5m, 2h). Without this none is taken.
+    ///
+    /// Training stands still only while workers copy the state; the rest happens beside it. Another one is taken when the job is done or
+    /// is stopped, and when its last workers leave. Some host must have a --checkpoint-dir: this one, or those of other agents; until one
+    /// has, none is taken, and the job says so. A job that is started again goes on from the newest, with as many workers as it has then.
+    #[arg(long, value_name = "STEPS|TIME")]
+    checkpoint_every: Option<Every>,
+    /// On how many hosts each checkpoint is kept: R - 1 of them may be lost for good. Where there are fewer hosts, it is kept on those that
+    /// there are, and on more once they come.
+    #[arg(
+        long, value_name = "R", default_value_t = 1, requires = "checkpoint_every",
+        value_parser = clap::value_parser!(u32).range(1..=MAX_DEPOTS as i64)
+    )]
+    replicas: u32,
+    /// Which checkpoints are kept: the newest N, and besides the first at or after each multiple of STEPS. Others are deleted once a newer
+    /// one is complete; the newest always stays.
+    #[arg(long, value_name = "last=N[,every=STEPS]", default_value_t, requires = "checkpoint_every")]
+    keep: Keep,
+}
+
+impl Saving {
+    /// What the coordinator is told; none if no checkpoints are wanted.
+    pub(crate) fn saves(&self) -> Option<Saves> {
+        self.checkpoint_every.map(|every| Saves {
+            every,
+            replicas: self.replicas,
+            keep: self.keep,
+        })
+    }
+}
+
+/// Where checkpoints are kept: of whoever runs workers on this host.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SavingPlace {
+    /// Keep the job's checkpoints in this directory of this host: one of your own, made if it is not there, on a disk that outlives the
+    /// machine if it may be taken away. Look after it with `sardana checkpoints`.
+    #[arg(long, value_name = "DIR")]
+    checkpoint_dir: Option<PathBuf>,
+}
+
+impl SavingPlace {
+    /// The directory, if this host keeps checkpoints.
+    pub(crate) fn directory(self) -> Option<PathBuf> {
+        self.checkpoint_dir
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        saving: Saving,
+        #[command(flatten)]
+        place: SavingPlace,
+    }
+
+    fn parse(line: &str) -> Result<Cli, String> {
+        let words = std::iter::once("job").chain(line.split_whitespace());
+        Cli::try_parse_from(words).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn flags_become_what_the_coordinator_is_told() {
+        assert_eq!(parse("").unwrap().saving.saves(), None);
+        let cli = parse("--checkpoint-every 100 --checkpoint-dir x").unwrap();
+        let saves = cli.saving.saves().unwrap();
+        assert_eq!(
+            (saves.every, saves.replicas, saves.keep),
+            ("100".parse().unwrap(), 1, Keep::default())
+        );
+        assert_eq!(cli.place.directory(), Some(PathBuf::from("x")));
+        let saves = parse("--checkpoint-every 30s --replicas 2 --keep last=1,every=10")
+            .unwrap()
+            .saving
+            .saves();
+        let saves = saves.unwrap();
+        assert_eq!(saves.every.to_string(), "30000ms");
+        assert_eq!((saves.replicas, saves.keep.to_string().as_str()), (2, "last=1,every=10"));
+        // A host may keep what another one decides to take.
+        assert_eq!(parse("--checkpoint-dir x").unwrap().saving.saves(), None);
+    }
+
+    #[test]
+    fn flags_that_make_no_sense_are_refused_with_what_would() {
+        for (line, words) in [
+            (
+                "--checkpoint-every 0",
+                &["--checkpoint-every", "a number of steps above 0", "30s"][..],
+            ),
+            ("--checkpoint-every often", &["often", "500ms"]),
+            ("--checkpoint-every 5 --keep 3", &["--keep", "last=N", "last=3,every=1000"]),
+            ("--checkpoint-every 5 --replicas 0", &["--replicas", "1..=64"]),
+            ("--checkpoint-every 5 --replicas 65", &["--replicas", "1..=64"]),
+            ("--replicas 2", &["--checkpoint-every"]),
+            ("--keep last=2", &["--checkpoint-every"]),
+        ] {
+            let error = parse(line).unwrap_err();
+            for word in words {
+                assert!(error.contains(word), "{line}: {word} is missing from: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn help_says_who_must_have_a_directory() {
+        let help = Cli::command().render_long_help().to_string();
+        for word in [
+            "Some host must have a --checkpoint-dir",
+            "R - 1 of them may be lost",
+            "the newest always stays",
+            "[default: last=3]",
+        ] {
+            assert!(help.contains(word), "{word} is missing from: {help}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Directories of checkpoints while no job has them open: what is in them, whether it is whole, and how it gets elsewhere.
+//!
+//! The program's `sardana checkpoints` is a thin shell over this. All calls block for as long as the disks take; nothing here knows of a
+//! network, or of what a person sees.
+//!
+//! - [`Checkpoints::open`] a directory, and others that may hold what is missing there (a job spreads pieces over its hosts);
+//! - [`Checkpoints::list`], [`Checkpoints::find`], [`Checkpoints::show`]: what is there;
+//! - [`Checkpoints::verify`] reads every byte (CKPT-2);
+//! - [`Checkpoints::export`] and [`Checkpoints::import`]: safetensors files, for other programs;
+//! - [`Checkpoints::copy`] to another directory, [`Checkpoints::prune`] what is old.
+
+mod copy;
+mod depot;
+mod directory;
+mod export;
+mod find;
+mod import;
+mod layout;
+mod list;
+mod prune;
+mod safetensors;
+mod show;
+mod verify;
+
+pub use copy::{Copied, CopyError};
+pub use directory::{Checkpoints, Directory, OpenError, differ};
+pub use export::{ExportError, Exported};
+pub use find::{FindError, Wanted, Which};
+pub use import::{ImportError, Imported};
+pub use layout::{LayoutError, PieceError};
+pub use list::{Entry, Listing, Standing};
+pub use prune::{PruneError, Pruned, Pruning};
+pub use safetensors::FileError;
+pub use show::{Details, ShowError};
+pub use verify::{Checked, Verification};
+
+pub use sardana_actors::store::{Collected, Finding, Progress, Usage};
+pub use sardana_protocol::checkpoint::{DepotId, Every, Keep, Manifest, ManifestId, ManifestKey, PieceHash, PolicyError};
+pub use sardana_protocol::state::{Dtype, StateHash, TensorSpec};

@@ -1,0 +1,217 @@
+//! Every byte is read, and each checkpoint judged by what was found (CKPT-2).
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use sardana_actors::store::{Finding, Progress, Verified, WriteError};
+use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash};
+use sardana_protocol::state::StateHash;
+
+use super::directory::{Checkpoints, Directory};
+use super::layout::{Layout, LayoutError};
+
+/// Pieces of a checkpoint of which it is said what is wrong; of more it is said how many there are.
+const NAMED: usize = 8;
+
+/// What reading everything has shown.
+#[derive(Debug, Clone)]
+pub struct Verification {
+    /// What was read in each directory, the main one first.
+    pub directories: Vec<(PathBuf, Verified)>,
+    /// What is wrong with files of any of them. If nothing else is, then no checkpoint needs what was lost by it.
+    pub damages: Vec<String>,
+    /// The checkpoints of the main one, the oldest first.
+    pub checkpoints: Vec<Checked>,
+}
+
+impl Verification {
+    /// Whether nothing is wrong with any checkpoint, nor with any piece.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        let whole = self.directories.iter().all(|(_, verified)| verified.harmed.is_empty());
+        whole && self.checkpoints.iter().all(|checked| checked.problems.is_empty())
+    }
+}
+
+/// A checkpoint that was verified.
+#[derive(Debug, Clone)]
+pub struct Checked {
+    /// Which.
+    pub key: ManifestKey,
+    /// The hash of its state, made of its pieces; none if that cannot be.
+    pub state: Option<StateHash>,
+    /// What is wrong, and where. Empty if nothing is.
+    pub problems: Vec<String>,
+    /// Pieces that should be on other hosts, and are in none of the directories given.
+    pub elsewhere: usize,
+}
+
+impl Checked {
+    /// Whether a job can go on from it, with the directories given.
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        self.problems.is_empty() && self.elsewhere == 0
+    }
+}
+
+impl Checkpoints {
+    /// Reads all bytes of all directories, and calls `progress` after each piece, with the sums over all directories so far.
+    #[must_use]
+    pub fn verify(&self, progress: &mut dyn FnMut(Progress)) -> Verification {
+        let mut total_bytes: u64 = self
+            .directories()
+            .map(|directory| directory.store().usage().piece_bytes)
+            .sum();
+        let mut before = 0;
+        let mut directories = Vec::new();
+        for directory in self.directories() {
+            let verified = directory.store().verify(&mut |part| {
+                let done_bytes = before + part.done_bytes;
+                total_bytes = total_bytes.max(done_bytes);
+                progress(Progress { done_bytes, total_bytes });
+            });
+            before += verified.bytes;
+            directories.push((directory.path().to_owned(), verified));
+        }
+        let listed = self.main().store().list();
+        Verification {
+            damages: self.directories().flat_map(damages).collect(),
+            checkpoints: listed.iter().map(|one| self.check(one.key)).collect(),
+            directories,
+        }
+    }
+
+    /// Judges a checkpoint by what was found when the pieces were read.
+    fn check(&self, key: ManifestKey) -> Checked {
+        let mut checked = Checked {
+            key,
+            state: None,
+            problems: Vec::new(),
+            elsewhere: 0,
+        };
+        let manifest = match self.main().manifest(key) {
+            Ok(manifest) => manifest,
+            Err(reason) => {
+                checked.problems.push(reason);
+                return checked;
+            }
+        };
+        let here = self.main().store().show(key);
+        let here: BTreeSet<PieceHash> = here.iter().flat_map(|stored| stored.pieces().iter().copied()).collect();
+        let layout = match self.layout(&manifest) {
+            Ok(layout) => Some(layout),
+            // It is said below of the piece.
+            Err(LayoutError::Piece(_)) => None,
+            Err(error @ (LayoutError::Senseless(_) | LayoutError::Contradiction { .. })) => {
+                checked.problems.push(error.to_string());
+                None
+            }
+        };
+        self.check_pieces(&manifest, layout.as_ref(), &here, &mut checked);
+        if checked.problems.is_empty() {
+            checked.state = layout.map(|layout| layout.state_hash(&manifest));
+        }
+        checked
+    }
+
+    fn check_pieces(&self, manifest: &Manifest, layout: Option<&Layout>, here: &BTreeSet<PieceHash>, checked: &mut Checked) {
+        let mut seen = BTreeSet::new();
+        let mut lacking = 0;
+        let described = manifest.description.iter().map(|&piece| (None, piece));
+        let pieces = manifest
+            .pieces
+            .iter()
+            .enumerate()
+            .map(|(number, &piece)| (Some(number), piece));
+        for (number, piece) in described.chain(pieces) {
+            if !seen.insert((number.is_some(), piece)) {
+                continue;
+            }
+            let place = number.and_then(|number| layout.and_then(|layout| layout.place_of(number)));
+            let place =
+                place.unwrap_or_else(|| number.map_or("the description".to_owned(), |number| format!("piece {number}")));
+            match self.lack(piece) {
+                Some(error) if here.contains(&piece) || !error.reasons.is_empty() => {
+                    lacking += 1;
+                    if lacking <= NAMED {
+                        checked.problems.push(format!("{place}: {error}"));
+                    }
+                }
+                Some(_) => checked.elsewhere += 1,
+                None => {
+                    let (Some(number), Some(layout)) = (number, layout) else {
+                        continue;
+                    };
+                    let expected = layout.piece_bytes(number);
+                    let found = self.length_of(piece);
+                    if let Some(found) = found.filter(|found| Some(*found) != expected) {
+                        checked
+                            .problems
+                            .push(layout.wrong_length(manifest, number, found).to_string());
+                    }
+                }
+            }
+        }
+        if lacking > NAMED {
+            checked
+                .problems
+                .push(format!("{} more pieces are damaged or missing", lacking - NAMED));
+        }
+    }
+
+    fn length_of(&self, piece: PieceHash) -> Option<usize> {
+        let mut lengths = self.directories().filter_map(|directory| directory.store().length_of(piece));
+        lengths.next().map(|length| length as usize)
+    }
+
+    /// Writes the pieces that a verification found damaged or missing in the main directory anew, with bytes from any directory that has
+    /// them whole: how many, and how many nobody has. Verify again afterwards.
+    ///
+    /// # Errors
+    /// When the disk says no.
+    pub fn heal(&self, verification: &Verification) -> Result<(usize, usize), WriteError> {
+        let (mut healed, mut lost) = (0, 0);
+        let store = self.main().store();
+        let mut pieces: BTreeSet<PieceHash> = BTreeSet::new();
+        if let Some((_, verified)) = verification.directories.first() {
+            pieces.extend(verified.harmed.iter().map(|harm| harm.piece));
+        }
+        for one in store.list() {
+            if let Ok(stored) = store.show(one.key) {
+                pieces.extend(stored.pieces().iter().filter(|&&piece| store.length_of(piece).is_none()));
+            }
+        }
+        for piece in pieces {
+            match self.fetch(piece) {
+                Ok(bytes) => {
+                    store.heal(piece, &bytes)?;
+                    healed += 1;
+                }
+                Err(_) => lost += 1,
+            }
+        }
+        Ok((healed, lost))
+    }
+}
+
+/// What was wrong with files when the directory was opened, and is not said of pieces and manifests.
+fn damages(directory: &Directory) -> Vec<String> {
+    let findings = directory.findings().iter();
+    let damages = findings.filter(|finding| match finding {
+        Finding::SegmentUnreadable { .. }
+        | Finding::SegmentShort { .. }
+        | Finding::SegmentMissing { .. }
+        | Finding::Damaged { .. }
+        | Finding::Unsure { .. } => true,
+        // Repaired, without harm, or said of the checkpoint that it concerns.
+        Finding::IndexRebuilt { .. }
+        | Finding::NoIndex { .. }
+        | Finding::Format { .. }
+        | Finding::Stray { .. }
+        | Finding::Torn { .. }
+        | Finding::Rescued { .. }
+        | Finding::Returned { .. }
+        | Finding::Manifest { .. } => false,
+    });
+    damages.map(ToString::to_string).collect()
+}
