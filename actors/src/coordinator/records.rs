@@ -205,6 +205,9 @@ mod tests {
             steps: Step::new(10),
             order: Order::Exact,
             balance: Balance::default(),
+            task: hash,
+            build: hash,
+            saves: None,
         };
         KeptJob {
             identity: JobIdentity {

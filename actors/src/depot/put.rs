@@ -1,6 +1,7 @@
 //! Pieces come in. What is not on the disk is not acknowledged.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 
 use quinn::ReadExactError;
 use sardana_protocol::checkpoint::PieceHash;
@@ -64,6 +65,8 @@ impl Server {
     }
 
     async fn write(&self, pin: PinId, batch: Vec<Arrived>) -> Result<(), End> {
+        let bytes: usize = batch.iter().map(|(_, bytes)| bytes.len()).sum();
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
         let written = self.on_store(move |store| {
             let pieces: Vec<&[u8]> = batch.iter().map(|(_, bytes)| bytes.as_slice()).collect();
             let found = store.put(pin, &pieces).map_err(|error| error.to_string())?;

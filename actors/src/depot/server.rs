@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use sardana_protocol::snapshot::SnapshotId;
@@ -38,6 +39,8 @@ pub struct Server {
     pub(super) puts: Semaphore,
     pub(super) gets: Semaphore,
     pub(super) manifests: Semaphore,
+    /// Bytes of pieces that have come.
+    pub(super) received: AtomicU64,
     /// Somebody was not given a piece, since it is damaged.
     pub(super) damage: Notify,
 }
@@ -90,6 +93,7 @@ impl Server {
             puts: Semaphore::new(MAX_PUTS),
             gets: Semaphore::new(MAX_GETS),
             manifests: Semaphore::new(MAX_MANIFESTS),
+            received: AtomicU64::new(0),
             damage: Notify::new(),
         });
         tokio::spawn(Arc::clone(&server).accept_all());
@@ -107,6 +111,12 @@ impl Server {
     /// When the system does not tell.
     pub fn local_address(&self) -> std::io::Result<SocketAddr> {
         self.endpoint.local_addr()
+    }
+
+    /// Bytes of pieces that were sent here. Those that were there already are not.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 
     /// From now on these are served, and nobody else: connections of others end. Depots are named by the ids in their certificates.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::Stage;
 use sardana_protocol::messages::{
-    AgentHello, AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction,
-    MemberAddress, MembersDigest, Needed, Peer, Ring, Seated, Serve, Snapshot, Standing, StepReport, Tally, Trailer,
-    WorkerHello, WorkerMessage,
+    AgentHello, AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, DepotHello, Form, Greeting, Hello,
+    Introduction, Last, MemberAddress, MembersDigest, Needed, Peer, Ring, Seated, Serve, Snapshot, Standing, StepReport,
+    Tally, Trailer, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::plan::{HopEnd, OrderedPart, Part, RingPart, Stay};
 use sardana_protocol::snapshot::SnapshotId;
@@ -17,13 +18,14 @@ use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardR
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::golden_depots::{restore, restore_text};
 use super::limits::CONTROL_FRAME_BYTES;
 use super::{decode, encode, write_frame_blocking};
 
 const GENERATION: Generation = Generation::new(Incarnation::new(1), 7);
 
 /// Checks that `value` is exactly the bytes in `text`: two hex digits each, anything in quotes as it is, spaces ignored.
-fn golden<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T, text: &str) {
+pub(super) fn golden<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T, text: &str) {
     let expected = bytes(text);
     let found = encode(value, CONTROL_FRAME_BYTES).unwrap();
     assert_eq!(found, expected, "{value:?} was {found:02x?}");
@@ -139,7 +141,15 @@ fn hello() {
     golden(&Hello::Agent(agent), &format!("01 {job_text} 01\"h\" 01 05"));
     golden(&Hello::Operator { job }, &format!("02 {job_text}"));
     let rival = Hello::Coordinator { job, newest: GENERATION };
-    golden(&rival, &format!("03 {job_text} 0107"));
+    golden(&rival, &format!("04 {job_text} 0107"));
+    let depot = DepotHello {
+        job,
+        depot: DepotId::new(5),
+        host: "h".to_owned(),
+        address: "10.0.0.1:1".parse().unwrap(),
+        incarnation: Incarnation::new(2),
+    };
+    golden(&Hello::Depot(depot), &format!("03 {job_text} 05 01\"h\" 00 0a000001 01 02"));
 }
 
 #[test]
@@ -196,10 +206,10 @@ fn worker_messages() {
         peer: WorkerId::new(5),
     };
     golden(&broken, "04 0107 05");
-    golden(&WorkerMessage::Failed { reason: "é".to_owned() }, "0d 02c3a9");
+    golden(&WorkerMessage::Failed { reason: "é".to_owned() }, "11 02c3a9");
 }
 
-const SNAPSHOT: SnapshotId = SnapshotId {
+pub(super) const SNAPSHOT: SnapshotId = SnapshotId {
     generation: GENERATION,
     step: Step::new(9),
 };
@@ -224,19 +234,19 @@ fn a_worker_that_comes_or_goes() {
         snapshot: SNAPSHOT,
         step: Step::new(300),
     };
-    golden(&caught_up, "09 0107 09 fb2c01");
+    golden(&caught_up, "0d 0107 09 fb2c01");
     let failed = WorkerMessage::CopyFailed {
         snapshot: SNAPSHOT,
         reason: "gone".to_owned(),
     };
-    golden(&failed, "0a 0107 09 04\"gone\"");
+    golden(&failed, "0e 0107 09 04\"gone\"");
     golden(
         &WorkerMessage::Leave {
             reason: "SIGTERM".to_owned(),
         },
-        "0b 07\"SIGTERM\"",
+        "0f 07\"SIGTERM\"",
     );
-    golden(&WorkerMessage::Renew { request: vec![1, 2] }, "0c 02 0102");
+    golden(&WorkerMessage::Renew { request: vec![1, 2] }, "10 02 0102");
 }
 
 #[test]
@@ -284,8 +294,10 @@ fn coordinator_messages() {
                 hops: Some((end(0, 0), end(1, 2))),
             }),
             catch_up,
+            restore: None,
             report_from: Step::new(4),
             stop_at: Some(Step::new(12)),
+            last: Last::Forgotten,
         })
     };
     let form = |catch_up| CoordinatorMessage::Form(order(catch_up));
@@ -294,11 +306,23 @@ fn coordinator_messages() {
          09 00 02 0003 00 010002 0809 010100 00 00 010200 01 01 0408 01 0000 0102",
         "dd".repeat(32)
     );
-    golden(&form(CatchUp::None), &format!("{head} 00 04 010c"));
-    golden(&form(CatchUp::Sum { from: Rank::new(0) }), &format!("{head} 0100 04 010c"));
-    golden(&form(CatchUp::State { from: Rank::new(0) }), &format!("{head} 0200 04 010c"));
+    golden(&form(CatchUp::None), &format!("{head} 00 00 04 010c 00"));
+    golden(
+        &form(CatchUp::Sum { from: Rank::new(0) }),
+        &format!("{head} 0100 00 04 010c 00"),
+    );
+    golden(
+        &form(CatchUp::State { from: Rank::new(0) }),
+        &format!("{head} 0200 00 04 010c 00"),
+    );
     let prepare = CoordinatorMessage::Prepare(order(CatchUp::None));
-    golden(&prepare, &format!("02 {} 00 04 010c", &head[3..]));
+    golden(&prepare, &format!("02 {} 00 00 04 010c 00", &head[3..]));
+    let restored = CoordinatorMessage::Form(Box::new(Form {
+        restore: Some(Box::new(restore())),
+        last: Last::Snapshot,
+        ..*order(CatchUp::Checkpoint)
+    }));
+    golden(&restored, &format!("{head} 03 01 {} 04 010c 01", restore_text()));
     let close = |trailer| CoordinatorMessage::CloseWith {
         generation: GENERATION,
         trailer,
@@ -309,8 +333,8 @@ fn coordinator_messages() {
         step: Step::new(10),
         hash: StateHash::new([0xee; 32]),
     };
-    golden(&complete, &format!("08 0a {}", "ee".repeat(32)));
-    golden(&CoordinatorMessage::Dismiss { reason: "no".to_owned() }, "09 02\"no\"");
+    golden(&complete, &format!("0a 0a {}", "ee".repeat(32)));
+    golden(&CoordinatorMessage::Dismiss { reason: "no".to_owned() }, "0b 02\"no\"");
 }
 
 #[test]
@@ -335,9 +359,9 @@ fn what_a_coordinator_says_of_joins_and_leaves() {
         shares: vec![StateHash::new([0xee; 32]), StateHash::new([0xdd; 32])],
     }));
     let (one, two) = ("ee".repeat(32), "dd".repeat(32));
-    golden(&copy, &format!("05 0107 09 02 01 05 00 0a000001 01 00 02 {one} {two}"));
-    golden(&CoordinatorMessage::Released { step: Step::new(9) }, "06 09");
-    golden(&CoordinatorMessage::Renewed { certificate: vec![1, 2] }, "07 02 0102");
+    golden(&copy, &format!("07 0107 09 02 01 05 00 0a000001 01 00 02 {one} {two}"));
+    golden(&CoordinatorMessage::Released { step: Step::new(9) }, "08 09");
+    golden(&CoordinatorMessage::Renewed { certificate: vec![1, 2] }, "09 02 0102");
 }
 
 #[test]

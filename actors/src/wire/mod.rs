@@ -11,6 +11,8 @@ pub mod limits;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]
+mod golden_depots;
+#[cfg(test)]
 mod over_quic;
 #[cfg(test)]
 mod tests;

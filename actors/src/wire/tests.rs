@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use sardana_protocol::checkpoint::{DepotAddress, DepotId, ManifestId, ManifestKey};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
-use sardana_protocol::limits::{MAX_AUXILIARY, MAX_REPORTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION};
+use sardana_protocol::limits::{
+    MAX_AUXILIARY, MAX_DEPOTS, MAX_REPORTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION,
+};
 use sardana_protocol::messages::{
-    AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, MemberAddress,
-    MembersDigest, Peer, Ring, Seated, Standing, StepReport, Tally, WorkerHello, WorkerMessage,
+    AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, Last, MemberAddress,
+    MembersDigest, Peer, Restore, Ring, Seated, Standing, StepReport, Tally, WorkerHello, WorkerMessage,
 };
 use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part, Stay};
 use sardana_protocol::state::StateHash;
@@ -64,8 +67,24 @@ fn largest_form() -> CoordinatorMessage {
         catch_up: CatchUp::State {
             from: Rank::new(MAX_WORKERS),
         },
+        restore: Some(Box::new(Restore {
+            key: ManifestKey {
+                step: STEP,
+                id: ManifestId::new([0xff; 32]),
+            },
+            depots: vec![
+                DepotAddress {
+                    depot: DepotId::new(u64::MAX),
+                    certified: u64::MAX,
+                    address: member.address,
+                };
+                MAX_DEPOTS
+            ],
+            members: vec![member; MAX_WORKERS as usize],
+        })),
         report_from: STEP,
         stop_at: Some(STEP),
+        last: Last::Snapshot,
     }))
 }
 

@@ -65,6 +65,7 @@ impl Site {
             identity: identity(),
             shard_capacity: 4,
             pieces: pieces(),
+            description: bytes::Bytes::new(),
             auxiliary: vec!["loss".to_owned(), "é".repeat(40)],
             sigterm,
         };

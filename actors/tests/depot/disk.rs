@@ -1,0 +1,90 @@
+//! A disk that has no room, or breaks, when it is told to.
+
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sardana_actors::store::{Disk, DiskFile, RealDisk};
+use sardana_actors::trust::PrivateError;
+
+/// What is wrong with it at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct Wrong {
+    pub(crate) full: AtomicBool,
+    pub(crate) no_sync: AtomicBool,
+}
+
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Faulty(pub(crate) Arc<Wrong>);
+
+#[derive(Debug)]
+struct File(Arc<dyn DiskFile>, Arc<Wrong>);
+
+impl Faulty {
+    fn file(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(File(file, Arc::clone(&self.0)))
+    }
+}
+
+impl Disk for Faulty {
+    fn make_folder(&self, path: &Path) -> Result<(), PrivateError> {
+        RealDisk.make_folder(path)
+    }
+
+    fn names(&self, folder: &Path) -> Result<Vec<String>, PrivateError> {
+        RealDisk.names(folder)
+    }
+
+    fn create(&self, path: &Path) -> Result<Arc<dyn DiskFile>, PrivateError> {
+        RealDisk.create(path).map(|file| self.file(file))
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>, PrivateError> {
+        RealDisk.open(path).map(|file| self.file(file))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), PrivateError> {
+        RealDisk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), PrivateError> {
+        RealDisk.remove(path)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> Result<(), PrivateError> {
+        RealDisk.sync_folder(folder)
+    }
+}
+
+impl DiskFile for File {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        if self.1.full.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.0.write_at(parts, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.1.no_sync.load(Ordering::SeqCst) {
+            return Err(io::Error::other("the disk is on fire"));
+        }
+        self.0.sync()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn written(&self, offset: u64, len: u64) {
+        self.0.written(offset, len);
+    }
+}

@@ -1,0 +1,13 @@
+//! Checkpoint actors over real connections: what is acknowledged is on the disk, what is damaged comes from elsewhere, and nobody who is
+//! not named, or who leads no more, is obeyed.
+
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+mod bounds;
+mod disk;
+mod failing;
+mod leader;
+mod orders;
+mod replicas;
+mod round_trips;
+mod site;

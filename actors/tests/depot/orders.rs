@@ -1,0 +1,262 @@
+//! A whole depot and a coordinator.
+
+use sardana_actors::depot::{DepotConfig, DepotStartError, identity, start};
+use sardana_actors::manifest::key_of;
+use sardana_actors::trust::{Role, Wallet};
+use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestId, ManifestKey};
+use sardana_protocol::messages::{DepotMessage, DepotOrder, Greeting};
+use sardana_protocol::words::Step;
+
+use crate::leader::{Leader, depot, joined};
+use crate::site::{LOOPBACK, Read, WORKER, authority, client, damage, encoded, manifest, names, pieces, snapshot, soon};
+
+fn committed(message: DepotMessage) -> Head {
+    match message {
+        DepotMessage::Committed { head, .. } => head,
+        other @ (DepotMessage::Holds { .. }
+        | DepotMessage::Deleted { .. }
+        | DepotMessage::Refused { .. }
+        | DepotMessage::Renew { .. }) => panic!("expected that it is committed, found {other:?}"),
+    }
+}
+
+fn refused(message: DepotMessage) -> String {
+    match message {
+        DepotMessage::Refused { reason, .. } => reason,
+        other @ (DepotMessage::Holds { .. }
+        | DepotMessage::Deleted { .. }
+        | DepotMessage::Committed { .. }
+        | DepotMessage::Renew { .. }) => panic!("expected a refusal, found {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_was_put_before_a_restart_is_committed_after_it_and_told_of() {
+    let (authority, place) = (authority(), tempfile::tempdir().unwrap());
+    let folder = place.path().join("depot");
+    let (leader, worker) = (Leader::new(&authority), client(&authority, WORKER));
+    let one = depot(&authority, &folder, leader.address()).await;
+    let (session, held) = leader.lead(1).await;
+    assert_eq!((held, session.hello.depot), (vec![], one.id()));
+    let all = pieces(1, 60);
+    soon(worker.put(session.address(), snapshot(5), &all, || ())).await.unwrap();
+    one.end().await;
+    let two = depot(&authority, &folder, leader.address()).await;
+    let (mut session, held) = leader.lead(1).await;
+    assert_eq!((held, session.hello.depot), (vec![], identity(&folder).unwrap()));
+    let manifest = manifest(5, &all, 1, &[two.id()]);
+    let head = committed(session.commit(&manifest).await);
+    assert_eq!(
+        (head.key, head.condition),
+        (key_of(&manifest, &encoded(&manifest)), Condition::Whole)
+    );
+    assert_eq!(committed(session.commit(&manifest).await), head, "once more is no harm");
+    assert_eq!(soon(worker.manifest(session.address(), head.key)).await.unwrap(), manifest);
+    session.say(&DepotOrder::Release { snapshot: snapshot(5) }).await;
+    // It comes back by itself, and tells what it keeps.
+    session.cut();
+    let (mut session, held) = leader.lead(2).await;
+    assert_eq!(held, std::slice::from_ref(&head));
+    let unknown = ManifestKey {
+        step: Step::new(5),
+        id: ManifestId::of(b"x"),
+    };
+    for key in [unknown, head.key, head.key] {
+        session.say(&DepotOrder::Delete { key }).await;
+        assert_eq!(session.hear().await, DepotMessage::Deleted { key });
+    }
+    let reason = refused(session.commit(&manifest).await);
+    assert!(reason.contains("was deleted here"), "{reason}");
+    two.end().await;
+}
+
+#[tokio::test]
+async fn a_manifest_is_refused_that_names_what_is_not_there_or_not_this_depot() {
+    let (authority, place) = (authority(), tempfile::tempdir().unwrap());
+    let (leader, worker) = (Leader::new(&authority), client(&authority, WORKER));
+    let own = depot(&authority, &place.path().join("depot"), leader.address()).await;
+    let (mut session, _) = leader.lead(1).await;
+    let all = pieces(1, 10);
+    soon(worker.put(session.address(), snapshot(5), &all[1..], || ()))
+        .await
+        .unwrap();
+    let reason = refused(session.commit(&manifest(5, &all, 1, &[own.id()])).await);
+    assert!(
+        reason.contains("CKPT-1") && reason.contains(&all[0].0.to_string()),
+        "{reason}"
+    );
+    let reason = refused(session.commit(&manifest(5, &all[1..], 1, &[DepotId::new(1)])).await);
+    assert!(reason.contains("among them"), "{reason}");
+    let mut order = DepotOrder::Commit {
+        snapshot: snapshot(5),
+        depots: vec![own.id()],
+        part: sardana_protocol::checkpoint::Part { start: 0, of: 3 },
+        bytes: b"abc".to_vec(),
+    };
+    session.say(&order).await;
+    let reason = refused(session.hear().await);
+    assert!(reason.contains("expected a manifest"), "{reason}");
+    if let DepotOrder::Commit { part, .. } = &mut order {
+        part.of = u64::MAX;
+    }
+    session.say(&order).await;
+    let reason = refused(session.hear().await);
+    assert!(reason.contains("expected the part of a manifest"), "{reason}");
+    committed(session.commit(&manifest(5, &all[1..], 1, &[own.id()])).await);
+}
+
+#[tokio::test]
+async fn no_coordinator_is_obeyed_that_another_has_followed_also_after_a_restart() {
+    let (authority, place) = (authority(), tempfile::tempdir().unwrap());
+    let folder = place.path().join("depot");
+    let leader = Leader::new(&authority);
+    let one = depot(&authority, &folder, leader.address()).await;
+    let (session, _) = leader.lead(3).await;
+    assert_eq!(session.hello.incarnation.get(), 0);
+    session.cut();
+    let mut older = leader.greet(&joined(2)).await;
+    assert_eq!(older.hello.incarnation.get(), 3);
+    assert_eq!(older.next().await, None, "it says nothing to the older one");
+    one.end().await;
+    let two = depot(&authority, &folder, leader.address()).await;
+    let mut older = leader.greet(&joined(2)).await;
+    assert_eq!(older.hello.incarnation.get(), 3);
+    assert_eq!(older.next().await, None, "it says nothing to the older one");
+    let (mut session, _) = leader.lead(3).await;
+    let reason = refused(session.commit(&manifest(5, &pieces(1, 1), 1, &[two.id()])).await);
+    assert!(reason.contains("CKPT-1"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_job_that_is_over_ends_a_depot() {
+    let (authority, place) = (authority(), tempfile::tempdir().unwrap());
+    let leader = Leader::new(&authority);
+    let mut one = depot(&authority, &place.path().join("one"), leader.address()).await;
+    let (mut session, _) = leader.lead(1).await;
+    session.say(&DepotOrder::JobOver).await;
+    soon(one.over()).await;
+    let mut two = depot(&authority, &place.path().join("two"), leader.address()).await;
+    let _session = leader.greet(&Greeting::Over).await;
+    soon(two.over()).await;
+    soon(two.over()).await;
+}
+
+#[tokio::test]
+async fn credentials_of_another_role_are_refused() {
+    let (authority, place) = (authority(), tempfile::tempdir().unwrap());
+    let config = DepotConfig {
+        folder: place.path().join("depot"),
+        credentials: Wallet::from(authority.issue(Role::Worker, 7).unwrap()),
+        coordinator: LOOPBACK.into(),
+        host: "h".to_owned(),
+        listen: LOOPBACK,
+        advertise: None,
+    };
+    let error = start(config).await.unwrap_err();
+    assert!(matches!(error, DepotStartError::Credentials { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_damaged_is_told_of_and_fetched_from_another_depot() {
+    let (authority, place) = (authority(), tempfile::tempdir().unwrap());
+    let folder = place.path().join("one");
+    let worker = client(&authority, WORKER);
+    let (first, second) = (Leader::new(&authority), Leader::new(&authority));
+    let _one = depot(&authority, &folder, first.address()).await;
+    let _two = depot(&authority, &place.path().join("two"), second.address()).await;
+    let (mut one, _) = first.lead(1).await;
+    let (mut two, _) = second.lead(1).await;
+    let (all, at) = (pieces(1, 60), [one.address(), two.address()]);
+    one.serve(&at).await;
+    two.serve(&at).await;
+    soon(worker.write_share(&at, 1, snapshot(5), &all, || ())).await.unwrap();
+    let ids = at.map(|at| at.depot);
+    let original = manifest(5, &all, 1, &ids);
+    let head = committed(one.commit(&original).await);
+    committed(two.commit(&original).await);
+    // From now on both shall have everything: the one of them fetches the other's pieces.
+    let both = manifest(5, &all, 2, &ids);
+    soon(worker.write_share(&at[1..], 1, snapshot(5), &all, || ())).await.unwrap();
+    let both_head = committed(two.commit(&both).await);
+    let fetch = |key| DepotOrder::Fetch {
+        snapshot: snapshot(5),
+        key,
+        depots: at.to_vec(),
+    };
+    one.say(&fetch(both_head.key)).await;
+    assert_eq!(committed(one.hear().await), both_head);
+    let mut held = [both_head.clone(), head];
+    held.sort_by_key(|head| std::cmp::Reverse(head.key));
+    assert_eq!(one.held().await, held);
+    // Damage: the reader gets it elsewhere, and the coordinator is told.
+    let (name, bytes) = &all[30];
+    damage(&folder, bytes);
+    let mut read = Read::of(1);
+    let lacking = soon(worker.get(at[0], &[*name], |index, bytes| read.take(index, bytes)))
+        .await
+        .unwrap();
+    assert!(lacking.len() == 1 && lacking[0].1.contains("heal this one"), "{lacking:?}");
+    let held = one.held().await;
+    let lacks = held.iter().find(|head| head.key == both_head.key).unwrap();
+    assert_eq!(lacks.condition, Condition::Lacking);
+    one.say(&fetch(both_head.key)).await;
+    assert_eq!(committed(one.hear().await), both_head);
+    assert!(one.held().await.iter().all(|head| head.condition == Condition::Whole));
+    let mut read = Read::of(all.len());
+    let asked = names(&all);
+    let got = worker.get(at[0], &asked, |index, bytes| read.take(index, bytes));
+    assert_eq!(soon(got).await.unwrap(), []);
+    read.assert_all_but(&all, &[]);
+}
+
+#[tokio::test]
+async fn a_new_depot_takes_over_from_one_that_is_gone() {
+    let (authority, place) = (authority(), tempfile::tempdir().unwrap());
+    let worker = client(&authority, WORKER);
+    let (first, second) = (Leader::new(&authority), Leader::new(&authority));
+    let _one = depot(&authority, &place.path().join("one"), first.address()).await;
+    let (mut one, _) = first.lead(1).await;
+    let all = pieces(1, 60);
+    let gone = DepotId::new(99);
+    soon(worker.put(one.address(), snapshot(5), &all, || ())).await.unwrap();
+    let old = manifest(5, &all, 2, &[one.hello.depot, gone]);
+    let head = committed(one.commit(&old).await);
+    let _two = depot(&authority, &place.path().join("two"), second.address()).await;
+    let (mut two, _) = second.lead(1).await;
+    one.serve(&[two.address()]).await;
+    let depots = vec![two.address(), one.address()];
+    let key = head.key;
+    two.say(&DepotOrder::Fetch {
+        snapshot: snapshot(5),
+        key,
+        depots: depots.clone(),
+    })
+    .await;
+    let new = committed(two.hear().await);
+    let expected = manifest(5, &all, 2, &[two.hello.depot, one.hello.depot]);
+    assert_eq!(new.key, key_of(&expected, &encoded(&expected)));
+    assert_ne!(new.key, key);
+    assert_eq!(soon(worker.manifest(two.address(), new.key)).await.unwrap(), expected);
+    let mut read = Read::of(all.len());
+    let asked = names(&all);
+    let got = worker.get(two.address(), &asked, |index, bytes| read.take(index, bytes));
+    assert_eq!(soon(got).await.unwrap(), []);
+    read.assert_all_but(&all, &[]);
+    // What nobody has is refused, with words of both.
+    let unknown = ManifestKey {
+        step: Step::new(5),
+        id: ManifestId::of(b"x"),
+    };
+    assert_eq!(two.held().await, [new]);
+    two.say(&DepotOrder::Fetch {
+        snapshot: snapshot(5),
+        key: unknown,
+        depots,
+    })
+    .await;
+    let reason = refused(two.hear().await);
+    assert!(
+        reason.contains("there is no checkpoint") && reason.contains("does not give"),
+        "{reason}"
+    );
+}

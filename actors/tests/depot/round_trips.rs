@@ -1,0 +1,151 @@
+//! What is put can be got, by those who are named.
+
+use sardana_actors::depot::DepotError;
+use sardana_actors::store::PinId;
+use sardana_protocol::checkpoint::{ManifestId, ManifestKey, PieceHash};
+use sardana_protocol::words::{Step, WorkerId};
+
+use crate::site::{Place, Read, WORKER, authority, client, encoded, manifest, names, pieces, snapshot, soon};
+
+#[tokio::test]
+async fn pieces_come_back_and_what_is_there_is_not_sent_again() {
+    let authority = authority();
+    let (place, worker) = (Place::new(&authority, 1), client(&authority, WORKER));
+    let all = pieces(1, 150);
+    let bytes: u64 = all.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+    // One that is there twice is sent once.
+    let mut twice = all.clone();
+    twice.extend_from_slice(&all[..3]);
+    soon(worker.put(place.at, snapshot(5), &twice, || ())).await.unwrap();
+    assert_eq!(place.server.received(), bytes);
+    assert!(place.store.pin(PinId::new(99), &names(&all)).is_empty(), "all are durable");
+    soon(worker.put(place.at, snapshot(6), &all, || ())).await.unwrap();
+    assert_eq!(place.server.received(), bytes, "nothing was sent again");
+    let new = pieces(2, 1);
+    let mixed = [&all[..50], &new, &all[50..]].concat();
+    soon(worker.put(place.at, snapshot(7), &mixed, || ())).await.unwrap();
+    assert_eq!(place.server.received(), bytes + new[0].1.len() as u64);
+    let mut asked = names(&mixed);
+    asked.insert(10, PieceHash::of(b"nobody has this"));
+    let mut read = Read::of(mixed.len());
+    let got = worker.get(place.at, &asked, |index, bytes| {
+        read.take(index - usize::from(index > 10), bytes)
+    });
+    let lacking = soon(got).await.unwrap();
+    assert_eq!(lacking, [(10, "it does not have it".to_owned())]);
+    read.assert_all_but(&mixed, &[]);
+}
+
+#[tokio::test]
+async fn more_pieces_than_fit_one_round_come_back_in_order() {
+    let authority = authority();
+    let (place, worker) = (Place::new(&authority, 1), client(&authority, WORKER));
+    let many: Vec<_> = (0_u32..9_000)
+        .map(|number| {
+            let bytes = bytes::Bytes::copy_from_slice(&number.to_le_bytes());
+            (PieceHash::of(&bytes), bytes)
+        })
+        .collect();
+    soon(worker.put(place.at, snapshot(5), &many, || ())).await.unwrap();
+    let mut read = Read::of(many.len());
+    let names = names(&many);
+    let got = worker.get(place.at, &names, |index, bytes| read.take(index, bytes));
+    assert_eq!(soon(got).await.unwrap(), []);
+    read.assert_all_but(&many, &[]);
+}
+
+#[tokio::test]
+async fn nothing_is_nothing() {
+    let authority = authority();
+    let (place, worker) = (Place::new(&authority, 1), client(&authority, WORKER));
+    soon(worker.put(place.at, snapshot(5), &[], || ())).await.unwrap();
+    let got = soon(worker.get(place.at, &[], |_, _| panic!("there is nothing"))).await;
+    assert_eq!(got.unwrap(), []);
+    assert_eq!(place.server.received(), 0);
+}
+
+#[tokio::test]
+async fn a_manifest_comes_back() {
+    let authority = authority();
+    let (place, worker) = (Place::new(&authority, 1), client(&authority, WORKER));
+    let all = pieces(1, 20);
+    soon(worker.put(place.at, snapshot(5), &all, || ())).await.unwrap();
+    let manifest = manifest(5, &all, 1, &[place.at.depot]);
+    let stored = sardana_actors::manifest::stored(&manifest, encoded(&manifest), place.at.depot);
+    let key = place.store.commit(&stored).unwrap();
+    assert_eq!(soon(worker.manifest(place.at, key)).await.unwrap(), manifest);
+    let other = ManifestKey {
+        step: Step::new(5),
+        id: ManifestId::of(b"x"),
+    };
+    let error = soon(worker.manifest(place.at, other)).await.unwrap_err();
+    assert!(matches!(error, DepotError::NotHere { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn who_is_not_named_gets_nothing() {
+    let authority = authority();
+    let place = Place::new(&authority, 1);
+    let stranger = client(&authority, WorkerId::new(8));
+    let all = pieces(1, 3);
+    let error = soon(stranger.put(place.at, snapshot(5), &all, || ())).await.unwrap_err();
+    assert!(matches!(&error, DepotError::Refused { .. }), "{error}");
+    assert!(error.to_string().contains("the coordinator has named"), "{error}");
+    assert_eq!(place.store.usage().pieces, 0);
+    // From now on it is named, and the other one is not any more.
+    let worker = client(&authority, WORKER);
+    soon(worker.put(place.at, snapshot(5), &all, || ())).await.unwrap();
+    place.server.serve_only([WorkerId::new(8)], []);
+    soon(stranger.put(place.at, snapshot(5), &all, || ())).await.unwrap();
+    let error = soon(worker.get(place.at, &names(&all), |_, _| ())).await.unwrap_err();
+    assert!(matches!(&error, DepotError::Refused { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn who_has_been_named_too_late_need_not_ask_again() {
+    let authority = authority();
+    let place = Place::new(&authority, 1);
+    place.server.serve_only([], []);
+    let worker = client(&authority, WORKER);
+    let all = pieces(1, 3);
+    let putting = worker.put(place.at, snapshot(5), &all, || ());
+    let naming = async {
+        tokio::task::yield_now().await;
+        place.server.serve_only([WORKER], []);
+    };
+    let (put, ()) = soon(async { tokio::join!(putting, naming) }).await;
+    put.unwrap();
+}
+
+#[tokio::test]
+async fn another_jobs_worker_and_another_depots_certificate_are_not_believed() {
+    let (ours, theirs) = (authority(), authority());
+    let place = Place::new(&ours, 1);
+    let error = soon(client(&theirs, WORKER).put(place.at, snapshot(5), &pieces(1, 1), || ())).await;
+    assert!(matches!(error, Err(DepotError::Connect { .. })));
+    let mut at = place.at;
+    at.certified += 1;
+    let error = soon(client(&ours, WORKER).put(at, snapshot(5), &pieces(1, 1), || ())).await;
+    assert!(matches!(error, Err(DepotError::Connect { .. })));
+    assert_eq!(place.store.usage().pieces, 0);
+}
+
+#[tokio::test]
+async fn what_is_released_is_collected_and_what_is_not_stays() {
+    let authority = authority();
+    let (place, worker) = (Place::new(&authority, 1), client(&authority, WORKER));
+    let (one, two) = (pieces(1, 5), pieces(2, 5));
+    soon(worker.put(place.at, snapshot(5), &one, || ())).await.unwrap();
+    soon(worker.put(place.at, snapshot(6), &two, || ())).await.unwrap();
+    place.store.collect().unwrap();
+    assert_eq!(place.store.usage().pieces, 10);
+    place.server.release(snapshot(5));
+    place.store.collect().unwrap();
+    assert_eq!(place.store.usage().pieces, 5);
+    assert!(two.iter().all(|(name, bytes)| place.store.read(*name).unwrap() == *bytes));
+    // Once more from the beginning.
+    soon(worker.put(place.at, snapshot(5), &one, || ())).await.unwrap();
+    place.server.release(snapshot(9));
+    place.store.collect().unwrap();
+    assert_eq!(place.store.usage().pieces, 0);
+}
