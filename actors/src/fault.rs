@@ -9,7 +9,7 @@ use sardana_protocol::words::{Rank, Step};
 /// Whether the points are compiled in.
 pub const COMPILED_IN: bool = cfg!(feature = "fault-points");
 
-/// A point in a worker's life, or in a coordinator's.
+/// A point in a worker's life, or in a coordinator's, or in a depot's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
     /// In a gradient; called by the model of a test.
@@ -68,6 +68,12 @@ pub enum Point {
     CoordinatorSnapshot,
     /// The coordinator is about to tell a joiner what to copy.
     CoordinatorCopy,
+    /// A share of a snapshot is about to be written to depots.
+    Saving,
+    /// It is written, and nobody has been told.
+    Written,
+    /// A share of a checkpoint is read, and nobody has it.
+    RestoredShare,
     /// A coordinator is about to order a share to be written.
     CoordinatorSave,
     /// The coordinator is about to tell of a generation to come.
@@ -78,6 +84,14 @@ pub enum Point {
     CoordinatorSwitched,
     /// The coordinator is about to tell the first that the job is done.
     CoordinatorComplete,
+    /// A depot has written the pieces that were put, and not synced them.
+    DepotPut,
+    /// A depot has synced the pieces that were put, and not said so.
+    DepotSync,
+    /// A depot is about to make a manifest durable.
+    DepotCommit,
+    /// A depot has made a manifest durable, and not said so.
+    DepotCommitted,
 }
 
 impl Point {
@@ -121,6 +135,9 @@ impl Point {
         Self::CoordinatorComplete,
     ];
 
+    /// All of a depot.
+    pub const OF_DEPOT: [Self; 4] = [Self::DepotPut, Self::DepotSync, Self::DepotCommit, Self::DepotCommitted];
+
     /// Its name in `SARDANA_FAULT`.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -153,11 +170,18 @@ impl Point {
             Self::CoordinatorForms => "coordinator-forms",
             Self::CoordinatorSnapshot => "coordinator-snapshot",
             Self::CoordinatorCopy => "coordinator-copy",
+            Self::Saving => "saving",
+            Self::Written => "written",
+            Self::RestoredShare => "restored-share",
             Self::CoordinatorSave => "coordinator-save",
             Self::CoordinatorPrepare => "coordinator-prepare",
             Self::CoordinatorSwitch => "coordinator-switch",
             Self::CoordinatorSwitched => "coordinator-switched",
             Self::CoordinatorComplete => "coordinator-complete",
+            Self::DepotPut => "depot-put",
+            Self::DepotSync => "depot-sync",
+            Self::DepotCommit => "depot-commit",
+            Self::DepotCommitted => "depot-committed",
         }
     }
 }

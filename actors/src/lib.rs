@@ -4,6 +4,7 @@
 //! Decisions are in `sardana-protocol`; a shell here receives, calls its machine and sends what the machine says.
 //!
 //! - [`coordinator`], [`worker`], [`agent`]: the actors; [`operator`]: a person's commands to the first; [`peers`]: links and transfers between workers.
+//! - [`depot`]: checkpoint actors, which keep checkpoints, and what workers ask of them.
 //! - [`trust`]: the job's authority, who a peer is and whom it may dial.
 //! - [`enrol`]: how somebody from outside gets a certificate.
 //! - [`quic`]: endpoints, dialling and accepting; [`ground`]: the sockets and threads that all stand on.
@@ -15,6 +16,7 @@ pub mod agent;
 pub mod catalogue;
 mod control;
 pub mod coordinator;
+pub mod depot;
 pub mod enrol;
 pub mod fault;
 pub mod ground;

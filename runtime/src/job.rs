@@ -5,6 +5,7 @@ use sardana_protocol::limits::{MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS};
 use sardana_protocol::membership::Balance;
 use sardana_protocol::words::Step;
 
+use crate::checkpointing::Checkpointing;
 use crate::data::{Sampler, SamplerError};
 
 /// A checked job: its constants, and how it is run.
@@ -12,6 +13,7 @@ use crate::data::{Sampler, SamplerError};
 pub struct Job {
     spec: JobSpec,
     staffing: Staffing,
+    checkpoints: Option<Checkpointing>,
 }
 
 /// How many workers run a job. None of it reaches the arithmetic.
@@ -101,9 +103,17 @@ pub struct JobBuilder {
     restarts: u32,
     shard_capacity: Option<u32>,
     balance: Balance,
+    checkpoints: Option<Checkpointing>,
 }
 
 impl JobBuilder {
+    /// Where and when checkpoints are kept. None are if this is not set.
+    #[must_use]
+    pub fn checkpoints(mut self, checkpoints: Checkpointing) -> Self {
+        self.checkpoints = Some(checkpoints);
+        self
+    }
+
     /// Keys the data order and every random number. 0 if not set.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
@@ -251,7 +261,12 @@ impl TryFrom<JobBuilder> for Job {
             shard_capacity: raw.shard_capacity,
             balance: raw.balance,
         };
-        Ok(Self { spec, staffing })
+        let checkpoints = raw.checkpoints;
+        Ok(Self {
+            spec,
+            staffing,
+            checkpoints,
+        })
     }
 }
 
@@ -274,6 +289,7 @@ impl Job {
             restarts: 3,
             shard_capacity: None,
             balance: Balance::default(),
+            checkpoints: None,
         }
     }
 
@@ -287,6 +303,12 @@ impl Job {
     #[must_use]
     pub const fn staffing(&self) -> &Staffing {
         &self.staffing
+    }
+
+    /// Where and when its checkpoints are kept, if any are.
+    #[must_use]
+    pub const fn checkpoints(&self) -> Option<&Checkpointing> {
+        self.checkpoints.as_ref()
     }
 
     /// The same job run by other numbers of workers.

@@ -9,6 +9,7 @@ use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent};
 pub use sardana_actors::agent::{Colour, Output, OutputError};
 pub use sardana_actors::coordinator::Steering;
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Succession};
+use sardana_actors::depot::{Depot, DepotStartError};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::trust::{Authority, AuthorityError, PrivateFolder, Role};
 use sardana_protocol::membership::{JobEvent, Need, Summary};
@@ -16,6 +17,7 @@ pub use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Incarnation, JobId, WorkerId};
 use tokio::sync::mpsc;
 
+use crate::checkpointing::{Checkpointing, start_depot};
 use crate::hosts::place::{Offered, PlaceError, offer};
 use crate::job::Staffing;
 
@@ -34,6 +36,8 @@ pub struct LaunchConfig {
     pub listen: SocketAddr,
     /// Where the output of workers goes.
     pub output: Output,
+    /// Its checkpoints, if any are kept.
+    pub checkpoints: Option<Checkpointing>,
 }
 
 /// Why a job did not finish.
@@ -51,6 +55,9 @@ pub enum LaunchError {
     /// No agent.
     #[error(transparent)]
     Agent(#[from] AgentError),
+    /// The folder of checkpoints cannot be used.
+    #[error(transparent)]
+    Checkpoints(#[from] DepotStartError),
     /// The job failed.
     #[error("the job failed: {reason}")]
     Failed {
@@ -120,6 +127,8 @@ pub struct Launched {
     prospects: Prospects,
     registrar: Arc<Registrar>,
     offered: Option<Offered>,
+    /// Ends with this.
+    depot: Option<Depot>,
 }
 
 /// Why there is one worker less than before.
@@ -203,6 +212,7 @@ impl LaunchConfig {
             staffing,
             listen: loopback,
             output: Output::Inherit,
+            checkpoints: None,
         }
     }
 }
@@ -247,9 +257,13 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         expected: workers,
         max,
         balance,
-        saves: None,
+        saves: config.checkpoints.as_ref().map(|checkpoints| checkpoints.saves),
     };
     let (coordinator, job_events) = coordinator::start(coordinating).await?;
+    let depot = match config.checkpoints {
+        Some(Checkpointing { dir, .. }) => Some(start_depot(dir, &registrar, coordinator.address(), None).await?),
+        None => None,
+    };
     let agent = AgentConfig {
         credentials: authority.issue(Role::Agent, getrandom::u64().map_err(random)?)?,
         coordinator: coordinator.address().into(),
@@ -260,6 +274,7 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         program: config.program,
         arguments: config.arguments,
         environment: config.environment,
+        checkpoint_dir: None,
         workers,
         restarts,
     };
@@ -277,6 +292,7 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         },
         registrar,
         offered: None,
+        depot,
     })
 }
 
@@ -353,6 +369,9 @@ impl Launched {
             self.coordinator.steering().request_stop();
         }
         self.agent.end().await;
+        if let Some(depot) = self.depot {
+            depot.end().await;
+        }
         self.coordinator.end().await;
         outcome
     }

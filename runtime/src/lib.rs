@@ -10,6 +10,7 @@
 //! - [`within`]: a worker as a task among others, for simulations.
 //! - [`reference`](mod@reference): the plain loop that every elastic run must equal (BITS-1).
 
+pub mod checkpointing;
 pub mod checkpoints;
 mod copies;
 pub mod data;
@@ -27,11 +28,13 @@ mod trainer;
 pub mod within;
 pub mod worker;
 
+pub use checkpointing::Checkpointing;
+pub use checkpoints::{Every, Keep};
 pub use job::Job;
 pub use sardana_actors::agent::AgentEvent;
 pub use sardana_actors::fault;
 pub use sardana_protocol::job::{JobSpec, Order};
-pub use sardana_protocol::membership::{Balance, Calm, JobEvent, Loss, Stage, Summary};
+pub use sardana_protocol::membership::{Balance, Calm, JobEvent, Loss, Saves, Stage, Summary};
 pub use sardana_protocol::messages::StepReport;
 pub use sardana_protocol::words::{Generation, Pace, Rank, Step, WorkerId};
 pub use train::train;

@@ -202,10 +202,7 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
                     rings.spawn(run_ring(*form, (job.order, job.shards), links, inbox, Arc::clone(&desks[rank])));
                 }
                 // A fixed membership: nobody joins, leaves or is behind, and there are no checkpoints.
-                Errand::Save { .. }
-                | Errand::EndSave
-                | Errand::Restore { .. }
-                | Errand::Abort { .. }
+                Errand::Abort { .. }
                 | Errand::Fetch { .. }
                 | Errand::Prepare { .. }
                 | Errand::Switch { .. }
@@ -214,6 +211,10 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
                 | Errand::Snapshot { .. }
                 | Errand::Admit { .. }
                 | Errand::Copy(_)
+                | Errand::Save { .. }
+                | Errand::EndSave
+                | Errand::Restore { .. }
+                | Errand::EndRestore
                 | Errand::Follow { .. }
                 | Errand::EndCopy => {}
             },
@@ -300,16 +301,16 @@ impl Collected {
             | WorkerMessage::RoomMade { .. }
             | WorkerMessage::Snapshotted { .. }
             | WorkerMessage::Dropped { .. }
+            | WorkerMessage::Saved { .. }
+            | WorkerMessage::Saving { .. }
+            | WorkerMessage::NotSaved { .. }
+            | WorkerMessage::NotRestored { .. }
             | WorkerMessage::CaughtUp { .. }
             | WorkerMessage::CopyFailed { .. }
             | WorkerMessage::Leave { .. }
             | WorkerMessage::Renew { .. }
             | WorkerMessage::Halted { .. }
             | WorkerMessage::LinkBroken { .. }
-            | WorkerMessage::Saved { .. }
-            | WorkerMessage::Saving { .. }
-            | WorkerMessage::NotSaved { .. }
-            | WorkerMessage::NotRestored { .. }
             | WorkerMessage::Failed { .. } => {}
         }
     }

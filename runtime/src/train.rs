@@ -30,7 +30,11 @@ where
         .build()
         .map_err(|error| LaunchError::System(error.to_string()))?;
     runtime.block_on(async {
-        let launched = launch(LaunchConfig::this_program(*job.staffing())?).await?;
+        let config = LaunchConfig {
+            checkpoints: job.checkpoints().cloned(),
+            ..LaunchConfig::this_program(*job.staffing())?
+        };
+        let launched = launch(config).await?;
         launched.finish(|_, event| log(event)).await
     })
 }
@@ -67,6 +71,13 @@ fn log_job(event: &JobEvent) {
         | JobEvent::Fenced { .. }
         | JobEvent::Waiting { .. }
         | JobEvent::StateLost { .. } => log_membership(event),
+        JobEvent::DepotCame { .. }
+        | JobEvent::DepotLost { .. }
+        | JobEvent::DepotRefused { .. }
+        | JobEvent::Saved { .. }
+        | JobEvent::NotSaved { .. }
+        | JobEvent::Resumes { .. }
+        | JobEvent::NotRestored { .. } => log_checkpoints(event),
         JobEvent::Joined { .. }
         | JobEvent::CaughtUp { .. }
         | JobEvent::CoolsDown { .. }
@@ -75,13 +86,6 @@ fn log_job(event: &JobEvent) {
         | JobEvent::Leaving { .. }
         | JobEvent::Left { .. }
         | JobEvent::Lost { .. } => log_worker(event),
-        JobEvent::DepotCame { .. }
-        | JobEvent::DepotLost { .. }
-        | JobEvent::DepotRefused { .. }
-        | JobEvent::Saved { .. }
-        | JobEvent::NotSaved { .. }
-        | JobEvent::Resumes { .. }
-        | JobEvent::NotRestored { .. } => {}
     }
 }
 
@@ -123,6 +127,44 @@ fn log_membership(event: &JobEvent) {
     }
     if let JobEvent::StateLost { reached, from } = event {
         tracing::warn!(target: "sardana::event::state_lost", %reached, %from, "every holder of the state is gone: training starts again");
+    }
+}
+
+/// What happens to checkpoints, and to those who keep them.
+fn log_checkpoints(event: &JobEvent) {
+    if let JobEvent::DepotCame { depot, host } = event {
+        tracing::info!(target: "sardana::event::depot", %depot, %host, "a checkpoint actor is there");
+    }
+    if let JobEvent::DepotLost { depot, why } = event {
+        tracing::warn!(target: "sardana::event::depot_lost", %depot, %why, "a checkpoint actor is gone");
+    }
+    if let JobEvent::DepotRefused { depot, step, reason } = event {
+        tracing::warn!(target: "sardana::event::depot_refused", %depot, %step, %reason, "a checkpoint actor cannot keep a checkpoint");
+    }
+    if let JobEvent::Saved {
+        key,
+        hosts,
+        wanted,
+        took,
+    } = event
+    {
+        if hosts < wanted {
+            tracing::warn!(target: "sardana::event::saved", step = %key.step, hosts, wanted, ?took, "a checkpoint is committed on fewer hosts than asked for");
+        } else {
+            tracing::info!(target: "sardana::event::saved", step = %key.step, hosts, ?took, "a checkpoint is committed");
+        }
+    }
+    if let JobEvent::NotSaved { step, reason } = event {
+        tracing::warn!(target: "sardana::event::not_saved", %step, %reason, "a checkpoint is given up; the next is taken soon");
+    }
+    if let JobEvent::Resumes { key, passed_over } = event {
+        for (newer, reason) in passed_over {
+            tracing::warn!(target: "sardana::event::passed_over", step = %newer.step, id = %newer.id, %reason, "a newer checkpoint cannot be used");
+        }
+        tracing::info!(target: "sardana::event::resumes", step = %key.step, id = %key.id, "training resumes from the newest checkpoint that is complete");
+    }
+    if let JobEvent::NotRestored { key, worker, reason } = event {
+        tracing::warn!(target: "sardana::event::not_restored", step = %key.step, %worker, %reason, "a checkpoint could not be loaded");
     }
 }
 
@@ -183,6 +225,9 @@ fn log_agent(event: &AgentEvent) {
         }
         AgentEvent::Back { left, reason } => {
             tracing::info!(target: "sardana::event::back", left, %reason, "workers are started again");
+        }
+        AgentEvent::NoDepot { reason } => {
+            tracing::error!(target: "sardana::event::no_depot", %reason, "no checkpoints are kept on this host");
         }
         AgentEvent::Exhausted | AgentEvent::JobOver => {}
     }

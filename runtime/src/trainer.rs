@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sardana_actors::fault::{self, Point};
 use sardana_actors::worker::{Desk, Task};
 use sardana_collectives::gradient::{GradientBuffer, GradientError, Sum, WriteMode};
@@ -17,7 +18,7 @@ use crate::data::{Sampler, SamplerError};
 use crate::fingerprint;
 use crate::model::{
     Layout, LayoutError, ModelError, ProbeError, StateError, StateHash, StatePieces, Trainable, copy_shared, copy_shares,
-    pieces, probe, restore, share_hashes, state_hash, tensors_hash,
+    describe, pieces, probe, restore, share_hashes, state_hash, tensors_hash,
 };
 
 /// Why training cannot go on. It would fail in the same way on every worker.
@@ -129,6 +130,8 @@ pub(crate) struct Prepared<M> {
 pub(crate) struct Facts {
     pub(crate) identity: JobIdentity,
     pub(crate) pieces: Arc<StatePieces>,
+    /// What the state's tensors are called, for checkpoints.
+    pub(crate) description: Bytes,
     pub(crate) auxiliary: Vec<String>,
 }
 
@@ -149,6 +152,7 @@ pub(crate) fn prepare<M: Trainable>(
             fingerprint,
         },
         pieces: Arc::new(pieces(&model)?),
+        description: describe(&model)?,
         auxiliary: model.auxiliary(),
     };
     Ok(Prepared {

@@ -154,6 +154,7 @@ pub(crate) fn config(bundle: Bundle, job: &Job, facts: &Facts, sigterm: Sigterm)
         identity: facts.identity.clone(),
         shard_capacity: job.shard_capacity(),
         pieces: Arc::clone(&facts.pieces),
+        description: facts.description.clone(),
         auxiliary: facts.auxiliary.clone(),
         sigterm,
     }

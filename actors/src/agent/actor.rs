@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::away::{Absence, Mode};
 use super::certificates::Certificates;
+use super::depot::Begun;
 use super::child::{Ending, Order, Process, Program, Streams};
 use super::limits::{BACK_OFF, BACK_OFF_MOST, CERTIFICATES_EVERY, END_GRACE, LIVED};
 use super::notices::NoticeOrder;
@@ -22,6 +23,7 @@ use super::output::Printer;
 use super::reporting::Reporting;
 use super::start_error::StartError;
 use super::{AgentConfig, AgentEvent, Bundle, Processes};
+use crate::depot::Depot;
 use crate::trust::{Credentials, Wallet};
 use crate::worker::TallyFile;
 
@@ -42,6 +44,8 @@ pub(super) enum Message {
     ControlMade { queue: mpsc::UnboundedSender<AgentMessage> },
     /// By the embedding program: the children leave at a boundary, then the agent ends.
     Leave { reason: String },
+    /// By the start of the checkpoint actor: how it went.
+    DepotBegun(Box<Begun>),
     /// By the watch for notices.
     Notice(NoticeOrder),
     /// By the clock: the children that leave because of a notice had their time.
@@ -63,7 +67,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) struct State {
-    config: AgentConfig,
+    pub(super) config: AgentConfig,
     program: Program,
     events: mpsc::UnboundedSender<AgentEvent>,
     processes: Processes,
@@ -80,6 +84,8 @@ pub(super) struct State {
     pub(super) pending: u32,
     pub(super) mode: Mode,
     pub(super) absence: Absence,
+    /// Ends with this.
+    pub(super) depot: Option<Depot>,
 }
 
 #[derive(Debug)]
@@ -113,7 +119,7 @@ impl Actor for Shell {
         for _ in 0..config.workers {
             myself.cast(Message::Start)?;
         }
-        Ok(State {
+        let mut state = State {
             program: Program {
                 program: config.program.clone(),
                 arguments: config.arguments.clone(),
@@ -132,7 +138,10 @@ impl Actor for Shell {
             failures: 0,
             mode: Mode::Keeping,
             absence: Absence::default(),
-        })
+            depot: None,
+        };
+        state.want_depot();
+        Ok(state)
     }
 
     async fn handle(
@@ -154,6 +163,7 @@ impl Actor for Shell {
                 }
                 state.say_leave_again();
             }
+            Message::DepotBegun(begun) => state.depot_begun(*begun),
             Message::Notice(order) => state.noticed(&myself, order),
             Message::LeaveNow { absence } => state.leave_now(absence),
             Message::Leave { reason } => state.leave(&myself, reason),

@@ -8,7 +8,7 @@ use sardana_protocol::words::WorkerId;
 use tokio::time::Instant;
 
 use super::limits::CERTIFY_DEADLINE;
-use crate::trust::{Credentials, PeerIdentity, PendingKey, Renewal, Wallet};
+use crate::trust::{Credentials, PeerIdentity, PendingKey, Renewal, Role, Wallet};
 
 /// What is asked for and has not come.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(super) struct Certificates {
     wallet: Wallet,
     renewal: Renewal,
     waiting: BTreeMap<WorkerId, Waiting>,
+    /// For the checkpoint actor.
+    depot: Option<(PendingKey, Vec<u8>)>,
 }
 
 #[derive(Debug)]
@@ -33,6 +35,7 @@ impl Certificates {
             renewal: Renewal::new(wallet.clone()),
             wallet,
             waiting: BTreeMap::new(),
+            depot: None,
         }
     }
 
@@ -53,6 +56,25 @@ impl Certificates {
         Ok(AgentMessage::Certify { worker, request })
     }
 
+    /// Makes the key of a checkpoint actor, and what to say to have it certified.
+    pub(super) fn ask_for_depot(&mut self) -> Result<AgentMessage, String> {
+        let key = PendingKey::generate().map_err(|error| error.to_string())?;
+        let request = key.request().map_err(|error| error.to_string())?;
+        self.depot = Some((key, request.clone()));
+        Ok(AgentMessage::CertifyDepot { request })
+    }
+
+    /// The checkpoint actor's certificate came. None if nobody waits for it.
+    pub(super) fn depot_certified(&mut self, certificate: Vec<u8>) -> Option<Result<Credentials, String>> {
+        let (key, _) = self.depot.take()?;
+        let credentials = key.certified(&self.wallet.current().authority(), certificate);
+        Some(match credentials {
+            Ok(credentials) if credentials.role() == Role::Checkpoint => Ok(credentials),
+            Ok(credentials) => Err(format!("its certificate is for {}, expected a checkpoint actor", credentials.identity())),
+            Err(error) => Err(error.to_string()),
+        })
+    }
+
     /// What to say again on a new connection: what was said on the last one may be lost.
     pub(super) fn ask_again(&mut self, now: Instant) -> Vec<AgentMessage> {
         let again = |(worker, waiting): (&WorkerId, &mut Waiting)| {
@@ -62,7 +84,10 @@ impl Certificates {
                 request: waiting.request.clone(),
             }
         };
-        self.waiting.iter_mut().map(again).collect()
+        let depot = self.depot.iter().map(|(_, request)| AgentMessage::CertifyDepot {
+            request: request.clone(),
+        });
+        self.waiting.iter_mut().map(again).chain(depot).collect()
     }
 
     /// A child's certificate came. None if nobody waits for it.
@@ -116,7 +141,7 @@ mod tests {
     use sardana_protocol::words::JobId;
 
     use super::*;
-    use crate::trust::{Authority, Role};
+    use crate::trust::Authority;
 
     const JOB: JobId = JobId::new([7; 16]);
 
@@ -130,6 +155,7 @@ mod tests {
         match message {
             AgentMessage::Certify { worker, request } => (worker, request),
             other @ (AgentMessage::ChildStarted { .. }
+            | AgentMessage::CertifyDepot { .. }
             | AgentMessage::Leave { .. }
             | AgentMessage::Stay { .. }
             | AgentMessage::Renew { .. }

@@ -8,6 +8,7 @@ mod away;
 mod bundle;
 mod certificates;
 mod child;
+mod depot;
 pub mod limits;
 pub mod notices;
 mod orders;
@@ -59,6 +60,8 @@ pub struct AgentConfig {
     pub arguments: Vec<OsString>,
     /// With which additional environment.
     pub environment: Vec<(OsString, OsString)>,
+    /// Where to keep checkpoints of the job on this host, if it does.
+    pub checkpoint_dir: Option<PathBuf>,
     /// How many workers to keep running.
     pub workers: u32,
     /// How many times in all a worker that ended badly is replaced. One that gave up ([`EXIT_GIVE_UP`]) is not.
@@ -68,6 +71,11 @@ pub struct AgentConfig {
 /// What an agent tells the program that runs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentEvent {
+    /// Checkpoints cannot be kept on this host.
+    NoDepot {
+        /// Why, and what to do.
+        reason: String,
+    },
     /// A worker process was started.
     Started {
         /// Its id.

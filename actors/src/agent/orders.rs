@@ -31,6 +31,7 @@ impl State {
             }
             AgentOrder::Start { workers } => self.start_more(myself, workers),
             AgentOrder::Certified { worker, certificate } => self.certified(myself, worker, certificate),
+            AgentOrder::DepotCertified { certificate } => self.depot_certified(myself, certificate),
             AgentOrder::Renewed { certificate } => self.certificates.renewed(certificate, SystemTime::now()),
         }
     }

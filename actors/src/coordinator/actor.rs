@@ -54,6 +54,7 @@ pub(super) enum Message {
     AgentLost { agent: u64, session: SessionId },
     /// By a session: a depot reports for duty. The greeting goes back.
     DepotHello {
+        certified: u64,
         hello: DepotHello,
         outlet: Outlet<DepotOrder>,
         reply: oneshot::Sender<Greeting>,
@@ -184,7 +185,12 @@ impl Actor for Shell {
             Message::Said { worker, message } => state.said(worker, message),
             Message::AgentSaid { agent, message } => state.agent_said(agent, message),
             Message::AgentLost { agent, session } => state.agent_lost(agent, session),
-            Message::DepotHello { hello, outlet, reply } => state.depot_hello(hello, outlet, reply),
+            Message::DepotHello {
+                certified,
+                hello,
+                outlet,
+                reply,
+            } => state.depot_hello(certified, hello, outlet, reply),
             Message::DepotSaid { depot, message } => state.depot_said(depot, message),
             Message::DepotLost { depot, session, why } => state.depot_lost(depot, session, why),
             Message::Asked { request, reply } => {

@@ -58,6 +58,12 @@ impl State {
                     self.order(agent, certified);
                 }
             }
+            AgentMessage::CertifyDepot { .. } if self.life == Life::Over => {}
+            AgentMessage::CertifyDepot { request } => {
+                if let Some(certified) = self.certifying.depot_of(agent, &request) {
+                    self.order(agent, certified);
+                }
+            }
             AgentMessage::Renew { request } => {
                 if let Some(renewed) = self.certifying.renewed_agent(agent, &request) {
                     self.order(agent, renewed);

@@ -23,6 +23,8 @@ pub(super) struct Certifying {
     own: Wallet,
     /// Children that have not ended, and whose they are.
     children: BTreeMap<WorkerId, u64>,
+    /// The id in each depot's certificate.
+    depots: BTreeMap<DepotId, u64>,
     /// Workers that ended, or were dismissed or released, and whose they were. An id is never used again by another process.
     gone: BTreeMap<WorkerId, Option<u64>>,
 }
@@ -47,6 +49,7 @@ impl Certifying {
             registrar,
             own,
             children: BTreeMap::new(),
+            depots: BTreeMap::new(),
             gone: BTreeMap::new(),
         }
     }
@@ -104,9 +107,21 @@ impl Certifying {
             .map(|certificate| CoordinatorMessage::Renewed { certificate })
     }
 
+    /// An agent wants a certificate for its checkpoint actor. None if it is refused. An agent has one of them at most: it has the agent's
+    /// own id.
+    pub(super) fn depot_of(&self, agent: u64, request: &[u8]) -> Option<AgentOrder> {
+        self.renewed(Role::Checkpoint, agent, request)
+            .map(|certificate| AgentOrder::DepotCertified { certificate })
+    }
+
+    /// A depot is connected with the certificate of this id.
+    pub(super) fn has_depot(&mut self, depot: DepotId, certified: u64) {
+        self.depots.insert(depot, certified);
+    }
+
     /// A depot wants its next certificate. None if it is refused.
     pub(super) fn renewed_depot(&self, depot: DepotId, request: &[u8]) -> Option<DepotOrder> {
-        self.renewed(Role::Checkpoint, depot.get(), request)
+        self.renewed(Role::Checkpoint, *self.depots.get(&depot)?, request)
             .map(|certificate| DepotOrder::Renewed { certificate })
     }
 

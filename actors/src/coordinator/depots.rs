@@ -18,7 +18,13 @@ const PART_BYTES: usize = CONTROL_FRAME_BYTES / 4;
 const EARLY: usize = 4 * MAX_DEPOTS;
 
 impl State {
-    pub(super) fn depot_hello(&mut self, hello: DepotHello, outlet: Outlet<DepotOrder>, reply: oneshot::Sender<Greeting>) {
+    pub(super) fn depot_hello(
+        &mut self,
+        certified: u64,
+        hello: DepotHello,
+        outlet: Outlet<DepotOrder>,
+        reply: oneshot::Sender<Greeting>,
+    ) {
         let own = self.config.incarnation;
         if self.life == Life::Fenced || hello.incarnation > own {
             // The session is gone if nobody takes it.
@@ -44,12 +50,18 @@ impl State {
         if reply.send(greeting).is_err() {
             return;
         }
+        self.certifying.has_depot(hello.depot, certified);
         if let Some(before) = self.depots.insert(hello.depot, outlet) {
             before.connection.close(0_u32.into(), b"its process has made a later connection");
             self.received += before.connection.stats().udp_rx.bytes;
         }
         let (host, address) = (hello.host, hello.address);
-        self.depot_event(hello.depot, DepotEvent::Arrived { host, address });
+        let arrived = DepotEvent::Arrived {
+            host,
+            certified,
+            address,
+        };
+        self.depot_event(hello.depot, arrived);
     }
 
     pub(super) fn depot_said(&mut self, depot: DepotId, message: DepotMessage) {

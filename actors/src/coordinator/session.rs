@@ -115,8 +115,8 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
         Hello::Agent(hello) if allowed && hello.job == peer.job => {
             streams.greet_agent(peer.id, hello, &coordinator).await;
         }
-        Hello::Depot(hello) if allowed && hello.job == peer.job && hello.depot.get() == peer.id => {
-            streams.greet_depot(hello, &coordinator).await;
+        Hello::Depot(hello) if allowed && hello.job == peer.job => {
+            streams.greet_depot(peer.id, hello, &coordinator).await;
         }
         Hello::Operator { job } if allowed && job == peer.job => {
             streams.serve_operator(peer, &coordinator, operators).await;
@@ -195,7 +195,7 @@ impl Streams {
         let _ = coordinator.cast(Message::AgentLost { agent, session });
     }
 
-    async fn greet_depot(self, hello: DepotHello, coordinator: &ActorRef<Message>) {
+    async fn greet_depot(self, certified: u64, hello: DepotHello, coordinator: &ActorRef<Message>) {
         let (queue, outgoing) = mpsc::unbounded_channel();
         let (reply, greeting) = oneshot::channel();
         let outlet = Outlet {
@@ -203,7 +203,12 @@ impl Streams {
             connection: self.connection.clone(),
         };
         let (depot, session) = (hello.depot, outlet.session());
-        let asked = coordinator.cast(Message::DepotHello { hello, outlet, reply });
+        let asked = coordinator.cast(Message::DepotHello {
+            certified,
+            hello,
+            outlet,
+            reply,
+        });
         let Some(streams) = self.answer(asked.is_ok(), greeting).await else {
             return;
         };

@@ -7,7 +7,7 @@ use quinn::RecvStream;
 use sardana_protocol::messages::{MemberAddress, Trailer};
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::StateHash;
-use sardana_protocol::words::{Step, WorkerId};
+use sardana_protocol::words::{Generation, Step, WorkerId};
 use serde::{Deserialize, Serialize};
 
 use super::Peers;
@@ -23,6 +23,12 @@ pub(super) enum Request {
     Share { step: Step, share: Share },
     /// The sum of this step.
     Sum { step: Step, when: When },
+    /// The share of a checkpoint at this step that the receiver reads for this generation.
+    Lent {
+        generation: Generation,
+        step: Step,
+        share: Share,
+    },
 }
 
 /// How long an answer may take.
@@ -212,8 +218,16 @@ impl Peers {
         share: Share,
         into: &mut [u8],
     ) -> Result<StateHash, FetchError> {
+        self.receive_share(member, Request::Share { step, share }, into).await
+    }
+
+    pub(super) async fn receive_share(
+        self: &Arc<Self>,
+        member: MemberAddress,
+        request: Request,
+        into: &mut [u8],
+    ) -> Result<StateHash, FetchError> {
         let donor = member.worker;
-        let request = Request::Share { step, share };
         let (answer, stream) = self.ask(member, request).await?;
         let Answer::Share { bytes, hash } = answer else {
             return Err(no_load(donor, request, answer));
@@ -241,7 +255,7 @@ impl Peers {
         match request {
             Request::Share { step, .. } => fault::reached(Point::Copying, step),
             Request::Sum { step, when: When::Soon } => fault::reached(Point::Following, step),
-            Request::Sum { when: When::Now, .. } => {}
+            Request::Sum { when: When::Now, .. } | Request::Lent { .. } => {}
         }
         let answer = read_frame::<Answer>(&mut receive, STREAM_HELLO_BYTES).await.map_err(frame)?;
         let answer = answer.ok_or_else(|| FetchError::Broken {
@@ -254,7 +268,7 @@ impl Peers {
 
 fn no_load(donor: WorkerId, request: Request, answer: Answer) -> FetchError {
     let asked = match request {
-        Request::Share { step, .. } | Request::Sum { step, .. } => step,
+        Request::Share { step, .. } | Request::Sum { step, .. } | Request::Lent { step, .. } => step,
     };
     match answer {
         Answer::NotHere { stands_at } => FetchError::NotHere { donor, asked, stands_at },

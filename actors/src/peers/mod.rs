@@ -5,6 +5,7 @@
 
 mod copy;
 mod fetch;
+mod lend;
 pub mod limits;
 mod links;
 mod names;
@@ -26,6 +27,7 @@ use tokio::sync::Semaphore;
 
 pub use copy::CopyError;
 pub use fetch::{FetchError, FollowedSum};
+use lend::Lent;
 pub use links::LinkingError;
 pub use names::Circle;
 use names::Names;
@@ -48,6 +50,7 @@ pub struct Peers {
     slots: Mutex<BTreeMap<WorkerId, Arc<Slot>>>,
     table: LinkTable,
     names: Names,
+    lent: Watched<Lent>,
     desk: Arc<Desk>,
     pieces: Arc<StatePieces>,
 }
@@ -117,6 +120,7 @@ impl Peers {
             slots: Mutex::new(BTreeMap::new()),
             table: LinkTable::default(),
             names: Names::default(),
+            lent: Watched::default(),
             desk,
             pieces,
         });
@@ -135,6 +139,11 @@ impl Peers {
     /// From now on links of generations older than `generation` are refused (GEN-3).
     pub fn fence(&self, generation: Generation) {
         self.table.fence(generation);
+    }
+
+    /// The end that all its connections come from: for those that are not to other workers.
+    pub(crate) const fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     /// What this worker stands on.

@@ -15,6 +15,8 @@ pub enum Circle {
     Prepared,
     /// Those who copy the state to join.
     Joiners,
+    /// Those who load a checkpoint together with this worker.
+    Restoring,
 }
 
 #[derive(Debug, Default)]
@@ -22,13 +24,14 @@ struct Named {
     present: BTreeSet<WorkerId>,
     prepared: BTreeSet<WorkerId>,
     joiners: BTreeSet<WorkerId>,
+    restoring: BTreeSet<WorkerId>,
     /// All that were ever named and are not parted with yet.
     known: BTreeSet<WorkerId>,
 }
 
 impl Named {
     fn has(&self, worker: WorkerId) -> bool {
-        [&self.present, &self.prepared, &self.joiners]
+        [&self.present, &self.prepared, &self.joiners, &self.restoring]
             .iter()
             .any(|circle| circle.contains(&worker))
     }
@@ -38,9 +41,11 @@ impl Named {
             present,
             prepared,
             joiners,
+            restoring,
             known,
         } = self;
-        known.extend(present.iter().chain(prepared.iter()).chain(joiners.iter()));
+        let all = [present, prepared, joiners, restoring];
+        known.extend(all.into_iter().flat_map(|circle| circle.iter()));
     }
 }
 
@@ -60,6 +65,7 @@ impl Names {
                 Circle::Present => named.present = workers,
                 Circle::Prepared => named.prepared = workers,
                 Circle::Joiners => named.joiners = workers,
+                Circle::Restoring => named.restoring = workers,
             }
             named.learn();
         });

@@ -71,21 +71,12 @@ impl Peers {
         // Rings over the same connection go first. It fails only for a stream that has ended, and then all that follows does.
         let _ = send.set_priority(TRANSFER_PRIORITY);
         let (answer, load) = match request {
-            Request::Share { step, share } => match self.share(step, share).await {
-                Some(held) => {
-                    let answer = Answer::Share {
-                        bytes: held.bytes.len() as u64,
-                        hash: held.hash,
-                    };
-                    let load = Load {
-                        bytes: held.bytes,
-                        point: Point::ServingShare,
-                        step,
-                    };
-                    (answer, Some(load))
-                }
-                None => (self.not_here(), None),
-            },
+            Request::Share { step, share } => self.loaded(self.share(step, share).await, step),
+            Request::Lent {
+                generation,
+                step,
+                share,
+            } => self.loaded(self.lent(generation, share).await, step),
             Request::Sum { step, when } => match self.sum(step, when).await {
                 Some(sum) => {
                     let bytes = sum.bytes();
@@ -115,6 +106,23 @@ impl Peers {
             send.write_chunk(bytes).await?;
         }
         delivered(send).await
+    }
+
+    /// The answer for a share, with what follows it.
+    fn loaded(&self, held: Option<HeldShare>, step: Step) -> (Answer, Option<Load>) {
+        let Some(held) = held else {
+            return (self.not_here(), None);
+        };
+        let answer = Answer::Share {
+            bytes: held.bytes.len() as u64,
+            hash: held.hash,
+        };
+        let load = Load {
+            bytes: held.bytes,
+            point: Point::ServingShare,
+            step,
+        };
+        (answer, Some(load))
     }
 
     /// A share of the snapshot that is held; or else, if it is all of it, the state at `step` as soon as the training thread is free.

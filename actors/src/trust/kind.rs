@@ -133,7 +133,7 @@ impl From<&WorkerMessage> for Kind {
 impl From<&AgentMessage> for Kind {
     fn from(message: &AgentMessage) -> Self {
         match message {
-            AgentMessage::Certify { .. } => Self::ChildCertification,
+            AgentMessage::Certify { .. } | AgentMessage::CertifyDepot { .. } => Self::ChildCertification,
             AgentMessage::Renew { .. } => Self::Renewal,
             AgentMessage::ChildStarted { .. }
             | AgentMessage::ChildExited { .. }
@@ -177,7 +177,7 @@ impl From<&CoordinatorMessage> for Kind {
 impl From<&AgentOrder> for Kind {
     fn from(order: &AgentOrder) -> Self {
         match order {
-            AgentOrder::Certified { .. } | AgentOrder::Renewed { .. } => Self::Certificate,
+            AgentOrder::Certified { .. } | AgentOrder::DepotCertified { .. } | AgentOrder::Renewed { .. } => Self::Certificate,
             AgentOrder::JobOver | AgentOrder::Kill { .. } | AgentOrder::Start { .. } => Self::AgentOrder,
         }
     }

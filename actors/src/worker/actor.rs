@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
-use sardana_protocol::limits::{HEARTBEAT, MAX_TEXT_BYTES};
+use sardana_protocol::checkpoint::PieceHash;
+use sardana_protocol::limits::{HEARTBEAT, MAX_TEXT_BYTES, PIECE_BYTES};
 use sardana_protocol::member::{Event, Heartbeat, Member};
 use sardana_protocol::messages::{CoordinatorMessage, WorkerHello, WorkerMessage};
 use sardana_protocol::words::{Generation, Step, WorkerId};
@@ -20,9 +22,12 @@ use super::limits::{
     RETRY_EVERY,
 };
 use super::renewal::WorkerRenewal;
+use super::restoring::Reader;
 use super::rings::Rings;
+use super::saving::{Outcome, Saver};
 use super::transfers::{Serial, Transfers};
 use super::{Ended, WorkerConfig, WorkerError};
+use crate::depot::Depots;
 use crate::fault::{self, Point};
 use crate::peers::{Circle, Peers};
 
@@ -47,6 +52,12 @@ pub(super) enum Message {
     Fetched { generation: Generation, step: Step, data: Data },
     /// By a joiner's transfer: how it ended.
     Transferred { serial: Serial, event: Event, data: Data },
+    /// By the writing of a share: how it ended.
+    Written(Box<Outcome>),
+    /// By the writing of a share: the coordinator is to know this.
+    Say(WorkerMessage),
+    /// By a transfer: the checkpoint could not be loaded.
+    NotRestored { generation: Generation, reason: String },
     /// By the host: this process is to end (SIGTERM).
     Terminated,
     /// By the last ring of a worker that was released: everything is passed on.
@@ -75,6 +86,8 @@ pub(super) struct State {
     control: ActorRef<WorkerMessage>,
     rings: Rings,
     transfers: Transfers,
+    saver: Saver,
+    reader: Reader,
     joined: Joined,
     /// When it was first asked to leave.
     leaving: Option<Instant>,
@@ -150,6 +163,20 @@ impl Actor for Worker {
         };
         let rings = Rings::new(&config.identity.spec, Arc::clone(&desk), Arc::clone(&peers));
         let transfers = Transfers::new(Arc::clone(&desk), Arc::clone(&peers), Arc::clone(&config.pieces));
+        let depots = Depots::new(peers.ground().clone(), peers.endpoint().clone(), config.credentials.clone());
+        let description = in_pieces(&config.description);
+        let saver = Saver::new(
+            peers.ground().clone(),
+            Arc::clone(&depots),
+            Arc::clone(&config.pieces),
+            Arc::clone(&description),
+        );
+        let reader = Reader {
+            depots,
+            peers: Arc::clone(&peers),
+            pieces: Arc::clone(&config.pieces),
+            description,
+        };
         let control = connect(&myself, &link, &desk, &hello, (COORDINATOR_PATIENCE, Duration::ZERO)).await?;
         Ok(State {
             renewal: WorkerRenewal::new(&config.credentials),
@@ -160,6 +187,8 @@ impl Actor for Worker {
             control,
             rings,
             transfers,
+            saver,
+            reader,
             joined: Joined::NotYet,
             leaving: None,
             spoke: Instant::now(),
@@ -195,6 +224,18 @@ impl Actor for Worker {
                 if state.transfers.take(serial) {
                     state.desk.handle(event, data);
                 }
+            }
+            Message::Written(outcome) => {
+                // What was given up may have ended in the meantime.
+                if let Some(event) = state.saver.ended(*outcome) {
+                    state.desk.handle(event, Data::None);
+                }
+            }
+            Message::Say(message) => {
+                let _ = state.control.cast(message);
+            }
+            Message::NotRestored { generation, reason } => {
+                state.desk.handle(Event::NotRestored { generation, reason }, Data::None);
             }
             Message::Terminated => state.terminated(),
             Message::Drained { step } => state.end(Ok(Ended::Drained { step })),
@@ -238,6 +279,13 @@ impl Actor for Worker {
         state.link.close().await;
         Ok(())
     }
+}
+
+/// Bytes of any length as pieces.
+fn in_pieces(bytes: &Bytes) -> Arc<[(PieceHash, Bytes)]> {
+    let starts = (0..bytes.len()).step_by(PIECE_BYTES);
+    let pieces = starts.map(|start| bytes.slice(start..bytes.len().min(start + PIECE_BYTES)));
+    pieces.map(|piece| (PieceHash::of(&piece), piece)).collect()
 }
 
 /// What a model says may be of any length; a message may not.
@@ -328,20 +376,18 @@ impl State {
             Errand::Admit { joiners } => self.peers.name(Circle::Joiners, joiners),
             Errand::Copy(snapshot) => self.transfers.copy(myself, *snapshot),
             Errand::Follow { step, snapshot } => self.transfers.follow(myself, *snapshot, step),
-            Errand::Save { save, .. } => {
-                let event = Event::NotSaved {
-                    snapshot: save.snapshot,
-                    attempt: save.attempt,
-                    depot: None,
-                    reason: "this worker cannot write yet".to_owned(),
-                };
-                self.desk.handle(event, Data::None);
+            Errand::Save { save, held } => {
+                for event in self.saver.save(myself, *save, held) {
+                    self.desk.handle(event, Data::None);
+                }
             }
-            Errand::EndSave => {}
-            Errand::Restore { generation, .. } => {
-                let reason = "this worker cannot read yet".to_owned();
-                self.desk.handle(Event::NotRestored { generation, reason }, Data::None);
-            }
+            Errand::EndSave => self.saver.end(),
+            Errand::EndRestore => self.peers.end_lending(),
+            Errand::Restore {
+                generation,
+                rank,
+                restore,
+            } => self.transfers.restore(myself, self.reader.clone(), (generation, rank), *restore),
             Errand::EndCopy => self.transfers.end_copy(),
             Errand::Fetch {
                 generation,

@@ -9,8 +9,10 @@ mod desk;
 mod give_back;
 pub mod limits;
 mod renewal;
+mod restoring;
 mod ring;
 mod rings;
+mod saving;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -19,6 +21,7 @@ mod transfers;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use ractor::{Actor, ActorRef};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::state::{StateHash, StatePieces};
@@ -54,6 +57,8 @@ pub struct WorkerConfig {
     pub shard_capacity: u32,
     /// How the bytes of its model's state are cut into pieces.
     pub pieces: Arc<StatePieces>,
+    /// What its model's state is called: see [`crate::manifest::encode_description`].
+    pub description: Bytes,
     /// Names of the model's auxiliary sums, in the model's order; for people.
     pub auxiliary: Vec<String>,
     /// What SIGTERM means.

@@ -112,6 +112,7 @@ impl Rings {
 
     /// Gives up the present ring, and the one before it.
     pub(super) fn abort(&mut self) {
+        self.peers.end_lending();
         if let Some(past) = self.past.take() {
             past.abort();
         }

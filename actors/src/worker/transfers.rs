@@ -6,16 +6,17 @@ use bytes::Bytes;
 use ractor::ActorRef;
 use sardana_collectives::gradient::Sum;
 use sardana_protocol::member::Event;
-use sardana_protocol::messages::{CatchUp, MemberAddress, Snapshot};
+use sardana_protocol::messages::{CatchUp, MemberAddress, Restore, Snapshot};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::state::StatePieces;
-use sardana_protocol::words::{Generation, Step};
+use sardana_protocol::words::{Generation, Rank, Step};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::actor::{Message, cut};
 use super::desk::{Data, Desk, HeldShare};
 use super::give_back::given_back_aside;
+use super::restoring::Reader;
 use crate::fault::{self, Point};
 use crate::peers::{CopyError, FetchError, FollowedSum, Peers};
 use crate::watched::Watched;
@@ -141,6 +142,30 @@ impl Transfers {
         };
         self.end_fetch();
         self.catching_up = Some(tokio::spawn(fetching).abort_handle());
+    }
+
+    /// Loads the checkpoint that a generation starts from.
+    pub(super) fn restore(
+        &mut self,
+        worker: &ActorRef<Message>,
+        reader: Reader,
+        (generation, rank): (Generation, Rank),
+        restore: Restore,
+    ) {
+        let (worker, step) = (worker.clone(), restore.key.step);
+        let loading = async move {
+            let message = match reader.load(generation, rank, restore).await {
+                Ok(data) => Message::Fetched { generation, step, data },
+                Err(reason) => {
+                    tracing::warn!(%generation, %step, %reason, "the checkpoint could not be loaded");
+                    let reason = cut(reason);
+                    Message::NotRestored { generation, reason }
+                }
+            };
+            let _ = worker.cast(message);
+        };
+        self.end_fetch();
+        self.catching_up = Some(tokio::spawn(loading).abort_handle());
     }
 
     /// Ends what a member fetches.

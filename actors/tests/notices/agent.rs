@@ -33,6 +33,7 @@ impl Watching {
             program: PathBuf::from("sh"),
             arguments: vec!["-c".into(), script.into()],
             environment: vec![],
+            checkpoint_dir: None,
             workers,
             restarts: 0,
         };

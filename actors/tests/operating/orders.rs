@@ -24,6 +24,7 @@ pub(crate) async fn start(site: &Site, script: &str, workers: u32, output: Outpu
         program: PathBuf::from("sh"),
         arguments: vec!["-c".into(), script.into()],
         environment: vec![],
+        checkpoint_dir: None,
         workers,
         restarts: 1,
     };

@@ -61,6 +61,7 @@ async fn a_folder_that_is_none_is_named_before_anything_starts() {
             program: "true".into(),
             arguments: vec![],
             environment: vec![],
+            checkpoint_dir: None,
             workers: 1,
             restarts: 0,
         };

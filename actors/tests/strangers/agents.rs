@@ -25,6 +25,7 @@ async fn start(site: &Site, program: &str, arguments: &[&str], workers: u32, res
         program: PathBuf::from(program),
         arguments: arguments.iter().map(Into::into).collect(),
         environment: vec![],
+        checkpoint_dir: None,
         workers,
         restarts,
     };
@@ -220,6 +221,7 @@ async fn an_agent_with_credentials_of_another_role_or_job_does_not_start() {
         program: PathBuf::from("true"),
         arguments: vec![],
         environment: vec![],
+        checkpoint_dir: None,
         workers: 1,
         restarts: 0,
     };

@@ -106,6 +106,8 @@ impl fmt::Debug for DepotId {
 pub struct DepotAddress {
     /// Which.
     pub depot: DepotId,
+    /// The id in the certificate that it has at present.
+    pub certified: u64,
     /// Where.
     pub address: SocketAddr,
 }

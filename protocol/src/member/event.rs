@@ -263,6 +263,8 @@ pub enum Command {
         /// What, and from whom.
         restore: Box<Restore>,
     },
+    /// All members have what [`Command::Restore`] asked for: nothing of it need be kept for them.
+    EndRestore,
     /// Keep the newest applied sum, with its trailer, for those who follow.
     KeepSum {
         /// Its step.

@@ -152,6 +152,10 @@ impl Member {
         self.report_from = report_from;
         if incarnation > self.incarnation {
             self.incarnation = incarnation;
+            // Who ordered it is gone, and will not end it.
+            if self.saving.take().is_some() {
+                out.push(Command::EndSave);
+            }
             if self.seat.is_none() {
                 self.unprepare(out);
                 self.end_copy(out);

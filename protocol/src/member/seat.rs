@@ -276,6 +276,8 @@ impl Member {
         }
         // Whoever follows sees the trailers of others, too.
         if self.seat.is_some() {
+            // If all halt here, this is what they leave behind.
+            self.take_last_snapshot(out);
             // A joiner that comes in its place does not have the reports of the steps before its snapshot.
             self.beat(Heartbeat::NotDue, out);
             self.seat = None;

@@ -177,6 +177,9 @@ impl Member {
         let news = |seat: &&mut Seat| seat.progressed == Progressed::NotYet && step > seat.form.step;
         if let Some(seat) = self.seat.as_mut().filter(news) {
             seat.progressed = Progressed::Yes;
+            if seat.form.catch_up == CatchUp::Checkpoint {
+                out.push(Command::EndRestore);
+            }
             self.beat(Heartbeat::Due(None), out);
         }
     }

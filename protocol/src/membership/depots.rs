@@ -16,6 +16,8 @@ pub enum DepotEvent {
     Arrived {
         /// What people call its host.
         host: String,
+        /// The id in its certificate.
+        certified: u64,
         /// Where it is reached.
         address: SocketAddr,
     },
@@ -32,7 +34,7 @@ pub enum DepotEvent {
 #[derive(Debug, Clone)]
 pub(super) struct Depot {
     pub(super) host: String,
-    pub(super) address: SocketAddr,
+    pub(super) address: DepotAddress,
     /// Whether it has told all that it keeps.
     pub(super) told: Told,
     pub(super) heads: BTreeMap<ManifestKey, Head>,
@@ -44,7 +46,18 @@ pub(super) type Depots = BTreeMap<DepotId, Depot>;
 impl Membership {
     pub(super) fn depot(&mut self, depot: DepotId, event: DepotEvent) {
         match event {
-            DepotEvent::Arrived { host, address } => self.depot_arrived(depot, host, address),
+            DepotEvent::Arrived {
+                host,
+                certified,
+                address,
+            } => {
+                let address = DepotAddress {
+                    depot,
+                    certified,
+                    address,
+                };
+                self.depot_arrived(host, address);
+            }
             DepotEvent::Said(said) if self.depots.contains_key(&depot) => self.depot_said(depot, *said),
             DepotEvent::Said(_) => {}
             DepotEvent::Lost { why } => {
@@ -56,7 +69,8 @@ impl Membership {
         }
     }
 
-    fn depot_arrived(&mut self, depot: DepotId, host: String, address: SocketAddr) {
+    fn depot_arrived(&mut self, host: String, address: DepotAddress) {
+        let depot = address.depot;
         if self.depots.len() >= MAX_DEPOTS && !self.depots.contains_key(&depot) {
             return;
         }
@@ -109,8 +123,8 @@ impl Membership {
             return;
         }
         let workers: Vec<WorkerId> = self.members.keys().copied().collect();
-        let depots: Vec<DepotId> = self.depots.keys().copied().collect();
-        for &depot in &depots {
+        let depots: Vec<u64> = self.depots.values().map(|depot| depot.address.certified).collect();
+        for depot in self.depots.keys().copied().collect::<Vec<_>>() {
             let (workers, depots) = (workers.clone(), depots.clone());
             self.order(depot, DepotOrder::Serve { workers, depots });
         }
@@ -129,19 +143,12 @@ impl Membership {
         let ready = self.depots.iter().filter(|(_, depot)| depot.told == Told::All);
         ready
             .filter(|(_, depot)| hosts.insert(depot.host.as_str()))
-            .map(|(&depot, known)| DepotAddress {
-                depot,
-                address: known.address,
-            })
+            .map(|(_, depot)| depot.address)
             .collect()
     }
 
     pub(super) fn addresses(&self) -> Vec<DepotAddress> {
-        let address = |(&depot, known): (&DepotId, &Depot)| DepotAddress {
-            depot,
-            address: known.address,
-        };
-        self.depots.iter().map(address).collect()
+        self.depots.values().map(|depot| depot.address).collect()
     }
 
     /// Checkpoints of which each piece is somewhere, by what the depots say.

@@ -184,7 +184,8 @@ impl Membership {
                 .values()
                 .any(|&since| self.now.saturating_sub(since) < STATE_GRACE)
         };
-        if self.newest() < self.behind_which_state_is_lost() && on_its_way() && !bites(Bug::HoldersNotAwaited) {
+        let newest = self.newest().max(self.newest_checkpoint_step());
+        if newest < self.behind_which_state_is_lost() && on_its_way() && !bites(Bug::HoldersNotAwaited) {
             return Lack::Need(Need::State);
         }
         if let Some(need) = self.lacks_checkpoints(self.newest(), since) {

@@ -57,6 +57,8 @@ impl Membership {
         let trains = self.is_formed() || bites(Bug::LoneJoinerReleased);
         let safe = self.state_is_safe_without_leavers();
         let over = |since: Duration| self.now.saturating_sub(since) >= LEAVE_GRACE;
+        // Whoever holds what is being written stays until it is, or is given up.
+        let gone = |since: Duration| over(since) && self.saving.is_none();
         let free: Vec<(WorkerId, Step)> = self
             .members
             .iter()
@@ -67,7 +69,9 @@ impl Membership {
                     Place::Joining(joining) if self.planned(worker) == Planned::No && (trains || over(since)) => {
                         Some(joining.step)
                     }
-                    Place::Quiet(standing) if gathering && (safe || over(since)) => Some(standing.step),
+                    Place::Quiet(standing) if gathering && (safe || self.is_saved(standing.step) || gone(since)) => {
+                        Some(standing.step)
+                    }
                     Place::Quiet(_) | Place::Joining(_) | Place::Called | Place::Ready | Place::Finished(_) => None,
                 };
                 Some((worker, step?))

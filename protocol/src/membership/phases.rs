@@ -1,6 +1,7 @@
 //! Where the machine stands, for those who watch it from outside: by the names of the drawings. Changes nothing.
 
 use super::adopting::Past;
+use super::saving::Saving;
 use super::taking::Intake;
 use super::{Membership, Phase, Resumed};
 
@@ -15,6 +16,8 @@ pub struct Phases {
     pub intake: &'static str,
     /// The generation to come.
     pub plan: &'static str,
+    /// The checkpoint under way.
+    pub saving: &'static str,
 }
 
 impl Membership {
@@ -45,6 +48,7 @@ impl Membership {
                 Intake::Collecting { .. } => "collecting",
                 Intake::Serving { .. } => "serving",
             },
+            saving: self.saving.as_ref().map_or("none", Saving::phase),
             plan: match &self.plan {
                 None if self.switching.is_empty() => "none",
                 None => "switching",

@@ -115,8 +115,11 @@ impl Membership {
             self.prepare([members, newcomers].concat(), Purpose::Change);
             return;
         }
-        // The last holder of the state waits for a joiner that has it.
-        if !stay.is_empty() || self.grace_is_over() {
+        // The last holder of the state waits for a joiner that has it, unless a checkpoint will.
+        if stay.is_empty() && self.can_save() {
+            self.saved.wanted = Some(self.reached);
+            self.pause();
+        } else if !stay.is_empty() || self.grace_is_over() {
             self.pause();
         }
     }

@@ -52,6 +52,13 @@ impl Membership {
         usable.map(|(_, head)| head)
     }
 
+    pub(super) fn newest_checkpoint_step(&self) -> Step {
+        match self.config.saves {
+            Some(_) => self.newest_checkpoint().map_or(Step::ZERO, |head| head.key.step),
+            None => Step::ZERO,
+        }
+    }
+
     /// Whether there may be a checkpoint that is newer than the state at `newest`, which is the newest that anybody has.
     fn may_resume(&self, newest: Step) -> bool {
         let lost = newest < self.behind_which_state_is_lost();

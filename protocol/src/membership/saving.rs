@@ -165,6 +165,16 @@ impl Saving {
 }
 
 impl Membership {
+    /// Whether there is a place for checkpoints.
+    pub(super) fn can_save(&self) -> bool {
+        self.config.saves.is_some() && !self.targets().is_empty()
+    }
+
+    /// Whether the state at `step` is durable.
+    pub(super) fn is_saved(&self, step: Step) -> bool {
+        self.config.saves.is_some() && self.saved.last.0 >= step
+    }
+
     /// Whether a checkpoint is to be taken as soon as that is possible.
     pub(super) fn is_save_due(&self) -> bool {
         let Some(saves) = self.config.saves.filter(|_| self.saving.is_none()) else {

@@ -77,8 +77,8 @@ pub enum DepotOrder {
     Serve {
         /// Workers that may put and read pieces.
         workers: Vec<WorkerId>,
-        /// Other depots that may read pieces.
-        depots: Vec<DepotId>,
+        /// Other depots that may read pieces, by the ids in their certificates.
+        depots: Vec<u64>,
     },
     /// A part of a manifest. With the last one: make it durable, if all pieces of it whose home is this depot are. `Committed` or
     /// `Refused` comes back.

@@ -36,7 +36,8 @@ pub struct Form {
     pub report_from: Step,
     /// The step at which the job ends early, if a trailer has already said so.
     pub stop_at: Option<Step>,
-    /// Whether the state at the end is to be kept: all copy their shares of it before they conclude.
+    /// Whether the state at the end is to be kept: all copy their shares of it before they conclude, and whoever is left out at a
+    /// boundary copies its own, since the others may leave as well.
     pub last: Last,
 }
 

@@ -489,6 +489,11 @@ pub enum AgentMessage {
         /// The request, PKCS #10 in DER.
         request: Vec<u8>,
     },
+    /// It keeps checkpoints, too: here is the signing request of its checkpoint actor. `DepotCertified` comes back.
+    CertifyDepot {
+        /// The request, PKCS #10 in DER.
+        request: Vec<u8>,
+    },
     /// A child was started. Nothing comes back.
     ChildStarted {
         /// Which.
@@ -535,6 +540,11 @@ pub enum AgentOrder {
     Certified {
         /// For which child.
         worker: WorkerId,
+        /// Its certificate, X.509 in DER.
+        certificate: Vec<u8>,
+    },
+    /// Answer to `CertifyDepot`.
+    DepotCertified {
         /// Its certificate, X.509 in DER.
         certificate: Vec<u8>,
     },

@@ -23,6 +23,8 @@ pub struct AgentJoin {
     pub listen: Option<IpAddr>,
     /// At which address others reach them, if that is another one: behind NAT, say. Ports stay the same.
     pub advertise: Option<IpAddr>,
+    /// Where to keep checkpoints of the job on this host, if it does.
+    pub checkpoint_dir: Option<PathBuf>,
     /// How many workers to keep running.
     pub workers: u32,
     /// How many times in all a worker that ended badly is replaced.
@@ -99,6 +101,7 @@ pub async fn agent(join: AgentJoin) -> Result<AgentHost, AgentHostError> {
         program: join.program,
         arguments: join.arguments,
         environment,
+        checkpoint_dir: join.checkpoint_dir,
         workers: join.workers,
         restarts: join.restarts,
     };

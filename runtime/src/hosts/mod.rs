@@ -2,6 +2,7 @@
 //!
 //! - [`coordinate()`]: the coordinator, on one host; [`invite()`]: join files for the others.
 //! - [`enrol()`]: trade a join file for credentials; [`agent()`]: be an agent with them.
+//! - [`keep_checkpoints()`]: be a checkpoint actor.
 //! - [`by_hand`]: be a single worker with a join file, without an agent.
 //! - [`place`]: how an operator finds the jobs of [`mod@crate::launch`] without being told where they are.
 //!
@@ -10,6 +11,7 @@
 pub mod agent;
 pub mod by_hand;
 pub mod coordinate;
+pub mod depot;
 mod enrolling;
 pub mod invite;
 pub mod place;
@@ -18,6 +20,7 @@ pub mod state;
 pub use agent::{AgentHost, AgentHostError, AgentJoin, agent};
 pub use by_hand::{ByHandError, JOIN_VARIABLE};
 pub use coordinate::{CoordinateConfig, Hosting, HostingError, coordinate};
+pub use depot::{DepotHostError, DepotJoin, keep_checkpoints};
 pub use enrolling::{enrol, local_ip_towards};
 pub use invite::{InviteConfig, InviteError, invite};
 pub use place::{PlaceError, default_place, find_running};

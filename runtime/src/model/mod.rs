@@ -22,7 +22,7 @@ pub use sardana_protocol::snapshot::Share;
 pub use sardana_protocol::state::{Dtype, StateHash, StatePieces, TensorSpec};
 pub use sardana_protocol::words::Step;
 pub(crate) use saved::copy_shared;
-pub use saved::{copy_shares, pieces, restore, save, share_hashes};
+pub use saved::{copy_shares, describe, pieces, restore, save, share_hashes};
 pub use state::{StateError, state_hash, tensors_hash};
 
 use crate::data::Shard;

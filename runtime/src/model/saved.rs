@@ -5,6 +5,7 @@
 //! It must not know how they travel.
 
 use bytes::Bytes;
+use sardana_actors::manifest::encode_description;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{ShareHasher, StateHash, StatePieces, TensorSpec};
 
@@ -19,6 +20,20 @@ pub fn pieces(model: &dyn Trainable) -> Result<StatePieces, StateError> {
     let mut lengths = Vec::new();
     visit_checked(model, &mut |_, bytes| lengths.push(bytes.len()))?;
     Ok(StatePieces::new(lengths))
+}
+
+/// The names, dtypes and shapes of the model's state, as checkpoints keep them.
+///
+/// # Errors
+/// When the model cannot show its state, or shows something that is none, or has too many or too long names.
+pub fn describe(model: &dyn Trainable) -> Result<Bytes, StateError> {
+    let mut specs = Vec::new();
+    visit_checked(model, &mut |spec, _| specs.push(spec.clone()))?;
+    let described = encode_description(&specs).map_err(|error| StateError::Model {
+        operation: "visit",
+        source: error.into(),
+    })?;
+    Ok(described.into())
 }
 
 /// Copies the whole state out of a model.

@@ -328,6 +328,7 @@ impl Inner {
                 self.errand(Errand::Save { save, held });
             }
             Command::EndSave => self.errand(Errand::EndSave),
+            Command::EndRestore => self.errand(Errand::EndRestore),
             Command::Restore {
                 generation,
                 rank,

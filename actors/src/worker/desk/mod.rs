@@ -150,6 +150,8 @@ pub enum Errand {
     },
     /// What was kept for [`Errand::Save`] is not needed any more.
     EndSave,
+    /// All members have loaded the checkpoint.
+    EndRestore,
     /// Load the checkpoint that a generation starts from.
     Restore {
         /// For which generation.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::{Arrival, Balance, Command, Config, Event, JobEvent, Loss, Membership};
 use crate::messages::{
-    CatchUp, CoordinatorMessage, Form, Introduction, Needed, Serve, Standing, StepReport, Tally, Trailer, WorkerMessage,
+    CatchUp, CoordinatorMessage, DepotOrder, Form, Introduction, Needed, Serve, Standing, StepReport, Tally, Trailer, WorkerMessage,
 };
 use crate::snapshot::{SnapshotId, shares_of};
 use crate::state::StateHash;
@@ -38,6 +38,9 @@ fn config() -> Config {
         steps: Step::new(10),
         order: crate::job::Order::Exact,
         balance: Balance::default(),
+        task: crate::state::StateHash::new([1; 32]),
+        build: crate::state::StateHash::new([2; 32]),
+        saves: None,
     }
 }
 
@@ -289,9 +292,26 @@ fn words(commands: &[Command]) -> Vec<String> {
     let words = |command: &Command| match command {
         Command::Send { worker, message } => format!("to w{}: {}", worker.get(), message_words(message)),
         Command::Kill { worker } => format!("kill w{}", worker.get()),
+        Command::Order { depot, order } => format!("to {}: {}", depot.get(), order_words(order)),
+        Command::Commit { to, contents } => {
+            let to: Vec<u64> = to.iter().map(|depot| depot.get()).collect();
+            format!("commit {} to {to:?}", contents.snapshot)
+        }
         Command::Tell(event) => event_words(event),
     };
     commands.iter().map(words).collect()
+}
+
+fn order_words(order: &DepotOrder) -> String {
+    match order {
+        DepotOrder::Serve { workers, .. } => format!("serve {:?}", numbers(workers)),
+        DepotOrder::Commit { snapshot, .. } => format!("commit {snapshot}"),
+        DepotOrder::Release { snapshot } => format!("release {snapshot}"),
+        DepotOrder::Delete { key } => format!("delete {}", key.step),
+        DepotOrder::Fetch { key, .. } => format!("fetch {}", key.step),
+        DepotOrder::Renewed { .. } => "renewed".to_owned(),
+        DepotOrder::JobOver => "job over".to_owned(),
+    }
 }
 
 fn message_words(message: &CoordinatorMessage) -> String {
@@ -302,6 +322,7 @@ fn message_words(message: &CoordinatorMessage) -> String {
                 CatchUp::None => String::new(),
                 CatchUp::Sum { from } => format!(", sum from {from}"),
                 CatchUp::State { from } => format!(", state from {from}"),
+                CatchUp::Checkpoint => ", from a checkpoint".to_owned(),
             };
             format!("form {} {} at {}{catch_up}", form.generation, form.rank, form.step)
         }
@@ -316,6 +337,11 @@ fn message_words(message: &CoordinatorMessage) -> String {
             format!("close {generation} with {trailer}")
         }
         CoordinatorMessage::Serve(serve) => serve_words(serve),
+        CoordinatorMessage::Save(save) => {
+            let depots: Vec<u64> = save.depots.iter().map(|one| one.depot.get()).collect();
+            format!("save {:?} of {} to {depots:?}", save.shares, save.snapshot)
+        }
+        CoordinatorMessage::SaveOver { snapshot } => format!("save of {snapshot} over"),
         CoordinatorMessage::Copy(snapshot) => {
             let holders: Vec<u64> = snapshot.holders.iter().flatten().map(|holder| holder.worker.get()).collect();
             format!("copy {} from {holders:?}", snapshot.id)
@@ -386,6 +412,13 @@ fn event_words(event: &JobEvent) -> String {
         }
         JobEvent::Waiting { have, need } => format!("waiting: {have} here, needs {need}"),
         JobEvent::StateLost { reached, from } => format!("state lost: {reached} reached, again from {from}"),
+        JobEvent::DepotCame { depot, .. } => format!("depot {} came", depot.get()),
+        JobEvent::DepotLost { depot, .. } => format!("depot {} lost", depot.get()),
+        JobEvent::DepotRefused { depot, reason, .. } => format!("depot {} refused: {reason}", depot.get()),
+        JobEvent::Saved { key, hosts, wanted, .. } => format!("saved {} on {hosts} of {wanted}", key.step),
+        JobEvent::NotSaved { step, reason } => format!("not saved {step}: {reason}"),
+        JobEvent::Resumes { key, passed_over } => format!("resumes from {}, passing over {}", key.step, passed_over.len()),
+        JobEvent::NotRestored { key, reason, .. } => format!("not restored {}: {reason}", key.step),
         JobEvent::Done(summary) => format!("done at {} with {:?}", summary.step, summary.hash),
         JobEvent::Failed { reason } => format!("failed: {reason}"),
     }

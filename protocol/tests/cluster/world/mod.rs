@@ -17,6 +17,7 @@ use process::Process;
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::member::{self, Heartbeat};
 use sardana_protocol::membership::{Balance, Calm, Config, Event, JobRecord, Membership, Stage, Summary};
+use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Incarnation, Pace, Step, WorkerId};
 
 use crate::ring::Sums;
@@ -88,6 +89,9 @@ impl World {
                 time: Duration::from_millis(100),
                 steps: 1,
             }),
+            task: StateHash::new([0; 32]),
+            build: StateHash::new([0; 32]),
+            saves: None,
         };
         let spec = JobSpec {
             name: "cluster".to_owned(),

@@ -89,6 +89,8 @@ impl World {
             CoordinatorMessage::Prepare(form) => member::Event::Prepare(form),
             CoordinatorMessage::CloseWith { generation, trailer } => member::Event::CloseWith { generation, trailer },
             CoordinatorMessage::Serve(serve) => member::Event::Serve(Box::new(serve)),
+            CoordinatorMessage::Save(save) => member::Event::Save(save),
+            CoordinatorMessage::SaveOver { snapshot } => member::Event::SaveOver { snapshot },
             CoordinatorMessage::Copy(snapshot) => member::Event::Copy(snapshot),
             CoordinatorMessage::Renewed { .. } => return,
             CoordinatorMessage::Released { .. } => {
@@ -137,6 +139,8 @@ impl World {
                         self.start();
                     }
                 }
+                // There are no depots here.
+                Command::Order { .. } | Command::Commit { .. } => {}
                 Command::Tell(event) => self.told(event),
             }
         }
@@ -174,6 +178,13 @@ impl World {
             | JobEvent::Resumed { .. }
             | JobEvent::Steps(_)
             | JobEvent::Waiting { .. }
+            | JobEvent::DepotCame { .. }
+            | JobEvent::DepotLost { .. }
+            | JobEvent::DepotRefused { .. }
+            | JobEvent::Saved { .. }
+            | JobEvent::NotSaved { .. }
+            | JobEvent::Resumes { .. }
+            | JobEvent::NotRestored { .. }
             | JobEvent::StateLost { .. } => {}
         }
     }
@@ -266,6 +277,10 @@ fn is_routine(event: &Event) -> bool {
     match event {
         Event::Tick => true,
         Event::Said { message, .. } => matches!(message, WorkerMessage::Progress { .. }),
-        Event::Arrived(_) | Event::Lost { .. } | Event::LeaveRequested { .. } | Event::StopRequested => false,
+        Event::Arrived(_)
+        | Event::Lost { .. }
+        | Event::LeaveRequested { .. }
+        | Event::StopRequested
+        | Event::Depot { .. } => false,
     }
 }

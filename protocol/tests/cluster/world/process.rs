@@ -79,6 +79,8 @@ impl Process {
     pub(crate) fn obey(&mut self, command: Command, data: &mut Option<Data>) -> Option<WorkerMessage> {
         match command {
             Command::Send(message) => return Some(message),
+            // There are no depots here.
+            Command::Save(_) | Command::EndSave | Command::Restore { .. } | Command::EndRestore => {}
             Command::Connect(form) => {
                 self.ended = None;
                 self.linking = Some(form.generation);
@@ -253,7 +255,7 @@ impl Process {
                 Some(Data::Sum(*step, gradients.clone(), *trailer))
             }
             CatchUp::State { .. } => (self.member.step() == wanted.step).then_some(Data::State(self.state)),
-            CatchUp::None => None,
+            CatchUp::Checkpoint | CatchUp::None => None,
         }
     }
 }

@@ -10,6 +10,7 @@ use sardana::launch::Event;
 use sardana::train;
 
 use crate::ending::{EndSignals, Failure, runtime};
+use crate::saving::{Saving, SavingPlace};
 use crate::run::{Balancing, print, twice};
 
 /// Run the coordinator of a job on several hosts. Agents and workers come with join files; see `sardana invite`.
@@ -54,6 +55,10 @@ pub(crate) struct Coordinator {
     expected: Option<u32>,
     #[command(flatten)]
     balancing: Balancing,
+    #[command(flatten)]
+    saving: Saving,
+    #[command(flatten)]
+    saving_place: SavingPlace,
 }
 
 impl Coordinator {
@@ -79,6 +84,8 @@ impl Coordinator {
                 Succession::Resume
             },
             balance: self.balancing.into(),
+            saves: self.saving.saves(),
+            checkpoint_dir: self.saving_place.directory(),
         })
     }
 

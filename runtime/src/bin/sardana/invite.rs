@@ -8,7 +8,7 @@ use sardana::hosts::{InviteConfig, Role, invite};
 
 use crate::ending::Failure;
 
-/// Write a join file, with which a worker, an agent or an operator gets into the job.
+/// Write a join file, with which a worker, an agent, an operator or a checkpoint actor gets into the job.
 ///
 /// Whoever has the file can use it: carry it over a safe way, such as scp. It is of mode 0600, and an existing file is kept.
 #[derive(Debug, Args)]
@@ -39,6 +39,7 @@ enum Invited {
     Worker,
     Agent,
     Operator,
+    Checkpoint,
 }
 
 impl Invite {
@@ -47,6 +48,7 @@ impl Invite {
             Invited::Worker => Role::Worker,
             Invited::Agent => Role::Agent,
             Invited::Operator => Role::Operator,
+            Invited::Checkpoint => Role::Checkpoint,
         };
         let config = InviteConfig {
             state_dir: self.state_dir,

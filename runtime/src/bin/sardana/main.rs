@@ -3,6 +3,7 @@
 mod access;
 mod agent;
 mod asking;
+mod checkpoint;
 mod checkpoints;
 mod coordinator;
 mod drain;
@@ -54,6 +55,7 @@ enum Command {
     Agent(agent::Agent),
     Invite(invite::Invite),
     Coordinator(coordinator::Coordinator),
+    Checkpoint(checkpoint::Checkpoint),
     Checkpoints(checkpoints::Checkpoints),
 }
 
@@ -69,6 +71,7 @@ impl Command {
             Self::Agent(_) => "agent",
             Self::Invite(_) => "invite",
             Self::Coordinator(_) => "coordinator",
+            Self::Checkpoint(_) => "checkpoint",
             Self::Checkpoints(_) => "checkpoints",
         }
     }
@@ -83,6 +86,7 @@ impl Command {
             Self::Stop(stop) => stop.carry_out(),
             Self::Agent(agent) => agent.carry_out(),
             Self::Invite(invite) => invite.carry_out(),
+            Self::Checkpoint(checkpoint) => checkpoint.carry_out(),
             Self::Coordinator(coordinator) => coordinator.carry_out(),
             Self::Checkpoints(checkpoints) => checkpoints.carry_out(),
         }

@@ -10,10 +10,11 @@ use sardana::hosts::default_place;
 use sardana::job::Staffing;
 use sardana::launch::{Colour, LaunchConfig, Output, Steering, launch};
 use sardana::notices::NoticesConfig;
-use sardana::{Balance, Summary, train};
+use sardana::{Balance, Checkpointing, Summary, train};
 
 use crate::ending::{EndSignal, EndSignals, Failure, runtime};
 use crate::notices::{Heeding, Whose, stop_at};
+use crate::saving::{Saving, SavingPlace};
 
 /// Run a job on this host: N workers of PROGRAM, a coordinator and an agent.
 ///
@@ -40,6 +41,10 @@ pub(crate) struct Run {
     restarts: u32,
     #[command(flatten)]
     balancing: Balancing,
+    #[command(flatten)]
+    saving: Saving,
+    #[command(flatten)]
+    saving_place: SavingPlace,
     /// Where the coordinator listens. Port 0 takes any.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
@@ -107,6 +112,20 @@ impl Printing {
     }
 }
 
+/// A job on this host only keeps its checkpoints here, or nowhere.
+fn checkpointing(saving: &Saving, place: SavingPlace) -> Result<Option<Checkpointing>, Failure> {
+    match (saving.saves(), place.directory()) {
+        (Some(saves), Some(dir)) => Ok(Some(Checkpointing { dir, saves })),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(Failure::Usage(
+            "expected --checkpoint-dir DIR with --checkpoint-every: say where checkpoints are kept".to_owned(),
+        )),
+        (None, Some(_)) => Err(Failure::Usage(
+            "expected --checkpoint-every STEPS|TIME with --checkpoint-dir: say how often checkpoints are taken".to_owned(),
+        )),
+    }
+}
+
 impl Run {
     fn config(self) -> Result<(LaunchConfig, Option<NoticesConfig>), Failure> {
         let Self {
@@ -115,6 +134,8 @@ impl Run {
             max,
             restarts,
             balancing,
+            saving,
+            saving_place,
             listen,
             notices,
             heeding,
@@ -138,6 +159,7 @@ impl Run {
         let launch = LaunchConfig {
             listen,
             output: printing.output()?,
+            checkpoints: checkpointing(&saving, saving_place)?,
             ..LaunchConfig::program(program, arguments, staffing)
         };
         Ok((launch, heeding.config(notices)))

@@ -1,11 +1,4 @@
 //! The flags that say when checkpoints are taken, where they are kept, and for how long: shared by the commands that start jobs.
-#![cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "the commands take these up together with the actors that keep checkpoints"
-    )
-)]
 
 use std::path::PathBuf;
 

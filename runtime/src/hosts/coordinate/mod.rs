@@ -11,14 +11,17 @@ pub use sardana_actors::coordinator::Succession;
 use sardana_actors::coordinator::{
     self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Records, RecordsError, Steering,
 };
+use sardana_actors::depot::{Depot, DepotStartError};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::BindError;
 use sardana_actors::trust::PrivateFolder;
 use sardana_actors::whereabouts::MAX_WHEREABOUTS;
-use sardana_protocol::membership::{Balance, JobEvent, Summary};
+use sardana_protocol::membership::{Balance, JobEvent, Saves, Summary};
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
+
+use crate::checkpointing::start_depot;
 
 use super::place::{Offered, PlaceError, offer};
 use super::state::{Fence, StateDirectory, StateError, StateLock};
@@ -50,6 +53,10 @@ pub struct CoordinateConfig {
     pub balance: Balance,
     /// Whether it takes over from one whose state is lost.
     pub succession: Succession,
+    /// When checkpoints are taken, if they are.
+    pub saves: Option<Saves>,
+    /// Where they are kept on this host, if they are kept here.
+    pub checkpoint_dir: Option<PathBuf>,
 }
 
 /// Why there is no coordinator, or its job did not finish.
@@ -99,6 +106,9 @@ pub enum HostingError {
     /// It could not start.
     #[error(transparent)]
     Coordinator(#[from] CoordinatorError),
+    /// The folder of checkpoints cannot be used.
+    #[error(transparent)]
+    Checkpoints(#[from] DepotStartError),
     /// No id for the job could be drawn.
     #[error("the system gives no random numbers: {0}")]
     Random(String),
@@ -135,6 +145,8 @@ pub struct Hosting {
     addresses: Vec<SocketAddr>,
     offered: Option<Offered>,
     state: StateDirectory,
+    /// Ends with this.
+    depot: Option<Depot>,
     _lock: StateLock,
 }
 
@@ -184,6 +196,10 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
     };
     let addresses: Vec<SocketAddr> = iter::once(own).chain(config.standbys.iter().copied()).collect();
     state.write_addresses(&addresses)?;
+    let depot = match config.checkpoint_dir {
+        Some(dir) => Some(start_depot(dir, &registrar, bound, Some(own.ip())).await?),
+        None => None,
+    };
     Ok(Hosting {
         coordinator,
         events,
@@ -192,6 +208,7 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
         addresses,
         offered: None,
         state,
+        depot,
         _lock: lock,
     })
 }
@@ -224,7 +241,7 @@ async fn begin(
         expected: config.expected,
         max: config.max,
         balance: config.balance,
-        saves: None,
+        saves: config.saves,
     };
     let (coordinator, events) = coordinator::start(coordinating).await?;
     Ok(Started {
@@ -388,6 +405,9 @@ impl Hosting {
 
     /// Ends the coordinator, and waits until the others have been told.
     pub async fn end(self) {
+        if let Some(depot) = self.depot {
+            depot.end().await;
+        }
         self.coordinator.end().await;
     }
 }

@@ -1,0 +1,63 @@
+//! The checkpoint actor that an agent runs beside its children.
+
+use std::net::SocketAddr;
+
+use ractor::ActorRef;
+
+use super::AgentEvent;
+use super::actor::{Message, State};
+use crate::depot::{self, Depot, DepotConfig, DepotStartError};
+use crate::trust::{Credentials, Wallet};
+
+/// How a checkpoint actor's start ended.
+pub(super) type Begun = Result<Depot, DepotStartError>;
+
+impl State {
+    /// Asks for the certificate of the checkpoint actor, if there is to be one.
+    pub(super) fn want_depot(&mut self) {
+        if self.config.checkpoint_dir.is_none() {
+            return;
+        }
+        match self.certificates.ask_for_depot() {
+            // It is said again on the next connection if there is none.
+            Ok(message) => drop(self.reporting.say(message)),
+            Err(reason) => self.tell(AgentEvent::NoDepot { reason }),
+        }
+    }
+
+    /// Its certificate came.
+    pub(super) fn depot_certified(&mut self, myself: &ActorRef<Message>, certificate: Vec<u8>) {
+        match self.certificates.depot_certified(certificate) {
+            Some(Ok(credentials)) => self.begin_depot(myself, credentials),
+            Some(Err(reason)) => self.tell(AgentEvent::NoDepot { reason }),
+            None => {}
+        }
+    }
+
+    fn begin_depot(&self, myself: &ActorRef<Message>, credentials: Credentials) {
+        let Some(folder) = self.config.checkpoint_dir.clone() else { return };
+        let config = DepotConfig {
+            folder,
+            credentials: Wallet::from(credentials),
+            coordinator: self.config.coordinator.clone(),
+            listen: SocketAddr::new(self.config.listen.ip(), 0),
+            advertise: self.config.advertise,
+            host: self.config.host.clone(),
+        };
+        let myself = myself.clone();
+        tokio::spawn(async move {
+            let begun = depot::start(config).await;
+            // The agent is gone only when its job is over: the depot ends with the message.
+            let _ = myself.cast(Message::DepotBegun(Box::new(begun)));
+        });
+    }
+
+    pub(super) fn depot_begun(&mut self, begun: Begun) {
+        match begun {
+            Ok(depot) => self.depot = Some(depot),
+            Err(error) => self.tell(AgentEvent::NoDepot {
+                reason: error.to_string(),
+            }),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The depot's actor: hands the coordinator's orders to whoever does them.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use sardana_protocol::messages::{DepotMessage, DepotOrder};
+use sardana_protocol::words::Incarnation;
+use tokio::task::AbortHandle;
+
+use super::keeper::{Keeper, Whole};
+use super::limits::CERTIFICATE_EVERY;
+use super::parts::Parts;
+use super::session::Link;
+use crate::trust::Renewal;
+
+/// What the actor is told.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// By the coordinator of this incarnation.
+    Ordered { incarnation: Incarnation, order: DepotOrder },
+    /// By the clock: look after the certificate.
+    LookAfterCertificate,
+    /// By the coordinator's greeting: there is nothing to do.
+    JobOver,
+}
+
+pub(super) struct Shell;
+
+pub(super) struct State {
+    keeper: Arc<Keeper>,
+    renewal: Renewal,
+    parts: Parts,
+    /// End with the actor.
+    tasks: [AbortHandle; 3],
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Actor for Shell {
+    type Msg = Message;
+    type State = State;
+    type Arguments = Link;
+
+    async fn pre_start(&self, myself: ActorRef<Message>, link: Link) -> Result<State, ActorProcessingErr> {
+        let keeper = Arc::clone(&link.keeper);
+        let renewal = Renewal::new(link.wallet.clone());
+        // The interval ends with the actor.
+        drop(myself.send_interval(CERTIFICATE_EVERY, || Message::LookAfterCertificate));
+        let connecting = tokio::spawn(link.keep(myself)).abort_handle();
+        let collecting = tokio::spawn(Arc::clone(&keeper).collect_waste()).abort_handle();
+        let telling = tokio::spawn(Arc::clone(&keeper).tell_of_damage()).abort_handle();
+        Ok(State {
+            keeper,
+            renewal,
+            parts: Parts::default(),
+            tasks: [connecting, collecting, telling],
+        })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            Message::Ordered { incarnation, order } => state.ordered(&myself, incarnation, order),
+            Message::LookAfterCertificate => {
+                if state.keeper.is_heard()
+                    && let Some(request) = state.renewal.request_due(SystemTime::now())
+                {
+                    state.keeper.say(DepotMessage::Renew { request });
+                }
+            }
+            Message::JobOver => myself.stop(None),
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn ordered(&mut self, myself: &ActorRef<Message>, incarnation: Incarnation, order: DepotOrder) {
+        let keeper = Arc::clone(&self.keeper);
+        match order {
+            DepotOrder::Serve { workers, depots } => keeper.server.serve_only(workers, depots),
+            DepotOrder::Commit {
+                snapshot,
+                depots,
+                part,
+                bytes,
+            } => {
+                let bytes = match self.parts.add(snapshot, part, &bytes) {
+                    Ok(Some(bytes)) => bytes,
+                    Ok(None) => return,
+                    Err(reason) => return keeper.answer(snapshot, Err(reason)),
+                };
+                let whole = Whole { snapshot, depots, bytes };
+                tokio::spawn(async move { keeper.answer(snapshot, keeper.commit(incarnation, whole).await) });
+            }
+            DepotOrder::Release { snapshot } => keeper.server.release(snapshot),
+            DepotOrder::Delete { key } => {
+                tokio::spawn(async move { keeper.delete(incarnation, key).await });
+            }
+            DepotOrder::Fetch { snapshot, key, depots } => {
+                tokio::spawn(async move {
+                    let fetched = keeper.fetch(incarnation, snapshot, key, &depots).await;
+                    let healed = fetched.is_ok();
+                    keeper.answer(snapshot, fetched);
+                    if healed {
+                        // Other checkpoints may name pieces that were damaged here.
+                        keeper.tell_all().await;
+                    }
+                });
+            }
+            DepotOrder::Renewed { certificate } => match self.renewal.renewed(certificate, SystemTime::now()) {
+                Ok(()) => tracing::debug!("the depot's certificate is renewed"),
+                Err(error) => tracing::warn!(%error, "the depot's new certificate cannot be used; it is asked for again"),
+            },
+            DepotOrder::JobOver => {
+                tracing::info!(target: "sardana::event::over", depot = %keeper.own, "the job is over: the depot ends");
+                myself.stop(None);
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Why a depot does not give or take something, as the one that asks sees it.
+
+use sardana_protocol::checkpoint::{DepotId, ManifestKey, PieceHash};
+
+use super::limits::NAMED_PIECES;
+use crate::manifest::ManifestError;
+use crate::quic::ConnectError;
+
+/// Why a depot did not do what it was asked. Whoever reads asks another one; whoever writes tells the coordinator, which begins anew.
+#[derive(Debug, thiserror::Error)]
+pub enum DepotError {
+    /// No connection.
+    #[error("checkpoint actor {depot}: {source}")]
+    Connect {
+        /// To whom.
+        depot: DepotId,
+        /// Why, and what to do.
+        #[source]
+        source: ConnectError,
+    },
+    /// It said no. Do what its reason says.
+    #[error("checkpoint actor {depot} refused: {reason}")]
+    Refused {
+        /// Who.
+        depot: DepotId,
+        /// Its words.
+        reason: String,
+    },
+    /// The connection broke. Nothing that was not acknowledged counts: try again.
+    #[error("checkpoint actor {depot}: expected an answer, but the connection broke: {reason}; try again, or another one")]
+    Broken {
+        /// To whom.
+        depot: DepotId,
+        /// Why.
+        reason: String,
+    },
+    /// It says what makes no sense here. Run the same release everywhere.
+    #[error("checkpoint actor {depot}: expected {expected}, found {found}; run the same release of sardana everywhere")]
+    Senseless {
+        /// Who.
+        depot: DepotId,
+        /// What should have come.
+        expected: &'static str,
+        /// What came.
+        found: String,
+    },
+    /// It does not have the manifest, or cannot read it. Ask another one.
+    #[error("checkpoint actor {depot} does not give checkpoint {key}: {reason}; ask another one")]
+    NotHere {
+        /// Who.
+        depot: DepotId,
+        /// What for.
+        key: ManifestKey,
+        /// Its words.
+        reason: String,
+    },
+    /// What it gave is not the manifest. Ask another one.
+    #[error("checkpoint actor {depot}: {source}")]
+    Manifest {
+        /// Who.
+        depot: DepotId,
+        /// What is wrong.
+        #[source]
+        source: ManifestError,
+    },
+    /// This process ends.
+    #[error("this process ends before checkpoint actor {depot} has answered")]
+    Ending {
+        /// Who was asked.
+        depot: DepotId,
+    },
+}
+
+/// No depot gave some of the pieces. Try again when more depots are there, or use an older checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected {count} more pieces, among them {}, but no checkpoint actor gave them: {}; start the others, or use another checkpoint",
+    some(pieces),
+    words(said)
+)]
+pub struct ReadFailed {
+    /// How many are missing.
+    pub count: usize,
+    /// Some of them.
+    pub pieces: Vec<PieceHash>,
+    /// What each of the depots said last.
+    pub said: Vec<(DepotId, String)>,
+}
+
+impl ReadFailed {
+    pub(super) fn new(
+        pieces: impl ExactSizeIterator<Item = PieceHash>,
+        said: impl IntoIterator<Item = (DepotId, String)>,
+    ) -> Self {
+        Self {
+            count: pieces.len(),
+            pieces: pieces.take(NAMED_PIECES).collect(),
+            said: said.into_iter().collect(),
+        }
+    }
+}
+
+fn some(pieces: &[PieceHash]) -> String {
+    let names: Vec<String> = pieces.iter().map(ToString::to_string).collect();
+    names.join(" ")
+}
+
+fn words(said: &[(DepotId, String)]) -> String {
+    if said.is_empty() {
+        return "there is none".to_owned();
+    }
+    let words: Vec<String> = said.iter().map(|(depot, what)| format!("{depot}: {what}")).collect();
+    words.join("; ")
+}

@@ -1,0 +1,88 @@
+//! A checkpoint is brought here from other depots: because another host was lost, or because something is damaged.
+
+use std::sync::Arc;
+
+use sardana_protocol::checkpoint::{DepotAddress, DepotId, Head, Manifest, ManifestKey, PieceHash};
+use sardana_protocol::limits::MAX_DEPOTS;
+use sardana_protocol::snapshot::SnapshotId;
+use sardana_protocol::words::Incarnation;
+
+use super::keeper::{Keeper, Whole, words};
+use super::limits::FETCHED_PIECES;
+use crate::manifest;
+
+impl Keeper {
+    /// Fetches what this depot lacks of a checkpoint, as if it had been placed on `depots` from the beginning, and makes it durable.
+    pub(super) async fn fetch(
+        &self,
+        incarnation: Incarnation,
+        snapshot: SnapshotId,
+        key: ManifestKey,
+        depots: &[DepotAddress],
+    ) -> Result<Head, String> {
+        let _one = self.fetching.lock().await;
+        let ids: Vec<DepotId> = depots.iter().map(|depot| depot.depot).collect();
+        if ids.len() > MAX_DEPOTS || !ids.contains(&self.own) {
+            let (own, count) = (self.own, ids.len());
+            return Err(format!(
+                "expected at most {MAX_DEPOTS} depots, among them {own}, found {count}: {ids:?}"
+            ));
+        }
+        let others: Vec<DepotAddress> = depots.iter().copied().filter(|depot| depot.depot != self.own).collect();
+        let manifest = Manifest {
+            depots: ids.clone(),
+            ..self.manifest_of(key, &others).await?
+        };
+        self.fetch_pieces(snapshot, &manifest, &others).await?;
+        let bytes = manifest::encode(&manifest).map_err(|error| error.to_string())?;
+        let whole = Whole {
+            snapshot,
+            depots: ids,
+            bytes,
+        };
+        self.commit(incarnation, whole).await
+    }
+
+    /// As it is here, or at one of the others.
+    async fn manifest_of(&self, key: ManifestKey, others: &[DepotAddress]) -> Result<Manifest, String> {
+        let here = self.server.on_store(move |store| {
+            let shown = store.show(key).map_err(|error| error.to_string())?;
+            manifest::decode_as(shown.bytes(), key).map_err(|error| error.to_string())
+        });
+        let mut said = match here.await.map_err(words)? {
+            Ok(manifest) => return Ok(manifest),
+            Err(reason) => reason,
+        };
+        for depot in others {
+            match self.depots.manifest(*depot, key).await {
+                Ok(manifest) => return Ok(manifest),
+                Err(error) => said = format!("{said}; {error}"),
+            }
+        }
+        Err(format!(
+            "expected the manifest of checkpoint {key} here or at another depot, found none: {said}"
+        ))
+    }
+
+    /// Those that should be here and are not, or are damaged.
+    async fn fetch_pieces(&self, snapshot: SnapshotId, manifest: &Manifest, others: &[DepotAddress]) -> Result<(), String> {
+        let (pin, own) = (self.server.pins.of(snapshot), self.own);
+        let manifest = Arc::new(manifest.clone());
+        let missing = self
+            .server
+            .on_store(move |store| store.pin(pin, &manifest::pieces_at(&manifest, own)));
+        let missing: Vec<PieceHash> = missing.await.map_err(words)?;
+        for some in missing.chunks(FETCHED_PIECES) {
+            let mut fetched = Vec::new();
+            let reading = self.depots.read_pieces(others, some, |_, bytes| fetched.push(bytes.to_vec()));
+            reading.await.map_err(|error| error.to_string())?;
+            let written = self.server.on_store(move |store| {
+                let pieces: Vec<&[u8]> = fetched.iter().map(Vec::as_slice).collect();
+                store.put(pin, &pieces)
+            });
+            written.await.map_err(words)?.map_err(|error| error.to_string())?;
+        }
+        let synced = self.server.on_store(|store| store.sync()).await.map_err(words)?;
+        synced.map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,102 @@
+//! Pieces and manifests go out. One that is damaged does not keep back the others: whoever asks gets it elsewhere.
+
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
+
+use super::limits::{BATCH_BYTES, LIST_BYTES, ROUND_PIECES};
+use super::server::{End, Server, Talk, moving};
+use super::talk::{Answer, cut};
+use crate::store::limits::PIECE_BYTES;
+use crate::store::{ReadError, ShowError, Store};
+
+/// Pieces that are read at once.
+const BATCH_PIECES: usize = BATCH_BYTES / PIECE_BYTES;
+
+/// What was read of a piece.
+type Read = Result<Vec<u8>, ReadError>;
+
+impl Server {
+    pub(super) async fn get(&self, pieces: u32, talk: &mut Talk) -> Result<(), End> {
+        if pieces as usize > ROUND_PIECES {
+            return Err(End::Refused(format!(
+                "expected at most {ROUND_PIECES} pieces, found {pieces}; ask several times"
+            )));
+        }
+        let list: Vec<PieceHash> = talk.hear(LIST_BYTES).await?;
+        if list.len() != pieces as usize {
+            return Err(End::Refused(format!("expected {pieces} pieces, found {}", list.len())));
+        }
+        let _room = talk.waiting(self.gets.acquire()).await?;
+        let mut batches = list.chunks(BATCH_PIECES);
+        let mut batch = self.read(batches.next()).await?;
+        while !batch.is_empty() {
+            let (given, next) = tokio::join!(self.give(batch, talk), self.read(batches.next()));
+            given?;
+            batch = next?;
+        }
+        Ok(())
+    }
+
+    async fn read(&self, batch: Option<&[PieceHash]>) -> Result<Vec<Read>, End> {
+        let batch = batch.unwrap_or_default().to_vec();
+        self.on_store(move |store| read_all(store, &batch)).await
+    }
+
+    async fn give(&self, batch: Vec<Read>, talk: &mut Talk) -> Result<(), End> {
+        for read in batch {
+            match read {
+                Ok(bytes) => give_bytes(bytes, talk).await?,
+                Err(ReadError::NotHeld { .. }) => talk.say(&Answer::NotHere).await?,
+                Err(error @ (ReadError::Damaged { .. } | ReadError::Disk { .. })) => {
+                    tracing::error!(target: "sardana::event::damaged", %error, "a piece of a checkpoint is damaged");
+                    self.damage.notify_one();
+                    let reason = cut(error.to_string());
+                    talk.say(&Answer::Damaged { reason }).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn manifest(&self, key: ManifestKey, talk: &mut Talk) -> Result<(), End> {
+        let _room = talk.waiting(self.manifests.acquire()).await?;
+        match talk.waiting(self.on_store(move |store| store.show(key))).await?? {
+            Ok(manifest) => give_bytes(manifest.bytes().to_vec(), talk).await,
+            Err(ShowError::NotThere { .. }) => talk.say(&Answer::NotHere).await,
+            Err(error @ ShowError::Damaged { .. }) => {
+                self.damage.notify_one();
+                let reason = cut(error.to_string());
+                talk.say(&Answer::Damaged { reason }).await
+            }
+        }
+    }
+}
+
+fn read_all(store: &Store, pieces: &[PieceHash]) -> Vec<Read> {
+    let read: Vec<Mutex<Read>> = pieces
+        .iter()
+        .map(|&piece| Mutex::new(Err(ReadError::NotHeld { piece })))
+        .collect();
+    store.read_many(pieces, |number, bytes| {
+        *read[number].lock().unwrap_or_else(PoisonError::into_inner) = bytes.map(<[u8]>::to_vec);
+    });
+    let bare = |read: Mutex<Read>| read.into_inner().unwrap_or_else(PoisonError::into_inner);
+    read.into_iter().map(bare).collect()
+}
+
+async fn give_bytes(bytes: Vec<u8>, talk: &mut Talk) -> Result<(), End> {
+    talk.say(&Answer::Bytes {
+        bytes: bytes.len() as u64,
+    })
+    .await?;
+    // In parts, each of which must move.
+    let mut left = Bytes::from(bytes);
+    while !left.is_empty() {
+        let part = left.split_to(left.len().min(PIECE_BYTES));
+        let sent = moving(talk.send.write_chunk(part)).await?;
+        sent.map_err(|error| End::Broken(error.to_string()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! What the coordinator orders of the store: one change after the other, and none for a coordinator that another has followed.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestKey};
+use sardana_protocol::messages::{DepotMessage, Told};
+use sardana_protocol::snapshot::SnapshotId;
+use sardana_protocol::words::Incarnation;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::sleep;
+
+use super::client::Depots;
+use super::identity::{IdentityError, note_served};
+use super::limits::{HEADS_TOLD, PROGRESS_EVERY};
+use super::server::{End, Server};
+use crate::fault::{self, Point};
+use crate::manifest;
+use crate::store::{DeleteError, Store};
+
+/// Keeps the checkpoints of one depot.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    pub(super) own: DepotId,
+    folder: PathBuf,
+    pub(super) server: Arc<Server>,
+    pub(super) depots: Arc<Depots>,
+    told: Mutex<ToldTo>,
+    /// Held while what is kept changes, or is told: so that what is told is never older than what was told before.
+    changing: tokio::sync::Mutex<()>,
+    /// Held while a checkpoint is fetched.
+    pub(super) fetching: tokio::sync::Mutex<()>,
+    /// Something was deleted.
+    waste: Notify,
+}
+
+/// Who is told, and the highest incarnation that ever was.
+#[derive(Debug)]
+struct ToldTo {
+    highest: Incarnation,
+    queue: Option<mpsc::UnboundedSender<DepotMessage>>,
+}
+
+/// A manifest that is to be made durable.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) snapshot: SnapshotId,
+    pub(super) depots: Vec<DepotId>,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        own: DepotId,
+        folder: PathBuf,
+        highest: Incarnation,
+        server: Arc<Server>,
+        depots: Arc<Depots>,
+    ) -> Arc<Self> {
+        let queue = None;
+        Arc::new(Self {
+            own,
+            folder,
+            server,
+            depots,
+            told: Mutex::new(ToldTo { highest, queue }),
+            changing: tokio::sync::Mutex::default(),
+            fetching: tokio::sync::Mutex::default(),
+            waste: Notify::new(),
+        })
+    }
+
+    fn told<T>(&self, look: impl FnOnce(&mut ToldTo) -> T) -> T {
+        look(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The highest incarnation of a coordinator that was ever served.
+    pub(super) fn highest(&self) -> Incarnation {
+        self.told(|told| told.highest)
+    }
+
+    /// From now on this coordinator is served, and none before it: that is on the disk when this returns.
+    pub(super) async fn serve(&self, incarnation: Incarnation) -> Result<(), String> {
+        let _one = self.changing.lock().await;
+        let highest = self.highest();
+        if incarnation < highest {
+            return Err(outdated(incarnation, highest));
+        }
+        if incarnation > highest {
+            let (folder, job) = (self.folder.clone(), self.server.job());
+            let noted = self.server.on_store(move |_| note_served(&folder, job, incarnation)).await;
+            noted.map_err(words)?.map_err(|error: IdentityError| error.to_string())?;
+            self.told(|told| told.highest = incarnation);
+        }
+        Ok(())
+    }
+
+    /// What is said from now on goes there; nowhere, if none.
+    pub(super) fn speak_to(&self, queue: Option<mpsc::UnboundedSender<DepotMessage>>) {
+        self.told(|told| told.queue = queue);
+    }
+
+    /// Whether there is a coordinator, as far as is known.
+    pub(super) fn is_heard(&self) -> bool {
+        self.told(|told| told.queue.as_ref().is_some_and(|queue| !queue.is_closed()))
+    }
+
+    /// Whether it was said. Without a coordinator it need not be: all is told to the next one.
+    pub(super) fn say(&self, message: DepotMessage) -> bool {
+        self.told(|told| told.queue.as_ref().is_some_and(|queue| queue.send(message).is_ok()))
+    }
+
+    /// Says what came of an order to keep a checkpoint.
+    pub(super) fn answer(&self, snapshot: SnapshotId, kept: Result<Head, String>) {
+        self.say(match kept {
+            Ok(head) => DepotMessage::Committed { snapshot, head },
+            Err(reason) => {
+                tracing::warn!(%snapshot, %reason, "a checkpoint was not made durable here");
+                DepotMessage::Refused { snapshot, reason }
+            }
+        });
+    }
+
+    /// Makes a manifest durable, if all pieces are that should be here, for the coordinator of this incarnation.
+    pub(super) async fn commit(&self, incarnation: Incarnation, whole: Whole) -> Result<Head, String> {
+        let _one = self.changing.lock().await;
+        let highest = self.highest();
+        if incarnation < highest {
+            return Err(outdated(incarnation, highest));
+        }
+        let own = self.own;
+        self.server
+            .on_store(move |store| commit(store, own, whole))
+            .await
+            .map_err(words)?
+    }
+
+    /// Deletes a checkpoint, and says so. Its room is given back later.
+    pub(super) async fn delete(&self, incarnation: Incarnation, key: ManifestKey) {
+        let _one = self.changing.lock().await;
+        if incarnation < self.highest() {
+            return;
+        }
+        match self.server.on_store(move |store| store.delete(key)).await {
+            Ok(Ok(()) | Err(DeleteError::NotThere { .. })) => {
+                self.say(DepotMessage::Deleted { key });
+                self.waste.notify_one();
+            }
+            Ok(Err(error @ DeleteError::Write(_))) => tracing::error!(%key, %error, "a checkpoint could not be deleted"),
+            Err(end) => tracing::debug!(%key, why = words(end), "a checkpoint was not deleted"),
+        }
+    }
+
+    /// Says what is kept: all of it.
+    pub(super) async fn tell_all(&self) {
+        let _one = self.changing.lock().await;
+        let own = self.own;
+        let heads = match self.server.on_store(move |store| heads(store, own)).await {
+            Ok(heads) => heads,
+            Err(end) => return tracing::debug!(why = words(end), "what is kept was not told"),
+        };
+        let mut chunks = heads.chunks(HEADS_TOLD).peekable();
+        if chunks.peek().is_none() {
+            let (heads, told) = (Vec::new(), Told::All);
+            self.say(DepotMessage::Holds { heads, told });
+        }
+        while let Some(chunk) = chunks.next() {
+            let heads = chunk.to_vec();
+            let told = if chunks.peek().is_some() { Told::More } else { Told::All };
+            self.say(DepotMessage::Holds { heads, told });
+        }
+    }
+
+    /// Gives back the room of what was deleted, as long as the depot lives.
+    pub(super) async fn collect_waste(self: Arc<Self>) {
+        loop {
+            self.waste.notified().await;
+            match self.server.on_store(Store::collect).await {
+                Ok(Ok(collected)) => tracing::info!(?collected, "room of deleted checkpoints is given back"),
+                Ok(Err(error)) => tracing::error!(%error, "room of deleted checkpoints cannot be given back"),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Tells of damage that readers find, as long as the depot lives.
+    pub(super) async fn tell_of_damage(self: Arc<Self>) {
+        loop {
+            self.server.damage.notified().await;
+            self.tell_all().await;
+            // A reader that finds a thousand damaged pieces is one piece of news.
+            sleep(PROGRESS_EVERY).await;
+        }
+    }
+}
+
+/// Why nothing came of it.
+pub(super) fn words(end: End) -> String {
+    match end {
+        End::Refused(reason) | End::Broken(reason) => reason,
+    }
+}
+
+fn outdated(found: Incarnation, highest: Incarnation) -> String {
+    format!(
+        "expected a coordinator of incarnation {highest} at least, which this one has served, found {found}; stop the older one"
+    )
+}
+
+fn commit(store: &Store, own: DepotId, whole: Whole) -> Result<Head, String> {
+    let Whole { snapshot, depots, bytes } = whole;
+    let manifest = manifest::decode(&bytes).map_err(|error| error.to_string())?;
+    if manifest.snapshot != snapshot || manifest.depots != depots || !depots.contains(&own) {
+        return Err(format!(
+            "expected a manifest of {snapshot} on the depots {depots:?}, among them {own}, found one of {} on {:?}",
+            manifest.snapshot, manifest.depots
+        ));
+    }
+    let key = manifest::key_of(&manifest, &bytes);
+    fault::reached(Point::DepotCommit, snapshot.step);
+    let stored = manifest::stored(&manifest, bytes, own);
+    store.commit(&stored).map_err(|error| error.to_string())?;
+    fault::reached(Point::DepotCommitted, snapshot.step);
+    tracing::info!(target: "sardana::event::committed", %key, pieces = stored.pieces().len(), "a checkpoint is durable here");
+    Ok(manifest::head_of(&manifest, key, Condition::Whole))
+}
+
+/// What is kept, the newest first. What cannot be read is not told of: it is as good as not there.
+fn heads(store: &Store, own: DepotId) -> Vec<Head> {
+    let head = |listed: crate::store::Listed| {
+        let key = listed.key;
+        if let Some(problem) = &listed.problem {
+            tracing::error!(target: "sardana::event::damaged", depot = %own, %key, %problem, "a checkpoint is not whole here");
+        }
+        let shown = store.show(key).map_err(|error| error.to_string());
+        let decoded = shown.and_then(|shown| manifest::decode_as(shown.bytes(), key).map_err(|error| error.to_string()));
+        match decoded {
+            Ok(manifest) => {
+                let condition = if listed.problem.is_none() {
+                    Condition::Whole
+                } else {
+                    Condition::Lacking
+                };
+                Some(manifest::head_of(&manifest, key, condition))
+            }
+            Err(reason) => {
+                tracing::error!(target: "sardana::event::damaged", depot = %own, %key, %reason, "a checkpoint cannot be told of");
+                None
+            }
+        }
+    };
+    store.list().into_iter().rev().filter_map(head).collect()
+}

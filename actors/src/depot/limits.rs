@@ -1,0 +1,70 @@
+//! Bounds of what is asked of a depot, and of what it keeps in memory for it.
+
+use std::time::Duration;
+
+use sardana_protocol::limits::PIECE_BYTES;
+
+use crate::manifest::MANIFEST_BYTES;
+
+/// A stream's request must be there after this, and whoever connects must be named by then, or is refused (SEC-2).
+pub const REQUEST_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Bytes of a request, and of a short answer: a few numbers, or a reason.
+pub const REQUEST_BYTES: usize = 4 << 10;
+
+/// Longest reason in an answer. The rest is cut off.
+pub const REASON_BYTES: usize = 2 << 10;
+
+/// Most pieces that are offered or asked for at once.
+pub const ROUND_PIECES: usize = 4_096;
+
+/// Bytes of a list of so many pieces: a hash and a length each.
+pub const LIST_BYTES: usize = 38 * ROUND_PIECES + 16;
+
+/// Bytes of pieces that are hashed, written, read or sent at once. Each stream has up to two such in memory.
+pub const BATCH_BYTES: usize = 8 << 20;
+
+/// Most streams whose pieces are written at the same time; others wait.
+pub const MAX_PUTS: usize = 8;
+
+/// Most streams that are read for at the same time; others wait.
+pub const MAX_GETS: usize = 8;
+
+/// Most manifests that are handed out at the same time, since each is in memory as a whole.
+pub const MAX_MANIFESTS: usize = 2;
+
+/// A stream on which nothing moves for so long is given up.
+pub const STALL: Duration = Duration::from_secs(30);
+
+/// So often whoever waits for the disk, or for others who were first, is told that it still waits.
+pub const WAIT_EVERY: Duration = Duration::from_secs(5);
+
+/// After so many times it is refused: a disk that takes ten minutes is broken.
+pub const MOST_WAITS: u32 = 120;
+
+/// Between two calls of a writer's `progress`.
+pub const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
+/// Pieces that an error names.
+pub const NAMED_PIECES: usize = 4;
+
+/// Between two attempts to reach a coordinator, at first; doubled up to [`RECONNECT_MOST`].
+pub const RECONNECT_FIRST: Duration = Duration::from_millis(250);
+
+/// The longest such wait.
+pub const RECONNECT_MOST: Duration = Duration::from_secs(5);
+
+/// Between two looks whether the certificate must be renewed.
+pub const CERTIFICATE_EVERY: Duration = Duration::from_millis(250);
+
+/// Checkpoints in one message to the coordinator: of at most a kilobyte each.
+pub const HEADS_TOLD: usize = 64;
+
+/// Longest file that says which depot this is, or whom it served.
+pub const NOTE_BYTES: u64 = 4 << 10;
+
+/// Pieces that are fetched from other depots before they are written.
+pub const FETCHED_PIECES: usize = 32;
+
+const _: () = assert!(BATCH_BYTES >= PIECE_BYTES && REASON_BYTES < REQUEST_BYTES);
+const _: () = assert!(MANIFEST_BYTES <= u32::MAX as usize);

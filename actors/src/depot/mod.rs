@@ -1,0 +1,196 @@
+//! Checkpoint actors, called depots for short: one per host that keeps checkpoints. Each has a store, takes pieces from workers, gives
+//! them back, and makes a manifest durable when the coordinator says so.
+//!
+//! - [`start`]: a depot's process; [`identity`]: which depot a folder is.
+//! - [`Server`]: the end that pieces are put to; [`Depots`]: the ends that ask.
+//!
+//! Must not know when a checkpoint is due, nor how long it is kept: the coordinator says so.
+
+mod actor;
+mod client;
+mod error;
+mod fetch;
+mod give;
+mod identity;
+mod keeper;
+pub mod limits;
+mod names;
+mod parts;
+mod pins;
+mod put;
+mod server;
+mod session;
+mod shares;
+mod talk;
+mod together;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ractor::{Actor, ActorRef};
+use sardana_protocol::checkpoint::DepotId;
+use tokio::task::JoinHandle;
+
+use crate::ground::Ground;
+use crate::quic::BindError;
+use crate::store::{OpenError, Store};
+use crate::trust::Wallet;
+use crate::whereabouts::{Search, Whereabouts};
+use actor::{Message, Shell};
+use keeper::Keeper;
+use session::Link;
+
+pub use client::Depots;
+pub use error::{DepotError, ReadFailed};
+pub use identity::{DEPOT_FILE, IdentityError, SERVED_FILE, identity};
+pub use server::Server;
+
+/// What a depot needs.
+#[derive(Debug)]
+pub struct DepotConfig {
+    /// Where it keeps checkpoints. Made, if it is not there.
+    pub folder: PathBuf,
+    /// Its own certificate and key. Which depot it is says its folder, not the certificate.
+    pub credentials: Wallet,
+    /// Where the coordinator listens, and may listen some day.
+    pub coordinator: Whereabouts,
+    /// What people call this host: [`crate::agent::host_name`], if they have no better name for it.
+    pub host: String,
+    /// Where it listens for workers and other depots; port 0 takes any.
+    pub listen: SocketAddr,
+    /// Where they reach it, if that is another address than the one it listens at.
+    pub advertise: Option<IpAddr>,
+}
+
+/// Why a depot could not start. The user does what the message says.
+#[derive(Debug, thiserror::Error)]
+pub enum DepotStartError {
+    /// Nobody knows which depot it is.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The certificate is for another role.
+    #[error("expected credentials of a checkpoint actor, found those of {found}; enrol it as one")]
+    Credentials {
+        /// Whom they are for.
+        found: crate::trust::PeerIdentity,
+    },
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// It cannot listen.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// Nobody could dial it.
+    #[error(
+        "{listening}: nobody can dial this address; advertise one of this host that the others reach, or listen on that one"
+    )]
+    Unadvertised {
+        /// Where it would listen.
+        listening: SocketAddr,
+    },
+    /// The system says no.
+    #[error("the checkpoint actor could not start: {reason}")]
+    System {
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// A running depot. Dropping it ends it; what is acknowledged stays.
+#[derive(Debug)]
+pub struct Depot {
+    actor: ActorRef<Message>,
+    running: JoinHandle<()>,
+    server: Arc<Server>,
+    id: DepotId,
+    address: SocketAddr,
+}
+
+/// Starts a depot. It serves whom the coordinator names, and looks for the coordinator as long as it lives.
+///
+/// # Errors
+/// See [`DepotStartError`].
+pub async fn start(config: DepotConfig) -> Result<Depot, DepotStartError> {
+    let (folder, job) = (config.folder.clone(), config.credentials.job());
+    let opening = tokio::task::spawn_blocking(move || {
+        let id = identity(&folder)?;
+        let opened = Store::open(&folder)?;
+        let served = identity::served(&folder, job)?;
+        Ok::<_, DepotStartError>((id, opened, served))
+    });
+    let (id, opened, served) = opening.await.map_err(|error| system(&error))??;
+    for finding in &opened.findings {
+        tracing::warn!(target: "sardana::event::damaged", depot = %id, folder = %config.folder.display(), %finding, "the store was not as it should be");
+    }
+    let found = config.credentials.identity();
+    if found.role != crate::trust::Role::Checkpoint {
+        return Err(DepotStartError::Credentials { found });
+    }
+    let ground = Ground::Host;
+    let server = Server::listen(ground.clone(), &config.credentials, config.listen, opened.store)?;
+    let listening = server.local_address().map_err(|error| system(&error))?;
+    let address = SocketAddr::new(config.advertise.unwrap_or(listening.ip()), listening.port());
+    if address.ip().is_unspecified() {
+        return Err(DepotStartError::Unadvertised { listening: address });
+    }
+    let depots = Depots::new(ground.clone(), server.endpoint.clone(), config.credentials.clone());
+    let link = Link {
+        ground,
+        wallet: config.credentials,
+        coordinator: Search::new(&config.coordinator),
+        host: config.host,
+        address,
+        keeper: Keeper::new(id, config.folder, served, Arc::clone(&server), depots),
+    };
+    let (actor, running) = Actor::spawn(None, Shell, link).await.map_err(|error| system(&error))?;
+    Ok(Depot {
+        actor,
+        running,
+        server,
+        id,
+        address,
+    })
+}
+
+fn system(error: &impl ToString) -> DepotStartError {
+    DepotStartError::System {
+        reason: error.to_string(),
+    }
+}
+
+impl Depot {
+    /// Which it is.
+    #[must_use]
+    pub const fn id(&self) -> DepotId {
+        self.id
+    }
+
+    /// Where workers and other depots reach it.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits until it ends by itself, since the job is over.
+    pub async fn over(&mut self) {
+        if !self.running.is_finished() {
+            // It fails only if the actor panicked, which is an end as well.
+            let _ = (&mut self.running).await;
+        }
+    }
+
+    /// Ends it, and waits until those who use it have been told.
+    pub async fn end(mut self) {
+        self.actor.stop(None);
+        self.over().await;
+        self.server.close("the depot ends").await;
+    }
+}
+
+impl Drop for Depot {
+    fn drop(&mut self) {
+        self.actor.kill();
+        self.server.endpoint.close(0_u32.into(), b"the depot ends");
+    }
+}

@@ -1,0 +1,64 @@
+//! For which snapshots pieces are kept that no manifest names yet.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sardana_protocol::snapshot::SnapshotId;
+
+use crate::store::{PinId, Store};
+
+#[derive(Debug, Default)]
+struct Held {
+    /// The number of the next pin. None is used twice.
+    next: u64,
+    pins: BTreeMap<SnapshotId, PinId>,
+}
+
+/// The pins by snapshot. They are gone when the process ends: what was put before is put again then, which costs nothing as long as it is
+/// still there.
+#[derive(Debug)]
+pub(super) struct Pins {
+    store: Store,
+    held: Mutex<Held>,
+}
+
+impl Pins {
+    pub(super) fn new(store: Store) -> Self {
+        let held = Mutex::default();
+        Self { store, held }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pin of this snapshot.
+    pub(super) fn of(&self, snapshot: SnapshotId) -> PinId {
+        let mut held = self.lock();
+        let next = held.next;
+        let pin = *held.pins.entry(snapshot).or_insert(PinId::new(next));
+        held.next = next + 1;
+        pin
+    }
+
+    /// Whether the pin is still that of this snapshot. If not, whatever was pinned late is let go.
+    pub(super) fn still(&self, snapshot: SnapshotId, pin: PinId) -> bool {
+        let still = self.lock().pins.get(&snapshot) == Some(&pin);
+        if !still {
+            self.store.unpin(pin);
+        }
+        still
+    }
+
+    /// What was put for this snapshot, or for any before it, is not kept for its sake any more.
+    pub(super) fn release(&self, snapshot: SnapshotId) {
+        let mut held = self.lock();
+        let mut later = held.pins.split_off(&snapshot);
+        let own = later.remove(&snapshot);
+        let earlier = std::mem::replace(&mut held.pins, later);
+        drop(held);
+        for pin in earlier.into_values().chain(own) {
+            self.store.unpin(pin);
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Where workers put pieces, and they and other depots read them. Must not know of the coordinator: whom to serve it is told.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use quinn::{Connection, Endpoint, RecvStream, SendStream};
+use sardana_protocol::snapshot::SnapshotId;
+use sardana_protocol::words::{JobId, WorkerId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
+
+use super::limits::{MAX_GETS, MAX_MANIFESTS, MAX_PUTS, MOST_WAITS, REQUEST_BYTES, REQUEST_DEADLINE, STALL, WAIT_EVERY};
+use super::names::Names;
+use super::pins::Pins;
+use super::talk::{Answer, Request, cut};
+use crate::ground::Ground;
+use crate::quic::limits::{HANDSHAKE_DEADLINE, MAX_HANDSHAKES};
+use crate::quic::{BindError, Purpose, REFUSED, accept, bind_server_on, close, next_incoming};
+use crate::store::Store;
+use crate::trust::{Kind, PeerIdentity, Role, Wallet, may_send};
+use crate::wire::{FrameError, read_frame, write_frame};
+
+/// The code of a stream that was given up.
+const GIVEN_UP: u32 = 1;
+
+/// A depot's end of all connections to workers and other depots.
+#[derive(Debug)]
+pub struct Server {
+    pub(super) ground: Ground,
+    wallet: Wallet,
+    pub(super) endpoint: Endpoint,
+    pub(super) store: Store,
+    names: Names,
+    pub(super) pins: Pins,
+    pub(super) puts: Semaphore,
+    pub(super) gets: Semaphore,
+    pub(super) manifests: Semaphore,
+    /// Somebody was not given a piece, since it is damaged.
+    pub(super) damage: Notify,
+}
+
+/// How a stream ended otherwise than well.
+#[derive(Debug)]
+pub(super) enum End {
+    /// Who asked is told why.
+    Refused(String),
+    /// Nobody is there to be told.
+    Broken(String),
+}
+
+impl From<FrameError> for End {
+    fn from(error: FrameError) -> Self {
+        match error {
+            FrameError::Version { .. }
+            | FrameError::Header { .. }
+            | FrameError::TooLong { .. }
+            | FrameError::Malformed { .. }
+            | FrameError::Trailing { .. }
+            | FrameError::Unencodable { .. } => Self::Refused(error.to_string()),
+            FrameError::Truncated { .. } | FrameError::Connection(_) | FrameError::Stream { .. } | FrameError::Io(_) => {
+                Self::Broken(error.to_string())
+            }
+        }
+    }
+}
+
+impl Server {
+    /// Listens at `address`, and serves from `store` those who are named.
+    ///
+    /// # Errors
+    /// When the address cannot be bound or the credentials cannot be used.
+    pub fn listen(
+        ground: Ground,
+        wallet: impl Into<Wallet>,
+        address: SocketAddr,
+        store: Store,
+    ) -> Result<Arc<Self>, BindError> {
+        let wallet = wallet.into();
+        let endpoint = bind_server_on(&ground, &wallet, Purpose::Peer, address)?;
+        let server = Arc::new(Self {
+            ground,
+            wallet,
+            endpoint,
+            pins: Pins::new(store.clone()),
+            store,
+            names: Names::default(),
+            puts: Semaphore::new(MAX_PUTS),
+            gets: Semaphore::new(MAX_GETS),
+            manifests: Semaphore::new(MAX_MANIFESTS),
+            damage: Notify::new(),
+        });
+        tokio::spawn(Arc::clone(&server).accept_all());
+        Ok(server)
+    }
+
+    /// The job that it serves.
+    pub(super) fn job(&self) -> JobId {
+        self.wallet.job()
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn local_address(&self) -> std::io::Result<SocketAddr> {
+        self.endpoint.local_addr()
+    }
+
+    /// From now on these are served, and nobody else: connections of others end. Depots are named by the ids in their certificates.
+    pub fn serve_only(&self, workers: impl IntoIterator<Item = WorkerId>, depots: impl IntoIterator<Item = u64>) {
+        let (workers, depots): (BTreeSet<_>, BTreeSet<_>) = (workers.into_iter().collect(), depots.into_iter().collect());
+        self.names.name(workers, depots);
+    }
+
+    /// What was put for this snapshot, or for any before it, need not be kept for its sake any more.
+    pub fn release(&self, snapshot: SnapshotId) {
+        self.pins.release(snapshot);
+    }
+
+    /// Closes everything, and waits until the others have been told.
+    pub async fn close(&self, reason: &str) {
+        close(&self.endpoint, reason).await;
+    }
+
+    async fn accept_all(self: Arc<Self>) {
+        let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
+        while let Ok(room) = Arc::clone(&handshakes).acquire_owned().await {
+            let Some(incoming) = next_incoming(&self.endpoint).await else {
+                return;
+            };
+            let server = Arc::clone(&self);
+            tokio::spawn(async move {
+                let accepted = accept(incoming, &server.wallet, HANDSHAKE_DEADLINE).await;
+                drop(room);
+                match accepted {
+                    Ok((connection, peer)) => server.serve(peer, connection).await,
+                    Err(error) => tracing::info!(target: "sardana::event::refused", %error, "a connection was refused"),
+                }
+            });
+        }
+    }
+
+    /// Serves what `peer` asks for, until its connection breaks or it is not named any more.
+    async fn serve(self: Arc<Self>, peer: PeerIdentity, connection: Connection) {
+        // What it was told may have reached it before what this one is told.
+        if timeout(REQUEST_DEADLINE, self.names.named(peer)).await.is_err() {
+            tracing::warn!(target: "sardana::event::refused", %peer, "a process that is not named connected");
+            let reason =
+                format!("expected one that the coordinator has named, found {peer}; see whether the coordinator knows it");
+            return connection.close(REFUSED, reason.as_bytes());
+        }
+        let streams = async {
+            while let Ok((send, receive)) = connection.accept_bi().await {
+                tokio::spawn(Arc::clone(&self).serve_stream(peer, send, receive));
+            }
+        };
+        tokio::select! {
+            biased;
+            () = streams => {}
+            () = self.names.revoked(peer) => {
+                tracing::info!(target: "sardana::event::refused", %peer, "a process is no longer named: its connection ends");
+                connection.close(REFUSED, b"the coordinator does not name this process any more");
+            }
+        }
+    }
+
+    async fn serve_stream(self: Arc<Self>, peer: PeerIdentity, send: SendStream, mut receive: RecvStream) {
+        let request = timeout(REQUEST_DEADLINE, read_frame::<Request>(&mut receive, REQUEST_BYTES)).await;
+        let mut talk = Talk { send, receive };
+        let outcome = match request {
+            Ok(Ok(Some(request))) if may_send(peer.role, Kind::from(&request), Role::Checkpoint) => {
+                self.answer(request, &mut talk).await
+            }
+            Ok(Ok(Some(request))) => Err(End::Refused(format!("{peer} may not ask for {request:?}"))),
+            Ok(Ok(None)) => Err(End::Broken("it ended before a request".to_owned())),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(End::Broken(format!("no request came within {REQUEST_DEADLINE:?}"))),
+        };
+        match outcome {
+            Ok(()) => talk.delivered().await,
+            Err(End::Refused(reason)) => {
+                tracing::warn!(%peer, %reason, "what a process asked for was refused");
+                // It must not go on sending. That fails only if it has ended.
+                let _ = talk.receive.stop(GIVEN_UP.into());
+                let refused = Answer::Refused { reason: cut(reason) };
+                if talk.say(&refused).await.is_ok() {
+                    talk.delivered().await;
+                }
+            }
+            Err(End::Broken(reason)) => {
+                tracing::info!(%peer, %reason, "a stream of pieces broke");
+                let _ = talk.receive.stop(GIVEN_UP.into());
+                let _ = talk.send.reset(GIVEN_UP.into());
+            }
+        }
+    }
+
+    async fn answer(&self, request: Request, talk: &mut Talk) -> Result<(), End> {
+        match request {
+            Request::Put { snapshot, pieces } => self.put(snapshot, pieces, talk).await,
+            Request::Get { pieces } => self.get(pieces, talk).await,
+            Request::Manifest { key } => self.manifest(key, talk).await,
+        }
+    }
+
+    /// What `work` on the store gives.
+    pub(super) async fn on_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> Result<T, End> {
+        let store = self.store.clone();
+        let worked = self.ground.beside(move || work(&store)).await;
+        worked.ok_or_else(|| End::Broken("this process ends".to_owned()))
+    }
+}
+
+/// Both directions of a stream.
+#[derive(Debug)]
+pub(super) struct Talk {
+    pub(super) send: SendStream,
+    pub(super) receive: RecvStream,
+}
+
+impl Talk {
+    pub(super) async fn say(&mut self, answer: &Answer) -> Result<(), End> {
+        // Only `Wanted` is long.
+        let saying = write_frame(&mut self.send, answer, super::limits::LIST_BYTES);
+        moving(saying).await?.map_err(End::from)
+    }
+
+    /// The next frame, which must come.
+    pub(super) async fn hear<T: DeserializeOwned + Serialize>(&mut self, limit: usize) -> Result<T, End> {
+        let frame = moving(read_frame::<T>(&mut self.receive, limit)).await??;
+        frame.ok_or_else(|| End::Broken("it ended before all was said".to_owned()))
+    }
+
+    /// Waits for `work`, and tells the other end from time to time that it does.
+    pub(super) async fn waiting<T>(&mut self, work: impl Future<Output = T>) -> Result<T, End> {
+        tokio::pin!(work);
+        for _ in 0..MOST_WAITS {
+            match timeout(WAIT_EVERY, &mut work).await {
+                Ok(done) => return Ok(done),
+                Err(_) => self.say(&Answer::Wait).await?,
+            }
+        }
+        let after = WAIT_EVERY * MOST_WAITS;
+        Err(End::Refused(format!(
+            "expected the disk, and all who were first, to be done within {after:?}; see whether the disk is broken"
+        )))
+    }
+
+    /// Ends the stream, and waits until the other end has all of it, or wants no more.
+    async fn delivered(mut self) {
+        // Finishing fails only if the other end has given up.
+        let _ = self.send.finish();
+        let _ = timeout(STALL, self.send.stopped()).await;
+    }
+}
+
+/// What comes of moving something over the stream, unless nothing moves for too long.
+pub(super) async fn moving<T>(work: impl Future<Output = T>) -> Result<T, End> {
+    let moved = timeout(STALL, work).await;
+    moved.map_err(|_| End::Broken(format!("nothing moved for {STALL:?}")))
+}

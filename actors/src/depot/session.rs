@@ -1,0 +1,153 @@
+//! The depot's control connection: dials the coordinator wherever it may be, and carries messages until it breaks.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::ActorRef;
+use sardana_protocol::messages::{DepotHello, DepotMessage, DepotOrder, Greeting, Hello};
+use sardana_protocol::words::Incarnation;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use super::actor::Message;
+use super::keeper::Keeper;
+use super::limits::{RECONNECT_FIRST, RECONNECT_MOST};
+use crate::control::{Next, carry};
+use crate::ground::Ground;
+use crate::quic::limits::CONNECT_DEADLINE;
+use crate::quic::{Purpose, bind_client_on, close, connect};
+use crate::trust::{PeerIdentity, Wallet};
+use crate::whereabouts::Search;
+use crate::wire::limits::HELLO_FRAME_BYTES;
+use crate::wire::{read_frame, write_frame};
+
+/// What connections are made from.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) ground: Ground,
+    pub(super) wallet: Wallet,
+    pub(super) coordinator: Search,
+    pub(super) host: String,
+    /// Where workers and other depots reach this one.
+    pub(super) address: SocketAddr,
+    pub(super) keeper: Arc<Keeper>,
+}
+
+/// Why there is no connection, or none any more.
+enum Ended {
+    /// Another try may fare better.
+    Lost(String),
+    /// The job is over.
+    Over,
+    /// The depot ends.
+    Here,
+}
+
+impl Link {
+    /// Connects, again and again, until the job is over or the actor ends.
+    pub(super) async fn keep(self, depot: ActorRef<Message>) {
+        let mut pause = RECONNECT_FIRST;
+        loop {
+            let address = self.coordinator.here();
+            let mut joined = false;
+            let why = match self.connect(address, &depot, &mut joined).await {
+                Ended::Lost(why) => why,
+                // The actor is gone only if it ends.
+                Ended::Over => return drop(depot.cast(Message::JobOver)),
+                Ended::Here => return,
+            };
+            self.keeper.speak_to(None);
+            if joined {
+                pause = RECONNECT_FIRST;
+            } else {
+                self.coordinator.look_elsewhere();
+            }
+            tracing::warn!(target: "sardana::event::control_lost", coordinator = %address, %why, "the coordinator is looked for");
+            sleep(pause).await;
+            pause = longer(pause);
+        }
+    }
+
+    /// One connection from its beginning to its end.
+    async fn connect(&self, address: SocketAddr, depot: &ActorRef<Message>, joined: &mut bool) -> Ended {
+        let endpoint = match bind_client_on(&self.ground, &self.wallet, Purpose::Control, address) {
+            Ok(endpoint) => endpoint,
+            Err(error) => return Ended::Lost(error.to_string()),
+        };
+        let expected = PeerIdentity::coordinator(self.wallet.job());
+        let ended = match connect(&endpoint, address, expected, CONNECT_DEADLINE).await {
+            Ok(connection) => self.talk(&connection, depot, joined).await,
+            Err(error) => Ended::Lost(error.to_string()),
+        };
+        close(&endpoint, "the depot leaves this connection").await;
+        ended
+    }
+
+    async fn talk(&self, connection: &quinn::Connection, depot: &ActorRef<Message>, joined: &mut bool) -> Ended {
+        let (mut send, mut receive) = match connection.open_bi().await {
+            Ok(streams) => streams,
+            Err(error) => return Ended::Lost(crate::quic::explain(&error)),
+        };
+        let hello = Hello::Depot(self.hello());
+        let greeting = async {
+            write_frame(&mut send, &hello, HELLO_FRAME_BYTES).await?;
+            read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await
+        };
+        let greeting = match timeout(CONNECT_DEADLINE, greeting).await {
+            Ok(Ok(greeting)) => greeting,
+            Ok(Err(error)) => return Ended::Lost(error.to_string()),
+            Err(_) => return Ended::Lost(format!("it did not answer a hello within {CONNECT_DEADLINE:?}")),
+        };
+        let incarnation = match greeted(greeting) {
+            Ok(incarnation) => incarnation,
+            Err(ended) => return ended,
+        };
+        if let Err(why) = self.keeper.serve(incarnation).await {
+            return Ended::Lost(why);
+        }
+        *joined = true;
+        let (queue, outgoing) = mpsc::unbounded_channel::<DepotMessage>();
+        self.keeper.speak_to(Some(queue));
+        tracing::info!(target: "sardana::event::joined", depot = %self.keeper.own, coordinator = %connection.remote_address());
+        let keeper = Arc::clone(&self.keeper);
+        tokio::spawn(async move { keeper.tell_all().await });
+        let ordered = |order: DepotOrder| match depot.cast(Message::Ordered { incarnation, order }) {
+            Ok(()) => Next::Message,
+            Err(_) => Next::Stop,
+        };
+        let why = carry(send, receive, outgoing, ordered, |_| {}).await;
+        if depot.get_status() >= ractor::ActorStatus::Stopping {
+            Ended::Here
+        } else {
+            Ended::Lost(why)
+        }
+    }
+
+    fn hello(&self) -> DepotHello {
+        DepotHello {
+            job: self.wallet.job(),
+            depot: self.keeper.own,
+            host: self.host.clone(),
+            address: self.address,
+            incarnation: self.keeper.highest(),
+        }
+    }
+}
+
+/// The coordinator's incarnation, if it takes this depot in.
+fn greeted(greeting: Option<Greeting>) -> Result<Incarnation, Ended> {
+    let lost = |why: &str| Err(Ended::Lost(why.to_owned()));
+    match greeting {
+        Some(Greeting::Joined { incarnation, .. }) => Ok(incarnation),
+        Some(Greeting::Over) => Err(Ended::Over),
+        Some(Greeting::Refused { reason }) => Err(Ended::Lost(reason)),
+        Some(Greeting::Fenced | Greeting::Leads { .. }) => lost("another coordinator leads the job"),
+        Some(Greeting::Welcome) => lost("it took this depot for something else"),
+        None => lost("it closed without an answer"),
+    }
+}
+
+fn longer(pause: Duration) -> Duration {
+    (pause * 2).min(RECONNECT_MOST)
+}

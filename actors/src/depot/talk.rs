@@ -1,0 +1,124 @@
+//! What is said on a stream to a depot. The asking end opens it, and says a [`Request`] first.
+//!
+//! ```text
+//! put:       Request::Put, then until all are offered: offers ─▶, ◀─ Wanted, the bytes of those ─▶; at the end ◀─ Durable
+//! get:       Request::Get, the hashes ─▶; then for each ◀─ Bytes and the bytes, or NotHere, or Damaged
+//! manifest:  Request::Manifest ─▶, ◀─ Bytes and the bytes, or NotHere, or Damaged
+//! ```
+//!
+//! Instead of any answer there may be some `Wait` first, or `Refused`, which is the last word.
+
+use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
+use sardana_protocol::snapshot::SnapshotId;
+use serde::{Deserialize, Serialize};
+
+use super::limits::REASON_BYTES;
+use crate::trust::Kind;
+
+/// What is asked of a depot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Request {
+    /// Keep so many pieces for this snapshot's sake.
+    Put { snapshot: SnapshotId, pieces: u32 },
+    /// Give so many pieces.
+    Get { pieces: u32 },
+    /// Give this manifest.
+    Manifest { key: ManifestKey },
+}
+
+/// A piece that somebody could send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Offer {
+    pub(super) piece: PieceHash,
+    pub(super) bytes: u32,
+}
+
+/// What a depot answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Answer {
+    /// It is still at it.
+    Wait,
+    /// Of the last offers it lacks these, by index: their bytes are to follow in this order.
+    Wanted { offers: Vec<u32> },
+    /// All that was offered on this stream is on the disk.
+    Durable,
+    /// So many bytes follow.
+    Bytes { bytes: u64 },
+    /// It does not have it.
+    NotHere,
+    /// It had it, and cannot read it.
+    Damaged { reason: String },
+    /// It does nothing more on this stream.
+    Refused { reason: String },
+}
+
+impl From<&Request> for Kind {
+    fn from(request: &Request) -> Self {
+        match request {
+            Request::Put { .. } => Self::PieceOffer,
+            Request::Get { .. } | Request::Manifest { .. } => Self::PieceRequest,
+        }
+    }
+}
+
+/// A reason that fits into an answer.
+pub(super) fn cut(mut reason: String) -> String {
+    if reason.len() > REASON_BYTES {
+        let end = (0..=REASON_BYTES).rev().find(|&at| reason.is_char_boundary(at)).unwrap_or(0);
+        reason.truncate(end);
+    }
+    reason
+}
+
+#[cfg(test)]
+mod tests {
+    use sardana_protocol::checkpoint::ManifestId;
+    use sardana_protocol::words::{Generation, Incarnation, Step};
+
+    use super::super::limits::{LIST_BYTES, REQUEST_BYTES, ROUND_PIECES};
+    use super::*;
+    use crate::wire::encode;
+
+    /// Checks that a value is exactly these bytes: a change is one of the wire format, and needs a new version.
+    fn golden<T: Serialize>(value: &T, hex: &str) {
+        let found = encode(value, LIST_BYTES).unwrap();
+        assert_eq!(data_encoding::HEXLOWER.encode(&found), hex.replace(' ', ""));
+    }
+
+    #[test]
+    fn what_is_said_on_the_wire() {
+        let snapshot = SnapshotId {
+            generation: Generation::new(Incarnation::new(1), 7),
+            step: Step::new(9),
+        };
+        let piece = PieceHash::new([0xab; 32]);
+        let key = ManifestKey {
+            step: Step::new(9),
+            id: ManifestId::new([0xcd; 32]),
+        };
+        golden(&Request::Put { snapshot, pieces: 3 }, "00 01 07 09 03");
+        golden(&Request::Get { pieces: 3 }, "01 03");
+        golden(&Request::Manifest { key }, &format!("02 09 {}", "cd".repeat(32)));
+        golden(&vec![Offer { piece, bytes: 300 }], &format!("01 {} fb2c01", "ab".repeat(32)));
+        golden(&Answer::Wait, "00");
+        golden(&Answer::Wanted { offers: vec![0, 5] }, "01 02 00 05");
+        golden(&Answer::Durable, "02");
+        golden(&Answer::Bytes { bytes: 5 }, "03 05");
+        golden(&Answer::NotHere, "04");
+        golden(&Answer::Damaged { reason: "x".to_owned() }, "05 01 78");
+        golden(&Answer::Refused { reason: "x".to_owned() }, "06 01 78");
+    }
+
+    #[test]
+    fn the_largest_of_each_fits() {
+        let piece = PieceHash::new([0xff; 32]);
+        let offers = vec![Offer { piece, bytes: u32::MAX }; ROUND_PIECES];
+        encode(&offers, LIST_BYTES).unwrap();
+        encode(&vec![piece; ROUND_PIECES], LIST_BYTES).unwrap();
+        let offers = vec![u32::MAX; ROUND_PIECES];
+        encode(&Answer::Wanted { offers }, LIST_BYTES).unwrap();
+        let reason = cut("é".repeat(REASON_BYTES));
+        assert_eq!(reason.len(), REASON_BYTES);
+        encode(&Answer::Refused { reason }, REQUEST_BYTES).unwrap();
+    }
+}

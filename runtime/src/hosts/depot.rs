@@ -1,0 +1,78 @@
+//! A checkpoint actor on a host of its own: keeps checkpoints of a job whose coordinator runs elsewhere.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use sardana_actors::agent::host_name;
+use sardana_actors::depot::{self, Depot, DepotConfig, DepotStartError};
+use sardana_actors::enrol::Enrolled;
+use sardana_actors::trust::Role;
+
+use super::enrolling::local_ip_towards;
+
+/// What a checkpoint actor is told.
+#[derive(Debug)]
+pub struct DepotJoin {
+    /// Its credentials, and where the coordinator is: see [`super::enrol()`].
+    pub enrolled: Enrolled,
+    /// The folder that checkpoints are kept in.
+    pub dir: PathBuf,
+    /// At which of this host's addresses it listens; by default the one that leads to the coordinator.
+    pub listen: Option<IpAddr>,
+    /// At which address others reach it, if that is another one.
+    pub advertise: Option<IpAddr>,
+}
+
+/// Why there is no checkpoint actor.
+#[derive(Debug, thiserror::Error)]
+pub enum DepotHostError {
+    /// The join file was for something else.
+    #[error("the join file is for the role {found}, expected checkpoint; ask for another one: sardana invite --role checkpoint")]
+    Role {
+        /// For which.
+        found: Role,
+    },
+    /// No way leads to the coordinator.
+    #[error("no way leads to the coordinator at {coordinator}: {reason}; see whether this host's network is up")]
+    NoWay {
+        /// Where it is.
+        coordinator: SocketAddr,
+        /// What the system said.
+        reason: String,
+    },
+    /// It could not start.
+    #[error(transparent)]
+    Depot(#[from] DepotStartError),
+}
+
+/// Starts a checkpoint actor. It ends when the job does; dropping it ends it at once.
+///
+/// # Errors
+/// See [`DepotHostError`].
+pub async fn keep_checkpoints(join: DepotJoin) -> Result<Depot, DepotHostError> {
+    let Enrolled {
+        credentials,
+        coordinator,
+    } = join.enrolled;
+    if credentials.role() != Role::Checkpoint {
+        return Err(DepotHostError::Role {
+            found: credentials.role(),
+        });
+    }
+    let listen = match join.listen {
+        Some(ip) => ip,
+        None => local_ip_towards(coordinator.found()).map_err(|error| DepotHostError::NoWay {
+            coordinator: coordinator.found(),
+            reason: error.to_string(),
+        })?,
+    };
+    let config = DepotConfig {
+        folder: join.dir,
+        credentials: credentials.into(),
+        coordinator,
+        listen: SocketAddr::new(listen, 0),
+        advertise: join.advertise,
+        host: host_name(),
+    };
+    Ok(depot::start(config).await?)
+}
