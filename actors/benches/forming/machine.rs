@@ -9,6 +9,7 @@ use sardana_protocol::job::Order;
 use sardana_protocol::limits::MAX_SHARDS;
 use sardana_protocol::membership::{Arrival, Balance, Command, Config, Event, JobEvent, Loss, Membership};
 use sardana_protocol::messages::{CoordinatorMessage, Introduction, Standing, Tally, WorkerMessage};
+use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
 use super::{Cost, Result};
@@ -48,6 +49,8 @@ pub(super) fn answer(message: &CoordinatorMessage) -> Option<WorkerMessage> {
         | CoordinatorMessage::CloseWith { .. }
         | CoordinatorMessage::Serve(_)
         | CoordinatorMessage::Copy(_)
+        | CoordinatorMessage::Save(_)
+        | CoordinatorMessage::SaveOver { .. }
         | CoordinatorMessage::Released { .. }
         | CoordinatorMessage::Renewed { .. }
         | CoordinatorMessage::Complete { .. }
@@ -104,6 +107,9 @@ pub(super) fn measure(members: u32, losses: usize) -> Result<Vec<Cost>> {
         steps: Step::new(1_000_000),
         order: Order::Exact,
         balance: Balance::Off,
+        task: StateHash::new([0; 32]),
+        build: StateHash::new([0; 32]),
+        saves: None,
     };
     let mut machine = Membership::new(config, Incarnation::new(1), now);
     let mut formed = false;

@@ -85,7 +85,11 @@ impl Membership {
         let known = self.known();
         let fit = |(key, head): &(ManifestKey, Head)| self.unfit(*key, head).is_none();
         let mut usable = known.into_iter().filter(fit).map(|(_, head)| head);
-        if bites(Bug::OlderChosen) { usable.next() } else { usable.next_back() }
+        if bites(Bug::OlderChosen) {
+            usable.next()
+        } else {
+            usable.next_back()
+        }
     }
 
     pub(super) fn newest_checkpoint_step(&self) -> Step {
@@ -176,8 +180,13 @@ impl Membership {
             return Ok(None);
         }
         let newer = known.range(head.key..).skip(1);
-        let passed_over = newer.filter_map(|(&key, head)| Some((key, self.unfit(key, head)?.reason()))).collect();
-        self.tell(JobEvent::Resumes { key: head.key, passed_over });
+        let passed_over = newer
+            .filter_map(|(&key, head)| Some((key, self.unfit(key, head)?.reason())))
+            .collect();
+        self.tell(JobEvent::Resumes {
+            key: head.key,
+            passed_over,
+        });
         Ok(Some(head))
     }
 
