@@ -75,6 +75,7 @@ async fn a_worker_and_its_coordinator_live_longer_than_their_certificates() {
         identity,
         shard_capacity: 4,
         pieces: Arc::new(StatePieces::new([24])),
+        description: bytes::Bytes::new(),
         auxiliary: vec![],
         sigterm: Sigterm::NotOurs,
     };
@@ -147,7 +148,10 @@ async fn an_agent_renews_its_own_and_asks_for_its_children() {
         let order = timeout(PATIENCE, read_frame::<AgentOrder>(&mut receive, CONTROL_FRAME_BYTES)).await;
         let certificate = match order.unwrap().unwrap().unwrap() {
             AgentOrder::Renewed { certificate } | AgentOrder::Certified { certificate, .. } => certificate,
-            other @ (AgentOrder::JobOver | AgentOrder::Kill { .. } | AgentOrder::Start { .. }) => panic!("{other:?}"),
+            other @ (AgentOrder::JobOver
+            | AgentOrder::DepotCertified { .. }
+            | AgentOrder::Kill { .. }
+            | AgentOrder::Start { .. }) => panic!("{other:?}"),
         };
         let credentials = key.certified(site.authority.certificate(), certificate).unwrap();
         identities.push(credentials.identity());

@@ -33,6 +33,7 @@ async fn run(
         advertise: None,
         shard_capacity: 4,
         pieces: Arc::new(StatePieces::new([24])),
+        description: bytes::Bytes::new(),
         auxiliary: vec![],
         sigterm: Sigterm::NotOurs,
         identity,
