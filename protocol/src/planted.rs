@@ -108,6 +108,24 @@ bugs! {
     WaitingCountsAsHanging,
     /// A member that is lost while others wait for it is only noted.
     LossIgnored,
+    /// A manifest is made when the first share is written.
+    CommittedTooEarly,
+    /// What was written for an earlier attempt, to other depots, counts for the present one.
+    StaleSaved,
+    /// What was written is not compared with what was copied.
+    WrongPieces,
+    /// A depot that is gone counts as one that has kept the manifest.
+    GoneDepotCounts,
+    /// With what has expired the newest checkpoint is deleted.
+    NewestDeleted,
+    /// The oldest checkpoint is resumed from, not the newest.
+    OlderChosen,
+    /// A job whose state is lost begins anew, though there is a checkpoint.
+    FromTheBeginning,
+    /// A checkpoint of another job or build is resumed from.
+    ForeignCheckpoint,
+    /// The job ends without waiting for its last checkpoint.
+    LastNotAwaited,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sardana_protocol::member::{self, Command};
 use sardana_protocol::membership::{self, JobEvent};
-use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
+use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, DepotOrder, WorkerMessage};
 
 pub use super::expected::{COVERED_WITHIN, EXPECTED};
 use super::marks::Marks;
@@ -25,6 +25,7 @@ impl Coverage {
         self.transition("past", from.past, to.past);
         self.transition("intake", from.intake, to.intake);
         self.transition("plan", from.plan, to.plan);
+        self.transition("saving", from.saving, to.saving);
     }
 
     pub(crate) fn member_moved(&mut self, from: member::Phases, to: member::Phases) {
@@ -55,6 +56,8 @@ impl Coverage {
                 CoordinatorMessage::CloseWith { .. } => "CloseWith",
                 CoordinatorMessage::Serve(_) => "Serve",
                 CoordinatorMessage::Copy(_) => "Copy",
+                CoordinatorMessage::Save(_) => "Save",
+                CoordinatorMessage::SaveOver { .. } => "SaveOver",
                 CoordinatorMessage::Released { .. } => "Released",
                 CoordinatorMessage::Renewed { .. } => "Renewed",
                 CoordinatorMessage::Complete { .. } => "Complete",
@@ -75,6 +78,10 @@ impl Coverage {
                 WorkerMessage::Switched { .. } => "Switched",
                 WorkerMessage::RoomMade { .. } => "RoomMade",
                 WorkerMessage::Snapshotted { .. } => "Snapshotted",
+                WorkerMessage::Saved { .. } => "Saved",
+                WorkerMessage::Saving { .. } => "Saving",
+                WorkerMessage::NotSaved { .. } => "NotSaved",
+                WorkerMessage::NotRestored { .. } => "NotRestored",
                 WorkerMessage::Dropped { .. } => "Dropped",
                 WorkerMessage::CaughtUp { .. } => "CaughtUp",
                 WorkerMessage::CopyFailed { .. } => "CopyFailed",
@@ -112,6 +119,37 @@ impl Coverage {
                 Command::Follow { .. } => "Follow",
                 Command::EndCopy => "EndCopy",
                 Command::Fetch { .. } => "Fetch",
+                Command::Save(_) => "Save",
+                Command::EndSave => "EndSave",
+                Command::Restore { .. } => "Restore",
+            },
+        );
+    }
+
+    pub(crate) fn depot_ordered(&mut self, order: &DepotOrder) {
+        self.name(
+            "depots are told",
+            match order {
+                DepotOrder::Serve { .. } => "Serve",
+                DepotOrder::Commit { .. } => "Commit",
+                DepotOrder::Release { .. } => "Release",
+                DepotOrder::Delete { .. } => "Delete",
+                DepotOrder::Fetch { .. } => "Fetch",
+                DepotOrder::Renewed { .. } => "Renewed",
+                DepotOrder::JobOver => "JobOver",
+            },
+        );
+    }
+
+    pub(crate) fn depot_said(&mut self, message: &DepotMessage) {
+        self.name(
+            "depot says",
+            match message {
+                DepotMessage::Holds { .. } => "Holds",
+                DepotMessage::Deleted { .. } => "Deleted",
+                DepotMessage::Committed { .. } => "Committed",
+                DepotMessage::Refused { .. } => "Refused",
+                DepotMessage::Renew { .. } => "Renew",
             },
         );
     }
@@ -139,6 +177,13 @@ impl Coverage {
                 JobEvent::Steps(_) => "Steps",
                 JobEvent::Waiting { .. } => "Waiting",
                 JobEvent::StateLost { .. } => "StateLost",
+                JobEvent::DepotCame { .. } => "DepotCame",
+                JobEvent::DepotLost { .. } => "DepotLost",
+                JobEvent::DepotRefused { .. } => "DepotRefused",
+                JobEvent::Saved { .. } => "Saved",
+                JobEvent::NotSaved { .. } => "NotSaved",
+                JobEvent::Resumes { .. } => "Resumes",
+                JobEvent::NotRestored { .. } => "NotRestored",
                 JobEvent::Done(_) => "Done",
                 JobEvent::Failed { .. } => "Failed",
             },

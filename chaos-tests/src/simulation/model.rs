@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
+use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::messages::Trailer;
-use sardana_protocol::state::StateHash;
+use sardana_protocol::snapshot::Share;
+use sardana_protocol::state::{StateHash, share_hash};
 use sardana_protocol::words::Step;
 
 /// The state before the first update.
@@ -41,8 +43,32 @@ pub(crate) fn hash_of(state: u64) -> StateHash {
     StateHash::of(&state.to_le_bytes())
 }
 
-pub(crate) fn hash_of_share(state: u64, index: u32) -> StateHash {
-    hash_of(mix(state, u64::from(index)))
+/// So many pieces make a state.
+pub(crate) const PIECES: u64 = 12;
+
+/// Bytes of each.
+pub(crate) const PIECE_BYTES: u64 = 8;
+
+/// What a piece of a state is called. Every third is the same in all states, as layers are that are not trained.
+pub(crate) fn piece(state: u64, number: u64) -> PieceHash {
+    let of = if number.is_multiple_of(3) { 0 } else { state };
+    PieceHash::of(&[of.to_le_bytes(), number.to_le_bytes()].concat())
+}
+
+/// The piece that describes the tensors.
+pub(crate) fn description() -> Vec<PieceHash> {
+    vec![PieceHash::of(b"description")]
+}
+
+/// The pieces of a share.
+pub(crate) fn pieces_of_share(state: u64, share: Share) -> Vec<PieceHash> {
+    let (start, end) = share.pieces(PIECES);
+    (start..end).map(|number| piece(state, number)).collect()
+}
+
+pub(crate) fn hash_of_share(state: u64, share: Share) -> StateHash {
+    let pieces = pieces_of_share(state, share);
+    share_hash(PIECE_BYTES * pieces.len() as u64, &pieces)
 }
 
 /// The states of an undisturbed run, as far as anybody has asked.

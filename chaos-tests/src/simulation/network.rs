@@ -18,6 +18,8 @@ const RETRANSMIT: Duration = Duration::from_millis(200);
 pub(crate) enum Node {
     Coordinator,
     Worker(WorkerId),
+    /// The depot at this place.
+    Depot(usize),
 }
 
 /// Which way a cut keeps things from passing.

@@ -55,7 +55,7 @@ pub fn play(seed: u64, minutes: u64, telling: Telling) -> Played {
 
 impl World {
     fn is_over(&self) -> bool {
-        self.done.is_some() || self.broken.is_some()
+        self.done.is_some() || self.given_up || self.broken.is_some()
     }
 
     /// Now and then the job is asked to stop while faults still come, so that who has heard of it may die.
@@ -92,20 +92,27 @@ impl World {
         let step = self.swarm.gradient * each + self.swarm.apply * 3;
         let hangs = self.hanging();
         let floor = Floor::of(step, self.swarm.transfer, self.swarm.restart, self.swarm.gradient * SLOWEST)
-            .and_hangs(hangs, self.swarm.gradient);
+            .and_hangs(hangs, self.swarm.gradient)
+            .and_saves(self.swarm.saves, step);
         if !self.law.may_stop_early {
             self.go_on(floor);
         }
         if self.is_over() {
             return;
         }
+        if !self.law.may_stop_early {
+            self.save_one(floor);
+        }
+        if self.is_over() {
+            return;
+        }
         self.law.may_stop_early = true;
         let (since, mut asked) = (self.now(), false);
-        while !self.is_over() && self.now() < since + 2 * floor.within {
+        while !self.is_over() && self.now() < since + floor.ends_within {
             asked |= !asked && self.ask_to_stop();
             self.happen_healed();
         }
-        if self.broken.is_none() {
+        if self.broken.is_none() && !self.given_up {
             let (done, what) = (self.done.is_some(), self.describe());
             let held = self.law.ends(done, || what);
             self.require(held);
@@ -124,7 +131,27 @@ impl World {
         }
     }
 
+    /// Some time after healing a checkpoint is committed, unless there is nothing left to be saved.
+    fn save_one(&mut self, floor: Floor) {
+        if self.depots.is_empty() {
+            return;
+        }
+        let (since, before) = (self.now(), self.counts.saved);
+        while !self.is_over() && self.counts.saved == before && self.now() < since + floor.saved_within {
+            self.happen_healed();
+        }
+        if !self.is_over() {
+            let (saved, what) = (self.counts.saved > before, self.describe());
+            let held = self.law.goes_on_saving(saved, || what);
+            self.require(held);
+        }
+    }
+
     fn happen_healed(&mut self) {
+        if self.waits_in_vain() {
+            self.given_up = true;
+            return;
+        }
         self.fill_up();
         self.people_end_what_hangs();
         if !self.happen() {

@@ -1,13 +1,15 @@
 //! What a seed draws before anything happens: the cluster, the job, the network, and which faults come how often. Swarm testing
 //! (Groce and others, 2012): each run leaves most kinds of faults out, so that one kind does not hide what another would show.
 
+use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
-use sardana_protocol::membership::Balance;
+use sardana_protocol::checkpoint::{Every, Keep};
+use sardana_protocol::membership::{Balance, Saves};
 
 use super::faults::Fault;
 use super::network::{Network, Transport};
-use crate::dice::Dice;
+use crate::dice::{Dice, mix};
 
 /// One run's circumstances.
 #[derive(Debug, Clone)]
@@ -39,15 +41,58 @@ pub(crate) struct Swarm {
     pub(crate) sync: Duration,
     /// Whether workers tell how fast they are, so that shards move.
     pub(crate) balance: Balance,
+    /// When checkpoints are taken, if they are.
+    pub(crate) saves: Option<Saves>,
+    /// The host of each depot.
+    pub(crate) depots: Vec<u32>,
     /// Kinds of faults, and how long it is between two of a kind on average.
     pub(crate) faults: Vec<(Fault, Duration)>,
 }
+
+/// Scrambles a seed for what has to do with checkpoints.
+const SAVES: u64 = 0x5a7e_d000;
 
 /// Between two faults of any kind, on average, at most: so that an hour has enough of them.
 const RAREST: Duration = Duration::from_secs(150);
 
 impl Swarm {
-    pub(crate) fn draw(dice: &mut Dice, minutes: u64) -> Self {
+    pub(crate) fn draw(dice: &mut Dice, seed: u64, minutes: u64) -> Self {
+        let swarm = Self::unsaved(dice, minutes);
+        // With dice of their own: a job that is not saved goes as it would if there were no such thing.
+        swarm.saved(&mut Dice::new(mix(seed ^ SAVES)))
+    }
+
+    fn saved(mut self, dice: &mut Dice) -> Self {
+        let depots = small(dice, 4);
+        if depots == 0 {
+            return self;
+        }
+        let hosts = if dice.below(4) == 0 { 2 } else { depots };
+        let number = |dice: &mut Dice, most: u64| NonZeroU64::MIN.saturating_add(dice.below(most));
+        let every = match dice.below(2) {
+            0 => Every::Steps(number(dice, 12)),
+            _ => Every::Time(Duration::from_millis(between(dice, 1_000, 120_000))),
+        };
+        let last = NonZeroU32::MIN.saturating_add(small(dice, 3));
+        let keep = Keep {
+            last,
+            every: (dice.below(3) == 0).then(|| number(dice, 40)),
+        };
+        self.saves = Some(Saves {
+            every,
+            replicas: 1 + small(dice, 3),
+            keep,
+        });
+        self.depots = (0..depots).map(|depot| depot % hosts).collect();
+        for fault in Fault::OF_SAVES {
+            if dice.below(3) == 0 {
+                self.faults.push((fault, Duration::from_secs(between(dice, 10, 600))));
+            }
+        }
+        self
+    }
+
+    fn unsaved(dice: &mut Dice, minutes: u64) -> Self {
         let workers = 3 + small(dice, 10);
         let shards = match dice.below(4) {
             0 => workers,
@@ -92,6 +137,8 @@ impl Swarm {
             network: network(dice),
             restart: Duration::from_millis(between(dice, 100, 30_000)),
             sync: Duration::from_millis(between(dice, 1, 500)),
+            saves: None,
+            depots: Vec::new(),
             faults: faults(dice),
             balance: match dice.below(2) {
                 0 => Balance::Off,

@@ -22,6 +22,12 @@ pub struct Counts {
     pub replayed: u64,
     /// How often all holders of the state were gone.
     pub states_lost: u64,
+    /// Checkpoints committed.
+    pub saved: u64,
+    /// Checkpoints given up.
+    pub not_saved: u64,
+    /// How often training began from a checkpoint.
+    pub resumed: u64,
     /// Events handled.
     pub events: u64,
     /// Faults by kind.
@@ -64,6 +70,9 @@ impl Counts {
         self.lost += other.lost;
         self.replayed += other.replayed;
         self.states_lost += other.states_lost;
+        self.saved += other.saved;
+        self.not_saved += other.not_saved;
+        self.resumed += other.resumed;
         self.events += other.events;
         for (&fault, &times) in &other.faults {
             *self.faults.entry(fault).or_default() += times;

@@ -108,7 +108,7 @@ impl Member {
         let nobody = serve.joiners.is_empty();
         out.push(Command::Admit { joiners: serve.joiners });
         let Some(needed) = serve.snapshot else {
-            return self.make_room(if nobody { Needed::No } else { serve.shares }, out);
+            return self.make_room(serve.shares, out);
         };
         let Some(held) = &mut self.held else { return };
         if held.snapshot < needed || (held.snapshot == needed && nobody) {

@@ -80,6 +80,8 @@ pub struct Member {
     held: Option<Held>,
     /// The snapshot whose shares it writes to depots.
     saving: Option<SnapshotId>,
+    /// Why the checkpoint that this generation starts from cannot be loaded.
+    unrestored: Option<(Generation, String)>,
     follow: Option<Follow>,
     given_up: Option<GivenUp>,
     /// The snapshot that the state was copied from.
@@ -117,6 +119,7 @@ impl Member {
             keeps,
             held: None,
             saving: None,
+            unrestored: None,
             follow: None,
             given_up: None,
             copied: None,
@@ -152,10 +155,8 @@ impl Member {
         self.report_from = report_from;
         if incarnation > self.incarnation {
             self.incarnation = incarnation;
-            // Who ordered it is gone, and will not end it.
-            if self.saving.take().is_some() {
-                out.push(Command::EndSave);
-            }
+            // It knows of no checkpoint that is under way.
+            self.end_saving(out);
             if self.seat.is_none() {
                 self.unprepare(out);
                 self.end_copy(out);

@@ -55,6 +55,7 @@ impl Member {
         }
         if let (Heartbeat::Due(_), Some(seat)) = (heartbeat, &self.seat) {
             seat.say_broken(out);
+            self.say_unrestored(out);
         }
         let chief = self.seat.as_ref().is_some_and(|seat| seat.form.rank == Rank::ZERO);
         let (mut due, mut pace) = match heartbeat {

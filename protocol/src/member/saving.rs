@@ -60,7 +60,13 @@ impl Member {
     }
 
     pub(super) fn save_over(&mut self, snapshot: SnapshotId, out: &mut Vec<Command>) {
-        if self.saving.take_if(|saving| *saving == snapshot).is_some() {
+        if self.saving == Some(snapshot) {
+            self.end_saving(out);
+        }
+    }
+
+    pub(super) fn end_saving(&mut self, out: &mut Vec<Command>) {
+        if self.saving.take().is_some() {
             out.push(Command::EndSave);
         }
     }
@@ -104,6 +110,18 @@ impl Member {
 
     pub(super) fn not_restored(&mut self, generation: Generation, reason: String, out: &mut Vec<Command>) {
         if self.seated(generation).is_some() {
+            self.unrestored = Some((generation, reason));
+            self.say_unrestored(out);
+        }
+    }
+
+    /// Says that the checkpoint could not be loaded. Said again with each heartbeat: nobody asks for it.
+    pub(super) fn say_unrestored(&self, out: &mut Vec<Command>) {
+        let seated = self.seat.as_ref().map(|seat| seat.form.generation);
+        if let Some((generation, reason)) = &self.unrestored
+            && seated == Some(*generation)
+        {
+            let (generation, reason) = (*generation, reason.clone());
             out.push(Command::Send(WorkerMessage::NotRestored { generation, reason }));
         }
     }

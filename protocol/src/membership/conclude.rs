@@ -69,11 +69,11 @@ impl Membership {
 
     /// Whether the state at the end of the job is yet to be kept. Nobody is let go before it is: they hold it.
     fn awaits_last_save(&mut self, end: Step) -> bool {
-        if self.config.saves.is_none() || self.saved.last.0 >= end {
+        if self.config.saves.is_none() || self.saved.last.0 >= end || bites(Bug::LastNotAwaited) {
             return false;
         }
         let since = *self.saved.awaited.get_or_insert(self.now);
-        if self.saving.is_some() || self.now.saturating_sub(since) < LAST_SAVE_PATIENCE {
+        if self.saving.is_some() || self.last_to_save().is_some() || self.now.saturating_sub(since) < LAST_SAVE_PATIENCE {
             return true;
         }
         let reason = "no snapshot of the last state came, or no checkpoint actor is there".to_owned();

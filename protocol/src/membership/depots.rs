@@ -7,6 +7,7 @@ use super::{Command, JobEvent, Membership};
 use crate::checkpoint::{Condition, DepotAddress, DepotId, Head, ManifestKey};
 use crate::limits::MAX_DEPOTS;
 use crate::messages::{DepotMessage, DepotOrder, Told};
+use crate::planted::{Bug, bites};
 use crate::words::WorkerId;
 
 /// What happened to a depot.
@@ -141,8 +142,9 @@ impl Membership {
     pub(super) fn targets(&self) -> Vec<DepotAddress> {
         let mut hosts = BTreeSet::new();
         let ready = self.depots.iter().filter(|(_, depot)| depot.told == Told::All);
+        let refused = |depot: &DepotId| self.saving.as_ref().is_some_and(|saving| saving.refused.contains(depot));
         ready
-            .filter(|(_, depot)| hosts.insert(depot.host.as_str()))
+            .filter(|(id, depot)| !refused(id) && hosts.insert(depot.host.as_str()))
             .map(|(_, depot)| depot.address)
             .collect()
     }
@@ -186,7 +188,11 @@ impl Membership {
             .filter(|(_, head)| head.task == self.config.task && head.build == self.config.build)
             .map(|(key, _)| key)
             .collect();
-        for key in saves.keep.expired(|key: ManifestKey| key.step, &own) {
+        let mut expired = saves.keep.expired(|key: ManifestKey| key.step, &own);
+        if bites(Bug::NewestDeleted) && !expired.is_empty() {
+            expired.extend(own.last());
+        }
+        for key in expired {
             self.delete(key);
         }
     }

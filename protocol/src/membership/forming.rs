@@ -86,6 +86,8 @@ impl Membership {
                 Lack::Nothing => self.form(since),
                 Lack::Joiners => self.call_in_joiners(since),
                 Lack::Patience => {}
+                // Who has yet to come is not missed.
+                Lack::Need(_) if self.arrivals == 0 => {}
                 Lack::Need(need) if told == Some(need) => {}
                 Lack::Need(need) => {
                     self.phase = Phase::Gathering { since, told: Some(need) };
@@ -289,6 +291,7 @@ impl Membership {
             self.next_report = newest;
             self.reached = newest;
             self.end_intake();
+            self.begin_without(newest);
         }
         let restore = source.map(|head| self.restore_of(&head));
         let Ok(formation) = Formation::decide(self.generation, self.sums(), &self.candidates(), restore) else {

@@ -76,6 +76,11 @@ impl Taken {
         place.is_some()
     }
 
+    /// All that took it.
+    pub(super) fn all(&self) -> impl Iterator<Item = WorkerId> + '_ {
+        self.holders.iter().map(|holder| holder.member.worker)
+    }
+
     /// Those that are there.
     pub(super) fn workers(&self) -> impl Iterator<Item = WorkerId> + '_ {
         let here = self.holders.iter().filter(|holder| holder.here == Here::Yes);

@@ -15,10 +15,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::holders::Taken;
+use super::taking::Intake;
 use super::{Command, JobEvent, Membership, Phase};
 use crate::checkpoint::{DepotAddress, DepotId, Every, Head, Keep, PieceHash};
-use crate::limits::{MAX_PIECES, DESCRIPTION_PIECES, RESEND, SAVE_ATTEMPTS, SAVE_PATIENCE};
-use crate::messages::{CoordinatorMessage, DepotOrder, Save, Told};
+use crate::limits::{DESCRIPTION_PIECES, LAST_SAVE_PATIENCE, MAX_PIECES, RESEND, SAVE_ATTEMPTS, SAVE_PATIENCE};
+use crate::messages::{CoordinatorMessage, DepotOrder, Needed, Save, Told};
+use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
 use crate::state::share_hash;
 use crate::words::{Step, WorkerId};
@@ -71,6 +73,8 @@ pub(super) struct Saved {
     pub(super) last: (Step, Duration),
     /// One is wanted at once, of any step from this one on.
     pub(super) wanted: Option<Step>,
+    /// The newest snapshot that was to become one.
+    tried: Option<SnapshotId>,
     /// When the end of the job was first held back for the last one.
     pub(super) awaited: Option<Duration>,
     pub(super) counts: SaveCounts,
@@ -84,6 +88,7 @@ impl Saved {
         Self {
             last: (Step::ZERO, now),
             wanted: None,
+            tried: None,
             awaited: None,
             counts: SaveCounts::default(),
             merged: Step::ZERO,
@@ -99,6 +104,8 @@ pub(super) struct Saving {
     pub(super) attempt: u32,
     tries: u32,
     depots: Vec<DepotAddress>,
+    /// Depots that could not keep what they should: it is tried without them.
+    pub(super) refused: BTreeSet<DepotId>,
     shares: BTreeMap<u32, Written>,
     stage: Stage,
     /// When the orders were last said, and when something was last heard.
@@ -110,7 +117,7 @@ pub(super) struct Saving {
 #[derive(Debug, Clone)]
 enum Stage {
     Writing,
-    Committing { awaited: BTreeSet<DepotId> },
+    Committing { awaited: BTreeSet<DepotId>, head: Option<Head> },
 }
 
 /// What a holder has said of a share.
@@ -147,7 +154,20 @@ impl Saving {
         }
     }
 
+    /// Whether its pieces are durable and only the manifest is not.
+    pub(super) fn is_committing(&self) -> bool {
+        matches!(self.stage, Stage::Committing { .. })
+    }
+
+    /// Whether each share is held by somebody who can write it, from the beginning.
+    fn has_writers(&self) -> bool {
+        (0..self.taken.holders()).all(|share| self.taken.writer(share).is_some())
+    }
+
     fn is_written(&self) -> bool {
+        if bites(Bug::CommittedTooEarly) {
+            return !self.shares.is_empty();
+        }
         (0..self.taken.holders()).all(|share| self.shares.get(&share).is_some_and(|written| written.told == Told::All))
     }
 
@@ -193,11 +213,13 @@ impl Membership {
             return;
         }
         self.saved.wanted = None;
+        self.saved.tried = Some(taken.id);
         self.saving = Some(Saving {
             taken: taken.clone(),
             attempt: 0,
             tries: 0,
             depots,
+            refused: BTreeSet::new(),
             shares: BTreeMap::new(),
             stage: Stage::Writing,
             asked: self.now,
@@ -212,7 +234,10 @@ impl Membership {
         let depots = self.targets();
         let Some(saving) = &mut self.saving else { return };
         if depots.is_empty() {
-            return self.give_up_saving("no depot is connected any more");
+            return self.give_up_saving("no depot is there that could keep it");
+        }
+        if !saving.has_writers() {
+            return self.give_up_saving("both holders of a share are gone");
         }
         self.saved.attempt += 1;
         saving.attempt = self.saved.attempt;
@@ -255,7 +280,8 @@ impl Membership {
             return self.send(worker, CoordinatorMessage::SaveOver { snapshot });
         };
         let writes = saving.taken.writer(part.share) == Some(worker);
-        if part.attempt != saving.attempt || !writes || !matches!(saving.stage, Stage::Writing) {
+        let other = part.attempt != saving.attempt && !bites(Bug::StaleSaved);
+        if other || !writes || !matches!(saving.stage, Stage::Writing) {
             return;
         }
         saving.heard = now;
@@ -278,7 +304,7 @@ impl Membership {
             return;
         }
         let hash = share_hash(written.bytes, &written.pieces);
-        if saving.taken.share(part.share) != Some(hash) {
+        if saving.taken.share(part.share) != Some(hash) && !bites(Bug::WrongPieces) {
             let reason = format!(
                 "worker {worker} wrote share {} of the state at {} with other bytes than it had copied",
                 part.share, snapshot.step
@@ -298,6 +324,7 @@ impl Membership {
         let to: Vec<DepotId> = saving.depots.iter().map(|one| one.depot).collect();
         saving.stage = Stage::Committing {
             awaited: to.iter().copied().collect(),
+            head: None,
         };
         (saving.asked, saving.heard) = (now, now);
         self.send_commit(to);
@@ -334,14 +361,29 @@ impl Membership {
             return;
         };
         let same = head.depots.iter().eq(saving.depots.iter().map(|one| &one.depot));
-        let Stage::Committing { awaited } = &mut saving.stage else { return };
-        if !same || !awaited.remove(&depot) {
+        let Stage::Committing { head: known, .. } = &mut saving.stage else { return };
+        if same {
+            *known = Some(head);
+            self.committed_by(depot);
+        }
+    }
+
+    fn committed_by(&mut self, depot: DepotId) {
+        let now = self.now;
+        let Some(saving) = &mut self.saving else { return };
+        let Stage::Committing { awaited, head } = &mut saving.stage else { return };
+        if !awaited.remove(&depot) {
             return;
         }
-        saving.heard = self.now;
-        if !awaited.is_empty() {
-            return;
+        saving.heard = now;
+        if let (true, Some(head)) = (awaited.is_empty(), head.clone()) {
+            self.all_committed(&head);
         }
+    }
+
+    fn all_committed(&mut self, head: &Head) {
+        let Some(saving) = &self.saving else { return };
+        let snapshot = saving.snapshot();
         let (took, hosts) = (self.now.saturating_sub(saving.begun), saving.depots.len());
         self.end_saving();
         self.saved.last = (snapshot.step, self.now);
@@ -361,9 +403,17 @@ impl Membership {
     pub(super) fn commit_refused(&mut self, depot: DepotId, snapshot: SnapshotId, reason: String) {
         let committing = |saving: &&Saving| saving.snapshot() == snapshot && matches!(saving.stage, Stage::Committing { .. });
         if self.saving.as_ref().filter(committing).is_some() {
-            self.tell(JobEvent::DepotRefused { depot, step: snapshot.step, reason });
-            self.write_anew();
+            self.refused(depot, snapshot.step, reason);
         }
+    }
+
+    /// A depot could not keep what it should: the others do without it, until the next checkpoint.
+    fn refused(&mut self, depot: DepotId, step: Step, reason: String) {
+        self.tell(JobEvent::DepotRefused { depot, step, reason });
+        if let Some(saving) = &mut self.saving {
+            saving.refused.insert(depot);
+        }
+        self.write_anew();
     }
 
     /// A holder is still at it.
@@ -384,8 +434,7 @@ impl Membership {
         }
         match depot {
             Some(depot) => {
-                self.tell(JobEvent::DepotRefused { depot, step: snapshot.step, reason });
-                self.write_anew();
+                self.refused(depot, snapshot.step, reason);
             }
             None => self.saver_gone(worker),
         }
@@ -411,9 +460,13 @@ impl Membership {
     /// A depot came or went: what is under way is done anew if it was to be there, or stands in for too few.
     pub(super) fn save_elsewhere(&mut self, depot: DepotId) {
         let concerns = |saving: &&Saving| saving.depots.iter().any(|one| one.depot == depot);
-        if self.saving.as_ref().filter(concerns).is_some() {
-            self.write_anew();
+        if self.saving.as_ref().filter(concerns).is_none() {
+            return;
         }
+        if bites(Bug::GoneDepotCounts) && self.saving.as_ref().is_some_and(Saving::is_committing) {
+            return self.committed_by(depot);
+        }
+        self.write_anew();
     }
 
     pub(super) fn give_up_saving(&mut self, reason: &str) {
@@ -429,7 +482,9 @@ impl Membership {
     fn end_saving(&mut self) {
         let Some(saving) = self.saving.take() else { return };
         let snapshot = saving.snapshot();
-        for worker in saving.taken.workers().collect::<Vec<_>>() {
+        // Also those that were cut off for a while: they keep it still.
+        let here = |worker: &WorkerId| self.members.contains_key(worker);
+        for worker in saving.taken.all().filter(here).collect::<Vec<_>>() {
             self.send(worker, CoordinatorMessage::SaveOver { snapshot });
         }
         for depot in self.depots.keys().copied().collect::<Vec<_>>() {
@@ -440,7 +495,9 @@ impl Membership {
     /// Says again what may have been lost, and counts what could not be begun.
     pub(super) fn tend_saving(&mut self) {
         let now = self.now;
-        let Some(saving) = &self.saving else { return };
+        let Some(saving) = &self.saving else {
+            return self.save_the_last();
+        };
         if let Some(saves) = self.config.saves {
             let since = (self.saved.merged.max(saving.snapshot().step), saving.begun);
             if matches!(self.phase, Phase::Running { .. }) && saves.every.is_due(since, self.reached, now) {
@@ -455,15 +512,38 @@ impl Membership {
         if now.saturating_sub(saving.asked) < RESEND {
             return;
         }
-        match &saving.stage {
-            Stage::Writing => self.send_saves(),
-            Stage::Committing { awaited } => {
-                let awaited = awaited.iter().copied().collect();
-                if let Some(saving) = &mut self.saving {
-                    saving.asked = now;
-                }
-                self.send_commit(awaited);
-            }
+        // Manifests are long, and a depot whose connection holds has got its own.
+        if !saving.is_committing() {
+            self.send_saves();
         }
+    }
+
+    /// The last snapshot came while another was written, or could not be written at once: nobody takes one after it.
+    fn save_the_last(&mut self) {
+        if let Some(taken) = self.last_to_save() {
+            self.save_if_due(&taken);
+        }
+    }
+
+    /// The snapshot of the end of the job, if it is there and is to be saved: once, and again as long as the end may wait.
+    pub(super) fn last_to_save(&self) -> Option<Taken> {
+        let Intake::Serving {
+            taken,
+            told: (Needed::Yes, _),
+        } = &self.intake
+        else {
+            return None;
+        };
+        let tried = self.saved.tried == Some(taken.id);
+        let waited = self.saved.awaited.map(|since| self.now.saturating_sub(since));
+        let again = !tried || waited.is_some_and(|waited| waited < LAST_SAVE_PATIENCE);
+        let last = self.ends_at(taken.id.step) && taken.id.step > self.saved.last.0;
+        (again && last && !self.targets().is_empty()).then(|| taken.clone())
+    }
+
+    /// Whether a checkpoint of a newer state than `newest` is about to be committed.
+    pub(super) fn is_committing_beyond(&self, newest: Step) -> bool {
+        let saving = self.saving.as_ref().filter(|saving| saving.is_committing());
+        saving.is_some_and(|saving| saving.snapshot().step > newest)
     }
 }

@@ -1,6 +1,7 @@
 //! Old checkpoints go, and what only they needed.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sardana_actors::store::{CollectError, Collected, DeleteError};
 use sardana_protocol::checkpoint::{Keep, Manifest, ManifestKey, PieceHash};
@@ -57,18 +58,26 @@ pub struct Pruned {
     pub collected: Collected,
 }
 
+fn is_complete(entry: &Entry) -> bool {
+    match entry.standing {
+        Standing::Whole | Standing::Spread { .. } => true,
+        Standing::Harmed { .. } => false,
+    }
+}
+
 impl Checkpoints {
-    /// What [`Checkpoints::prune`] would delete: the complete ones that `keep` does not keep, and those that are `named`.
+    /// What [`Checkpoints::prune`] would delete: the complete ones that `keep` does not keep, and those that are `named`. The newest is read
+    /// for it, and if it is damaged the one before it: what everybody would go on from must be whole when the others go.
     ///
     /// # Errors
     /// [`PruneError::Newest`] and [`PruneError::Unreadable`].
     pub fn prunable(&self, keep: Option<Keep>, named: &[ManifestKey]) -> Result<Pruning, PruneError> {
-        let entries = self.list().entries;
-        let is_complete = |entry: &&Entry| match entry.standing {
-            Standing::Whole | Standing::Spread { .. } => true,
-            Standing::Harmed { .. } => false,
-        };
-        let complete: Vec<ManifestKey> = entries.iter().filter(is_complete).map(|entry| entry.key).collect();
+        let entries = self.judged();
+        let complete: Vec<ManifestKey> = entries
+            .iter()
+            .filter(|entry| is_complete(entry))
+            .map(|entry| entry.key)
+            .collect();
         if let Some(&key) = complete.last().filter(|newest| named.contains(newest)) {
             return Err(PruneError::Newest { key });
         }
@@ -90,6 +99,28 @@ impl Checkpoints {
             delete: delete.into_iter().collect(),
             incomplete,
         })
+    }
+
+    /// All checkpoints, of which the newest that counts as complete is so to the last byte.
+    fn judged(&self) -> Vec<Entry> {
+        let store = self.main().store();
+        let mut entries = self.list().entries;
+        for entry in entries.iter_mut().rev().filter(|entry| is_complete(entry)) {
+            let damaged = AtomicUsize::new(0);
+            if let Ok(stored) = store.show(entry.key) {
+                store.read_many(stored.pieces(), |_, read| {
+                    damaged.fetch_add(usize::from(read.is_err()), Ordering::Relaxed);
+                });
+            }
+            match damaged.into_inner() {
+                0 => break,
+                damaged => {
+                    let reason = format!("{damaged} of its pieces cannot be read; sardana checkpoints verify says more");
+                    entry.standing = Standing::Harmed { reason };
+                }
+            }
+        }
+        entries
     }
 
     /// Bytes on this disk that these need, and no others.

@@ -18,18 +18,20 @@ const NAMED: usize = 8;
 pub struct Verification {
     /// What was read in each directory, the main one first.
     pub directories: Vec<(PathBuf, Verified)>,
-    /// What is wrong with files of any of them. If nothing else is, then no checkpoint needs what was lost by it.
-    pub damages: Vec<String>,
+    /// What was noticed when they were opened. If nothing else is wrong, then no checkpoint needs what was lost by it.
+    pub noticed: Vec<String>,
+    /// Pieces that the main one should have, and has not, or damaged.
+    pub lacking: BTreeSet<PieceHash>,
     /// The checkpoints of the main one, the oldest first.
     pub checkpoints: Vec<Checked>,
 }
 
 impl Verification {
-    /// Whether nothing is wrong with any checkpoint, nor with any piece.
+    /// Whether all directories have what they should, whole.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         let whole = self.directories.iter().all(|(_, verified)| verified.harmed.is_empty());
-        whole && self.checkpoints.iter().all(|checked| checked.problems.is_empty())
+        whole && self.lacking.is_empty() && self.checkpoints.iter().all(|checked| checked.problems.is_empty())
     }
 }
 
@@ -75,7 +77,8 @@ impl Checkpoints {
         }
         let listed = self.main().store().list();
         Verification {
-            damages: self.directories().flat_map(damages).collect(),
+            noticed: self.directories().flat_map(noticed).collect(),
+            lacking: self.lacking(),
             checkpoints: listed.iter().map(|one| self.check(one.key)).collect(),
             directories,
         }
@@ -164,27 +167,29 @@ impl Checkpoints {
         lengths.next().map(|length| length as usize)
     }
 
+    /// Pieces that the manifests of the main directory say are there, and that are not, or damaged as far as is known.
+    fn lacking(&self) -> BTreeSet<PieceHash> {
+        let store = self.main().store();
+        let stored = store.list().into_iter().filter_map(|one| store.show(one.key).ok());
+        let pieces = stored.flat_map(|stored| stored.pieces().to_vec());
+        pieces.filter(|&piece| store.length_of(piece).is_none()).collect()
+    }
+
     /// Writes the pieces that a verification found damaged or missing in the main directory anew, with bytes from any directory that has
     /// them whole: how many, and how many nobody has. Verify again afterwards.
     ///
     /// # Errors
     /// When the disk says no.
     pub fn heal(&self, verification: &Verification) -> Result<(usize, usize), WriteError> {
-        let (mut healed, mut lost) = (0, 0);
-        let store = self.main().store();
-        let mut pieces: BTreeSet<PieceHash> = BTreeSet::new();
+        let mut pieces = verification.lacking.clone();
         if let Some((_, verified)) = verification.directories.first() {
             pieces.extend(verified.harmed.iter().map(|harm| harm.piece));
         }
-        for one in store.list() {
-            if let Ok(stored) = store.show(one.key) {
-                pieces.extend(stored.pieces().iter().filter(|&&piece| store.length_of(piece).is_none()));
-            }
-        }
+        let (mut healed, mut lost) = (0, 0);
         for piece in pieces {
             match self.fetch(piece) {
                 Ok(bytes) => {
-                    store.heal(piece, &bytes)?;
+                    self.main().store().heal(piece, &bytes)?;
                     healed += 1;
                 }
                 Err(_) => lost += 1,
@@ -194,24 +199,9 @@ impl Checkpoints {
     }
 }
 
-/// What was wrong with files when the directory was opened, and is not said of pieces and manifests.
-fn damages(directory: &Directory) -> Vec<String> {
+/// What was noticed of a directory, but for what is said of the checkpoint that it concerns.
+fn noticed(directory: &Directory) -> Vec<String> {
     let findings = directory.findings().iter();
-    let damages = findings.filter(|finding| match finding {
-        Finding::SegmentUnreadable { .. }
-        | Finding::SegmentShort { .. }
-        | Finding::SegmentMissing { .. }
-        | Finding::Damaged { .. }
-        | Finding::Unsure { .. } => true,
-        // Repaired, without harm, or said of the checkpoint that it concerns.
-        Finding::IndexRebuilt { .. }
-        | Finding::NoIndex { .. }
-        | Finding::Format { .. }
-        | Finding::Stray { .. }
-        | Finding::Torn { .. }
-        | Finding::Rescued { .. }
-        | Finding::Returned { .. }
-        | Finding::Manifest { .. } => false,
-    });
-    damages.map(ToString::to_string).collect()
+    let others = findings.filter(|finding| !matches!(finding, Finding::Manifest { .. }));
+    others.map(ToString::to_string).collect()
 }

@@ -33,6 +33,7 @@ impl World {
             let noticed = if told { quick } else { IDLE - 10 * quick };
             self.calendar.after(noticed, Happening::ControlLost { worker, session });
         }
+        self.depots_lose_coordinator(told);
         let down = super::super::swarm::between(&mut self.dice, 50, 2 * 30_000);
         let down = Duration::from_millis(down).min(DOWN);
         self.calendar.after(down, Happening::Revive);

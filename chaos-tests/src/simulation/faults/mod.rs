@@ -2,18 +2,26 @@
 
 mod crash;
 mod cut;
+mod depot_crash;
+mod depot_cut;
+mod depot_full;
+mod depot_wiped;
 mod drain;
 mod flap;
+mod foreign;
 mod freeze;
 mod hang;
 mod kill;
 mod link;
+mod massacre;
 mod noise;
 mod one_way;
 mod partition;
 mod preempt;
+mod rot;
 mod skew;
 mod slow;
+mod spoil;
 mod stall;
 mod storm;
 mod vanish;
@@ -26,6 +34,9 @@ use super::calendar::Happening;
 use super::network::{Cut, IDLE, Node};
 use super::world::{Faults, World};
 pub(crate) use slow::SLOWEST;
+
+/// Between two looks at whether the moment of a fault has come.
+const MOMENT: Duration = Duration::from_millis(50);
 
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +77,24 @@ pub(crate) enum Fault {
     Stall,
     /// The coordinator's clock goes too fast or too slowly for a while.
     Skew,
+    /// A depot's process ends, and is back later without what was not synced.
+    DepotCrash,
+    /// A depot's disk is lost; it is back later, empty.
+    DepotWiped,
+    /// A depot's disk is full for a while.
+    DepotFull,
+    /// A depot cannot reach some others for a while, nor be reached.
+    DepotCut,
+    /// A piece on a depot's disk rots.
+    Rot,
+    /// A depot is given the store of another job.
+    Foreign,
+    /// All workers die at once while a checkpoint is written.
+    Massacre,
+    /// A copy of a share goes bad in memory before it is written.
+    Spoil,
+    /// The coordinator's process ends while a checkpoint is written.
+    CrashSaving,
 }
 
 /// A later part of a fault.
@@ -81,6 +110,10 @@ pub(crate) enum Later {
     Calm,
     /// The coordinator's clock is right again.
     Unskew,
+    /// A depot is back.
+    DepotBack(usize),
+    /// A depot has room again.
+    DepotEmptied(usize),
 }
 
 /// Whether a fault found somebody to strike.
@@ -112,8 +145,26 @@ impl Fault {
         Self::Skew,
     ];
 
+    /// Those of jobs that are saved. After none of them is it unknown how many gradients were computed.
+    pub(crate) const OF_SAVES: [Self; 9] = [
+        Self::DepotCrash,
+        Self::DepotWiped,
+        Self::DepotFull,
+        Self::DepotCut,
+        Self::Rot,
+        Self::Foreign,
+        Self::Massacre,
+        Self::Spoil,
+        Self::CrashSaving,
+    ];
+
     /// Those after which it is known how many gradients were computed.
     pub(crate) const COUNTED: [Self; 6] = [Self::Kill, Self::Hang, Self::Slow, Self::Drain, Self::Storm, Self::Crash];
+
+    /// Whether it comes only while a checkpoint is under way.
+    fn awaits_its_moment(self) -> bool {
+        matches!(self, Self::Massacre | Self::Spoil | Self::CrashSaving)
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -135,6 +186,15 @@ impl Fault {
             Self::DiskLost => "coordinator crash, disk lost",
             Self::Stall => "coordinator frozen",
             Self::Skew => "clock skew",
+            Self::DepotCrash => "depot crash",
+            Self::DepotWiped => "depot's disk lost",
+            Self::DepotFull => "depot full",
+            Self::DepotCut => "depot cut off",
+            Self::Rot => "piece rots",
+            Self::Foreign => "another job's checkpoint",
+            Self::Massacre => "all workers lost while saving",
+            Self::Spoil => "copy goes bad",
+            Self::CrashSaving => "coordinator crash while saving",
         }
     }
 }
@@ -172,9 +232,20 @@ impl World {
             Fault::DiskLost => self.lose_disk(),
             Fault::Stall => self.stall(),
             Fault::Skew => self.skew(),
+            Fault::DepotCrash => self.crash_depot(),
+            Fault::DepotWiped => self.wipe_depot(),
+            Fault::DepotFull => self.fill_depot(),
+            Fault::DepotCut => self.cut_depot(),
+            Fault::Rot => self.rot(),
+            Fault::Foreign => self.foreign(),
+            Fault::Massacre => self.massacre(),
+            Fault::Spoil => self.spoil(),
+            Fault::CrashSaving => self.crash_while_saving(),
         };
         if struck == Struck::Yes {
             self.counts.struck(fault.name());
+        } else if fault.awaits_its_moment() {
+            return self.calendar.after(MOMENT, Happening::Strike(fault));
         }
         self.strike_again(fault);
     }
@@ -189,6 +260,8 @@ impl World {
                 let now = self.now();
                 self.coordinator.skew(now, 1_000);
             }
+            Later::DepotBack(place) => self.depot_is_back(place),
+            Later::DepotEmptied(place) => self.depots[place].full = false,
         }
     }
 
@@ -219,6 +292,7 @@ impl World {
                 self.calendar.after(heard, Happening::SessionLost { worker, session });
                 self.calendar.after(hears, Happening::ControlLost { worker, session });
             }
+            self.cut_depots_off(&cut);
             let rings: Vec<_> = self
                 .processes
                 .iter()

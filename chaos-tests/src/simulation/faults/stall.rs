@@ -14,6 +14,7 @@ impl World {
         let thaw = self.now() + lasts;
         self.coordinator.frozen_until = Some(thaw);
         if lasts > IDLE {
+            self.depots_hear_nothing_until(thaw);
             for (worker, session) in self.coordinator.sessions() {
                 self.calendar.after(IDLE, Happening::ControlLost { worker, session });
                 self.calendar.at(thaw, Happening::SessionLost { worker, session });

@@ -1,16 +1,20 @@
 //! What must hold, whatever happens: one file for each invariant, all of them checked as things happen.
 
+mod checkpoints;
+mod contents;
 mod donors;
 mod ending;
 mod fences;
 mod generations;
 mod hanging;
 mod joiners;
+mod lasting;
 mod leaving;
 mod losing;
 mod memory;
 mod progress;
 mod readiness;
+mod resuming;
 mod returns;
 mod samples;
 mod seats;
@@ -25,6 +29,7 @@ use std::time::Duration;
 use sardana_protocol::messages::{CoordinatorMessage, Ring, Trailer};
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
+use checkpoints::Checkpoints;
 use seats::Orders;
 
 use super::marks::Marks;
@@ -95,6 +100,7 @@ pub(crate) struct Law {
     followed: BTreeMap<WorkerId, Step>,
     /// Whose connection broke, and when.
     cut_off: BTreeMap<WorkerId, Duration>,
+    checkpoints: Checkpoints,
     pub(crate) count: Count,
     /// Whether an operator has asked the job to stop.
     pub(crate) may_stop_early: bool,
@@ -125,6 +131,7 @@ impl Law {
             gone: BTreeSet::new(),
             followed: BTreeMap::new(),
             cut_off: BTreeMap::new(),
+            checkpoints: Checkpoints::default(),
             count: Count::Exact,
             may_stop_early: false,
             checked: Marks::default(),
@@ -147,6 +154,8 @@ impl Law {
             | CoordinatorMessage::Halt { .. }
             | CoordinatorMessage::Serve(_)
             | CoordinatorMessage::Copy(_)
+            | CoordinatorMessage::Save(_)
+            | CoordinatorMessage::SaveOver { .. }
             | CoordinatorMessage::Released { .. }
             | CoordinatorMessage::Renewed { .. }
             | CoordinatorMessage::Complete { .. }

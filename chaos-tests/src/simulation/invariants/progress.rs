@@ -3,9 +3,12 @@
 
 use std::time::Duration;
 
+use sardana_protocol::checkpoint::Every;
 use sardana_protocol::limits::{
-    ADOPTION_PATIENCE, GATHER, HALT_PATIENCE, LEAVE_GRACE, SILENCE_MOST, STALL_SHARDS, STALL_UNKNOWN, STATE_GRACE,
+    ADOPTION_PATIENCE, GATHER, HALT_PATIENCE, LAST_SAVE_PATIENCE, LEAVE_GRACE, SAVE_ATTEMPTS, SAVE_PATIENCE, SILENCE_MOST, STALL_SHARDS, STALL_UNKNOWN, STATE_GRACE,
 };
+
+use sardana_protocol::membership::Saves;
 
 use super::{Law, Violation};
 use crate::simulation::network::IDLE;
@@ -15,6 +18,10 @@ use crate::simulation::network::IDLE;
 pub(crate) struct Floor {
     pub(crate) steps: u64,
     pub(crate) within: Duration,
+    /// A checkpoint comes after this at the latest.
+    pub(crate) saved_within: Duration,
+    /// And the job that is asked to stop ends after this.
+    pub(crate) ends_within: Duration,
 }
 
 impl Floor {
@@ -24,9 +31,12 @@ impl Floor {
         // What is waited for, one after the other, at the very worst; thrice, as one may end in the other.
         let patience = ADOPTION_PATIENCE + GATHER + LEAVE_GRACE + SILENCE_MOST + STATE_GRACE + 2 * IDLE;
         let steps = 5;
+        let within = 3 * (patience + restart) + 20 * transfer + 10 * step + slowest;
         Self {
             steps,
-            within: 3 * (patience + restart) + 20 * transfer + 10 * step + slowest,
+            within,
+            saved_within: within,
+            ends_within: 2 * within,
         }
     }
 
@@ -37,6 +47,24 @@ impl Floor {
         let each = STALL_UNKNOWN.max(gradients) + HALT_PATIENCE + self.within;
         Self {
             within: self.within + workers * each,
+            saved_within: self.saved_within + workers * each,
+            ends_within: self.ends_within + 2 * workers * each,
+            ..self
+        }
+    }
+
+    /// The job is saved: one that is due is committed within the time of all attempts, as each may run into one that stands still. The
+    /// last one may come after another.
+    pub(crate) fn and_saves(self, saves: Option<Saves>, step: Duration) -> Self {
+        let Some(saves) = saves else { return self };
+        let interval = match saves.every {
+            Every::Steps(steps) => step * u32::try_from(steps.get()).unwrap_or(u32::MAX),
+            Every::Time(time) => time,
+        };
+        let attempts = SAVE_ATTEMPTS * (SAVE_PATIENCE + step);
+        Self {
+            saved_within: self.saved_within + interval + 2 * attempts,
+            ends_within: self.ends_within + LAST_SAVE_PATIENCE + 2 * attempts,
             ..self
         }
     }

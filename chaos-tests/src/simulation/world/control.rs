@@ -225,7 +225,27 @@ impl World {
             session,
             message,
         };
-        let arrives = match self.network.transport {
+        // What is to be kept for a checkpoint must be known before it may be let go: that counts on the order of a stream.
+        let transport = match &message {
+            CoordinatorMessage::Save(_) | CoordinatorMessage::SaveOver { .. } | CoordinatorMessage::Serve(_)
+                if self.swarm.saves.is_some() =>
+            {
+                Transport::Streams
+            }
+            CoordinatorMessage::Save(_)
+            | CoordinatorMessage::SaveOver { .. }
+            | CoordinatorMessage::Serve(_)
+            | CoordinatorMessage::Halt { .. }
+            | CoordinatorMessage::Form(_)
+            | CoordinatorMessage::Prepare(_)
+            | CoordinatorMessage::CloseWith { .. }
+            | CoordinatorMessage::Copy(_)
+            | CoordinatorMessage::Released { .. }
+            | CoordinatorMessage::Renewed { .. }
+            | CoordinatorMessage::Complete { .. }
+            | CoordinatorMessage::Dismiss { .. } => self.network.transport,
+        };
+        let arrives = match transport {
             Transport::Streams => {
                 let at = cut.unwrap_or(now) + self.network.stream_delay(&mut self.dice);
                 let at = self.coordinator.in_order(worker, at);
@@ -292,6 +312,8 @@ impl World {
             CoordinatorMessage::CloseWith { generation, trailer } => member::Event::CloseWith { generation, trailer },
             CoordinatorMessage::Serve(serve) => member::Event::Serve(Box::new(serve)),
             CoordinatorMessage::Copy(snapshot) => member::Event::Copy(snapshot),
+            CoordinatorMessage::Save(save) => member::Event::Save(save),
+            CoordinatorMessage::SaveOver { snapshot } => member::Event::SaveOver { snapshot },
             CoordinatorMessage::Renewed { .. } | CoordinatorMessage::Complete { .. } => return,
             CoordinatorMessage::Released { .. } => return self.end_seen(worker, "exit code 0", LastWords::Yes),
             CoordinatorMessage::Dismiss { .. } => return self.end_seen(worker, "exit code 1", LastWords::Yes),

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::membership::{Command, Config, Event, JobRecord, Membership};
 use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
 use sardana_protocol::words::{Incarnation, WorkerId};
 
 use super::World;
+use super::depots::DepotSession;
 use crate::simulation::calendar::Happening;
 use crate::simulation::invariants::Memory;
 
@@ -32,6 +34,8 @@ pub(crate) struct Coordinator {
     gone: BTreeSet<WorkerId>,
     disk: Disk,
     pub(crate) memory: Memory,
+    /// The connections of depots, as it sees them.
+    pub(crate) depots: BTreeMap<DepotId, DepotSession>,
 }
 
 /// The connection of a worker, as the coordinator sees it.
@@ -64,6 +68,7 @@ impl Coordinator {
             gone: BTreeSet::new(),
             disk: Disk::default(),
             memory: Memory::Fresh,
+            depots: BTreeMap::new(),
         }
     }
 
@@ -121,6 +126,7 @@ impl Coordinator {
     pub(crate) fn die(&mut self, now: Duration, disk: DiskFate) {
         let newest = self.machine.take().map(|machine| machine.record());
         self.sessions.clear();
+        self.depots.clear();
         self.gone.clear();
         self.frozen_until = None;
         match disk {
@@ -161,6 +167,7 @@ impl World {
         } else {
             Membership::resume(config, life, uptime, record)
         });
+        self.law.no_depots();
         self.law.begins_life(uptime, self.coordinator.memory == Memory::Fresh);
         self.story.tell(now, || format!("the coordinator begins its life {life}"));
         self.calendar.after(TICK, Happening::Tick { life });
@@ -189,6 +196,9 @@ impl World {
             return;
         };
         self.coordinator.disk.news |= !is_routine(&event);
+        if let Event::Depot { depot, event } = &event {
+            self.law.depot_is_heard(*depot, event);
+        }
         let (before, numbered) = (machine.phases(), machine.generation());
         let (says, reached) = (matches!(event, Event::Said { .. }), machine.reached());
         let commands = machine.handle(clock, event);
@@ -201,6 +211,8 @@ impl World {
             match command {
                 Command::Send { worker, message } => self.order(worker, message),
                 Command::Kill { worker } => self.order_kill(worker, before),
+                Command::Order { depot, order } => self.order_depot(depot, *order),
+                Command::Commit { to, contents } => self.order_commit(&to, *contents),
                 Command::Tell(event) => self.told(event, before),
             }
         }
@@ -255,6 +267,10 @@ fn is_routine(event: &Event) -> bool {
     match event {
         Event::Tick => true,
         Event::Said { message, .. } => matches!(message, WorkerMessage::Progress { .. }),
-        Event::Arrived(_) | Event::Lost { .. } | Event::LeaveRequested { .. } | Event::StopRequested => false,
+        Event::Arrived(_)
+        | Event::Lost { .. }
+        | Event::LeaveRequested { .. }
+        | Event::StopRequested
+        | Event::Depot { .. } => false,
     }
 }

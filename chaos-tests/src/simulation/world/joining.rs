@@ -80,6 +80,12 @@ impl Keeping {
         }
     }
 
+    /// The shares of this snapshot that are copied and hashed, and the state that they are of.
+    pub(crate) fn shares_of(&self, id: SnapshotId) -> Option<(Vec<Share>, u64)> {
+        let (held, shares, state, hashed) = self.snapshot.as_ref()?;
+        (*held == id && *hashed == Hashed::Yes && !shares.is_empty()).then(|| (shares.clone(), *state))
+    }
+
     fn share(&self, id: SnapshotId, index: u32) -> Option<u64> {
         let (held, shares, state, hashed) = self.snapshot.as_ref()?;
         let has = *held == id && *hashed == Hashed::Yes && shares.iter().any(|share| share.index == index);
@@ -128,7 +134,7 @@ impl World {
             return;
         }
         *hashed = Hashed::Yes;
-        let hash = |share: &Share| (share.index, hash_of_share(*state, share.index));
+        let hash = |share: &Share| (share.index, hash_of_share(*state, *share));
         let shares: Vec<(u32, StateHash)> = shares.iter().map(hash).collect();
         self.member(worker, Event::Snapshotted { snapshot, shares }, Data::None);
     }
@@ -157,7 +163,7 @@ impl World {
         let serial = self.serial;
         let delay = match wanted.what {
             CatchUp::State { .. } => self.swarm.transfer,
-            CatchUp::Sum { .. } | CatchUp::None => self.swarm.sum,
+            CatchUp::Sum { .. } | CatchUp::None | CatchUp::Checkpoint => self.swarm.sum,
         };
         if let Some(process) = self.processes.get_mut(&worker) {
             process.fetching = Some(Fetching { serial, ..wanted });
@@ -333,7 +339,7 @@ impl World {
             }
             match found {
                 Some(state) => {
-                    let right = snapshot.shares.get(index as usize) == Some(&hash_of_share(state, index));
+                    let right = snapshot.shares.get(index as usize) == Some(&hash_of_share(state, Share { index, of }));
                     if !right {
                         let text = format!("{joiner} copies share {index} of {}, with another hash", snapshot.id);
                         return Err(Violation::new("STEP-2", text));

@@ -3,20 +3,25 @@
 
 mod control;
 mod coordinator;
+mod depots;
+mod disks;
 mod hanging;
 mod joining;
 mod links;
 mod process;
 mod ring;
+mod saving;
 mod training;
 mod witness;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::job::{JobSpec, Order};
-use sardana_protocol::membership::{Config, Stage, Summary};
+use sardana_protocol::membership::{Config, Need, Stage, Summary};
 use sardana_protocol::messages::Tally;
+use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
 
 use super::calendar::{Calendar, Happening, Party};
@@ -29,6 +34,7 @@ use super::swarm::Swarm;
 use super::tally::Counts;
 use crate::dice::{Dice, mix};
 pub(crate) use coordinator::{Coordinator, DiskFate};
+pub(crate) use depots::{Depot, Ordered};
 pub(crate) use process::{Data, Process};
 
 /// So few workers make a cluster whose time counts.
@@ -39,6 +45,10 @@ pub(crate) const CROWD: usize = 40;
 
 /// A dead process is seen by its agent after this at most.
 const SEEN: Duration = Duration::from_millis(50);
+
+/// What the job computes, and what computes it.
+pub(crate) const TASK: StateHash = StateHash::new([1; 32]);
+pub(crate) const BUILD: StateHash = StateHash::new([2; 32]);
 
 /// One job on one cluster.
 pub(crate) struct World {
@@ -52,6 +62,9 @@ pub(crate) struct World {
     pub(crate) story: Story,
     pub(crate) coordinator: Coordinator,
     pub(crate) processes: BTreeMap<WorkerId, Process>,
+    pub(crate) depots: Vec<Depot>,
+    /// What a piece has in it: the state and the number.
+    vault: BTreeMap<PieceHash, (u64, u64)>,
     spec: JobSpec,
     serial: u64,
     /// Successors that are on their way.
@@ -60,6 +73,10 @@ pub(crate) struct World {
     /// Why the run is over before its time, if it is.
     pub(crate) broken: Option<Violation>,
     pub(crate) done: Option<Summary>,
+    /// The job cannot go on, and that is nobody's fault: all its checkpoints are gone.
+    pub(crate) given_up: bool,
+    /// What the coordinator told to wait for last, and when.
+    waiting: Option<(Need, Duration)>,
     counted_to: Duration,
     /// The newest step of any worker, and how often it grew.
     pub(crate) high: Step,
@@ -76,7 +93,7 @@ pub(crate) enum Faults {
 impl World {
     pub(crate) fn new(seed: u64, minutes: u64, story: Story) -> Self {
         let mut dice = Dice::new(mix(seed));
-        let swarm = Swarm::draw(&mut dice, minutes);
+        let swarm = Swarm::draw(&mut dice, seed, minutes);
         let steps = Step::new(swarm.steps);
         let config = Config {
             min: swarm.min,
@@ -86,6 +103,9 @@ impl World {
             steps,
             order: Order::Exact,
             balance: swarm.balance,
+            task: TASK,
+            build: BUILD,
+            saves: swarm.saves,
         };
         let spec = JobSpec {
             name: "simulated".to_owned(),
@@ -104,6 +124,8 @@ impl World {
             story,
             coordinator: Coordinator::new(config),
             processes: BTreeMap::new(),
+            depots: Vec::new(),
+            vault: BTreeMap::new(),
             calendar: Calendar::default(),
             spec,
             serial: 0,
@@ -111,6 +133,8 @@ impl World {
             faults: Faults::Come,
             broken: None,
             done: None,
+            given_up: false,
+            waiting: None,
             counted_to: Duration::ZERO,
             high: Step::ZERO,
             advances: 0,
@@ -122,6 +146,8 @@ impl World {
         }
         world.story.tell(Duration::ZERO, || format!("{:?}", world.swarm));
         world.begin_life();
+        world.law.is_saved(world.swarm.saves);
+        world.set_up_depots();
         for _ in 0..world.swarm.workers {
             world.start_after(Duration::from_secs(1));
         }
@@ -243,6 +269,23 @@ impl World {
             Happening::Transferred { worker, serial } => self.transferred(worker, serial),
             Happening::RoomMade { worker } => self.room_made(worker),
             Happening::Hashed { worker, snapshot } => self.hashed(worker, snapshot),
+            Happening::DepotDial { place } => self.depot_dials(place),
+            Happening::DepotHello { place, session } => self.depot_hello(place, session),
+            Happening::DepotGreeting { place, session, life } => self.depot_greeted(place, session, life),
+            Happening::DepotUnanswered { place, session } => self.depot_unanswered(place, session),
+            Happening::DepotLost { place, session } => self.depot_lost(place, session),
+            Happening::DepotCut { place, session } => self.depot_cut(place, session),
+            Happening::ToDepot { place, session, order } => self.depot_told(place, session, *order),
+            Happening::FromDepot {
+                place,
+                session,
+                message,
+            } => self.depot_heard(place, session, *message),
+            Happening::DepotDone { place, boot, order } => self.depot_done(place, boot, *order),
+            Happening::Written { worker, serial } => self.written(worker, serial),
+            Happening::Synced { worker, serial } => self.synced(worker, serial),
+            Happening::StillSaving { worker, serial } => self.still_saving(worker, serial),
+            Happening::Restored { worker, serial } => self.restored(worker, serial),
             Happening::Revive => self.begin_life(),
             Happening::Start => self.start(),
             Happening::Strike(fault) => self.strike(fault),
@@ -318,6 +361,7 @@ impl World {
         self.network.cuts.clear();
         self.network.loss = 0;
         self.network.replay = 0;
+        self.heal_depots();
         // Whoever stands still wakes by itself.
         self.coordinator.skew(now, 1_000);
         for process in self.processes.values_mut() {
@@ -344,7 +388,8 @@ impl World {
     /// All that can be cut off.
     pub(crate) fn nodes(&self) -> BTreeSet<Node> {
         let workers = self.processes.keys().copied().map(Node::Worker);
-        workers.chain([Node::Coordinator]).collect()
+        let depots = (0..self.depots.len()).map(Node::Depot);
+        workers.chain(depots).chain([Node::Coordinator]).collect()
     }
 }
 

@@ -11,6 +11,7 @@ use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 use super::joining::{Joining, Keeping};
+use super::saving::{Restoring, Saves};
 use crate::simulation::model::{self, Gradients, Sum};
 use crate::simulation::network::IDLE;
 
@@ -45,6 +46,10 @@ pub(crate) struct Process {
     pub(crate) fetching: Option<Fetching>,
     pub(crate) joining: Joining,
     pub(crate) keeping: Keeping,
+    /// What it writes to depots.
+    pub(crate) saves: Saves,
+    /// The checkpoint that it loads.
+    pub(crate) restoring: Option<Restoring>,
     pub(crate) state: u64,
     /// The newest sum that was, or is being, applied.
     pub(crate) sum: Option<Sum>,
@@ -199,6 +204,8 @@ impl Process {
             fetching: None,
             joining: Joining::default(),
             keeping: Keeping::default(),
+            saves: Saves::default(),
+            restoring: None,
             state: model::ZERO,
             sum: None,
             accepted: None,
@@ -233,7 +240,7 @@ impl Process {
                 Some(Data::Sum(sum.clone()))
             }
             CatchUp::State { .. } => (self.member.step() == wanted.step).then_some(Data::State(self.state)),
-            CatchUp::None => None,
+            CatchUp::None | CatchUp::Checkpoint => None,
         }
     }
 

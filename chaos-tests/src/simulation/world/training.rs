@@ -11,6 +11,7 @@ use sardana_protocol::words::{Generation, Pace, ShardRange, Step, WorkerId};
 
 use super::World;
 use super::process::{Data, Fetching, Process, RingEnd};
+use super::saving::Saves;
 use crate::simulation::calendar::{Beat, Happening, Mail};
 use crate::simulation::invariants::Violation;
 use crate::simulation::model::{self, hash_of};
@@ -87,6 +88,7 @@ impl World {
             Command::Prepare(form) => self.prepare(worker, *form),
             Command::Abort { generation } => {
                 process.fetching = None;
+                process.restoring = None;
                 let ring = process.ring_members().filter(|(ring, _)| *ring == generation);
                 process.ring = None;
                 self.reset_links(worker, ring);
@@ -117,6 +119,9 @@ impl World {
             Command::Copy(snapshot) => self.copy(worker, *snapshot),
             Command::Follow { step, snapshot } => self.follow(worker, step, *snapshot),
             Command::EndCopy => process.joining.end(),
+            Command::Save(save) => self.save(worker, *save),
+            Command::EndSave => process.saves = Saves::default(),
+            Command::Restore { generation, restore, .. } => self.restore(worker, generation, *restore),
             Command::Fetch {
                 generation,
                 what,

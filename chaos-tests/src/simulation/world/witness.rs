@@ -21,7 +21,11 @@ impl World {
                 members,
                 ..
             } => {
+                self.waiting = None;
                 self.law.seats(&members);
+                let lost = step.next() < self.high;
+                let begins = self.law.begins_at(step, lost);
+                self.require(begins);
                 self.formed(generation, &members, clock, before)
                     .and_then(|()| self.begun(generation, step))
             }
@@ -41,8 +45,13 @@ impl World {
             }
             JobEvent::Done(summary) => {
                 let held = self.law.ended(&summary).and_then(|()| self.all_ended(summary.step));
+                let held = held.and_then(|()| self.law.last_is_saved(summary.step));
                 self.done = Some(summary);
                 held
+            }
+            JobEvent::Failed { .. } if self.nothing_to_resume_from() => {
+                self.given_up = true;
+                Ok(())
             }
             JobEvent::Failed { reason } => Err(Violation::new("the job must not fail", reason)),
             JobEvent::StateLost { from, .. } => {
@@ -64,7 +73,28 @@ impl World {
                 stage: Stage::Running,
                 ..
             } => self.law.silent(worker, clock),
+            JobEvent::Saved { key, hosts, wanted, .. } => {
+                self.counts.saved += 1;
+                let held = self.law.saved(key, hosts, wanted);
+                held.and_then(|()| self.pieces_are_kept(key))
+            }
+            JobEvent::NotSaved { step, .. } => {
+                self.counts.not_saved += 1;
+                self.law.not_saved(step);
+                Ok(())
+            }
+            JobEvent::Resumes { key, .. } => {
+                self.counts.resumed += 1;
+                self.law.resumes(key)
+            }
+            JobEvent::NotRestored { key, .. } => {
+                self.law.not_restored(key);
+                Ok(())
+            }
             JobEvent::Fenced { .. }
+            | JobEvent::DepotCame { .. }
+            | JobEvent::DepotLost { .. }
+            | JobEvent::DepotRefused { .. }
             | JobEvent::Joined { .. }
             | JobEvent::Snapshot { .. }
             | JobEvent::CaughtUp { .. }
@@ -75,8 +105,11 @@ impl World {
             | JobEvent::Halting { .. }
             | JobEvent::Formed { .. }
             | JobEvent::Resumed { .. }
-            | JobEvent::Steps(_)
-            | JobEvent::Waiting { .. } => Ok(()),
+            | JobEvent::Steps(_) => Ok(()),
+            JobEvent::Waiting { need, .. } => {
+                self.waiting = Some((need, self.calendar.now()));
+                Ok(())
+            }
         };
         self.require(held);
     }

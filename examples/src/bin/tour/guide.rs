@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use sardana::launch::Event;
-use sardana::{AgentEvent, Generation, Job, JobEvent, StepReport, Summary, WorkerId};
+use sardana::{AgentEvent, Generation, Job, JobEvent, Step, StepReport, Summary, WorkerId};
 
 use crate::adversary::Deed;
 use crate::screen::{Progress, Screen};
@@ -22,6 +22,8 @@ pub(crate) struct Guide<'a> {
     /// Shard gradients computed again since the last line about it.
     again: u64,
     kills: BTreeMap<WorkerId, Instant>,
+    /// The newest checkpoint.
+    pub(crate) saved: Option<Step>,
 }
 
 impl<'a> Guide<'a> {
@@ -36,6 +38,7 @@ impl<'a> Guide<'a> {
             world_size: 0,
             again: 0,
             kills: BTreeMap::new(),
+            saved: None,
         }
     }
 
@@ -58,6 +61,7 @@ impl<'a> Guide<'a> {
             }
             Event::Agent(
                 AgentEvent::Started { .. }
+                | AgentEvent::NoDepot { .. }
                 | AgentEvent::Ended { .. }
                 | AgentEvent::Short { .. }
                 | AgentEvent::Grown { .. }
@@ -134,6 +138,13 @@ impl<'a> Guide<'a> {
             | JobEvent::JoinsAnew { .. }
             | JobEvent::Held { .. }
             | JobEvent::Switched { .. } => self.planned(event),
+            JobEvent::DepotCame { .. }
+            | JobEvent::DepotLost { .. }
+            | JobEvent::DepotRefused { .. }
+            | JobEvent::Saved { .. }
+            | JobEvent::NotSaved { .. }
+            | JobEvent::Resumes { .. }
+            | JobEvent::NotRestored { .. } => self.checkpoints(event),
             // The coordinator ends with this process.
             JobEvent::Adopted { .. } | JobEvent::Fenced { .. } | JobEvent::Halting { .. } | JobEvent::Done(_) => {}
         }
@@ -182,7 +193,14 @@ impl<'a> Guide<'a> {
                     step.get()
                 ));
             }
-            JobEvent::Joined { .. }
+            JobEvent::DepotCame { .. }
+            | JobEvent::DepotLost { .. }
+            | JobEvent::DepotRefused { .. }
+            | JobEvent::Saved { .. }
+            | JobEvent::NotSaved { .. }
+            | JobEvent::Resumes { .. }
+            | JobEvent::NotRestored { .. }
+            | JobEvent::Joined { .. }
             | JobEvent::Adopted { .. }
             | JobEvent::Fenced { .. }
             | JobEvent::Lost { .. }
@@ -195,6 +213,22 @@ impl<'a> Guide<'a> {
             | JobEvent::StateLost { .. }
             | JobEvent::Done(_)
             | JobEvent::Failed { .. } => {}
+        }
+    }
+
+    /// What happens to checkpoints. One that is committed is no news while all goes well.
+    fn checkpoints(&mut self, event: &JobEvent) {
+        if let JobEvent::Saved { key, .. } = event {
+            self.saved = Some(key.step);
+        }
+        if let JobEvent::Resumes { key, .. } = event {
+            self.event(&format!("all load the checkpoint of step {}, the newest that is complete", key.step.get()));
+        }
+        if let JobEvent::NotSaved { step, reason } = event {
+            self.event(&format!("the checkpoint of step {} is given up: {reason}", step.get()));
+        }
+        if let JobEvent::DepotRefused { reason, .. } | JobEvent::NotRestored { reason, .. } = event {
+            self.event(&format!("a checkpoint could not be used: {reason}"));
         }
     }
 

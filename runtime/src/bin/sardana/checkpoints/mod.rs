@@ -79,6 +79,11 @@ impl Source {
     fn open(&self) -> Result<checkpoints::Checkpoints, Failure> {
         open(&self.dir, &self.more.also)
     }
+
+    /// The same, without a word of what was noticed.
+    fn open_quietly(&self) -> Result<checkpoints::Checkpoints, Failure> {
+        checkpoints::Checkpoints::open(&self.dir, &self.more.also).map_err(Failure::failed)
+    }
 }
 
 fn open(dir: &std::path::Path, also: &[PathBuf]) -> Result<checkpoints::Checkpoints, Failure> {

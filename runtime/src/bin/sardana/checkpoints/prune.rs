@@ -9,7 +9,7 @@ use crate::ending::Failure;
 
 /// Delete old checkpoints for good, and give their room back.
 ///
-/// Only complete ones count, and the newest of them is never deleted. Copies of a deleted one that come back later are known as deleted.
+/// Only complete ones count, and the newest of them, which is read for it, is never deleted. Copies of a deleted one that come back later are known as deleted.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sardana checkpoints prune DIR --keep last=3,every=1000 --dry-run\n  \
@@ -59,6 +59,9 @@ impl Prune {
             count(pruned.collected.pieces, "piece"),
             size(pruned.collected.freed_bytes)
         );
+        if pruned.collected.pieces > 0 && pruned.collected.freed_bytes == 0 {
+            println!("the files that they were in are given back once more of each is needed no longer");
+        }
         Ok(())
     }
 }

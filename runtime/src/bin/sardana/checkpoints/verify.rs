@@ -23,7 +23,7 @@ pub(super) struct Verify {
 
 impl Verify {
     pub(super) fn carry_out(self) -> Result<(), Failure> {
-        let checkpoints = self.source.open()?;
+        let checkpoints = self.source.open_quietly()?;
         let mut verification = verify(&checkpoints);
         if self.heal && !verification.is_clean() {
             let (healed, lost) = checkpoints.heal(&verification).map_err(Failure::failed)?;
@@ -66,8 +66,8 @@ fn print(verification: &Verification) {
             println!("  {}", harm.reason);
         }
     }
-    for damage in &verification.damages {
-        println!("  {damage}");
+    for noticed in &verification.noticed {
+        println!("note: {noticed}");
     }
     for checked in &verification.checkpoints {
         let name = short(checked.key);
@@ -96,7 +96,7 @@ fn advice(verification: &Verification) -> String {
         |checked| format!("{} is the newest that can", short(checked.key)),
     );
     let found = if bad == 0 {
-        "something is damaged, but every checkpoint can still be read".to_owned()
+        "something is damaged, but every checkpoint can be read from the directories given".to_owned()
     } else {
         format!("{bad} of {} cannot be used; {newest}", count(all.len() as u64, "checkpoint"))
     };

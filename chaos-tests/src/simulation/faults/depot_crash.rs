@@ -1,0 +1,32 @@
+//! A depot's process ends, and starts again some time later: what was not synced is lost, and so is what it had only in memory.
+
+use super::{Later, Struck};
+use crate::simulation::calendar::Happening;
+use crate::simulation::world::World;
+
+impl World {
+    pub(super) fn crash_depot(&mut self) -> Struck {
+        let Some(place) = self.pick_depot() else { return Struck::Nobody };
+        self.depot_goes_down(place);
+        Struck::Yes
+    }
+
+    /// One that runs.
+    pub(super) fn pick_depot(&mut self) -> Option<usize> {
+        let depots = self.depots.iter().enumerate();
+        let up: Vec<usize> = depots.filter(|(_, depot)| depot.up).map(|(place, _)| place).collect();
+        self.dice.pick(&up)
+    }
+
+    pub(super) fn depot_goes_down(&mut self, place: usize) {
+        let session = self.depot_session(place);
+        self.depots[place].goes_down();
+        if let Some(session) = session {
+            self.session_ends(place, session);
+            let idle = crate::simulation::network::IDLE;
+            self.calendar.after(idle, Happening::DepotLost { place, session });
+        }
+        let down = self.lasting();
+        self.calendar.after(down, Happening::Later(Later::DepotBack(place)));
+    }
+}

@@ -1,0 +1,15 @@
+//! A depot's disk takes no more for a while.
+
+use super::{Later, Struck};
+use crate::simulation::calendar::Happening;
+use crate::simulation::world::World;
+
+impl World {
+    pub(super) fn fill_depot(&mut self) -> Struck {
+        let Some(place) = self.pick_depot() else { return Struck::Nobody };
+        self.depots[place].full = true;
+        let lasts = self.lasting() * 4;
+        self.calendar.after(lasts, Happening::Later(Later::DepotEmptied(place)));
+        Struck::Yes
+    }
+}

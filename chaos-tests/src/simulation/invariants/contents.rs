@@ -1,0 +1,34 @@
+//! CKPT-2: what is loaded is what was saved, and what is saved is the job's state at that step. That what is loaded is the job's state
+//! STEP-2 sees to, as with any other state.
+
+use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
+use sardana_protocol::membership::Contents;
+
+use super::{Law, Violation};
+use crate::simulation::model::{PIECE_BYTES, PIECES, description, piece};
+
+impl Law {
+    /// A manifest of these contents is to be made.
+    pub(crate) fn commits(&mut self, contents: &Contents) -> Result<(), Violation> {
+        let step = contents.snapshot.step;
+        let state = self.reference.at(step);
+        let pieces: Vec<PieceHash> = (0..PIECES).map(|number| piece(state, number)).collect();
+        let same = contents.pieces == pieces
+            && contents.description == description()
+            && contents.bytes == PIECES * PIECE_BYTES
+            && !contents.depots.is_empty();
+        self.check("CKPT-2", same, || {
+            format!("{:?} is to be kept, and is not the job's state at {step}", contents.snapshot)
+        })
+    }
+
+    /// Training is to begin from a checkpoint: one of this job, which was committed.
+    pub(crate) fn resumes(&mut self, key: ManifestKey) -> Result<(), Violation> {
+        let own = self.checkpoints.manifests.contains_key(&key);
+        self.checkpoints.resumes = Some(key);
+        self.checkpoints.saved = self.checkpoints.saved.max(key.step);
+        self.check("CKPT-2", own, || {
+            format!("training is to begin from {key}, which is no checkpoint of this job")
+        })
+    }
+}

@@ -1,0 +1,30 @@
+//! Checkpoints come: after faults have ended one is committed within a bound, and the job does not end before its last state is saved, or
+//! people are told that it is not.
+
+use sardana_protocol::words::Step;
+
+use super::{Law, Violation};
+
+impl Law {
+    /// People are told that the state at this step is not saved.
+    pub(crate) fn not_saved(&mut self, step: Step) {
+        self.checkpoints.not_saved.insert(step);
+    }
+
+    /// The job is done.
+    pub(crate) fn last_is_saved(&mut self, step: Step) -> Result<(), Violation> {
+        let checkpoints = &self.checkpoints;
+        let told = checkpoints.saved >= step || checkpoints.not_saved.contains(&step);
+        let holds = told || checkpoints.rule.is_none();
+        self.check("the last state is saved", holds, || {
+            format!("the job is done at {step}, and people do not know whether that is saved")
+        })
+    }
+
+    /// Faults have ended some time ago.
+    pub(crate) fn goes_on_saving(&mut self, saved: bool, what: impl FnOnce() -> String) -> Result<(), Violation> {
+        self.check("checkpoints come", saved, || {
+            format!("none was committed since healing: {}", what())
+        })
+    }
+}

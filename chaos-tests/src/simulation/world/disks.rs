@@ -1,0 +1,199 @@
+//! What depots do with their disks: pieces and manifests that are safe only later, room that is given back, and what is true of them.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use sardana_protocol::checkpoint::{Condition, Head, ManifestId, ManifestKey, PieceHash};
+use sardana_protocol::limits::DEPOTS_PATIENCE;
+use sardana_protocol::membership::{Contents, Need};
+use sardana_protocol::messages::{DepotMessage, DepotOrder};
+use sardana_protocol::words::JobId;
+
+use super::depots::{Depot, Kept, Ordered};
+use super::{BUILD, TASK, World};
+use crate::simulation::calendar::Happening;
+use crate::simulation::invariants::Violation;
+use crate::simulation::model::{PIECES, mix, piece};
+
+impl World {
+    pub(super) fn depot_obeys(&mut self, place: usize, order: Ordered) {
+        let depot = &mut self.depots[place];
+        match order {
+            Ordered::Other(DepotOrder::Serve { workers, depots }) => {
+                depot.admits = workers.into_iter().collect();
+                depot.peers = depots.into_iter().collect();
+            }
+            Ordered::Other(DepotOrder::Release { snapshot }) => {
+                depot.pins.retain(|_, pin| *pin > snapshot);
+                depot.sweep();
+            }
+            Ordered::Commit(_) | Ordered::Other(DepotOrder::Delete { .. } | DepotOrder::Fetch { .. }) => {
+                let boot = depot.boot;
+                let sync = self.within(self.swarm.sync);
+                let order = Box::new(order);
+                self.calendar.after(sync, Happening::DepotDone { place, boot, order });
+            }
+            Ordered::Other(DepotOrder::Commit { .. } | DepotOrder::Renewed { .. } | DepotOrder::JobOver) => {}
+        }
+    }
+
+    pub(super) fn depot_done(&mut self, place: usize, boot: u64, order: Ordered) {
+        let depot = &mut self.depots[place];
+        if depot.boot != boot {
+            return;
+        }
+        match order {
+            Ordered::Commit(contents) => self.keep_manifest(place, contents),
+            Ordered::Other(DepotOrder::Delete { key }) => {
+                depot.manifests.remove(&key);
+                depot.sweep();
+                self.law.deleted(depot.id, key);
+                self.depot_says(place, DepotMessage::Deleted { key });
+            }
+            Ordered::Other(
+                DepotOrder::Serve { .. }
+                | DepotOrder::Commit { .. }
+                | DepotOrder::Release { .. }
+                | DepotOrder::Fetch { .. }
+                | DepotOrder::Renewed { .. }
+                | DepotOrder::JobOver,
+            ) => {}
+        }
+    }
+
+    fn keep_manifest(&mut self, place: usize, contents: Rc<Contents>) {
+        let depot = &mut self.depots[place];
+        let (snapshot, head) = (contents.snapshot, head_of(&contents));
+        let reason = if depot.full {
+            Some("its disk is full")
+        } else if depot.condition(&contents) == Condition::Lacking {
+            Some("pieces are missing")
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            let reason = reason.to_owned();
+            return self.depot_says(place, DepotMessage::Refused { snapshot, reason });
+        }
+        self.law.keeps_manifest(depot.id, head.key, &contents);
+        let kept = Kept {
+            head: head.clone(),
+            contents,
+        };
+        depot.manifests.insert(head.key, kept);
+        self.depot_says(place, DepotMessage::Committed { snapshot, head });
+    }
+
+    /// Before a manifest is made: all that it names is where it should be, as far as no depot has lost it since (CKPT-1).
+    pub(super) fn is_durable(&mut self, contents: &Contents) -> Result<(), Violation> {
+        let undisturbed = |place: usize, depot: &Depot| {
+            let session = self.coordinator.depots.get(&depot.id);
+            let same = session.is_some_and(|session| Some(session.number) == self.depot_session(place));
+            depot.up && same && !self.law.has_rotted(depot.id)
+        };
+        let depots = self.depots.iter().enumerate();
+        let missing = depots
+            .filter(|(place, depot)| contents.depots.contains(&depot.id) && undisturbed(*place, depot))
+            .find(|(_, depot)| depot.condition(contents) == Condition::Lacking)
+            .map(|(_, depot)| depot.id);
+        self.law.all_durable_first(contents.snapshot, missing)
+    }
+
+    /// A checkpoint is told to be committed: it can be loaded from what is on the disks, as far as they were not lost since.
+    pub(super) fn pieces_are_kept(&mut self, key: ManifestKey) -> Result<(), Violation> {
+        let missing = self
+            .depots
+            .iter()
+            .filter(|depot| self.law.should_keep(depot.id, key) && !self.law.has_rotted(depot.id))
+            .find(|depot| {
+                let kept = depot.manifests.get(&key);
+                kept.is_none_or(|kept| depot.condition(&kept.contents) == Condition::Lacking)
+            })
+            .map(|depot| depot.id);
+        self.law.is_kept(key, missing)
+    }
+
+    /// Whether the job can be resumed from nothing any more: no checkpoint of it can be read, wherever one looks.
+    pub(super) fn nothing_to_resume_from(&self) -> bool {
+        !self.depots.is_empty() && self.readable().next().is_none()
+    }
+
+    /// The coordinator waits for depots with a checkpoint, and there is none.
+    pub(crate) fn waits_in_vain(&self) -> bool {
+        let waits = |(need, since): (Need, Duration)| {
+            need == Need::Depots && self.now().saturating_sub(since) >= 4 * DEPOTS_PATIENCE
+        };
+        self.waiting.is_some_and(waits) && self.nothing_to_resume_from()
+    }
+
+    /// A depot finds a checkpoint of another job, or of another build, on its disk.
+    pub(crate) fn adopt_foreign(&mut self, place: usize) -> bool {
+        let depot = &self.depots[place];
+        let Some((&newest, kept)) = depot.manifests.iter().next_back() else {
+            return false;
+        };
+        let last = self.coordinator.config.steps;
+        if kept.head.task != TASK || kept.head.build != BUILD || newest.step >= last {
+            return false;
+        }
+        let state = mix(newest.step.get(), 77);
+        let mut contents = Contents::clone(&kept.contents);
+        contents.snapshot.step = newest.step.next();
+        contents.pieces = (0..PIECES).map(|number| piece(state, number)).collect();
+        (contents.depots, contents.replicas) = (vec![depot.id], 1);
+        let mut head = head_of(&contents);
+        match self.dice.below(2) {
+            0 => head.task = BUILD,
+            _ => head.build = TASK,
+        }
+        for number in 0..PIECES {
+            self.vault.insert(piece(state, number), (state, number));
+        }
+        let depot = &mut self.depots[place];
+        let contents = Rc::new(contents);
+        depot.durable.extend(contents.pieces.iter().chain(&contents.description));
+        depot.manifests.insert(head.key, Kept { head, contents });
+        true
+    }
+
+    /// The job's checkpoints that can be read from all disks together.
+    fn readable(&self) -> impl Iterator<Item = ManifestKey> + '_ {
+        let kept = self.depots.iter().flat_map(|depot| &depot.manifests);
+        let own = kept.filter(|(_, kept)| (kept.head.task, kept.head.build) == (TASK, BUILD));
+        let whole = |contents: &Contents| {
+            let mut needs = contents.description.iter().chain(&contents.pieces);
+            needs.all(|piece| {
+                let mut depots = self.depots.iter();
+                depots.any(|depot| depot.durable.contains(piece) && !depot.rotten.contains(piece))
+            })
+        };
+        own.filter(move |(_, kept)| whole(&kept.contents)).map(|(key, _)| *key)
+    }
+}
+
+impl Depot {
+    /// What is on its disk and can be read.
+    pub(crate) fn pieces(&self) -> Vec<PieceHash> {
+        self.durable.difference(&self.rotten).copied().collect()
+    }
+
+    pub(crate) fn rots(&mut self, piece: PieceHash) {
+        self.rotten.insert(piece);
+    }
+}
+
+/// The checkpoint that these contents make, as depots tell of it.
+pub(super) fn head_of(contents: &Contents) -> Head {
+    let id = ManifestId::of(format!("{contents:?}").as_bytes());
+    let step = contents.snapshot.step;
+    Head {
+        key: ManifestKey { step, id },
+        run: JobId::new([0; 16]),
+        snapshot: contents.snapshot,
+        task: TASK,
+        build: BUILD,
+        replicas: contents.replicas,
+        depots: contents.depots.clone(),
+        condition: Condition::Whole,
+    }
+}

@@ -1,0 +1,88 @@
+//! What is old goes, and nothing else.
+
+use std::fs;
+
+use super::site::{Site, has};
+
+fn steps(site: &Site) -> Vec<u64> {
+    let listing = site.json("list a");
+    let entries = listing["checkpoints"].as_array().unwrap();
+    entries.iter().map(|entry| entry["step"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn old_checkpoints_go_and_their_room_with_them() {
+    let site = Site::with(&[10, 20, 30, 40, 50]);
+    let said = site.done("prune a --keep last=2,every=30 --dry-run");
+    // 10 and 30 are the first of their multiples.
+    has(
+        &said,
+        &["would delete s20", "would delete 1 checkpoint, which alone need 3.94 KiB"],
+    );
+    assert_eq!(steps(&site), [10, 20, 30, 40, 50]);
+    has(
+        &site.done("prune a --keep last=2,every=30"),
+        &["deleted s20", "deleted 1 checkpoint; 3 pieces let go of"],
+    );
+    assert_eq!(steps(&site), [10, 30, 40, 50]);
+    has(
+        &site.done("prune a --keep last=1"),
+        &["deleted 3 checkpoints; 9 pieces let go of"],
+    );
+    assert_eq!(steps(&site), [50]);
+    site.done("verify a");
+    assert_eq!(site.json("list a")["pieces"], 5);
+    has(&site.done("prune a --keep last=1"), &["deleted 0 checkpoints; 0 pieces"]);
+    // It stays deleted, wherever a copy comes from.
+    let other = Site::with(&[10]);
+    let from = other.path("a");
+    site.fails(&format!("copy {} a 10", from.display()), 1, &["s10", "was deleted here"]);
+}
+
+#[test]
+fn the_newest_complete_one_stays_and_what_is_not_complete_does_not_count() {
+    let site = Site::with(&[10, 20, 30]);
+    site.fails(
+        "prune a --delete 30",
+        1,
+        &["s30", "the newest complete checkpoint and is never deleted"],
+    );
+    // The only piece that the last one has alone.
+    site.flip("a", &30_u64.to_le_bytes());
+    has(&site.done("list a"), &["whole"]);
+    let said = site.done("prune a --keep last=1");
+    has(
+        &said,
+        &[
+            "s30",
+            "is left alone, since it is not complete",
+            "deleted s10",
+            "deleted 1 checkpoint",
+        ],
+    );
+    assert_eq!(steps(&site), [20, 30]);
+    site.fails("prune a --delete 20", 1, &["s20", "never deleted"]);
+    has(&site.done("prune a --delete 30"), &["deleted s30"]);
+    site.done("verify a");
+}
+
+#[test]
+fn nothing_is_deleted_while_nobody_knows_what_another_one_needs() {
+    let site = Site::with(&[10, 20, 30]);
+    let manifest = site.manifest("a", 20);
+    let id = site.json("show a 20")["id"].as_str().unwrap().to_owned();
+    fs::remove_file(&manifest).unwrap();
+    let said = site.fails(
+        "prune a --keep last=1",
+        1,
+        &["which pieces checkpoint s20", "its file is gone", "--delete"],
+    );
+    assert!(said.contains(&id), "{said}");
+    assert_eq!(steps(&site), [10, 20, 30]);
+    has(
+        &site.done(&format!("prune a --keep last=1 --delete {id}")),
+        &["deleted s10", "deleted s20"],
+    );
+    assert_eq!(steps(&site), [30]);
+    site.done("verify a");
+}

@@ -1,0 +1,237 @@
+//! A directory of checkpoints of a small state, and the program.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use sardana_actors::manifest;
+use sardana_actors::store::{MANIFESTS_FOLDER, PinId, SEGMENTS_FOLDER, Store};
+use sardana_protocol::checkpoint::{DepotId, Manifest, ManifestKey, PieceHash};
+use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
+use sardana_protocol::limits::PIECE_BYTES;
+use sardana_protocol::snapshot::SnapshotId;
+use sardana_protocol::state::{Dtype, StateHash, StateHasher, TensorSpec};
+use sardana_protocol::words::{Generation, Incarnation, JobId, Step};
+use tempfile::TempDir;
+
+/// The depot whose directory most tests have.
+pub(crate) const DEPOT: DepotId = DepotId::new(7);
+
+/// A tensor of more than one piece, the first of which no step changes.
+pub(crate) const WEIGHT: usize = PIECE_BYTES / 4 + 1_000;
+
+/// A state's tensors in order.
+pub(crate) type Tensors = Vec<(TensorSpec, Vec<u8>)>;
+
+/// The state at a step.
+pub(crate) fn state(step: u64) -> Tensors {
+    let mut weight: Vec<u8> = (0..WEIGHT as u32).flat_map(|at| (at as f32).to_le_bytes()).collect();
+    let last = WEIGHT * 4 - 4;
+    weight[last..].copy_from_slice(&(step as f32).to_le_bytes());
+    let mean: Vec<u8> = [0.5, -1.25, step as f64]
+        .iter()
+        .flat_map(|mean: &f64| mean.to_le_bytes())
+        .collect();
+    vec![
+        (TensorSpec::new("layer.weight", Dtype::F32, &[WEIGHT]), weight),
+        (TensorSpec::new("layer.none", Dtype::F32, &[0, 3]), Vec::new()),
+        (TensorSpec::new("mean", Dtype::F64, &[3, 1]), mean),
+        (TensorSpec::new("count", Dtype::U64, &[]), step.to_le_bytes().to_vec()),
+    ]
+}
+
+/// Its hash, from the whole tensors.
+pub(crate) fn hash(step: u64, tensors: &Tensors) -> StateHash {
+    let mut hasher = StateHasher::new(Step::new(step));
+    tensors.iter().for_each(|(spec, bytes)| hasher.tensor(spec, bytes));
+    hasher.finish()
+}
+
+fn identity() -> JobIdentity {
+    let hash = StateHash::new([9; 32]);
+    JobIdentity {
+        spec: JobSpec {
+            name: "digits".to_owned(),
+            seed: 77,
+            shards: 12,
+            steps: Step::new(1_000),
+            samples: 6_000,
+            batch: 64,
+            order: Order::Exact,
+        },
+        state_zero: hash,
+        fingerprint: Fingerprint {
+            program: hash,
+            tensors: hash,
+            processor: "x86_64 avx2".to_owned(),
+            device: "cpu".to_owned(),
+            libraries: "none 1".to_owned(),
+            probe: hash,
+        },
+    }
+}
+
+/// Saves the state of a step in the store of `depot`, which keeps its part of it.
+pub(crate) fn save(store: &Store, step: u64, (depot, depots, replicas): (DepotId, &[DepotId], u32)) -> ManifestKey {
+    let tensors = state(step);
+    let specs: Vec<TensorSpec> = tensors.iter().map(|(spec, _)| spec.clone()).collect();
+    let description = manifest::encode_description(&specs).unwrap();
+    let parts: Vec<&[u8]> = tensors.iter().flat_map(|(_, bytes)| bytes.chunks(PIECE_BYTES)).collect();
+    let manifest = Manifest {
+        run: JobId::new([3; 16]),
+        snapshot: SnapshotId {
+            generation: Generation::new(Incarnation::new(2), 5),
+            step: Step::new(step),
+        },
+        identity: identity(),
+        description: vec![PieceHash::of(&description)],
+        pieces: parts.iter().map(|part| PieceHash::of(part)).collect(),
+        bytes: parts.iter().map(|part| part.len() as u64).sum(),
+        replicas,
+        depots: depots.to_vec(),
+    };
+    let own = manifest::pieces_at(&manifest, depot);
+    let pin = PinId::new(1);
+    for part in parts.into_iter().chain([&description[..]]) {
+        if own.contains(&PieceHash::of(part)) {
+            store.put(pin, &[part]).unwrap();
+        }
+    }
+    store.sync().unwrap();
+    let bytes = manifest::encode(&manifest).unwrap();
+    let key = store.commit(&manifest::stored(&manifest, bytes, depot)).unwrap();
+    store.unpin(pin);
+    key
+}
+
+/// A folder for directories of checkpoints.
+pub(crate) struct Site(TempDir);
+
+impl Site {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// One with the directory `a`, which has the checkpoints of these steps, whole.
+    pub(crate) fn with(steps: &[u64]) -> Self {
+        let site = Self::new();
+        site.save("a", steps);
+        site
+    }
+
+    pub(crate) fn save(&self, name: &str, steps: &[u64]) -> Vec<ManifestKey> {
+        let store = Store::open(&self.path(name)).unwrap().store;
+        steps.iter().map(|&step| save(&store, step, (DEPOT, &[DEPOT], 1))).collect()
+    }
+
+    /// Directories `a` and `b` of two hosts, each of which has only its part.
+    pub(crate) fn spread(steps: &[u64]) -> Self {
+        let site = Self::new();
+        let depots = [DEPOT, DepotId::new(8)];
+        for (name, depot) in ["a", "b"].into_iter().zip(depots) {
+            let store = Store::open(&site.path(name)).unwrap().store;
+            for &step in steps {
+                save(&store, step, (depot, &depots, 1));
+            }
+        }
+        site
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A private folder with nothing in it.
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+        path
+    }
+
+    /// `sardana checkpoints` with these arguments, in the site's folder.
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sardana"));
+        command
+            .arg("checkpoints")
+            .args(line.split_whitespace())
+            .current_dir(self.0.path());
+        command
+            .stdin(Stdio::null())
+            .env("RUST_LOG", "error")
+            .env_remove("RUST_BACKTRACE");
+        command
+    }
+
+    fn output(&self, line: &str) -> (Output, String, String) {
+        let output = self.command(line).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(!err.contains("panicked"), "{line}: {err}");
+        (output, out, err)
+    }
+
+    /// What it prints when it does what it should.
+    pub(crate) fn done(&self, line: &str) -> String {
+        let (output, out, err) = self.output(line);
+        assert_eq!(output.status.code(), Some(0), "{line}: {out}{err}");
+        out
+    }
+
+    /// What it prints, and why it fails: the exit code must be this one, and the words in what it says.
+    pub(crate) fn fails(&self, line: &str, code: i32, words: &[&str]) -> String {
+        let (output, out, err) = self.output(line);
+        assert_eq!(output.status.code(), Some(code), "{line}: {out}{err}");
+        let said = format!("{out}{err}");
+        has(&said, words);
+        said
+    }
+
+    pub(crate) fn json(&self, line: &str) -> serde_json::Value {
+        serde_json::from_str(&self.done(&format!("{line} --json"))).unwrap()
+    }
+
+    /// The files of one of a directory's folders.
+    fn files(&self, name: &str, folder: &str) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.path(name).join(folder)).unwrap();
+        let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    }
+
+    pub(crate) fn segments(&self, name: &str) -> Vec<PathBuf> {
+        self.files(name, SEGMENTS_FOLDER)
+    }
+
+    /// The file of the manifest of a step.
+    pub(crate) fn manifest(&self, name: &str, step: u64) -> PathBuf {
+        let mut files = self.files(name, MANIFESTS_FOLDER).into_iter();
+        let start = format!("{step:020}-");
+        let is_it = |file: &PathBuf| file.file_name().and_then(OsStr::to_str).unwrap().starts_with(&start);
+        files.find(is_it).unwrap()
+    }
+
+    /// Flips a bit in the first place of a directory's segments where these bytes are.
+    pub(crate) fn flip(&self, name: &str, needle: &[u8]) {
+        for path in self.segments(name) {
+            let mut bytes = fs::read(&path).unwrap();
+            if let Some(at) = bytes.windows(needle.len()).position(|window| window == needle) {
+                bytes[at] ^= 4;
+                return fs::write(&path, bytes).unwrap();
+            }
+        }
+        panic!("the bytes are in no segment");
+    }
+}
+
+pub(crate) fn has(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "{word} is missing from: {text}");
+    }
+}
+
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg("-a").args([from, to]).status().unwrap();
+    assert!(status.success());
+}
