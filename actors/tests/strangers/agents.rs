@@ -49,6 +49,7 @@ impl Told {
                 AgentEvent::Started { .. } => started += 1,
                 AgentEvent::Ended { how, .. } | AgentEvent::NotStarted { reason: how } => ends.push(how),
                 AgentEvent::Short { .. }
+                | AgentEvent::NoDepot { .. }
                 | AgentEvent::Grown { .. }
                 | AgentEvent::Notice(_)
                 | AgentEvent::Away
@@ -137,6 +138,7 @@ async fn one_that_gives_up_among_others_is_told_of() {
             AgentEvent::Short { left } => break left,
             AgentEvent::Started { .. } | AgentEvent::Ended { .. } => {}
             other @ (AgentEvent::NotStarted { .. }
+            | AgentEvent::NoDepot { .. }
             | AgentEvent::Grown { .. }
             | AgentEvent::Exhausted
             | AgentEvent::Notice(_)
@@ -174,6 +176,7 @@ async fn the_end_of_the_job_ends_the_replacing() {
             | AgentEvent::Short { .. }
             | AgentEvent::Grown { .. }
             | AgentEvent::NotStarted { .. }
+            | AgentEvent::NoDepot { .. }
             | AgentEvent::Notice(_)
             | AgentEvent::Away
             | AgentEvent::Back { .. }
@@ -199,6 +202,7 @@ async fn an_agent_that_comes_after_the_job_is_told_so() {
             | AgentEvent::Short { .. }
             | AgentEvent::Grown { .. }
             | AgentEvent::NotStarted { .. }
+            | AgentEvent::NoDepot { .. }
             | AgentEvent::Notice(_)
             | AgentEvent::Away
             | AgentEvent::Back { .. }

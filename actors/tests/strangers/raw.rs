@@ -54,6 +54,7 @@ impl Site {
             expected: 2,
             max: 8,
             balance: Balance::default(),
+            saves: None,
         };
         let (coordinator, events) = coordinator::start(config).await.unwrap();
         Self {

@@ -31,6 +31,7 @@ async fn life(
         expected: 1,
         max: 8,
         balance: Balance::default(),
+        saves: None,
     };
     coordinator::start(config).await.unwrap()
 }

@@ -161,6 +161,7 @@ async fn an_address_that_is_taken_is_named() {
         expected: 1,
         max: 1,
         balance: Balance::default(),
+        saves: None,
     };
     let error = coordinator::start(config).await.unwrap_err();
     assert!(
