@@ -47,6 +47,7 @@ async fn measure(name: &str, authority: &Arc<Authority>, registrar: Registrar) -
         expected: 1,
         max: 1,
         balance: Balance::default(),
+        saves: None,
     };
     let (coordinator, _events) = coordinator::start(config).await?;
     let join = Arc::new(JoinFile::new(invitation, authority, vec![coordinator.address()]));

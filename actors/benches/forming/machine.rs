@@ -9,6 +9,7 @@ use sardana_protocol::job::Order;
 use sardana_protocol::limits::MAX_SHARDS;
 use sardana_protocol::membership::{Arrival, Balance, Command, Config, Event, JobEvent, Loss, Membership};
 use sardana_protocol::messages::{CoordinatorMessage, Introduction, Standing, Tally, WorkerMessage};
+use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
 use super::{Cost, Result};
@@ -47,6 +48,8 @@ pub(super) fn answer(message: &CoordinatorMessage) -> Option<WorkerMessage> {
         CoordinatorMessage::Prepare(_)
         | CoordinatorMessage::CloseWith { .. }
         | CoordinatorMessage::Serve(_)
+        | CoordinatorMessage::Save(_)
+        | CoordinatorMessage::SaveOver { .. }
         | CoordinatorMessage::Copy(_)
         | CoordinatorMessage::Released { .. }
         | CoordinatorMessage::Renewed { .. }
@@ -77,6 +80,7 @@ fn settle(machine: &mut Membership, now: Duration, first: Event, cost: &mut Cost
                         continue;
                     }
                     Command::Kill { worker } => return Err(format!("{worker} does not hang").into()),
+                    Command::Order { .. } | Command::Commit { .. } => return Err("there is no depot".into()),
                 };
                 let began = Instant::now();
                 cost.bytes += length(&message)?;
@@ -104,6 +108,9 @@ pub(super) fn measure(members: u32, losses: usize) -> Result<Vec<Cost>> {
         steps: Step::new(1_000_000),
         order: Order::Exact,
         balance: Balance::Off,
+        task: StateHash::of(b"x"),
+        build: StateHash::of(b"x"),
+        saves: None,
     };
     let mut machine = Membership::new(config, Incarnation::new(1), now);
     let mut formed = false;

@@ -192,6 +192,7 @@ pub(super) async fn measure(members: u32, losses: usize) -> Result<Vec<Cost>> {
         expected: members,
         max: members,
         balance: Balance::Off,
+        saves: None,
     };
     let credentials = (0..members).map(|id| authority.issue(Role::Worker, u64::from(id) << 40 | 0x5a5a));
     let credentials = credentials.collect::<std::result::Result<Vec<_>, _>>()?;
