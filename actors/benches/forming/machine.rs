@@ -48,9 +48,9 @@ pub(super) fn answer(message: &CoordinatorMessage) -> Option<WorkerMessage> {
         CoordinatorMessage::Prepare(_)
         | CoordinatorMessage::CloseWith { .. }
         | CoordinatorMessage::Serve(_)
-        | CoordinatorMessage::Copy(_)
         | CoordinatorMessage::Save(_)
         | CoordinatorMessage::SaveOver { .. }
+        | CoordinatorMessage::Copy(_)
         | CoordinatorMessage::Released { .. }
         | CoordinatorMessage::Renewed { .. }
         | CoordinatorMessage::Complete { .. }
@@ -80,6 +80,7 @@ fn settle(machine: &mut Membership, now: Duration, first: Event, cost: &mut Cost
                         continue;
                     }
                     Command::Kill { worker } => return Err(format!("{worker} does not hang").into()),
+                    Command::Order { .. } | Command::Commit { .. } => return Err("there is no depot".into()),
                 };
                 let began = Instant::now();
                 cost.bytes += length(&message)?;
@@ -107,8 +108,8 @@ pub(super) fn measure(members: u32, losses: usize) -> Result<Vec<Cost>> {
         steps: Step::new(1_000_000),
         order: Order::Exact,
         balance: Balance::Off,
-        task: StateHash::new([0; 32]),
-        build: StateHash::new([0; 32]),
+        task: StateHash::of(b"x"),
+        build: StateHash::of(b"x"),
         saves: None,
     };
     let mut machine = Membership::new(config, Incarnation::new(1), now);

@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::Stage;
 use sardana_protocol::messages::{
-    AgentHello, AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, DepotHello, Form, Greeting, Hello,
-    Introduction, Last, MemberAddress, MembersDigest, Needed, Peer, Ring, Seated, Serve, Snapshot, Standing, StepReport,
-    Tally, Trailer, WorkerHello, WorkerMessage,
+    AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, Introduction, MemberAddress,
+    MembersDigest, Needed, Ring, Seated, Serve, Snapshot, Standing, StepReport, Tally, Trailer, WorkerHello, WorkerMessage,
 };
-use sardana_protocol::plan::{HopEnd, OrderedPart, Part, RingPart, Stay};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::status::{AgentStatus, Doing, JobStatus, OperatorAnswer, OperatorRequest, Overview, WorkerView};
@@ -18,7 +15,6 @@ use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardR
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::golden_depots::{restore, restore_text};
 use super::limits::CONTROL_FRAME_BYTES;
 use super::{decode, encode, write_frame_blocking};
 
@@ -142,14 +138,6 @@ fn hello() {
     golden(&Hello::Operator { job }, &format!("02 {job_text}"));
     let rival = Hello::Coordinator { job, newest: GENERATION };
     golden(&rival, &format!("04 {job_text} 0107"));
-    let depot = DepotHello {
-        job,
-        depot: DepotId::new(5),
-        host: "h".to_owned(),
-        address: "10.0.0.1:1".parse().unwrap(),
-        incarnation: Incarnation::new(2),
-    };
-    golden(&Hello::Depot(depot), &format!("03 {job_text} 05 01\"h\" 00 0a000001 01 02"));
 }
 
 #[test]
@@ -252,77 +240,6 @@ fn a_worker_that_comes_or_goes() {
 #[test]
 fn coordinator_messages() {
     golden(&CoordinatorMessage::Halt { generation: GENERATION }, "00 0107");
-    let end = |hop, peer| HopEnd {
-        hop,
-        peer: Rank::new(peer),
-    };
-    let stay = |start, to, [from, onwards]: [Option<HopEnd>; 2]| Stay {
-        shards: ShardRange::new(start, to),
-        from,
-        to: onwards,
-    };
-    let order = |catch_up| {
-        Box::new(Form {
-            generation: GENERATION,
-            rank: Rank::new(1),
-            world_size: 3,
-            digest: MembersDigest::new([0xdd; 32]),
-            peers: vec![
-                Peer {
-                    rank: Rank::new(0),
-                    member: MemberAddress {
-                        worker: WorkerId::new(5),
-                        address: "10.0.0.1:1".parse().unwrap(),
-                    },
-                },
-                Peer {
-                    rank: Rank::new(2),
-                    member: MemberAddress {
-                        worker: WorkerId::new(6),
-                        address: "[::1]:2".parse().unwrap(),
-                    },
-                },
-            ],
-            step: Step::new(9),
-            first: Part::Ordered(OrderedPart {
-                stays: vec![stay(0, 3, [None, Some(end(0, 2))]), stay(8, 9, [Some(end(1, 0)), None])],
-                sum_from: None,
-                sum_to: Some(end(2, 0)),
-            }),
-            steady: Part::Ring(RingPart {
-                shards: vec![ShardRange::new(4, 8)],
-                hops: Some((end(0, 0), end(1, 2))),
-            }),
-            catch_up,
-            restore: None,
-            report_from: Step::new(4),
-            stop_at: Some(Step::new(12)),
-            last: Last::Forgotten,
-        })
-    };
-    let form = |catch_up| CoordinatorMessage::Form(order(catch_up));
-    let head = format!(
-        "01 0107 01 03 {} 02 00 05 00 0a000001 01 02 06 01 00000000000000000000000000000001 02 \
-         09 00 02 0003 00 010002 0809 010100 00 00 010200 01 01 0408 01 0000 0102",
-        "dd".repeat(32)
-    );
-    golden(&form(CatchUp::None), &format!("{head} 00 00 04 010c 00"));
-    golden(
-        &form(CatchUp::Sum { from: Rank::new(0) }),
-        &format!("{head} 0100 00 04 010c 00"),
-    );
-    golden(
-        &form(CatchUp::State { from: Rank::new(0) }),
-        &format!("{head} 0200 00 04 010c 00"),
-    );
-    let prepare = CoordinatorMessage::Prepare(order(CatchUp::None));
-    golden(&prepare, &format!("02 {} 00 00 04 010c 00", &head[3..]));
-    let restored = CoordinatorMessage::Form(Box::new(Form {
-        restore: Some(Box::new(restore())),
-        last: Last::Snapshot,
-        ..*order(CatchUp::Checkpoint)
-    }));
-    golden(&restored, &format!("{head} 03 01 {} 04 010c 01", restore_text()));
     let close = |trailer| CoordinatorMessage::CloseWith {
         generation: GENERATION,
         trailer,
@@ -372,24 +289,26 @@ fn agents_and_trailers() {
         request: vec![1, 2],
     };
     golden(&certify, "00 05 02 0102");
-    golden(&AgentMessage::ChildStarted { worker, pid: 300 }, "01 05 fb2c01");
+    golden(&AgentMessage::ChildStarted { worker, pid: 300 }, "02 05 fb2c01");
+    golden(&AgentMessage::CertifyDepot { request: vec![1, 2] }, "01 02 0102");
     let reason = || "spot".to_owned();
-    golden(&AgentMessage::Leave { reason: reason() }, "02 04\"spot\"");
-    golden(&AgentMessage::Renew { request: vec![1, 2] }, "03 02 0102");
+    golden(&AgentMessage::Leave { reason: reason() }, "03 04\"spot\"");
+    golden(&AgentMessage::Renew { request: vec![1, 2] }, "04 02 0102");
     let exited = AgentMessage::ChildExited {
         worker,
         how: "signal 9".to_owned(),
         tally: Some(tally()),
         restarting: true,
     };
-    golden(&exited, &format!("04 05 08\"signal 9\" 01 {TALLY} 01"));
-    golden(&AgentMessage::Stay { reason: reason() }, "05 04\"spot\"");
+    golden(&exited, &format!("05 05 08\"signal 9\" 01 {TALLY} 01"));
+    golden(&AgentMessage::Stay { reason: reason() }, "06 04\"spot\"");
     golden(&AgentOrder::JobOver, "00");
     let certificate = vec![1, 2];
     golden(&AgentOrder::Certified { worker, certificate }, "01 05 02 0102");
-    golden(&AgentOrder::Renewed { certificate: vec![3] }, "02 01 03");
-    golden(&AgentOrder::Kill { worker }, "03 05");
-    golden(&AgentOrder::Start { workers: 2 }, "04 02");
+    golden(&AgentOrder::DepotCertified { certificate: vec![3] }, "02 01 03");
+    golden(&AgentOrder::Renewed { certificate: vec![3] }, "03 01 03");
+    golden(&AgentOrder::Kill { worker }, "04 05");
+    golden(&AgentOrder::Start { workers: 2 }, "05 02");
     golden(&Trailer::Continue, "00");
     golden(&Trailer::Stop, "01");
     golden(&Trailer::Snapshot, "02");

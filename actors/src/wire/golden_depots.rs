@@ -2,7 +2,7 @@
 
 use sardana_protocol::checkpoint::{Condition, DepotAddress, DepotId, Head, ManifestId, ManifestKey, Part, PieceHash};
 use sardana_protocol::messages::{
-    CoordinatorMessage, DepotMessage, DepotOrder, MemberAddress, Restore, Save, Told, WorkerMessage,
+    CoordinatorMessage, DepotHello, DepotMessage, DepotOrder, Hello, MemberAddress, Restore, Save, Told, WorkerMessage,
 };
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
@@ -89,6 +89,19 @@ fn what_is_said_of_writing() {
     }));
     golden(&save, &format!("05 0107 09 02 02 00 03 {DEPOTS} 02"));
     golden(&CoordinatorMessage::SaveOver { snapshot }, "06 0107 09");
+}
+
+#[test]
+fn hello() {
+    let depot = DepotHello {
+        job: JobId::new([0xaa; 16]),
+        depot: DepotId::new(5),
+        host: "h".to_owned(),
+        address: "10.0.0.1:1".parse().unwrap(),
+        incarnation: Incarnation::new(2),
+    };
+    let job = "aa".repeat(16);
+    golden(&Hello::Depot(depot), &format!("03 {job} 05 01\"h\" 00 0a000001 01 02"));
 }
 
 fn head(condition: Condition) -> Head {

@@ -13,6 +13,8 @@ mod golden;
 #[cfg(test)]
 mod golden_depots;
 #[cfg(test)]
+mod golden_forms;
+#[cfg(test)]
 mod over_quic;
 #[cfg(test)]
 mod tests;

@@ -49,6 +49,7 @@ impl Told {
                 AgentEvent::Started { .. } => started += 1,
                 AgentEvent::Ended { how, .. } | AgentEvent::NotStarted { reason: how } => ends.push(how),
                 AgentEvent::Short { .. }
+                | AgentEvent::NoDepot { .. }
                 | AgentEvent::Grown { .. }
                 | AgentEvent::NoDepot { .. }
                 | AgentEvent::Notice(_)
@@ -138,6 +139,7 @@ async fn one_that_gives_up_among_others_is_told_of() {
             AgentEvent::Short { left } => break left,
             AgentEvent::Started { .. } | AgentEvent::Ended { .. } => {}
             other @ (AgentEvent::NotStarted { .. }
+            | AgentEvent::NoDepot { .. }
             | AgentEvent::Grown { .. }
             | AgentEvent::Exhausted
             | AgentEvent::NoDepot { .. }

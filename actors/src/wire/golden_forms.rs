@@ -1,0 +1,86 @@
+//! The same as in `golden`, of the orders that form generations.
+
+use sardana_protocol::messages::{CatchUp, CoordinatorMessage, Form, Last, MemberAddress, MembersDigest, Peer};
+use sardana_protocol::plan::{HopEnd, OrderedPart, Part, RingPart, Stay};
+use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
+
+use super::golden::golden;
+use super::golden_depots::{restore, restore_text};
+
+const GENERATION: Generation = Generation::new(Incarnation::new(1), 7);
+
+fn order(catch_up: CatchUp) -> Box<Form> {
+    let end = |hop, peer| HopEnd {
+        hop,
+        peer: Rank::new(peer),
+    };
+    let stay = |start, to, [from, onwards]: [Option<HopEnd>; 2]| Stay {
+        shards: ShardRange::new(start, to),
+        from,
+        to: onwards,
+    };
+    Box::new(Form {
+        generation: GENERATION,
+        rank: Rank::new(1),
+        world_size: 3,
+        digest: MembersDigest::new([0xdd; 32]),
+        peers: vec![
+            Peer {
+                rank: Rank::new(0),
+                member: MemberAddress {
+                    worker: WorkerId::new(5),
+                    address: "10.0.0.1:1".parse().unwrap(),
+                },
+            },
+            Peer {
+                rank: Rank::new(2),
+                member: MemberAddress {
+                    worker: WorkerId::new(6),
+                    address: "[::1]:2".parse().unwrap(),
+                },
+            },
+        ],
+        step: Step::new(9),
+        first: Part::Ordered(OrderedPart {
+            stays: vec![stay(0, 3, [None, Some(end(0, 2))]), stay(8, 9, [Some(end(1, 0)), None])],
+            sum_from: None,
+            sum_to: Some(end(2, 0)),
+        }),
+        steady: Part::Ring(RingPart {
+            shards: vec![ShardRange::new(4, 8)],
+            hops: Some((end(0, 0), end(1, 2))),
+        }),
+        catch_up,
+        restore: None,
+        report_from: Step::new(4),
+        stop_at: Some(Step::new(12)),
+        last: Last::Forgotten,
+    })
+}
+
+#[test]
+fn forms() {
+    let form = |catch_up| CoordinatorMessage::Form(order(catch_up));
+    let head = format!(
+        "01 0107 01 03 {} 02 00 05 00 0a000001 01 02 06 01 00000000000000000000000000000001 02 \
+         09 00 02 0003 00 010002 0809 010100 00 00 010200 01 01 0408 01 0000 0102",
+        "dd".repeat(32)
+    );
+    golden(&form(CatchUp::None), &format!("{head} 00 00 04 010c 00"));
+    golden(
+        &form(CatchUp::Sum { from: Rank::new(0) }),
+        &format!("{head} 0100 00 04 010c 00"),
+    );
+    golden(
+        &form(CatchUp::State { from: Rank::new(0) }),
+        &format!("{head} 0200 00 04 010c 00"),
+    );
+    let prepare = CoordinatorMessage::Prepare(order(CatchUp::None));
+    golden(&prepare, &format!("02 {} 00 00 04 010c 00", &head[3..]));
+    let restored = CoordinatorMessage::Form(Box::new(Form {
+        restore: Some(Box::new(restore())),
+        last: Last::Snapshot,
+        ..*order(CatchUp::Checkpoint)
+    }));
+    golden(&restored, &format!("{head} 03 01 {} 04 010c 01", restore_text()));
+}
