@@ -51,7 +51,6 @@ impl Told {
                 AgentEvent::Short { .. }
                 | AgentEvent::NoDepot { .. }
                 | AgentEvent::Grown { .. }
-                | AgentEvent::NoDepot { .. }
                 | AgentEvent::Notice(_)
                 | AgentEvent::Away
                 | AgentEvent::Back { .. }
@@ -142,7 +141,6 @@ async fn one_that_gives_up_among_others_is_told_of() {
             | AgentEvent::NoDepot { .. }
             | AgentEvent::Grown { .. }
             | AgentEvent::Exhausted
-            | AgentEvent::NoDepot { .. }
             | AgentEvent::Notice(_)
             | AgentEvent::Away
             | AgentEvent::Back { .. }
