@@ -1,5 +1,6 @@
 //! Real worker processes, killed and stopped: every run ends in the state of the plain loop, bit for bit.
 
+mod checkpoints;
 mod coordinated;
 mod coordinators;
 mod endings;

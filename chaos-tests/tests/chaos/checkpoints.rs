@@ -1,0 +1,316 @@
+//! Checkpoints: everything is lost but the folder that they are kept in, at any moment, and the job goes on from the newest with as many
+//! workers as there are then. It ends in the state of the plain loop, bit for bit.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use sardana::launch::{Event, LaunchConfig, Launched, OperatorRequest, launch};
+use sardana::{Checkpointing, JobEvent, Step, Summary};
+use sardana_chaos_tests::gate::Place;
+use sardana_chaos_tests::setup::Setup;
+use sardana_chaos_tests::trial::Trial;
+use tokio::time::timeout;
+
+use crate::coordinated::{self, Site};
+use crate::trial;
+
+/// What has not happened by then never will.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// From this step on each takes a little longer than the one before, until the test is done with it.
+const GATE: u64 = 4;
+
+fn setup(workers: u32) -> Setup {
+    Setup {
+        steps: 60,
+        gate_step: GATE,
+        ..Setup::new(workers)
+    }
+}
+
+/// The trial's job with checkpoints in `folder`, on so many workers.
+fn config(trial: &Trial, folder: &Path, workers: u32, every: &str) -> Result<LaunchConfig> {
+    let mut config = trial.config()?;
+    config.staffing.workers = workers;
+    config.checkpoints = Some(Checkpointing::new(folder, every.parse()?));
+    Ok(config)
+}
+
+/// What happens next.
+async fn next(launched: &mut Launched) -> Result<JobEvent> {
+    let job_event = async {
+        loop {
+            match launched.next_event().await {
+                Some(Event::Job(event)) => return Ok(event),
+                Some(Event::Agent(_)) => {}
+                None => bail!("the coordinator has ended"),
+            }
+        }
+    };
+    timeout(LIMIT, job_event).await.context("nothing happens")?
+}
+
+/// Waits until a checkpoint of `step`, or a later one, is committed. Returns of which.
+async fn saved(launched: &mut Launched, step: u64) -> Result<Step> {
+    loop {
+        if let JobEvent::Saved { key, .. } = next(launched).await?
+            && key.step.get() >= step
+        {
+            return Ok(key.step);
+        }
+    }
+}
+
+/// How a job ended, and from which checkpoint it had resumed.
+struct Ended {
+    summary: Summary,
+    resumed: Option<Step>,
+    saved: Option<Step>,
+}
+
+/// Runs a job to its end.
+async fn finish(config: LaunchConfig) -> Result<Ended> {
+    let (mut resumed, mut saved) = (None, None);
+    let finishing = launch(config).await?.finish(|_, event| match event {
+        Event::Job(JobEvent::Resumes { key, .. }) => resumed = Some(key.step),
+        Event::Job(JobEvent::Saved { key, .. }) => saved = Some(key.step),
+        Event::Job(_) | Event::Agent(_) => {}
+    });
+    let summary = timeout(LIMIT, finishing).await.context("the job hangs")??;
+    Ok(Ended {
+        summary,
+        resumed,
+        saved,
+    })
+}
+
+/// The job's last state is that of the plain loop, each gradient was computed once but for those that were lost, and the last state is
+/// kept.
+fn demand(trial: &Trial, ended: &Ended) -> Result<()> {
+    let (setup, summary) = (&trial.setup, &ended.summary);
+    let reference = setup.reference()?;
+    ensure!(summary.hash == reference.hash, "BITS-1: {summary:?}, expected {}", reference.hash);
+    ensure!(summary.results == reference.results, "the results differ: {summary:?}");
+    let whole = u64::from(setup.shards) * setup.steps;
+    ensure!(summary.computed == whole + summary.recomputed, "{summary:?}");
+    ensure!(ended.saved == Some(summary.step), "the last state is kept: {:?}", ended.saved);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_job_that_loses_everything_resumes_with_any_number_of_workers() -> Result<()> {
+    for workers in [1, 3, 8] {
+        let trial = trial(setup(3))?;
+        let folder = trial.folder().join("checkpoints");
+        let pace = Place::Pace.close(trial.folder())?;
+        let mut launched = launch(config(&trial, &folder, 3, "1")?).await?;
+        let last = saved(&mut launched, 7).await?;
+        // Its workers are killed, and nothing of it is left but the folder.
+        drop(launched);
+        drop(pace);
+        let ended = finish(config(&trial, &folder, workers, "1")?).await?;
+        ensure!(ended.resumed >= Some(last), "{workers} workers: {:?}, expected {last}", ended.resumed);
+        demand(&trial, &ended)?;
+    }
+    Ok(())
+}
+
+/// The experiment of those who come from checkpoint-and-restart: the chief is cut off at step 7.
+#[tokio::test]
+async fn the_chief_is_lost_at_step_seven_and_then_all_are() -> Result<()> {
+    let trial = trial(setup(3))?;
+    let folder = trial.folder().join("checkpoints");
+    let pace = Place::Pace.close(trial.folder())?;
+    let mut launched = launch(config(&trial, &folder, 3, "1")?).await?;
+    let mut chief = None;
+    // Survivors go on without waiting for it.
+    let mut lost = false;
+    loop {
+        match next(&mut launched).await? {
+            JobEvent::Forming { members, .. } => chief = chief.or(members.first().copied()),
+            JobEvent::Saved { key, .. } if key.step.get() >= 7 && !lost => {
+                let pid = chief.and_then(|chief| launched.pid(chief)).context("the chief runs")?;
+                kill_process(Pid::from_raw(i32::try_from(pid)?).context("a number")?, Signal::KILL)?;
+                lost = true;
+            }
+            JobEvent::Resumes { .. } => bail!("those who are left have the state"),
+            JobEvent::Resumed { step, .. } if lost && step.get() > 7 => break,
+            _ => {}
+        }
+    }
+    // And if all are lost there, all go on from there.
+    let last = saved(&mut launched, 8).await?;
+    drop(launched);
+    drop(pace);
+    let ended = finish(config(&trial, &folder, 3, "1")?).await?;
+    ensure!(ended.resumed >= Some(last), "{:?}, expected {last}", ended.resumed);
+    demand(&trial, &ended)
+}
+
+#[tokio::test]
+async fn a_job_that_is_stopped_keeps_its_last_state_and_goes_on_from_it() -> Result<()> {
+    let trial = trial(setup(2))?;
+    let folder = trial.folder().join("checkpoints");
+    let pace = Place::Pace.close(trial.folder())?;
+    // None is due for long.
+    let launched = launch(config(&trial, &folder, 2, "1000")?).await?;
+    let mut kept = None;
+    let finishing = launched.finish(|launched, event| match event {
+        Event::Job(JobEvent::Steps(reports)) if reports.iter().any(|report| report.step.get() == 9) => {
+            launched.steering().request_stop();
+        }
+        Event::Job(JobEvent::Saved { key, .. }) => kept = Some(key.step),
+        Event::Job(_) | Event::Agent(_) => {}
+    });
+    let stopped = timeout(LIMIT, finishing).await.context("the job hangs")??;
+    ensure!(stopped.step.get() >= 10 && stopped.step.get() < trial.setup.steps, "{stopped:?}");
+    ensure!(kept == Some(stopped.step), "{kept:?}, expected {}", stopped.step);
+    drop(pace);
+    let ended = finish(config(&trial, &folder, 3, "1000")?).await?;
+    ensure!(ended.resumed == kept, "{:?}, expected {kept:?}", ended.resumed);
+    demand(&trial, &ended)
+}
+
+#[tokio::test]
+async fn where_the_last_workers_leave_no_step_is_lost() -> Result<()> {
+    let trial = trial(setup(2))?;
+    let folder = trial.folder().join("checkpoints");
+    let pace = Place::Pace.close(trial.folder())?;
+    let launched = launch(config(&trial, &folder, 2, "1000")?).await?;
+    let (mut asked, mut kept, mut left) = (false, None, None);
+    let finishing = launched.finish(|launched, event| match event {
+        Event::Job(JobEvent::Steps(reports)) if !asked && reports.iter().any(|report| report.step.get() >= 9) => {
+            asked = true;
+            for rank in ["r0", "r1"] {
+                let whom = rank.to_owned();
+                launched.steering().request(OperatorRequest::Drain { whom });
+            }
+        }
+        Event::Job(JobEvent::Saved { key, .. }) => kept = Some(key.step),
+        Event::Job(JobEvent::Left { step, .. }) => left = left.max(Some(*step)),
+        Event::Job(_) | Event::Agent(_) => {}
+    });
+    let ended = timeout(LIMIT, finishing).await.context("the job hangs")?;
+    ensure!(ended.is_err(), "nobody is left to finish it: {ended:?}");
+    ensure!(left.is_some() && kept == left, "kept {kept:?}, left at {left:?}");
+    drop(pace);
+    let ended = finish(config(&trial, &folder, 1, "1000")?).await?;
+    ensure!(ended.resumed == kept, "{:?}, expected {kept:?}", ended.resumed);
+    demand(&trial, &ended)
+}
+
+#[tokio::test]
+async fn another_job_does_not_take_a_folder_for_its_own() -> Result<()> {
+    let one = trial(setup(1))?;
+    let folder = one.folder().join("checkpoints");
+    demand(&one, &finish(config(&one, &folder, 1, "5")?).await?)?;
+    // Another batch: the same steps would have other bits.
+    let other = trial(Setup {
+        batch: 16,
+        ..setup(1)
+    })?;
+    let refused = finish(config(&other, &folder, 1, "5")?).await;
+    let words = refused.err().context("it was refused")?.to_string();
+    ensure!(words.contains("of another job"), "{words}");
+    // And the folder is as it was.
+    let again = finish(config(&one, &folder, 2, "5")?).await?;
+    ensure!(again.resumed == Some(Step::new(one.setup.steps)), "{:?}", again.resumed);
+    demand(&one, &again)
+}
+
+/// The coordinator, and the checkpoint actor in its process, end at this point. Workers train on, and the next one finds a whole
+/// checkpoint, whatever was under way.
+async fn dies_and_comes_back(point: &str) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let checkpoints = format!("checkpoints={}", folder.path().join("kept").display());
+    let mut site = Site::with(coordinated::setup(3), Some(format!("{point}@8")), &[&checkpoints]).await?;
+    let pace = Place::Pace.close(site.trial.folder())?;
+    let host = site.host(3).await?;
+    site.dead().await?;
+    site.trains_on(2).await?;
+    site.start_again(&[&checkpoints]).await?;
+    site.until("adopted g1.1").await?;
+    site.until("saved ").await?;
+    drop(pace);
+    site.done().await?;
+    ensure!(!site.said("resumes") && !site.said("state lost"), "{:#?}", site.coordinator.said);
+    host.end().await;
+    Ok(())
+}
+
+/// The same, and the workers end with it: all that is left is the folder.
+async fn dies_with_all(point: &str) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let checkpoints = format!("checkpoints={}", folder.path().join("kept").display());
+    let mut site = Site::with(coordinated::setup(3), Some(format!("{point}@8")), &[&checkpoints]).await?;
+    let pace = Place::Pace.close(site.trial.folder())?;
+    let host = site.host(3).await?;
+    site.dead().await?;
+    drop(host);
+    let told = site.coordinator.said.iter().filter_map(|line| line.strip_prefix("saved "));
+    let last: u64 = told.filter_map(|step| step.parse().ok()).max().unwrap_or(0);
+    drop(pace);
+    std::fs::remove_dir_all(&site.state)?;
+    site.start_again(&[&checkpoints]).await?;
+    let host = site.host(2).await?;
+    let resumes = site.until("resumes ").await?;
+    let from: u64 = resumes["resumes ".len()..].parse()?;
+    ensure!(from >= last, "{resumes}, expected {last} at least");
+    site.done().await?;
+    host.end().await;
+    Ok(())
+}
+
+const POINTS: [&str; 5] = ["depot-put", "depot-sync", "depot-commit", "depot-committed", "coordinator-save"];
+
+#[tokio::test]
+async fn a_coordinator_that_dies_at_any_point_of_a_checkpoint_is_followed_by_one_that_finds_a_whole_one() -> Result<()> {
+    for point in POINTS {
+        dies_and_comes_back(point).await.with_context(|| point.to_owned())?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn all_die_at_any_point_of_a_checkpoint_and_what_was_committed_is_resumed_from() -> Result<()> {
+    for point in POINTS {
+        dies_with_all(point).await.with_context(|| point.to_owned())?;
+    }
+    Ok(())
+}
+
+/// A worker ends at each point of writing and reading: another holder writes, another generation reads.
+#[tokio::test]
+async fn a_worker_dies_at_any_point_of_a_checkpoint() -> Result<()> {
+    for point in ["saving", "written", "snapshot", "snapshotted"] {
+        let trial = trial(setup(3))?.faults([format!("{point}@8").as_str()]);
+        let folder = trial.folder().join("checkpoints");
+        let pace = Place::Pace.close(trial.folder())?;
+        let mut launched = launch(config(&trial, &folder, 3, "1")?).await?;
+        let last = saved(&mut launched, 12).await.with_context(|| point.to_owned())?;
+        ensure!(trial.not_fired().is_empty(), "{point}");
+        drop(launched);
+        drop(pace);
+        let ended = finish(config(&trial, &folder, 2, "1")?).await?;
+        ensure!(ended.resumed >= Some(last), "{point}: {:?}, expected {last}", ended.resumed);
+        demand(&trial, &ended).with_context(|| point.to_owned())?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_worker_dies_while_all_load_a_checkpoint() -> Result<()> {
+    let trial = trial(setup(3))?.faults(["restored-share@1"]);
+    let folder = trial.folder().join("checkpoints");
+    let pace = Place::Pace.close(trial.folder())?;
+    let mut launched = launch(config(&trial, &folder, 3, "1")?).await?;
+    let last = saved(&mut launched, 7).await?;
+    drop(launched);
+    drop(pace);
+    let ended = finish(config(&trial, &folder, 3, "1")?).await?;
+    ensure!(trial.not_fired().is_empty());
+    ensure!(ended.resumed >= Some(last), "{:?}, expected {last}", ended.resumed);
+    demand(&trial, &ended)
+}
