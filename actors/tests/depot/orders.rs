@@ -1,5 +1,9 @@
 //! A whole depot and a coordinator.
 
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
 use sardana_actors::depot::{DepotConfig, DepotStartError, identity, start};
 use sardana_actors::manifest::key_of;
 use sardana_actors::trust::{Role, Wallet};
@@ -141,19 +145,64 @@ async fn a_job_that_is_over_ends_a_depot() {
     soon(two.over()).await;
 }
 
-#[tokio::test]
-async fn credentials_of_another_role_are_refused() {
-    let (authority, place) = (authority(), tempfile::tempdir().unwrap());
-    let config = DepotConfig {
-        folder: place.path().join("depot"),
-        credentials: Wallet::from(authority.issue(Role::Worker, 7).unwrap()),
-        coordinator: LOOPBACK.into(),
+fn config(folder: &Path, credentials: Wallet, coordinator: SocketAddr) -> DepotConfig {
+    DepotConfig {
+        folder: folder.to_owned(),
+        credentials,
+        coordinator: coordinator.into(),
         host: "h".to_owned(),
         listen: LOOPBACK,
         advertise: None,
-    };
-    let error = start(config).await.unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn credentials_of_another_role_and_addresses_that_nobody_can_dial_are_refused() {
+    let (authority, place) = (authority(), tempfile::tempdir().unwrap());
+    let wallet = |role| Wallet::from(authority.issue(role, 7).unwrap());
+    let error = start(config(&place.path().join("one"), wallet(Role::Worker), LOOPBACK))
+        .await
+        .unwrap_err();
     assert!(matches!(error, DepotStartError::Credentials { .. }), "{error}");
+    let anywhere = DepotConfig {
+        listen: "0.0.0.0:0".parse().unwrap(),
+        ..config(&place.path().join("two"), wallet(Role::Checkpoint), LOOPBACK)
+    };
+    let error = start(anywhere).await.unwrap_err();
+    assert!(matches!(error, DepotStartError::Unadvertised { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_runs_out_is_renewed() {
+    let (authority, place) = (
+        authority().with_validity(Duration::from_secs(20)),
+        tempfile::tempdir().unwrap(),
+    );
+    let leader = Leader::new(&authority);
+    let old = authority.issue(Role::Checkpoint, 7).unwrap();
+    // Received long ago.
+    let wallet = Wallet::new(old.clone(), SystemTime::now() - Duration::from_secs(15));
+    let depot = start(config(&place.path().join("depot"), wallet.clone(), leader.address()))
+        .await
+        .unwrap();
+    let (mut session, _) = leader.lead(1).await;
+    let DepotMessage::Renew { request } = session.hear().await else {
+        panic!("expected a request for a certificate");
+    };
+    let certificate = authority.certify(Role::Checkpoint, 7, &request).unwrap();
+    session.say(&DepotOrder::Renewed { certificate }).await;
+    soon(async {
+        while wallet.current().certificate() == old.certificate() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    // The new one is shown from now on.
+    let worker = client(&authority, WORKER);
+    soon(worker.put(session.address(), snapshot(5), &pieces(1, 3), || ()))
+        .await
+        .unwrap();
+    depot.end().await;
 }
 
 #[tokio::test]
