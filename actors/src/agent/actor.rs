@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep};
 
 use super::away::{Absence, Mode};
 use super::certificates::Certificates;
-use super::depot::Begun;
 use super::child::{Ending, Order, Process, Program, Streams};
+use super::depot::Begun;
 use super::limits::{BACK_OFF, BACK_OFF_MOST, CERTIFICATES_EVERY, END_GRACE, LIVED};
 use super::notices::NoticeOrder;
 use super::output::Printer;

@@ -70,7 +70,10 @@ impl Certificates {
         let credentials = key.certified(&self.wallet.current().authority(), certificate);
         Some(match credentials {
             Ok(credentials) if credentials.role() == Role::Checkpoint => Ok(credentials),
-            Ok(credentials) => Err(format!("its certificate is for {}, expected a checkpoint actor", credentials.identity())),
+            Ok(credentials) => Err(format!(
+                "its certificate is for {}, expected a checkpoint actor",
+                credentials.identity()
+            )),
             Err(error) => Err(error.to_string()),
         })
     }

@@ -35,7 +35,9 @@ impl State {
     }
 
     fn begin_depot(&self, myself: &ActorRef<Message>, credentials: Credentials) {
-        let Some(folder) = self.config.checkpoint_dir.clone() else { return };
+        let Some(folder) = self.config.checkpoint_dir.clone() else {
+            return;
+        };
         let config = DepotConfig {
             folder,
             credentials: Wallet::from(credentials),

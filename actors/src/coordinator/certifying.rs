@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use sardana_protocol::limits::MAX_WORKERS;
 use sardana_protocol::checkpoint::DepotId;
+use sardana_protocol::limits::MAX_WORKERS;
 use sardana_protocol::messages::{AgentOrder, CoordinatorMessage, DepotOrder};
 use sardana_protocol::words::WorkerId;
 

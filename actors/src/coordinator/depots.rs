@@ -52,7 +52,9 @@ impl State {
         }
         self.certifying.has_depot(hello.depot, certified);
         if let Some(before) = self.depots.insert(hello.depot, outlet) {
-            before.connection.close(0_u32.into(), b"its process has made a later connection");
+            before
+                .connection
+                .close(0_u32.into(), b"its process has made a later connection");
             self.received += before.connection.stats().udp_rx.bytes;
         }
         let (host, address) = (hello.host, hello.address);

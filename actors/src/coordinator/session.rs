@@ -124,11 +124,7 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
         Hello::Coordinator { job, newest } if allowed && job == peer.job => {
             streams.greet_rival(newest, &coordinator).await;
         }
-        Hello::Worker(_)
-        | Hello::Agent(_)
-        | Hello::Depot(_)
-        | Hello::Operator { .. }
-        | Hello::Coordinator { .. } => {
+        Hello::Worker(_) | Hello::Agent(_) | Hello::Depot(_) | Hello::Operator { .. } | Hello::Coordinator { .. } => {
             let reason =
                 format!("the hello is not one of {peer}: start the process with credentials of its own role and job");
             tracing::warn!(target: "sardana::event::refused", %peer, %reason, "a hello under a false name");

@@ -65,11 +65,7 @@ impl Peers {
         share: Share,
         into: &mut [u8],
     ) -> Result<StateHash, FetchError> {
-        let request = Request::Lent {
-            generation,
-            step,
-            share,
-        };
+        let request = Request::Lent { generation, step, share };
         self.receive_share(member, request, into).await
     }
 }

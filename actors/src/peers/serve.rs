@@ -72,11 +72,7 @@ impl Peers {
         let _ = send.set_priority(TRANSFER_PRIORITY);
         let (answer, load) = match request {
             Request::Share { step, share } => self.loaded(self.share(step, share).await, step),
-            Request::Lent {
-                generation,
-                step,
-                share,
-            } => self.loaded(self.lent(generation, share).await, step),
+            Request::Lent { generation, step, share } => self.loaded(self.lent(generation, share).await, step),
             Request::Sum { step, when } => match self.sum(step, when).await {
                 Some(sum) => {
                     let bytes = sum.bytes();

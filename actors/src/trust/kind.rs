@@ -1,6 +1,8 @@
 //! The kinds of messages that the table of roles is about: messages that the same role may send to the same role are one kind.
 
-use sardana_protocol::messages::{AgentMessage, AgentOrder, CoordinatorMessage, DepotMessage, DepotOrder, Hello, WorkerMessage};
+use sardana_protocol::messages::{
+    AgentMessage, AgentOrder, CoordinatorMessage, DepotMessage, DepotOrder, Hello, WorkerMessage,
+};
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 
 /// What a message is, as far as permissions go.
@@ -177,7 +179,9 @@ impl From<&CoordinatorMessage> for Kind {
 impl From<&AgentOrder> for Kind {
     fn from(order: &AgentOrder) -> Self {
         match order {
-            AgentOrder::Certified { .. } | AgentOrder::DepotCertified { .. } | AgentOrder::Renewed { .. } => Self::Certificate,
+            AgentOrder::Certified { .. } | AgentOrder::DepotCertified { .. } | AgentOrder::Renewed { .. } => {
+                Self::Certificate
+            }
             AgentOrder::JobOver | AgentOrder::Kill { .. } | AgentOrder::Start { .. } => Self::AgentOrder,
         }
     }

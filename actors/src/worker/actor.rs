@@ -387,7 +387,9 @@ impl State {
                 generation,
                 rank,
                 restore,
-            } => self.transfers.restore(myself, self.reader.clone(), (generation, rank), *restore),
+            } => self
+                .transfers
+                .restore(myself, self.reader.clone(), (generation, rank), *restore),
             Errand::EndCopy => self.transfers.end_copy(),
             Errand::Fetch {
                 generation,

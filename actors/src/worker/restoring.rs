@@ -91,7 +91,9 @@ impl Reader {
         }
         let mut state = BytesMut::new();
         parts.into_iter().for_each(|part| state.unsplit(part));
-        let shares = (0..of).map(|index| loading.hash_of(&self.pieces, Share { index, of })).collect();
+        let shares = (0..of)
+            .map(|index| loading.hash_of(&self.pieces, Share { index, of }))
+            .collect();
         Ok(Data::State {
             bytes: state.freeze(),
             shares,
@@ -107,7 +109,11 @@ impl Reader {
                 Err(error) => tried.push(error.to_string()),
             }
         }
-        Err(format!("no checkpoint actor gave the manifest {}: {}", restore.key, tried.join("; ")))
+        Err(format!(
+            "no checkpoint actor gave the manifest {}: {}",
+            restore.key,
+            tried.join("; ")
+        ))
     }
 
     fn check(&self, manifest: Manifest) -> Result<Manifest, String> {

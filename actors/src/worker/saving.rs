@@ -155,7 +155,9 @@ impl Saver {
         let writing = async move {
             let bytes = held.bytes.len() as u64;
             // It is cancelled only when the process ends.
-            let Some(cut) = ground.beside(move || cut_up(&pieces, &held)).await else { return };
+            let Some(cut) = ground.beside(move || cut_up(&pieces, &held)).await else {
+                return;
+            };
             fault::reached(Point::Saving, snapshot.step);
             let all: Vec<(PieceHash, Bytes)> = cut.iter().chain(description.iter()).cloned().collect();
             let event = match depots.write_share(&to, replicas, snapshot, &all, progress).await {

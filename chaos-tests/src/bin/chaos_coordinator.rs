@@ -1,14 +1,16 @@
 //! A coordinator of the toy job as a process of its own, so that a test can kill it. It says on standard output what happens.
 //!
-//! `chaos_coordinator STATE_DIR ADDRESS [take-over | standby=ADDRESS]`, with the job in the environment, as workers get it.
+//! `chaos_coordinator STATE_DIR ADDRESS [take-over | standby=ADDRESS | checkpoints=DIR]`, with the job in the environment, as workers get it.
 
 use std::io::Write;
+use std::num::NonZeroU64;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use sardana::JobEvent;
 use sardana::hosts::coordinate::Succession;
 use sardana::hosts::{CoordinateConfig, coordinate};
+use sardana::{Checkpointing, Every, JobEvent};
 use sardana_chaos_tests::setup::Setup;
 
 fn main() -> ExitCode {
@@ -27,6 +29,7 @@ fn coordinates() -> Result<()> {
     let (state_dir, listen) = (arguments.next(), arguments.next());
     let last = arguments.next();
     let standby = last.as_deref().and_then(|last| last.strip_prefix("standby="));
+    let checkpoints = last.as_deref().and_then(|last| last.strip_prefix("checkpoints="));
     let config = CoordinateConfig {
         state_dir: state_dir.context("which state directory")?.into(),
         listen: listen.context("which address")?.parse()?,
@@ -36,11 +39,14 @@ fn coordinates() -> Result<()> {
         max: setup.max,
         expected: setup.workers,
         balance: setup.balance,
+        // At every step.
+        saves: checkpoints.map(|_| Checkpointing::new("", Every::Steps(NonZeroU64::MIN)).saves),
+        checkpoint_dir: checkpoints.map(PathBuf::from),
         succession: match last.as_deref() {
             None => Succession::Resume,
             Some("take-over") => Succession::TakeOver,
-            Some(_) if standby.is_some() => Succession::Resume,
-            Some(other) => bail!("expected take-over or standby=ADDRESS, found {other:?}"),
+            Some(_) if standby.is_some() || checkpoints.is_some() => Succession::Resume,
+            Some(other) => bail!("expected take-over, standby=ADDRESS or checkpoints=DIR, found {other:?}"),
         },
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -66,7 +72,14 @@ fn words(event: &JobEvent) -> String {
         JobEvent::Forming { generation, .. } => format!("forming {generation}"),
         JobEvent::Switched { generation, members, .. } => format!("switched {generation} {}", members.len()),
         JobEvent::StateLost { .. } => "state lost".to_owned(),
+        JobEvent::Saved { key, .. } => format!("saved {}", key.step.get()),
+        JobEvent::NotSaved { step, .. } => format!("not saved {}", step.get()),
+        JobEvent::Resumes { key, .. } => format!("resumes {}", key.step.get()),
         other @ (JobEvent::Joined { .. }
+        | JobEvent::DepotCame { .. }
+        | JobEvent::DepotLost { .. }
+        | JobEvent::DepotRefused { .. }
+        | JobEvent::NotRestored { .. }
         | JobEvent::Fenced { .. }
         | JobEvent::Lost { .. }
         | JobEvent::Leaving { .. }

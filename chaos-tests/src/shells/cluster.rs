@@ -192,6 +192,7 @@ impl Cluster {
             expected: setup.workers,
             max: setup.max,
             balance: setup.balance,
+            saves: None,
         };
         let (coordinator, events) = coordinator::start_on(host.ground(), config)
             .await

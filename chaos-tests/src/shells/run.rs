@@ -242,6 +242,13 @@ impl Run {
             JobEvent::Failed { reason } => self.violated(format!("the job failed: {reason}")),
             JobEvent::StateLost { .. } => self.reached = 0,
             JobEvent::Fenced { .. }
+            | JobEvent::DepotCame { .. }
+            | JobEvent::DepotLost { .. }
+            | JobEvent::DepotRefused { .. }
+            | JobEvent::Saved { .. }
+            | JobEvent::NotSaved { .. }
+            | JobEvent::Resumes { .. }
+            | JobEvent::NotRestored { .. }
             | JobEvent::Joined { .. }
             | JobEvent::Adopted { .. }
             | JobEvent::Lost { .. }

@@ -69,6 +69,13 @@ pub(super) fn words(event: &JobEvent) -> String {
         | JobEvent::Resumed { .. }
         | JobEvent::Waiting { .. }
         | JobEvent::StateLost { .. }
+        | JobEvent::DepotCame { .. }
+        | JobEvent::DepotLost { .. }
+        | JobEvent::DepotRefused { .. }
+        | JobEvent::Saved { .. }
+        | JobEvent::NotSaved { .. }
+        | JobEvent::Resumes { .. }
+        | JobEvent::NotRestored { .. }
         | JobEvent::Failed { .. } => format!("{event:?}"),
     }
 }
@@ -95,6 +102,13 @@ pub(super) const fn name(event: &JobEvent) -> &'static str {
         JobEvent::Steps(_) => "steps",
         JobEvent::Waiting { .. } => "waiting",
         JobEvent::StateLost { .. } => "state lost",
+        JobEvent::DepotCame { .. } => "depot came",
+        JobEvent::DepotLost { .. } => "depot lost",
+        JobEvent::DepotRefused { .. } => "depot refused",
+        JobEvent::Saved { .. } => "saved",
+        JobEvent::NotSaved { .. } => "not saved",
+        JobEvent::Resumes { .. } => "resumes",
+        JobEvent::NotRestored { .. } => "not restored",
         JobEvent::Done(_) => "done",
         JobEvent::Failed { .. } => "failed",
     }

@@ -111,7 +111,11 @@ pub(crate) enum Happening {
     /// The depot notices it.
     DepotCut { place: usize, session: u64 },
     /// An order reaches a depot.
-    ToDepot { place: usize, session: u64, order: Box<Ordered> },
+    ToDepot {
+        place: usize,
+        session: u64,
+        order: Box<Ordered>,
+    },
     /// A depot's message reaches the coordinator.
     FromDepot {
         place: usize,

@@ -122,6 +122,7 @@ impl Coverage {
                 Command::Save(_) => "Save",
                 Command::EndSave => "EndSave",
                 Command::Restore { .. } => "Restore",
+                Command::EndRestore => "EndRestore",
             },
         );
     }

@@ -164,6 +164,7 @@ impl Site {
         })?;
         let enrolled = enrol(&out, Role::Agent).await?;
         let host = agent(AgentJoin {
+            checkpoint_dir: None,
             enrolled,
             listen: None,
             advertise: None,

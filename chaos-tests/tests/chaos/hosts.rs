@@ -107,6 +107,8 @@ impl Site {
     async fn coordinator(&mut self, state_dir: PathBuf) -> Result<()> {
         let setup = &self.trial.setup;
         let config = CoordinateConfig {
+            saves: None,
+            checkpoint_dir: None,
             state_dir,
             listen: SocketAddr::from((address(COORDINATOR), 0)),
             advertise: None,
@@ -148,6 +150,7 @@ impl Site {
         let work = move || {
             runtime()?.block_on(async {
                 let mut agent = agent(AgentJoin {
+                    checkpoint_dir: None,
                     enrolled: enrol(&join, Role::Agent).await?,
                     listen: None,
                     advertise: None,

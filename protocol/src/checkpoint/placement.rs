@@ -72,7 +72,10 @@ mod tests {
             if !before.contains(&all[4]) {
                 assert_eq!(before, after);
             }
-            assert_eq!(before.iter().filter(|&depot| !after.contains(depot)).count(), usize::from(before.contains(&all[4])));
+            assert_eq!(
+                before.iter().filter(|&depot| !after.contains(depot)).count(),
+                usize::from(before.contains(&all[4]))
+            );
         }
     }
 

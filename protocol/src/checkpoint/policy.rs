@@ -165,7 +165,17 @@ mod tests {
         for text in ["last=3", "last=3,every=1000"] {
             assert_eq!(text.parse::<Keep>().unwrap().to_string(), text);
         }
-        for bad in ["", "0", "0s", "-1", "1d", "s", "1.5s", "99999999999999999999h", "9999999999999999999h"] {
+        for bad in [
+            "",
+            "0",
+            "0s",
+            "-1",
+            "1d",
+            "s",
+            "1.5s",
+            "99999999999999999999h",
+            "9999999999999999999h",
+        ] {
             let error = bad.parse::<Every>().unwrap_err().to_string();
             assert!(error.contains("number of steps") && error.contains(bad), "{error}");
         }
@@ -180,7 +190,13 @@ mod tests {
         let due = |last, step| every.is_due((Step::new(last), Duration::ZERO), Step::new(step), Duration::ZERO);
         assert!(!due(0, 9) && due(0, 10) && due(9, 10) && !due(10, 19) && due(12, 20));
         let every: Every = "2s".parse().unwrap();
-        let due = |step, now| every.is_due((Step::new(5), Duration::from_secs(1)), Step::new(step), Duration::from_secs(now));
+        let due = |step, now| {
+            every.is_due(
+                (Step::new(5), Duration::from_secs(1)),
+                Step::new(step),
+                Duration::from_secs(now),
+            )
+        };
         assert!(!due(6, 2) && due(6, 3) && !due(5, 30));
     }
 
@@ -188,7 +204,10 @@ mod tests {
     fn the_newest_and_the_first_of_each_multiple_are_kept() {
         assert_eq!(expired("last=2", &[30, 10, 20]), [10]);
         assert_eq!(expired("last=3", &[10, 20]), []);
-        assert_eq!(expired("last=1,every=100", &[50, 99, 101, 150, 203, 260, 300]), [99, 150, 260]);
+        assert_eq!(
+            expired("last=1,every=100", &[50, 99, 101, 150, 203, 260, 300]),
+            [99, 150, 260]
+        );
         assert_eq!(expired("last=1", &[7, 7]), [7]);
     }
 }

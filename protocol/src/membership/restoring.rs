@@ -38,14 +38,16 @@ struct Failure {
 enum Unfit {
     /// It never can.
     Never(String),
-    /// It may be later on, when more depots are there, or the same ones answer again.
+    /// It could not be loaded just now.
     Yet(String),
+    /// More depots lack something of it than may. What they lack need not be the same, which only who reads it finds out.
+    Perhaps(String),
 }
 
 impl Unfit {
     fn reason(self) -> String {
         match self {
-            Self::Never(reason) | Self::Yet(reason) => reason,
+            Self::Never(reason) | Self::Yet(reason) | Self::Perhaps(reason) => reason,
         }
     }
 }
@@ -73,7 +75,7 @@ impl Membership {
         }
         match self.lacks_of(key, head) {
             0 => None,
-            lacks => Some(Unfit::Yet(format!(
+            lacks => Some(Unfit::Perhaps(format!(
                 "{lacks} of the {} checkpoint actors that have its pieces are missing, or have lost some",
                 head.depots.len()
             ))),
@@ -85,7 +87,11 @@ impl Membership {
         let known = self.known();
         let fit = |(key, head): &(ManifestKey, Head)| self.unfit(*key, head).is_none();
         let mut usable = known.into_iter().filter(fit).map(|(_, head)| head);
-        if bites(Bug::OlderChosen) { usable.next() } else { usable.next_back() }
+        if bites(Bug::OlderChosen) {
+            usable.next()
+        } else {
+            usable.next_back()
+        }
     }
 
     pub(super) fn newest_checkpoint_step(&self) -> Step {
@@ -93,6 +99,13 @@ impl Membership {
             Some(_) => self.newest_checkpoint().map_or(Step::ZERO, |head| head.key.step),
             None => Step::ZERO,
         }
+    }
+
+    /// The newest checkpoint that nobody knows to be complete, but which may be.
+    fn last_resort(&self) -> Option<Head> {
+        let known = self.known();
+        let perhaps = |(key, head): &(&ManifestKey, &Head)| matches!(self.unfit(**key, head), Some(Unfit::Perhaps(_)));
+        known.iter().rfind(perhaps).map(|(_, head)| head.clone())
     }
 
     /// The step of the newest checkpoint that there is, or was, as far as is known: it may come back.
@@ -133,7 +146,8 @@ impl Membership {
         }
         // Going on from an older one costs some steps. Beginning anew costs all: that is not done while there is something to hope for.
         let waited = self.now.saturating_sub(since) >= DEPOTS_PATIENCE;
-        (!waited || best == Step::ZERO).then_some(Need::Depots)
+        let nothing = best == Step::ZERO && self.last_resort().is_none();
+        (!waited || nothing).then_some(Need::Depots)
     }
 
     /// This life has looked at the depots when training began, and no checkpoint was committed since: there is nothing to wait for.
@@ -157,8 +171,9 @@ impl Membership {
             return Ok(None);
         }
         let known = self.known();
-        let Some(head) = self.newest_checkpoint() else {
-            let begins = lacks_state && newest == Step::ZERO;
+        let begins = lacks_state && newest == Step::ZERO;
+        let found = self.newest_checkpoint();
+        let Some(head) = found.or_else(|| self.last_resort().filter(|_| begins)) else {
             let Some((key, head)) = known.iter().next_back().filter(|_| begins) else {
                 return Ok(None);
             };
@@ -176,8 +191,13 @@ impl Membership {
             return Ok(None);
         }
         let newer = known.range(head.key..).skip(1);
-        let passed_over = newer.filter_map(|(&key, head)| Some((key, self.unfit(key, head)?.reason()))).collect();
-        self.tell(JobEvent::Resumes { key: head.key, passed_over });
+        let passed_over = newer
+            .filter_map(|(&key, head)| Some((key, self.unfit(key, head)?.reason())))
+            .collect();
+        self.tell(JobEvent::Resumes {
+            key: head.key,
+            passed_over,
+        });
         Ok(Some(head))
     }
 

@@ -344,7 +344,11 @@ impl Membership {
         let contents = Contents {
             snapshot: saving.snapshot(),
             description,
-            pieces: saving.shares.values().flat_map(|share| share.pieces.iter().copied()).collect(),
+            pieces: saving
+                .shares
+                .values()
+                .flat_map(|share| share.pieces.iter().copied())
+                .collect(),
             bytes: saving.shares.values().map(|share| share.bytes).sum(),
             replicas: self.config.saves.map_or(1, |saves| saves.replicas),
             depots: saving.depots.iter().map(|one| one.depot).collect(),
@@ -361,7 +365,9 @@ impl Membership {
             return;
         };
         let same = head.depots.iter().eq(saving.depots.iter().map(|one| &one.depot));
-        let Stage::Committing { head: known, .. } = &mut saving.stage else { return };
+        let Stage::Committing { head: known, .. } = &mut saving.stage else {
+            return;
+        };
         if same {
             *known = Some(head);
             self.committed_by(depot);
@@ -371,7 +377,9 @@ impl Membership {
     fn committed_by(&mut self, depot: DepotId) {
         let now = self.now;
         let Some(saving) = &mut self.saving else { return };
-        let Stage::Committing { awaited, head } = &mut saving.stage else { return };
+        let Stage::Committing { awaited, head } = &mut saving.stage else {
+            return;
+        };
         if !awaited.remove(&depot) {
             return;
         }
@@ -401,7 +409,8 @@ impl Membership {
     }
 
     pub(super) fn commit_refused(&mut self, depot: DepotId, snapshot: SnapshotId, reason: String) {
-        let committing = |saving: &&Saving| saving.snapshot() == snapshot && matches!(saving.stage, Stage::Committing { .. });
+        let committing =
+            |saving: &&Saving| saving.snapshot() == snapshot && matches!(saving.stage, Stage::Committing { .. });
         if self.saving.as_ref().filter(committing).is_some() {
             self.refused(depot, snapshot.step, reason);
         }
@@ -419,13 +428,24 @@ impl Membership {
     /// A holder is still at it.
     pub(super) fn still_saving(&mut self, snapshot: SnapshotId, attempt: u32) {
         let now = self.now;
-        if let Some(saving) = self.saving.as_mut().filter(|saving| saving.snapshot() == snapshot && saving.attempt == attempt) {
+        if let Some(saving) = self
+            .saving
+            .as_mut()
+            .filter(|saving| saving.snapshot() == snapshot && saving.attempt == attempt)
+        {
             saving.heard = now;
         }
     }
 
     /// A holder could not write.
-    pub(super) fn not_saved(&mut self, worker: WorkerId, snapshot: SnapshotId, attempt: u32, depot: Option<DepotId>, reason: String) {
+    pub(super) fn not_saved(
+        &mut self,
+        worker: WorkerId,
+        snapshot: SnapshotId,
+        attempt: u32,
+        depot: Option<DepotId>,
+        reason: String,
+    ) {
         let Some(saving) = self.saving.as_mut().filter(|saving| saving.snapshot() == snapshot) else {
             return;
         };
@@ -446,7 +466,12 @@ impl Membership {
         if !saving.taken.gone(worker) || !matches!(saving.stage, Stage::Writing) {
             return;
         }
-        let half: Vec<u32> = saving.shares.iter().filter(|(_, one)| one.told == Told::More).map(|(&share, _)| share).collect();
+        let half: Vec<u32> = saving
+            .shares
+            .iter()
+            .filter(|(_, one)| one.told == Told::More)
+            .map(|(&share, _)| share)
+            .collect();
         for share in half {
             saving.shares.remove(&share);
         }

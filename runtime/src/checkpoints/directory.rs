@@ -5,11 +5,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
+use sardana_actors::depot::{DEPOT_FILE, IdentityError, identity};
 use sardana_actors::manifest::{self, ManifestError};
 use sardana_actors::store::{self, FORMAT_FILE, Finding, MANIFESTS_FOLDER, SEGMENTS_FOLDER, Store};
 use sardana_protocol::checkpoint::{DepotId, Manifest, ManifestKey, PieceHash};
 
-use super::depot::depot_of;
 use super::layout::PieceError;
 
 /// Why a directory of checkpoints is not opened. Nothing was changed there. The user does what the message says.
@@ -68,6 +68,9 @@ pub enum OpenError {
         /// What the system said.
         reason: String,
     },
+    /// It cannot be noted which depot it is, without which no job could use it.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// The store in it refuses: a newer version wrote it, others could have changed it, or the disk says no.
     #[error(transparent)]
     Store(store::OpenError),
@@ -102,7 +105,14 @@ impl Directory {
     /// See [`OpenError`].
     pub fn open_or_make(path: &Path) -> Result<Self, OpenError> {
         match look(path)? {
-            Place::Ours | Place::Nothing | Place::Empty => Self::enter(path),
+            Place::Ours | Place::Nothing | Place::Empty => {
+                let directory = Self::enter(path)?;
+                // Before the first checkpoint is there: afterwards nobody would believe a new number.
+                if directory.store.list().is_empty() {
+                    directory.depot()?;
+                }
+                Ok(directory)
+            }
             Place::Other => Err(not_ours(path, "one with other things in it")),
             Place::File => Err(not_ours(path, "a file")),
         }
@@ -136,10 +146,8 @@ impl Directory {
     }
 
     /// The depot whose it is.
-    pub(super) fn depot(&self) -> DepotId {
-        let listed = self.store.list();
-        let manifests: Vec<Manifest> = listed.iter().filter_map(|one| self.manifest(one.key).ok()).collect();
-        depot_of(&manifests)
+    pub(super) fn depot(&self) -> Result<DepotId, IdentityError> {
+        identity(&self.path)
     }
 
     /// What a manifest says, or why it cannot be read, as text.
@@ -265,10 +273,13 @@ fn look(path: &Path) -> Result<Place, OpenError> {
         rustix::fs::access(path, Access::WRITE_OK).map_err(read_only)?;
         return Ok(Place::Ours);
     }
-    match fs::read_dir(path).map_err(system)?.next() {
-        None => Ok(Place::Empty),
-        Some(_) => Ok(Place::Other),
+    for entry in fs::read_dir(path).map_err(system)? {
+        // Which depot it is may be said before there is anything to keep.
+        if entry.map_err(system)?.file_name() != DEPOT_FILE {
+            return Ok(Place::Other);
+        }
     }
+    Ok(Place::Empty)
 }
 
 fn not_ours(path: &Path, found: &'static str) -> OpenError {

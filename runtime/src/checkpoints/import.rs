@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use sardana_actors::depot::IdentityError;
 use sardana_actors::manifest::{self, ManifestError};
 use sardana_actors::store::{self, CommitError, PinId, WriteError};
 use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash};
@@ -72,6 +73,9 @@ pub enum ImportError {
         /// The one that is there.
         key: ManifestKey,
     },
+    /// Nobody knows which depot the directory is.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// The manifest would be too long.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
@@ -162,7 +166,7 @@ fn import(
             },
             description,
             pieces,
-            depots: vec![into.depot()],
+            depots: vec![into.depot()?],
             ..pattern
         };
         let bytes = manifest::encode(&manifest)?;

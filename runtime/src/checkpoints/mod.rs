@@ -10,7 +10,6 @@
 //! - [`Checkpoints::copy`] to another directory, [`Checkpoints::prune`] what is old.
 
 mod copy;
-mod depot;
 mod directory;
 mod export;
 mod find;

@@ -27,7 +27,9 @@ pub struct DepotJoin {
 #[derive(Debug, thiserror::Error)]
 pub enum DepotHostError {
     /// The join file was for something else.
-    #[error("the join file is for the role {found}, expected checkpoint; ask for another one: sardana invite --role checkpoint")]
+    #[error(
+        "the join file is for the role {found}, expected checkpoint; ask for another one: sardana invite --role checkpoint"
+    )]
     Role {
         /// For which.
         found: Role,

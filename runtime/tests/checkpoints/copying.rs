@@ -24,6 +24,9 @@ fn only_what_is_missing_is_copied() {
     }
     has(&site.done("copy a c all"), &["copied s10", "copied s20"]);
     assert_eq!(site.json("list c")["pieces"], 8);
+    // A job can use the copies: each is a depot of its own.
+    let depots = ["a", "b", "c"].map(|name| site.depot(name));
+    assert!(depots[0] != depots[1] && depots[1] != depots[2]);
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn a_state_of_another_program_is_a_checkpoint_of_the_step_that_is_given() {
     has(&said, &["as s31", &hash(31, &state(31)).to_string()]);
     let shown = site.json("show a newest");
     assert_eq!(shown["snapshot"], "g2.5@s31");
-    assert_eq!(shown["depots"], serde_json::json!(["d0000000000000007"]));
+    assert_eq!(shown["depots"], serde_json::json!([site.depot("a").to_string()]));
     site.done("verify a");
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use sardana_actors::depot::identity;
 use sardana_actors::manifest;
 use sardana_actors::store::{MANIFESTS_FOLDER, PinId, SEGMENTS_FOLDER, Store};
 use sardana_protocol::checkpoint::{DepotId, Manifest, ManifestKey, PieceHash};
@@ -15,9 +16,6 @@ use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::{Dtype, StateHash, StateHasher, TensorSpec};
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step};
 use tempfile::TempDir;
-
-/// The depot whose directory most tests have.
-pub(crate) const DEPOT: DepotId = DepotId::new(7);
 
 /// A tensor of more than one piece, the first of which no step changes.
 pub(crate) const WEIGHT: usize = PIECE_BYTES / 4 + 1_000;
@@ -49,7 +47,7 @@ pub(crate) fn hash(step: u64, tensors: &Tensors) -> StateHash {
     hasher.finish()
 }
 
-fn identity() -> JobIdentity {
+fn job() -> JobIdentity {
     let hash = StateHash::new([9; 32]);
     JobIdentity {
         spec: JobSpec {
@@ -85,7 +83,7 @@ pub(crate) fn save(store: &Store, step: u64, (depot, depots, replicas): (DepotId
             generation: Generation::new(Incarnation::new(2), 5),
             step: Step::new(step),
         },
-        identity: identity(),
+        identity: job(),
         description: vec![PieceHash::of(&description)],
         pieces: parts.iter().map(|part| PieceHash::of(part)).collect(),
         bytes: parts.iter().map(|part| part.len() as u64).sum(),
@@ -123,13 +121,14 @@ impl Site {
 
     pub(crate) fn save(&self, name: &str, steps: &[u64]) -> Vec<ManifestKey> {
         let store = Store::open(&self.path(name)).unwrap().store;
-        steps.iter().map(|&step| save(&store, step, (DEPOT, &[DEPOT], 1))).collect()
+        let depot = self.depot(name);
+        steps.iter().map(|&step| save(&store, step, (depot, &[depot], 1))).collect()
     }
 
     /// Directories `a` and `b` of two hosts, each of which has only its part.
     pub(crate) fn spread(steps: &[u64]) -> Self {
         let site = Self::new();
-        let depots = [DEPOT, DepotId::new(8)];
+        let depots = ["a", "b"].map(|name| site.depot(name));
         for (name, depot) in ["a", "b"].into_iter().zip(depots) {
             let store = Store::open(&site.path(name)).unwrap().store;
             for &step in steps {
@@ -137,6 +136,11 @@ impl Site {
             }
         }
         site
+    }
+
+    /// The depot of a directory.
+    pub(crate) fn depot(&self, name: &str) -> DepotId {
+        identity(&self.path(name)).unwrap()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -36,6 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn config(state_dir: &Path, workers: u32) -> CoordinateConfig {
     CoordinateConfig {
+        saves: None,
+        checkpoint_dir: None,
         listen: "127.0.0.1:0".parse().unwrap(),
         advertise: None,
         standbys: Vec::new(),
@@ -122,6 +124,7 @@ async fn an_agent_with_a_join_file_has_its_children_certified() {
     let hosting = coordinate(config(&state, 2)).await.unwrap();
     let enrolled = enrol(&invited(&state, Role::Agent, 1), Role::Agent).await.unwrap();
     let mut host = agent(AgentJoin {
+        checkpoint_dir: None,
         enrolled,
         listen: None,
         advertise: None,
@@ -170,6 +173,8 @@ async fn a_restarted_coordinator_has_the_same_job_and_remembers_what_was_used_up
     first.end().await;
 
     let again = CoordinateConfig {
+        saves: None,
+        checkpoint_dir: None,
         listen: address,
         ..config(&state, 1)
     };
@@ -243,6 +248,8 @@ async fn a_worker_comes_although_the_coordinator_starts_late() {
     first.end().await;
     let worker = thread::spawn(move || bundle_from(&join).map(|bundle| serve(bundle, &job(2), Slope::new)));
     let late = CoordinateConfig {
+        saves: None,
+        checkpoint_dir: None,
         listen: address,
         ..config(&state, 2)
     };

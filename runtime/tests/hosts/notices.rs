@@ -28,6 +28,7 @@ struct Fleet {
 
 async fn host(join: PathBuf, workers: u32) -> AgentHost {
     let join = AgentJoin {
+        checkpoint_dir: None,
         enrolled: enrol(&join, Role::Agent).await.unwrap(),
         listen: None,
         advertise: None,
@@ -47,6 +48,8 @@ impl Fleet {
         let place = tempfile::tempdir().unwrap();
         let state = place.path().join("state");
         let hosting = coordinate(CoordinateConfig {
+            saves: None,
+            checkpoint_dir: None,
             min: 1,
             ..config(&state, stays + goes)
         });

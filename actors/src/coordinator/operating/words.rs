@@ -112,14 +112,19 @@ pub(super) fn words(event: &JobEvent) -> Option<String> {
         } => {
             let (step, took) = (key.step, took.as_millis());
             if hosts < wanted {
-                format!("the checkpoint of {step} is committed on {hosts} of {wanted} hosts, after {took} ms: under-replicated")
+                format!(
+                    "the checkpoint of {step} is committed on {hosts} of {wanted} hosts, after {took} ms: under-replicated"
+                )
             } else {
                 format!("the checkpoint of {step} is committed on {hosts} hosts, after {took} ms")
             }
         }
         JobEvent::NotSaved { step, reason } => format!("the checkpoint of {step} is given up: {reason}"),
         JobEvent::Resumes { key, passed_over } => {
-            let mut words = format!("training resumes from the checkpoint of {}, the newest that is complete", key.step);
+            let mut words = format!(
+                "training resumes from the checkpoint of {}, the newest that is complete",
+                key.step
+            );
             for (key, reason) in passed_over {
                 words += &format!("; passed over that of {}: {reason}", key.step);
             }

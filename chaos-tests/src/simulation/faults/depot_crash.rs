@@ -6,7 +6,9 @@ use crate::simulation::world::World;
 
 impl World {
     pub(super) fn crash_depot(&mut self) -> Struck {
-        let Some(place) = self.pick_depot() else { return Struck::Nobody };
+        let Some(place) = self.pick_depot() else {
+            return Struck::Nobody;
+        };
         self.depot_goes_down(place);
         Struck::Yes
     }

@@ -215,11 +215,19 @@ impl World {
         let at = self.now() + self.network.stream_delay(&mut self.dice);
         let number = session;
         let downstream = at;
-        let opened = DepotSession { place, number, downstream };
+        let opened = DepotSession {
+            place,
+            number,
+            downstream,
+        };
         self.coordinator.depots.insert(depot, opened);
         self.calendar.at(at, Happening::DepotGreeting { place, session, life });
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 2));
-        let event = DepotEvent::Arrived { host, address };
+        let event = DepotEvent::Arrived {
+            host,
+            certified: depot.get(),
+            address,
+        };
         self.decide(Event::Depot { depot, event });
     }
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use sardana_protocol::checkpoint::{Condition, Head, ManifestId, ManifestKey, PieceHash};
+use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestId, ManifestKey, PieceHash};
 use sardana_protocol::limits::DEPOTS_PATIENCE;
 use sardana_protocol::membership::{Contents, Need};
 use sardana_protocol::messages::{DepotMessage, DepotOrder};
@@ -21,7 +21,7 @@ impl World {
         match order {
             Ordered::Other(DepotOrder::Serve { workers, depots }) => {
                 depot.admits = workers.into_iter().collect();
-                depot.peers = depots.into_iter().collect();
+                depot.peers = depots.into_iter().map(DepotId::new).collect();
             }
             Ordered::Other(DepotOrder::Release { snapshot }) => {
                 depot.pins.retain(|_, pin| *pin > snapshot);

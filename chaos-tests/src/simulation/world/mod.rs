@@ -276,11 +276,7 @@ impl World {
             Happening::DepotLost { place, session } => self.depot_lost(place, session),
             Happening::DepotCut { place, session } => self.depot_cut(place, session),
             Happening::ToDepot { place, session, order } => self.depot_told(place, session, *order),
-            Happening::FromDepot {
-                place,
-                session,
-                message,
-            } => self.depot_heard(place, session, *message),
+            Happening::FromDepot { place, session, message } => self.depot_heard(place, session, *message),
             Happening::DepotDone { place, boot, order } => self.depot_done(place, boot, *order),
             Happening::Written { worker, serial } => self.written(worker, serial),
             Happening::Synced { worker, serial } => self.synced(worker, serial),

@@ -68,12 +68,18 @@ pub(crate) struct Restoring {
 
 impl Pinned {
     fn content(&self, number: u64) -> u64 {
-        if self.bad == Some(number) { mix(self.state, 1) } else { self.state }
+        if self.bad == Some(number) {
+            mix(self.state, 1)
+        } else {
+            self.state
+        }
     }
 
     fn pieces(&self, share: Share) -> Vec<(u64, PieceHash)> {
         let (start, end) = share.pieces(PIECES);
-        (start..end).map(|number| (number, piece(self.content(number), number))).collect()
+        (start..end)
+            .map(|number| (number, piece(self.content(number), number)))
+            .collect()
     }
 
     fn share(&self, index: u32) -> Option<Share> {
@@ -91,7 +97,9 @@ impl Saves {
 
 impl World {
     pub(super) fn save(&mut self, worker: WorkerId, save: Save) {
-        let Some(process) = self.processes.get_mut(&worker) else { return };
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
         let saves = &mut process.saves;
         if saves.pinned.as_ref().is_none_or(|pinned| pinned.snapshot != save.snapshot) {
             saves.pinned = process.keeping.shares_of(save.snapshot).map(|(shares, state)| Pinned {
@@ -110,13 +118,22 @@ impl World {
             && writing.save == save
             && writing.stage != Stage::Failed
         {
-            return if writing.stage == Stage::Done { self.say_saved(worker) } else { () };
+            return if writing.stage == Stage::Done {
+                self.say_saved(worker)
+            } else {
+                ()
+            };
         }
         self.serial += 1;
         let serial = self.serial;
         let since = self.calendar.now();
         let stage = Stage::Sending;
-        saves.writing = Some(Writing { save, serial, since, stage });
+        saves.writing = Some(Writing {
+            save,
+            serial,
+            since,
+            stage,
+        });
         // Now and then something stands still: with or without a word.
         let stands = match self.dice.below(48) {
             0 => Duration::from_secs(60),
@@ -272,7 +289,9 @@ impl World {
     pub(super) fn restore(&mut self, worker: WorkerId, generation: Generation, restore: Restore) {
         self.serial += 1;
         let (serial, since) = (self.serial, self.now());
-        let Some(process) = self.processes.get_mut(&worker) else { return };
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
         process.restoring = Some(Restoring {
             serial,
             since,
@@ -285,13 +304,13 @@ impl World {
 
     pub(super) fn restored(&mut self, worker: WorkerId, serial: u64) {
         let now = self.now();
-        let Some(process) = self.processes.get_mut(&worker) else { return };
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
         let Some(restoring) = process.restoring.take_if(|one| one.serial == serial) else {
             return;
         };
-        let Restoring {
-            generation, restore, ..
-        } = &restoring;
+        let Restoring { generation, restore, .. } = &restoring;
         let (generation, step) = (*generation, restore.key.step);
         let loaded = self.read(worker, restore);
         let waits = now.saturating_sub(restoring.since) < PATIENCE + self.swarm.transfer;
@@ -314,7 +333,9 @@ impl World {
     fn read(&mut self, worker: WorkerId, restore: &Restore) -> Result<u64, &'static str> {
         let asked = restore.depots.iter().filter_map(|one| self.open_depot(worker, one.depot));
         let places: Vec<usize> = asked.collect();
-        let mut kept = places.iter().filter_map(|&place| self.depots[place].manifests.get(&restore.key));
+        let mut kept = places
+            .iter()
+            .filter_map(|&place| self.depots[place].manifests.get(&restore.key));
         let contents = kept.next().map(|kept| std::rc::Rc::clone(&kept.contents));
         let contents = contents.ok_or("no depot that answers has its manifest")?;
         let mut states = Vec::new();
@@ -341,7 +362,11 @@ impl World {
 /// The state that these pieces make; some other, if they do not belong together.
 fn put_together(pieces: &[(u64, u64)]) -> u64 {
     let told = |number: &u64| !number.is_multiple_of(3) && *number < PIECES;
-    let states: Vec<u64> = pieces.iter().filter(|(_, number)| told(number)).map(|(state, _)| *state).collect();
+    let states: Vec<u64> = pieces
+        .iter()
+        .filter(|(_, number)| told(number))
+        .map(|(state, _)| *state)
+        .collect();
     let numbers = pieces.iter().map(|(_, number)| *number).filter(|number| *number < PIECES);
     let first = states.first().copied().unwrap_or(0);
     let same = numbers.eq(0..PIECES) && states.iter().all(|state| *state == first);

@@ -120,6 +120,8 @@ impl World {
             Command::Follow { step, snapshot } => self.follow(worker, step, *snapshot),
             Command::EndCopy => process.joining.end(),
             Command::Save(save) => self.save(worker, *save),
+            // What a member has read, it has told the others at once.
+            Command::EndRestore => {}
             Command::EndSave => process.saves = Saves::default(),
             Command::Restore { generation, restore, .. } => self.restore(worker, generation, *restore),
             Command::Fetch {

@@ -222,7 +222,10 @@ impl<'a> Guide<'a> {
             self.saved = Some(key.step);
         }
         if let JobEvent::Resumes { key, .. } = event {
-            self.event(&format!("all load the checkpoint of step {}, the newest that is complete", key.step.get()));
+            self.event(&format!(
+                "all load the checkpoint of step {}, the newest that is complete",
+                key.step.get()
+            ));
         }
         if let JobEvent::NotSaved { step, reason } = event {
             self.event(&format!("the checkpoint of step {} is given up: {reason}", step.get()));

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use super::{Arrival, Balance, Command, Config, Event, JobEvent, Loss, Membership};
 use crate::messages::{
-    CatchUp, CoordinatorMessage, DepotOrder, Form, Introduction, Needed, Serve, Standing, StepReport, Tally, Trailer, WorkerMessage,
+    CatchUp, CoordinatorMessage, DepotOrder, Form, Introduction, Needed, Serve, Standing, StepReport, Tally, Trailer,
+    WorkerMessage,
 };
 use crate::snapshot::{SnapshotId, shares_of};
 use crate::state::StateHash;

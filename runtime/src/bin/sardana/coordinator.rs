@@ -10,8 +10,8 @@ use sardana::launch::Event;
 use sardana::train;
 
 use crate::ending::{EndSignals, Failure, runtime};
-use crate::saving::{Saving, SavingPlace};
 use crate::run::{Balancing, print, twice};
+use crate::saving::{Saving, SavingPlace};
 
 /// Run the coordinator of a job on several hosts. Agents and workers come with join files; see `sardana invite`.
 ///

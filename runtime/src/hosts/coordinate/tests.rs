@@ -4,6 +4,8 @@ use super::*;
 
 fn config(listen: &str, advertise: Option<&str>) -> CoordinateConfig {
     CoordinateConfig {
+        saves: None,
+        checkpoint_dir: None,
         listen: listen.parse().unwrap(),
         advertise: advertise.map(|address| address.parse().unwrap()),
         standbys: Vec::new(),
