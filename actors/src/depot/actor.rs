@@ -109,12 +109,8 @@ impl State {
             DepotOrder::Fetch { snapshot, key, depots } => {
                 tokio::spawn(async move {
                     let fetched = keeper.fetch(incarnation, snapshot, key, &depots).await;
-                    let healed = fetched.is_ok();
                     keeper.answer(snapshot, fetched);
-                    if healed {
-                        // Other checkpoints may name pieces that were damaged here.
-                        keeper.tell_all().await;
-                    }
+                    keeper.tell_of_healing().await;
                 });
             }
             DepotOrder::Renewed { certificate } => match self.renewal.renewed(certificate, SystemTime::now()) {

@@ -10,6 +10,7 @@ use sardana_protocol::words::Incarnation;
 use super::keeper::{Keeper, Whole, words};
 use super::limits::FETCHED_PIECES;
 use crate::manifest;
+use crate::store::PinId;
 
 impl Keeper {
     /// Fetches what this depot lacks of a checkpoint, as if it had been placed on `depots` from the beginning, and makes it durable.
@@ -33,14 +34,21 @@ impl Keeper {
             depots: ids.clone(),
             ..self.manifest_of(key, &others).await?
         };
-        self.fetch_pieces(snapshot, &manifest, &others).await?;
-        let bytes = manifest::encode(&manifest).map_err(|error| error.to_string())?;
-        let whole = Whole {
-            snapshot,
-            depots: ids,
-            bytes,
+        let pin = self.server.pins.fresh();
+        let fetching = async {
+            self.fetch_pieces(pin, &manifest, &others).await?;
+            let bytes = manifest::encode(&manifest).map_err(|error| error.to_string())?;
+            let whole = Whole {
+                snapshot,
+                depots: ids,
+                bytes,
+            };
+            self.commit(incarnation, whole).await
         };
-        self.commit(incarnation, whole).await
+        let fetched = fetching.await;
+        // The manifest keeps them, or nobody.
+        self.server.store.unpin(pin);
+        fetched
     }
 
     /// As it is here, or at one of the others.
@@ -65,8 +73,8 @@ impl Keeper {
     }
 
     /// Those that should be here and are not, or are damaged.
-    async fn fetch_pieces(&self, snapshot: SnapshotId, manifest: &Manifest, others: &[DepotAddress]) -> Result<(), String> {
-        let (pin, own) = (self.server.pins.of(snapshot), self.own);
+    async fn fetch_pieces(&self, pin: PinId, manifest: &Manifest, others: &[DepotAddress]) -> Result<(), String> {
+        let own = self.own;
         let manifest = Arc::new(manifest.clone());
         let missing = self
             .server

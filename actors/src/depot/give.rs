@@ -24,11 +24,11 @@ impl Server {
                 "expected at most {ROUND_PIECES} pieces, found {pieces}; ask several times"
             )));
         }
+        let _room = talk.waiting(self.gets.acquire()).await?;
         let list: Vec<PieceHash> = talk.hear(LIST_BYTES).await?;
         if list.len() != pieces as usize {
             return Err(End::Refused(format!("expected {pieces} pieces, found {}", list.len())));
         }
-        let _room = talk.waiting(self.gets.acquire()).await?;
         let mut batches = list.chunks(BATCH_PIECES);
         let mut batch = self.read(batches.next()).await?;
         while !batch.is_empty() {

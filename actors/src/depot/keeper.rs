@@ -1,6 +1,7 @@
 //! What the coordinator orders of the store: one change after the other, and none for a coordinator that another has followed.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestKey};
@@ -32,6 +33,8 @@ pub(super) struct Keeper {
     pub(super) fetching: tokio::sync::Mutex<()>,
     /// Something was deleted.
     waste: Notify,
+    /// Of some checkpoint not all is here that should be, as was told last.
+    lacking: AtomicBool,
 }
 
 /// Who is told, and the highest incarnation that ever was.
@@ -67,6 +70,7 @@ impl Keeper {
             changing: tokio::sync::Mutex::default(),
             fetching: tokio::sync::Mutex::default(),
             waste: Notify::new(),
+            lacking: AtomicBool::new(false),
         })
     }
 
@@ -159,6 +163,8 @@ impl Keeper {
             Ok(heads) => heads,
             Err(end) => return tracing::debug!(why = words(end), "what is kept was not told"),
         };
+        let lacking = heads.iter().any(|head| head.condition == Condition::Lacking);
+        self.lacking.store(lacking, Ordering::Relaxed);
         let mut chunks = heads.chunks(HEADS_TOLD).peekable();
         if chunks.peek().is_none() {
             let (heads, told) = (Vec::new(), Told::All);
@@ -168,6 +174,13 @@ impl Keeper {
             let heads = chunk.to_vec();
             let told = if chunks.peek().is_some() { Told::More } else { Told::All };
             self.say(DepotMessage::Holds { heads, told });
+        }
+    }
+
+    /// Says it again if something was not whole: what was fetched for one checkpoint may have been missed by others.
+    pub(super) async fn tell_of_healing(&self) {
+        if self.lacking.load(Ordering::Relaxed) {
+            self.tell_all().await;
         }
     }
 

@@ -30,6 +30,9 @@ pub const MAX_PUTS: usize = 8;
 /// Most streams that are read for at the same time; others wait.
 pub const MAX_GETS: usize = 8;
 
+/// Most snapshots for which pieces are put at the same time: one, but for those that were given up and whose end was not told.
+pub const MAX_SNAPSHOTS: usize = 64;
+
 /// Most manifests that are handed out at the same time, since each is in memory as a whole.
 pub const MAX_MANIFESTS: usize = 2;
 

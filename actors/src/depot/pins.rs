@@ -5,13 +5,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sardana_protocol::snapshot::SnapshotId;
 
+use super::limits::MAX_SNAPSHOTS;
 use crate::store::{PinId, Store};
 
 #[derive(Debug, Default)]
 struct Held {
-    /// The number of the next pin. None is used twice.
+    /// The number of the last pin. None is used twice.
     next: u64,
     pins: BTreeMap<SnapshotId, PinId>,
+}
+
+impl Held {
+    fn fresh(&mut self) -> PinId {
+        self.next += 1;
+        PinId::new(self.next)
+    }
 }
 
 /// The pins by snapshot. They are gone when the process ends: what was put before is put again then, which costs nothing as long as it is
@@ -32,13 +40,23 @@ impl Pins {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pin of this snapshot.
-    pub(super) fn of(&self, snapshot: SnapshotId) -> PinId {
+    /// The pin of this snapshot. None if there are too many.
+    pub(super) fn of(&self, snapshot: SnapshotId) -> Option<PinId> {
         let mut held = self.lock();
-        let next = held.next;
-        let pin = *held.pins.entry(snapshot).or_insert(PinId::new(next));
-        held.next = next + 1;
-        pin
+        if let Some(pin) = held.pins.get(&snapshot) {
+            return Some(*pin);
+        }
+        if held.pins.len() >= MAX_SNAPSHOTS {
+            return None;
+        }
+        let pin = held.fresh();
+        held.pins.insert(snapshot, pin);
+        Some(pin)
+    }
+
+    /// A pin for somebody who lets go of it.
+    pub(super) fn fresh(&self) -> PinId {
+        self.lock().fresh()
     }
 
     /// Whether the pin is still that of this snapshot. If not, whatever was pinned late is let go.

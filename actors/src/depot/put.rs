@@ -8,7 +8,7 @@ use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::limits::{DESCRIPTION_PIECES, MAX_PIECES, PIECE_BYTES};
 use sardana_protocol::snapshot::SnapshotId;
 
-use super::limits::{BATCH_BYTES, LIST_BYTES, ROUND_PIECES};
+use super::limits::{BATCH_BYTES, LIST_BYTES, MAX_SNAPSHOTS, ROUND_PIECES};
 use super::server::{End, Server, Talk, moving};
 use super::talk::{Answer, Offer};
 use crate::fault::{self, Point};
@@ -24,7 +24,12 @@ impl Server {
             return Err(End::Refused(format!("expected at most {most} pieces, found {pieces}")));
         }
         let _room = talk.waiting(self.puts.acquire()).await?;
-        let pin = self.pins.of(snapshot);
+        let pin = self.pins.of(snapshot).ok_or_else(|| {
+            End::Refused(format!(
+                "expected pieces of at most {MAX_SNAPSHOTS} snapshots that were not released, found {snapshot} beside those; the \
+                 coordinator releases them with the next checkpoint"
+            ))
+        })?;
         let put = self.put_all(snapshot, pin, pieces, talk).await;
         if !self.pins.still(snapshot, pin) {
             put?;

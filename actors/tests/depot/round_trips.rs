@@ -1,6 +1,7 @@
 //! What is put can be got, by those who are named.
 
 use sardana_actors::depot::DepotError;
+use sardana_actors::depot::limits::MAX_SNAPSHOTS;
 use sardana_actors::store::PinId;
 use sardana_protocol::checkpoint::{ManifestId, ManifestKey, PieceHash};
 use sardana_protocol::words::{Step, WorkerId};
@@ -148,4 +149,18 @@ async fn what_is_released_is_collected_and_what_is_not_stays() {
     place.server.release(snapshot(9));
     place.store.collect().unwrap();
     assert_eq!(place.store.usage().pieces, 0);
+}
+
+#[tokio::test]
+async fn snapshots_that_nobody_releases_are_bounded() {
+    let authority = authority();
+    let (place, worker) = (Place::new(&authority, 1), client(&authority, WORKER));
+    let all = pieces(1, 1);
+    for step in 0..MAX_SNAPSHOTS as u64 {
+        soon(worker.put(place.at, snapshot(step), &all, || ())).await.unwrap();
+    }
+    let error = soon(worker.put(place.at, snapshot(1_000), &all, || ())).await.unwrap_err();
+    assert!(error.to_string().contains("not released"), "{error}");
+    place.server.release(snapshot(0));
+    soon(worker.put(place.at, snapshot(1_000), &all, || ())).await.unwrap();
 }
