@@ -173,3 +173,106 @@ impl Checkpoints {
         Layout::new(manifest, manifest::decode_description(&bytes)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sardana_protocol::checkpoint::DepotId;
+    use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
+    use sardana_protocol::snapshot::SnapshotId;
+    use sardana_protocol::state::Dtype;
+    use sardana_protocol::words::{Generation, JobId, Step};
+
+    use super::*;
+
+    /// One with so many bytes in so many pieces.
+    fn manifest(bytes: u64, pieces: u8) -> Manifest {
+        let hash = StateHash::new([7; 32]);
+        Manifest {
+            run: JobId::new([1; 16]),
+            snapshot: SnapshotId {
+                generation: Generation::NONE,
+                step: Step::new(3),
+            },
+            identity: JobIdentity {
+                spec: JobSpec {
+                    name: String::new(),
+                    seed: 0,
+                    shards: 1,
+                    steps: Step::new(9),
+                    samples: 1,
+                    batch: 1,
+                    order: Order::Exact,
+                },
+                state_zero: hash,
+                fingerprint: Fingerprint {
+                    program: hash,
+                    tensors: hash,
+                    processor: String::new(),
+                    device: String::new(),
+                    libraries: String::new(),
+                    probe: hash,
+                },
+            },
+            description: Vec::new(),
+            pieces: (0..pieces).map(|piece| PieceHash::of(&[piece])).collect(),
+            bytes,
+            replicas: 1,
+            depots: vec![DepotId::new(1)],
+        }
+    }
+
+    const LONG: usize = PIECE_BYTES / 4 + 1;
+
+    fn specs() -> Vec<TensorSpec> {
+        vec![
+            TensorSpec::new("none", Dtype::F32, &[0]),
+            TensorSpec::new("long", Dtype::F32, &[LONG]),
+            TensorSpec::new("also none", Dtype::U64, &[2, 0]),
+            TensorSpec::new("one", Dtype::F64, &[]),
+        ]
+    }
+
+    #[test]
+    fn every_piece_has_its_place_in_a_tensor() {
+        let manifest = manifest(LONG as u64 * 4 + 8, 3);
+        let layout = Layout::new(&manifest, specs()).unwrap();
+        let places: Vec<_> = (0..4).map(|number| layout.place_of(number)).collect();
+        let place = |words: &str| Some(words.to_owned());
+        assert_eq!(
+            places,
+            [
+                place("bytes 0..1048576 of tensor \"long\""),
+                place("bytes 1048576..1048580 of tensor \"long\""),
+                place("bytes 0..8 of tensor \"one\""),
+                None
+            ]
+        );
+        let lengths: Vec<_> = (0..4).map(|number| layout.piece_bytes(number)).collect();
+        assert_eq!(lengths, [Some(PIECE_BYTES), Some(4), Some(8), None]);
+    }
+
+    #[test]
+    fn a_description_that_contradicts_its_manifest_is_refused_before_anything_is_made_of_it() {
+        let spec = |name: &str, shape: &[usize]| TensorSpec::new(name, Dtype::F32, shape);
+        let refused = |manifest: &Manifest, specs: Vec<TensorSpec>, words: &str| {
+            let error = Layout::new(manifest, specs).unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains("use another checkpoint"), "{error}");
+        };
+        let whole = manifest(LONG as u64 * 4 + 8, 3);
+        refused(&whole, specs()[..3].to_vec(), "1048580 bytes in 2 pieces");
+        refused(&manifest(LONG as u64 * 4 + 8, 2), specs(), "1048588 bytes in 3 pieces");
+        refused(
+            &manifest(8, 1),
+            vec![spec("x", &[1]), spec("x", &[1])],
+            "two tensors called \"x\"",
+        );
+        refused(&manifest(8, 1), vec![spec("x", &[usize::MAX, 2])], "which no memory can hold");
+        // Longer than any disk: nothing is allocated for it.
+        refused(&manifest(8, 1), vec![spec("x", &[1 << 60])], "bytes in");
+        refused(
+            &manifest(8, 1),
+            vec![spec("x", &[0]); MAX_TENSORS + 1],
+            "tensors; expected 65536 at most",
+        );
+    }
+}

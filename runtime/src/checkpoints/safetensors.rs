@@ -208,3 +208,41 @@ impl Tensors {
         read.map_err(|error| system(&self.path, error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_aligned_and_the_same_each_time() {
+        let specs = [
+            TensorSpec::new("w", Dtype::F32, &[3]),
+            TensorSpec::new("n", Dtype::U64, &[]),
+            TensorSpec::new("m", Dtype::F64, &[2]),
+        ];
+        let specs: Vec<&TensorSpec> = specs.iter().collect();
+        let order = order(&specs);
+        assert_eq!(order, [1, 2, 0]);
+        let ordered: Vec<&TensorSpec> = order.iter().map(|&number| specs[number]).collect();
+        let texts = || ["a", "b", "c"].map(|key| (key.to_owned(), key.to_owned())).into();
+        let bytes = header(&ordered, texts()).unwrap();
+        assert!(bytes.len().is_multiple_of(8));
+        for _ in 0..20 {
+            assert_eq!(header(&ordered, texts()).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn tensors_that_the_format_cannot_hold_are_refused() {
+        for (spec, words) in [
+            (TensorSpec::new(RESERVED, Dtype::F32, &[1]), "one called __metadata__"),
+            (
+                TensorSpec::new("x", Dtype::F32, &[usize::MAX, usize::MAX]),
+                "which is too long",
+            ),
+        ] {
+            let error = header(&[&spec], HashMap::new()).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

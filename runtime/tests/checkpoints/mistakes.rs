@@ -107,6 +107,8 @@ fn a_directory_that_cannot_be_written_to() {
         return;
     }
     all_fail(&site, "a", &["expected a directory that can be written to", "cp -a"]);
+    // So that it can be removed.
+    fs::set_permissions(site.path("a"), Permissions::from_mode(0o700)).unwrap();
 }
 
 #[test]

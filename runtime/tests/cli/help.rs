@@ -4,7 +4,7 @@ use super::program::output;
 
 #[test]
 fn every_command_says_what_it_does_and_shows_examples() {
-    let cases: [(&str, &[&str]); 7] = [
+    let cases: [(&str, &[&str]); 8] = [
         (
             "run",
             &[
@@ -37,6 +37,10 @@ fn every_command_says_what_it_does_and_shows_examples() {
         ("kill", &["WORKER", "SIGKILL", "replaced"]),
         ("scale", &["-n 8", "highest"]),
         ("stop", &["boundary", "--join"]),
+        (
+            "checkpoints",
+            &["list", "verify", "export", "import", "prune", "copy", "--checkpoint-dir"],
+        ),
     ];
     for (command, expected) in cases {
         let output = output(&[command, "--help"]);

@@ -13,6 +13,7 @@ mod notices;
 mod operating;
 mod output;
 mod program;
+mod saved;
 mod signals;
 mod site;
 mod terminal;
