@@ -1,11 +1,10 @@
 //! What depots do with their disks: pieces and manifests that are safe only later, room that is given back, and what is true of them.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use sardana_protocol::checkpoint::{Condition, Head, ManifestId, ManifestKey, PieceHash};
 use sardana_protocol::limits::DEPOTS_PATIENCE;
-use sardana_protocol::membership::{Contents, Need};
+use sardana_protocol::membership::Contents;
 use sardana_protocol::messages::{DepotMessage, DepotOrder};
 use sardana_protocol::words::JobId;
 
@@ -120,10 +119,8 @@ impl World {
 
     /// The coordinator waits for depots with a checkpoint, and there is none.
     pub(crate) fn waits_in_vain(&self) -> bool {
-        let waits = |(need, since): (Need, Duration)| {
-            need == Need::Depots && self.now().saturating_sub(since) >= 4 * DEPOTS_PATIENCE
-        };
-        self.waiting.is_some_and(waits) && self.nothing_to_resume_from()
+        let long = |since| self.now().saturating_sub(since) >= 4 * DEPOTS_PATIENCE;
+        self.in_want.is_some_and(long) && self.nothing_to_resume_from()
     }
 
     /// A depot finds a checkpoint of another job, or of another build, on its disk.

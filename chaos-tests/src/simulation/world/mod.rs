@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::job::{JobSpec, Order};
-use sardana_protocol::membership::{Config, Need, Stage, Summary};
+use sardana_protocol::membership::{Config, Stage, Summary};
 use sardana_protocol::messages::Tally;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
@@ -75,8 +75,8 @@ pub(crate) struct World {
     pub(crate) done: Option<Summary>,
     /// The job cannot go on, and that is nobody's fault: all its checkpoints are gone.
     pub(crate) given_up: bool,
-    /// What the coordinator told to wait for last, and when.
-    waiting: Option<(Need, Duration)>,
+    /// Since when no step was applied for want of a checkpoint.
+    in_want: Option<Duration>,
     counted_to: Duration,
     /// The newest step of any worker, and how often it grew.
     pub(crate) high: Step,
@@ -134,7 +134,7 @@ impl World {
             broken: None,
             done: None,
             given_up: false,
-            waiting: None,
+            in_want: None,
             counted_to: Duration::ZERO,
             high: Step::ZERO,
             advances: 0,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sardana_protocol::membership::{JobEvent, Loss, Phases, Stage};
+use sardana_protocol::membership::{JobEvent, Loss, Need, Phases, Stage};
 use sardana_protocol::words::{Generation, Step, WorkerId};
 
 use super::World;
@@ -21,7 +21,6 @@ impl World {
                 members,
                 ..
             } => {
-                self.waiting = None;
                 self.law.seats(&members);
                 let lost = step.next() < self.high;
                 let begins = self.law.begins_at(step, lost);
@@ -91,6 +90,15 @@ impl World {
                 self.law.not_restored(key);
                 Ok(())
             }
+            JobEvent::Waiting { need: Need::Depots, .. } => {
+                let now = self.calendar.now();
+                self.in_want.get_or_insert(now);
+                Ok(())
+            }
+            JobEvent::Resumed { .. } => {
+                self.in_want = None;
+                Ok(())
+            }
             JobEvent::Fenced { .. }
             | JobEvent::DepotCame { .. }
             | JobEvent::DepotLost { .. }
@@ -104,12 +112,9 @@ impl World {
             | JobEvent::Lost { .. }
             | JobEvent::Halting { .. }
             | JobEvent::Formed { .. }
-            | JobEvent::Resumed { .. }
+            | JobEvent::Waiting { .. }
             | JobEvent::Steps(_) => Ok(()),
-            JobEvent::Waiting { need, .. } => {
-                self.waiting = Some((need, self.calendar.now()));
-                Ok(())
-            }
+
         };
         self.require(held);
     }
