@@ -185,6 +185,12 @@ impl Saving {
 }
 
 impl Membership {
+    /// What has become of checkpoints in this life of the coordinator.
+    #[must_use]
+    pub fn save_counts(&self) -> SaveCounts {
+        self.saved.counts
+    }
+
     /// Whether a checkpoint is to be taken as soon as that is possible.
     pub(super) fn is_save_due(&self) -> bool {
         let Some(saves) = self.config.saves.filter(|_| self.saving.is_none()) else {
@@ -528,7 +534,7 @@ impl Membership {
         let waited = self.saved.awaited.map(|since| self.now.saturating_sub(since));
         let again = !tried || waited.is_some_and(|waited| waited < LAST_SAVE_PATIENCE);
         let last = self.ends_at(taken.id.step) && taken.id.step > self.saved.last.0;
-        (again && last && !self.targets().is_empty()).then(|| taken.clone())
+        (again && last).then(|| taken.clone())
     }
 
     /// Whether a checkpoint of a newer state than `newest` is about to be committed.

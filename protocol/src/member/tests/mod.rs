@@ -5,6 +5,7 @@ mod drains;
 mod ends;
 mod halts;
 mod joins;
+mod saving;
 mod snapshots;
 
 use std::net::{Ipv4Addr, SocketAddr};

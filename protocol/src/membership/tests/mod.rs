@@ -9,6 +9,8 @@ mod joining;
 mod leaving;
 mod losses;
 mod planning;
+mod restoring;
+mod saving;
 mod silence;
 
 use std::net::{Ipv4Addr, SocketAddr};
