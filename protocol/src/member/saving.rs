@@ -130,6 +130,9 @@ impl Restore {
     /// Whether it can be what `form` starts from.
     pub(super) fn is_sound(&self, form: &Form) -> bool {
         let own = self.members.get(form.rank.index());
-        self.key.step == form.step && self.members.len() == form.world_size as usize && own.is_some() && !self.depots.is_empty()
+        self.key.step == form.step
+            && self.members.len() == form.world_size as usize
+            && own.is_some()
+            && !self.depots.is_empty()
     }
 }

@@ -1,7 +1,7 @@
 //! The end of a job: done only when every member reported the last step and its hash.
 
-use super::roster::{Ending, Place};
 use super::formation::Formation;
+use super::roster::{Ending, Place};
 use super::{JobEvent, Membership, Phase, Record, Stop, Summary};
 use crate::limits::LAST_SAVE_PATIENCE;
 use crate::messages::CoordinatorMessage;
@@ -73,7 +73,10 @@ impl Membership {
             return false;
         }
         let since = *self.saved.awaited.get_or_insert(self.now);
-        if self.saving.is_some() || (self.last_to_save().is_some() && !self.targets().is_empty()) || self.now.saturating_sub(since) < LAST_SAVE_PATIENCE {
+        if self.saving.is_some()
+            || (self.last_to_save().is_some() && !self.targets().is_empty())
+            || self.now.saturating_sub(since) < LAST_SAVE_PATIENCE
+        {
             return true;
         }
         let reason = "no snapshot of the last state came, or no checkpoint actor is there".to_owned();
@@ -84,7 +87,11 @@ impl Membership {
     /// Whether the job ends with the state at `step`, as far as anybody has said.
     pub(super) fn ends_at(&self, step: Step) -> bool {
         let stops = self.formation.as_ref().and_then(Formation::stop_at);
-        let ended = self.members.values().filter_map(Record::ending).any(|ending| ending.step == step);
+        let ended = self
+            .members
+            .values()
+            .filter_map(Record::ending)
+            .any(|ending| ending.step == step);
         step >= self.config.steps || stops == Some(step) || ended || self.stop != Stop::No
     }
 

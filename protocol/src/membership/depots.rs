@@ -148,7 +148,10 @@ impl Membership {
 
     /// Checkpoints of which each piece is somewhere, by what the depots say.
     pub(super) fn whole_checkpoints(&self) -> BTreeMap<ManifestKey, Head> {
-        self.known().into_iter().filter(|(key, head)| self.lacks_of(*key, head) == 0).collect()
+        self.known()
+            .into_iter()
+            .filter(|(key, head)| self.lacks_of(*key, head) == 0)
+            .collect()
     }
 
     /// All checkpoints that any depot keeps.

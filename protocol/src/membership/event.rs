@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::depots::DepotEvent;
-use super::saving::Contents;
+use super::saves::Contents;
 use crate::checkpoint::{DepotId, ManifestKey};
 use crate::job::Order;
 use crate::messages::{CoordinatorMessage, DepotOrder, Introduction, StepReport, Tally, WorkerMessage};
@@ -430,7 +430,9 @@ impl fmt::Display for Need {
             Self::Workers(workers) => write!(f, "at least {workers} workers"),
             Self::Room { room, shards } => write!(f, "room for {shards} shards, there is room for {room}"),
             Self::State => f.write_str("a worker that holds the state and may be on its way back"),
-            Self::Depots => f.write_str("a checkpoint actor, to know from which checkpoint to resume; start one, or run without checkpoints"),
+            Self::Depots => f.write_str(
+                "a checkpoint actor, to know from which checkpoint to resume; start one, or run without checkpoints",
+            ),
         }
     }
 }

@@ -17,6 +17,7 @@
 
 mod adopting;
 mod balancing;
+mod committing;
 mod conclude;
 mod cooling;
 mod depots;
@@ -35,6 +36,7 @@ mod planning;
 mod record;
 mod restoring;
 mod roster;
+mod saves;
 mod saving;
 mod silence;
 mod stopping;
@@ -48,18 +50,18 @@ use std::time::Duration;
 use adopting::Past;
 pub use balancing::{Balance, Calm};
 use cooling::Failures;
+pub use depots::DepotEvent;
+use depots::Depots;
 pub use event::{Arrival, Command, Event, JobEvent, Loss, Need, Stage, Summary};
 use formation::{Formation, Sums};
 use ledger::{Halted, Ledger};
-pub use depots::DepotEvent;
-use depots::Depots;
 pub use phases::Phases;
 use planning::Plan;
 pub use record::JobRecord;
 use restoring::Restoring;
 use roster::{Joining, Place, Record};
-pub use saving::{Contents, SaveCounts, Saves};
-use saving::{Saved, Saving};
+pub use saves::{Contents, SaveCounts, Saves};
+use saves::{Saved, Saving};
 use silence::{Pulse, Work};
 use taking::Intake;
 

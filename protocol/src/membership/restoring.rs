@@ -87,7 +87,11 @@ impl Membership {
         let known = self.known();
         let fit = |(key, head): &(ManifestKey, Head)| self.unfit(*key, head).is_none();
         let mut usable = known.into_iter().filter(fit).map(|(_, head)| head);
-        if bites(Bug::OlderChosen) { usable.next() } else { usable.next_back() }
+        if bites(Bug::OlderChosen) {
+            usable.next()
+        } else {
+            usable.next_back()
+        }
     }
 
     /// The newest checkpoint that nobody knows to be complete, but which may be.
@@ -180,8 +184,13 @@ impl Membership {
             return Ok(None);
         }
         let newer = known.range(head.key..).skip(1);
-        let passed_over = newer.filter_map(|(&key, head)| Some((key, self.unfit(key, head)?.reason()))).collect();
-        self.tell(JobEvent::Resumes { key: head.key, passed_over });
+        let passed_over = newer
+            .filter_map(|(&key, head)| Some((key, self.unfit(key, head)?.reason())))
+            .collect();
+        self.tell(JobEvent::Resumes {
+            key: head.key,
+            passed_over,
+        });
         Ok(Some(head))
     }
 

@@ -6,7 +6,9 @@ use crate::simulation::world::World;
 
 impl World {
     pub(super) fn cut_depot(&mut self) -> Struck {
-        let Some(place) = self.pick_depot() else { return Struck::Nobody };
+        let Some(place) = self.pick_depot() else {
+            return Struck::Nobody;
+        };
         let until = self.now() + self.lasting();
         let inside = [Node::Depot(place)].into();
         let way = match self.dice.below(2) {

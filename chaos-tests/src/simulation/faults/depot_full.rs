@@ -6,7 +6,9 @@ use crate::simulation::world::World;
 
 impl World {
     pub(super) fn fill_depot(&mut self) -> Struck {
-        let Some(place) = self.pick_depot() else { return Struck::Nobody };
+        let Some(place) = self.pick_depot() else {
+            return Struck::Nobody;
+        };
         self.depots[place].full = true;
         let lasts = self.lasting() * 4;
         self.calendar.after(lasts, Happening::Later(Later::DepotEmptied(place)));

@@ -7,7 +7,9 @@ use crate::simulation::world::World;
 
 impl World {
     pub(super) fn wipe_depot(&mut self) -> Struck {
-        let Some(place) = self.pick_depot() else { return Struck::Nobody };
+        let Some(place) = self.pick_depot() else {
+            return Struck::Nobody;
+        };
         self.depot_goes_down(place);
         let before = self.depots[place].id;
         self.law.loses_disk(before);

@@ -5,7 +5,9 @@ use crate::simulation::world::World;
 
 impl World {
     pub(super) fn rot(&mut self) -> Struck {
-        let Some(place) = self.pick_depot() else { return Struck::Nobody };
+        let Some(place) = self.pick_depot() else {
+            return Struck::Nobody;
+        };
         let piece = {
             let pieces: Vec<_> = self.depots[place].pieces();
             self.dice.pick(&pieces)

@@ -2,13 +2,14 @@
 
 use std::rc::Rc;
 
-use sardana_protocol::checkpoint::{Condition, Head, ManifestId, ManifestKey, PieceHash};
+use sardana_protocol::checkpoint::{Condition, Head, ManifestId, ManifestKey};
 use sardana_protocol::limits::DEPOTS_PATIENCE;
 use sardana_protocol::membership::Contents;
 use sardana_protocol::messages::{DepotMessage, DepotOrder};
 use sardana_protocol::words::JobId;
 
-use super::depots::{Depot, Kept, Ordered};
+use super::depots::{AtDepot, Ordered};
+use super::stores::{Depot, Kept};
 use super::{BUILD, TASK, World};
 use crate::simulation::calendar::Happening;
 use crate::simulation::invariants::Violation;
@@ -30,7 +31,13 @@ impl World {
                 let boot = depot.boot;
                 let sync = self.within(self.swarm.sync);
                 let order = Box::new(order);
-                self.calendar.after(sync, Happening::DepotDone { place, boot, order });
+                self.calendar.after(
+                    sync,
+                    Happening::Depot {
+                        place,
+                        what: AtDepot::Done { boot, order },
+                    },
+                );
             }
             Ordered::Other(DepotOrder::Commit { .. } | DepotOrder::Renewed { .. } | DepotOrder::JobOver) => {}
         }
@@ -165,17 +172,6 @@ impl World {
             })
         };
         own.filter(move |(_, kept)| whole(&kept.contents)).map(|(key, _)| *key)
-    }
-}
-
-impl Depot {
-    /// What is on its disk and can be read.
-    pub(crate) fn pieces(&self) -> Vec<PieceHash> {
-        self.durable.difference(&self.rotten).copied().collect()
-    }
-
-    pub(crate) fn rots(&mut self, piece: PieceHash) {
-        self.rotten.insert(piece);
     }
 }
 

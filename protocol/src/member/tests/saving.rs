@@ -80,8 +80,15 @@ fn shares_that_are_held_are_written_and_kept_until_it_is_over() {
     assert_eq!(worker.handle(serve).len(), 2, "it is let go");
     let again = Save { attempt: 2, ..order };
     assert_eq!(save(&mut worker, &again), [Command::Save(Box::new(again.clone()))]);
-    assert_eq!(worker.handle(Event::SaveOver { snapshot: snapshot(1, 0) }), []);
-    let over = Event::SaveOver { snapshot: snapshot(1, 1) };
+    assert_eq!(
+        worker.handle(Event::SaveOver {
+            snapshot: snapshot(1, 0)
+        }),
+        []
+    );
+    let over = Event::SaveOver {
+        snapshot: snapshot(1, 1),
+    };
     assert_eq!(worker.handle(over.clone()), [Command::EndSave]);
     assert_eq!(worker.handle(over), []);
 }
@@ -90,7 +97,15 @@ fn shares_that_are_held_are_written_and_kept_until_it_is_over() {
 fn a_snapshot_that_is_not_held_cannot_be_written() {
     let mut worker = holder();
     let found = save(&mut worker, &order(snapshot(1, 9), 3));
-    let [Command::Send(WorkerMessage::NotSaved { snapshot: told, attempt: 3, depot: None, .. })] = &found[..] else {
+    let [
+        Command::Send(WorkerMessage::NotSaved {
+            snapshot: told,
+            attempt: 3,
+            depot: None,
+            ..
+        }),
+    ] = &found[..]
+    else {
         panic!("expected NotSaved, found {found:?}");
     };
     assert_eq!(*told, snapshot(1, 9));
@@ -104,7 +119,13 @@ fn a_share_of_many_pieces_is_told_in_parts() {
     let mut told = Vec::new();
     let mut ends = Vec::new();
     for command in worker.handle(Event::Saved(Box::new(whole.clone()))) {
-        let Command::Send(WorkerMessage::Saved { start, pieces, told: end, .. }) = command else {
+        let Command::Send(WorkerMessage::Saved {
+            start,
+            pieces,
+            told: end,
+            ..
+        }) = command
+        else {
             panic!("expected Saved, found {command:?}");
         };
         assert_eq!(start, told.len() as u64);
@@ -114,7 +135,11 @@ fn a_share_of_many_pieces_is_told_in_parts() {
     }
     assert_eq!(told, whole.pieces);
     assert_eq!(ends, [Told::More, Told::More, Told::All]);
-    assert_eq!(worker.handle(Event::Saved(Box::new(saved(0)))).len(), 1, "an empty share is told as well");
+    assert_eq!(
+        worker.handle(Event::Saved(Box::new(saved(0)))).len(),
+        1,
+        "an empty share is told as well"
+    );
 }
 
 #[test]
@@ -139,8 +164,18 @@ fn the_last_state_is_a_snapshot_if_it_is_to_be_kept() {
     for (last, expected) in [(Last::Snapshot, 1), (Last::Forgotten, 0)] {
         let mut worker = worker();
         let end = spec().steps;
-        let found = form(&mut worker, Form { last, stop_at: Some(Step::ZERO), ..pair(1, 0, 0) });
-        let taken = found.iter().filter(|command| matches!(command, Command::Snapshot { .. })).count();
+        let found = form(
+            &mut worker,
+            Form {
+                last,
+                stop_at: Some(Step::ZERO),
+                ..pair(1, 0, 0)
+            },
+        );
+        let taken = found
+            .iter()
+            .filter(|command| matches!(command, Command::Snapshot { .. }))
+            .count();
         assert_eq!(taken, expected, "{found:?}");
         assert!(end > Step::ZERO);
     }

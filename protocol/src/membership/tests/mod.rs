@@ -3,9 +3,11 @@
 mod adopting;
 mod balancing;
 mod cooling;
+mod depots;
 mod endings;
 mod generations;
 mod joining;
+mod last_saves;
 mod leaving;
 mod losses;
 mod planning;
@@ -18,7 +20,8 @@ use std::time::Duration;
 
 use super::{Arrival, Balance, Command, Config, Event, JobEvent, Loss, Membership};
 use crate::messages::{
-    CatchUp, CoordinatorMessage, DepotOrder, Form, Introduction, Needed, Serve, Standing, StepReport, Tally, Trailer, WorkerMessage,
+    CatchUp, CoordinatorMessage, DepotOrder, Form, Introduction, Needed, Serve, Standing, StepReport, Tally, Trailer,
+    WorkerMessage,
 };
 use crate::snapshot::{SnapshotId, shares_of};
 use crate::state::StateHash;

@@ -33,8 +33,14 @@ fn the_newest_complete_one_is_resumed_from_and_all_may_read_it() {
     let (_, found) = begun(vec![both(4), both(8)], Some(vec![both(4), both(8)]));
     assert!(found.contains(&"resumes from s8, passing over 0".to_owned()), "{found:?}");
     assert!(found.contains(&"to 7: serve [1, 2]".to_owned()) && found.contains(&"to 8: serve [1, 2]".to_owned()));
-    assert!(found.contains(&"to w1: form g1.1 r0 at s8, from a checkpoint".to_owned()), "{found:?}");
-    assert!(found.contains(&"to w2: form g1.1 r1 at s8, from a checkpoint".to_owned()), "{found:?}");
+    assert!(
+        found.contains(&"to w1: form g1.1 r0 at s8, from a checkpoint".to_owned()),
+        "{found:?}"
+    );
+    assert!(
+        found.contains(&"to w2: form g1.1 r1 at s8, from a checkpoint".to_owned()),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -86,11 +92,17 @@ fn another_job_or_build_is_refused_with_the_reason() {
     };
     for (head, reason) in [(foreign(9, 2), "another job"), (foreign(1, 9), "another build")] {
         let (_, found) = begun(vec![head.clone()], Some(vec![head]));
-        let failed = found.iter().find(|text| text.starts_with("failed")).expect("it must not go on");
+        let failed = found
+            .iter()
+            .find(|text| text.starts_with("failed"))
+            .expect("it must not go on");
         assert!(failed.contains(reason) && failed.contains("s8"), "{failed}");
     }
     let (_, found) = begun(vec![both(4), foreign(1, 9)], Some(vec![both(4), foreign(1, 9)]));
-    assert!(found.contains(&"resumes from s4, passing over 1".to_owned()), "at once: {found:?}");
+    assert!(
+        found.contains(&"resumes from s4, passing over 1".to_owned()),
+        "at once: {found:?}"
+    );
 }
 
 #[test]
@@ -108,7 +120,10 @@ fn one_that_cannot_be_loaded_is_tried_some_times_and_then_an_older_one_is() {
     not_restored(&mut job, 2, count);
     job.halted(1, count + 1, 0);
     let found = job.halted(2, count + 1, 0);
-    assert!(found.iter().any(|text| text.starts_with("waiting")), "it may be back: {found:?}");
+    assert!(
+        found.iter().any(|text| text.starts_with("waiting")),
+        "it may be back: {found:?}"
+    );
     job.now += DEPOTS_PATIENCE - Duration::from_millis(1);
     // Both speak, as they do all the time.
     job.progress(1, 1, 0, &[]);
@@ -134,7 +149,10 @@ fn a_state_that_is_lost_is_loaded_and_people_are_told_from_where() {
     job.arrives(3, 0);
     let found = job.halted(3, 2, 0);
     assert!(found.contains(&"resumes from s8, passing over 0".to_owned()), "{found:?}");
-    assert!(found.contains(&"state lost: s9 reached, again from s8".to_owned()), "{found:?}");
+    assert!(
+        found.contains(&"state lost: s9 reached, again from s8".to_owned()),
+        "{found:?}"
+    );
 }
 
 #[test]
