@@ -5,14 +5,14 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use sardana_protocol::member::Event;
-use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, Introduction, Tally, Trailer, WorkerMessage};
+use sardana_protocol::messages::{CoordinatorMessage, Introduction, Tally, Trailer, WorkerMessage};
 use sardana_protocol::plan::HopId;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
 use super::faults::{Fault, Later};
 use super::model::Gradients;
-use super::world::{Data, Ordered};
+use super::world::{AtDepot, Data, OfCheckpoint};
 
 /// One thing that happens to one party.
 #[derive(Debug, Clone)]
@@ -98,40 +98,14 @@ pub(crate) enum Happening {
     RoomMade { worker: WorkerId },
     /// Shares are hashed.
     Hashed { worker: WorkerId, snapshot: SnapshotId },
-    /// A depot looks for the coordinator.
-    DepotDial { place: usize },
-    /// Its hello is there.
-    DepotHello { place: usize, session: u64 },
-    /// The coordinator's answer to it.
-    DepotGreeting { place: usize, session: u64, life: Incarnation },
-    /// No greeting has come.
-    DepotUnanswered { place: usize, session: u64 },
-    /// The coordinator notices that a depot's session is over.
-    DepotLost { place: usize, session: u64 },
-    /// The depot notices it.
-    DepotCut { place: usize, session: u64 },
-    /// An order reaches a depot.
-    ToDepot {
-        place: usize,
-        session: u64,
-        order: Box<Ordered>,
+    /// Something happens at a depot, or on its connection.
+    Depot { place: usize, what: AtDepot },
+    /// What a worker does for a checkpoint is as far as this.
+    Checkpoint {
+        worker: WorkerId,
+        serial: u64,
+        what: OfCheckpoint,
     },
-    /// A depot's message reaches the coordinator.
-    FromDepot {
-        place: usize,
-        session: u64,
-        message: Box<DepotMessage>,
-    },
-    /// What a depot was ordered is durable there, if it has not crashed since.
-    DepotDone { place: usize, boot: u64, order: Box<Ordered> },
-    /// A worker has written pieces to depots, if they are there.
-    Written { worker: WorkerId, serial: u64 },
-    /// They are durable, if no depot has crashed since.
-    Synced { worker: WorkerId, serial: u64 },
-    /// A worker is still writing.
-    StillSaving { worker: WorkerId, serial: u64 },
-    /// A worker has read a checkpoint, if all of it is there.
-    Restored { worker: WorkerId, serial: u64 },
     /// The coordinator is started again.
     Revive,
     /// A worker process starts.
@@ -170,13 +144,10 @@ impl Happening {
     /// Whose process must run for it to happen.
     pub(crate) fn party(&self) -> Party {
         match self {
-            Self::Tick { .. }
-            | Self::ToCoordinator { .. }
-            | Self::Hello { .. }
-            | Self::SessionLost { .. }
-            | Self::DepotHello { .. }
-            | Self::DepotLost { .. }
-            | Self::FromDepot { .. } => Party::Coordinator,
+            Self::Tick { .. } | Self::ToCoordinator { .. } | Self::Hello { .. } | Self::SessionLost { .. } => {
+                Party::Coordinator
+            }
+            Self::Depot { what, .. } => what.party(),
             Self::ToWorker { worker, .. }
             | Self::Dial { worker }
             | Self::Greeting { worker, .. }
@@ -192,23 +163,11 @@ impl Happening {
             | Self::Fetched { worker, .. }
             | Self::Transferred { worker, .. }
             | Self::RoomMade { worker }
-            | Self::Written { worker, .. }
-            | Self::Synced { worker, .. }
-            | Self::StillSaving { worker, .. }
-            | Self::Restored { worker, .. }
+            | Self::Checkpoint { worker, .. }
             | Self::Hashed { worker, .. } => Party::Worker(*worker),
-            Self::Kill { .. }
-            | Self::Exited { .. }
-            | Self::DepotDial { .. }
-            | Self::DepotGreeting { .. }
-            | Self::DepotUnanswered { .. }
-            | Self::DepotCut { .. }
-            | Self::ToDepot { .. }
-            | Self::DepotDone { .. }
-            | Self::Revive
-            | Self::Start
-            | Self::Strike(_)
-            | Self::Later(_) => Party::World,
+            Self::Kill { .. } | Self::Exited { .. } | Self::Revive | Self::Start | Self::Strike(_) | Self::Later(_) => {
+                Party::World
+            }
         }
     }
 }

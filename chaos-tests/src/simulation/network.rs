@@ -30,6 +30,8 @@ pub(crate) enum Way {
     /// What others send does not come in.
     In,
     Both,
+    /// Nothing passes between those inside and workers outside; others notice nothing.
+    Workers,
 }
 
 /// Some are cut off from the rest for a while.
@@ -47,6 +49,10 @@ impl Cut {
             Way::Out => leaves && !enters,
             Way::In => enters && !leaves,
             Way::Both => leaves != enters,
+            Way::Workers => {
+                let worker = |node| matches!(node, Node::Worker(_));
+                (leaves && !enters && worker(to)) || (enters && !leaves && worker(from))
+            }
         }
     }
 }

@@ -73,7 +73,10 @@ impl Membership {
             return false;
         }
         let since = *self.saved.awaited.get_or_insert(self.now);
-        if self.saving.is_some() || self.last_to_save().is_some() || self.now.saturating_sub(since) < LAST_SAVE_PATIENCE {
+        if self.saving.is_some()
+            || (self.last_to_save().is_some() && !self.targets().is_empty())
+            || self.now.saturating_sub(since) < LAST_SAVE_PATIENCE
+        {
             return true;
         }
         let reason = "no snapshot of the last state came, or no checkpoint actor is there".to_owned();

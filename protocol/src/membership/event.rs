@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::depots::DepotEvent;
-use super::saving::Contents;
+use super::saves::Contents;
 use crate::checkpoint::{DepotId, ManifestKey};
 use crate::job::Order;
 use crate::messages::{CoordinatorMessage, DepotOrder, Introduction, StepReport, Tally, WorkerMessage};

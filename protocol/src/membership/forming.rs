@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::adopting::Past;
 use super::formation::{Candidate, Formation};
-use super::planning::Planned;
+use super::planning::{Plan, Planned};
 use super::roster::Place;
 use super::{JobEvent, Membership, Need, Phase, Record, Resumed, Stop};
 use crate::job::Order;
@@ -23,6 +23,10 @@ impl Membership {
     /// Asks everybody to halt for the next number.
     fn halt(&mut self) {
         let plan = self.plan.take();
+        // Who halts for this one leaves no snapshot behind.
+        if plan.as_ref().is_some_and(Plan::is_pause) {
+            self.saved.wanted = None;
+        }
         self.switching.clear();
         // Always a number of its own: others may have been given away to generations that were prepared in vain.
         self.generation = if bites(Bug::PlannedNumberReused) {
@@ -140,6 +144,9 @@ impl Membership {
     /// What keeps the next generation from being formed. Everybody is quiet.
     fn lacks(&self, since: Duration) -> Lack {
         if self.may_be_missing_a_past(since) {
+            return Lack::Patience;
+        }
+        if self.all_leave_once_saved(since) {
             return Lack::Patience;
         }
         let count = |wanted: fn(&Record) -> bool| {

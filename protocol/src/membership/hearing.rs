@@ -4,7 +4,7 @@ use super::formation::Formation;
 use super::ledger::Halted;
 use super::planning::Purpose;
 use super::roster::{Ending, Place};
-use super::saving::WrittenPart;
+use super::saves::WrittenPart;
 use super::{JobEvent, Loss, Membership, Phase, Resumed};
 use crate::limits::MAX_LINK_FAILURES;
 use crate::messages::{Standing, StepReport, WorkerMessage};
@@ -66,27 +66,7 @@ impl Membership {
             WorkerMessage::Switched { generation, step } => self.switched(worker, generation, step),
             WorkerMessage::RoomMade { generation } => self.room_made(worker, generation),
             WorkerMessage::Snapshotted { snapshot, shares } => self.snapshotted(worker, snapshot, shares),
-            WorkerMessage::Saved {
-                snapshot,
-                attempt,
-                share,
-                bytes,
-                description,
-                start,
-                pieces,
-                told,
-            } => {
-                let part = WrittenPart {
-                    attempt,
-                    share,
-                    bytes,
-                    description,
-                    start,
-                    pieces,
-                    told,
-                };
-                self.share_saved(worker, snapshot, part);
-            }
+            message @ WorkerMessage::Saved { .. } => self.part_saved(worker, message),
             WorkerMessage::Saving { snapshot, attempt } => self.still_saving(snapshot, attempt),
             WorkerMessage::NotSaved {
                 snapshot,
@@ -104,6 +84,32 @@ impl Membership {
             WorkerMessage::Failed { reason } if record.joining().is_some() => self.joiner_failed(worker, reason),
             WorkerMessage::Failed { reason } => self.fail(format!("worker {worker}: {reason}")),
         }
+    }
+
+    fn part_saved(&mut self, worker: WorkerId, message: WorkerMessage) {
+        let WorkerMessage::Saved {
+            snapshot,
+            attempt,
+            share,
+            bytes,
+            description,
+            start,
+            pieces,
+            told,
+        } = message
+        else {
+            return;
+        };
+        let part = WrittenPart {
+            attempt,
+            share,
+            bytes,
+            description,
+            start,
+            pieces,
+            told,
+        };
+        self.share_saved(worker, snapshot, part);
     }
 
     fn halted(&mut self, worker: WorkerId, generation: Generation, standing: Standing) {

@@ -274,7 +274,9 @@ impl Membership {
             Intake::Serving { taken, told } => {
                 let (id, told) = (taken.id, *told);
                 let copying = || self.joiners().filter(|(_, joining)| joining.copies == Some(id));
-                let shares = if copying().all(|(_, joining)| joining.loaded) {
+                // Nobody copies the last state any more, but it is to be saved.
+                let last = self.last_to_save().is_some();
+                let shares = if !last && copying().all(|(_, joining)| joining.loaded) {
                     Needed::No
                 } else {
                     Needed::Yes

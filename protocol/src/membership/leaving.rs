@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::planning::Planned;
 use super::roster::Place;
-use super::{JobEvent, Membership, Phase};
-use crate::limits::{LEAVE_GRACE, RESEND};
+use super::{JobEvent, Membership, Phase, Record};
+use crate::limits::{LAST_SAVE_PATIENCE, LEAVE_GRACE, RESEND};
 use crate::messages::{CoordinatorMessage, Standing};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Step, WorkerId};
@@ -80,6 +80,14 @@ impl Membership {
         for (worker, step) in free {
             self.release(worker, step);
         }
+    }
+
+    /// Whether all who are there leave, and are let go as soon as their state is kept: nobody trains on until then.
+    pub(super) fn all_leave_once_saved(&self, since: Duration) -> bool {
+        let leaves = |record: &Record| record.leaving.is_some();
+        let all = !self.members.is_empty() && self.members.values().all(leaves);
+        let coming = self.saved.wanted.is_some() && self.now.saturating_sub(since) < LAST_SAVE_PATIENCE;
+        all && self.can_save() && (coming || self.saving.is_some())
     }
 
     fn is_halting(&self) -> bool {

@@ -17,6 +17,7 @@
 
 mod adopting;
 mod balancing;
+mod committing;
 mod conclude;
 mod cooling;
 mod depots;
@@ -35,6 +36,7 @@ mod planning;
 mod record;
 mod restoring;
 mod roster;
+mod saves;
 mod saving;
 mod silence;
 mod stopping;
@@ -58,8 +60,8 @@ use planning::Plan;
 pub use record::JobRecord;
 use restoring::Restoring;
 use roster::{Joining, Place, Record};
-pub use saving::{Contents, SaveCounts, Saves};
-use saving::{Saved, Saving};
+pub use saves::{Contents, SaveCounts, Saves};
+use saves::{Saved, Saving};
 use silence::{Pulse, Work};
 use taking::Intake;
 

@@ -1,7 +1,7 @@
 //! Where the machine stands, for those who watch it from outside: by the names of the drawings. Changes nothing.
 
 use super::adopting::Past;
-use super::saving::Saving;
+use super::saves::Saving;
 use super::taking::Intake;
 use super::{Membership, Phase, Resumed};
 

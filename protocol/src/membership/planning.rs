@@ -67,7 +67,7 @@ impl Plan {
     }
 
     /// Whether all halt at the boundary.
-    fn is_pause(&self) -> bool {
+    pub(super) fn is_pause(&self) -> bool {
         self.next.is_none()
     }
 

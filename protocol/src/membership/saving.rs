@@ -12,177 +12,18 @@
 //! is under way at a time; what becomes due meanwhile is the next one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use super::holders::Taken;
+use super::saves::{SaveCounts, Saving, Stage, Written, WrittenPart};
 use super::taking::Intake;
-use super::{Command, JobEvent, Membership, Phase};
-use crate::checkpoint::{DepotAddress, DepotId, Every, Head, Keep, PieceHash};
+use super::{JobEvent, Membership, Phase};
+use crate::checkpoint::DepotId;
 use crate::limits::{DESCRIPTION_PIECES, LAST_SAVE_PATIENCE, MAX_PIECES, RESEND, SAVE_ATTEMPTS, SAVE_PATIENCE};
 use crate::messages::{CoordinatorMessage, DepotOrder, Needed, Save, Told};
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
 use crate::state::share_hash;
 use crate::words::{Step, WorkerId};
-
-/// When checkpoints are taken, where they are kept, and for how long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Saves {
-    /// How often.
-    pub every: Every,
-    /// On how many hosts. Where there are fewer, on those that there are.
-    pub replicas: u32,
-    /// How long.
-    pub keep: Keep,
-}
-
-/// What a checkpoint consists of, when all of it is durable: its manifest follows from this and from the job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Contents {
-    /// The snapshot.
-    pub snapshot: SnapshotId,
-    /// The pieces that describe the state's tensors.
-    pub description: Vec<PieceHash>,
-    /// The pieces of the state, in order.
-    pub pieces: Vec<PieceHash>,
-    /// Bytes of the state.
-    pub bytes: u64,
-    /// On so many hosts its pieces should be.
-    pub replicas: u32,
-    /// The depots that they are placed on.
-    pub depots: Vec<DepotId>,
-}
-
-/// What has become of checkpoints so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SaveCounts {
-    /// Committed.
-    pub committed: u64,
-    /// Begun and given up.
-    pub given_up: u64,
-    /// Not begun when they were due, since the one before was under way: they are one with the next.
-    pub merged: u64,
-    /// The most steps between the step of a checkpoint and where training was when it was committed.
-    pub largest_lag: u64,
-}
-
-/// What is remembered of checkpoints.
-#[derive(Debug, Clone)]
-pub(super) struct Saved {
-    /// The newest that was committed, or where training began, and when.
-    pub(super) last: (Step, Duration),
-    /// One is wanted at once, of any step from this one on.
-    pub(super) wanted: Option<Step>,
-    /// The newest snapshot that was to become one.
-    tried: Option<SnapshotId>,
-    /// When the end of the job was first held back for the last one.
-    pub(super) awaited: Option<Duration>,
-    pub(super) counts: SaveCounts,
-    /// The newest step at which one was due while another was under way.
-    merged: Step,
-    attempt: u32,
-}
-
-impl Saved {
-    pub(super) fn new(now: Duration) -> Self {
-        Self {
-            last: (Step::ZERO, now),
-            wanted: None,
-            tried: None,
-            awaited: None,
-            counts: SaveCounts::default(),
-            merged: Step::ZERO,
-            attempt: 0,
-        }
-    }
-}
-
-/// A checkpoint under way.
-#[derive(Debug, Clone)]
-pub(super) struct Saving {
-    taken: Taken,
-    pub(super) attempt: u32,
-    tries: u32,
-    depots: Vec<DepotAddress>,
-    /// Depots that could not keep what they should: it is tried without them.
-    pub(super) refused: BTreeSet<DepotId>,
-    shares: BTreeMap<u32, Written>,
-    stage: Stage,
-    /// When the orders were last said, and when something was last heard.
-    asked: Duration,
-    heard: Duration,
-    begun: Duration,
-}
-
-#[derive(Debug, Clone)]
-enum Stage {
-    Writing,
-    Committing { awaited: BTreeSet<DepotId>, head: Option<Head> },
-}
-
-/// What a holder has said of a share.
-#[derive(Debug, Clone)]
-struct Written {
-    bytes: u64,
-    description: Vec<PieceHash>,
-    pieces: Vec<PieceHash>,
-    told: Told,
-}
-
-/// One part of what a holder says.
-#[derive(Debug)]
-pub(super) struct WrittenPart {
-    pub(super) attempt: u32,
-    pub(super) share: u32,
-    pub(super) bytes: u64,
-    pub(super) description: Vec<PieceHash>,
-    pub(super) start: u64,
-    pub(super) pieces: Vec<PieceHash>,
-    pub(super) told: Told,
-}
-
-impl Saving {
-    pub(super) fn snapshot(&self) -> SnapshotId {
-        self.taken.id
-    }
-
-    /// Where it stands, by name.
-    pub(super) fn phase(&self) -> &'static str {
-        match self.stage {
-            Stage::Writing => "writing",
-            Stage::Committing { .. } => "committing",
-        }
-    }
-
-    /// Whether its pieces are durable and only the manifest is not.
-    pub(super) fn is_committing(&self) -> bool {
-        matches!(self.stage, Stage::Committing { .. })
-    }
-
-    /// Whether each share is held by somebody who can write it, from the beginning.
-    fn has_writers(&self) -> bool {
-        (0..self.taken.holders()).all(|share| self.taken.writer(share).is_some())
-    }
-
-    fn is_written(&self) -> bool {
-        if bites(Bug::CommittedTooEarly) {
-            return !self.shares.is_empty();
-        }
-        (0..self.taken.holders()).all(|share| self.shares.get(&share).is_some_and(|written| written.told == Told::All))
-    }
-
-    /// What a holder writes: the shares that it is the first to hold, of those that are there.
-    fn orders(&self) -> BTreeMap<WorkerId, Vec<u32>> {
-        let mut orders: BTreeMap<WorkerId, Vec<u32>> = self.taken.workers().map(|worker| (worker, Vec::new())).collect();
-        for share in 0..self.taken.holders() {
-            let done = self.shares.get(&share).is_some_and(|written| written.told == Told::All);
-            if let Some(writer) = self.taken.writer(share).filter(|_| !done) {
-                orders.entry(writer).or_default().push(share);
-            }
-        }
-        orders
-    }
-}
 
 impl Membership {
     /// Whether there is a place for checkpoints.
@@ -193,6 +34,12 @@ impl Membership {
     /// Whether the state at `step` is durable.
     pub(super) fn is_saved(&self, step: Step) -> bool {
         self.config.saves.is_some() && self.saved.last.0 >= step
+    }
+
+    /// What has become of checkpoints in this life of the coordinator.
+    #[must_use]
+    pub fn save_counts(&self) -> SaveCounts {
+        self.saved.counts
     }
 
     /// Whether a checkpoint is to be taken as soon as that is possible.
@@ -230,7 +77,7 @@ impl Membership {
     }
 
     /// Orders all shares to be written, from the beginning, to the depots that are there now.
-    fn write_anew(&mut self) {
+    pub(super) fn write_anew(&mut self) {
         let depots = self.targets();
         let Some(saving) = &mut self.saving else { return };
         if depots.is_empty() {
@@ -317,107 +164,8 @@ impl Membership {
         }
     }
 
-    /// All pieces are durable where they should be: now the manifest is to be.
-    fn commit(&mut self) {
-        let now = self.now;
-        let Some(saving) = &mut self.saving else { return };
-        let to: Vec<DepotId> = saving.depots.iter().map(|one| one.depot).collect();
-        saving.stage = Stage::Committing {
-            awaited: to.iter().copied().collect(),
-            head: None,
-        };
-        (saving.asked, saving.heard) = (now, now);
-        self.send_commit(to);
-    }
-
-    fn send_commit(&mut self, to: Vec<DepotId>) {
-        let Some(saving) = &self.saving else { return };
-        let mut shares = saving.shares.values();
-        let Some(first) = shares.next() else { return };
-        let description = first.description.clone();
-        if shares.any(|share| share.description != description) {
-            return self.fail(format!(
-                "two workers describe the tensors of the state at {} differently (BITS-1)",
-                saving.snapshot().step
-            ));
-        }
-        let contents = Contents {
-            snapshot: saving.snapshot(),
-            description,
-            pieces: saving
-                .shares
-                .values()
-                .flat_map(|share| share.pieces.iter().copied())
-                .collect(),
-            bytes: saving.shares.values().map(|share| share.bytes).sum(),
-            replicas: self.config.saves.map_or(1, |saves| saves.replicas),
-            depots: saving.depots.iter().map(|one| one.depot).collect(),
-        };
-        self.out.push(Command::Commit {
-            to,
-            contents: Box::new(contents),
-        });
-    }
-
-    /// A depot has made the manifest durable. With the last of them the checkpoint is committed.
-    pub(super) fn committed(&mut self, depot: DepotId, snapshot: SnapshotId, head: Head) {
-        let Some(saving) = self.saving.as_mut().filter(|saving| saving.snapshot() == snapshot) else {
-            return;
-        };
-        let same = head.depots.iter().eq(saving.depots.iter().map(|one| &one.depot));
-        let Stage::Committing { head: known, .. } = &mut saving.stage else {
-            return;
-        };
-        if same {
-            *known = Some(head);
-            self.committed_by(depot);
-        }
-    }
-
-    fn committed_by(&mut self, depot: DepotId) {
-        let now = self.now;
-        let Some(saving) = &mut self.saving else { return };
-        let Stage::Committing { awaited, head } = &mut saving.stage else {
-            return;
-        };
-        if !awaited.remove(&depot) {
-            return;
-        }
-        saving.heard = now;
-        if let (true, Some(head)) = (awaited.is_empty(), head.clone()) {
-            self.all_committed(&head);
-        }
-    }
-
-    fn all_committed(&mut self, head: &Head) {
-        let Some(saving) = &self.saving else { return };
-        let snapshot = saving.snapshot();
-        let (took, hosts) = (self.now.saturating_sub(saving.begun), saving.depots.len());
-        self.end_saving();
-        self.saved.last = (snapshot.step, self.now);
-        let counts = &mut self.saved.counts;
-        counts.committed += 1;
-        counts.largest_lag = counts.largest_lag.max(self.reached.get().saturating_sub(snapshot.step.get()));
-        let hosts = u32::try_from(hosts).unwrap_or(u32::MAX);
-        self.tell(JobEvent::Saved {
-            key: head.key,
-            hosts: hosts.min(head.replicas),
-            wanted: head.replicas,
-            took,
-        });
-        self.prune();
-    }
-
-    pub(super) fn commit_refused(&mut self, depot: DepotId, snapshot: SnapshotId, reason: String) {
-        let committing =
-            |saving: &&Saving| saving.snapshot() == snapshot && matches!(saving.stage, Stage::Committing { .. });
-        if self.saving.as_ref().filter(committing).is_some() {
-            self.refused(depot, snapshot.step, reason);
-        }
-    }
-
     /// A depot could not keep what it should: the others do without it, until the next checkpoint.
-    fn refused(&mut self, depot: DepotId, step: Step, reason: String) {
+    pub(super) fn refused(&mut self, depot: DepotId, step: Step, reason: String) {
         self.tell(JobEvent::DepotRefused { depot, step, reason });
         if let Some(saving) = &mut self.saving {
             saving.refused.insert(depot);
@@ -504,7 +252,7 @@ impl Membership {
         self.tell(JobEvent::NotSaved { step, reason });
     }
 
-    fn end_saving(&mut self) {
+    pub(super) fn end_saving(&mut self) {
         let Some(saving) = self.saving.take() else { return };
         let snapshot = saving.snapshot();
         // Also those that were cut off for a while: they keep it still.
@@ -563,7 +311,7 @@ impl Membership {
         let waited = self.saved.awaited.map(|since| self.now.saturating_sub(since));
         let again = !tried || waited.is_some_and(|waited| waited < LAST_SAVE_PATIENCE);
         let last = self.ends_at(taken.id.step) && taken.id.step > self.saved.last.0;
-        (again && last && !self.targets().is_empty()).then(|| taken.clone())
+        (again && last).then(|| taken.clone())
     }
 
     /// Whether a checkpoint of a newer state than `newest` is about to be committed.

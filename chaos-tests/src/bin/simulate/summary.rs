@@ -29,6 +29,9 @@ pub(crate) struct Summary {
     updates: u64,
     gradients: u64,
     states_lost: u64,
+    checkpoints: u64,
+    checkpoints_given_up: u64,
+    resumed_from_checkpoints: u64,
     events: u64,
     invariants_checked: BTreeMap<&'static str, u64>,
     transitions_expected: usize,
@@ -76,6 +79,9 @@ impl Summary {
             updates: counts.updates,
             gradients: counts.gradients,
             states_lost: counts.states_lost,
+            checkpoints: counts.saved,
+            checkpoints_given_up: counts.not_saved,
+            resumed_from_checkpoints: counts.resumed,
             events: counts.events,
             invariants_checked: report.checked.clone(),
             transitions_expected: EXPECTED.len(),
@@ -118,6 +124,12 @@ impl fmt::Display for Summary {
             f,
             "{} generations, {} steps, {} updates, {} gradients; the state was lost {} times",
             self.generations, self.steps, self.updates, self.gradients, self.states_lost
+        )?;
+        let (saved, given_up) = (self.checkpoints, self.checkpoints_given_up);
+        writeln!(
+            f,
+            "{saved} checkpoints committed, {given_up} given up; {} times training began from one",
+            self.resumed_from_checkpoints
         )?;
         let (lost, replayed) = (self.messages_lost, self.messages_replayed);
         writeln!(f, "{} faults; {lost} messages lost, {replayed} replayed", self.all_faults)?;

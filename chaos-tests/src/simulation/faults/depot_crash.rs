@@ -2,7 +2,7 @@
 
 use super::{Later, Struck};
 use crate::simulation::calendar::Happening;
-use crate::simulation::world::World;
+use crate::simulation::world::{AtDepot, World};
 
 impl World {
     pub(super) fn crash_depot(&mut self) -> Struck {
@@ -26,7 +26,13 @@ impl World {
         if let Some(session) = session {
             self.session_ends(place, session);
             let idle = crate::simulation::network::IDLE;
-            self.calendar.after(idle, Happening::DepotLost { place, session });
+            self.calendar.after(
+                idle,
+                Happening::Depot {
+                    place,
+                    what: AtDepot::Lost { session },
+                },
+            );
         }
         let down = self.lasting();
         self.calendar.after(down, Happening::Later(Later::DepotBack(place)));

@@ -1,4 +1,4 @@
-//! A depot cannot reach some others for a while, nor be reached: all of them, or one.
+//! A depot cannot reach anybody for a while, nor be reached, or only workers.
 
 use super::Struck;
 use crate::simulation::network::{Cut, Node, Way};
@@ -10,12 +10,12 @@ impl World {
             return Struck::Nobody;
         };
         let until = self.now() + self.lasting();
-        let inside = match self.dice.below(2) {
-            0 => [Node::Depot(place)].into(),
+        let inside = [Node::Depot(place)].into();
+        let way = match self.dice.below(2) {
+            0 => Way::Both,
             // The coordinator still reaches it, workers do not.
-            _ => [Node::Depot(place), Node::Coordinator].into(),
+            _ => Way::Workers,
         };
-        let way = Way::Both;
         self.cut_off(Cut { inside, way, until });
         Struck::Yes
     }

@@ -1,20 +1,19 @@
 //! Depots and their connections with the coordinator: in order, and once, or the connection breaks.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestKey, PieceHash, placement};
+use sardana_protocol::checkpoint::{Condition, DepotId, ManifestKey};
 use sardana_protocol::membership::{Contents, DepotEvent, Event};
 use sardana_protocol::messages::{DepotMessage, DepotOrder, Told};
-use sardana_protocol::snapshot::SnapshotId;
-use sardana_protocol::words::{Incarnation, WorkerId};
+use sardana_protocol::words::Incarnation;
 
 use super::World;
 use super::process::Control;
-use crate::simulation::calendar::Happening;
-use crate::simulation::network::{Cut, IDLE, Node};
+use super::stores::Depot;
+use crate::simulation::calendar::{Happening, Party};
+use crate::simulation::network::Node;
 
 /// Between two attempts to find the coordinator, as in the shell.
 const RETRY_EVERY: Duration = Duration::from_millis(200);
@@ -25,47 +24,50 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// So many checkpoints are told of in one message.
 const HEADS: usize = 2;
 
-/// A depot: its process, and its disk.
-pub(crate) struct Depot {
-    /// Its store's.
-    pub(crate) id: DepotId,
-    host: u32,
-    pub(crate) up: bool,
-    /// How often its process has started.
-    pub(crate) boot: u64,
-    /// Its disk takes no more.
-    pub(crate) full: bool,
-    control: Control,
-    /// The highest incarnation of a coordinator that it has served.
-    served: Incarnation,
-    /// When the last message over its connection arrives.
-    upstream: Duration,
-    /// Who may put and read.
-    pub(super) admits: BTreeSet<WorkerId>,
-    /// Which other depots may read.
-    pub(super) peers: BTreeSet<DepotId>,
-    /// Pieces on its disk that are safe there.
-    pub(super) durable: BTreeSet<PieceHash>,
-    /// Those of them that cannot be read any more, and nobody knows.
-    pub(super) rotten: BTreeSet<PieceHash>,
-    pub(super) manifests: BTreeMap<ManifestKey, Kept>,
-    /// Pieces that are kept although no manifest names them yet.
-    pub(super) pins: BTreeMap<PieceHash, SnapshotId>,
-}
-
-/// A checkpoint on a depot's disk.
-pub(crate) struct Kept {
-    /// As it was told last.
-    pub(super) head: Head,
-    pub(super) contents: Rc<Contents>,
-}
-
 /// The connection of a depot, as the coordinator sees it.
 pub(crate) struct DepotSession {
     pub(super) place: usize,
     pub(super) number: u64,
     /// When the last message over it arrives.
     downstream: Duration,
+}
+
+/// What happens at a depot, or on its connection.
+#[derive(Debug, Clone)]
+pub(crate) enum AtDepot {
+    /// It looks for the coordinator.
+    Dial,
+    /// Its hello reaches the coordinator.
+    Hello { session: u64 },
+    /// The coordinator's answer to it.
+    Greeting { session: u64, life: Incarnation },
+    /// No greeting has come.
+    Unanswered { session: u64 },
+    /// The coordinator notices that a session is over.
+    Lost { session: u64 },
+    /// The depot notices it.
+    Cut { session: u64 },
+    /// An order reaches it.
+    Told { session: u64, order: Box<Ordered> },
+    /// Its message reaches the coordinator.
+    Heard { session: u64, message: Box<DepotMessage> },
+    /// What it was ordered is durable, if it has not crashed since.
+    Done { boot: u64, order: Box<Ordered> },
+}
+
+impl AtDepot {
+    /// Whose process must run for it to happen.
+    pub(crate) fn party(&self) -> Party {
+        match self {
+            Self::Hello { .. } | Self::Lost { .. } | Self::Heard { .. } => Party::Coordinator,
+            Self::Dial
+            | Self::Greeting { .. }
+            | Self::Unanswered { .. }
+            | Self::Cut { .. }
+            | Self::Told { .. }
+            | Self::Done { .. } => Party::World,
+        }
+    }
 }
 
 /// What a depot is told.
@@ -76,81 +78,33 @@ pub(crate) enum Ordered {
     Other(DepotOrder),
 }
 
-impl Depot {
-    pub(super) fn new(id: DepotId, host: u32) -> Self {
-        Self {
-            id,
-            host,
-            up: true,
-            boot: 0,
-            full: false,
-            control: Control::Dialing,
-            served: Incarnation::ZERO,
-            upstream: Duration::ZERO,
-            admits: BTreeSet::new(),
-            peers: BTreeSet::new(),
-            durable: BTreeSet::new(),
-            rotten: BTreeSet::new(),
-            manifests: BTreeMap::new(),
-            pins: BTreeMap::new(),
+impl World {
+    pub(super) fn at_depot(&mut self, place: usize, what: AtDepot) {
+        match what {
+            AtDepot::Dial => self.depot_dials(place),
+            AtDepot::Hello { session } => self.depot_hello(place, session),
+            AtDepot::Greeting { session, life } => self.depot_greeted(place, session, life),
+            AtDepot::Unanswered { session } => self.depot_unanswered(place, session),
+            AtDepot::Lost { session } => self.depot_lost(place, session),
+            AtDepot::Cut { session } => self.depot_cut(place, session),
+            AtDepot::Told { session, order } => self.depot_told(place, session, *order),
+            AtDepot::Heard { session, message } => self.depot_heard(place, session, *message),
+            AtDepot::Done { boot, order } => self.depot_done(place, boot, *order),
         }
     }
 
-    /// Its process ends: what it had only in memory is gone.
-    pub(crate) fn goes_down(&mut self) {
-        self.up = false;
-        self.boot += 1;
-        self.control = Control::Dialing;
-        self.admits.clear();
-        self.peers.clear();
-        self.pins.clear();
-        self.sweep();
-    }
-
-    /// Its disk is another one.
-    pub(crate) fn forgets(&mut self, id: DepotId) {
-        self.id = id;
-        self.durable.clear();
-        self.rotten.clear();
-        self.manifests.clear();
-        self.served = Incarnation::ZERO;
-    }
-
-    /// Pieces of these contents that it should have.
-    pub(super) fn own(&self, contents: &Contents) -> Vec<PieceHash> {
-        let needs = contents.description.iter().chain(&contents.pieces).copied();
-        needs
-            .filter(|piece| placement::is_home(self.id, *piece, &contents.depots, contents.replicas))
-            .collect()
-    }
-
-    pub(super) fn condition(&self, contents: &Contents) -> Condition {
-        let whole = self.own(contents).iter().all(|piece| self.durable.contains(piece));
-        if whole { Condition::Whole } else { Condition::Lacking }
-    }
-
-    /// Gives back the room of what nothing names.
-    pub(super) fn sweep(&mut self) {
-        let named: BTreeSet<PieceHash> = self
-            .manifests
-            .values()
-            .flat_map(|kept| kept.contents.description.iter().chain(&kept.contents.pieces))
-            .copied()
-            .collect();
-        let pins = &self.pins;
-        let wanted = |piece: &PieceHash| named.contains(piece) || pins.contains_key(piece);
-        self.durable.retain(wanted);
-        self.rotten.retain(wanted);
-    }
-}
-
-impl World {
     pub(super) fn set_up_depots(&mut self) {
         for (place, &host) in self.swarm.depots.clone().iter().enumerate() {
             let id = DepotId::new(self.dice.bits());
             self.depots.push(Depot::new(id, host));
             let delay = self.within(Duration::from_secs(3));
-            self.calendar.after(delay, Happening::DepotDial { place });
+            self.calendar.after(
+                delay,
+                Happening::Depot {
+                    place,
+                    what: AtDepot::Dial,
+                },
+            );
         }
     }
 
@@ -166,7 +120,13 @@ impl World {
     pub(crate) fn depot_is_back(&mut self, place: usize) {
         let depot = &mut self.depots[place];
         if !std::mem::replace(&mut depot.up, true) {
-            self.calendar.after(Duration::ZERO, Happening::DepotDial { place });
+            self.calendar.after(
+                Duration::ZERO,
+                Happening::Depot {
+                    place,
+                    what: AtDepot::Dial,
+                },
+            );
         }
     }
 
@@ -179,15 +139,33 @@ impl World {
         let reachable = self.network.reaches(now, Node::Depot(place), Node::Coordinator);
         if !reachable || !self.coordinator_listens() {
             let pause = RETRY_EVERY + self.within(RETRY_EVERY);
-            return self.calendar.after(pause, Happening::DepotDial { place });
+            return self.calendar.after(
+                pause,
+                Happening::Depot {
+                    place,
+                    what: AtDepot::Dial,
+                },
+            );
         }
         self.serial += 1;
         let session = self.serial;
         let delay = self.network.stream_delay(&mut self.dice);
         let depot = &mut self.depots[place];
         depot.control = Control::Greeting(session);
-        self.calendar.after(delay, Happening::DepotHello { place, session });
-        self.calendar.after(PATIENCE, Happening::DepotUnanswered { place, session });
+        self.calendar.after(
+            delay,
+            Happening::Depot {
+                place,
+                what: AtDepot::Hello { session },
+            },
+        );
+        self.calendar.after(
+            PATIENCE,
+            Happening::Depot {
+                place,
+                what: AtDepot::Unanswered { session },
+            },
+        );
     }
 
     pub(super) fn depot_unanswered(&mut self, place: usize, session: u64) {
@@ -196,12 +174,18 @@ impl World {
         }
     }
 
-    fn depot_dials_again(&mut self, place: usize) {
+    pub(super) fn depot_dials_again(&mut self, place: usize) {
         let depot = &mut self.depots[place];
         depot.control = Control::Dialing;
         depot.admits.clear();
         depot.peers.clear();
-        self.calendar.after(RETRY_EVERY, Happening::DepotDial { place });
+        self.calendar.after(
+            RETRY_EVERY,
+            Happening::Depot {
+                place,
+                what: AtDepot::Dial,
+            },
+        );
     }
 
     pub(super) fn depot_hello(&mut self, place: usize, session: u64) {
@@ -221,7 +205,13 @@ impl World {
             downstream,
         };
         self.coordinator.depots.insert(depot, opened);
-        self.calendar.at(at, Happening::DepotGreeting { place, session, life });
+        self.calendar.at(
+            at,
+            Happening::Depot {
+                place,
+                what: AtDepot::Greeting { session, life },
+            },
+        );
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 2));
         let event = DepotEvent::Arrived {
             host,
@@ -235,7 +225,13 @@ impl World {
         let now = self.now();
         let depot = &mut self.depots[place];
         if depot.control != Control::Greeting(session) || !depot.up {
-            return self.calendar.after(RETRY_EVERY, Happening::DepotLost { place, session });
+            return self.calendar.after(
+                RETRY_EVERY,
+                Happening::Depot {
+                    place,
+                    what: AtDepot::Lost { session },
+                },
+            );
         }
         depot.control = Control::Joined(session);
         depot.upstream = now;
@@ -302,7 +298,10 @@ impl World {
         let depot = &mut self.depots[place];
         depot.upstream = depot.upstream.max(cut.unwrap_or(now) + delay);
         let message = Box::new(message);
-        let said = Happening::FromDepot { place, session, message };
+        let said = Happening::Depot {
+            place,
+            what: AtDepot::Heard { session, message },
+        };
         self.calendar.at(depot.upstream, said);
     }
 
@@ -312,84 +311,6 @@ impl World {
         if let Some((&depot, _)) = of_it.next() {
             let event = DepotEvent::Said(Box::new(message));
             self.decide(Event::Depot { depot, event });
-        }
-    }
-
-    /// The coordinator notices that a session is over.
-    pub(super) fn depot_lost(&mut self, place: usize, session: u64) {
-        let sessions = self.coordinator.depots.iter();
-        let mut of_it = sessions.filter(|(_, one)| (one.place, one.number) == (place, session));
-        let Some((&depot, _)) = of_it.next() else { return };
-        self.coordinator.depots.remove(&depot);
-        let why = "the connection broke".to_owned();
-        let event = DepotEvent::Lost { why };
-        self.decide(Event::Depot { depot, event });
-        let cut = self.network.cut_until(self.now(), Node::Coordinator, Node::Depot(place));
-        let delay = match cut {
-            Some(_) => IDLE,
-            None => self.network.delay(&mut self.dice),
-        };
-        self.calendar.after(delay, Happening::DepotCut { place, session });
-    }
-
-    /// A depot notices it.
-    pub(super) fn depot_cut(&mut self, place: usize, session: u64) {
-        let control = self.depots[place].control;
-        if control == Control::Joined(session) || control == Control::Greeting(session) {
-            self.depot_dials_again(place);
-            self.session_ends(place, session);
-        }
-    }
-
-    /// The coordinator hears soon that a depot has given up a session.
-    pub(crate) fn session_ends(&mut self, place: usize, session: u64) {
-        if self.network.reaches(self.now(), Node::Depot(place), Node::Coordinator) {
-            let delay = self.network.delay(&mut self.dice);
-            self.calendar.after(delay, Happening::DepotLost { place, session });
-        }
-    }
-
-    /// The session of a depot, as it sees it.
-    pub(crate) fn depot_session(&self, place: usize) -> Option<u64> {
-        match self.depots[place].control {
-            Control::Joined(session) | Control::Greeting(session) => Some(session),
-            Control::Dialing => None,
-        }
-    }
-
-    /// The coordinator is gone. `told`: whether its host says so.
-    pub(crate) fn depots_lose_coordinator(&mut self, told: bool) {
-        for place in 0..self.depots.len() {
-            let Some(session) = self.depot_session(place) else { continue };
-            let quick = self.within(Duration::from_millis(200));
-            let noticed = if told { quick } else { IDLE - 10 * quick };
-            self.calendar.after(noticed, Happening::DepotCut { place, session });
-        }
-    }
-
-    /// The coordinator stands still for so long that its connections break.
-    pub(crate) fn depots_hear_nothing_until(&mut self, thaw: Duration) {
-        for place in 0..self.depots.len() {
-            let Some(session) = self.depot_session(place) else { continue };
-            self.calendar.after(IDLE, Happening::DepotCut { place, session });
-            self.calendar.at(thaw, Happening::DepotLost { place, session });
-        }
-    }
-
-    /// Connections of depots across a cut that lasts too long break.
-    pub(crate) fn cut_depots_off(&mut self, cut: &Cut) {
-        for place in 0..self.depots.len() {
-            let Some(session) = self.depot_session(place) else { continue };
-            let up = cut.stops(Node::Depot(place), Node::Coordinator);
-            let down = cut.stops(Node::Coordinator, Node::Depot(place));
-            let (heard, hears) = match (up, down) {
-                (false, false) => continue,
-                (true, true) => (IDLE, IDLE),
-                (true, false) => (IDLE, 2 * IDLE),
-                (false, true) => (2 * IDLE, IDLE),
-            };
-            self.calendar.after(heard, Happening::DepotLost { place, session });
-            self.calendar.after(hears, Happening::DepotCut { place, session });
         }
     }
 
@@ -424,7 +345,13 @@ impl World {
         session.downstream = session.downstream.max(cut.unwrap_or(now) + delay);
         let (at, place, session) = (session.downstream, session.place, session.number);
         let order = Box::new(order);
-        self.calendar.at(at, Happening::ToDepot { place, session, order });
+        self.calendar.at(
+            at,
+            Happening::Depot {
+                place,
+                what: AtDepot::Told { session, order },
+            },
+        );
     }
 
     pub(super) fn depot_told(&mut self, place: usize, session: u64, order: Ordered) {

@@ -1,15 +1,15 @@
 //! What depots do with their disks: pieces and manifests that are safe only later, room that is given back, and what is true of them.
 
 use std::rc::Rc;
-use std::time::Duration;
 
-use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestId, ManifestKey, PieceHash};
+use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestId, ManifestKey};
 use sardana_protocol::limits::DEPOTS_PATIENCE;
-use sardana_protocol::membership::{Contents, Need};
+use sardana_protocol::membership::Contents;
 use sardana_protocol::messages::{DepotMessage, DepotOrder};
 use sardana_protocol::words::JobId;
 
-use super::depots::{Depot, Kept, Ordered};
+use super::depots::{AtDepot, Ordered};
+use super::stores::{Depot, Kept};
 use super::{BUILD, TASK, World};
 use crate::simulation::calendar::Happening;
 use crate::simulation::invariants::Violation;
@@ -31,7 +31,13 @@ impl World {
                 let boot = depot.boot;
                 let sync = self.within(self.swarm.sync);
                 let order = Box::new(order);
-                self.calendar.after(sync, Happening::DepotDone { place, boot, order });
+                self.calendar.after(
+                    sync,
+                    Happening::Depot {
+                        place,
+                        what: AtDepot::Done { boot, order },
+                    },
+                );
             }
             Ordered::Other(DepotOrder::Commit { .. } | DepotOrder::Renewed { .. } | DepotOrder::JobOver) => {}
         }
@@ -120,10 +126,8 @@ impl World {
 
     /// The coordinator waits for depots with a checkpoint, and there is none.
     pub(crate) fn waits_in_vain(&self) -> bool {
-        let waits = |(need, since): (Need, Duration)| {
-            need == Need::Depots && self.now().saturating_sub(since) >= 4 * DEPOTS_PATIENCE
-        };
-        self.waiting.is_some_and(waits) && self.nothing_to_resume_from()
+        let long = |since| self.now().saturating_sub(since) >= 4 * DEPOTS_PATIENCE;
+        self.in_want.is_some_and(long) && self.nothing_to_resume_from()
     }
 
     /// A depot finds a checkpoint of another job, or of another build, on its disk.
@@ -168,17 +172,6 @@ impl World {
             })
         };
         own.filter(move |(_, kept)| whole(&kept.contents)).map(|(key, _)| *key)
-    }
-}
-
-impl Depot {
-    /// What is on its disk and can be read.
-    pub(crate) fn pieces(&self) -> Vec<PieceHash> {
-        self.durable.difference(&self.rotten).copied().collect()
-    }
-
-    pub(crate) fn rots(&mut self, piece: PieceHash) {
-        self.rotten.insert(piece);
     }
 }
 

@@ -1,6 +1,7 @@
 //! A simulated cluster: a coordinator, its workers and what lies between them. All decisions are those of the machines that ship; what
 //! is here stands in for their shells, their hosts and the network.
 
+mod breaks;
 mod control;
 mod coordinator;
 mod depots;
@@ -9,8 +10,10 @@ mod hanging;
 mod joining;
 mod links;
 mod process;
+mod restoring;
 mod ring;
 mod saving;
+mod stores;
 mod training;
 mod witness;
 
@@ -19,7 +22,7 @@ use std::time::Duration;
 
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::job::{JobSpec, Order};
-use sardana_protocol::membership::{Config, Need, Stage, Summary};
+use sardana_protocol::membership::{Config, Stage, Summary};
 use sardana_protocol::messages::Tally;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
@@ -34,8 +37,10 @@ use super::swarm::Swarm;
 use super::tally::Counts;
 use crate::dice::{Dice, mix};
 pub(crate) use coordinator::{Coordinator, DiskFate};
-pub(crate) use depots::{Depot, Ordered};
+pub(crate) use depots::AtDepot;
 pub(crate) use process::{Data, Process};
+pub(crate) use saving::OfCheckpoint;
+pub(crate) use stores::Depot;
 
 /// So few workers make a cluster whose time counts.
 const ENOUGH: usize = 3;
@@ -75,8 +80,8 @@ pub(crate) struct World {
     pub(crate) done: Option<Summary>,
     /// The job cannot go on, and that is nobody's fault: all its checkpoints are gone.
     pub(crate) given_up: bool,
-    /// What the coordinator told to wait for last, and when.
-    waiting: Option<(Need, Duration)>,
+    /// Since when training waits for a checkpoint.
+    in_want: Option<Duration>,
     counted_to: Duration,
     /// The newest step of any worker, and how often it grew.
     pub(crate) high: Step,
@@ -134,7 +139,7 @@ impl World {
             broken: None,
             done: None,
             given_up: false,
-            waiting: None,
+            in_want: None,
             counted_to: Duration::ZERO,
             high: Step::ZERO,
             advances: 0,
@@ -269,19 +274,8 @@ impl World {
             Happening::Transferred { worker, serial } => self.transferred(worker, serial),
             Happening::RoomMade { worker } => self.room_made(worker),
             Happening::Hashed { worker, snapshot } => self.hashed(worker, snapshot),
-            Happening::DepotDial { place } => self.depot_dials(place),
-            Happening::DepotHello { place, session } => self.depot_hello(place, session),
-            Happening::DepotGreeting { place, session, life } => self.depot_greeted(place, session, life),
-            Happening::DepotUnanswered { place, session } => self.depot_unanswered(place, session),
-            Happening::DepotLost { place, session } => self.depot_lost(place, session),
-            Happening::DepotCut { place, session } => self.depot_cut(place, session),
-            Happening::ToDepot { place, session, order } => self.depot_told(place, session, *order),
-            Happening::FromDepot { place, session, message } => self.depot_heard(place, session, *message),
-            Happening::DepotDone { place, boot, order } => self.depot_done(place, boot, *order),
-            Happening::Written { worker, serial } => self.written(worker, serial),
-            Happening::Synced { worker, serial } => self.synced(worker, serial),
-            Happening::StillSaving { worker, serial } => self.still_saving(worker, serial),
-            Happening::Restored { worker, serial } => self.restored(worker, serial),
+            Happening::Depot { place, what } => self.at_depot(place, what),
+            Happening::Checkpoint { worker, serial, what } => self.of_checkpoint(worker, serial, what),
             Happening::Revive => self.begin_life(),
             Happening::Start => self.start(),
             Happening::Strike(fault) => self.strike(fault),

@@ -11,7 +11,8 @@ use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 use super::joining::{Joining, Keeping};
-use super::saving::{Restoring, Saves};
+use super::restoring::Restoring;
+use super::saving::Saves;
 use crate::simulation::model::{self, Gradients, Sum};
 use crate::simulation::network::IDLE;
 

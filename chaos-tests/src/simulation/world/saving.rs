@@ -1,29 +1,49 @@
-//! What workers do for checkpoints: they write shares to depots, and read a checkpoint that a generation starts from.
+//! What workers do for checkpoints: they write shares to depots.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sardana_protocol::checkpoint::{DepotId, PieceHash, placement};
 use sardana_protocol::member::{Event, SavedShare};
-use sardana_protocol::messages::{Restore, Save, WorkerMessage};
+use sardana_protocol::messages::{Save, WorkerMessage};
 use sardana_protocol::snapshot::{Share, SnapshotId};
-use sardana_protocol::words::{Generation, WorkerId};
+use sardana_protocol::words::WorkerId;
 
 use super::World;
-use super::depots::Depot;
 use super::process::Data;
+use super::stores::Depot;
 use crate::simulation::calendar::Happening;
 use crate::simulation::model::{PIECE_BYTES, PIECES, description, mix, piece};
 use crate::simulation::network::Node;
 
 /// A depot that does not answer is given up after this.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Between two attempts.
-const AGAIN: Duration = Duration::from_millis(500);
+pub(super) const AGAIN: Duration = Duration::from_millis(500);
 
 /// Who writes for longer says so this often.
 const SAY_EVERY: Duration = Duration::from_secs(10);
+
+/// How far something is that a worker does for a checkpoint.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OfCheckpoint {
+    /// It has written pieces to depots, if they are there.
+    Written,
+    /// They are durable, if no depot has crashed since.
+    Synced,
+    /// It is still writing.
+    StillSaving,
+    /// It has read a checkpoint, if all of it is there.
+    Restored,
+}
+
+pub(super) fn of(worker: WorkerId, serial: u64, what: OfCheckpoint) -> Happening {
+    Happening::Checkpoint { worker, serial, what }
+}
+
+/// What is written to each depot: what is in a piece, its number and its name.
+type Load = BTreeMap<DepotId, Vec<(u64, u64, PieceHash)>>;
 
 /// What a worker keeps for the sake of a checkpoint, and what it writes.
 #[derive(Default)]
@@ -58,14 +78,6 @@ enum Stage {
     Failed,
 }
 
-/// What a worker reads.
-pub(crate) struct Restoring {
-    serial: u64,
-    since: Duration,
-    generation: Generation,
-    restore: Restore,
-}
-
 impl Pinned {
     fn content(&self, number: u64) -> u64 {
         if self.bad == Some(number) {
@@ -96,6 +108,15 @@ impl Saves {
 }
 
 impl World {
+    pub(super) fn of_checkpoint(&mut self, worker: WorkerId, serial: u64, what: OfCheckpoint) {
+        match what {
+            OfCheckpoint::Written => self.written(worker, serial),
+            OfCheckpoint::Synced => self.synced(worker, serial),
+            OfCheckpoint::StillSaving => self.still_saving(worker, serial),
+            OfCheckpoint::Restored => self.restored(worker, serial),
+        }
+    }
+
     pub(super) fn save(&mut self, worker: WorkerId, save: Save) {
         let Some(process) = self.processes.get_mut(&worker) else {
             return;
@@ -118,11 +139,10 @@ impl World {
             && writing.save == save
             && writing.stage != Stage::Failed
         {
-            return if writing.stage == Stage::Done {
-                self.say_saved(worker)
-            } else {
-                ()
-            };
+            if writing.stage == Stage::Done {
+                self.say_saved(worker);
+            }
+            return;
         }
         self.serial += 1;
         let serial = self.serial;
@@ -138,13 +158,13 @@ impl World {
         let stands = match self.dice.below(48) {
             0 => Duration::from_secs(60),
             1 => {
-                self.calendar.after(SAY_EVERY, Happening::StillSaving { worker, serial });
+                self.calendar.after(SAY_EVERY, of(worker, serial, OfCheckpoint::StillSaving));
                 Duration::from_secs(60)
             }
             _ => Duration::ZERO,
         };
         let delay = stands + self.within(2 * self.swarm.transfer) + self.network.stream_delay(&mut self.dice);
-        self.calendar.after(delay, Happening::Written { worker, serial });
+        self.calendar.after(delay, of(worker, serial, OfCheckpoint::Written));
     }
 
     fn not_saved(&mut self, worker: WorkerId, save: &Save, depot: Option<DepotId>, reason: &str) {
@@ -165,7 +185,7 @@ impl World {
         }
         let (snapshot, attempt) = (writing.save.snapshot, writing.save.attempt);
         self.send_up(worker, WorkerMessage::Saving { snapshot, attempt });
-        self.calendar.after(SAY_EVERY, Happening::StillSaving { worker, serial });
+        self.calendar.after(SAY_EVERY, of(worker, serial, OfCheckpoint::StillSaving));
     }
 
     fn writing(&mut self, worker: WorkerId, serial: u64) -> Option<&mut Writing> {
@@ -174,7 +194,7 @@ impl World {
     }
 
     /// What a worker writes, and to which depots.
-    fn load(&self, worker: WorkerId) -> Option<(Save, BTreeMap<DepotId, Vec<(u64, u64, PieceHash)>>)> {
+    fn load(&self, worker: WorkerId) -> Option<(Save, Load)> {
         let saves = &self.processes.get(&worker)?.saves;
         let (pinned, writing) = (saves.pinned.as_ref()?, saves.writing.as_ref()?);
         let save = writing.save.clone();
@@ -183,7 +203,7 @@ impl World {
         let pieces = shares.flat_map(|share| pinned.pieces(share));
         let pieces = pieces.map(|(number, piece)| (pinned.content(number), number, piece));
         let described = description().into_iter().map(|piece| (0, PIECES, piece));
-        let mut load: BTreeMap<DepotId, Vec<_>> = BTreeMap::new();
+        let mut load = Load::new();
         for one in pieces.chain(described) {
             for home in placement::homes(one.2, &depots, save.replicas) {
                 load.entry(home).or_default().push(one);
@@ -196,7 +216,7 @@ impl World {
     }
 
     /// The depot of this id, if it is there and lets `worker` in.
-    fn open_depot(&self, worker: WorkerId, depot: DepotId) -> Option<usize> {
+    pub(super) fn open_depot(&self, worker: WorkerId, depot: DepotId) -> Option<usize> {
         let place = self.depots.iter().position(|one| one.id == depot)?;
         let one = &self.depots[place];
         let reached = self.network.reaches(self.now(), Node::Worker(worker), Node::Depot(place));
@@ -218,7 +238,7 @@ impl World {
                     continue;
                 }
                 None if now.saturating_sub(since) < PATIENCE => {
-                    return self.calendar.after(AGAIN, Happening::Written { worker, serial });
+                    return self.calendar.after(AGAIN, of(worker, serial, OfCheckpoint::Written));
                 }
                 None => "it does not answer",
             };
@@ -231,7 +251,7 @@ impl World {
             writing.stage = Stage::Syncing(boots);
         }
         let sync = self.within(self.swarm.sync);
-        self.calendar.after(sync, Happening::Synced { worker, serial });
+        self.calendar.after(sync, of(worker, serial, OfCheckpoint::Synced));
     }
 
     pub(super) fn synced(&mut self, worker: WorkerId, serial: u64) {
@@ -285,90 +305,4 @@ impl World {
             self.leave_for(worker, Event::Saved(Box::new(saved)), Data::None);
         }
     }
-
-    pub(super) fn restore(&mut self, worker: WorkerId, generation: Generation, restore: Restore) {
-        self.serial += 1;
-        let (serial, since) = (self.serial, self.now());
-        let Some(process) = self.processes.get_mut(&worker) else {
-            return;
-        };
-        process.restoring = Some(Restoring {
-            serial,
-            since,
-            generation,
-            restore,
-        });
-        let delay = self.swarm.transfer + self.network.stream_delay(&mut self.dice) * 2;
-        self.calendar.after(delay, Happening::Restored { worker, serial });
-    }
-
-    pub(super) fn restored(&mut self, worker: WorkerId, serial: u64) {
-        let now = self.now();
-        let Some(process) = self.processes.get_mut(&worker) else {
-            return;
-        };
-        let Some(restoring) = process.restoring.take_if(|one| one.serial == serial) else {
-            return;
-        };
-        let Restoring { generation, restore, .. } = &restoring;
-        let (generation, step) = (*generation, restore.key.step);
-        let loaded = self.read(worker, restore);
-        let waits = now.saturating_sub(restoring.since) < PATIENCE + self.swarm.transfer;
-        match loaded {
-            Ok(state) => self.leave_for(worker, Event::Fetched { generation, step }, Data::State(state)),
-            Err(_) if waits => {
-                if let Some(process) = self.processes.get_mut(&worker) {
-                    process.restoring = Some(restoring);
-                }
-                self.calendar.after(AGAIN, Happening::Restored { worker, serial });
-            }
-            Err(reason) => {
-                let reason = reason.to_owned();
-                self.leave_for(worker, Event::NotRestored { generation, reason }, Data::None);
-            }
-        }
-    }
-
-    /// The state that a checkpoint has in it.
-    fn read(&mut self, worker: WorkerId, restore: &Restore) -> Result<u64, &'static str> {
-        let asked = restore.depots.iter().filter_map(|one| self.open_depot(worker, one.depot));
-        let places: Vec<usize> = asked.collect();
-        let mut kept = places
-            .iter()
-            .filter_map(|&place| self.depots[place].manifests.get(&restore.key));
-        let contents = kept.next().map(|kept| std::rc::Rc::clone(&kept.contents));
-        let contents = contents.ok_or("no depot that answers has its manifest")?;
-        let mut states = Vec::new();
-        for piece in contents.description.iter().chain(&contents.pieces) {
-            let mut found = false;
-            for &place in &places {
-                let depot = &mut self.depots[place];
-                // Who reads a rotten piece notices.
-                if depot.rotten.remove(piece) {
-                    depot.durable.remove(piece);
-                    self.tell_conditions(place);
-                }
-                found |= self.depots[place].durable.contains(piece);
-            }
-            if !found {
-                return Err("a piece is missing");
-            }
-            states.extend(self.vault.get(piece).copied());
-        }
-        Ok(put_together(&states))
-    }
-}
-
-/// The state that these pieces make; some other, if they do not belong together.
-fn put_together(pieces: &[(u64, u64)]) -> u64 {
-    let told = |number: &u64| !number.is_multiple_of(3) && *number < PIECES;
-    let states: Vec<u64> = pieces
-        .iter()
-        .filter(|(_, number)| told(number))
-        .map(|(state, _)| *state)
-        .collect();
-    let numbers = pieces.iter().map(|(_, number)| *number).filter(|number| *number < PIECES);
-    let first = states.first().copied().unwrap_or(0);
-    let same = numbers.eq(0..PIECES) && states.iter().all(|state| *state == first);
-    if same { first } else { mix(first, 1) }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sardana_protocol::membership::{JobEvent, Loss, Phases, Stage};
+use sardana_protocol::membership::{JobEvent, Loss, Need, Phases, Stage, Summary};
 use sardana_protocol::words::{Generation, Step, WorkerId};
 
 use super::World;
@@ -20,15 +20,10 @@ impl World {
                 step,
                 members,
                 ..
-            } => {
-                self.waiting = None;
-                self.law.seats(&members);
-                let lost = step.next() < self.high;
-                let begins = self.law.begins_at(step, lost);
-                self.require(begins);
-                self.formed(generation, &members, clock, before)
-                    .and_then(|()| self.begun(generation, step))
-            }
+            } => self
+                .formed(generation, &members, clock, before)
+                .and_then(|()| self.begins_at(step))
+                .and_then(|()| self.begun(generation, step)),
             JobEvent::Switched {
                 generation,
                 step,
@@ -43,17 +38,8 @@ impl World {
                 let held = self.law.adopted(generation, self.coordinator.memory);
                 held.and_then(|()| self.law.adopts_whole(generation, &members))
             }
-            JobEvent::Done(summary) => {
-                let held = self.law.ended(&summary).and_then(|()| self.all_ended(summary.step));
-                let held = held.and_then(|()| self.law.last_is_saved(summary.step));
-                self.done = Some(summary);
-                held
-            }
-            JobEvent::Failed { .. } if self.nothing_to_resume_from() => {
-                self.given_up = true;
-                Ok(())
-            }
-            JobEvent::Failed { reason } => Err(Violation::new("the job must not fail", reason)),
+            JobEvent::Done(summary) => self.ends(summary),
+            JobEvent::Failed { reason } => self.fails(reason),
             JobEvent::StateLost { from, .. } => {
                 self.counts.states_lost += 1;
                 let holder = self.holder_beyond(from, clock);
@@ -73,24 +59,12 @@ impl World {
                 stage: Stage::Running,
                 ..
             } => self.law.silent(worker, clock),
-            JobEvent::Saved { key, hosts, wanted, .. } => {
-                self.counts.saved += 1;
-                let held = self.law.saved(key, hosts, wanted);
-                held.and_then(|()| self.pieces_are_kept(key))
-            }
-            JobEvent::NotSaved { step, .. } => {
-                self.counts.not_saved += 1;
-                self.law.not_saved(step);
-                Ok(())
-            }
-            JobEvent::Resumes { key, .. } => {
-                self.counts.resumed += 1;
-                self.law.resumes(key)
-            }
-            JobEvent::NotRestored { key, .. } => {
-                self.law.not_restored(key);
-                Ok(())
-            }
+            JobEvent::Saved { .. }
+            | JobEvent::NotSaved { .. }
+            | JobEvent::Resumes { .. }
+            | JobEvent::NotRestored { .. }
+            | JobEvent::Resumed { .. }
+            | JobEvent::Waiting { .. } => self.told_of_checkpoints(&event),
             JobEvent::Fenced { .. }
             | JobEvent::DepotCame { .. }
             | JobEvent::DepotLost { .. }
@@ -104,14 +78,55 @@ impl World {
             | JobEvent::Lost { .. }
             | JobEvent::Halting { .. }
             | JobEvent::Formed { .. }
-            | JobEvent::Resumed { .. }
             | JobEvent::Steps(_) => Ok(()),
-            JobEvent::Waiting { need, .. } => {
-                self.waiting = Some((need, self.calendar.now()));
-                Ok(())
-            }
         };
         self.require(held);
+    }
+
+    fn told_of_checkpoints(&mut self, event: &JobEvent) -> Result<(), Violation> {
+        if let JobEvent::Saved { key, hosts, wanted, .. } = event {
+            self.counts.saved += 1;
+            self.law.saved(*key, *hosts, *wanted)?;
+            return self.pieces_are_kept(*key);
+        }
+        if let JobEvent::NotSaved { step, .. } = event {
+            self.counts.not_saved += 1;
+            self.law.not_saved(*step);
+        } else if let JobEvent::Resumes { key, .. } = event {
+            self.counts.resumed += 1;
+            return self.law.resumes(*key);
+        } else if let JobEvent::NotRestored { key, .. } = event {
+            self.law.not_restored(*key);
+        } else if let JobEvent::Waiting { need: Need::Depots, .. } = event {
+            let now = self.calendar.now();
+            self.in_want.get_or_insert(now);
+        } else if let JobEvent::Resumed { .. } = event {
+            self.in_want = None;
+        }
+        Ok(())
+    }
+
+    /// The job fails: that is right only where all its checkpoints are gone.
+    fn fails(&mut self, reason: String) -> Result<(), Violation> {
+        self.given_up = self.nothing_to_resume_from();
+        if self.given_up {
+            return Ok(());
+        }
+        Err(Violation::new("the job must not fail", reason))
+    }
+
+    fn begins_at(&mut self, step: Step) -> Result<(), Violation> {
+        let lost = step.next() < self.high;
+        self.law.begins_at(step, lost)
+    }
+
+    fn ends(&mut self, summary: Summary) -> Result<(), Violation> {
+        let step = summary.step;
+        let held = self.law.ended(&summary);
+        self.done = Some(summary);
+        held?;
+        self.all_ended(step)?;
+        self.law.last_is_saved(step)
     }
 
     /// A generation is formed, not switched to.
@@ -122,6 +137,7 @@ impl World {
         clock: Duration,
         before: Phases,
     ) -> Result<(), Violation> {
+        self.law.seats(members);
         let training = self.one_that_trains(members.iter().copied());
         self.law.all_have_halted(generation, training)?;
         if before.past == "possible" {

@@ -5,6 +5,7 @@ mod drains;
 mod ends;
 mod halts;
 mod joins;
+mod saving;
 mod snapshots;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -221,28 +222,12 @@ fn said(commands: &[Command]) -> Vec<String> {
             let shares: Vec<u32> = shares.iter().map(|(index, _)| *index).collect();
             Some(format!("snapshotted {snapshot} {shares:?}"))
         }
-        Command::Send(WorkerMessage::Saved {
-            snapshot,
-            attempt,
-            share,
-            start,
-            pieces,
-            told,
-            ..
-        }) => Some(format!(
-            "saved {share} of {snapshot} for {attempt}: {start} and {} more, {told:?}",
-            pieces.len()
-        )),
-        Command::Send(WorkerMessage::Saving { snapshot, attempt }) => Some(format!("saving {snapshot} for {attempt}")),
-        Command::Send(WorkerMessage::NotSaved {
-            snapshot,
-            attempt,
-            reason,
-            ..
-        }) => Some(format!("not saved {snapshot} for {attempt}: {reason}")),
-        Command::Send(WorkerMessage::NotRestored { generation, reason }) => {
-            Some(format!("not restored {generation}: {reason}"))
-        }
+        Command::Send(
+            WorkerMessage::Saved { snapshot, .. }
+            | WorkerMessage::Saving { snapshot, .. }
+            | WorkerMessage::NotSaved { snapshot, .. },
+        ) => Some(format!("of saving {snapshot}")),
+        Command::Send(WorkerMessage::NotRestored { generation, .. }) => Some(format!("not restored {generation}")),
         Command::Send(WorkerMessage::Dropped { snapshot }) => Some(format!("dropped {snapshot}")),
         Command::Send(WorkerMessage::CaughtUp { snapshot, step }) => Some(format!("caught up from {snapshot} {step}")),
         Command::Send(WorkerMessage::CopyFailed { snapshot, reason }) => {

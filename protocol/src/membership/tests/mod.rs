@@ -3,12 +3,16 @@
 mod adopting;
 mod balancing;
 mod cooling;
+mod depots;
 mod endings;
 mod generations;
 mod joining;
+mod last_saves;
 mod leaving;
 mod losses;
 mod planning;
+mod restoring;
+mod saving;
 mod silence;
 
 use std::net::{Ipv4Addr, SocketAddr};

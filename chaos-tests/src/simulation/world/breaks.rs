@@ -1,0 +1,133 @@
+//! Connections between depots and the coordinator that break, and who notices when.
+
+use std::time::Duration;
+
+use sardana_protocol::membership::{DepotEvent, Event};
+
+use super::World;
+use super::depots::AtDepot;
+use super::process::Control;
+use crate::simulation::calendar::Happening;
+use crate::simulation::network::{Cut, IDLE, Node};
+
+impl World {
+    /// The coordinator notices that a session is over.
+    pub(super) fn depot_lost(&mut self, place: usize, session: u64) {
+        let sessions = self.coordinator.depots.iter();
+        let mut of_it = sessions.filter(|(_, one)| (one.place, one.number) == (place, session));
+        let Some((&depot, _)) = of_it.next() else { return };
+        self.coordinator.depots.remove(&depot);
+        let why = "the connection broke".to_owned();
+        let event = DepotEvent::Lost { why };
+        self.decide(Event::Depot { depot, event });
+        let cut = self.network.cut_until(self.now(), Node::Coordinator, Node::Depot(place));
+        let delay = match cut {
+            Some(_) => IDLE,
+            None => self.network.delay(&mut self.dice),
+        };
+        self.calendar.after(
+            delay,
+            Happening::Depot {
+                place,
+                what: AtDepot::Cut { session },
+            },
+        );
+    }
+
+    /// A depot notices it.
+    pub(super) fn depot_cut(&mut self, place: usize, session: u64) {
+        let control = self.depots[place].control;
+        if control == Control::Joined(session) || control == Control::Greeting(session) {
+            self.depot_dials_again(place);
+            self.session_ends(place, session);
+        }
+    }
+
+    /// The coordinator hears soon that a depot has given up a session.
+    pub(crate) fn session_ends(&mut self, place: usize, session: u64) {
+        if self.network.reaches(self.now(), Node::Depot(place), Node::Coordinator) {
+            let delay = self.network.delay(&mut self.dice);
+            self.calendar.after(
+                delay,
+                Happening::Depot {
+                    place,
+                    what: AtDepot::Lost { session },
+                },
+            );
+        }
+    }
+
+    /// The session of a depot, as it sees it.
+    pub(crate) fn depot_session(&self, place: usize) -> Option<u64> {
+        match self.depots[place].control {
+            Control::Joined(session) | Control::Greeting(session) => Some(session),
+            Control::Dialing => None,
+        }
+    }
+
+    /// The coordinator is gone. `told`: whether its host says so.
+    pub(crate) fn depots_lose_coordinator(&mut self, told: bool) {
+        for place in 0..self.depots.len() {
+            let Some(session) = self.depot_session(place) else { continue };
+            let quick = self.within(Duration::from_millis(200));
+            let noticed = if told { quick } else { IDLE - 10 * quick };
+            self.calendar.after(
+                noticed,
+                Happening::Depot {
+                    place,
+                    what: AtDepot::Cut { session },
+                },
+            );
+        }
+    }
+
+    /// The coordinator stands still for so long that its connections break.
+    pub(crate) fn depots_hear_nothing_until(&mut self, thaw: Duration) {
+        for place in 0..self.depots.len() {
+            let Some(session) = self.depot_session(place) else { continue };
+            self.calendar.after(
+                IDLE,
+                Happening::Depot {
+                    place,
+                    what: AtDepot::Cut { session },
+                },
+            );
+            self.calendar.at(
+                thaw,
+                Happening::Depot {
+                    place,
+                    what: AtDepot::Lost { session },
+                },
+            );
+        }
+    }
+
+    /// Connections of depots across a cut that lasts too long break.
+    pub(crate) fn cut_depots_off(&mut self, cut: &Cut) {
+        for place in 0..self.depots.len() {
+            let Some(session) = self.depot_session(place) else { continue };
+            let up = cut.stops(Node::Depot(place), Node::Coordinator);
+            let down = cut.stops(Node::Coordinator, Node::Depot(place));
+            let (heard, hears) = match (up, down) {
+                (false, false) => continue,
+                (true, true) => (IDLE, IDLE),
+                (true, false) => (IDLE, 2 * IDLE),
+                (false, true) => (2 * IDLE, IDLE),
+            };
+            self.calendar.after(
+                heard,
+                Happening::Depot {
+                    place,
+                    what: AtDepot::Lost { session },
+                },
+            );
+            self.calendar.after(
+                hears,
+                Happening::Depot {
+                    place,
+                    what: AtDepot::Cut { session },
+                },
+            );
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What is remembered of checkpoints, and of the one that is under way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::holders::Taken;
+use crate::checkpoint::{DepotAddress, DepotId, Every, Head, Keep, PieceHash};
+use crate::messages::Told;
+use crate::planted::{Bug, bites};
+use crate::snapshot::SnapshotId;
+use crate::words::{Step, WorkerId};
+
+/// When checkpoints are taken, where they are kept, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Saves {
+    /// How often.
+    pub every: Every,
+    /// On how many hosts. Where there are fewer, on those that there are.
+    pub replicas: u32,
+    /// How long.
+    pub keep: Keep,
+}
+
+/// What a checkpoint consists of, when all of it is durable: its manifest follows from this and from the job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contents {
+    /// The snapshot.
+    pub snapshot: SnapshotId,
+    /// The pieces that describe the state's tensors.
+    pub description: Vec<PieceHash>,
+    /// The pieces of the state, in order.
+    pub pieces: Vec<PieceHash>,
+    /// Bytes of the state.
+    pub bytes: u64,
+    /// On so many hosts its pieces should be.
+    pub replicas: u32,
+    /// The depots that they are placed on.
+    pub depots: Vec<DepotId>,
+}
+
+/// What has become of checkpoints so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SaveCounts {
+    /// Committed.
+    pub committed: u64,
+    /// Begun and given up.
+    pub given_up: u64,
+    /// Not begun when they were due, since the one before was under way: they are one with the next.
+    pub merged: u64,
+    /// The most steps between the step of a checkpoint and where training was when it was committed.
+    pub largest_lag: u64,
+}
+
+/// What is remembered of checkpoints.
+#[derive(Debug, Clone)]
+pub(super) struct Saved {
+    /// The newest that was committed, or where training began, and when.
+    pub(super) last: (Step, Duration),
+    /// One is wanted at once, of any step from this one on.
+    pub(super) wanted: Option<Step>,
+    /// The newest snapshot that was to become one.
+    pub(super) tried: Option<SnapshotId>,
+    /// When the end of the job was first held back for the last one.
+    pub(super) awaited: Option<Duration>,
+    pub(super) counts: SaveCounts,
+    /// The newest step at which one was due while another was under way.
+    pub(super) merged: Step,
+    pub(super) attempt: u32,
+}
+
+impl Saved {
+    pub(super) fn new(now: Duration) -> Self {
+        Self {
+            last: (Step::ZERO, now),
+            wanted: None,
+            tried: None,
+            awaited: None,
+            counts: SaveCounts::default(),
+            merged: Step::ZERO,
+            attempt: 0,
+        }
+    }
+}
+
+/// A checkpoint under way.
+#[derive(Debug, Clone)]
+pub(super) struct Saving {
+    pub(super) taken: Taken,
+    pub(super) attempt: u32,
+    pub(super) tries: u32,
+    pub(super) depots: Vec<DepotAddress>,
+    /// Depots that could not keep what they should: it is tried without them.
+    pub(super) refused: BTreeSet<DepotId>,
+    pub(super) shares: BTreeMap<u32, Written>,
+    pub(super) stage: Stage,
+    /// When the orders were last said, and when something was last heard.
+    pub(super) asked: Duration,
+    pub(super) heard: Duration,
+    pub(super) begun: Duration,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Stage {
+    Writing,
+    Committing { awaited: BTreeSet<DepotId>, head: Option<Head> },
+}
+
+/// What a holder has said of a share.
+#[derive(Debug, Clone)]
+pub(super) struct Written {
+    pub(super) bytes: u64,
+    pub(super) description: Vec<PieceHash>,
+    pub(super) pieces: Vec<PieceHash>,
+    pub(super) told: Told,
+}
+
+/// One part of what a holder says.
+#[derive(Debug)]
+pub(super) struct WrittenPart {
+    pub(super) attempt: u32,
+    pub(super) share: u32,
+    pub(super) bytes: u64,
+    pub(super) description: Vec<PieceHash>,
+    pub(super) start: u64,
+    pub(super) pieces: Vec<PieceHash>,
+    pub(super) told: Told,
+}
+
+impl Saving {
+    pub(super) fn snapshot(&self) -> SnapshotId {
+        self.taken.id
+    }
+
+    /// Where it stands, by name.
+    pub(super) fn phase(&self) -> &'static str {
+        match self.stage {
+            Stage::Writing => "writing",
+            Stage::Committing { .. } => "committing",
+        }
+    }
+
+    /// Whether its pieces are durable and only the manifest is not.
+    pub(super) fn is_committing(&self) -> bool {
+        matches!(self.stage, Stage::Committing { .. })
+    }
+
+    /// Whether each share is held by somebody who can write it, from the beginning.
+    pub(super) fn has_writers(&self) -> bool {
+        (0..self.taken.holders()).all(|share| self.taken.writer(share).is_some())
+    }
+
+    pub(super) fn is_written(&self) -> bool {
+        if bites(Bug::CommittedTooEarly) {
+            return !self.shares.is_empty();
+        }
+        (0..self.taken.holders()).all(|share| self.shares.get(&share).is_some_and(|written| written.told == Told::All))
+    }
+
+    /// What a holder writes: the shares that it is the first to hold, of those that are there.
+    pub(super) fn orders(&self) -> BTreeMap<WorkerId, Vec<u32>> {
+        let mut orders: BTreeMap<WorkerId, Vec<u32>> = self.taken.workers().map(|worker| (worker, Vec::new())).collect();
+        for share in 0..self.taken.holders() {
+            let done = self.shares.get(&share).is_some_and(|written| written.told == Told::All);
+            if let Some(writer) = self.taken.writer(share).filter(|_| !done) {
+                orders.entry(writer).or_default().push(share);
+            }
+        }
+        orders
+    }
+}

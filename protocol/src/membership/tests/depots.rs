@@ -1,0 +1,78 @@
+//! Depots that come, go, refuse, and keep more than they should.
+
+use super::saving::{about_saves, head, saved_config};
+use super::*;
+use crate::checkpoint::{Condition, Head};
+use crate::membership::DepotEvent;
+use crate::messages::{DepotMessage, Told};
+
+#[test]
+fn a_depot_that_comes_back_is_written_to_anew() {
+    let mut job = Job::saving(3, saved_config());
+    job.says_saved(1, 1, 0, 3);
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 2));
+    let host = "b".to_owned();
+    job.now += Duration::from_millis(1);
+    let found = about_saves(&job.depot(8, DepotEvent::Arrived { host, certified: 1, address }));
+    assert_eq!(
+        found[0], "to w1: save [0] of g1.1@s3 to [7]",
+        "until it has told what it keeps"
+    );
+}
+
+#[test]
+fn a_depot_that_refuses_is_done_without_until_the_next_checkpoint() {
+    let mut job = Job::saving(3, saved_config());
+    let found = about_saves(&job.not_saved(1, 1, 3, Some(8)));
+    assert_eq!(found[0], "depot 8 refused: test");
+    assert_eq!(found[1..].len(), 2);
+    assert!(found[1..].iter().all(|text| text.ends_with("to [7]")), "{found:?}");
+    job.says_saved(1, 2, 0, 3);
+    job.says_saved(2, 2, 1, 3);
+    let (snapshot, reason) = (snapshot(1, 3), "full".to_owned());
+    let found = about_saves(&job.depot_says(7, DepotMessage::Refused { snapshot, reason }));
+    let last = "not saved s3: no depot is there that could keep it".to_owned();
+    assert!(
+        found.contains(&"depot 7 refused: full".to_owned()) && found.contains(&last),
+        "{found:?}"
+    );
+    for worker in [1, 2] {
+        job.room_made(worker, 1);
+    }
+    let orders = about_saves(&job.copied(4));
+    assert_eq!(orders[0], "to w1: save [0] of g1.1@s4 to [7, 8]");
+}
+
+#[test]
+fn two_depots_on_one_host_count_as_one() {
+    let mut job = Job::saved(saved_config());
+    job.depot_comes(9, "b", vec![]);
+    job.progress(1, 1, 2, &[]);
+    for worker in [1, 2] {
+        job.room_made(worker, 1);
+    }
+    let orders = about_saves(&job.copied(3));
+    assert_eq!(orders[0], "to w1: save [0] of g1.1@s3 to [7, 8]");
+}
+
+#[test]
+fn what_has_expired_is_deleted_wherever_it_is_and_what_is_not_complete_does_not_count() {
+    let mut job = Job::saved(saved_config());
+    let both = |step| head(step, &[7, 8]);
+    let damaged = Head {
+        condition: Condition::Lacking,
+        replicas: 1,
+        ..both(9)
+    };
+    let told = Told::All;
+    let heads = vec![both(2), both(4), both(6), damaged];
+    let found = job.depot_says(7, DepotMessage::Holds { heads, told });
+    assert_eq!(found, ["to 7: delete s2"], "one of two depots is enough of each");
+    let heads = vec![both(2), both(4), both(6)];
+    let found = job.depot_says(8, DepotMessage::Holds { heads, told });
+    assert_eq!(found, ["to 7: delete s2", "to 8: delete s2"]);
+    let key = both(2).key;
+    job.depot_says(7, DepotMessage::Deleted { key });
+    let found = job.depot_says(8, DepotMessage::Deleted { key });
+    assert_eq!(found, Vec::<String>::new());
+}

@@ -1,0 +1,104 @@
+//! The last checkpoint: a job does not end before it.
+
+use super::saving::{about_saves, head, piece, saved_config};
+use super::*;
+use crate::checkpoint::PieceHash;
+use crate::limits::LAST_SAVE_PATIENCE;
+use crate::membership::Stage;
+use crate::messages::{DepotMessage, Told};
+use crate::state::share_hash;
+
+#[test]
+fn the_job_ends_only_once_its_last_state_is_saved() {
+    let mut config = saved_config();
+    config.steps = s(5);
+    let mut job = Job::saved(config);
+    job.progress(1, 1, 5, &[]);
+    job.says(1, finished(1, 5, hash(5)));
+    assert_eq!(about_saves(&job.says(2, finished(1, 5, hash(5)))), Vec::<String>::new());
+    let orders = about_saves(&job.copied(5));
+    assert_eq!(orders.len(), 2, "{orders:?}");
+    job.passes(LAST_SAVE_PATIENCE + Duration::from_millis(1));
+    job.says_saved(1, 1, 0, 5);
+    job.says_saved(2, 1, 1, 5);
+    job.committed(7, 5, &[7, 8]);
+    let found = job.committed(8, 5, &[7, 8]);
+    assert!(found.contains(&"saved s5 on 2 of 2".to_owned()), "{found:?}");
+    assert!(found.iter().any(|text| text.starts_with("done at s5")), "{found:?}");
+}
+
+#[test]
+fn the_last_state_is_saved_after_the_one_that_is_under_way() {
+    let mut config = saved_config();
+    config.steps = s(5);
+    let mut job = Job::saving(3, config);
+    job.progress(1, 1, 5, &[]);
+    job.says(1, finished(1, 5, hash(5)));
+    job.says(2, finished(1, 5, hash(5)));
+    assert_eq!(about_saves(&job.copied(5)), Vec::<String>::new(), "one at a time");
+    job.says_saved(1, 1, 0, 3);
+    job.says_saved(2, 1, 1, 3);
+    job.committed(7, 3, &[7, 8]);
+    let found = job.committed(8, 3, &[7, 8]);
+    assert!(!found.iter().any(|text| text.starts_with("done")), "{found:?}");
+    let orders = about_saves(&job.passes(Duration::from_millis(100)));
+    assert_eq!(
+        orders,
+        ["to w1: save [0] of g1.1@s5 to [7, 8]", "to w2: save [1] of g1.1@s5 to [7, 8]"]
+    );
+}
+
+#[test]
+fn a_job_that_is_stopped_saves_its_last_state_and_waits_no_longer_than_it_may() {
+    let mut job = Job::saved(saved_config());
+    job.progress(1, 1, 1, &[]);
+    assert_eq!(words(&job.event(Event::StopRequested)), ["to w2: close g1.1 with stop"]);
+    job.progress(1, 1, 2, &[]);
+    job.says(1, finished(1, 2, hash(2)));
+    let found = job.says(2, finished(1, 2, hash(2)));
+    assert!(!found.iter().any(|text| text.starts_with("done")), "{found:?}");
+    // No snapshot of it comes.
+    job.now += LAST_SAVE_PATIENCE;
+    let found = job.says(1, finished(1, 2, hash(2)));
+    let told = |what: &str| found.iter().any(|text| text.starts_with(what));
+    assert!(told("not saved s2") && told("done at s2"), "{found:?}");
+    assert_eq!(job.membership.stage(), Stage::Done);
+}
+
+#[test]
+fn who_leaves_last_is_let_go_once_its_state_is_saved() {
+    let mut job = Job::saved(saved_config());
+    job.leaves(1);
+    job.leaves(2);
+    job.ready(2, 2);
+    job.halted(1, 2, 7);
+    let found = job.switched(2, 2, 7);
+    assert!(found.contains(&"to w2: close g1.2 with switch to g1.3".to_owned()), "{found:?}");
+    assert_eq!(job.halted(2, 3, 8), [""; 0], "its state is not kept yet");
+    let snapshotted = WorkerMessage::Snapshotted {
+        snapshot: snapshot(2, 8),
+        shares: vec![(0, share_hash(8, &[piece(8, 0)]))],
+    };
+    assert_eq!(about_saves(&job.says(2, snapshotted)), ["to w2: save [0] of g1.2@s8 to [7, 8]"]);
+    let saved = WorkerMessage::Saved {
+        snapshot: snapshot(2, 8),
+        attempt: 1,
+        share: 0,
+        bytes: 8,
+        description: vec![PieceHash::of(b"names")],
+        start: 0,
+        pieces: vec![piece(8, 0)],
+        told: Told::All,
+    };
+    assert_eq!(about_saves(&job.says(2, saved)), ["commit g1.2@s8 to [7, 8]"]);
+    let committed = |job: &mut Job, depot| {
+        let mut head = head(8, &[7, 8]);
+        head.snapshot = snapshot(2, 8);
+        let snapshot = snapshot(2, 8);
+        job.depot_says(depot, DepotMessage::Committed { snapshot, head })
+    };
+    committed(&mut job, 7);
+    let found = committed(&mut job, 8);
+    let told = |what: &str| found.iter().any(|text| text == what);
+    assert!(told("saved s8 on 2 of 2") && told("to w2: released at s8"), "{found:?}");
+}

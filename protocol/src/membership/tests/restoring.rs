@@ -1,0 +1,208 @@
+//! From where a job goes on whose state nobody has.
+
+use super::saving::{head, saved_config};
+use super::*;
+use crate::checkpoint::{Condition, Head};
+use crate::limits::{DEPOTS_PATIENCE, RESTORE_ATTEMPTS, STATE_GRACE};
+use crate::messages::{DepotMessage, Told};
+
+/// Each checkpoint is on the depots 7 and 8.
+fn both(step: u64) -> Head {
+    head(step, &[7, 8])
+}
+
+/// A job that begins with what these depots tell.
+fn begun(seven: Vec<Head>, eight: Option<Vec<Head>>) -> (Job, Vec<String>) {
+    let mut job = Job::new(saved_config());
+    let mut found = job.depot_comes(7, "a", seven);
+    if let Some(heads) = eight {
+        found.extend(job.depot_comes(8, "b", heads));
+    }
+    job.arrives(1, 0);
+    found = job.arrives(2, 0);
+    (job, found)
+}
+
+fn not_restored(job: &mut Job, worker: u64, count: u64) -> Vec<String> {
+    let (generation, reason) = (g(count), "a piece is missing".to_owned());
+    job.says(worker, WorkerMessage::NotRestored { generation, reason })
+}
+
+#[test]
+fn the_newest_complete_one_is_resumed_from_and_all_may_read_it() {
+    let (_, found) = begun(vec![both(4), both(8)], Some(vec![both(4), both(8)]));
+    assert!(found.contains(&"resumes from s8, passing over 0".to_owned()), "{found:?}");
+    assert!(found.contains(&"to 7: serve [1, 2]".to_owned()) && found.contains(&"to 8: serve [1, 2]".to_owned()));
+    assert!(
+        found.contains(&"to w1: form g1.1 r0 at s8, from a checkpoint".to_owned()),
+        "{found:?}"
+    );
+    assert!(
+        found.contains(&"to w2: form g1.1 r1 at s8, from a checkpoint".to_owned()),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn one_that_is_not_complete_is_waited_for_and_then_passed_over() {
+    let lacking = Head {
+        condition: Condition::Lacking,
+        ..both(8)
+    };
+    let (mut job, found) = begun(vec![both(4), lacking.clone()], Some(vec![both(4), lacking]));
+    assert!(found.iter().any(|text| text.starts_with("waiting")), "{found:?}");
+    let found = job.passes(DEPOTS_PATIENCE);
+    assert!(found.contains(&"resumes from s4, passing over 1".to_owned()), "{found:?}");
+}
+
+#[test]
+fn one_that_becomes_complete_is_not_waited_for_any_longer() {
+    // Kept once, in parts: each depot has some of it.
+    let once = Head { replicas: 1, ..both(8) };
+    let (mut job, found) = begun(vec![both(4), once.clone()], None);
+    assert!(found.iter().any(|text| text.starts_with("waiting")), "{found:?}");
+    let found = job.depot_comes(8, "b", vec![both(4), once]);
+    assert!(found.contains(&"resumes from s8, passing over 0".to_owned()), "{found:?}");
+}
+
+#[test]
+fn nothing_begins_before_a_depot_has_told_what_it_keeps() {
+    let mut job = Job::new(saved_config());
+    job.arrives(1, 0);
+    let found = job.arrives(2, 0);
+    assert!(found.iter().any(|text| text.contains("a checkpoint actor")), "{found:?}");
+    let found = job.passes(DEPOTS_PATIENCE * 3);
+    assert!(!found.iter().any(|text| text.starts_with("forming")), "{found:?}");
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 2));
+    let host = "a".to_owned();
+    let arrived = crate::membership::DepotEvent::Arrived { host, certified: 1, address };
+    let found = job.depot(7, arrived);
+    assert!(!found.iter().any(|text| text.starts_with("forming")), "{found:?}");
+    let (heads, told) = (vec![], Told::All);
+    let found = job.depot_says(7, DepotMessage::Holds { heads, told });
+    assert!(found.contains(&"forming g1.1 of [1, 2] at s0".to_owned()), "{found:?}");
+}
+
+#[test]
+fn another_job_or_build_is_refused_with_the_reason() {
+    let foreign = |task: u8, build: u8| Head {
+        task: StateHash::new([task; 32]),
+        build: StateHash::new([build; 32]),
+        ..both(8)
+    };
+    for (head, reason) in [(foreign(9, 2), "another job"), (foreign(1, 9), "another build")] {
+        let (_, found) = begun(vec![head.clone()], Some(vec![head]));
+        let failed = found
+            .iter()
+            .find(|text| text.starts_with("failed"))
+            .expect("it must not go on");
+        assert!(failed.contains(reason) && failed.contains("s8"), "{failed}");
+    }
+    let (_, found) = begun(vec![both(4), foreign(1, 9)], Some(vec![both(4), foreign(1, 9)]));
+    assert!(
+        found.contains(&"resumes from s4, passing over 1".to_owned()),
+        "at once: {found:?}"
+    );
+}
+
+#[test]
+fn one_that_cannot_be_loaded_is_tried_some_times_and_then_an_older_one_is() {
+    let (mut job, _) = begun(vec![both(4), both(8)], Some(vec![both(4), both(8)]));
+    let mut count = 1;
+    for _ in 1..RESTORE_ATTEMPTS {
+        let found = not_restored(&mut job, 1, count);
+        assert!(found.contains(&"not restored s8: a piece is missing".to_owned()), "{found:?}");
+        count += 1;
+        job.halted(1, count, 0);
+        let found = job.halted(2, count, 0);
+        assert!(found.contains(&"resumes from s8, passing over 0".to_owned()), "{found:?}");
+    }
+    not_restored(&mut job, 2, count);
+    job.halted(1, count + 1, 0);
+    let found = job.halted(2, count + 1, 0);
+    assert!(
+        found.iter().any(|text| text.starts_with("waiting")),
+        "it may be back: {found:?}"
+    );
+    job.now += DEPOTS_PATIENCE - Duration::from_millis(1);
+    // Both speak, as they do all the time.
+    job.progress(1, 1, 0, &[]);
+    job.progress(2, 1, 0, &[]);
+    let found = job.passes(Duration::ZERO);
+    assert_eq!(found.iter().filter(|text| text.starts_with("resumes")).count(), 0);
+    let found = job.passes(Duration::from_millis(1));
+    assert!(found.iter().any(|text| text.starts_with("resumes from")), "{found:?}");
+}
+
+#[test]
+fn a_state_that_is_lost_is_loaded_and_people_are_told_from_where() {
+    let mut job = Job::saved(saved_config());
+    job.progress(1, 1, 9, &[]);
+    let told = Told::All;
+    for depot in [7, 8] {
+        let heads = vec![both(8)];
+        job.depot_says(depot, DepotMessage::Holds { heads, told });
+    }
+    job.dies(1, 9);
+    job.dies(2, 9);
+    job.now += STATE_GRACE;
+    job.arrives(3, 0);
+    let found = job.halted(3, 2, 0);
+    assert!(found.contains(&"resumes from s8, passing over 0".to_owned()), "{found:?}");
+    assert!(
+        found.contains(&"state lost: s9 reached, again from s8".to_owned()),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn who_has_the_state_needs_no_checkpoint() {
+    let mut job = Job::saved(saved_config());
+    job.progress(1, 1, 9, &[]);
+    let (heads, told) = (vec![both(8)], Told::All);
+    job.depot_says(7, DepotMessage::Holds { heads, told });
+    job.dies(1, 9);
+    let found = job.halted(2, 2, 9);
+    assert!(found.contains(&"forming g1.2 of [2] at s9".to_owned()), "{found:?}");
+    assert!(!found.iter().any(|text| text.starts_with("resumes")), "{found:?}");
+}
+
+#[test]
+fn a_coordinator_that_has_forgotten_all_does_not_begin_before_the_newest_checkpoint() {
+    let mut job = Job::new(saved_config());
+    job.membership = Membership::resume(saved_config(), Incarnation::new(2), Duration::ZERO, None);
+    job.depot_comes(7, "a", vec![both(8)]);
+    job.depot_comes(8, "b", vec![both(8)]);
+    job.arrives(1, 0);
+    // It was far behind the others, which are gone.
+    job.arrival(2, standing(3));
+    job.passes(crate::limits::ADOPTION_PATIENCE);
+    let mut found = Vec::new();
+    for (worker, step) in [(1, 0), (2, 3)] {
+        let (generation, standing) = (Generation::new(Incarnation::new(2), 1), standing(step));
+        found = job.says(worker, WorkerMessage::Halted { generation, standing });
+    }
+    assert!(found.contains(&"resumes from s8, passing over 0".to_owned()), "{found:?}");
+}
+
+#[test]
+fn while_a_checkpoint_may_come_back_nothing_begins_from_the_beginning() {
+    let mut job = Job::saved(saved_config());
+    job.progress(1, 1, 9, &[]);
+    let told = Told::All;
+    let once = Head { replicas: 1, ..both(8) };
+    for depot in [7, 8] {
+        let heads = vec![once.clone()];
+        job.depot_says(depot, DepotMessage::Holds { heads, told });
+    }
+    job.depot_goes(7);
+    job.depot_goes(8);
+    job.dies(1, 9);
+    job.dies(2, 9);
+    job.arrives(3, 0);
+    let found = job.passes(DEPOTS_PATIENCE * 10);
+    assert!(!found.iter().any(|text| text.starts_with("forming")), "{found:?}");
+    job.depot_comes(8, "b", vec![once.clone()]);
+    let found = job.depot_comes(7, "a", vec![once]);
+    assert!(job.membership.stage() != crate::membership::Stage::Done, "{found:?}");
+}
