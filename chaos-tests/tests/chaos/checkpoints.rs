@@ -248,9 +248,10 @@ async fn dies_and_comes_back(point: &str) -> Result<()> {
     site.trains_on(2).await?;
     site.start_again(&[&checkpoints]).await?;
     site.until("adopted g1.1").await?;
-    site.until("saved ").await?;
     drop(pace);
     site.done().await?;
+    let last = format!("saved {}", site.trial.setup.steps);
+    ensure!(site.said(&last), "{:#?}", site.coordinator.said);
     ensure!(!site.said("resumes") && !site.said("state lost"), "{:#?}", site.coordinator.said);
     host.end().await;
     Ok(())

@@ -169,6 +169,11 @@ impl Membership {
 
     /// How many of the depots that a checkpoint was placed on are missed beyond those that may be.
     pub(super) fn lacks_of(&self, key: ManifestKey, head: &Head) -> usize {
+        // Whoever is none of them has a copy of everything.
+        let copied = |depot: &&DepotId| !head.depots.contains(depot) && self.has_whole(**depot, key);
+        if self.depots.keys().any(|depot| copied(&depot)) {
+            return 0;
+        }
         let replicas = (head.replicas.max(1) as usize).min(head.depots.len());
         let missing = head.depots.iter().filter(|depot| !self.has_whole(**depot, key)).count();
         (missing + 1).saturating_sub(replicas)

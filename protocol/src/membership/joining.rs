@@ -34,6 +34,8 @@ impl Membership {
         let copied = |id: SnapshotId| self.joiners().any(|(_, joining)| joining.copies == Some(id));
         match &self.intake {
             Intake::Idle if waiting || due => self.make_room(),
+            // The state at the end is kept: there will be no other boundary.
+            Intake::Collecting { taken, .. } | Intake::Serving { taken, .. } if self.is_last(taken.id.step) => {}
             Intake::MakingRoom { .. } | Intake::Asked { .. } | Intake::Collecting { .. } if !waiting && !due => {
                 self.end_intake()
             }

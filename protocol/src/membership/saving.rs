@@ -53,8 +53,7 @@ impl Membership {
 
     /// A snapshot is whole. If a checkpoint is due, or this is the end of the job, it becomes one.
     pub(super) fn save_if_due(&mut self, taken: &Taken) {
-        let at_the_end = self.ends_at(taken.id.step) && taken.id.step > self.saved.last.0;
-        let due = self.is_save_due() || at_the_end;
+        let due = self.is_save_due() || self.is_last(taken.id.step);
         let depots = self.targets();
         if self.config.saves.is_none() || self.saving.is_some() || !due || depots.is_empty() {
             return;
@@ -310,8 +309,13 @@ impl Membership {
         let tried = self.saved.tried == Some(taken.id);
         let waited = self.saved.awaited.map(|since| self.now.saturating_sub(since));
         let again = !tried || waited.is_some_and(|waited| waited < LAST_SAVE_PATIENCE);
-        let last = self.ends_at(taken.id.step) && taken.id.step > self.saved.last.0;
-        (again && last).then(|| taken.clone())
+        (again && self.is_last(taken.id.step)).then(|| taken.clone())
+    }
+
+    /// Whether there will be no state after that at `step` which could be saved instead of it.
+    pub(super) fn is_last(&self, step: Step) -> bool {
+        let ends = self.ends_at(step) || self.saved.wanted.is_some();
+        self.config.saves.is_some() && ends && step > self.saved.last.0
     }
 
     /// Whether a checkpoint of a newer state than `newest` is about to be committed.

@@ -102,3 +102,15 @@ fn who_leaves_last_is_let_go_once_its_state_is_saved() {
     let told = |what: &str| found.iter().any(|text| text == what);
     assert!(told("saved s8 on 2 of 2") && told("to w2: released at s8"), "{found:?}");
 }
+
+#[test]
+fn the_last_snapshot_is_kept_while_another_is_written_and_nobody_has_finished() {
+    let mut config = saved_config();
+    config.steps = s(5);
+    let mut job = Job::saving(3, config);
+    let found = job.copied(5);
+    let let_go = |text: &&String| text.contains("serve") && text.contains("no shares");
+    assert_eq!(found.iter().find(let_go), None, "{found:?}");
+    let found = job.passes(Duration::from_millis(100));
+    assert_eq!(found.iter().find(let_go), None, "{found:?}");
+}
