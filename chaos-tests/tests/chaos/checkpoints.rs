@@ -68,6 +68,7 @@ struct Ended {
     summary: Summary,
     resumed: Option<Step>,
     saved: Option<Step>,
+    told: Vec<JobEvent>,
 }
 
 /// Launches a job in a folder that one in this very process may still be letting go of.
@@ -87,17 +88,23 @@ async fn launch_again(config: LaunchConfig) -> Result<Launched> {
 
 /// Runs a job to its end.
 async fn finish(config: LaunchConfig) -> Result<Ended> {
-    let (mut resumed, mut saved) = (None, None);
-    let finishing = launch_again(config).await?.finish(|_, event| match event {
-        Event::Job(JobEvent::Resumes { key, .. }) => resumed = Some(key.step),
-        Event::Job(JobEvent::Saved { key, .. }) => saved = Some(key.step),
-        Event::Job(_) | Event::Agent(_) => {}
+    let (mut resumed, mut saved, mut told) = (None, None, Vec::new());
+    let finishing = launch_again(config).await?.finish(|_, event| {
+        let Event::Job(event) = event else { return };
+        if let JobEvent::Resumes { key, .. } = event {
+            resumed = Some(key.step);
+        }
+        if let JobEvent::Saved { key, .. } = event {
+            saved = Some(key.step);
+        }
+        told.push(event.clone());
     });
     let summary = timeout(LIMIT, finishing).await.context("the job hangs")??;
     Ok(Ended {
         summary,
         resumed,
         saved,
+        told,
     })
 }
 
@@ -111,7 +118,7 @@ fn demand(trial: &Trial, ended: &Ended) -> Result<()> {
     let whole = u64::from(setup.shards) * setup.steps;
     ensure!(summary.computed == whole + summary.recomputed, "{summary:?}");
     let kept = ended.saved.max(ended.resumed);
-    ensure!(kept == Some(summary.step), "the last state is kept: {kept:?}");
+    ensure!(kept == Some(summary.step), "the last state is kept: {kept:?}, {:#?}", ended.told);
     Ok(())
 }
 

@@ -111,7 +111,9 @@ impl Member {
             return self.make_room(serve.shares, out);
         };
         let Some(held) = &mut self.held else { return };
-        if held.snapshot < needed || (held.snapshot == needed && nobody) {
+        // Where nobody joins it may still become a checkpoint, until it is said that it is over.
+        let over = nobody && serve.shares == Needed::No;
+        if held.snapshot < needed || (held.snapshot == needed && over) {
             self.let_go(out);
         } else if held.snapshot == needed {
             held.sums.retain(|&step| step >= serve.sums_from);

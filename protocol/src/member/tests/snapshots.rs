@@ -182,6 +182,10 @@ fn a_snapshot_that_nobody_joins_with_is_dropped_without_a_word() {
     );
     let commands = step_with(&mut worker, 0, 1, Trailer::Continue);
     assert!(!commands.contains(&Command::KeepSum { step: s(1) }));
+    // As long as a checkpoint may be made of it, it is kept.
+    let mut worker = holder(0);
+    let commands = serve(&mut worker, &[], Some(snapshot(1, 1)), Needed::Yes, 1);
+    assert!(!commands.contains(&ALL), "{commands:?}");
 }
 
 #[test]
