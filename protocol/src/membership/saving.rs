@@ -51,6 +51,7 @@ impl Membership {
         }
         self.saved.wanted = None;
         self.saved.tried = Some(taken.id);
+        self.end_replicating();
         self.saving = Some(Saving {
             taken: taken.clone(),
             attempt: 0,

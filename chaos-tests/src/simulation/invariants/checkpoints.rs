@@ -155,8 +155,13 @@ impl Law {
     pub(crate) fn deletes(&mut self, key: ManifestKey) -> Result<(), Violation> {
         let newer = self.checkpoints.complete().filter(|one| *one > key).count();
         let last = self.checkpoints.rule.map_or(usize::MAX, |rule| rule.keep.last.get() as usize);
-        let own = self.checkpoints.manifests.contains_key(&key);
-        self.check("CKPT-1", own && newer >= last, || {
+        let manifests = &self.checkpoints.manifests;
+        let snapshot = |key: ManifestKey| manifests.get(&key).map(|contents| contents.snapshot);
+        let mut complete = self.checkpoints.complete();
+        let replaced = complete.any(|one| one != key && snapshot(one) == snapshot(key));
+        drop(complete);
+        let own = manifests.contains_key(&key);
+        self.check("CKPT-1", own && (replaced || newer >= last), || {
             format!("{key} is to be deleted, and {newer} complete ones are newer, of {last} that are to be kept")
         })
     }
