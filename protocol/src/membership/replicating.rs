@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{JobEvent, Membership};
 use crate::checkpoint::{DepotId, Head, ManifestKey};
-use crate::limits::{DEPOTS_SETTLE, DEPOT_GONE, SAVE_PATIENCE};
+use crate::limits::{DEPOT_GONE, DEPOTS_SETTLE, SAVE_PATIENCE};
 use crate::messages::{DepotOrder, Told};
 
 /// What is known of that.

@@ -59,7 +59,11 @@ impl Membership {
         if key.step > self.config.steps {
             return Err(format!("it is beyond the end of this job, {}", self.config.steps));
         }
-        Ok(if self.lacks_of(key, head) == 0 { Worth::Whole } else { Worth::Perhaps })
+        Ok(if self.lacks_of(key, head) == 0 {
+            Worth::Whole
+        } else {
+            Worth::Perhaps
+        })
     }
 
     /// Why a checkpoint was not taken, though it is newer than the one that was.
@@ -125,7 +129,9 @@ impl Membership {
             return Some(Need::Depots);
         }
         let choice = self.choice();
-        let certain = choice.as_ref().filter(|(head, worth)| *worth == Worth::Whole && self.failed(head.key) == 0);
+        let certain = choice
+            .as_ref()
+            .filter(|(head, worth)| *worth == Worth::Whole && self.failed(head.key) == 0);
         let best = certain.map_or(newest, |(head, _)| newest.max(head.key.step));
         if best >= self.newest_to_hope_for() {
             return None;

@@ -131,8 +131,7 @@ impl fmt::Display for Summary {
         writeln!(
             f,
             "{saved} checkpoints committed, {given_up} given up, {} manifests fetched by more depots; {} times training began from one",
-            self.manifests_replicated,
-            self.resumed_from_checkpoints
+            self.manifests_replicated, self.resumed_from_checkpoints
         )?;
         let (lost, replayed) = (self.messages_lost, self.messages_replayed);
         writeln!(f, "{} faults; {lost} messages lost, {replayed} replayed", self.all_faults)?;

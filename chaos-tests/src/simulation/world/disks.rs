@@ -14,8 +14,8 @@ use super::stores::{Depot, Kept};
 use super::{BUILD, TASK, World};
 use crate::simulation::calendar::Happening;
 use crate::simulation::invariants::Violation;
-use crate::simulation::network::Node;
 use crate::simulation::model::{PIECES, mix, piece};
+use crate::simulation::network::Node;
 
 impl World {
     pub(super) fn depot_obeys(&mut self, place: usize, order: Ordered) {
@@ -80,7 +80,13 @@ impl World {
             let reached = self.network.reaches(now, Node::Depot(place), Node::Depot(*other));
             *other == place || (depot.up && reached && depots.contains(&depot.id) && depot.peers.contains(&own))
         };
-        let others: Vec<&Depot> = self.depots.iter().enumerate().filter(answers).map(|(_, depot)| depot).collect();
+        let others: Vec<&Depot> = self
+            .depots
+            .iter()
+            .enumerate()
+            .filter(answers)
+            .map(|(_, depot)| depot)
+            .collect();
         let kept = others.iter().find_map(|depot| depot.manifests.get(&key));
         let found = kept.map(|kept| {
             let mut contents = Contents::clone(&kept.contents);
