@@ -273,7 +273,8 @@ impl Membership {
         if now.saturating_sub(saving.heard) >= SAVE_PATIENCE {
             return self.write_anew();
         }
-        if now.saturating_sub(saving.asked) < RESEND {
+        // Writing takes long, and who is asked in vain is soon known to be gone: there is no hurry.
+        if now.saturating_sub(saving.asked) < RESEND * 10 {
             return;
         }
         // Manifests are long, and a depot whose connection holds has got its own.
