@@ -25,6 +25,8 @@ pub(crate) struct Checkpoints {
     pub(super) failures: BTreeMap<ManifestKey, u32>,
     /// What the generation that forms now is to start from.
     pub(super) resumes: Option<ManifestKey>,
+    /// The step of the checkpoint that training last began from: that state is in no worker's hands alone.
+    pub(super) source: Step,
     /// The newest step that people were told to be saved, and those that were told not to be.
     pub(super) saved: Step,
     pub(super) not_saved: BTreeSet<Step>,
