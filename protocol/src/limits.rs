@@ -54,6 +54,14 @@ pub const LAST_SAVE_PATIENCE: Duration = Duration::from_secs(10);
 /// So often loading a checkpoint is tried before an older one is.
 pub const RESTORE_ATTEMPTS: u32 = 3;
 
+/// So long the depots must have been the same before a checkpoint that is on fewer hosts than it should be is placed on those that came:
+/// they often come one after the other.
+pub const DEPOTS_SETTLE: Duration = Duration::from_secs(30);
+
+/// So long one that is gone is waited for before what it has is placed on others: a machine that only starts again is back sooner, and
+/// to copy all that it had costs the network more.
+pub const DEPOT_GONE: Duration = Duration::from_secs(600);
+
 /// So long a job that has no state waits for more checkpoint actors, once one has told what it keeps, where another may have a newer
 /// checkpoint.
 pub const DEPOTS_PATIENCE: Duration = Duration::from_secs(30);

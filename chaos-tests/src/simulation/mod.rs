@@ -2,7 +2,7 @@
 //! their worst. One seed decides everything, and replays it.
 //!
 //! - [`play`]: one run; [`campaign`]: many, on all processors, until enough hours have passed;
-//! - `world`: the cluster; `calendar`: virtual time; `network`: who reaches whom; `swarm`: what a seed draws;
+//! - `world`: the cluster, with its depots; `calendar`: virtual time; `network`: who reaches whom; `swarm`: what a seed draws;
 //! - `faults`: what goes wrong, one file each; `invariants`: what must hold all the same, one file each;
 //! - `planted`: bugs that it must find, with the feature `planted-bugs`;
 //! - [`coverage`]: which transitions were reached, by its `marks`; [`story`]: what happened, event by event; `model`: a stand-in for training.

@@ -24,6 +24,8 @@ pub struct Counts {
     pub states_lost: u64,
     /// Checkpoints committed.
     pub saved: u64,
+    /// Manifests that depots have fetched to more hosts.
+    pub replicated: u64,
     /// Checkpoints given up.
     pub not_saved: u64,
     /// How often training began from a checkpoint.
@@ -71,6 +73,7 @@ impl Counts {
         self.replayed += other.replayed;
         self.states_lost += other.states_lost;
         self.saved += other.saved;
+        self.replicated += other.replicated;
         self.not_saved += other.not_saved;
         self.resumed += other.resumed;
         self.events += other.events;

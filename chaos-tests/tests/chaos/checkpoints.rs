@@ -113,12 +113,20 @@ async fn finish(config: LaunchConfig) -> Result<Ended> {
 fn demand(trial: &Trial, ended: &Ended) -> Result<()> {
     let (setup, summary) = (&trial.setup, &ended.summary);
     let reference = setup.reference()?;
-    ensure!(summary.hash == reference.hash, "BITS-1: {summary:?}, expected {}", reference.hash);
+    ensure!(
+        summary.hash == reference.hash,
+        "BITS-1: {summary:?}, expected {}",
+        reference.hash
+    );
     ensure!(summary.results == reference.results, "the results differ: {summary:?}");
     let whole = u64::from(setup.shards) * setup.steps;
     ensure!(summary.computed == whole + summary.recomputed, "{summary:?}");
     let kept = ended.saved.max(ended.resumed);
-    ensure!(kept == Some(summary.step), "the last state is kept: {kept:?}, {:#?}", ended.told);
+    ensure!(
+        kept == Some(summary.step),
+        "the last state is kept: {kept:?}, {:#?}",
+        ended.told
+    );
     Ok(())
 }
 
@@ -134,7 +142,11 @@ async fn a_job_that_loses_everything_resumes_with_any_number_of_workers() -> Res
         drop(launched);
         drop(pace);
         let ended = finish(config(&trial, &folder, workers, "1")?).await?;
-        ensure!(ended.resumed >= Some(last), "{workers} workers: {:?}, expected {last}", ended.resumed);
+        ensure!(
+            ended.resumed >= Some(last),
+            "{workers} workers: {:?}, expected {last}",
+            ended.resumed
+        );
         demand(&trial, &ended)?;
     }
     Ok(())
@@ -188,7 +200,10 @@ async fn a_job_that_is_stopped_keeps_its_last_state_and_goes_on_from_it() -> Res
         Event::Job(_) | Event::Agent(_) => {}
     });
     let stopped = timeout(LIMIT, finishing).await.context("the job hangs")??;
-    ensure!(stopped.step.get() >= 10 && stopped.step.get() < trial.setup.steps, "{stopped:?}");
+    ensure!(
+        stopped.step.get() >= 10 && stopped.step.get() < trial.setup.steps,
+        "{stopped:?}"
+    );
     ensure!(kept == Some(stopped.step), "{kept:?}, expected {}", stopped.step);
     drop(pace);
     let ended = finish(config(&trial, &folder, 3, "1000")?).await?;
@@ -230,10 +245,7 @@ async fn another_job_does_not_take_a_folder_for_its_own() -> Result<()> {
     let folder = one.folder().join("checkpoints");
     demand(&one, &finish(config(&one, &folder, 1, "5")?).await?)?;
     // Another batch: the same steps would have other bits.
-    let other = trial(Setup {
-        batch: 16,
-        ..setup(1)
-    })?;
+    let other = trial(Setup { batch: 16, ..setup(1) })?;
     let refused = finish(config(&other, &folder, 1, "5")?).await;
     let words = refused.err().context("it was refused")?.to_string();
     ensure!(words.contains("of another job"), "{words}");
@@ -259,7 +271,11 @@ async fn dies_and_comes_back(point: &str) -> Result<()> {
     site.done().await?;
     let last = format!("saved {}", site.trial.setup.steps);
     ensure!(site.said(&last), "{:#?}", site.coordinator.said);
-    ensure!(!site.said("resumes") && !site.said("state lost"), "{:#?}", site.coordinator.said);
+    ensure!(
+        !site.said("resumes") && !site.said("state lost"),
+        "{:#?}",
+        site.coordinator.said
+    );
     host.end().await;
     Ok(())
 }
@@ -287,7 +303,13 @@ async fn dies_with_all(point: &str) -> Result<()> {
     Ok(())
 }
 
-const POINTS: [&str; 5] = ["depot-put", "depot-sync", "depot-commit", "depot-committed", "coordinator-save"];
+const POINTS: [&str; 5] = [
+    "depot-put",
+    "depot-sync",
+    "depot-commit",
+    "depot-committed",
+    "coordinator-save",
+];
 
 #[tokio::test]
 async fn a_coordinator_that_dies_at_any_point_of_a_checkpoint_is_followed_by_one_that_finds_a_whole_one() -> Result<()> {

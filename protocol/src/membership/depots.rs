@@ -63,6 +63,7 @@ impl Membership {
             DepotEvent::Said(_) => {}
             DepotEvent::Lost { why } => {
                 if self.depots.remove(&depot).is_some() {
+                    self.depots_are_restless();
                     self.tell(JobEvent::DepotLost { depot, why });
                     self.save_elsewhere(depot);
                 }
@@ -88,6 +89,7 @@ impl Membership {
         if before.is_none() {
             self.tell(JobEvent::DepotCame { depot, host });
         }
+        self.depots_are_restless();
         self.name_to_depots();
         self.save_elsewhere(depot);
     }
@@ -110,9 +112,13 @@ impl Membership {
                 if let Some(known) = self.depots.get_mut(&depot) {
                     known.heads.insert(head.key, head.clone());
                 }
+                self.replicated(depot, &head);
                 self.committed(depot, snapshot, head);
             }
-            DepotMessage::Refused { snapshot, reason } => self.commit_refused(depot, snapshot, reason),
+            DepotMessage::Refused { snapshot, reason } => {
+                self.not_replicated(depot);
+                self.commit_refused(depot, snapshot, reason);
+            }
             // Certificates are not this machine's business.
             DepotMessage::Renew { .. } => {}
         }
@@ -190,16 +196,12 @@ impl Membership {
         if self.depots.values().any(|depot| depot.told != Told::All) {
             return;
         }
-        let own: Vec<ManifestKey> = self
-            .whole_checkpoints()
-            .into_iter()
-            .filter(|(_, head)| head.task == self.config.task && head.build == self.config.build)
-            .map(|(key, _)| key)
-            .collect();
+        let own: Vec<ManifestKey> = self.kept_checkpoints().iter().map(|head| head.key).collect();
         let mut expired = saves.keep.expired(|key: ManifestKey| key.step, &own);
         if bites(Bug::NewestDeleted) && !expired.is_empty() {
             expired.extend(own.last());
         }
+        expired.extend(self.replaced_checkpoints());
         for key in expired {
             self.delete(key);
         }

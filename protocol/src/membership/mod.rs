@@ -34,6 +34,7 @@ mod overview;
 mod phases;
 mod planning;
 mod record;
+mod replicating;
 mod restoring;
 mod roster;
 mod saves;
@@ -58,6 +59,7 @@ use ledger::{Halted, Ledger};
 pub use phases::Phases;
 use planning::Plan;
 pub use record::JobRecord;
+use replicating::Replicating;
 use restoring::Restoring;
 use roster::{Joining, Place, Record};
 pub use saves::{Contents, SaveCounts, Saves};
@@ -127,6 +129,7 @@ pub struct Membership {
     depots: Depots,
     saving: Option<Saving>,
     saved: Saved,
+    replicating: Replicating,
     restoring: Restoring,
     /// When the plan's orders were last said.
     planned_at: Duration,
@@ -203,6 +206,7 @@ impl Membership {
             depots: Depots::new(),
             saving: None,
             saved: Saved::new(now),
+            replicating: Replicating::default(),
             restoring: Restoring::default(),
             planned_at: now,
             settled: now,
@@ -358,6 +362,7 @@ impl Membership {
         self.ask_again_for_the_plan();
         self.tend_joiners();
         self.tend_saving();
+        self.tend_replicas();
         self.balance();
     }
 

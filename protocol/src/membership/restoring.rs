@@ -1,6 +1,7 @@
 //! From which checkpoint a job starts whose state nobody has: the newest that is complete and its own, or an older one if that cannot be
 //! loaded. Never from the beginning where there is one.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -33,85 +34,80 @@ struct Failure {
     reason: String,
 }
 
-/// Why a checkpoint cannot be used.
-#[derive(Debug, Clone)]
-enum Unfit {
-    /// It never can.
-    Never(String),
-    /// It could not be loaded just now.
-    Yet(String),
+/// How good a checkpoint is to resume from. The first is taken, of equals the newest.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Worth {
+    /// Each piece of it is somewhere, as far as is known.
+    Whole,
     /// More depots lack something of it than may. What they lack need not be the same, which only who reads it finds out.
-    Perhaps(String),
-}
-
-impl Unfit {
-    fn reason(self) -> String {
-        match self {
-            Self::Never(reason) | Self::Yet(reason) | Self::Perhaps(reason) => reason,
-        }
-    }
+    Perhaps,
 }
 
 impl Membership {
-    /// Why a checkpoint cannot be used; none if it can.
-    fn unfit(&self, key: ManifestKey, head: &Head) -> Option<Unfit> {
-        let foreign = head.task != self.config.task && !bites(Bug::ForeignCheckpoint);
-        if foreign {
-            return Some(Unfit::Never("it is of another job".to_owned()));
+    /// What a checkpoint is worth.
+    ///
+    /// # Errors
+    /// Why it can never be used.
+    fn worth(&self, key: ManifestKey, head: &Head) -> Result<Worth, String> {
+        let foreign = !bites(Bug::ForeignCheckpoint);
+        if head.task != self.config.task && foreign {
+            return Err("it is of another job".to_owned());
         }
-        if head.build != self.config.build && !bites(Bug::ForeignCheckpoint) {
-            let reason = "it was made by another build of the program, or on another kind of machine";
-            return Some(Unfit::Never(reason.to_owned()));
+        if head.build != self.config.build && foreign {
+            return Err("it was made by another build of the program, or on another kind of machine".to_owned());
         }
         if key.step > self.config.steps {
-            let reason = format!("it is beyond the end of this job, {}", self.config.steps);
-            return Some(Unfit::Never(reason));
+            return Err(format!("it is beyond the end of this job, {}", self.config.steps));
         }
-        // After a while it is tried once more: what was out of reach may be back.
-        let failed = self.restoring.failures.get(&key);
-        let lately = |failure: &&Failure| self.now.saturating_sub(failure.at) < DEPOTS_PATIENCE;
-        if let Some(failure) = failed.filter(|failure| failure.times >= RESTORE_ATTEMPTS).filter(lately) {
-            return Some(Unfit::Yet(failure.reason.clone()));
-        }
-        match self.lacks_of(key, head) {
-            0 => None,
-            lacks => Some(Unfit::Perhaps(format!(
-                "{lacks} of the {} checkpoint actors that have its pieces are missing, or have lost some",
-                head.depots.len()
-            ))),
-        }
-    }
-
-    /// The newest checkpoint that can be used.
-    fn newest_checkpoint(&self) -> Option<Head> {
-        let known = self.known();
-        let fit = |(key, head): &(ManifestKey, Head)| self.unfit(*key, head).is_none();
-        let mut usable = known.into_iter().filter(fit).map(|(_, head)| head);
-        if bites(Bug::OlderChosen) {
-            usable.next()
+        Ok(if self.lacks_of(key, head) == 0 {
+            Worth::Whole
         } else {
-            usable.next_back()
-        }
+            Worth::Perhaps
+        })
     }
 
+    /// The step of the newest checkpoint that can certainly be used.
     pub(super) fn newest_checkpoint_step(&self) -> Step {
-        match self.config.saves {
-            Some(_) => self.newest_checkpoint().map_or(Step::ZERO, |head| head.key.step),
-            None => Step::ZERO,
-        }
+        let certain = |(head, worth): &(Head, Worth)| *worth == Worth::Whole && self.failed(head.key) == 0;
+        let choice = self.config.saves.and_then(|_| self.choice()).filter(certain);
+        choice.map_or(Step::ZERO, |(head, _)| head.key.step)
     }
 
-    /// The newest checkpoint that nobody knows to be complete, but which may be.
-    fn last_resort(&self) -> Option<Head> {
-        let known = self.known();
-        let perhaps = |(key, head): &(&ManifestKey, &Head)| matches!(self.unfit(**key, head), Some(Unfit::Perhaps(_)));
-        known.iter().rfind(perhaps).map(|(_, head)| head.clone())
+    /// Why a checkpoint was not taken, though it is newer than the one that was.
+    fn why_not(&self, key: ManifestKey, head: &Head) -> String {
+        let failure = self.restoring.failures.get(&key).map(|failure| failure.reason.clone());
+        let lacks = || {
+            format!(
+                "{} of the {} checkpoint actors that have its pieces are missing, or have lost some",
+                self.lacks_of(key, head),
+                head.depots.len()
+            )
+        };
+        self.worth(key, head).err().or(failure).unwrap_or_else(lacks)
+    }
+
+    /// How often it was tried in vain, as often as that is done before an older one is.
+    fn failed(&self, key: ManifestKey) -> u32 {
+        let failure = self.restoring.failures.get(&key);
+        failure.map_or(0, |failure| failure.times / RESTORE_ATTEMPTS)
+    }
+
+    /// The checkpoint to resume from.
+    fn choice(&self) -> Option<(Head, Worth)> {
+        let known = self.known().into_values();
+        let worth = known.filter_map(|head| Some((self.worth(head.key, &head).ok()?, head)));
+        let oldest = bites(Bug::OlderChosen);
+        let (worth, head) = worth.min_by_key(|(worth, head)| {
+            let newest = if oldest { Step::ZERO } else { head.key.step };
+            (self.failed(head.key), worth.clone(), Reverse(newest))
+        })?;
+        Some((head, worth))
     }
 
     /// The step of the newest checkpoint that there is, or was, as far as is known: it may come back.
     fn newest_to_hope_for(&self) -> Step {
         let known = self.known();
-        let hoped = |(key, head): &(&ManifestKey, &Head)| !matches!(self.unfit(**key, head), Some(Unfit::Never(_)));
+        let hoped = |(key, head): &(&ManifestKey, &Head)| self.worth(**key, head).is_ok();
         let newest = known.iter().rfind(hoped).map_or(Step::ZERO, |(key, _)| key.step);
         newest.max(self.restoring.recorded).max(self.saved.last.0)
     }
@@ -134,20 +130,30 @@ impl Membership {
         if self.is_known_to_have_none() {
             return None;
         }
-        let found = self.newest_checkpoint().map_or(Step::ZERO, |head| head.key.step);
         let some = self.depots.values().any(|depot| depot.told == Told::All);
         let all = self.depots.values().all(|depot| depot.told == Told::All);
         if !some || !all {
             return Some(Need::Depots);
         }
-        let best = found.max(newest);
+        let choice = self.choice();
+        let certain = choice
+            .as_ref()
+            .filter(|(head, worth)| *worth == Worth::Whole && self.failed(head.key) == 0);
+        let best = certain.map_or(newest, |(head, _)| newest.max(head.key.step));
         if best >= self.newest_to_hope_for() {
             return None;
         }
         // Going on from an older one costs some steps. Beginning anew costs all: that is not done while there is something to hope for.
-        let waited = self.now.saturating_sub(since) >= DEPOTS_PATIENCE;
-        let nothing = best == Step::ZERO && self.last_resort().is_none();
-        (!waited || nothing).then_some(Need::Depots)
+        let ago = |since| self.now.saturating_sub(since);
+        let waits = ago(since) < DEPOTS_PATIENCE;
+        let vain = match &choice {
+            Some((head, _)) => {
+                let failure = self.restoring.failures.get(&head.key).filter(|_| self.failed(head.key) > 0);
+                failure.is_some_and(|failure| ago(failure.at) < DEPOTS_PATIENCE)
+            }
+            None => true,
+        };
+        (waits || (vain && best == Step::ZERO)).then_some(Need::Depots)
     }
 
     /// This life has looked at the depots when training began, and no checkpoint was committed since: there is nothing to wait for.
@@ -172,17 +178,16 @@ impl Membership {
         }
         let known = self.known();
         let begins = lacks_state && newest == Step::ZERO;
-        let found = self.newest_checkpoint();
-        let Some(head) = found.or_else(|| self.last_resort().filter(|_| begins)) else {
+        let Some((head, _)) = self.choice().filter(|(head, _)| begins || self.failed(head.key) == 0) else {
             let Some((key, head)) = known.iter().next_back().filter(|_| begins) else {
                 return Ok(None);
             };
-            let why = self.unfit(*key, head).map(Unfit::reason).unwrap_or_default();
             return Err(format!(
-                "none of {} checkpoints can be resumed from: the newest is at {} and {why}; make what is missing available, or \
-                 start with an empty directory to train from the beginning",
+                "none of {} checkpoints can be resumed from: the newest is at {} and {}; make what is missing available, or start \
+                 with an empty directory to train from the beginning",
                 known.len(),
-                key.step
+                key.step,
+                self.why_not(*key, head)
             ));
         };
         // One step more than anybody has is computed again sooner than it is loaded.
@@ -191,9 +196,7 @@ impl Membership {
             return Ok(None);
         }
         let newer = known.range(head.key..).skip(1);
-        let passed_over = newer
-            .filter_map(|(&key, head)| Some((key, self.unfit(key, head)?.reason())))
-            .collect();
+        let passed_over = newer.map(|(&key, head)| (key, self.why_not(key, head))).collect();
         self.tell(JobEvent::Resumes {
             key: head.key,
             passed_over,

@@ -60,6 +60,7 @@ impl Membership {
         }
         self.saved.wanted = None;
         self.saved.tried = Some(taken.id);
+        self.end_replicating();
         self.saving = Some(Saving {
             taken: taken.clone(),
             attempt: 0,
@@ -281,7 +282,8 @@ impl Membership {
         if now.saturating_sub(saving.heard) >= SAVE_PATIENCE {
             return self.write_anew();
         }
-        if now.saturating_sub(saving.asked) < RESEND {
+        // Writing takes long, and who is asked in vain is soon known to be gone: there is no hurry.
+        if now.saturating_sub(saving.asked) < RESEND * 10 {
             return;
         }
         // Manifests are long, and a depot whose connection holds has got its own.

@@ -31,6 +31,7 @@ pub(crate) struct Summary {
     states_lost: u64,
     checkpoints: u64,
     checkpoints_given_up: u64,
+    manifests_replicated: u64,
     resumed_from_checkpoints: u64,
     events: u64,
     invariants_checked: BTreeMap<&'static str, u64>,
@@ -81,6 +82,7 @@ impl Summary {
             states_lost: counts.states_lost,
             checkpoints: counts.saved,
             checkpoints_given_up: counts.not_saved,
+            manifests_replicated: counts.replicated,
             resumed_from_checkpoints: counts.resumed,
             events: counts.events,
             invariants_checked: report.checked.clone(),
@@ -128,8 +130,8 @@ impl fmt::Display for Summary {
         let (saved, given_up) = (self.checkpoints, self.checkpoints_given_up);
         writeln!(
             f,
-            "{saved} checkpoints committed, {given_up} given up; {} times training began from one",
-            self.resumed_from_checkpoints
+            "{saved} checkpoints committed, {given_up} given up, {} manifests fetched by more depots; {} times training began from one",
+            self.manifests_replicated, self.resumed_from_checkpoints
         )?;
         let (lost, replayed) = (self.messages_lost, self.messages_replayed);
         writeln!(f, "{} faults; {lost} messages lost, {replayed} replayed", self.all_faults)?;

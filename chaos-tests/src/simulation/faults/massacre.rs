@@ -1,5 +1,5 @@
-//! All workers are lost at once while a checkpoint is written: what a mass preemption does at the worst moment. So does the coordinator's
-//! end.
+//! All workers are lost at once while a checkpoint is written: what a mass preemption does at the worst moment. So do
+//! the ends of the coordinator and of a depot.
 
 use sardana_protocol::words::WorkerId;
 
@@ -8,7 +8,7 @@ use crate::simulation::world::{LastWords, World};
 
 impl World {
     pub(super) fn massacre(&mut self) -> Struck {
-        if !self.is_saving() || self.dice.below(8) > 0 {
+        if !self.is_saving() {
             return Struck::Nobody;
         }
         let fleet: Vec<WorkerId> = self.processes.keys().copied().collect();
@@ -19,14 +19,23 @@ impl World {
     }
 
     pub(super) fn crash_while_saving(&mut self) -> Struck {
-        if !self.is_saving() || self.dice.below(8) > 0 {
+        if !self.is_saving() {
             return Struck::Nobody;
         }
-        self.crash()
+        match self.dice.below(2) {
+            0 => self.crash(),
+            _ => self.crash_depot(),
+        }
     }
 
-    fn is_saving(&self) -> bool {
+    /// Whether a checkpoint is under way, now and then: more often in its short last part.
+    fn is_saving(&mut self) -> bool {
         let machine = self.coordinator.machine.as_ref();
-        machine.is_some_and(|machine| machine.phases().saving != "none")
+        let one_of = match machine.map(|machine| machine.phases().saving) {
+            Some("committing") => 2,
+            Some("writing") => 16,
+            Some(_) | None => return false,
+        };
+        self.dice.below(one_of) == 0
     }
 }

@@ -93,7 +93,7 @@ pub(crate) enum Fault {
     Massacre,
     /// A copy of a share goes bad in memory before it is written.
     Spoil,
-    /// The coordinator's process ends while a checkpoint is written.
+    /// The coordinator's process ends while a checkpoint is written, or a depot's.
     CrashSaving,
 }
 
@@ -194,7 +194,7 @@ impl Fault {
             Self::Foreign => "another job's checkpoint",
             Self::Massacre => "all workers lost while saving",
             Self::Spoil => "copy goes bad",
-            Self::CrashSaving => "coordinator crash while saving",
+            Self::CrashSaving => "crash while saving",
         }
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Checkpoints {
     pub(super) failures: BTreeMap<ManifestKey, u32>,
     /// What the generation that forms now is to start from.
     pub(super) resumes: Option<ManifestKey>,
+    /// The step of the checkpoint that training last began from: that state is in no worker's hands alone.
+    pub(super) source: Step,
     /// The newest step that people were told to be saved, and those that were told not to be.
     pub(super) saved: Step,
     pub(super) not_saved: BTreeSet<Step>,
@@ -155,8 +157,13 @@ impl Law {
     pub(crate) fn deletes(&mut self, key: ManifestKey) -> Result<(), Violation> {
         let newer = self.checkpoints.complete().filter(|one| *one > key).count();
         let last = self.checkpoints.rule.map_or(usize::MAX, |rule| rule.keep.last.get() as usize);
-        let own = self.checkpoints.manifests.contains_key(&key);
-        self.check("CKPT-1", own && newer >= last, || {
+        let manifests = &self.checkpoints.manifests;
+        let snapshot = |key: ManifestKey| manifests.get(&key).map(|contents| contents.snapshot);
+        let mut complete = self.checkpoints.complete();
+        let replaced = complete.any(|one| one != key && snapshot(one) == snapshot(key));
+        drop(complete);
+        let own = manifests.contains_key(&key);
+        self.check("CKPT-1", own && (replaced || newer >= last), || {
             format!("{key} is to be deleted, and {newer} complete ones are newer, of {last} that are to be kept")
         })
     }

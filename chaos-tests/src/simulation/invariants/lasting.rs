@@ -1,11 +1,17 @@
 //! Checkpoints come: after faults have ended one is committed within a bound, and the job does not end before its last state is saved, or
 //! people are told that it is not.
 
+use sardana_protocol::checkpoint::ManifestKey;
 use sardana_protocol::words::Step;
 
 use super::{Law, Violation};
 
 impl Law {
+    /// Whether a checkpoint that is told of is newer than all before, and not one that was placed anew.
+    pub(crate) fn is_new(&self, key: ManifestKey) -> bool {
+        key.step > self.checkpoints.saved
+    }
+
     /// People are told that the state at this step is not saved.
     pub(crate) fn not_saved(&mut self, step: Step) {
         self.checkpoints.not_saved.insert(step);

@@ -22,6 +22,7 @@ impl Law {
         if !lost && resumes.is_none() {
             return Ok(());
         }
+        checkpoints.source = resumes.map_or(Step::ZERO, |key| key.step);
         let steps = self.steps;
         let usable = |key: &ManifestKey| {
             let failures = checkpoints.failures.get(key);

@@ -2,10 +2,11 @@
 
 use std::rc::Rc;
 
-use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestId, ManifestKey};
+use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestId, ManifestKey, PieceHash};
 use sardana_protocol::limits::DEPOTS_PATIENCE;
 use sardana_protocol::membership::Contents;
 use sardana_protocol::messages::{DepotMessage, DepotOrder};
+use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::JobId;
 
 use super::depots::{AtDepot, Ordered};
@@ -14,6 +15,7 @@ use super::{BUILD, TASK, World};
 use crate::simulation::calendar::Happening;
 use crate::simulation::invariants::Violation;
 use crate::simulation::model::{PIECES, mix, piece};
+use crate::simulation::network::Node;
 
 impl World {
     pub(super) fn depot_obeys(&mut self, place: usize, order: Ordered) {
@@ -56,14 +58,60 @@ impl World {
                 self.law.deleted(depot.id, key);
                 self.depot_says(place, DepotMessage::Deleted { key });
             }
+            Ordered::Other(DepotOrder::Fetch { snapshot, key, depots }) => {
+                let depots = depots.iter().map(|one| one.depot).collect();
+                self.fetch_checkpoint(place, snapshot, key, depots);
+            }
             Ordered::Other(
                 DepotOrder::Serve { .. }
                 | DepotOrder::Commit { .. }
                 | DepotOrder::Release { .. }
-                | DepotOrder::Fetch { .. }
                 | DepotOrder::Renewed { .. }
                 | DepotOrder::JobOver,
             ) => {}
+        }
+    }
+
+    /// A depot fetches from the others what it lacks of a checkpoint that is placed anew.
+    fn fetch_checkpoint(&mut self, place: usize, snapshot: SnapshotId, key: ManifestKey, depots: Vec<DepotId>) {
+        let now = self.now();
+        let own = self.depots[place].id;
+        let answers = |(other, depot): &(usize, &Depot)| {
+            let reached = self.network.reaches(now, Node::Depot(place), Node::Depot(*other));
+            *other == place || (depot.up && reached && depots.contains(&depot.id) && depot.peers.contains(&own))
+        };
+        let others: Vec<&Depot> = self
+            .depots
+            .iter()
+            .enumerate()
+            .filter(answers)
+            .map(|(_, depot)| depot)
+            .collect();
+        let kept = others.iter().find_map(|depot| depot.manifests.get(&key));
+        let found = kept.map(|kept| {
+            let mut contents = Contents::clone(&kept.contents);
+            contents.depots.clone_from(&depots);
+            let readable = |piece: &PieceHash| {
+                let has = |depot: &&Depot| depot.durable.contains(piece) && !depot.rotten.contains(piece);
+                others.iter().any(has)
+            };
+            let pieces = self.depots[place].own(&contents);
+            (pieces.iter().all(readable), pieces, Rc::new(contents))
+        });
+        let depot = &mut self.depots[place];
+        match found {
+            Some((true, pieces, contents)) if !depot.full => {
+                for piece in &pieces {
+                    depot.rotten.remove(piece);
+                }
+                depot.durable.extend(pieces);
+                self.counts.replicated += 1;
+                self.keep_manifest(place, contents);
+            }
+            Some(_) | None => {
+                let reason = "not all of it can be read, or there is no room".to_owned();
+                self.depot_says(place, DepotMessage::Refused { snapshot, reason });
+            }
         }
     }
 

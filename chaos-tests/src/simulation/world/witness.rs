@@ -85,7 +85,7 @@ impl World {
 
     fn told_of_checkpoints(&mut self, event: &JobEvent) -> Result<(), Violation> {
         if let JobEvent::Saved { key, hosts, wanted, .. } = event {
-            self.counts.saved += 1;
+            self.counts.saved += u64::from(self.law.is_new(*key));
             self.law.saved(*key, *hosts, *wanted)?;
             return self.pieces_are_kept(*key);
         }

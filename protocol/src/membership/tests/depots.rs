@@ -3,6 +3,7 @@
 use super::saving::{about_saves, head, saved_config};
 use super::*;
 use crate::checkpoint::{Condition, Head};
+use crate::limits::{DEPOT_GONE, DEPOTS_SETTLE};
 use crate::membership::DepotEvent;
 use crate::messages::{DepotMessage, Told};
 
@@ -13,7 +14,14 @@ fn a_depot_that_comes_back_is_written_to_anew() {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 2));
     let host = "b".to_owned();
     job.now += Duration::from_millis(1);
-    let found = about_saves(&job.depot(8, DepotEvent::Arrived { host, certified: 1, address }));
+    let found = about_saves(&job.depot(
+        8,
+        DepotEvent::Arrived {
+            host,
+            certified: 1,
+            address,
+        },
+    ));
     assert_eq!(
         found[0], "to w1: save [0] of g1.1@s3 to [7]",
         "until it has told what it keeps"
@@ -75,4 +83,70 @@ fn what_has_expired_is_deleted_wherever_it_is_and_what_is_not_complete_does_not_
     job.depot_says(7, DepotMessage::Deleted { key });
     let found = job.depot_says(8, DepotMessage::Deleted { key });
     assert_eq!(found, Vec::<String>::new());
+}
+
+#[test]
+fn a_checkpoint_on_too_few_hosts_is_placed_on_those_that_come() {
+    let mut job = Job::new(saved_config());
+    job.depot_comes(7, "a", vec![]);
+    job.arrives(1, 0);
+    job.arrives(2, 0);
+    let (heads, told) = (vec![head(2, &[7])], Told::All);
+    job.depot_says(7, DepotMessage::Holds { heads, told });
+    job.passes(DEPOTS_SETTLE);
+    let fetches = |found: &[String]| {
+        found
+            .iter()
+            .filter(|text| text.contains("fetch"))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    job.depot_comes(8, "b", vec![]);
+    assert_eq!(
+        fetches(&job.passes(Duration::from_secs(1))),
+        Vec::<String>::new(),
+        "others may be about to come"
+    );
+    let found = job.passes(DEPOTS_SETTLE);
+    assert_eq!(fetches(&found), ["to 7: fetch s2", "to 8: fetch s2"]);
+    assert!(!found.iter().any(|text| text.contains("delete")), "{found:?}");
+    job.committed(7, 2, &[7, 8]);
+    let found = job.committed(8, 2, &[7, 8]);
+    assert_eq!(found, ["saved s2 on 2 of 2", "to 7: delete s2"]);
+    let key = head(2, &[7]).key;
+    job.depot_says(7, DepotMessage::Deleted { key });
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_depot_that_is_gone_for_long_had_is_placed_on_others() {
+    let mut job = Job::saved(saved_config());
+    let (heads, told) = (vec![head(2, &[7, 9])], Told::All);
+    job.depot_says(7, DepotMessage::Holds { heads, told });
+    let fetches = |found: &[String]| found.iter().filter(|text| text.contains("fetch")).count();
+    job.passes(DEPOTS_SETTLE);
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)), 0, "it may only start again");
+    assert_eq!(fetches(&job.passes(DEPOT_GONE)), 2);
+    let (snapshot, reason) = (snapshot(1, 2), "full".to_owned());
+    job.depot_says(8, DepotMessage::Refused { snapshot, reason });
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)), 0, "it is tried again, but not at once");
+    assert_eq!(fetches(&job.passes(DEPOT_GONE)), 2);
+}
+
+#[test]
+fn of_two_manifests_of_one_snapshot_the_one_on_more_depots_is_kept() {
+    let mut job = Job::saved(saved_config());
+    let told = Told::All;
+    let heads = vec![head(2, &[7]), head(2, &[7, 8])];
+    assert_eq!(
+        job.depot_says(7, DepotMessage::Holds { heads, told }).len(),
+        1,
+        "one of them, while both are on one"
+    );
+    let mut job = Job::saved(saved_config());
+    let heads = vec![head(2, &[7, 8])];
+    job.depot_says(8, DepotMessage::Holds { heads, told });
+    let heads = vec![head(2, &[7]), head(2, &[7, 8])];
+    let found = job.depot_says(7, DepotMessage::Holds { heads, told });
+    assert_eq!(found, ["to 7: delete s2"]);
 }

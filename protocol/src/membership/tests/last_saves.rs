@@ -73,13 +73,19 @@ fn who_leaves_last_is_let_go_once_its_state_is_saved() {
     job.ready(2, 2);
     job.halted(1, 2, 7);
     let found = job.switched(2, 2, 7);
-    assert!(found.contains(&"to w2: close g1.2 with switch to g1.3".to_owned()), "{found:?}");
+    assert!(
+        found.contains(&"to w2: close g1.2 with switch to g1.3".to_owned()),
+        "{found:?}"
+    );
     assert_eq!(job.halted(2, 3, 8), [""; 0], "its state is not kept yet");
     let snapshotted = WorkerMessage::Snapshotted {
         snapshot: snapshot(2, 8),
         shares: vec![(0, share_hash(8, &[piece(8, 0)]))],
     };
-    assert_eq!(about_saves(&job.says(2, snapshotted)), ["to w2: save [0] of g1.2@s8 to [7, 8]"]);
+    assert_eq!(
+        about_saves(&job.says(2, snapshotted)),
+        ["to w2: save [0] of g1.2@s8 to [7, 8]"]
+    );
     let saved = WorkerMessage::Saved {
         snapshot: snapshot(2, 8),
         attempt: 1,

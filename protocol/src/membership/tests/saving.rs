@@ -67,7 +67,14 @@ impl Job {
     /// A depot comes, and tells what it keeps.
     pub(super) fn depot_comes(&mut self, depot: u64, host: &str, heads: Vec<Head>) -> Vec<String> {
         let (host, address) = (host.to_owned(), SocketAddr::from((Ipv4Addr::LOCALHOST, 2)));
-        let mut words = self.depot(depot, DepotEvent::Arrived { host, certified: 1, address });
+        let mut words = self.depot(
+            depot,
+            DepotEvent::Arrived {
+                host,
+                certified: 1,
+                address,
+            },
+        );
         let told = Told::All;
         words.extend(self.depot_says(depot, DepotMessage::Holds { heads, told }));
         words
