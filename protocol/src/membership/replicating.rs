@@ -54,12 +54,20 @@ impl Membership {
         }
         let quiet = self.now.saturating_sub(self.replicating.restless);
         let told = self.depots.values().all(|depot| depot.told == Told::All);
-        if self.config.saves.is_none() || self.saving.is_some() || !told || quiet < DEPOTS_SETTLE {
+        let Some(saves) = self
+            .config
+            .saves
+            .filter(|_| self.saving.is_none() && told && quiet >= DEPOTS_SETTLE)
+        else {
             return;
-        }
+        };
         let targets = self.targets();
         let depots: Vec<DepotId> = targets.iter().map(|one| one.depot).collect();
-        let kept = self.kept_checkpoints();
+        let mut kept = self.kept_checkpoints();
+        // What has expired is being deleted.
+        let keys: Vec<ManifestKey> = kept.iter().map(|head| head.key).collect();
+        let expired = saves.keep.expired(|key: ManifestKey| key.step, &keys);
+        kept.retain(|head| !expired.contains(&head.key));
         let Some(old) = kept.into_iter().rfind(|head| self.is_on_too_few(head, depots.len(), quiet)) else {
             return;
         };

@@ -150,3 +150,18 @@ fn of_two_manifests_of_one_snapshot_the_one_on_more_depots_is_kept() {
     let found = job.depot_says(7, DepotMessage::Holds { heads, told });
     assert_eq!(found, ["to 7: delete s2"]);
 }
+
+#[test]
+fn what_is_being_deleted_is_not_placed_anew() {
+    let mut job = Job::saved(saved_config());
+    job.passes(DEPOT_GONE);
+    let told = Told::All;
+    for depot in [7, 8] {
+        let heads = [2, 4, 6].map(|step| head(step, &[7, 8])).to_vec();
+        job.depot_says(depot, DepotMessage::Holds { heads, told });
+    }
+    let key = head(2, &[7, 8]).key;
+    job.depot_says(7, DepotMessage::Deleted { key });
+    let found = job.passes(Duration::from_millis(100));
+    assert!(!found.iter().any(|text| text.contains("fetch")), "{found:?}");
+}
