@@ -53,25 +53,8 @@ pub(super) fn words(event: &JobEvent) -> Option<String> {
         }
         JobEvent::JoinsAnew { worker, reason } => format!("{worker} begins its join anew: {reason}"),
         JobEvent::Held { worker } => format!("all wait at a boundary until {worker} has the state"),
-        JobEvent::Switched {
-            generation,
-            members,
-            shards,
-            step,
-        } => format!(
-            "{generation} with {} workers began at {step}, with {} shards; nobody waited",
-            members.len(),
-            span(shards)
-        ),
+        JobEvent::Switched { .. } | JobEvent::Adopted { .. } => return about_generations(event),
         JobEvent::Fenced { own, by } => format!("the coordinator {by} leads the job; this one, {own}, ends"),
-        JobEvent::Adopted {
-            generation,
-            members,
-            step,
-        } => format!(
-            "this coordinator found {generation} with {} workers training at {step}, and left it as it is",
-            members.len()
-        ),
         JobEvent::Halting { generation } => format!("everybody was told to halt for {generation}"),
         JobEvent::Forming {
             generation,
@@ -99,43 +82,93 @@ pub(super) fn words(event: &JobEvent) -> Option<String> {
         JobEvent::StateLost { reached, from } => {
             format!("every holder of the state is gone: from {reached} back to {from}")
         }
-        JobEvent::DepotCame { depot, host } => format!("the checkpoint actor {depot} on {host} is there"),
-        JobEvent::DepotLost { depot, why } => format!("the checkpoint actor {depot} is gone: {why}"),
-        JobEvent::DepotRefused { depot, step, reason } => {
-            format!("the checkpoint actor {depot} cannot keep the checkpoint of {step}: {reason}")
-        }
-        JobEvent::Saved {
-            key,
-            hosts,
-            wanted,
-            took,
-        } => {
-            let (step, took) = (key.step, took.as_millis());
-            if hosts < wanted {
-                format!(
-                    "the checkpoint of {step} is committed on {hosts} of {wanted} hosts, after {took} ms: under-replicated"
-                )
-            } else {
-                format!("the checkpoint of {step} is committed on {hosts} hosts, after {took} ms")
-            }
-        }
-        JobEvent::NotSaved { step, reason } => format!("the checkpoint of {step} is given up: {reason}"),
-        JobEvent::Resumes { key, passed_over } => {
-            let mut words = format!(
-                "training resumes from the checkpoint of {}, the newest that is complete",
-                key.step
-            );
-            for (key, reason) in passed_over {
-                words += &format!("; passed over that of {}: {reason}", key.step);
-            }
-            words
-        }
-        JobEvent::NotRestored { key, worker, reason } => {
-            format!("{worker} could not load the checkpoint of {}: {reason}", key.step)
-        }
+        JobEvent::DepotCame { .. }
+        | JobEvent::DepotLost { .. }
+        | JobEvent::DepotRefused { .. }
+        | JobEvent::Saved { .. }
+        | JobEvent::NotSaved { .. }
+        | JobEvent::Resumes { .. }
+        | JobEvent::NotRestored { .. } => return about_checkpoints(event),
         JobEvent::Done(Summary { step, hash, .. }) => format!("the job is done at {step}, state {hash}"),
         JobEvent::Failed { reason } => format!("the job failed: {reason}"),
     })
+}
+
+/// The words for generations that begin without a halt; none for anything else.
+fn about_generations(event: &JobEvent) -> Option<String> {
+    if let JobEvent::Switched {
+        generation,
+        members,
+        shards,
+        step,
+    } = event
+    {
+        let (members, span) = (members.len(), span(shards));
+        return Some(format!(
+            "{generation} with {members} workers began at {step}, with {span} shards; nobody waited"
+        ));
+    }
+    if let JobEvent::Adopted {
+        generation,
+        members,
+        step,
+    } = event
+    {
+        let members = members.len();
+        return Some(format!(
+            "this coordinator found {generation} with {members} workers training at {step}, and left it as it is"
+        ));
+    }
+    None
+}
+
+/// The words for what happens to checkpoints and those who keep them; none for anything else.
+fn about_checkpoints(event: &JobEvent) -> Option<String> {
+    if let JobEvent::DepotCame { depot, host } = event {
+        return Some(format!("the checkpoint actor {depot} on {host} is there"));
+    }
+    if let JobEvent::DepotLost { depot, why } = event {
+        return Some(format!("the checkpoint actor {depot} is gone: {why}"));
+    }
+    if let JobEvent::DepotRefused { depot, step, reason } = event {
+        return Some(format!(
+            "the checkpoint actor {depot} cannot keep the checkpoint of {step}: {reason}"
+        ));
+    }
+    if let JobEvent::Saved {
+        key,
+        hosts,
+        wanted,
+        took,
+    } = event
+    {
+        let (step, took) = (key.step, took.as_millis());
+        let where_to = if hosts < wanted {
+            format!("{hosts} of {wanted} hosts: under-replicated")
+        } else {
+            format!("{hosts} hosts")
+        };
+        return Some(format!(
+            "the checkpoint of {step} is committed after {took} ms, on {where_to}"
+        ));
+    }
+    if let JobEvent::NotSaved { step, reason } = event {
+        return Some(format!("the checkpoint of {step} is given up: {reason}"));
+    }
+    if let JobEvent::Resumes { key, passed_over } = event {
+        let mut words = format!(
+            "training resumes from the checkpoint of {}, the newest that is complete",
+            key.step
+        );
+        for (key, reason) in passed_over {
+            words += &format!("; passed over that of {}: {reason}", key.step);
+        }
+        return Some(words);
+    }
+    if let JobEvent::NotRestored { key, worker, reason } = event {
+        return Some(format!("{worker} could not load the checkpoint of {}: {reason}", key.step));
+    }
+    None
 }
 
 #[cfg(test)]

@@ -323,21 +323,9 @@ impl Inner {
             Command::KeepSum { step } => self.keeping.keep(step),
             Command::LetGo { shares, sums_before } => self.let_go(shares, sums_before),
             Command::Admit { joiners } => self.errand(Errand::Admit { joiners }),
-            Command::Save(save) => {
-                let held = self.keeping.all_of(save.snapshot);
-                self.errand(Errand::Save { save, held });
+            Command::Save(_) | Command::EndSave | Command::EndRestore | Command::Restore { .. } => {
+                self.see_to_checkpoints(command);
             }
-            Command::EndSave => self.errand(Errand::EndSave),
-            Command::EndRestore => self.errand(Errand::EndRestore),
-            Command::Restore {
-                generation,
-                rank,
-                restore,
-            } => self.errand(Errand::Restore {
-                generation,
-                rank,
-                restore,
-            }),
             Command::Copy(snapshot) => self.errand(Errand::Copy(snapshot)),
             Command::Follow { step, snapshot } => self.errand(Errand::Follow { step, snapshot }),
             Command::EndCopy => self.errand(Errand::EndCopy),
@@ -355,6 +343,28 @@ impl Inner {
                 });
             }
         }
+    }
+
+    /// What is wanted for checkpoints.
+    fn see_to_checkpoints(&self, command: Command) {
+        if let Command::Save(save) = command {
+            let held = self.keeping.all_of(save.snapshot);
+            return self.errand(Errand::Save { save, held });
+        }
+        if let Command::Restore {
+            generation,
+            rank,
+            restore,
+        } = command
+        {
+            return self.errand(Errand::Restore {
+                generation,
+                rank,
+                restore,
+            });
+        }
+        let saving = matches!(command, Command::EndSave);
+        self.errand(if saving { Errand::EndSave } else { Errand::EndRestore });
     }
 
     fn offer(&self, piece: ShardRange) {

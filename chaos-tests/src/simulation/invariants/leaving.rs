@@ -36,7 +36,7 @@ impl Law {
         let kept = match heirs {
             Heirs::Unknown => true,
             // The others load it from a checkpoint.
-            Heirs::At(_) if step <= self.checkpoints.source => true,
+            Heirs::At(_) if step <= self.checkpoints.source.max(self.checkpoints.saved) => true,
             Heirs::At(_) if self.given_up.contains(&worker) => true,
             // Whoever a trailer left out is let go only once all others have begun without it. Else one step may be computed again.
             Heirs::At(newest) if self.left_out.contains(&worker) => newest >= Some(step),

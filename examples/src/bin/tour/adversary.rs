@@ -66,6 +66,11 @@ impl Adversary {
         }
     }
 
+    /// Whether it has done all that it wants.
+    pub(crate) const fn has_done_all(&self) -> bool {
+        matches!(self.plan, Plan::Idle)
+    }
+
     /// Looks at an event; acts if it is time.
     pub(crate) fn watch(&mut self, launched: &Launched, event: &Event) -> Option<Deed> {
         if let Event::Job(JobEvent::Forming { members, .. } | JobEvent::Switched { members, .. }) = event {

@@ -23,7 +23,9 @@ pub(crate) struct Guide<'a> {
     again: u64,
     kills: BTreeMap<WorkerId, Instant>,
     /// The newest checkpoint.
-    pub(crate) saved: Option<Step>,
+    saved: Option<Step>,
+    /// The next generation begins with a checkpoint.
+    resumes: bool,
 }
 
 impl<'a> Guide<'a> {
@@ -39,6 +41,7 @@ impl<'a> Guide<'a> {
             again: 0,
             kills: BTreeMap::new(),
             saved: None,
+            resumes: false,
         }
     }
 
@@ -51,6 +54,19 @@ impl<'a> Guide<'a> {
             Deed::Drain { worker } => self.event(&format!("{} is drained", short(*worker))),
             Deed::Grow { by } => self.event(&format!("{by} more workers are started")),
         }
+    }
+
+    /// The newest checkpoint.
+    pub(crate) fn saved(&self) -> Option<Step> {
+        self.saved
+    }
+
+    /// Nothing is left of the job but its folder of checkpoints.
+    pub(crate) fn lost(&self) {
+        let newest = self.saved.map_or(0, Step::get);
+        self.event(&format!(
+            "all workers, the coordinator and the agent are gone at once; left is a folder, with a checkpoint of step {newest}"
+        ));
     }
 
     pub(crate) fn show(&mut self, event: &Event) {
@@ -84,11 +100,8 @@ impl<'a> Guide<'a> {
                 stage,
             } => {
                 let rank = rank.map_or_else(|| "no rank yet".to_owned(), |rank| format!("rank {}", rank.get()));
-                let after = self
-                    .kills
-                    .remove(worker)
-                    .map(|at| format!(", {:.1} ms after its kill", ms(at)))
-                    .unwrap_or_default();
+                let killed = self.kills.remove(worker);
+                let after = killed.map_or_else(String::new, |at| format!(", {:.1} ms after its kill", ms(at)));
                 self.event(&format!("{} ({rank}) is lost while {stage}: {cause}{after}", short(*worker)));
             }
             JobEvent::Forming {
@@ -101,7 +114,7 @@ impl<'a> Guide<'a> {
                 self.generation = Some(*generation);
                 self.world_size = members.len();
                 self.again += recomputed;
-                if *fetching > 0 {
+                if *fetching > 0 && !std::mem::take(&mut self.resumes) {
                     self.event(&format!("{fetching} worker(s) fetch the state at {step} from the others"));
                 }
             }
@@ -110,8 +123,10 @@ impl<'a> Guide<'a> {
                 world_size,
                 took,
             } => {
-                let ring = format!("generation {generation}: a ring of {world_size}");
-                self.event(&format!("{ring}, formed in {:.1} ms", took.as_secs_f64() * 1e3));
+                let took = took.as_secs_f64() * 1e3;
+                self.event(&format!(
+                    "generation {generation}: a ring of {world_size}, formed in {took:.1} ms"
+                ));
             }
             JobEvent::Resumed { step, after, .. } => {
                 let again = std::mem::take(&mut self.again);
@@ -126,8 +141,7 @@ impl<'a> Guide<'a> {
             }
             JobEvent::Waiting { have, need } => self.event(&format!("waiting: {have} worker(s) are here, needed: {need}")),
             JobEvent::StateLost { reached, from } => {
-                let lost = format!("all who had the state at {reached} are gone");
-                self.event(&format!("{lost}; without a checkpoint training starts again from {from}"));
+                self.event(&format!("all who had the state at {reached} are gone; again from {from}"));
             }
             JobEvent::Failed { reason } => self.event(&format!("the job failed: {reason}")),
             JobEvent::Leaving { .. }
@@ -222,9 +236,10 @@ impl<'a> Guide<'a> {
             self.saved = Some(key.step);
         }
         if let JobEvent::Resumes { key, .. } = event {
+            self.resumes = true;
+            let step = key.step.get();
             self.event(&format!(
-                "all load the checkpoint of step {}, the newest that is complete",
-                key.step.get()
+                "all load the checkpoint of step {step}, each a part of it, and give each other the rest"
             ));
         }
         if let JobEvent::NotSaved { step, reason } = event {

@@ -1,5 +1,6 @@
 //! The tour: trains real handwritten digits on four worker processes, two of which are killed, one leaves, two join, and one of
-//! those is killed while it does. The final state is that of an undisturbed run, bit for bit.
+//! those is killed while it does. Then all of it is killed at once, and three workers go on from the newest checkpoint. The final state is
+//! that of an undisturbed run, bit for bit.
 //!
 //! `cargo run --release`. Exits with 0 only if the two states are equal.
 
@@ -7,17 +8,22 @@ mod adversary;
 mod guide;
 mod screen;
 
+use std::num::NonZeroU64;
 use std::process::ExitCode;
 
 use adversary::Adversary;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use guide::Guide;
 use sardana::job::Staffing;
 use sardana::launch::{LaunchConfig, launch};
-use sardana::{Job, Summary, serve_if_started_by_agent};
+use sardana::{Checkpointing, Every, Job, Summary, serve_if_started_by_agent};
 use sardana_examples::digits::{self, Digits};
 use screen::Screen;
+use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
+
+/// Steps between two checkpoints.
+const EVERY: NonZeroU64 = NonZeroU64::new(50).unwrap();
 
 fn main() -> Result<ExitCode> {
     // Twice as long as the example, so that all of it has its time.
@@ -39,39 +45,98 @@ fn main() -> Result<ExitCode> {
         job.spec().shards,
         job.spec().steps.get()
     ));
-    let disturbed = run(
-        "four workers: two are killed, one leaves, two join, and one of those is killed",
+    let folder = tempfile::tempdir()?;
+    let checkpoints = Checkpointing::new(folder.path().join("checkpoints"), Every::Steps(EVERY));
+    let lost = run(
+        "four workers: two are killed, one leaves, two join, and one of those is killed; then all are",
         &job,
         &screen,
         Adversary::new(job.staffing().workers),
+        Some(&checkpoints),
+        Until::AllIsLost,
     )?;
+    let three = Staffing {
+        workers: 3,
+        ..*job.staffing()
+    };
+    let disturbed = match lost {
+        // It was over before the adversary was.
+        Some(summary) => summary,
+        None => to_the_end(
+            "three workers go on",
+            &job.clone().staffed(three)?,
+            &screen,
+            Some(&checkpoints),
+        )?,
+    };
     let alone = Staffing {
         workers: 1,
         ..*job.staffing()
     };
-    let undisturbed = run("one worker, undisturbed", &job.staffed(alone)?, &screen, Adversary::idle())?;
+    let undisturbed = to_the_end("one worker, undisturbed", &job.staffed(alone)?, &screen, None)?;
     Ok(conclude(&screen, &disturbed, &undisturbed))
 }
 
-/// Runs the job once, and shows what happens.
-fn run(title: &str, job: &Job, screen: &Screen, mut adversary: Adversary) -> Result<Summary> {
+/// How far a run goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    TheEnd,
+    /// Everything is killed once the adversary has done what it wants, and a checkpoint was committed after that.
+    AllIsLost,
+}
+
+fn to_the_end(title: &str, job: &Job, screen: &Screen, checkpoints: Option<&Checkpointing>) -> Result<Summary> {
+    let summary = run(title, job, screen, Adversary::idle(), checkpoints, Until::TheEnd)?;
+    summary.context("nothing is lost")
+}
+
+/// Runs the job once, and shows what happens. None if it was lost.
+fn run(
+    title: &str,
+    job: &Job,
+    screen: &Screen,
+    mut adversary: Adversary,
+    checkpoints: Option<&Checkpointing>,
+    until: Until,
+) -> Result<Option<Summary>> {
     screen.start(title);
     let mut guide = Guide::new(job, screen);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (lose, lost) = oneshot::channel();
+    let mut lose = Some(lose);
+    let mut before = None;
     let summary = runtime.block_on(async {
-        let launched = launch(LaunchConfig::this_program(*job.staffing())?).await?;
-        launched
-            .finish(|launched, event| {
-                if let Some(deed) = adversary.watch(launched, event) {
-                    guide.done(&deed);
-                }
-                guide.show(event);
-            })
-            .await
+        let launched = launch(LaunchConfig {
+            checkpoints: checkpoints.cloned(),
+            ..LaunchConfig::this_program(*job.staffing())?
+        });
+        let finishing = launched.await?.finish(|launched, event| {
+            if let Some(deed) = adversary.watch(launched, event) {
+                guide.done(&deed);
+            }
+            guide.show(event);
+            if !adversary.has_done_all() || until == Until::TheEnd {
+                before = guide.saved();
+            } else if guide.saved() > before
+                && let Some(lose) = lose.take()
+            {
+                // Nobody waits for it only if the job is over.
+                let _ = lose.send(());
+            }
+        });
+        tokio::select! {
+            biased;
+            Ok(()) = lost => Ok(None),
+            // Dropped, it takes everything along.
+            summary = finishing => summary.map(Some),
+        }
     });
     screen.end();
     let summary = summary?;
-    guide.conclude(&summary);
+    match &summary {
+        Some(summary) => guide.conclude(summary),
+        None => guide.lost(),
+    }
     Ok(summary)
 }
 
