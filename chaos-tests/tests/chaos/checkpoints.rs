@@ -163,16 +163,25 @@ async fn the_chief_is_lost_at_step_seven_and_then_all_are() -> Result<()> {
     // Survivors go on without waiting for it.
     let mut lost = false;
     loop {
-        match next(&mut launched).await? {
-            JobEvent::Forming { members, .. } => chief = chief.or(members.first().copied()),
-            JobEvent::Saved { key, .. } if key.step.get() >= 7 && !lost => {
-                let pid = chief.and_then(|chief| launched.pid(chief)).context("the chief runs")?;
-                kill_process(Pid::from_raw(i32::try_from(pid)?).context("a number")?, Signal::KILL)?;
-                lost = true;
-            }
-            JobEvent::Resumes { .. } => bail!("those who are left have the state"),
-            JobEvent::Resumed { step, .. } if lost && step.get() > 7 => break,
-            _ => {}
+        let event = next(&mut launched).await?;
+        if let JobEvent::Forming { members, .. } = &event {
+            chief = chief.or(members.first().copied());
+        }
+        if let JobEvent::Saved { key, .. } = &event
+            && key.step.get() >= 7
+            && !lost
+        {
+            let pid = chief.and_then(|chief| launched.pid(chief)).context("the chief runs")?;
+            kill_process(Pid::from_raw(i32::try_from(pid)?).context("a number")?, Signal::KILL)?;
+            lost = true;
+        }
+        let resumes = matches!(event, JobEvent::Resumes { .. });
+        ensure!(!resumes, "those who are left have the state");
+        if let JobEvent::Resumed { step, .. } = event
+            && lost
+            && step.get() > 7
+        {
+            break;
         }
     }
     // And if all are lost there, all go on from there.

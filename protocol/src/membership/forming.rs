@@ -181,8 +181,7 @@ impl Membership {
                 shards: self.config.shards,
             });
         }
-        let started = self.formed.count() > 0 || self.recorded.count() > 0 || self.reached > Step::ZERO;
-        if !started && have < self.config.expected && self.now.saturating_sub(since) < GATHER {
+        if !self.has_begun() && have < self.config.expected && self.now.saturating_sub(since) < GATHER {
             return Lack::Patience;
         }
         if self.newest() < self.behind_which_state_is_lost() && joining > 0 {
@@ -201,6 +200,11 @@ impl Membership {
             return Lack::Need(need);
         }
         Lack::Nothing
+    }
+
+    /// Whether training has begun before, as far as is known.
+    pub(super) fn has_begun(&self) -> bool {
+        self.formed.count() > 0 || self.recorded.count() > 0 || self.reached > Step::ZERO
     }
 
     /// The newest state that is present.

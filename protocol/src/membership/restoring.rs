@@ -179,7 +179,9 @@ impl Membership {
         let known = self.known();
         let begins = lacks_state && newest == Step::ZERO;
         let Some((head, _)) = self.choice().filter(|(head, _)| begins || self.failed(head.key) == 0) else {
-            let Some((key, head)) = known.iter().next_back().filter(|_| begins) else {
+            // Somebody has begun this job before: what else is in the folder says nothing against that.
+            let new = begins && !self.has_begun();
+            let Some((key, head)) = known.iter().next_back().filter(|_| new) else {
                 return Ok(None);
             };
             return Err(format!(

@@ -26,6 +26,8 @@ pub(crate) struct Guide<'a> {
     saved: Option<Step>,
     /// The next generation begins with a checkpoint.
     resumes: bool,
+    /// Somebody joins.
+    newcomers: bool,
 }
 
 impl<'a> Guide<'a> {
@@ -42,6 +44,7 @@ impl<'a> Guide<'a> {
             kills: BTreeMap::new(),
             saved: None,
             resumes: false,
+            newcomers: false,
         }
     }
 
@@ -136,9 +139,7 @@ impl<'a> Guide<'a> {
                     step.get()
                 ));
             }
-            JobEvent::Joined { worker, step } => {
-                self.event(&format!("{} joined with the state at {step}", short(*worker)));
-            }
+            JobEvent::Joined { worker, step } => self.joined(*worker, *step),
             JobEvent::Waiting { have, need } => self.event(&format!("waiting: {have} worker(s) are here, needed: {need}")),
             JobEvent::StateLost { reached, from } => {
                 self.event(&format!("all who had the state at {reached} are gone; again from {from}"));
@@ -171,7 +172,8 @@ impl<'a> Guide<'a> {
             JobEvent::Left { worker, step } => {
                 self.event(&format!("{} has left at {step}, with its work done", short(*worker)));
             }
-            JobEvent::Snapshot { step, holders } => {
+            // One that only becomes a checkpoint is no news.
+            JobEvent::Snapshot { step, holders } if self.newcomers => {
                 self.event(&format!(
                     "the state at {step} is copied, in shares that {holders} worker(s) hold; training goes on"
                 ));
@@ -199,6 +201,7 @@ impl<'a> Guide<'a> {
                 step,
                 ..
             } => {
+                self.newcomers = false;
                 self.generation = Some(*generation);
                 self.world_size = members.len();
                 self.event(&format!(
@@ -207,7 +210,8 @@ impl<'a> Guide<'a> {
                     step.get()
                 ));
             }
-            JobEvent::DepotCame { .. }
+            JobEvent::Snapshot { .. }
+            | JobEvent::DepotCame { .. }
             | JobEvent::DepotLost { .. }
             | JobEvent::DepotRefused { .. }
             | JobEvent::Saved { .. }
@@ -228,6 +232,11 @@ impl<'a> Guide<'a> {
             | JobEvent::Done(_)
             | JobEvent::Failed { .. } => {}
         }
+    }
+
+    fn joined(&mut self, worker: WorkerId, step: Step) {
+        self.newcomers = self.generation.is_some();
+        self.event(&format!("{} joined with the state at {step}", short(worker)));
     }
 
     /// What happens to checkpoints. One that is committed is no news while all goes well.
