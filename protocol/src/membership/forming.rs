@@ -192,8 +192,9 @@ impl Membership {
                 .values()
                 .any(|&since| self.now.saturating_sub(since) < STATE_GRACE)
         };
-        let newest = self.newest().max(self.newest_checkpoint_step());
-        if newest < self.behind_which_state_is_lost() && on_its_way() && !bites(Bug::HoldersNotAwaited) {
+        // Who may be on the way back is not waited for where a checkpoint has as much.
+        let kept = self.newest_checkpoint_step() >= self.reached;
+        if self.newest() < self.behind_which_state_is_lost() && !kept && on_its_way() && !bites(Bug::HoldersNotAwaited) {
             return Lack::Need(Need::State);
         }
         if let Some(need) = self.lacks_checkpoints(self.newest(), since) {
