@@ -193,7 +193,8 @@ impl Membership {
     /// Deletes what is not kept any more. What is not complete is neither counted nor deleted: what it lacks may come back.
     pub(super) fn prune(&mut self) {
         let Some(saves) = self.config.saves else { return };
-        if self.depots.values().any(|depot| depot.told != Told::All) {
+        // What is being committed may be there in two forms, of which one is not wanted any more: which one, is not known yet.
+        if self.saving.is_some() || self.depots.values().any(|depot| depot.told != Told::All) {
             return;
         }
         let own: Vec<ManifestKey> = self.kept_checkpoints().iter().map(|head| head.key).collect();
