@@ -362,13 +362,6 @@ mod tests {
                 },
                 "nobody is invited to be a coordinator",
             ),
-            (
-                Terms {
-                    role: Role::Checkpoint,
-                    ..TERMS
-                },
-                "nobody is invited",
-            ),
             (Terms { uses: 0, ..TERMS }, "expected 1 to"),
             (
                 Terms {
@@ -383,7 +376,7 @@ mod tests {
             let error = Invitation::new(&KEY, JOB, terms, [9; 16], NOW).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
-        for role in [Role::Worker, Role::Agent, Role::Operator] {
+        for role in [Role::Worker, Role::Agent, Role::Operator, Role::Checkpoint] {
             let terms = Terms { role, ..TERMS };
             let made = Invitation::new(&KEY, JOB, terms, [9; 16], NOW).unwrap();
             made.decide(&KEY, JOB, None, NOW).unwrap();
