@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoint::DepotId;
 use crate::job::JobSpec;
 use crate::membership::Stage;
 use crate::messages::StepReport;
@@ -98,6 +99,55 @@ pub struct Overview {
     pub step: Step,
     /// Everybody who is connected: members in rank order, then the others.
     pub workers: Vec<WorkerView>,
+    /// What is saved; none where no checkpoints are taken.
+    pub checkpoints: Option<CheckpointsView>,
+}
+
+/// The job's checkpoints at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointsView {
+    /// The newest, if there is one.
+    pub newest: Option<SavedView>,
+    /// The step of the one that is being written, and for how long it has been.
+    pub writing: Option<(Step, Duration)>,
+    /// On how many hosts one should be.
+    pub replicas: u32,
+    /// Since the coordinator started: committed.
+    pub committed: u64,
+    /// Begun and given up.
+    pub given_up: u64,
+    /// Due while another was being written, and so one with the next.
+    pub merged: u64,
+    /// The most steps that were applied between the step of a checkpoint and its commit.
+    pub largest_lag: u64,
+    /// The depots that are connected.
+    pub depots: Vec<DepotView>,
+}
+
+/// A checkpoint from which the job could be resumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedView {
+    /// The step that comes next after it.
+    pub step: Step,
+    /// Since it was committed, or since the job was resumed from it.
+    pub ago: Duration,
+    /// On so many hosts it was placed.
+    pub placed: u32,
+    /// On so many of those, by what their depots say that are connected, nothing of it is missing.
+    pub whole: u32,
+}
+
+/// A depot as the coordinator knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DepotView {
+    /// Which.
+    pub depot: DepotId,
+    /// What people call its host.
+    pub host: String,
+    /// Where it is reached.
+    pub address: SocketAddr,
+    /// How many checkpoints it says it has.
+    pub checkpoints: u32,
 }
 
 /// One worker at one moment.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::Stage;
 use sardana_protocol::messages::{
@@ -10,7 +11,10 @@ use sardana_protocol::messages::{
 };
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
-use sardana_protocol::status::{AgentStatus, Doing, JobStatus, OperatorAnswer, OperatorRequest, Overview, WorkerView};
+use sardana_protocol::status::{
+    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, OperatorAnswer, OperatorRequest, Overview, SavedView,
+    WorkerView,
+};
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -350,6 +354,26 @@ fn what_an_operator_sees() {
             generation: GENERATION,
             step: Step::new(9),
             workers: vec![view],
+            checkpoints: Some(CheckpointsView {
+                newest: Some(SavedView {
+                    step: Step::new(7),
+                    ago: Duration::new(2, 0),
+                    placed: 3,
+                    whole: 1,
+                }),
+                writing: Some((Step::new(8), Duration::new(0, 6))),
+                replicas: 2,
+                committed: 11,
+                given_up: 12,
+                merged: 13,
+                largest_lag: 14,
+                depots: vec![DepotView {
+                    depot: DepotId::new(5),
+                    host: "h".to_owned(),
+                    address: "10.0.0.1:1".parse().unwrap(),
+                    checkpoints: 4,
+                }],
+            }),
         },
         last: Some(StepReport {
             step: Step::new(8),
@@ -370,6 +394,7 @@ fn what_an_operator_sees() {
     let text = format!(
         "00 {} 00 01 04\"loss\" \
          03 0107 09 01 05 {address} 0102 01 0003 01 09 02 01 09 46 01 00 \
+         01 01 07 02 00 03 01 01 08 00 06 02 0b 0c 0d 0e 01 05 01\"h\" {address} 04 \
          01 08 40 01 000000000000f83f 00000000000000c0 03 07 \
          01 01\"h\" {address} 02 05 01 fb2c01 06 00 \
          01 05 00 08 01 01 00 01\"x\"",

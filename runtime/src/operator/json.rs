@@ -1,6 +1,6 @@
 //! A status for programs. Ids are texts: they are too large for the numbers of many readers.
 
-use sardana_protocol::status::{AgentStatus, JobStatus, WorkerView};
+use sardana_protocol::status::{AgentStatus, CheckpointsView, DepotView, JobStatus, WorkerView};
 use serde_json::{Value, json as value};
 
 use super::words::{doing, host, round_trip, sums};
@@ -32,6 +32,7 @@ pub fn json(status: &JobStatus) -> Value {
         "means": sums,
         "workers": overview.workers.iter().map(|view| worker(status, view)).collect::<Vec<_>>(),
         "agents": status.agents.iter().map(agent).collect::<Vec<_>>(),
+        "checkpoints": overview.checkpoints.as_ref().map(checkpoints),
         "events": status
             .events
             .iter()
@@ -57,6 +58,39 @@ fn worker(status: &JobStatus, view: &WorkerView) -> Value {
         "round_trip_ms": round_trip(status, view.worker).map(milliseconds),
         "host": host,
         "pid": pid.flatten(),
+    })
+}
+
+fn checkpoints(view: &CheckpointsView) -> Value {
+    let newest = view.newest.map(|saved| {
+        value!({
+            "step": saved.step.get(),
+            "seconds_ago": saved.ago.as_secs_f64(),
+            "hosts_placed": saved.placed,
+            "hosts_whole": saved.whole,
+        })
+    });
+    let writing = view
+        .writing
+        .map(|(step, since)| value!({ "step": step.get(), "seconds": since.as_secs_f64() }));
+    value!({
+        "newest": newest,
+        "writing": writing,
+        "replicas": view.replicas,
+        "committed": view.committed,
+        "merged": view.merged,
+        "given_up": view.given_up,
+        "largest_lag_steps": view.largest_lag,
+        "depots": view.depots.iter().map(depot).collect::<Vec<_>>(),
+    })
+}
+
+fn depot(depot: &DepotView) -> Value {
+    value!({
+        "depot": depot.depot.to_string(),
+        "host": depot.host,
+        "address": depot.address.to_string(),
+        "checkpoints": depot.checkpoints,
     })
 }
 

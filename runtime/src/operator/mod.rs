@@ -14,7 +14,10 @@ use std::net::SocketAddr;
 
 pub use sardana_actors::operator::{Operator, OperatorError, limits};
 use sardana_actors::trust::Credentials;
-pub use sardana_protocol::status::{AgentStatus, Doing, JobStatus, OperatorAnswer, OperatorRequest, Overview, WorkerView};
+pub use sardana_protocol::status::{
+    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, OperatorAnswer, OperatorRequest, Overview, SavedView,
+    WorkerView,
+};
 
 #[cfg(feature = "cli")]
 pub use json::json;

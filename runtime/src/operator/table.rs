@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use sardana_protocol::membership::Stage;
 use sardana_protocol::status::JobStatus;
 
-use super::words::{COLUMNS, plain, progress, rate, rest, row, span, sums};
+use super::words::{COLUMNS, checkpoints, depot, plain, progress, rate, rest, row, span, sums};
 
 /// The last events that a table shows.
 const EVENTS: usize = 10;
@@ -21,6 +21,10 @@ pub fn table(status: &JobStatus) -> String {
         let sums: Vec<String> = sums.iter().map(|(name, mean)| format!("{name} {mean:.6}")).collect();
         let _ = writeln!(text, "a sample: {}", sums.join(", "));
     }
+    let saved = status.overview.checkpoints.as_ref();
+    if let Some(saved) = saved {
+        let _ = writeln!(text, "{}", checkpoints(saved));
+    }
     text.push('\n');
     text.push_str(&workers(status));
     if !status.agents.is_empty() {
@@ -29,6 +33,13 @@ pub fn table(status: &JobStatus) -> String {
     for agent in &status.agents {
         let children = agent.children.len();
         let _ = writeln!(text, "  {} at {}, {children} workers", plain(&agent.host), agent.address);
+    }
+    let depots = saved.map_or(&[][..], |saved| &saved.depots);
+    if !depots.is_empty() {
+        text.push_str("\ndepots\n");
+    }
+    for one in depots {
+        let _ = writeln!(text, "  {}", depot(one));
     }
     if !status.events.is_empty() {
         text.push_str("\nlast events\n");

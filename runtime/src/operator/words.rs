@@ -1,8 +1,9 @@
 //! Single values of a status in the words that people read.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
-use sardana_protocol::status::{Doing, JobStatus, WorkerView};
+use sardana_protocol::status::{CheckpointsView, DepotView, Doing, JobStatus, WorkerView};
 use sardana_protocol::words::{Pace, WorkerId};
 
 /// `text` without control characters: it came over a network, and goes to a terminal.
@@ -119,6 +120,41 @@ pub(super) fn row(status: &JobStatus, view: &WorkerView) -> [String; COLUMNS.len
         or_dash(host(status, view.worker).map(|(host, _)| plain(host))),
         view.address.to_string(),
     ]
+}
+
+/// What is saved, in one line.
+pub(super) fn checkpoints(view: &CheckpointsView) -> String {
+    let mut line = match view.newest {
+        Some(saved) => format!(
+            "checkpoints: {} saved {} ago, whole on {} of {} hosts",
+            saved.step,
+            span(saved.ago),
+            saved.whole,
+            saved.placed
+        ),
+        None => "checkpoints: none yet".to_owned(),
+    };
+    if view.newest.is_some_and(|saved| saved.placed < view.replicas) {
+        let _ = write!(line, " ({} asked for)", view.replicas);
+    }
+    if let Some((step, since)) = view.writing {
+        let _ = write!(line, "; {step} being written for {}", span(since));
+    }
+    let _ = write!(
+        line,
+        "; {} committed, {} merged, {} given up, lag at most {} steps",
+        view.committed, view.merged, view.given_up, view.largest_lag
+    );
+    if view.depots.is_empty() {
+        line.push_str("; NO DEPOT IS CONNECTED");
+    }
+    line
+}
+
+/// A depot, in one line.
+pub(super) fn depot(depot: &DepotView) -> String {
+    let (host, address, checkpoints) = (plain(&depot.host), depot.address, depot.checkpoints);
+    format!("{host} at {address}, {checkpoints} checkpoints, {}", depot.depot)
 }
 
 /// What is said of each worker.

@@ -135,6 +135,7 @@ impl State {
                 generation: Generation::new(self.config.incarnation, 0),
                 step: Step::ZERO,
                 workers: Vec::new(),
+                checkpoints: None,
             },
         };
         overview.workers.truncate(MAX_WORKERS as usize);

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::membership::Stage;
 use sardana_protocol::messages::StepReport;
-use sardana_protocol::status::{AgentStatus, Doing, JobStatus, Overview, WorkerView};
+use sardana_protocol::status::{AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, Overview, SavedView, WorkerView};
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
 use super::{History, draw};
@@ -50,6 +51,26 @@ fn status() -> JobStatus {
                 worker(0xc3, None, Doing::Waiting),
                 worker(0xd4, None, Doing::Copying),
             ],
+            checkpoints: Some(CheckpointsView {
+                newest: Some(SavedView {
+                    step: Step::new(100),
+                    ago: Duration::from_secs(2),
+                    placed: 1,
+                    whole: 1,
+                }),
+                writing: Some((Step::new(118), Duration::from_millis(6))),
+                replicas: 2,
+                committed: 7,
+                given_up: 1,
+                merged: 3,
+                largest_lag: 4,
+                depots: vec![DepotView {
+                    depot: DepotId::new(5),
+                    host: "be\x07ta".to_owned(),
+                    address,
+                    checkpoints: 3,
+                }],
+            }),
         },
         last: Some(StepReport {
             step: Step::new(119),
@@ -82,6 +103,7 @@ fn nothing() -> JobStatus {
             stage: Stage::Gathering,
             step: Step::ZERO,
             workers: vec![],
+            checkpoints: None,
             ..status.overview
         },
         ..status
@@ -138,6 +160,15 @@ fn a_screen_shows_ring_sums_agents_and_events() {
         ],
     );
     holds(&text, &["12 s ago  w00d4 joined  at s100", "q or Esc", "█"]);
+    holds(
+        &text,
+        &[
+            "checkpoints: s100 saved 2 s ago, whole on 1 of 1 hosts (2 asked for); s118 being written for 6 ms",
+            "7 committed, 3 merged, 1 given up, lag at most 4 steps",
+            "1 agents, 1 depots",
+            "depot of be ta",
+        ],
+    );
     let place = |word: &str| text.find(word).unwrap();
     assert!(place("w00a1") < place("w00b2") && place("w00b2") < place("w00c3"), "{text}");
     assert!(!text.contains('\x1b'));
@@ -185,6 +216,25 @@ fn a_table_is_aligned_and_plain() {
     assert_eq!(column("a shard", head), column("2.50 ms", first));
     assert_eq!(column("doing", head), column("training", first));
     assert!(!text.contains('\x1b') && !text.contains('\r'), "{text:?}");
+    holds(
+        &text,
+        &[
+            "; s118 being written",
+            "be ta at 127.0.0.1:4000, 3 checkpoints, d0000000000000005",
+        ],
+    );
+    assert!(!table(&nothing()).contains("checkpoints"));
+    let mut bare = status();
+    bare.overview.checkpoints = bare.overview.checkpoints.map(|view| CheckpointsView {
+        newest: None,
+        writing: None,
+        depots: vec![],
+        ..view
+    });
+    holds(
+        &table(&bare),
+        &["checkpoints: none yet; 7 committed", "NO DEPOT IS CONNECTED"],
+    );
     holds(&table(&nothing()), &["no worker has come yet", "no workers"]);
 }
 
@@ -202,5 +252,9 @@ fn json_says_the_same_to_programs() {
     assert_eq!(found["workers"][2]["rank"], serde_json::Value::Null);
     assert_eq!(found["workers"][2]["leaving"], true);
     assert_eq!(found["agents"][0]["host"], "alpha");
+    assert_eq!(found["checkpoints"]["newest"]["step"], 100);
+    assert_eq!(found["checkpoints"]["largest_lag_steps"], 4);
+    assert_eq!(found["checkpoints"]["depots"][0]["checkpoints"], 3);
+    assert_eq!(json(&nothing())["checkpoints"], serde_json::Value::Null);
     assert_eq!(json(&nothing())["spec"], serde_json::Value::Null);
 }

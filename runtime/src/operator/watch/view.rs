@@ -10,7 +10,7 @@ use sardana_protocol::status::{Doing, JobStatus, WorkerView};
 
 use super::History;
 use crate::operator::table::headline;
-use crate::operator::words::{COLUMNS, plain, progress, rate, row, span, sums};
+use crate::operator::words::{COLUMNS, checkpoints, depot, plain, progress, rate, row, span, sums};
 
 /// Most sums that have a line of their own.
 const SUMS: usize = 4;
@@ -20,9 +20,11 @@ const SUM_LINES: u16 = 3;
 
 /// Draws the whole screen. `note` is what went wrong with the last request, if something did: the status is older then.
 pub fn draw(frame: &mut Frame<'_>, status: &JobStatus, history: &History, note: Option<&str>) {
-    let [head, bar, middle, events, foot] = Layout::vertical([
+    let saved = status.overview.checkpoints.as_ref();
+    let [head, bar, saves, middle, events, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
+        Constraint::Length(u16::from(saved.is_some())),
         Constraint::Fill(3),
         Constraint::Fill(2),
         Constraint::Length(1),
@@ -35,6 +37,10 @@ pub fn draw(frame: &mut Frame<'_>, status: &JobStatus, history: &History, note: 
         Gauge::default().ratio(part).gauge_style(stage_style(status.overview.stage)),
         bar,
     );
+    if let Some(saved) = saved {
+        let colour = if saved.depots.is_empty() { Color::Red } else { Color::Reset };
+        frame.render_widget(Paragraph::new(checkpoints(saved)).style(colour), saves);
+    }
     frame.render_widget(workers_table(status), workers);
     draw_side(frame, side, status, history);
     draw_events(frame, events, status);
@@ -102,7 +108,13 @@ fn draw_side(frame: &mut Frame<'_>, area: Rect, status: &JobStatus, history: &Hi
         let children = agent.children.len();
         ListItem::new(format!("{}: {children} workers, {}", plain(&agent.host), agent.address))
     });
-    let title = format!(" {} agents ", status.agents.len());
+    let depots = status.overview.checkpoints.iter().flat_map(|saved| &saved.depots);
+    let depots: Vec<String> = depots.map(|one| format!("depot of {}", depot(one))).collect();
+    let title = match depots.len() {
+        0 => format!(" {} agents ", status.agents.len()),
+        some => format!(" {} agents, {some} depots ", status.agents.len()),
+    };
+    let agents = agents.chain(depots.into_iter().map(ListItem::new));
     frame.render_widget(List::new(agents).block(Block::bordered().title(title)), *rest);
 }
 
