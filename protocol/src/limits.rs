@@ -48,6 +48,12 @@ pub const SAVE_ATTEMPTS: u32 = 8;
 /// write is not given up: whoever writes it says so from time to time.
 pub const SAVE_PATIENCE: Duration = Duration::from_secs(30);
 
+/// So long a depot that could not keep what it should is done without, after the first time; twice as long after each further one.
+pub const DEPOT_REST: Duration = Duration::from_millis(200);
+
+/// A depot that fails time and again is asked again after this long at the latest: its disk may have been full, and be so no more.
+pub const DEPOT_REST_MOST: Duration = Duration::from_secs(10);
+
 /// So long the end of a job waits for its last checkpoint while none is under way.
 pub const LAST_SAVE_PATIENCE: Duration = Duration::from_secs(10);
 

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::{Command, JobEvent, Membership};
 use crate::checkpoint::{Condition, DepotAddress, DepotId, Head, ManifestKey};
-use crate::limits::MAX_DEPOTS;
+use crate::limits::{DEPOT_REST, DEPOT_REST_MOST, MAX_DEPOTS};
 use crate::messages::{DepotMessage, DepotOrder, Told};
 use crate::planted::{Bug, bites};
 use crate::words::WorkerId;
@@ -39,6 +40,18 @@ pub(super) struct Depot {
     /// Whether it has told all that it keeps.
     pub(super) told: Told,
     pub(super) heads: BTreeMap<ManifestKey, Head>,
+    /// How often in a row it could not keep what it should, and until when it is therefore done without.
+    pub(super) failures: u32,
+    pub(super) rests: Duration,
+}
+
+impl Depot {
+    /// It could not keep what it should: it may be full for long, and each attempt costs all holders their work.
+    pub(super) fn failed(&mut self, now: Duration) {
+        let rest = DEPOT_REST.saturating_mul(1 << self.failures.min(16));
+        self.rests = now + rest.min(DEPOT_REST_MOST);
+        self.failures = self.failures.saturating_add(1);
+    }
 }
 
 /// All depots that are connected.
@@ -84,6 +97,8 @@ impl Membership {
                 address,
                 told: Told::More,
                 heads: BTreeMap::new(),
+                failures: 0,
+                rests: Duration::ZERO,
             },
         );
         if before.is_none() {
@@ -111,6 +126,7 @@ impl Membership {
             DepotMessage::Committed { snapshot, head } => {
                 if let Some(known) = self.depots.get_mut(&depot) {
                     known.heads.insert(head.key, head.clone());
+                    known.failures = 0;
                 }
                 self.replicated(depot, &head);
                 self.committed(depot, snapshot, head);
@@ -147,7 +163,12 @@ impl Membership {
     /// The depots that a checkpoint is placed on: one on each host, since replicas are for hosts that are lost.
     pub(super) fn targets(&self) -> Vec<DepotAddress> {
         let mut hosts = BTreeSet::new();
-        let ready = self.depots.iter().filter(|(_, depot)| depot.told == Told::All);
+        // What is the last that can be saved is tried with all.
+        let rests = |depot: &Depot| depot.rests > self.now && !self.is_last(self.reached);
+        let ready = self
+            .depots
+            .iter()
+            .filter(|(_, depot)| depot.told == Told::All && !rests(depot));
         let refused = |depot: &DepotId| self.saving.as_ref().is_some_and(|saving| saving.refused.contains(depot));
         ready
             .filter(|(id, depot)| !refused(id) && hosts.insert(depot.host.as_str()))

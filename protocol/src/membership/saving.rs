@@ -164,8 +164,12 @@ impl Membership {
         }
     }
 
-    /// A depot could not keep what it should: the others do without it, until the next checkpoint.
+    /// A depot could not keep what it should: the others do without it, for this checkpoint and for a while.
     pub(super) fn refused(&mut self, depot: DepotId, step: Step, reason: String) {
+        let now = self.now;
+        if let Some(known) = self.depots.get_mut(&depot) {
+            known.failed(now);
+        }
         self.tell(JobEvent::DepotRefused { depot, step, reason });
         if let Some(saving) = &mut self.saving {
             saving.refused.insert(depot);

@@ -3,7 +3,7 @@
 use super::saving::{about_saves, head, saved_config};
 use super::*;
 use crate::checkpoint::{Condition, Head};
-use crate::limits::{DEPOT_GONE, DEPOTS_SETTLE};
+use crate::limits::{DEPOT_GONE, DEPOT_REST, DEPOTS_SETTLE};
 use crate::membership::DepotEvent;
 use crate::messages::{DepotMessage, Told};
 
@@ -29,7 +29,7 @@ fn a_depot_that_comes_back_is_written_to_anew() {
 }
 
 #[test]
-fn a_depot_that_refuses_is_done_without_until_the_next_checkpoint() {
+fn a_depot_that_refuses_is_done_without_until_a_later_checkpoint() {
     let mut job = Job::saving(3, saved_config());
     let found = about_saves(&job.not_saved(1, 1, 3, Some(8)));
     assert_eq!(found[0], "depot 8 refused: test");
@@ -44,6 +44,8 @@ fn a_depot_that_refuses_is_done_without_until_the_next_checkpoint() {
         found.contains(&"depot 7 refused: full".to_owned()) && found.contains(&last),
         "{found:?}"
     );
+    job.now += DEPOT_REST;
+    job.event(Event::Tick);
     for worker in [1, 2] {
         job.room_made(worker, 1);
     }

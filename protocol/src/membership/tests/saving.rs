@@ -4,7 +4,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use super::*;
 use crate::checkpoint::{Condition, DepotId, Every, Head, Keep, ManifestId, ManifestKey, PieceHash};
-use crate::limits::{SAVE_ATTEMPTS, SAVE_PATIENCE};
+use crate::limits::{DEPOT_REST, DEPOT_REST_MOST, SAVE_ATTEMPTS, SAVE_PATIENCE};
 use crate::membership::{DepotEvent, Saves};
 use crate::messages::{DepotMessage, Told};
 use crate::state::share_hash;
@@ -230,6 +230,65 @@ fn the_other_holder_writes_what_a_dead_one_has_not() {
         ["commit g1.1@s3 to [7, 8]"],
         "in whatever phase the ring is"
     );
+}
+
+fn targets(job: &Job) -> Vec<u64> {
+    let targets = job.membership.targets();
+    targets.iter().map(|one| one.depot.get()).collect()
+}
+
+#[test]
+fn a_depot_that_refused_is_done_without_for_a_while_but_not_for_the_last_checkpoint() {
+    let mut job = Job::saving(3, saved_config());
+    job.not_saved(1, 1, 3, Some(8));
+    job.says_saved(1, 2, 0, 3);
+    job.says_saved(2, 2, 1, 3);
+    assert!(job.committed(7, 3, &[7]).contains(&"saved s3 on 1 of 2".to_owned()));
+    assert_eq!(targets(&job), [7]);
+    job.progress(1, 1, 4, &[]);
+    assert_eq!(targets(&job), [7]);
+    let stops = job.event(Event::StopRequested);
+    assert_eq!(targets(&job), [7, 8], "it is tried once more: {:?}", words(&stops));
+
+    let mut job = Job::saving(3, saved_config());
+    job.not_saved(1, 1, 3, Some(8));
+    job.now += DEPOT_REST;
+    job.event(Event::Tick);
+    assert_eq!(targets(&job), [7], "it is not asked twice for one checkpoint");
+    job.says_saved(1, 2, 0, 3);
+    job.says_saved(2, 2, 1, 3);
+    job.committed(7, 3, &[7]);
+    assert_eq!(targets(&job), [7, 8]);
+}
+
+#[test]
+fn where_all_depots_refuse_nobody_copies_anything_until_they_have_rested() {
+    let mut job = Job::saving(3, saved_config());
+    job.not_saved(1, 1, 3, Some(8));
+    let found = job.not_saved(1, 2, 3, Some(7));
+    assert!(
+        found.contains(&"not saved s3: no depot is there that could keep it".to_owned()),
+        "{found:?}"
+    );
+    assert!(!found.iter().any(|text| text.contains("serve")), "{found:?}");
+    job.now += DEPOT_REST;
+    let found = words(&job.event(Event::Tick));
+    assert!(found.contains(&"to w1: serve []".to_owned()), "{found:?}");
+}
+
+#[test]
+fn a_depot_rests_longer_each_time_up_to_a_limit_and_is_as_new_once_it_has_committed() {
+    let mut job = Job::saved(saved_config());
+    let mut rest = DEPOT_REST;
+    for _ in 0..40 {
+        let now = job.now;
+        let known = job.membership.depots.get_mut(&d(8)).expect("it is there");
+        known.failed(now);
+        assert_eq!(known.rests, now + rest);
+        rest = (rest * 2).min(DEPOT_REST_MOST);
+    }
+    job.committed(8, 3, &[8]);
+    assert_eq!(job.membership.depots[&d(8)].failures, 0);
 }
 
 #[test]
