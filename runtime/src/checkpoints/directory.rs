@@ -51,8 +51,8 @@ pub enum OpenError {
     },
     /// A job that runs has it open.
     #[error(
-        "{}: it is in use by process {pid}, most likely the agent of a job that runs; wait until the job is over or end it \
-         (sardana stop), or look at a copy (cp -a)", .path.display()
+        "{}: it is in use by process {pid}, most likely the agent of a job that runs; `sardana status` shows what is saved \
+         meanwhile; wait until the job is over, end it (sardana stop), or look at a copy (cp -a)", .path.display()
     )]
     InUse {
         /// The path.

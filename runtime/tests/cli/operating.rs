@@ -54,6 +54,40 @@ fn workers_are_shown_drained_killed_and_added() {
 }
 
 #[test]
+fn what_is_saved_is_shown_while_the_job_runs() {
+    let site = Site::new();
+    let folder = site.path("checkpoints");
+    let folder = folder.to_str().unwrap();
+    let running = site.run_with(&["-n", "2", "--checkpoint-every", "1", "--checkpoint-dir", folder]);
+    let pids = running.pids(2);
+    running.event("sardana::event::saved");
+    let shown = site.status(&[]);
+    let saved = &shown["checkpoints"];
+    assert!(saved["newest"]["step"].as_u64().unwrap() >= 1, "{saved}");
+    assert_eq!(
+        (&saved["newest"]["hosts_placed"], &saved["newest"]["hosts_whole"]),
+        (&1.into(), &1.into())
+    );
+    assert!(saved["committed"].as_u64().unwrap() >= 1, "{saved}");
+    assert_eq!(saved["depots"].as_array().unwrap().len(), 1, "{saved}");
+    let table = site.done(&["status"]);
+    assert!(
+        table.contains("whole on 1 of 1 hosts") && table.contains("committed"),
+        "{table}"
+    );
+    // A job has its folder to itself; the refusal says where to look instead.
+    let refused = site.failed(&["checkpoints", "list", folder], 1);
+    assert!(refused.contains("in use") && refused.contains("sardana status"), "{refused}");
+    site.done(&["stop"]);
+    assert_eq!(running.end().0.code(), Some(0));
+    for pid in pids {
+        gone(pid);
+    }
+    let listed = site.done(&["checkpoints", "list", folder]);
+    assert!(listed.contains("3 checkpoints"), "{listed}");
+}
+
+#[test]
 fn two_jobs_must_be_told_apart() {
     let site = Site::new();
     let (one, _) = site.coordinator("one", "127.0.0.1:0", &[]);

@@ -54,7 +54,13 @@ impl Site {
 
     /// A job that trains in `workers` workers.
     pub(crate) fn run(&self, workers: &str, restarts: &str) -> Running {
-        let mut command = self.command(&["run", "--log-format", "json", "-n", workers, "--restarts", restarts, "--"]);
+        self.run_with(&["-n", workers, "--restarts", restarts])
+    }
+
+    /// A job with these options.
+    pub(crate) fn run_with(&self, options: &[&str]) -> Running {
+        let mut command = self.command(&["run", "--log-format", "json"]);
+        command.args(options).arg("--");
         Running::start(as_worker(&mut command).env("RUST_LOG", "info"))
     }
 
