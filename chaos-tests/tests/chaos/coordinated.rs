@@ -164,6 +164,7 @@ impl Site {
         })?;
         let enrolled = enrol(&out, Role::Agent).await?;
         let host = agent(AgentJoin {
+            host: None,
             checkpoint_dir: None,
             enrolled,
             listen: None,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use super::{Command, JobEvent, Membership};
-use crate::checkpoint::{Condition, DepotAddress, DepotId, Head, ManifestKey};
+use crate::checkpoint::{Condition, DepotAddress, DepotId, Head, Keep, ManifestKey};
 use crate::limits::MAX_DEPOTS;
 use crate::messages::{DepotMessage, DepotOrder, Told};
 use crate::planted::{Bug, bites};
@@ -98,6 +98,10 @@ impl Membership {
         match said {
             DepotMessage::Holds { heads, told } => {
                 if let Some(known) = self.depots.get_mut(&depot) {
+                    // It begins to tell all of it once more: what it does not tell again, it has lost.
+                    if known.told == Told::All {
+                        known.heads.clear();
+                    }
                     known.heads.extend(heads.into_iter().map(|head| (head.key, head)));
                     known.told = told;
                 }
@@ -190,7 +194,8 @@ impl Membership {
         head.is_some_and(|head| head.condition == Condition::Whole)
     }
 
-    /// Deletes what is not kept any more. What is not complete is neither counted nor deleted: what it lacks may come back.
+    /// Deletes what is not kept any more, wherever some of it is left: also where that was tried before and has failed, or was not there.
+    /// What is not complete does not count: it goes once as many complete ones are newer, and before that what it lacks may come back.
     pub(super) fn prune(&mut self) {
         let Some(saves) = self.config.saves else { return };
         // What is being committed may be there in two forms, of which one is not wanted any more: which one, is not known yet.
@@ -203,9 +208,22 @@ impl Membership {
             expired.extend(own.last());
         }
         expired.extend(self.replaced_checkpoints());
+        expired.extend(self.left_over(saves.keep, &own));
         for key in expired {
             self.delete(key);
         }
+    }
+
+    /// Checkpoints of this job that are not complete, and would have expired if they were: `own` are the complete ones.
+    fn left_over(&self, keep: Keep, own: &[ManifestKey]) -> Vec<ManifestKey> {
+        let known = self.known();
+        let whole = self.whole_checkpoints();
+        let rest = known.iter().filter(|(key, head)| self.is_own(head) && !whole.contains_key(key));
+        let expired = |key: &ManifestKey| {
+            let all: Vec<ManifestKey> = own.iter().copied().chain([*key]).collect();
+            keep.expired(|one: ManifestKey| one.step, &all).contains(key)
+        };
+        rest.map(|(key, _)| *key).filter(expired).collect()
     }
 
     pub(super) fn delete(&mut self, key: ManifestKey) {

@@ -1,5 +1,6 @@
 //! A checkpoint that is on too few hosts is placed on all that are there, once they have been there for a while. Its new manifest names
-//! the new depots, and takes the place of the old one.
+//! the new depots, and takes the place of the old one. Where a depot that is there has lost some of it, that is fetched again: then all is as
+//! it was.
 //!
 //! One at a time, the newest first, and only while none is being written: what is new matters more.
 
@@ -85,12 +86,14 @@ impl Membership {
         });
     }
 
-    /// Whether a complete checkpoint is on fewer hosts than it could be, with so many there. Who is gone may come back for a while.
+    /// Whether a complete checkpoint is on fewer hosts than it could be, with so many there. Who is gone may come back for a while; who is
+    /// there and has lost something does not get it back by itself.
     fn is_on_too_few(&self, head: &Head, targets: usize, quiet: Duration) -> bool {
         let wanted = (head.replicas.max(1) as usize).min(targets);
         let whole = head.depots.iter().filter(|depot| self.has_whole(**depot, head.key)).count();
-        let gone = whole < head.depots.len() && targets >= 2 && quiet >= DEPOT_GONE;
-        head.depots.len() < wanted || gone
+        let all_there = head.depots.iter().all(|depot| self.depots.contains_key(depot));
+        let lacks = whole < head.depots.len() && targets >= 2 && (all_there || quiet >= DEPOT_GONE);
+        head.depots.len() < wanted || lacks
     }
 
     /// A depot has a manifest, for whatever reason. With the last one of the order the old manifest is not needed any more.
@@ -150,7 +153,11 @@ impl Membership {
     }
 
     fn own_checkpoints(&self) -> Vec<Head> {
-        let own = |head: &Head| head.task == self.config.task && head.build == self.config.build;
-        self.whole_checkpoints().into_values().filter(own).collect()
+        self.whole_checkpoints().into_values().filter(|head| self.is_own(head)).collect()
+    }
+
+    /// Whether this job, as it is built, has made it.
+    pub(super) fn is_own(&self, head: &Head) -> bool {
+        head.task == self.config.task && head.build == self.config.build
     }
 }
