@@ -226,7 +226,7 @@ impl Membership {
         rest.map(|(key, _)| *key).filter(expired).collect()
     }
 
-    pub(super) fn delete(&mut self, key: ManifestKey) {
+    fn delete(&mut self, key: ManifestKey) {
         let holders: Vec<DepotId> = self
             .depots
             .iter()

@@ -108,7 +108,7 @@ impl Membership {
         if !order.awaited.is_empty() {
             return;
         }
-        let (old, took) = (order.old.key, now.saturating_sub(order.begun));
+        let took = now.saturating_sub(order.begun);
         let hosts = u32::try_from(order.depots.len()).unwrap_or(u32::MAX);
         self.replicating.order = None;
         self.tell(JobEvent::Saved {
@@ -117,9 +117,7 @@ impl Membership {
             wanted: head.replicas,
             took,
         });
-        if old != head.key {
-            self.delete(old);
-        }
+        self.prune();
     }
 
     /// A depot could not fetch what it should.
@@ -137,10 +135,16 @@ impl Membership {
         own.iter().filter(|one| !better(one)).cloned().collect()
     }
 
-    /// Complete checkpoints whose place another has taken.
+    /// Complete checkpoints whose place another has taken: on as many hosts as it should be, or wherever they are. As long as it has not,
+    /// both together survive what neither would.
     pub(super) fn replaced_checkpoints(&self) -> Vec<ManifestKey> {
         let own = self.own_checkpoints();
-        let better = |one: &&Head| own.iter().any(|other| self.replaces(other, one));
+        let holders = |head: &Head| head.depots.iter().copied().filter(|depot| self.has_whole(*depot, head.key)).collect();
+        let placed = |one: &Head, other: &Head| {
+            let (has, needs): (BTreeSet<DepotId>, BTreeSet<DepotId>) = (holders(one), holders(other));
+            has.len() >= one.replicas.max(1) as usize || has.is_superset(&needs)
+        };
+        let better = |one: &&Head| own.iter().any(|other| self.replaces(other, one) && placed(other, one));
         own.iter().filter(better).map(|head| head.key).collect()
     }
 
