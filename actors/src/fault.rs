@@ -92,6 +92,8 @@ pub enum Point {
     DepotCommit,
     /// A depot has made a manifest durable, and not said so.
     DepotCommitted,
+    /// A depot has read pieces that somebody asks for, and sent none of them. Of no step: it counts from step 0 on.
+    DepotGive,
 }
 
 impl Point {
@@ -136,7 +138,13 @@ impl Point {
     ];
 
     /// All of a depot.
-    pub const OF_DEPOT: [Self; 4] = [Self::DepotPut, Self::DepotSync, Self::DepotCommit, Self::DepotCommitted];
+    pub const OF_DEPOT: [Self; 5] = [
+        Self::DepotPut,
+        Self::DepotSync,
+        Self::DepotCommit,
+        Self::DepotCommitted,
+        Self::DepotGive,
+    ];
 
     /// Its name in `SARDANA_FAULT`.
     #[must_use]
@@ -182,6 +190,7 @@ impl Point {
             Self::DepotSync => "depot-sync",
             Self::DepotCommit => "depot-commit",
             Self::DepotCommitted => "depot-committed",
+            Self::DepotGive => "depot-give",
         }
     }
 }

@@ -89,6 +89,7 @@ async fn host(trial: &Trial, state: PathBuf) -> Result<AgentHost> {
         out: join.clone(),
     })?;
     let host = agent(AgentJoin {
+        host: None,
         checkpoint_dir: None,
         enrolled: enrol(&join, Role::Agent).await?,
         listen: None,

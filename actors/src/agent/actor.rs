@@ -46,6 +46,8 @@ pub(super) enum Message {
     Leave { reason: String },
     /// By the start of the checkpoint actor: how it went.
     DepotBegun(Box<Begun>),
+    /// By the clock: try again to start the checkpoint actor.
+    DepotAgain,
     /// By the watch for notices.
     Notice(NoticeOrder),
     /// By the clock: the children that leave because of a notice had their time.
@@ -86,6 +88,8 @@ pub(super) struct State {
     pub(super) absence: Absence,
     /// Ends with this.
     pub(super) depot: Option<Depot>,
+    /// Why there was none the last time.
+    pub(super) no_depot: Option<String>,
 }
 
 #[derive(Debug)]
@@ -139,6 +143,7 @@ impl Actor for Shell {
             mode: Mode::Keeping,
             absence: Absence::default(),
             depot: None,
+            no_depot: None,
         };
         state.want_depot();
         Ok(state)
@@ -163,7 +168,8 @@ impl Actor for Shell {
                 }
                 state.say_leave_again();
             }
-            Message::DepotBegun(begun) => state.depot_begun(*begun),
+            Message::DepotBegun(begun) => state.depot_begun(&myself, *begun),
+            Message::DepotAgain => state.want_depot(),
             Message::Notice(order) => state.noticed(&myself, order),
             Message::LeaveNow { absence } => state.leave_now(absence),
             Message::Leave { reason } => state.leave(&myself, reason),

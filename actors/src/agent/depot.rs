@@ -6,6 +6,7 @@ use ractor::ActorRef;
 
 use super::AgentEvent;
 use super::actor::{Message, State};
+use super::limits::DEPOT_AGAIN;
 use crate::depot::{self, Depot, DepotConfig, DepotStartError};
 use crate::trust::{Credentials, Wallet};
 
@@ -54,12 +55,21 @@ impl State {
         });
     }
 
-    pub(super) fn depot_begun(&mut self, begun: Begun) {
+    /// How its start went. If it could not start it is tried again: a disk may be free, or there, some day.
+    pub(super) fn depot_begun(&mut self, myself: &ActorRef<Message>, begun: Begun) {
         match begun {
-            Ok(depot) => self.depot = Some(depot),
-            Err(error) => self.tell(AgentEvent::NoDepot {
-                reason: error.to_string(),
-            }),
+            Ok(depot) => {
+                self.no_depot = None;
+                self.depot = Some(depot);
+            }
+            Err(error) => {
+                let reason = error.to_string();
+                if self.no_depot.as_ref() != Some(&reason) {
+                    self.no_depot = Some(reason.clone());
+                    self.tell(AgentEvent::NoDepot { reason });
+                }
+                drop(myself.send_after(DEPOT_AGAIN, || Message::DepotAgain));
+            }
         }
     }
 }

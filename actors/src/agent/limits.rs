@@ -25,6 +25,9 @@ pub const RECONNECT_EVERY: Duration = Duration::from_millis(250);
 /// kill after 30 s by habit, so it is less. Then they are ended.
 pub const LEAVE_PATIENCE: Duration = Duration::from_secs(25);
 
+/// Between two attempts to start a checkpoint actor that cannot start: what has to be done about it people do.
+pub const DEPOT_AGAIN: Duration = Duration::from_secs(10);
+
 /// Longest line of a child's output that is printed whole; a longer one is cut into such pieces.
 pub const LINE_BYTES: usize = 16 << 10;
 

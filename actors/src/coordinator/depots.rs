@@ -7,8 +7,10 @@ use sardana_protocol::messages::{DepotHello, DepotMessage, DepotOrder, Greeting}
 use tokio::sync::oneshot;
 
 use super::actor::{Life, State};
+use super::operating::plain;
 use super::session::{Outlet, SessionId};
 use crate::manifest;
+use crate::operator::limits::HOST_BYTES;
 use crate::wire::limits::CONTROL_FRAME_BYTES;
 
 /// Bytes of a manifest in one order: several fit into a frame.
@@ -57,7 +59,7 @@ impl State {
                 .close(0_u32.into(), b"its process has made a later connection");
             self.received += before.connection.stats().udp_rx.bytes;
         }
-        let (host, address) = (hello.host, hello.address);
+        let (host, address) = (plain(&hello.host, HOST_BYTES), hello.address);
         let arrived = DepotEvent::Arrived {
             host,
             certified,

@@ -32,7 +32,7 @@ pub(super) struct State {
     renewal: Renewal,
     parts: Parts,
     /// End with the actor.
-    tasks: [AbortHandle; 3],
+    tasks: [AbortHandle; 4],
 }
 
 impl Drop for State {
@@ -54,11 +54,12 @@ impl Actor for Shell {
         let connecting = tokio::spawn(link.keep(myself)).abort_handle();
         let collecting = tokio::spawn(Arc::clone(&keeper).collect_waste()).abort_handle();
         let telling = tokio::spawn(Arc::clone(&keeper).tell_of_damage()).abort_handle();
+        let opening = tokio::spawn(Arc::clone(&keeper).keep_open()).abort_handle();
         Ok(State {
             keeper,
             renewal,
             parts: Parts::default(),
-            tasks: [connecting, collecting, telling],
+            tasks: [connecting, collecting, telling, opening],
         })
     }
 

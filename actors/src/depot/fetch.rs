@@ -47,7 +47,7 @@ impl Keeper {
         };
         let fetched = fetching.await;
         // The manifest keeps them, or nobody.
-        self.server.store.unpin(pin);
+        self.server.shelf.unpin(pin);
         fetched
     }
 
@@ -78,8 +78,14 @@ impl Keeper {
         let manifest = Arc::new(manifest.clone());
         let missing = self
             .server
-            .on_store(move |store| store.pin(pin, &manifest::pieces_at(&manifest, own)));
+            .on_store({
+                let manifest = Arc::clone(&manifest);
+                move |store| store.pin(pin, &manifest::pieces_at(&manifest, own))
+            });
         let missing: Vec<PieceHash> = missing.await.map_err(words)?;
+        if missing.is_empty() {
+            return Ok(());
+        }
         for some in missing.chunks(FETCHED_PIECES) {
             let mut fetched = Vec::new();
             let reading = self.depots.read_pieces(others, some, |_, bytes| fetched.push(bytes.to_vec()));
@@ -91,6 +97,11 @@ impl Keeper {
             written.await.map_err(words)?.map_err(|error| error.to_string())?;
         }
         let synced = self.server.on_store(|store| store.sync()).await.map_err(words)?;
-        synced.map_err(|error| error.to_string())
+        synced.map_err(|error| error.to_string())?;
+        tracing::info!(
+            target: "sardana::event::fetched", depot = %own, step = %manifest.step(), pieces = missing.len(),
+            "what was missing or damaged here of a checkpoint was fetched from other hosts"
+        );
+        Ok(())
     }
 }

@@ -4,10 +4,12 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
+use sardana_protocol::words::Step;
 
 use super::limits::{BATCH_BYTES, LIST_BYTES, ROUND_PIECES};
 use super::server::{End, Server, Talk, moving};
 use super::talk::{Answer, cut};
+use crate::fault::{self, Point};
 use crate::store::limits::PIECE_BYTES;
 use crate::store::{ReadError, ShowError, Store};
 
@@ -32,6 +34,7 @@ impl Server {
         let mut batches = list.chunks(BATCH_PIECES);
         let mut batch = self.read(batches.next()).await?;
         while !batch.is_empty() {
+            fault::reached(Point::DepotGive, Step::ZERO);
             let (given, next) = tokio::join!(self.give(batch, talk), self.read(batches.next()));
             given?;
             batch = next?;

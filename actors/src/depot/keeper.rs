@@ -15,6 +15,7 @@ use super::client::Depots;
 use super::identity::{IdentityError, note_served};
 use super::limits::{HEADS_TOLD, PROGRESS_EVERY};
 use super::server::{End, Server};
+use super::shelf::Opener;
 use crate::fault::{self, Point};
 use crate::manifest;
 use crate::store::{DeleteError, Store};
@@ -23,7 +24,8 @@ use crate::store::{DeleteError, Store};
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) own: DepotId,
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
+    pub(super) opener: Opener,
     pub(super) server: Arc<Server>,
     pub(super) depots: Arc<Depots>,
     told: Mutex<ToldTo>,
@@ -41,6 +43,8 @@ pub(super) struct Keeper {
 #[derive(Debug)]
 struct ToldTo {
     highest: Incarnation,
+    /// As it is on the disk.
+    noted: Incarnation,
     queue: Option<mpsc::UnboundedSender<DepotMessage>>,
 }
 
@@ -56,17 +60,19 @@ impl Keeper {
     pub(super) fn new(
         own: DepotId,
         folder: PathBuf,
-        highest: Incarnation,
+        opener: Opener,
+        noted: Incarnation,
         server: Arc<Server>,
         depots: Arc<Depots>,
     ) -> Arc<Self> {
-        let queue = None;
+        let (highest, queue) = (noted, None);
         Arc::new(Self {
             own,
             folder,
+            opener,
             server,
             depots,
-            told: Mutex::new(ToldTo { highest, queue }),
+            told: Mutex::new(ToldTo { highest, noted, queue }),
             changing: tokio::sync::Mutex::default(),
             fetching: tokio::sync::Mutex::default(),
             waste: Notify::new(),
@@ -83,19 +89,30 @@ impl Keeper {
         self.told(|told| told.highest)
     }
 
-    /// From now on this coordinator is served, and none before it: that is on the disk when this returns.
+    /// From now on this coordinator is served, and none before it. That is on the disk when this returns; on one that has no room for it,
+    /// before anything is committed.
     pub(super) async fn serve(&self, incarnation: Incarnation) -> Result<(), String> {
         let _one = self.changing.lock().await;
         let highest = self.highest();
         if incarnation < highest {
             return Err(outdated(incarnation, highest));
         }
-        if incarnation > highest {
-            let (folder, job) = (self.folder.clone(), self.server.job());
-            let noted = self.server.on_store(move |_| note_served(&folder, job, incarnation)).await;
-            noted.map_err(words)?.map_err(|error: IdentityError| error.to_string())?;
-            self.told(|told| told.highest = incarnation);
+        self.told(|told| told.highest = incarnation);
+        if incarnation > self.told(|told| told.noted)
+            && let Err(reason) = self.note(incarnation).await
+        {
+            tracing::warn!(depot = %self.own, %incarnation, %reason, "whom this depot serves cannot be noted: it gives what it has, and commits nothing");
         }
+        Ok(())
+    }
+
+    /// Whom it serves is on the disk when this returns.
+    pub(super) async fn note(&self, incarnation: Incarnation) -> Result<(), String> {
+        let (folder, job) = (self.folder.clone(), self.server.job());
+        let noted = self.server.ground.beside(move || note_served(&folder, job, incarnation)).await;
+        let noted = noted.ok_or_else(|| "this process ends".to_owned())?;
+        noted.map_err(|error: IdentityError| error.to_string())?;
+        self.told(|told| told.noted = told.noted.max(incarnation));
         Ok(())
     }
 
@@ -132,6 +149,9 @@ impl Keeper {
         if incarnation < highest {
             return Err(outdated(incarnation, highest));
         }
+        if incarnation > self.told(|told| told.noted) {
+            self.note(incarnation).await?;
+        }
         let own = self.own;
         self.server
             .on_store(move |store| commit(store, own, whole))
@@ -150,7 +170,9 @@ impl Keeper {
                 self.say(DepotMessage::Deleted { key });
                 self.waste.notify_one();
             }
-            Ok(Err(error @ DeleteError::Write(_))) => tracing::error!(%key, %error, "a checkpoint could not be deleted"),
+            Ok(Err(error @ DeleteError::Write(_))) => {
+                tracing::error!(%key, %error, "a checkpoint could not be deleted; it is tried again with the next one that is");
+            }
             Err(end) => tracing::debug!(%key, why = words(end), "a checkpoint was not deleted"),
         }
     }
@@ -191,7 +213,8 @@ impl Keeper {
             match self.server.on_store(Store::collect).await {
                 Ok(Ok(collected)) => tracing::info!(?collected, "room of deleted checkpoints is given back"),
                 Ok(Err(error)) => tracing::error!(%error, "room of deleted checkpoints cannot be given back"),
-                Err(_) => return,
+                Err(End::Refused(reason)) => tracing::info!(%reason, "room of deleted checkpoints is given back later"),
+                Err(End::Broken(_)) => return,
             }
         }
     }

@@ -57,6 +57,13 @@ pub const RECONNECT_FIRST: Duration = Duration::from_millis(250);
 /// The longest such wait.
 pub const RECONNECT_MOST: Duration = Duration::from_secs(5);
 
+/// How long after it has failed a store is opened anew; doubled each time that it fails again soon or cannot be opened, up to
+/// [`REOPEN_MOST`]. Opening reads what was perhaps never written, which a disk that is busy failing need not do in a loop.
+pub const REOPEN_FIRST: Duration = Duration::from_millis(500);
+
+/// The longest such wait; a store that was open for so long is forgiven.
+pub const REOPEN_MOST: Duration = Duration::from_secs(60);
+
 /// Between two looks whether the certificate must be renewed.
 pub const CERTIFICATE_EVERY: Duration = Duration::from_millis(250);
 
@@ -69,5 +76,6 @@ pub const NOTE_BYTES: u64 = 4 << 10;
 /// Pieces that are fetched from other depots before they are written.
 pub const FETCHED_PIECES: usize = 32;
 
+const _: () = assert!(REOPEN_FIRST.as_millis() < REOPEN_MOST.as_millis());
 const _: () = assert!(BATCH_BYTES >= PIECE_BYTES && REASON_BYTES < REQUEST_BYTES);
 const _: () = assert!(MANIFEST_BYTES <= u32::MAX as usize);

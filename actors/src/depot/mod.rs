@@ -18,9 +18,11 @@ mod names;
 mod parts;
 mod pins;
 mod put;
+mod reopening;
 mod server;
 mod session;
 mod shares;
+mod shelf;
 mod talk;
 mod together;
 
@@ -34,7 +36,7 @@ use tokio::task::JoinHandle;
 
 use crate::ground::Ground;
 use crate::quic::BindError;
-use crate::store::{OpenError, Store};
+use crate::store::OpenError;
 use crate::trust::Wallet;
 use crate::whereabouts::{Search, Whereabouts};
 use actor::{Message, Shell};
@@ -45,6 +47,7 @@ pub use client::Depots;
 pub use error::{DepotError, ReadFailed};
 pub use identity::{DEPOT_FILE, IdentityError, SERVED_FILE, identity};
 pub use server::Server;
+pub use shelf::Opener;
 
 /// What a depot needs.
 #[derive(Debug)]
@@ -55,7 +58,8 @@ pub struct DepotConfig {
     pub credentials: Wallet,
     /// Where the coordinator listens, and may listen some day.
     pub coordinator: Whereabouts,
-    /// What people call this host: [`crate::agent::host_name`], if they have no better name for it.
+    /// What people call this host: [`crate::agent::host_name`], if they have no better name for it. Of depots of the same host only one is
+    /// given a checkpoint.
     pub host: String,
     /// Where it listens for workers and other depots; port 0 takes any.
     pub listen: SocketAddr,
@@ -112,14 +116,22 @@ pub struct Depot {
 /// # Errors
 /// See [`DepotStartError`].
 pub async fn start(config: DepotConfig) -> Result<Depot, DepotStartError> {
-    let (folder, job) = (config.folder.clone(), config.credentials.job());
-    let opening = tokio::task::spawn_blocking(move || {
+    start_with(config, Opener::default()).await
+}
+
+/// The same, with a store that is opened like this.
+///
+/// # Errors
+/// See [`DepotStartError`].
+pub async fn start_with(config: DepotConfig, opener: Opener) -> Result<Depot, DepotStartError> {
+    let (folder, opening, job) = (config.folder.clone(), opener.clone(), config.credentials.job());
+    let reading = tokio::task::spawn_blocking(move || {
         let id = identity(&folder)?;
-        let opened = Store::open(&folder)?;
+        let opened = opening.open(&folder)?;
         let served = identity::served(&folder, job)?;
         Ok::<_, DepotStartError>((id, opened, served))
     });
-    let (id, opened, served) = opening.await.map_err(|error| system(&error))??;
+    let (id, opened, served) = reading.await.map_err(|error| system(&error))??;
     for finding in &opened.findings {
         tracing::warn!(target: "sardana::event::damaged", depot = %id, folder = %config.folder.display(), %finding, "the store was not as it should be");
     }
@@ -141,7 +153,7 @@ pub async fn start(config: DepotConfig) -> Result<Depot, DepotStartError> {
         coordinator: Search::new(&config.coordinator),
         host: config.host,
         address,
-        keeper: Keeper::new(id, config.folder, served, Arc::clone(&server), depots),
+        keeper: Keeper::new(id, config.folder, opener, served, Arc::clone(&server), depots),
     };
     let (actor, running) = Actor::spawn(None, Shell, link).await.map_err(|error| system(&error))?;
     Ok(Depot {

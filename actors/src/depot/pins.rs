@@ -1,12 +1,13 @@
 //! For which snapshots pieces are kept that no manifest names yet.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardana_protocol::snapshot::SnapshotId;
 
 use super::limits::MAX_SNAPSHOTS;
-use crate::store::{PinId, Store};
+use super::shelf::Shelf;
+use crate::store::PinId;
 
 #[derive(Debug, Default)]
 struct Held {
@@ -26,14 +27,14 @@ impl Held {
 /// still there.
 #[derive(Debug)]
 pub(super) struct Pins {
-    store: Store,
+    shelf: Arc<Shelf>,
     held: Mutex<Held>,
 }
 
 impl Pins {
-    pub(super) fn new(store: Store) -> Self {
+    pub(super) fn new(shelf: Arc<Shelf>) -> Self {
         let held = Mutex::default();
-        Self { store, held }
+        Self { shelf, held }
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -54,6 +55,11 @@ impl Pins {
         Some(pin)
     }
 
+    /// The store forgets all of them, since it is opened anew: whoever puts for a snapshot begins again, with another one.
+    pub(super) fn forget(&self) {
+        self.lock().pins.clear();
+    }
+
     /// A pin for somebody who lets go of it.
     pub(super) fn fresh(&self) -> PinId {
         self.lock().fresh()
@@ -63,7 +69,7 @@ impl Pins {
     pub(super) fn still(&self, snapshot: SnapshotId, pin: PinId) -> bool {
         let still = self.lock().pins.get(&snapshot) == Some(&pin);
         if !still {
-            self.store.unpin(pin);
+            self.shelf.unpin(pin);
         }
         still
     }
@@ -76,7 +82,7 @@ impl Pins {
         let earlier = std::mem::replace(&mut held.pins, later);
         drop(held);
         for pin in earlier.into_values().chain(own) {
-            self.store.unpin(pin);
+            self.shelf.unpin(pin);
         }
     }
 }

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use super::limits::{MAX_GETS, MAX_MANIFESTS, MAX_PUTS, MOST_WAITS, REQUEST_BYTES, REQUEST_DEADLINE, STALL, WAIT_EVERY};
 use super::names::Names;
 use super::pins::Pins;
+use super::shelf::Shelf;
 use super::talk::{Answer, Request, cut};
 use crate::ground::Ground;
 use crate::quic::limits::{HANDSHAKE_DEADLINE, MAX_HANDSHAKES};
@@ -33,7 +34,7 @@ pub struct Server {
     pub(super) ground: Ground,
     wallet: Wallet,
     pub(super) endpoint: Endpoint,
-    pub(super) store: Store,
+    pub(super) shelf: Arc<Shelf>,
     names: Names,
     pub(super) pins: Pins,
     pub(super) puts: Semaphore,
@@ -83,12 +84,13 @@ impl Server {
     ) -> Result<Arc<Self>, BindError> {
         let wallet = wallet.into();
         let endpoint = bind_server_on(&ground, &wallet, Purpose::Peer, address)?;
+        let shelf = Arc::new(Shelf::new(store));
         let server = Arc::new(Self {
             ground,
             wallet,
             endpoint,
-            pins: Pins::new(store.clone()),
-            store,
+            pins: Pins::new(Arc::clone(&shelf)),
+            shelf,
             names: Names::default(),
             puts: Semaphore::new(MAX_PUTS),
             gets: Semaphore::new(MAX_GETS),
@@ -221,9 +223,16 @@ impl Server {
         &self,
         work: impl FnOnce(&Store) -> T + Send + 'static,
     ) -> Result<T, End> {
-        let store = self.store.clone();
-        let worked = self.ground.beside(move || work(&store)).await;
-        worked.ok_or_else(|| End::Broken("this process ends".to_owned()))
+        let lent = self.shelf.lend().await;
+        let shelf = Arc::clone(&self.shelf);
+        let worked = self.ground.beside(move || {
+            let store = lent.as_ref()?;
+            let worked = work(store);
+            shelf.used(store);
+            Some(worked)
+        });
+        let worked = worked.await.ok_or_else(|| End::Broken("this process ends".to_owned()))?;
+        worked.ok_or_else(|| End::Refused("its store has failed, and cannot be opened anew so far; see its log".to_owned()))
     }
 }
 

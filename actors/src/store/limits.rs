@@ -29,6 +29,14 @@ pub const MANIFEST_BYTES: usize = 256 << 20;
 /// has bytes, and each collection writes at most three bytes for one that it frees.
 pub const WASTE_PERCENT: u64 = 25;
 
+/// Most manifests that are known to have been deleted: with one more, all but the [`KEPT_TOMBSTONES`] of the highest steps are forgotten, so
+/// that a job that takes a checkpoint a minute for years does not fill a folder. A tombstone is there for a manifest that returns from a
+/// copy of the folder. One that old returns behind all that are kept: nobody resumes from it, and it expires like any other.
+pub const MOST_TOMBSTONES: usize = 1_024;
+
+/// So many of them are left then: forgetting costs a sync, which should be rare.
+pub const KEPT_TOMBSTONES: usize = 512;
+
 /// Open files of segments that are read from. One more is opened in place of another.
 pub(super) const OPEN_SEGMENTS: usize = 64;
 
@@ -42,4 +50,5 @@ pub const NAMED_PIECES: usize = 8;
 pub(super) const THREADS: usize = 4;
 
 const _: () = assert!(SEGMENT_BYTES > 4 * PIECE_BYTES as u64 && WRITE_BYTES > PIECE_BYTES);
+const _: () = assert!(KEPT_TOMBSTONES < MOST_TOMBSTONES);
 const _: () = assert!(WASTE_PERCENT > 0 && WASTE_PERCENT < 100);

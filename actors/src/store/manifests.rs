@@ -16,7 +16,7 @@ use sardana_protocol::words::Step;
 use super::disk::{DiskFile, read_full, write_all};
 use super::error::{CommitError, DeleteError, OpenError, ShowError, WriteError};
 use super::index::{Change, Fate};
-use super::limits::NAMED_PIECES;
+use super::limits::{KEPT_TOMBSTONES, MOST_TOMBSTONES, NAMED_PIECES};
 use super::manifest::{FILE_BYTES, Manifest};
 use super::names::{ManifestFile, ManifestKey, PieceHash, committed_name, deleted_name, manifest_file, unfinished_name};
 use super::report::{Finding, Listed, Newest, Problem};
@@ -337,6 +337,10 @@ impl Shared {
         if let Err(error) = witness.set_len(0) {
             tracing::debug!(%key, %error, "a tombstone could not be cut");
         }
+        // It is deleted in any case.
+        if let Err(error) = self.forget_surplus(key) {
+            tracing::warn!(%error, "old tombstones could not be removed; it is tried again with the next one");
+        }
         Ok(())
     }
 
@@ -347,7 +351,23 @@ impl Shared {
             let state = held(&self.state);
             state.deleted.iter().filter(|key| key.step < before).copied().collect()
         };
-        for &key in &old {
+        self.forget_all(&old)?;
+        Ok(old.len())
+    }
+
+    /// Forgets the oldest tombstones if there are too many, but never that of `newest`.
+    fn forget_surplus(&self, newest: ManifestKey) -> Result<(), WriteError> {
+        let old: Vec<ManifestKey> = {
+            let deleted = &held(&self.state).deleted;
+            let surplus = if deleted.len() > MOST_TOMBSTONES { deleted.len() - KEPT_TOMBSTONES } else { 0 };
+            let others = deleted.iter().filter(|key| **key != newest);
+            others.take(surplus).copied().collect()
+        };
+        self.forget_all(&old)
+    }
+
+    fn forget_all(&self, old: &[ManifestKey]) -> Result<(), WriteError> {
+        for &key in old {
             match self.disk.remove(&self.manifests.join(deleted_name(key))) {
                 // Only the index knew of it.
                 Ok(()) | Err(PrivateError::Missing { .. }) => {}
@@ -362,6 +382,6 @@ impl Shared {
             synced.map_err(|error| self.spoil(&error))?;
             self.note();
         }
-        Ok(old.len())
+        Ok(())
     }
 }

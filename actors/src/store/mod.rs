@@ -166,12 +166,19 @@ impl Store {
         self.0.commit(manifest)
     }
 
-    /// Deletes a manifest: for good when this returns. Its pieces stay until [`Store::collect`].
+    /// Deletes a manifest: for good when this returns. Its pieces stay until [`Store::collect`]. Of more than [`limits::MOST_TOMBSTONES`] that
+    /// were deleted the oldest are forgotten.
     ///
     /// # Errors
     /// When there is none, or the disk says no.
     pub fn delete(&self, key: ManifestKey) -> Result<(), DeleteError> {
         self.0.delete(key)
+    }
+
+    /// Why nothing is written any more until it is opened anew, if so.
+    #[must_use]
+    pub fn poisoned(&self) -> Option<&str> {
+        self.0.poison.get().map(String::as_str)
     }
 
     /// Whether it was deleted here.

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
-use sardana_actors::depot::{Depot, DepotConfig, start};
+use sardana_actors::depot::{Depot, DepotConfig, Opener, start_with};
 use sardana_actors::quic::limits::HANDSHAKE_DEADLINE;
 use sardana_actors::quic::{Purpose, accept, bind_server, next_incoming};
 use sardana_actors::trust::{Authority, PeerIdentity, Role, Wallet};
 use sardana_actors::wire::limits::CONTROL_FRAME_BYTES;
 use sardana_actors::wire::{read_frame, write_frame};
-use sardana_protocol::checkpoint::{DepotAddress, Head, Manifest, Part};
+use sardana_protocol::checkpoint::{DepotAddress, Head, Manifest, ManifestKey, Part};
 use sardana_protocol::messages::{DepotHello, DepotMessage, DepotOrder, Greeting, Hello, Told};
 use sardana_protocol::words::{Incarnation, Step};
 
@@ -135,6 +135,21 @@ impl Session {
         self.hear().await
     }
 
+    /// Orders that this is committed, and that is deleted. Nobody may be there to hear it.
+    pub(crate) async fn order_vainly(&mut self, manifest: &Manifest, key: ManifestKey) {
+        let bytes = encoded(manifest);
+        let of = bytes.len() as u64;
+        let commit = DepotOrder::Commit {
+            snapshot: manifest.snapshot,
+            depots: manifest.depots.clone(),
+            part: Part { start: 0, of },
+            bytes,
+        };
+        for order in [commit, DepotOrder::Delete { key }] {
+            let _ = write_frame(&mut self.send, &order, CONTROL_FRAME_BYTES).await;
+        }
+    }
+
     pub(crate) fn address(&self) -> DepotAddress {
         DepotAddress {
             depot: self.hello.depot,
@@ -156,16 +171,22 @@ fn fresh() -> u64 {
 
 /// A depot in this folder, which may have been in use a moment ago.
 pub(crate) async fn depot(authority: &Authority, folder: &Path, leader: SocketAddr) -> Depot {
+    depot_with(authority, folder, leader, Opener::default()).await
+}
+
+/// The same with a store that is opened like this.
+pub(crate) async fn depot_with(authority: &Authority, folder: &Path, leader: SocketAddr, opener: Opener) -> Depot {
     let credentials = Wallet::from(authority.issue(Role::Checkpoint, fresh()).unwrap());
     let attempt = || {
-        start(DepotConfig {
+        let config = DepotConfig {
             folder: folder.to_owned(),
             credentials: credentials.clone(),
             coordinator: leader.into(),
             host: "h".to_owned(),
             listen: LOOPBACK,
             advertise: None,
-        })
+        };
+        start_with(config, opener.clone())
     };
     soon(async {
         loop {

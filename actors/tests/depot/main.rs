@@ -8,6 +8,7 @@ mod disk;
 mod failing;
 mod leader;
 mod orders;
+mod reopening;
 mod replicas;
 mod round_trips;
 mod site;

@@ -14,7 +14,7 @@ use sardana_protocol::words::Step;
 use crate::leader::{Leader, depot, joined};
 use crate::site::{LOOPBACK, Read, WORKER, authority, client, damage, encoded, manifest, names, pieces, snapshot, soon};
 
-fn committed(message: DepotMessage) -> Head {
+pub(crate) fn committed(message: DepotMessage) -> Head {
     match message {
         DepotMessage::Committed { head, .. } => head,
         other @ (DepotMessage::Holds { .. }
@@ -24,7 +24,7 @@ fn committed(message: DepotMessage) -> Head {
     }
 }
 
-fn refused(message: DepotMessage) -> String {
+pub(crate) fn refused(message: DepotMessage) -> String {
     match message {
         DepotMessage::Refused { reason, .. } => reason,
         other @ (DepotMessage::Holds { .. }

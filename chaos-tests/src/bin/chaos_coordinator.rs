@@ -1,8 +1,10 @@
 //! A coordinator of the toy job as a process of its own, so that a test can kill it. It says on standard output what happens.
 //!
-//! `chaos_coordinator STATE_DIR ADDRESS [take-over | standby=ADDRESS | checkpoints=DIR]`, with the job in the environment, as workers get it.
+//! `chaos_coordinator STATE_DIR ADDRESS [take-over] [standby=ADDRESS] [checkpoints=DIR] [every=STEPS] [replicas=R]`, with the job in the
+//! environment, as workers get it.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,6 +14,7 @@ use sardana::hosts::coordinate::Succession;
 use sardana::hosts::{CoordinateConfig, coordinate};
 use sardana::{Checkpointing, Every, JobEvent};
 use sardana_chaos_tests::setup::Setup;
+use sardana_protocol::membership::Saves;
 
 fn main() -> ExitCode {
     match coordinates() {
@@ -27,27 +30,19 @@ fn coordinates() -> Result<()> {
     let (setup, _) = Setup::from_environment()?;
     let mut arguments = std::env::args().skip(1);
     let (state_dir, listen) = (arguments.next(), arguments.next());
-    let last = arguments.next();
-    let standby = last.as_deref().and_then(|last| last.strip_prefix("standby="));
-    let checkpoints = last.as_deref().and_then(|last| last.strip_prefix("checkpoints="));
+    let rest = Rest::of(arguments)?;
     let config = CoordinateConfig {
         state_dir: state_dir.context("which state directory")?.into(),
         listen: listen.context("which address")?.parse()?,
         advertise: None,
-        standbys: standby.map(str::parse).transpose()?.into_iter().collect(),
+        standbys: rest.standbys,
         min: setup.min,
         max: setup.max,
         expected: setup.workers,
         balance: setup.balance,
-        // At every step.
-        saves: checkpoints.map(|_| Checkpointing::new("", Every::Steps(NonZeroU64::MIN)).saves),
-        checkpoint_dir: checkpoints.map(PathBuf::from),
-        succession: match last.as_deref() {
-            None => Succession::Resume,
-            Some("take-over") => Succession::TakeOver,
-            Some(_) if standby.is_some() || checkpoints.is_some() => Succession::Resume,
-            Some(other) => bail!("expected take-over, standby=ADDRESS or checkpoints=DIR, found {other:?}"),
-        },
+        saves: rest.saves,
+        checkpoint_dir: rest.checkpoints,
+        succession: rest.succession,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -64,6 +59,43 @@ fn coordinates() -> Result<()> {
     })
 }
 
+/// What else it is told.
+struct Rest {
+    succession: Succession,
+    standbys: Vec<SocketAddr>,
+    checkpoints: Option<PathBuf>,
+    saves: Option<Saves>,
+}
+
+impl Rest {
+    fn of(arguments: impl Iterator<Item = String>) -> Result<Self> {
+        let mut rest = Self {
+            succession: Succession::Resume,
+            standbys: Vec::new(),
+            checkpoints: None,
+            saves: None,
+        };
+        // At every step, on one host.
+        let saves = Checkpointing::new("", Every::Steps(NonZeroU64::MIN)).saves;
+        for argument in arguments {
+            match argument.split_once('=') {
+                None if argument == "take-over" => rest.succession = Succession::TakeOver,
+                Some(("standby", address)) => rest.standbys.push(address.parse()?),
+                Some(("checkpoints", folder)) => {
+                    rest.checkpoints = Some(folder.into());
+                    rest.saves.get_or_insert(saves);
+                }
+                Some(("every", every)) => rest.saves.get_or_insert(saves).every = every.parse()?,
+                Some(("replicas", replicas)) => rest.saves.get_or_insert(saves).replicas = replicas.parse()?,
+                None | Some(_) => bail!(
+                    "expected take-over, standby=ADDRESS, checkpoints=DIR, every=STEPS or replicas=R, found {argument:?}"
+                ),
+            }
+        }
+        Ok(rest)
+    }
+}
+
 fn words(event: &JobEvent) -> String {
     match event {
         JobEvent::Steps(reports) => format!("step {}", reports.last().map_or(0, |report| report.step.get())),
@@ -72,14 +104,19 @@ fn words(event: &JobEvent) -> String {
         JobEvent::Forming { generation, .. } => format!("forming {generation}"),
         JobEvent::Switched { generation, members, .. } => format!("switched {generation} {}", members.len()),
         JobEvent::StateLost { .. } => "state lost".to_owned(),
-        JobEvent::Saved { key, .. } => format!("saved {}", key.step.get()),
+        JobEvent::Saved {
+            key, hosts, wanted, ..
+        } => {
+            let step = key.step.get();
+            format!("saved {step}\nkept {step} {hosts} {wanted}")
+        }
+        JobEvent::DepotCame { depot, host } => format!("depot came {host} {depot}"),
+        JobEvent::DepotLost { depot, why } => format!("depot lost {depot} {why}"),
+        JobEvent::DepotRefused { depot, reason, .. } => format!("depot refused {depot} {reason}"),
+        JobEvent::NotRestored { key, reason, .. } => format!("not restored {} {reason}", key.step.get()),
         JobEvent::NotSaved { step, .. } => format!("not saved {}", step.get()),
         JobEvent::Resumes { key, .. } => format!("resumes {}", key.step.get()),
         other @ (JobEvent::Joined { .. }
-        | JobEvent::DepotCame { .. }
-        | JobEvent::DepotLost { .. }
-        | JobEvent::DepotRefused { .. }
-        | JobEvent::NotRestored { .. }
         | JobEvent::Fenced { .. }
         | JobEvent::Lost { .. }
         | JobEvent::Leaving { .. }

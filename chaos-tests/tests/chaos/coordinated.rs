@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -26,6 +27,9 @@ const LIMIT: Duration = Duration::from_secs(150);
 
 /// From this step on training waits for the test, a little longer each step.
 pub(crate) const GATE: u64 = 4;
+
+/// How many have been invited by this process.
+static INVITED: AtomicU32 = AtomicU32::new(0);
 
 /// A job and its coordinator.
 pub(crate) struct Site {
@@ -69,6 +73,11 @@ impl Life {
             command.env("SARDANA_FAULT", fault);
             command.env("SARDANA_FAULT_DIR", trial.folder().join("marks"));
         }
+        Self::of(command)
+    }
+
+    /// A process that says on standard output what happens.
+    pub(crate) fn of(mut command: Command) -> Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn()?;
         let output = process.stdout.take().context("standard output is a pipe")?;
@@ -81,20 +90,25 @@ impl Life {
 
     /// The next thing it says that begins so.
     pub(crate) async fn until(&mut self, beginning: &str) -> Result<String> {
+        self.until_one(beginning, |line| line.starts_with(beginning)).await
+    }
+
+    /// The next thing it says of which `is` is true: `what` it is, in words.
+    pub(crate) async fn until_one(&mut self, what: &str, is: impl Fn(&str) -> bool) -> Result<String> {
         let found = timeout(LIMIT, async {
             loop {
                 let Some(line) = self.lines.next_line().await? else {
-                    bail!("waited for {beginning:?}; the coordinator ended; it said {:#?}", self.said);
+                    bail!("waited for {what:?}; the process ended; it said {:#?}", self.said);
                 };
                 self.said.push(line.clone());
-                if line.starts_with(beginning) {
+                if is(&line) {
                     return Ok(line);
                 }
             }
         });
         match found.await {
             Ok(found) => found,
-            Err(_) => bail!("waited for {beginning:?}; the coordinator said {:#?}", self.said),
+            Err(_) => bail!("waited for {what:?}; the process said {:#?}", self.said),
         }
     }
 
@@ -111,7 +125,7 @@ impl Life {
         send(self.pid()?, signal)
     }
 
-    async fn dead(&mut self) -> Result<()> {
+    pub(crate) async fn dead(&mut self) -> Result<()> {
         let ended = timeout(LIMIT, self.process.wait()).await;
         let ended = ended.with_context(|| format!("it lives, and said {:#?}", self.said))??;
         ensure!(!ended.success(), "it was killed");
@@ -153,18 +167,15 @@ impl Site {
 
     /// A host with so many workers.
     pub(crate) async fn host(&self, workers: u32) -> Result<AgentHost> {
-        let serial = self.coordinator.said.len();
-        let out = self.trial.folder().join(format!("agent-{workers}-{serial}.join"));
-        invite(&InviteConfig {
-            state_dir: self.state.clone(),
-            role: Role::Agent,
-            expires: Duration::from_secs(600),
-            uses: 1,
-            out: out.clone(),
-        })?;
-        let enrolled = enrol(&out, Role::Agent).await?;
+        self.host_with(workers, None).await
+    }
+
+    /// The same, with a folder for checkpoints, of a host that is called so.
+    pub(crate) async fn host_with(&self, workers: u32, keeps: Option<(&Path, &str)>) -> Result<AgentHost> {
+        let enrolled = enrol(&self.invitation(Role::Agent)?, Role::Agent).await?;
         let host = agent(AgentJoin {
-            checkpoint_dir: None,
+            host: keeps.map(|(_, name)| name.parse()).transpose()?,
+            checkpoint_dir: keeps.map(|(folder, _)| folder.to_owned()),
             enrolled,
             listen: None,
             advertise: None,
@@ -176,6 +187,20 @@ impl Site {
             environment: self.trial.environment(),
         });
         Ok(host.await?)
+    }
+
+    /// A join file for one who comes.
+    pub(crate) fn invitation(&self, role: Role) -> Result<PathBuf> {
+        let serial = INVITED.fetch_add(1, Ordering::Relaxed);
+        let out = self.trial.folder().join(format!("{serial}.join"));
+        invite(&InviteConfig {
+            state_dir: self.state.clone(),
+            role,
+            expires: Duration::from_secs(600),
+            uses: 1,
+            out: out.clone(),
+        })?;
+        Ok(out)
     }
 
     /// The next thing the coordinator says that begins so.
@@ -216,12 +241,12 @@ impl Site {
 
     /// Another one begins at `address`, which has nothing of this one but its authority, and is this job's coordinator from now on.
     /// Returns the one before, which may live.
-    pub(crate) fn is_taken_over(&mut self, address: SocketAddr) -> Result<Life> {
+    pub(crate) fn is_taken_over(&mut self, address: SocketAddr, arguments: &[&str]) -> Result<Life> {
         let elsewhere = self.trial.folder().join("elsewhere");
         PrivateFolder::open(&elsewhere, Otherwise::Make)?;
         std::fs::copy(self.state.join("authority.json"), elsewhere.join("authority.json"))?;
-        let life = Life::begin(&self.trial, &elsewhere, address, None, &["take-over"])?;
-        self.state = elsewhere;
+        let life = Life::begin(&self.trial, &elsewhere, address, None, &[&["take-over"], arguments].concat())?;
+        (self.state, self.address) = (elsewhere, address);
         Ok(std::mem::replace(&mut self.coordinator, life))
     }
 

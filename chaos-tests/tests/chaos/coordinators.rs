@@ -11,7 +11,7 @@ use crate::coordinated::{GATE, Site, kill_one, setup};
 /// Another one begins, at the same address or another one, and nothing is left of the one that is dead but its authority.
 fn taken_over(site: &mut Site, address: Option<SocketAddr>) -> Result<()> {
     let lost = site.state.clone();
-    site.is_taken_over(address.unwrap_or(site.address))?;
+    site.is_taken_over(address.unwrap_or(site.address), &[])?;
     Ok(std::fs::remove_dir_all(lost)?)
 }
 

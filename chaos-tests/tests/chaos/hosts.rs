@@ -150,6 +150,7 @@ impl Site {
         let work = move || {
             runtime()?.block_on(async {
                 let mut agent = agent(AgentJoin {
+                    host: None,
                     checkpoint_dir: None,
                     enrolled: enrol(&join, Role::Agent).await?,
                     listen: None,

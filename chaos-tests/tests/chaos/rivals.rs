@@ -15,7 +15,7 @@ enum Old {
 }
 
 /// It says by whom it is fenced, and that it is no way back, by name.
-async fn is_fenced(old: &mut Life) -> Result<()> {
+pub(crate) async fn is_fenced(old: &mut Life) -> Result<()> {
     let why = old.fails().await?;
     for word in ["another coordinator (i2) leads the job", "this one (i1)", "--take-over"] {
         ensure!(why.contains(word), "{word:?} is missing from {why:?}");
@@ -37,7 +37,7 @@ async fn taken_over(old: Old) -> Result<()> {
         site.coordinator.signal(Signal::STOP)?;
     }
     drop(standby);
-    let mut first = site.is_taken_over(address)?;
+    let mut first = site.is_taken_over(address, &[])?;
     if old == Old::IsFrozen {
         site.until("adopted g1.1").await?;
         first.signal(Signal::CONT)?;

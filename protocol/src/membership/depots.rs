@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{Command, JobEvent, Membership};
-use crate::checkpoint::{Condition, DepotAddress, DepotId, Head, ManifestKey};
+use crate::checkpoint::{Condition, DepotAddress, DepotId, Head, Keep, ManifestKey};
 use crate::limits::{DEPOT_REST, DEPOT_REST_MOST, MAX_DEPOTS};
 use crate::messages::{DepotMessage, DepotOrder, Told};
 use crate::planted::{Bug, bites};
@@ -113,6 +113,10 @@ impl Membership {
         match said {
             DepotMessage::Holds { heads, told } => {
                 if let Some(known) = self.depots.get_mut(&depot) {
+                    // It begins to tell all of it once more: what it does not tell again, it has lost.
+                    if known.told == Told::All {
+                        known.heads.clear();
+                    }
                     known.heads.extend(heads.into_iter().map(|head| (head.key, head)));
                     known.told = told;
                 }
@@ -211,7 +215,8 @@ impl Membership {
         head.is_some_and(|head| head.condition == Condition::Whole)
     }
 
-    /// Deletes what is not kept any more. What is not complete is neither counted nor deleted: what it lacks may come back.
+    /// Deletes what is not kept any more, wherever some of it is left: also where that was tried before and has failed, or was not there.
+    /// What is not complete does not count: it goes once as many complete ones are newer, and before that what it lacks may come back.
     pub(super) fn prune(&mut self) {
         let Some(saves) = self.config.saves else { return };
         // What is being committed may be there in two forms, of which one is not wanted any more: which one, is not known yet.
@@ -224,12 +229,25 @@ impl Membership {
             expired.extend(own.last());
         }
         expired.extend(self.replaced_checkpoints());
+        expired.extend(self.left_over(saves.keep, &own));
         for key in expired {
             self.delete(key);
         }
     }
 
-    pub(super) fn delete(&mut self, key: ManifestKey) {
+    /// Checkpoints of this job that are not complete, and would have expired if they were: `own` are the complete ones.
+    fn left_over(&self, keep: Keep, own: &[ManifestKey]) -> Vec<ManifestKey> {
+        let known = self.known();
+        let whole = self.whole_checkpoints();
+        let rest = known.iter().filter(|(key, head)| self.is_own(head) && !whole.contains_key(key));
+        let expired = |key: &ManifestKey| {
+            let all: Vec<ManifestKey> = own.iter().copied().chain([*key]).collect();
+            keep.expired(|one: ManifestKey| one.step, &all).contains(key)
+        };
+        rest.map(|(key, _)| *key).filter(expired).collect()
+    }
+
+    fn delete(&mut self, key: ManifestKey) {
         let holders: Vec<DepotId> = self
             .depots
             .iter()

@@ -1,5 +1,6 @@
 //! A checkpoint that is on too few hosts is placed on all that are there, once they have been there for a while. Its new manifest names
-//! the new depots, and takes the place of the old one.
+//! the new depots, and takes the place of the old one. Where a depot that is there has lost some of it, that is fetched again: then all is as
+//! it was.
 //!
 //! One at a time, the newest first, and only while none is being written: what is new matters more.
 
@@ -85,12 +86,14 @@ impl Membership {
         });
     }
 
-    /// Whether a complete checkpoint is on fewer hosts than it could be, with so many there. Who is gone may come back for a while.
+    /// Whether a complete checkpoint is on fewer hosts than it could be, with so many there. Who is gone may come back for a while; who is
+    /// there and has lost something does not get it back by itself.
     fn is_on_too_few(&self, head: &Head, targets: usize, quiet: Duration) -> bool {
         let wanted = (head.replicas.max(1) as usize).min(targets);
         let whole = head.depots.iter().filter(|depot| self.has_whole(**depot, head.key)).count();
-        let gone = whole < head.depots.len() && targets >= 2 && quiet >= DEPOT_GONE;
-        head.depots.len() < wanted || gone
+        let all_there = head.depots.iter().all(|depot| self.depots.contains_key(depot));
+        let lacks = whole < head.depots.len() && targets >= 2 && (all_there || quiet >= DEPOT_GONE);
+        head.depots.len() < wanted || lacks
     }
 
     /// A depot has a manifest, for whatever reason. With the last one of the order the old manifest is not needed any more.
@@ -105,7 +108,7 @@ impl Membership {
         if !order.awaited.is_empty() {
             return;
         }
-        let (old, took) = (order.old.key, now.saturating_sub(order.begun));
+        let took = now.saturating_sub(order.begun);
         let hosts = u32::try_from(order.depots.len()).unwrap_or(u32::MAX);
         self.replicating.order = None;
         self.tell(JobEvent::Saved {
@@ -114,9 +117,7 @@ impl Membership {
             wanted: head.replicas,
             took,
         });
-        if old != head.key {
-            self.delete(old);
-        }
+        self.prune();
     }
 
     /// A depot could not fetch what it should.
@@ -134,10 +135,16 @@ impl Membership {
         own.iter().filter(|one| !better(one)).cloned().collect()
     }
 
-    /// Complete checkpoints whose place another has taken.
+    /// Complete checkpoints whose place another has taken: on as many hosts as it should be, or wherever they are. As long as it has not,
+    /// both together survive what neither would.
     pub(super) fn replaced_checkpoints(&self) -> Vec<ManifestKey> {
         let own = self.own_checkpoints();
-        let better = |one: &&Head| own.iter().any(|other| self.replaces(other, one));
+        let holders = |head: &Head| head.depots.iter().copied().filter(|depot| self.has_whole(*depot, head.key)).collect();
+        let placed = |one: &Head, other: &Head| {
+            let (has, needs): (BTreeSet<DepotId>, BTreeSet<DepotId>) = (holders(one), holders(other));
+            has.len() >= one.replicas.max(1) as usize || has.is_superset(&needs)
+        };
+        let better = |one: &&Head| own.iter().any(|other| self.replaces(other, one) && placed(other, one));
         own.iter().filter(better).map(|head| head.key).collect()
     }
 
@@ -150,7 +157,11 @@ impl Membership {
     }
 
     fn own_checkpoints(&self) -> Vec<Head> {
-        let own = |head: &Head| head.task == self.config.task && head.build == self.config.build;
-        self.whole_checkpoints().into_values().filter(own).collect()
+        self.whole_checkpoints().into_values().filter(|head| self.is_own(head)).collect()
+    }
+
+    /// Whether this job, as it is built, has made it.
+    pub(super) fn is_own(&self, head: &Head) -> bool {
+        head.task == self.config.task && head.build == self.config.build
     }
 }

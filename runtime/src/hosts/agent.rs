@@ -11,6 +11,7 @@ use sardana_protocol::words::WorkerId;
 use tokio::sync::mpsc;
 
 use super::enrolling::local_ip_towards;
+use super::name::HostName;
 use crate::launch::threads;
 use crate::notices::NoticesConfig;
 
@@ -23,6 +24,8 @@ pub struct AgentJoin {
     pub listen: Option<IpAddr>,
     /// At which address others reach them, if that is another one: behind NAT, say. Ports stay the same.
     pub advertise: Option<IpAddr>,
+    /// What this host is called, if not what the system calls it.
+    pub host: Option<HostName>,
     /// Where to keep checkpoints of the job on this host, if it does.
     pub checkpoint_dir: Option<PathBuf>,
     /// How many workers to keep running.
@@ -96,7 +99,7 @@ pub async fn agent(join: AgentJoin) -> Result<AgentHost, AgentHostError> {
         coordinator,
         listen: SocketAddr::new(listen, 0),
         advertise: join.advertise,
-        host: agent::host_name(),
+        host: join.host.map_or_else(agent::host_name, String::from),
         output: join.output,
         program: join.program,
         arguments: join.arguments,

@@ -9,12 +9,15 @@ use sardana_actors::enrol::Enrolled;
 use sardana_actors::trust::Role;
 
 use super::enrolling::local_ip_towards;
+use super::name::HostName;
 
 /// What a checkpoint actor is told.
 #[derive(Debug)]
 pub struct DepotJoin {
     /// Its credentials, and where the coordinator is: see [`super::enrol()`].
     pub enrolled: Enrolled,
+    /// What this host is called, if not what the system calls it. Of depots on hosts of the same name only one keeps a checkpoint.
+    pub host: Option<HostName>,
     /// The folder that checkpoints are kept in.
     pub dir: PathBuf,
     /// At which of this host's addresses it listens; by default the one that leads to the coordinator.
@@ -74,7 +77,7 @@ pub async fn keep_checkpoints(join: DepotJoin) -> Result<Depot, DepotHostError> 
         coordinator,
         listen: SocketAddr::new(listen, 0),
         advertise: join.advertise,
-        host: host_name(),
+        host: join.host.map_or_else(host_name, String::from),
     };
     Ok(depot::start(config).await?)
 }

@@ -14,6 +14,7 @@ pub mod coordinate;
 pub mod depot;
 mod enrolling;
 pub mod invite;
+mod name;
 pub mod place;
 pub mod state;
 
@@ -23,6 +24,7 @@ pub use coordinate::{CoordinateConfig, Hosting, HostingError, coordinate};
 pub use depot::{DepotHostError, DepotJoin, keep_checkpoints};
 pub use enrolling::{enrol, local_ip_towards};
 pub use invite::{InviteConfig, InviteError, invite};
+pub use name::{HOST_NAME_BYTES, HostName, HostNameError};
 pub use place::{PlaceError, default_place, find_running};
 pub use sardana_actors::enrol::{EnrolError, Enrolled, JoinFile, JoinFileError, Moment};
 pub use sardana_actors::trust::{Credentials, Otherwise, PrivateError, PrivateFolder, Role};

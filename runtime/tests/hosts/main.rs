@@ -124,6 +124,7 @@ async fn an_agent_with_a_join_file_has_its_children_certified() {
     let hosting = coordinate(config(&state, 2)).await.unwrap();
     let enrolled = enrol(&invited(&state, Role::Agent, 1), Role::Agent).await.unwrap();
     let mut host = agent(AgentJoin {
+        host: None,
         checkpoint_dir: None,
         enrolled,
         listen: None,

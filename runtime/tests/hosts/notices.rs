@@ -28,6 +28,7 @@ struct Fleet {
 
 async fn host(join: PathBuf, workers: u32) -> AgentHost {
     let join = AgentJoin {
+        host: None,
         checkpoint_dir: None,
         enrolled: enrol(&join, Role::Agent).await.unwrap(),
         listen: None,

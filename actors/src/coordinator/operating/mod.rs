@@ -16,8 +16,9 @@ use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest, Overv
 use sardana_protocol::words::{Generation, Step, WorkerId};
 
 pub(super) use agents::Agents;
+pub(super) use words::plain;
 use rate::Rate;
-use words::{plain, words};
+use words::words;
 
 use super::actor::{Life, State};
 use crate::operator::limits::{EVENT_BYTES, KEPT_EVENTS};

@@ -83,6 +83,9 @@ impl Law {
                 let Some((all, known)) = heard.get_mut(&depot) else { return };
                 match said.as_ref() {
                     DepotMessage::Holds { heads, told } => {
+                        if *all == Told::All {
+                            known.clear();
+                        }
                         known.extend(heads.iter().map(|head| (head.key, head.clone())));
                         *all = *told;
                     }

@@ -11,7 +11,7 @@ use sardana_protocol::words::Incarnation;
 
 use super::World;
 use super::process::Control;
-use super::stores::Depot;
+use super::stores::{Depot, Kept};
 use crate::simulation::calendar::{Happening, Party};
 use crate::simulation::network::Node;
 
@@ -264,26 +264,12 @@ impl World {
         self.depot_says(place, DepotMessage::Holds { heads, told });
     }
 
-    /// Tells what has changed in what a depot has of its checkpoints.
+    /// Tells all again if something has changed in what a depot has of its checkpoints.
     pub(super) fn tell_conditions(&mut self, place: usize) {
         let depot = &self.depots[place];
-        let changed: Vec<(ManifestKey, Condition)> = depot
-            .manifests
-            .iter()
-            .map(|(&key, kept)| (key, kept.head.condition, depot.condition(&kept.contents)))
-            .filter(|(_, told, condition)| told != condition)
-            .map(|(key, _, condition)| (key, condition))
-            .collect();
-        let mut heads = Vec::new();
-        for (key, condition) in changed {
-            if let Some(kept) = self.depots[place].manifests.get_mut(&key) {
-                kept.head.condition = condition;
-                heads.push(kept.head.clone());
-            }
-        }
-        if !heads.is_empty() {
-            let told = Told::All;
-            self.depot_says(place, DepotMessage::Holds { heads, told });
+        let changed = |kept: &Kept| kept.head.condition != depot.condition(&kept.contents);
+        if depot.manifests.values().any(changed) {
+            self.tell_heads(place);
         }
     }
 

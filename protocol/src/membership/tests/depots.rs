@@ -167,3 +167,85 @@ fn what_is_being_deleted_is_not_placed_anew() {
     let found = job.passes(Duration::from_millis(100));
     assert!(!found.iter().any(|text| text.contains("fetch")), "{found:?}");
 }
+
+#[test]
+fn what_a_depot_does_not_tell_again_it_has_lost() {
+    let mut job = Job::saved(saved_config());
+    let told = Told::All;
+    for heads in [vec![head(2, &[7, 8]), head(4, &[7, 8])], vec![head(4, &[7, 8])]] {
+        job.depot_says(7, DepotMessage::Holds { heads, told });
+    }
+    let found = job.passes(DEPOTS_SETTLE);
+    let fetches: Vec<&String> = found.iter().filter(|text| text.contains("fetch")).collect();
+    assert_eq!(
+        fetches,
+        ["to 7: fetch s4", "to 8: fetch s4"],
+        "the other host has it not, though it is there; nobody has s2 any more"
+    );
+}
+
+#[test]
+fn what_a_depot_that_is_there_has_lost_is_fetched_again_soon() {
+    let mut job = Job::saved(saved_config());
+    let told = Told::All;
+    let whole = head(2, &[7, 8]);
+    let lacking = Head {
+        condition: Condition::Lacking,
+        ..whole.clone()
+    };
+    let fetches = |found: &[String]| found.iter().filter(|text| text.contains("fetch")).count();
+    let heads = vec![whole.clone()];
+    job.depot_says(7, DepotMessage::Holds { heads, told });
+    let heads = vec![whole.clone()];
+    job.depot_says(8, DepotMessage::Holds { heads, told });
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)), 0, "all is well");
+    let heads = vec![lacking];
+    job.depot_says(8, DepotMessage::Holds { heads, told });
+    assert_eq!(fetches(&job.passes(Duration::from_secs(1))), 2);
+    job.committed(7, 2, &[7, 8]);
+    let found = job.committed(8, 2, &[7, 8]);
+    assert_eq!(found, ["saved s2 on 2 of 2"], "it is the same one: nothing is deleted");
+    assert_eq!(fetches(&job.passes(DEPOTS_SETTLE)), 0);
+}
+
+#[test]
+fn a_deletion_that_failed_is_ordered_again_also_where_nothing_else_is_left() {
+    let mut job = Job::saved(saved_config());
+    job.depot_comes(9, "c", vec![]);
+    let told = Told::All;
+    let on_all = |step| head(step, &[7, 8, 9]);
+    for depot in [7, 8, 9] {
+        let heads = [4, 6].map(on_all).to_vec();
+        job.depot_says(depot, DepotMessage::Holds { heads, told });
+    }
+    // The other two have deleted s2, and this one could not, or was not there.
+    let heads = [2, 4, 6].map(on_all).to_vec();
+    let found = job.depot_says(9, DepotMessage::Holds { heads: heads.clone(), told });
+    assert_eq!(found, ["to 9: delete s2"]);
+    // It says nothing, and later all that it has.
+    let found = job.depot_says(9, DepotMessage::Holds { heads, told });
+    assert_eq!(found, ["to 9: delete s2"]);
+    // What is newer than what is kept stays, though it is not complete.
+    let heads = [4, 6, 8].map(on_all).to_vec();
+    assert_eq!(job.depot_says(9, DepotMessage::Holds { heads, told }), Vec::<String>::new());
+    // And so does what is only as old as that which is kept.
+    let heads = [5, 6].map(on_all).to_vec();
+    assert_eq!(job.depot_says(9, DepotMessage::Holds { heads, told }), Vec::<String>::new());
+}
+
+#[test]
+fn of_two_manifests_of_one_snapshot_on_different_hosts_none_is_deleted_before_one_is_on_both() {
+    let mut job = Job::saved(saved_config());
+    let told = Told::All;
+    // The first one was durable on 7 when it died, and was made again on 8 alone.
+    let heads = vec![head(2, &[7, 8])];
+    assert_eq!(job.depot_says(7, DepotMessage::Holds { heads, told }), Vec::<String>::new());
+    let heads = vec![head(2, &[8])];
+    assert_eq!(job.depot_says(8, DepotMessage::Holds { heads, told }), Vec::<String>::new());
+    let found = job.passes(DEPOTS_SETTLE);
+    assert_eq!(found.iter().filter(|text| text.contains("fetch")).count(), 2, "{found:?}");
+    job.committed(7, 2, &[7, 8]);
+    let found = job.committed(8, 2, &[7, 8]);
+    assert!(found.contains(&"to 8: delete s2".to_owned()), "{found:?}");
+    assert!(!found.contains(&"to 7: delete s2".to_owned()), "{found:?}");
+}

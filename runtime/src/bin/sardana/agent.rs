@@ -13,7 +13,7 @@ use sardana::train;
 use crate::ending::{EndSignals, Failure, runtime};
 use crate::notices::{Heeding, Whose};
 use crate::run::{Printing, split};
-use crate::saving::SavingPlace;
+use crate::saving::{Naming, SavingPlace};
 
 /// Run workers of PROGRAM on this host, for a job whose coordinator runs elsewhere.
 ///
@@ -38,6 +38,8 @@ pub(crate) struct Agent {
     /// At which address others reach them, if that is another one: behind NAT, say. Ports stay the same.
     #[arg(long, value_name = "IP")]
     advertise: Option<IpAddr>,
+    #[command(flatten)]
+    naming: Naming,
     #[command(flatten)]
     saving_place: SavingPlace,
     /// How many times in all a worker that ended badly is replaced.
@@ -67,6 +69,7 @@ impl Agent {
                 enrolled,
                 listen: self.listen,
                 advertise: self.advertise,
+                host: self.naming.host(),
                 checkpoint_dir: self.saving_place.directory(),
                 workers: self.workers,
                 restarts: self.restarts,

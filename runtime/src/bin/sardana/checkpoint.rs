@@ -7,6 +7,7 @@ use clap::Args;
 use sardana::hosts::{DepotJoin, Role, enrol, keep_checkpoints};
 
 use crate::ending::{EndSignals, Failure, runtime};
+use crate::saving::Naming;
 
 /// Keep checkpoints of a job on this host, beside its coordinator and agents or instead of them.
 ///
@@ -20,6 +21,8 @@ pub(crate) struct Checkpoint {
     /// A checkpoint actor's join file, as `sardana invite` writes it.
     #[arg(long, value_name = "FILE")]
     join: PathBuf,
+    #[command(flatten)]
+    naming: Naming,
     /// The folder that checkpoints are kept in: one of your own, made if it is not there.
     #[arg(long, value_name = "DIR")]
     checkpoint_dir: PathBuf,
@@ -38,6 +41,7 @@ impl Checkpoint {
             let enrolled = enrol(&self.join, Role::Checkpoint).await.map_err(Failure::failed)?;
             let join = DepotJoin {
                 enrolled,
+                host: self.naming.host(),
                 dir: self.checkpoint_dir,
                 listen: self.listen,
                 advertise: self.advertise,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sardana::checkpoints::{Every, Keep};
+use sardana::hosts::HostName;
 use sardana_protocol::limits::MAX_DEPOTS;
 use sardana_protocol::membership::Saves;
 
@@ -57,6 +58,25 @@ impl SavingPlace {
     }
 }
 
+/// What this host is called: of whoever is one of several.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Naming {
+    /// What this host is called in the job's status, and when checkpoints are placed; by default what the system calls it.
+    ///
+    /// Replicas are for hosts that are lost: each checkpoint is on --replicas hosts, and two checkpoint directories on one machine are
+    /// one host, of which only one is used, unless they are told other names. Give other names only to what is lost separately: other
+    /// machines, or other disks if the machine itself is not what you fear for. Letters, digits, dots, hyphens and underscores.
+    #[arg(long, value_name = "NAME")]
+    host: Option<HostName>,
+}
+
+impl Naming {
+    /// The name, if it is not the system's.
+    pub(crate) fn host(self) -> Option<HostName> {
+        self.host
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory, Parser};
@@ -67,6 +87,8 @@ mod tests {
     struct Cli {
         #[command(flatten)]
         saving: Saving,
+        #[command(flatten)]
+        naming: Naming,
         #[command(flatten)]
         place: SavingPlace,
     }
@@ -93,6 +115,9 @@ mod tests {
         let saves = saves.unwrap();
         assert_eq!(saves.every.to_string(), "30000ms");
         assert_eq!((saves.replicas, saves.keep.to_string().as_str()), (2, "last=1,every=10"));
+        let named = parse("--checkpoint-dir x --host rack-7.gpu_3").unwrap().naming.host();
+        assert_eq!(named.map(String::from), Some("rack-7.gpu_3".to_owned()));
+        assert_eq!(parse("--checkpoint-dir x").unwrap().naming.host(), None);
         // A host may keep what another one decides to take.
         assert_eq!(parse("--checkpoint-dir x").unwrap().saving.saves(), None);
     }
@@ -108,6 +133,8 @@ mod tests {
             ("--checkpoint-every 5 --keep 3", &["--keep", "last=N", "last=3,every=1000"]),
             ("--checkpoint-every 5 --replicas 0", &["--replicas", "1..=64"]),
             ("--checkpoint-every 5 --replicas 65", &["--replicas", "1..=64"]),
+            ("--host=", &["--host", "1 to 253 letters"]),
+            ("--host a/b", &["--host", "letters, digits, dots"]),
             ("--replicas 2", &["--checkpoint-every"]),
             ("--keep last=2", &["--checkpoint-every"]),
         ] {
@@ -124,6 +151,7 @@ mod tests {
         for word in [
             "Some host must have a --checkpoint-dir",
             "R - 1 of them may be lost",
+            "two checkpoint directories on one machine are one host",
             "the newest always stays",
             "[default: last=3]",
         ] {

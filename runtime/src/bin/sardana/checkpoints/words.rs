@@ -60,7 +60,14 @@ pub(super) fn ago(then: Option<SystemTime>) -> String {
 pub(super) fn hosts(entry: &Entry) -> String {
     entry.manifest.as_ref().map_or_else(
         || "-".to_owned(),
-        |manifest| format!("{} of {}", manifest.replicas, manifest.depots.len()),
+        |manifest| {
+            let (wanted, placed) = (manifest.replicas as usize, manifest.depots.len());
+            if placed < wanted {
+                format!("{placed} of {placed}, not {wanted}")
+            } else {
+                format!("{wanted} of {placed}")
+            }
+        },
     )
 }
 

@@ -1,0 +1,163 @@
+//! Checkpoint actors that are processes of their own, each of a host of its own name, so that they can be killed one by one.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+use sardana::hosts::Role;
+use sardana_actors::store::{PieceHash, SEGMENTS_FOLDER, Store};
+use sardana_chaos_tests::setup::Setup;
+use sardana_protocol::checkpoint::{DepotId, Manifest};
+use tokio::process::Command;
+
+use crate::coordinated::{GATE, Life, Site};
+
+const DEPOT: &str = env!("CARGO_BIN_EXE_chaos_depot");
+
+/// The step of the only checkpoint before the last.
+pub(crate) const SAVED: u64 = 30;
+
+/// What the coordinator of such a job is told.
+pub(crate) const TWICE: [&str; 2] = ["every=30", "replicas=2"];
+
+/// The same, with a checkpoint at every step.
+pub(crate) const ALWAYS: [&str; 2] = ["every=1", "replicas=2"];
+
+/// A job with a checkpoint at [`SAVED`] and one at its end. Nobody ends it before the test does.
+pub(crate) fn setup(workers: u32) -> Setup {
+    Setup {
+        steps: 2 * SAVED - 1,
+        gate_step: GATE,
+        samples: 320,
+        ..Setup::new(workers)
+    }
+}
+
+/// A checkpoint actor and its folder.
+pub(crate) struct Depot {
+    pub(crate) life: Life,
+    pub(crate) folder: PathBuf,
+}
+
+/// How a depot is started.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Start<'a> {
+    /// At which point it dies, as `NAME@STEP`.
+    pub(crate) fault: Option<&'a str>,
+    /// No file of it may be longer than so many KiB.
+    pub(crate) file_kib: Option<u32>,
+}
+
+impl Site {
+    /// Where the depot of that host has its folder.
+    pub(crate) fn folder_of(&self, host: &str) -> PathBuf {
+        self.trial.folder().join(format!("depot-{host}"))
+    }
+
+    /// Starts the depot of that host, and waits until the coordinator knows it.
+    pub(crate) async fn depot(&mut self, host: &str, start: Start<'_>) -> Result<Depot> {
+        let folder = self.folder_of(host);
+        let join = self.invitation(Role::Checkpoint)?;
+        let mut command = match start.file_kib {
+            None => Command::new(DEPOT),
+            // Who writes beyond the limit is told so, instead of being killed.
+            Some(kib) => {
+                let mut shell = Command::new("sh");
+                let script = format!("trap '' XFSZ; ulimit -S -f {}; exec \"$0\" \"$@\"", 2 * kib);
+                shell.args(["-c", &script, DEPOT]);
+                shell
+            }
+        };
+        command.arg(join).arg(&folder).arg(host).env("RUST_LOG", "info");
+        if let Some(fault) = start.fault {
+            let marks = self.trial.folder().join(format!("marks-{host}"));
+            fs::create_dir_all(&marks)?;
+            command.env("SARDANA_FAULT", fault).env("SARDANA_FAULT_DIR", marks);
+        }
+        let life = Life::of(command)?;
+        self.until(&format!("depot came {host} ")).await?;
+        Ok(Depot { life, folder })
+    }
+
+    /// Waits until a checkpoint of `step`, or a later one, is on so many of two hosts. Returns its step.
+    pub(crate) async fn kept(&mut self, step: u64, hosts: u32) -> Result<u64> {
+        let end = format!(" {hosts} 2");
+        loop {
+            let line = self.until("kept ").await?;
+            let found: u64 = line["kept ".len()..].split(' ').next().context("a step")?.parse()?;
+            if found >= step && line.ends_with(&end) {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// The coordinator begins again, and resumes from a checkpoint of `step` or a later one. Returns of which.
+    pub(crate) async fn resumes(&mut self, step: u64) -> Result<u64> {
+        let line = self.until("resumes ").await?;
+        let from: u64 = line["resumes ".len()..].parse()?;
+        ensure!(from >= step, "{line}, expected {step} at least: {:#?}", self.coordinator.said);
+        Ok(from)
+    }
+}
+
+impl Depot {
+    /// Waits until its log has a line with these words.
+    pub(crate) async fn says(&mut self, words: &str) -> Result<String> {
+        self.life.until_one(words, |line| line.contains(words)).await
+    }
+
+    pub(crate) async fn kill(&mut self) -> Result<()> {
+        self.life.signal(Signal::KILL)?;
+        self.life.dead().await
+    }
+
+    /// It has died by itself.
+    pub(crate) async fn dead(&mut self) -> Result<()> {
+        self.life.dead().await
+    }
+}
+
+/// The newest checkpoint in a folder that nobody uses.
+pub(crate) fn newest(folder: &Path) -> Result<Manifest> {
+    let store = Store::open(folder)?.store;
+    let key = store.newest().key.with_context(|| format!("{} has a whole one", folder.display()))?;
+    Ok(sardana_actors::manifest::decode(store.show(key)?.bytes())?)
+}
+
+/// Which depot a folder is.
+pub(crate) fn id_of(folder: &Path) -> Result<DepotId> {
+    Ok(sardana_actors::depot::identity(folder)?)
+}
+
+/// The bytes of a piece in a folder that nobody uses.
+pub(crate) fn piece_in(folder: &Path, piece: PieceHash) -> Result<Vec<u8>> {
+    Ok(Store::open(folder)?.store.read(piece)?)
+}
+
+/// Flips one bit of a piece where it is on the disk.
+pub(crate) fn flip(folder: &Path, piece: PieceHash) -> Result<()> {
+    let bytes = piece_in(folder, piece)?;
+    for entry in fs::read_dir(folder.join(SEGMENTS_FOLDER))? {
+        let path = entry?.path();
+        let all = fs::read(&path)?;
+        if let Some(at) = all.windows(bytes.len()).position(|window| window == bytes) {
+            let middle = at + bytes.len() / 2;
+            let file = fs::OpenOptions::new().write(true).open(&path)?;
+            return Ok(file.write_all_at(&[all[middle] ^ 1], middle as u64)?);
+        }
+    }
+    anyhow::bail!("{piece} is in no segment of {}", folder.display())
+}
+
+/// Cuts the last quarter of the newest segment with anything in it.
+pub(crate) fn cut(folder: &Path) -> Result<()> {
+    let mut segments: Vec<PathBuf> = fs::read_dir(folder.join(SEGMENTS_FOLDER))?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    segments.sort();
+    let path = segments.last().context("there is a segment")?;
+    let file = fs::OpenOptions::new().write(true).open(path)?;
+    Ok(file.set_len(file.metadata()?.len() * 3 / 4)?)
+}

@@ -1,0 +1,164 @@
+//! Checkpoints on several hosts: any one of them may be lost, at any moment, and nothing is. The job ends in the state of the plain loop.
+
+use anyhow::{Context, Result, ensure};
+use sardana::checkpoints::Checkpoints;
+use sardana_chaos_tests::gate::Place;
+
+use crate::coordinated::{GATE, Site};
+use crate::depots::{ALWAYS, SAVED, Start, TWICE, newest, setup};
+
+/// One of two hosts dies at this point of a checkpoint: it is committed on the other one, and placed on both once the host is back.
+async fn a_host_dies_at(point: &str) -> Result<()> {
+    let mut site = Site::with(setup(2), None, &TWICE).await?;
+    let fault = format!("{point}@{GATE}");
+    let start = Start {
+        fault: Some(&fault),
+        ..Start::default()
+    };
+    let mut one = site.depot("one", start).await?;
+    let two = site.depot("two", Start::default()).await?;
+    let pace = Place::Pace.close(site.trial.folder())?;
+    let host = site.host(2).await?;
+    one.dead().await?;
+    ensure!(site.kept(SAVED, 1).await? == SAVED);
+    ensure!(!site.said("halting"), "workers do not notice: {:#?}", site.coordinator.said);
+    let _one = site.depot("one", Start::default()).await?;
+    ensure!(site.kept(SAVED, 2).await? == SAVED);
+    drop(pace);
+    ensure!(site.kept(SAVED + 1, 2).await? == site.trial.setup.steps);
+    site.done().await?;
+    host.end().await;
+    drop(two);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_host_that_dies_at_any_point_of_a_checkpoint_has_it_once_it_is_back() -> Result<()> {
+    for points in [["depot-put", "depot-sync"], ["depot-commit", "depot-committed"]] {
+        let [one, other] = points.map(|point| async move { a_host_dies_at(point).await.with_context(|| point.to_owned()) });
+        tokio::try_join!(one, other)?;
+    }
+    Ok(())
+}
+
+/// Everything is killed, and one host never comes back: the other one has all of it.
+#[tokio::test]
+async fn after_the_loss_of_one_host_for_good_the_newest_checkpoint_is_resumed_from() -> Result<()> {
+    for lost in ["one", "two"] {
+        let mut site = Site::with(setup(3), None, &ALWAYS).await?;
+        let mut one = site.depot("one", Start::default()).await?;
+        let mut two = site.depot("two", Start::default()).await?;
+        let pace = Place::Pace.close(site.trial.folder())?;
+        let host = site.host(3).await?;
+        let last = site.kept(GATE + 4, 2).await?;
+        tokio::try_join!(one.kill(), two.kill())?;
+        site.kill().await?;
+        drop(host);
+        std::fs::remove_dir_all(site.folder_of(lost))?;
+        site.start_again(&ALWAYS).await?;
+        let _depots = (
+            site.depot("one", Start::default()).await?,
+            site.depot("two", Start::default()).await?,
+        );
+        let host = site.host(2).await?;
+        let from = site.resumes(last).await?;
+        // What is taken from now on is on both again.
+        site.kept(from + 1, 2).await?;
+        drop(pace);
+        site.done().await?;
+        host.end().await;
+    }
+    Ok(())
+}
+
+/// A host dies while workers read from it: they get the rest from the other one.
+#[tokio::test]
+async fn a_host_that_dies_while_workers_restore_is_done_without() -> Result<()> {
+    let mut site = Site::with(setup(3), None, &ALWAYS).await?;
+    let mut one = site.depot("one", Start::default()).await?;
+    let mut two = site.depot("two", Start::default()).await?;
+    let pace = Place::Pace.close(site.trial.folder())?;
+    let host = site.host(3).await?;
+    let last = site.kept(GATE + 4, 2).await?;
+    tokio::try_join!(one.kill(), two.kill())?;
+    site.kill().await?;
+    drop(host);
+    site.start_again(&ALWAYS).await?;
+    let start = Start {
+        fault: Some("depot-give@0"),
+        ..Start::default()
+    };
+    let mut one = site.depot("one", start).await?;
+    let _two = site.depot("two", Start::default()).await?;
+    let host = site.host(2).await?;
+    let from = site.resumes(last).await?;
+    one.dead().await?;
+    site.kept(from + 1, 1).await?;
+    drop(pace);
+    site.done().await?;
+    host.end().await;
+    Ok(())
+}
+
+/// The same where no other host has it: the job says who has not answered, waits, and goes on when the host is back.
+#[tokio::test]
+async fn the_only_host_dies_while_workers_restore_and_is_waited_for() -> Result<()> {
+    let always = ["every=1"];
+    let mut site = Site::with(setup(2), None, &always).await?;
+    let mut one = site.depot("one", Start::default()).await?;
+    let pace = Place::Pace.close(site.trial.folder())?;
+    let host = site.host(2).await?;
+    site.until_step(GATE + 4).await?;
+    let saved = site.until("saved ").await?;
+    let last: u64 = saved["saved ".len()..].parse()?;
+    one.kill().await?;
+    site.kill().await?;
+    drop(host);
+    site.start_again(&always).await?;
+    let start = Start {
+        fault: Some("depot-give@0"),
+        ..Start::default()
+    };
+    let mut one = site.depot("one", start).await?;
+    let host = site.host(2).await?;
+    site.resumes(last).await?;
+    one.dead().await?;
+    let said = site.until("not restored ").await?;
+    ensure!(said.contains("checkpoint actor d"), "it says who: {said}");
+    let _one = site.depot("one", Start::default()).await?;
+    site.resumes(last).await?;
+    drop(pace);
+    site.done().await?;
+    host.end().await;
+    Ok(())
+}
+
+/// With fewer hosts than asked for a checkpoint is committed on those there are, and says so; who comes later gets it.
+#[tokio::test]
+async fn a_checkpoint_on_too_few_hosts_says_so_and_is_placed_on_one_that_comes() -> Result<()> {
+    let own = tempfile::tempdir()?;
+    let own = own.path().join("own");
+    let checkpoints = format!("checkpoints={}", own.display());
+    let arguments = [checkpoints.as_str(), TWICE[0], TWICE[1]];
+    let mut site = Site::with(setup(2), None, &arguments).await?;
+    let pace = Place::Pace.close(site.trial.folder())?;
+    let host = site.host(2).await?;
+    ensure!(site.kept(SAVED, 1).await? == SAVED);
+    site.kill().await?;
+    {
+        let listing = Checkpoints::open(&own, &[])?.list();
+        let manifest = listing.entries.last().and_then(|entry| entry.manifest.as_ref()).context("one is listed")?;
+        ensure!((manifest.replicas, manifest.depots.len()) == (2, 1), "{manifest:?}");
+    }
+    site.start_again(&arguments).await?;
+    site.until("adopted g1.1").await?;
+    let mut two = site.depot("two", Start::default()).await?;
+    ensure!(site.kept(SAVED, 2).await? == SAVED);
+    two.kill().await?;
+    let there = newest(&two.folder)?;
+    ensure!(there.step().get() == SAVED && there.depots.len() == 2, "{there:?}");
+    drop(pace);
+    site.done().await?;
+    host.end().await;
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! Coordinators that follow each other, with checkpoint actors on hosts of their own: those obey the newest, and what they keep counts.
+
+use anyhow::{Result, ensure};
+use sardana_chaos_tests::gate::Place;
+
+use crate::coordinated::{GATE, Site};
+use crate::depots::{ALWAYS, Start, setup};
+use crate::rivals::is_fenced;
+
+/// What becomes of the first coordinator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    IsLost,
+    Lives,
+}
+
+/// Another coordinator takes over elsewhere: checkpoints go on under it, and it resumes from them once all else is lost.
+async fn takes_over(first: First) -> Result<()> {
+    // The port stays taken until it is needed.
+    let standby = std::net::UdpSocket::bind(("127.0.0.2", 0))?;
+    let address = standby.local_addr()?;
+    let known = format!("standby={address}");
+    let mut site = Site::with(setup(2), None, &[&known, ALWAYS[0], ALWAYS[1]]).await?;
+    let mut one = site.depot("one", Start::default()).await?;
+    let mut two = site.depot("two", Start::default()).await?;
+    let pace = Place::Pace.close(site.trial.folder())?;
+    let host = site.host(2).await?;
+    let before = site.kept(GATE, 2).await?;
+    if first == First::IsLost {
+        site.kill().await?;
+    }
+    drop(standby);
+    let mut old = site.is_taken_over(address, &ALWAYS)?;
+    if first == First::Lives {
+        is_fenced(&mut old).await?;
+    }
+    site.until("adopted g1.1").await?;
+    let last = site.kept(before + 1, 2).await?;
+    ensure!(!site.said("resumes") && !site.said("state lost"), "{:#?}", site.coordinator.said);
+    tokio::try_join!(one.kill(), two.kill())?;
+    site.kill().await?;
+    drop(host);
+    site.start_again(&ALWAYS).await?;
+    let _depots = (
+        site.depot("one", Start::default()).await?,
+        site.depot("two", Start::default()).await?,
+    );
+    let host = site.host(3).await?;
+    site.resumes(last).await?;
+    drop(pace);
+    site.done().await?;
+    host.end().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_takes_over_from_one_that_is_lost_goes_on_with_its_checkpoints() -> Result<()> {
+    takes_over(First::IsLost).await
+}
+
+#[tokio::test]
+async fn who_takes_over_from_one_that_lives_goes_on_with_its_checkpoints() -> Result<()> {
+    takes_over(First::Lives).await
+}
