@@ -5,7 +5,9 @@
 //! ```
 
 use sardana_protocol::checkpoint::placement::homes;
-use sardana_protocol::checkpoint::{Condition, DepotId, Description, Head, Manifest, ManifestId, ManifestKey, PieceHash};
+use sardana_protocol::checkpoint::{
+    Condition, DepotId, Description, Head, Manifest, ManifestId, ManifestKey, PieceHash, Placing,
+};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::{DESCRIPTION_PIECES, MAX_DEPOTS, MAX_PIECES, PIECE_BYTES};
 use sardana_protocol::snapshot::SnapshotId;
@@ -37,6 +39,7 @@ struct Prologue {
     bytes: u64,
     replicas: u32,
     depots: Vec<DepotId>,
+    placing: Placing,
 }
 
 /// Why bytes are no manifest.
@@ -84,6 +87,7 @@ pub fn encode(manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
         bytes: manifest.bytes,
         replicas: manifest.replicas,
         depots: manifest.depots.clone(),
+        placing: manifest.placing,
     };
     let head = wire::encode(&head, HEAD_BYTES).map_err(senseless)?;
     let mut bytes = Vec::with_capacity(6 + head.len() + 32 * manifest.pieces.len());
@@ -124,6 +128,7 @@ pub fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
         bytes: head.bytes,
         replicas: head.replicas,
         depots: head.depots,
+        placing: head.placing,
     };
     check(&manifest)?;
     Ok(manifest)
@@ -181,6 +186,7 @@ pub fn head_of(manifest: &Manifest, key: ManifestKey, condition: Condition) -> H
         build: manifest.identity.build(),
         replicas: manifest.replicas,
         depots: manifest.depots.clone(),
+        placing: manifest.placing,
         condition,
     }
 }
@@ -261,6 +267,10 @@ mod tests {
             bytes: 9 * PIECE_BYTES as u64,
             replicas: 2,
             depots: [1, 2, 3].map(DepotId::new).to_vec(),
+            placing: Placing {
+                incarnation: Incarnation::new(2),
+                number: 3,
+            },
         }
     }
 

@@ -118,6 +118,8 @@ bugs! {
     GoneDepotCounts,
     /// With what has expired the newest checkpoint is deleted.
     NewestDeleted,
+    /// Of two manifests of one snapshot that are on as many hosts, any is kept, also the one that survives fewer losses.
+    ThinnerKept,
     /// The oldest checkpoint is resumed from, not the newest.
     OlderChosen,
     /// A job whose state is lost begins anew, though there is a checkpoint.

@@ -124,7 +124,7 @@ impl State {
     /// Makes a manifest of these contents, and gives it to depots.
     pub(super) fn commit(&self, to: &[DepotId], contents: Contents) {
         let Some((identity, _)) = &self.job else { return };
-        let (snapshot, depots) = (contents.snapshot, contents.depots.clone());
+        let (snapshot, depots, placing) = (contents.snapshot, contents.depots.clone(), contents.placing);
         let manifest = Manifest {
             run: self.config.registrar.job(),
             snapshot,
@@ -134,6 +134,7 @@ impl State {
             bytes: contents.bytes,
             replicas: contents.replicas,
             depots: contents.depots,
+            placing,
         };
         let bytes = match manifest::encode(&manifest) {
             Ok(bytes) => bytes,
@@ -146,6 +147,7 @@ impl State {
                 let order = DepotOrder::Commit {
                     snapshot,
                     depots: depots.clone(),
+                    placing,
                     part: Part { start, of },
                     bytes: chunk.to_vec(),
                 };

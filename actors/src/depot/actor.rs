@@ -92,25 +92,41 @@ impl State {
             DepotOrder::Commit {
                 snapshot,
                 depots,
+                placing,
                 part,
                 bytes,
             } => {
                 let bytes = match self.parts.add(snapshot, part, &bytes) {
                     Ok(Some(bytes)) => bytes,
                     Ok(None) => return,
-                    Err(reason) => return keeper.answer(snapshot, Err(reason)),
+                    Err(reason) => return keeper.refuse(snapshot, placing, reason),
                 };
-                let whole = Whole { snapshot, depots, bytes };
-                tokio::spawn(async move { keeper.answer(snapshot, keeper.commit(incarnation, whole).await) });
+                let whole = Whole {
+                    snapshot,
+                    depots,
+                    placing,
+                    bytes,
+                };
+                tokio::spawn(async move {
+                    if let Err(reason) = keeper.commit(incarnation, whole).await {
+                        keeper.refuse(snapshot, placing, reason);
+                    }
+                });
             }
             DepotOrder::Release { snapshot } => keeper.server.release(snapshot),
             DepotOrder::Delete { key } => {
                 tokio::spawn(async move { keeper.delete(incarnation, key).await });
             }
-            DepotOrder::Fetch { snapshot, key, depots } => {
+            DepotOrder::Fetch {
+                snapshot,
+                key,
+                depots,
+                placing,
+            } => {
                 tokio::spawn(async move {
-                    let fetched = keeper.fetch(incarnation, snapshot, key, &depots).await;
-                    keeper.answer(snapshot, fetched);
+                    if let Err(reason) = keeper.fetch(incarnation, snapshot, key, &depots, placing).await {
+                        keeper.refuse(snapshot, placing, reason);
+                    }
                     keeper.tell_of_healing().await;
                 });
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sardana_protocol::checkpoint::{DepotAddress, DepotId, Head, Manifest, ManifestKey, PieceHash};
+use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, ManifestKey, PieceHash, Placing};
 use sardana_protocol::limits::MAX_DEPOTS;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::Incarnation;
@@ -13,14 +13,15 @@ use crate::manifest;
 use crate::store::PinId;
 
 impl Keeper {
-    /// Fetches what this depot lacks of a checkpoint, as if it had been placed on `depots` from the beginning, and makes it durable.
+    /// Fetches what this depot lacks of a checkpoint, as if it had been placed on `depots` from the beginning, makes it durable, and says so.
     pub(super) async fn fetch(
         &self,
         incarnation: Incarnation,
         snapshot: SnapshotId,
         key: ManifestKey,
         depots: &[DepotAddress],
-    ) -> Result<Head, String> {
+        placing: Placing,
+    ) -> Result<(), String> {
         let _one = self.fetching.lock().await;
         let ids: Vec<DepotId> = depots.iter().map(|depot| depot.depot).collect();
         if ids.len() > MAX_DEPOTS || !ids.contains(&self.own) {
@@ -32,6 +33,7 @@ impl Keeper {
         let others: Vec<DepotAddress> = depots.iter().copied().filter(|depot| depot.depot != self.own).collect();
         let manifest = Manifest {
             depots: ids.clone(),
+            placing,
             ..self.manifest_of(key, &others).await?
         };
         let pin = self.server.pins.fresh();
@@ -41,6 +43,7 @@ impl Keeper {
             let whole = Whole {
                 snapshot,
                 depots: ids,
+                placing,
                 bytes,
             };
             self.commit(incarnation, whole).await
@@ -76,12 +79,10 @@ impl Keeper {
     async fn fetch_pieces(&self, pin: PinId, manifest: &Manifest, others: &[DepotAddress]) -> Result<(), String> {
         let own = self.own;
         let manifest = Arc::new(manifest.clone());
-        let missing = self
-            .server
-            .on_store({
-                let manifest = Arc::clone(&manifest);
-                move |store| store.pin(pin, &manifest::pieces_at(&manifest, own))
-            });
+        let missing = self.server.on_store({
+            let manifest = Arc::clone(&manifest);
+            move |store| store.pin(pin, &manifest::pieces_at(&manifest, own))
+        });
         let missing: Vec<PieceHash> = missing.await.map_err(words)?;
         if missing.is_empty() {
             return Ok(());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestKey};
+use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestKey, Placing};
 use sardana_protocol::messages::{DepotMessage, Told};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::Incarnation;
@@ -53,6 +53,7 @@ struct ToldTo {
 pub(super) struct Whole {
     pub(super) snapshot: SnapshotId,
     pub(super) depots: Vec<DepotId>,
+    pub(super) placing: Placing,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -109,7 +110,11 @@ impl Keeper {
     /// Whom it serves is on the disk when this returns.
     pub(super) async fn note(&self, incarnation: Incarnation) -> Result<(), String> {
         let (folder, job) = (self.folder.clone(), self.server.job());
-        let noted = self.server.ground.beside(move || note_served(&folder, job, incarnation)).await;
+        let noted = self
+            .server
+            .ground
+            .beside(move || note_served(&folder, job, incarnation))
+            .await;
         let noted = noted.ok_or_else(|| "this process ends".to_owned())?;
         noted.map_err(|error: IdentityError| error.to_string())?;
         self.told(|told| told.noted = told.noted.max(incarnation));
@@ -131,19 +136,19 @@ impl Keeper {
         self.told(|told| told.queue.as_ref().is_some_and(|queue| queue.send(message).is_ok()))
     }
 
-    /// Says what came of an order to keep a checkpoint.
-    pub(super) fn answer(&self, snapshot: SnapshotId, kept: Result<Head, String>) {
-        self.say(match kept {
-            Ok(head) => DepotMessage::Committed { snapshot, head },
-            Err(reason) => {
-                tracing::warn!(%snapshot, %reason, "a checkpoint was not made durable here");
-                DepotMessage::Refused { snapshot, reason }
-            }
+    /// Says that nothing came of an order to keep a checkpoint.
+    pub(super) fn refuse(&self, snapshot: SnapshotId, placing: Placing, reason: String) {
+        tracing::warn!(%snapshot, %reason, "a checkpoint was not made durable here");
+        self.say(DepotMessage::Refused {
+            snapshot,
+            placing,
+            reason,
         });
     }
 
-    /// Makes a manifest durable, if all pieces are that should be here, for the coordinator of this incarnation.
-    pub(super) async fn commit(&self, incarnation: Incarnation, whole: Whole) -> Result<Head, String> {
+    /// Makes a manifest durable, if all pieces are that should be here, for the coordinator of this incarnation, and says so: before
+    /// anything is deleted that it may then want to be.
+    pub(super) async fn commit(&self, incarnation: Incarnation, whole: Whole) -> Result<(), String> {
         let _one = self.changing.lock().await;
         let highest = self.highest();
         if incarnation < highest {
@@ -152,11 +157,11 @@ impl Keeper {
         if incarnation > self.told(|told| told.noted) {
             self.note(incarnation).await?;
         }
-        let own = self.own;
-        self.server
-            .on_store(move |store| commit(store, own, whole))
-            .await
-            .map_err(words)?
+        let (own, snapshot) = (self.own, whole.snapshot);
+        let kept = self.server.on_store(move |store| commit(store, own, whole)).await;
+        let head = kept.map_err(words)??;
+        self.say(DepotMessage::Committed { snapshot, head });
+        Ok(())
     }
 
     /// Deletes a checkpoint, and says so. Its room is given back later.
@@ -181,21 +186,25 @@ impl Keeper {
     pub(super) async fn tell_all(&self) {
         let _one = self.changing.lock().await;
         let own = self.own;
-        let heads = match self.server.on_store(move |store| heads(store, own)).await {
-            Ok(heads) => heads,
+        let (heads, unreadable) = match self.server.on_store(move |store| heads(store, own)).await {
+            Ok(kept) => kept,
             Err(end) => return tracing::debug!(why = words(end), "what is kept was not told"),
         };
         let lacking = heads.iter().any(|head| head.condition == Condition::Lacking);
         self.lacking.store(lacking, Ordering::Relaxed);
-        let mut chunks = heads.chunks(HEADS_TOLD).peekable();
-        if chunks.peek().is_none() {
-            let (heads, told) = (Vec::new(), Told::All);
-            self.say(DepotMessage::Holds { heads, told });
+        for chunk in heads.chunks(HEADS_TOLD) {
+            let (heads, told, unreadable) = (chunk.to_vec(), Told::More, Vec::new());
+            self.say(DepotMessage::Holds { heads, told, unreadable });
         }
-        while let Some(chunk) = chunks.next() {
-            let heads = chunk.to_vec();
-            let told = if chunks.peek().is_some() { Told::More } else { Told::All };
-            self.say(DepotMessage::Holds { heads, told });
+        let mut chunks = unreadable.chunks(HEADS_TOLD).peekable();
+        loop {
+            let unreadable = chunks.next().unwrap_or_default().to_vec();
+            let (heads, last) = (Vec::new(), chunks.peek().is_none());
+            let told = if last { Told::All } else { Told::More };
+            self.say(DepotMessage::Holds { heads, told, unreadable });
+            if last {
+                return;
+            }
         }
     }
 
@@ -244,12 +253,18 @@ fn outdated(found: Incarnation, highest: Incarnation) -> String {
 }
 
 fn commit(store: &Store, own: DepotId, whole: Whole) -> Result<Head, String> {
-    let Whole { snapshot, depots, bytes } = whole;
+    let Whole {
+        snapshot,
+        depots,
+        placing,
+        bytes,
+    } = whole;
     let manifest = manifest::decode(&bytes).map_err(|error| error.to_string())?;
-    if manifest.snapshot != snapshot || manifest.depots != depots || !depots.contains(&own) {
+    let same = manifest.snapshot == snapshot && manifest.depots == depots && manifest.placing == placing;
+    if !same || !depots.contains(&own) {
         return Err(format!(
-            "expected a manifest of {snapshot} on the depots {depots:?}, among them {own}, found one of {} on {:?}",
-            manifest.snapshot, manifest.depots
+            "expected a manifest of {snapshot} on the depots {depots:?}, among them {own}, in {placing:?}, found one of {} on {:?} in {:?}",
+            manifest.snapshot, manifest.depots, manifest.placing
         ));
     }
     let key = manifest::key_of(&manifest, &bytes);
@@ -261,8 +276,9 @@ fn commit(store: &Store, own: DepotId, whole: Whole) -> Result<Head, String> {
     Ok(manifest::head_of(&manifest, key, Condition::Whole))
 }
 
-/// What is kept, the newest first. What cannot be read is not told of: it is as good as not there.
-fn heads(store: &Store, own: DepotId) -> Vec<Head> {
+/// What is kept, the newest first, and what is there and cannot be read.
+fn heads(store: &Store, own: DepotId) -> (Vec<Head>, Vec<ManifestKey>) {
+    let mut unreadable = Vec::new();
     let head = |listed: crate::store::Listed| {
         let key = listed.key;
         if let Some(problem) = &listed.problem {
@@ -281,9 +297,11 @@ fn heads(store: &Store, own: DepotId) -> Vec<Head> {
             }
             Err(reason) => {
                 tracing::error!(target: "sardana::event::damaged", depot = %own, %key, %reason, "a checkpoint cannot be told of");
+                unreadable.push(key);
                 None
             }
         }
     };
-    store.list().into_iter().rev().filter_map(head).collect()
+    let heads = store.list().into_iter().rev().filter_map(head).collect();
+    (heads, unreadable)
 }

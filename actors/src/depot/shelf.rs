@@ -99,12 +99,7 @@ impl Shelf {
     ///
     /// # Errors
     /// Why it cannot be opened, or not be written to.
-    pub(super) async fn exchange(
-        &self,
-        ground: &Ground,
-        opener: &Opener,
-        folder: PathBuf,
-    ) -> Result<Vec<Finding>, String> {
+    pub(super) async fn exchange(&self, ground: &Ground, opener: &Opener, folder: PathBuf) -> Result<Vec<Finding>, String> {
         let mut place = Arc::clone(&self.store).write_owned().await;
         let opener = opener.clone();
         let opened = ground.beside(move || {

@@ -1,6 +1,8 @@
 //! The same as in `golden`, of messages about checkpoints.
 
-use sardana_protocol::checkpoint::{Condition, DepotAddress, DepotId, Head, ManifestId, ManifestKey, Part, PieceHash};
+use sardana_protocol::checkpoint::{
+    Condition, DepotAddress, DepotId, Head, ManifestId, ManifestKey, Part, PieceHash, Placing,
+};
 use sardana_protocol::messages::{
     CoordinatorMessage, DepotHello, DepotMessage, DepotOrder, Hello, MemberAddress, Restore, Save, Told, WorkerMessage,
 };
@@ -104,6 +106,11 @@ fn hello() {
     golden(&Hello::Depot(depot), &format!("03 {job} 05 01\"h\" 00 0a000001 01 02"));
 }
 
+const PLACING: Placing = Placing {
+    incarnation: Incarnation::new(3),
+    number: 9,
+};
+
 fn head(condition: Condition) -> Head {
     Head {
         key: key(),
@@ -113,22 +120,23 @@ fn head(condition: Condition) -> Head {
         build: StateHash::new([0xdd; 32]),
         replicas: 2,
         depots: vec![DepotId::new(5)],
+        placing: PLACING,
         condition,
     }
 }
 
 fn head_text(condition: &str) -> String {
     let (run, task, build) = ("aa".repeat(16), "cc".repeat(32), "dd".repeat(32));
-    format!("{} {run} 0107 09 {task} {build} 02 01 05 {condition}", key_text())
+    format!("{} {run} 0107 09 {task} {build} 02 01 05 03 09 {condition}", key_text())
 }
 
 #[test]
 fn what_a_depot_says() {
-    let holds = |heads, told| DepotMessage::Holds { heads, told };
-    golden(&holds(vec![], Told::More), "00 00 00");
+    let holds = |heads, told, unreadable| DepotMessage::Holds { heads, told, unreadable };
+    golden(&holds(vec![], Told::More, vec![]), "00 00 00 00");
     let heads = vec![head(Condition::Whole), head(Condition::Lacking)];
-    let text = format!("00 02 {} {} 01", head_text("00"), head_text("01"));
-    golden(&holds(heads, Told::All), &text);
+    let text = format!("00 02 {} {} 01 01 {}", head_text("00"), head_text("01"), key_text());
+    golden(&holds(heads, Told::All, vec![key()]), &text);
     golden(&DepotMessage::Deleted { key: key() }, &format!("01 {}", key_text()));
     let committed = DepotMessage::Committed {
         snapshot: SNAPSHOT,
@@ -137,9 +145,10 @@ fn what_a_depot_says() {
     golden(&committed, &format!("02 0107 09 {}", head_text("00")));
     let refused = DepotMessage::Refused {
         snapshot: SNAPSHOT,
+        placing: PLACING,
         reason: "no".to_owned(),
     };
-    golden(&refused, "03 0107 09 02\"no\"");
+    golden(&refused, "03 0107 09 03 09 02\"no\"");
     golden(&DepotMessage::Renew { request: vec![1, 2] }, "04 02 0102");
 }
 
@@ -153,18 +162,20 @@ fn what_a_depot_is_ordered() {
     let commit = DepotOrder::Commit {
         snapshot: SNAPSHOT,
         depots: vec![DepotId::new(6)],
+        placing: PLACING,
         part: Part { start: 3, of: 300 },
         bytes: vec![1, 2],
     };
-    golden(&commit, "01 0107 09 01 06 03 fb2c01 02 0102");
+    golden(&commit, "01 0107 09 01 06 03 09 03 fb2c01 02 0102");
     golden(&DepotOrder::Release { snapshot: SNAPSHOT }, "02 0107 09");
     golden(&DepotOrder::Delete { key: key() }, &format!("03 {}", key_text()));
     let fetch = DepotOrder::Fetch {
         snapshot: SNAPSHOT,
         key: key(),
         depots: depots(),
+        placing: PLACING,
     };
-    golden(&fetch, &format!("04 0107 09 {} {DEPOTS}", key_text()));
+    golden(&fetch, &format!("04 0107 09 {} {DEPOTS} 03 09", key_text()));
     golden(&DepotOrder::Renewed { certificate: vec![3] }, "05 01 03");
     golden(&DepotOrder::JobOver, "06");
 }

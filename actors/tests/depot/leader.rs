@@ -97,7 +97,7 @@ impl Session {
         let mut held = Vec::new();
         loop {
             match self.hear().await {
-                DepotMessage::Holds { heads, told } => {
+                DepotMessage::Holds { heads, told, .. } => {
                     held.extend(heads);
                     if told == Told::All {
                         return held;
@@ -126,6 +126,7 @@ impl Session {
             let order = DepotOrder::Commit {
                 snapshot: manifest.snapshot,
                 depots: manifest.depots.clone(),
+                placing: manifest.placing,
                 part: Part { start, of },
                 bytes: chunk.to_vec(),
             };
@@ -142,6 +143,7 @@ impl Session {
         let commit = DepotOrder::Commit {
             snapshot: manifest.snapshot,
             depots: manifest.depots.clone(),
+            placing: manifest.placing,
             part: Part { start: 0, of },
             bytes,
         };

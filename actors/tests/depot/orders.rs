@@ -12,7 +12,9 @@ use sardana_protocol::messages::{DepotMessage, DepotOrder, Greeting};
 use sardana_protocol::words::Step;
 
 use crate::leader::{Leader, depot, joined};
-use crate::site::{LOOPBACK, Read, WORKER, authority, client, damage, encoded, manifest, names, pieces, snapshot, soon};
+use crate::site::{
+    LOOPBACK, PLACING, Read, WORKER, authority, client, damage, encoded, manifest, names, pieces, snapshot, soon,
+};
 
 pub(crate) fn committed(message: DepotMessage) -> Head {
     match message {
@@ -94,6 +96,7 @@ async fn a_manifest_is_refused_that_names_what_is_not_there_or_not_this_depot() 
     let mut order = DepotOrder::Commit {
         snapshot: snapshot(5),
         depots: vec![own.id()],
+        placing: PLACING,
         part: sardana_protocol::checkpoint::Part { start: 0, of: 3 },
         bytes: b"abc".to_vec(),
     };
@@ -231,6 +234,7 @@ async fn what_is_damaged_is_told_of_and_fetched_from_another_depot() {
         snapshot: snapshot(5),
         key,
         depots: at.to_vec(),
+        placing: PLACING,
     };
     one.say(&fetch(both_head.key)).await;
     assert_eq!(committed(one.hear().await), both_head);
@@ -281,6 +285,7 @@ async fn a_new_depot_takes_over_from_one_that_is_gone() {
         snapshot: snapshot(5),
         key,
         depots: depots.clone(),
+        placing: PLACING,
     })
     .await;
     let new = committed(two.hear().await);
@@ -302,6 +307,7 @@ async fn a_new_depot_takes_over_from_one_that_is_gone() {
         snapshot: snapshot(5),
         key: unknown,
         depots,
+        placing: PLACING,
     })
     .await;
     let reason = refused(two.hear().await);

@@ -14,7 +14,7 @@ use sardana_actors::manifest;
 use sardana_actors::quic::{Purpose, bind_server};
 use sardana_actors::store::{SEGMENTS_FOLDER, Store};
 use sardana_actors::trust::{Authority, Role, Wallet};
-use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, PieceHash};
+use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, PieceHash, Placing};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
@@ -127,6 +127,12 @@ impl Read {
     }
 }
 
+/// That of all manifests here.
+pub(crate) const PLACING: Placing = Placing {
+    incarnation: Incarnation::new(1),
+    number: 1,
+};
+
 pub(crate) fn manifest(step: u64, pieces: &[(PieceHash, Bytes)], replicas: u32, depots: &[DepotId]) -> Manifest {
     let hash = StateHash::of(b"x");
     Manifest {
@@ -157,6 +163,7 @@ pub(crate) fn manifest(step: u64, pieces: &[(PieceHash, Bytes)], replicas: u32, 
         bytes: pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum(),
         replicas,
         depots: depots.to_vec(),
+        placing: PLACING,
     }
 }
 

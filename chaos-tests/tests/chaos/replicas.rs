@@ -147,7 +147,11 @@ async fn a_checkpoint_on_too_few_hosts_says_so_and_is_placed_on_one_that_comes()
     site.kill().await?;
     {
         let listing = Checkpoints::open(&own, &[])?.list();
-        let manifest = listing.entries.last().and_then(|entry| entry.manifest.as_ref()).context("one is listed")?;
+        let manifest = listing
+            .entries
+            .last()
+            .and_then(|entry| entry.manifest.as_ref())
+            .context("one is listed")?;
         ensure!((manifest.replicas, manifest.depots.len()) == (2, 1), "{manifest:?}");
     }
     site.start_again(&arguments).await?;

@@ -36,7 +36,11 @@ async fn takes_over(first: First) -> Result<()> {
     }
     site.until("adopted g1.1").await?;
     let last = site.kept(before + 1, 2).await?;
-    ensure!(!site.said("resumes") && !site.said("state lost"), "{:#?}", site.coordinator.said);
+    ensure!(
+        !site.said("resumes") && !site.said("state lost"),
+        "{:#?}",
+        site.coordinator.said
+    );
     tokio::try_join!(one.kill(), two.kill())?;
     site.kill().await?;
     drop(host);

@@ -6,7 +6,7 @@ use super::names::{DepotId, ManifestKey, PieceHash};
 use crate::job::JobIdentity;
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
-use crate::words::{JobId, Step};
+use crate::words::{Incarnation, JobId, Step};
 
 /// A checkpoint: the state of a job at a step. It names all that is needed to load it, and nothing of how many workers made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +28,26 @@ pub struct Manifest {
     pub replicas: u32,
     /// The depots that they were placed on when it was committed: see [`super::placement`].
     pub depots: Vec<DepotId>,
+    /// Which placing that was.
+    pub placing: Placing,
+}
+
+/// One placing of a snapshot on depots. What is placed anew has another manifest, also on the same depots: one that was deleted is never
+/// wanted again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Placing {
+    /// Of the coordinator that placed it.
+    pub incarnation: Incarnation,
+    /// Its own number for that.
+    pub number: u32,
+}
+
+impl Placing {
+    /// That of a checkpoint which no coordinator has placed: somebody put it into one directory.
+    pub const BY_HAND: Self = Self {
+        incarnation: Incarnation::ZERO,
+        number: 0,
+    };
 }
 
 /// The names, dtypes and shapes of a state's tensors, in order.
@@ -63,8 +83,18 @@ pub struct Head {
     pub replicas: u32,
     /// The depots that they were placed on.
     pub depots: Vec<DepotId>,
+    /// Which placing that was.
+    pub placing: Placing,
     /// Whether all pieces that this depot should have of it are there, as far as is known without reading them.
     pub condition: Condition,
+}
+
+impl Head {
+    /// How many of its depots keep each piece.
+    #[must_use]
+    pub fn is_kept_by(&self) -> usize {
+        (self.replicas.max(1) as usize).min(self.depots.len())
+    }
 }
 
 /// Whether a depot has all that it should have of a checkpoint.

@@ -5,6 +5,6 @@ mod names;
 pub mod placement;
 mod policy;
 
-pub use manifest::{Condition, Description, Head, Manifest, Part};
+pub use manifest::{Condition, Description, Head, Manifest, Part, Placing};
 pub use names::{DepotAddress, DepotId, ManifestId, ManifestKey, PieceHash};
 pub use policy::{Every, Keep, PolicyError};

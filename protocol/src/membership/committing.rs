@@ -2,8 +2,10 @@
 
 use super::saves::{Contents, Saving, Stage};
 use super::{Command, JobEvent, Membership};
-use crate::checkpoint::{DepotId, Head};
+use crate::checkpoint::{DepotId, Head, Placing};
+use crate::limits::SAVE_PATIENCE;
 use crate::snapshot::SnapshotId;
+use crate::words::Incarnation;
 
 impl Membership {
     /// All pieces are durable where they should be: now the manifest is to be.
@@ -41,6 +43,7 @@ impl Membership {
             bytes: saving.shares.values().map(|share| share.bytes).sum(),
             replicas: self.config.saves.map_or(1, |saves| saves.replicas),
             depots: saving.depots.iter().map(|one| one.depot).collect(),
+            placing: self.placing(saving.attempt),
         };
         self.out.push(Command::Commit {
             to,
@@ -50,10 +53,11 @@ impl Membership {
 
     /// A depot has made the manifest durable. With the last of them the checkpoint is committed.
     pub(super) fn committed(&mut self, depot: DepotId, snapshot: SnapshotId, head: Head) {
+        let (incarnation, placing) = (self.incarnation(), head.placing);
         let Some(saving) = self.saving.as_mut().filter(|saving| saving.snapshot() == snapshot) else {
             return;
         };
-        let same = head.depots.iter().eq(saving.depots.iter().map(|one| &one.depot));
+        let same = placing.incarnation == incarnation && placing.number == saving.attempt;
         let Stage::Committing { head: known, .. } = &mut saving.stage else {
             return;
         };
@@ -97,11 +101,40 @@ impl Membership {
         self.prune();
     }
 
-    pub(super) fn commit_refused(&mut self, depot: DepotId, snapshot: SnapshotId, reason: String) {
-        let committing =
-            |saving: &&Saving| saving.snapshot() == snapshot && matches!(saving.stage, Stage::Committing { .. });
-        if self.saving.as_ref().filter(committing).is_some() {
+    pub(super) fn commit_refused(&mut self, depot: DepotId, snapshot: SnapshotId, placing: Placing, reason: String) {
+        let committing = |saving: &&Saving| saving.snapshot() == snapshot && saving.is_committing();
+        let attempt = self.saving.as_ref().filter(committing).map(|saving| saving.attempt);
+        // What is said of an earlier placing says nothing of this one.
+        if attempt.is_some_and(|attempt| self.placing(attempt) == placing) {
             self.refused(depot, snapshot.step, reason);
         }
+    }
+
+    /// Depots that do not answer for long hold up all others: they are done without.
+    pub(super) fn commit_without_the_silent(&mut self) {
+        let Some(saving) = &self.saving else { return };
+        let Stage::Committing { awaited, .. } = &saving.stage else {
+            return;
+        };
+        let (silent, step) = (awaited.clone(), saving.snapshot().step);
+        for depot in silent {
+            let reason = format!(
+                "it has not said for {} s whether the manifest is durable",
+                SAVE_PATIENCE.as_secs()
+            );
+            self.done_without(depot, step, reason);
+        }
+    }
+
+    /// The name of a placing.
+    pub(super) fn placing(&self, number: u32) -> Placing {
+        Placing {
+            incarnation: self.incarnation(),
+            number,
+        }
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.generation.incarnation()
     }
 }

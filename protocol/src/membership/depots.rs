@@ -40,6 +40,8 @@ pub(super) struct Depot {
     /// Whether it has told all that it keeps.
     pub(super) told: Told,
     pub(super) heads: BTreeMap<ManifestKey, Head>,
+    /// Checkpoints of which it has only the name: they help nobody, and keep it from giving back room.
+    pub(super) unreadable: BTreeSet<ManifestKey>,
     /// How often in a row it could not keep what it should, and until when it is therefore done without.
     pub(super) failures: u32,
     pub(super) rests: Duration,
@@ -97,6 +99,7 @@ impl Membership {
                 address,
                 told: Told::More,
                 heads: BTreeMap::new(),
+                unreadable: BTreeSet::new(),
                 failures: 0,
                 rests: Duration::ZERO,
             },
@@ -111,12 +114,14 @@ impl Membership {
 
     fn depot_said(&mut self, depot: DepotId, said: DepotMessage) {
         match said {
-            DepotMessage::Holds { heads, told } => {
+            DepotMessage::Holds { heads, told, unreadable } => {
                 if let Some(known) = self.depots.get_mut(&depot) {
                     // It begins to tell all of it once more: what it does not tell again, it has lost.
                     if known.told == Told::All {
                         known.heads.clear();
+                        known.unreadable.clear();
                     }
+                    known.unreadable.extend(unreadable);
                     known.heads.extend(heads.into_iter().map(|head| (head.key, head)));
                     known.told = told;
                 }
@@ -125,19 +130,25 @@ impl Membership {
             DepotMessage::Deleted { key } => {
                 if let Some(known) = self.depots.get_mut(&depot) {
                     known.heads.remove(&key);
+                    known.unreadable.remove(&key);
                 }
             }
             DepotMessage::Committed { snapshot, head } => {
                 if let Some(known) = self.depots.get_mut(&depot) {
                     known.heads.insert(head.key, head.clone());
+                    known.unreadable.remove(&head.key);
                     known.failures = 0;
                 }
                 self.replicated(depot, &head);
                 self.committed(depot, snapshot, head);
             }
-            DepotMessage::Refused { snapshot, reason } => {
+            DepotMessage::Refused {
+                snapshot,
+                placing,
+                reason,
+            } => {
                 self.not_replicated(depot);
-                self.commit_refused(depot, snapshot, reason);
+                self.commit_refused(depot, snapshot, placing, reason);
             }
             // Certificates are not this machine's business.
             DepotMessage::Renew { .. } => {}
@@ -205,7 +216,7 @@ impl Membership {
         if self.depots.keys().any(|depot| copied(&depot)) {
             return 0;
         }
-        let replicas = (head.replicas.max(1) as usize).min(head.depots.len());
+        let replicas = head.is_kept_by();
         let missing = head.depots.iter().filter(|depot| !self.has_whole(**depot, key)).count();
         (missing + 1).saturating_sub(replicas)
     }
@@ -223,7 +234,13 @@ impl Membership {
         if self.saving.is_some() || self.depots.values().any(|depot| depot.told != Told::All) {
             return;
         }
-        let own: Vec<ManifestKey> = self.kept_checkpoints().iter().map(|head| head.key).collect();
+        // One that could not be loaded may not be what it seems: it does not stand in for older ones.
+        let kept = self.kept_checkpoints();
+        let own: Vec<ManifestKey> = kept
+            .iter()
+            .map(|head| head.key)
+            .filter(|key| !self.is_doubtful(*key))
+            .collect();
         let mut expired = saves.keep.expired(|key: ManifestKey| key.step, &own);
         if bites(Bug::NewestDeleted) && !expired.is_empty() {
             expired.extend(own.last());
@@ -233,18 +250,31 @@ impl Membership {
         for key in expired {
             self.delete(key);
         }
+        self.delete_the_unreadable(saves.keep, &own);
+    }
+
+    /// What nobody can read and would have expired by now. What would not have is fetched again from others, or seen to by people.
+    fn delete_the_unreadable(&mut self, keep: Keep, own: &[ManifestKey]) {
+        let unreadable = |(&depot, known): (&DepotId, &Depot)| -> Vec<(DepotId, ManifestKey)> {
+            let keys = known.unreadable.iter().copied().filter(|key| would_expire(keep, own, *key));
+            keys.map(|key| (depot, key)).collect()
+        };
+        let orders: Vec<(DepotId, ManifestKey)> = self.depots.iter().flat_map(unreadable).collect();
+        for (depot, key) in orders {
+            self.order(depot, DepotOrder::Delete { key });
+        }
     }
 
     /// Checkpoints of this job that are not complete, and would have expired if they were: `own` are the complete ones.
     fn left_over(&self, keep: Keep, own: &[ManifestKey]) -> Vec<ManifestKey> {
         let known = self.known();
         let whole = self.whole_checkpoints();
-        let rest = known.iter().filter(|(key, head)| self.is_own(head) && !whole.contains_key(key));
-        let expired = |key: &ManifestKey| {
-            let all: Vec<ManifestKey> = own.iter().copied().chain([*key]).collect();
-            keep.expired(|one: ManifestKey| one.step, &all).contains(key)
-        };
-        rest.map(|(key, _)| *key).filter(expired).collect()
+        let rest = known
+            .iter()
+            .filter(|(key, head)| self.is_own(head) && !whole.contains_key(key));
+        rest.map(|(key, _)| *key)
+            .filter(|key| would_expire(keep, own, *key))
+            .collect()
     }
 
     fn delete(&mut self, key: ManifestKey) {
@@ -258,4 +288,13 @@ impl Membership {
             self.order(depot, DepotOrder::Delete { key });
         }
     }
+}
+
+/// Whether `key` would be deleted if it were one of those that are complete. What is, elsewhere, is deleted as they are.
+fn would_expire(keep: Keep, complete: &[ManifestKey], key: ManifestKey) -> bool {
+    if complete.contains(&key) {
+        return false;
+    }
+    let all: Vec<ManifestKey> = complete.iter().copied().chain([key]).collect();
+    keep.expired(|one: ManifestKey| one.step, &all).contains(&key)
 }

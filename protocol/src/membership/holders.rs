@@ -92,11 +92,11 @@ impl Taken {
         self.shares.get(index as usize).copied().flatten()
     }
 
-    /// Who writes a share to depots: the first of its holders that is there.
-    pub(super) fn writer(&self, index: u32) -> Option<WorkerId> {
+    /// Who may write a share to depots: its holders that are there, the one that should first.
+    pub(super) fn writers(&self, index: u32) -> impl Iterator<Item = WorkerId> + '_ {
         let places = holders_of(index, self.holders()).into_iter();
-        let mut here = places.filter_map(|place| self.holders.get(place as usize).filter(|holder| holder.here == Here::Yes));
-        here.next().map(|holder| holder.member.worker)
+        let here = places.filter_map(|place| self.holders.get(place as usize).filter(|holder| holder.here == Here::Yes));
+        here.map(|holder| holder.member.worker)
     }
 
     pub(super) fn holders(&self) -> u32 {

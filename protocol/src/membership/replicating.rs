@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{JobEvent, Membership};
-use crate::checkpoint::{DepotId, Head, ManifestKey};
+use crate::checkpoint::{DepotId, Head, ManifestKey, Placing};
 use crate::limits::{DEPOT_GONE, DEPOTS_SETTLE, SAVE_PATIENCE};
 use crate::messages::{DepotOrder, Told};
+use crate::planted::{Bug, bites};
 
 /// What is known of that.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +26,7 @@ pub(super) struct Replicating {
 struct Fetching {
     old: Head,
     depots: Vec<DepotId>,
+    placing: Placing,
     awaited: BTreeSet<DepotId>,
     begun: Duration,
     heard: Duration,
@@ -73,14 +75,28 @@ impl Membership {
             return;
         };
         self.name_to_depots();
+        // On the same depots it is the same one: what is missing there is fetched, and all is as it was.
+        let placing = if old.depots == depots {
+            old.placing
+        } else {
+            self.saved.attempt += 1;
+            self.placing(self.saved.attempt)
+        };
         for &depot in &depots {
             let (snapshot, key, depots) = (old.snapshot, old.key, targets.clone());
-            self.order(depot, DepotOrder::Fetch { snapshot, key, depots });
+            let order = DepotOrder::Fetch {
+                snapshot,
+                key,
+                depots,
+                placing,
+            };
+            self.order(depot, order);
         }
         self.replicating.order = Some(Fetching {
             old,
             awaited: depots.iter().copied().collect(),
             depots,
+            placing,
             begun: self.now,
             heard: self.now,
         });
@@ -100,7 +116,7 @@ impl Membership {
     pub(super) fn replicated(&mut self, depot: DepotId, head: &Head) {
         let now = self.now;
         let Some(order) = &mut self.replicating.order else { return };
-        let same = head.snapshot == order.old.snapshot && head.depots == order.depots;
+        let same = head.snapshot == order.old.snapshot && head.placing == order.placing;
         if !same || !order.awaited.remove(&depot) {
             return;
         }
@@ -139,25 +155,44 @@ impl Membership {
     /// both together survive what neither would.
     pub(super) fn replaced_checkpoints(&self) -> Vec<ManifestKey> {
         let own = self.own_checkpoints();
-        let holders = |head: &Head| head.depots.iter().copied().filter(|depot| self.has_whole(*depot, head.key)).collect();
+        let holders = |head: &Head| {
+            head.depots
+                .iter()
+                .copied()
+                .filter(|depot| self.has_whole(*depot, head.key))
+                .collect()
+        };
         let placed = |one: &Head, other: &Head| {
             let (has, needs): (BTreeSet<DepotId>, BTreeSet<DepotId>) = (holders(one), holders(other));
-            has.len() >= one.replicas.max(1) as usize || has.is_superset(&needs)
+            self.margin(one) >= one.replicas.max(1) as usize || has.is_superset(&needs)
         };
         let better = |one: &&Head| own.iter().any(|other| self.replaces(other, one) && placed(other, one));
         own.iter().filter(better).map(|head| head.key).collect()
     }
 
+    /// Whether both are of one snapshot, and `one` is the better: it survives the loss of more hosts, or as many and is on more of them.
     fn replaces(&self, one: &Head, other: &Head) -> bool {
         let rank = |head: &Head| {
             let whole = head.depots.iter().filter(|depot| self.has_whole(**depot, head.key)).count();
-            (whole, head.key)
+            if bites(Bug::ThinnerKept) {
+                return (0, whole, None, head.key);
+            }
+            (self.margin(head), whole, Some(head.placing), head.key)
         };
         one.snapshot == other.snapshot && rank(one) > rank(other)
     }
 
+    /// How many more of its hosts must be lost, at least, before some of it is nowhere.
+    fn margin(&self, head: &Head) -> usize {
+        let missing = head.depots.iter().filter(|depot| !self.has_whole(**depot, head.key)).count();
+        head.is_kept_by().saturating_sub(missing)
+    }
+
     fn own_checkpoints(&self) -> Vec<Head> {
-        self.whole_checkpoints().into_values().filter(|head| self.is_own(head)).collect()
+        self.whole_checkpoints()
+            .into_values()
+            .filter(|head| self.is_own(head))
+            .collect()
     }
 
     /// Whether this job, as it is built, has made it.

@@ -92,6 +92,11 @@ impl Membership {
         failure.map_or(0, |failure| failure.times / RESTORE_ATTEMPTS)
     }
 
+    /// Whether it could not be loaded, by what this life has seen.
+    pub(super) fn is_doubtful(&self, key: ManifestKey) -> bool {
+        self.failed(key) > 0
+    }
+
     /// The checkpoint to resume from.
     fn choice(&self) -> Option<(Head, Worth)> {
         let known = self.known().into_values();
@@ -115,7 +120,9 @@ impl Membership {
     /// Whether nobody has the state of the job, of which `newest` is the newest that anybody has; or nobody has begun.
     fn lacks_state(&self, newest: Step) -> bool {
         let lost = newest < self.behind_which_state_is_lost();
-        lost || (self.formed.count() == 0 && newest == Step::ZERO)
+        // Whoever has not begun has no state: also where only one step is known to have been made, there may be a checkpoint of it.
+        let begun = self.formed.count() > 0 && self.reached == Step::ZERO;
+        lost || (newest == Step::ZERO && !begun)
     }
 
     /// What has to be waited for before it is known from where to resume.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::holders::Taken;
-use crate::checkpoint::{DepotAddress, DepotId, Every, Head, Keep, PieceHash};
+use crate::checkpoint::{DepotAddress, DepotId, Every, Head, Keep, PieceHash, Placing};
 use crate::messages::Told;
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
@@ -36,6 +36,8 @@ pub struct Contents {
     pub replicas: u32,
     /// The depots that they are placed on.
     pub depots: Vec<DepotId>,
+    /// Which placing that is.
+    pub placing: Placing,
 }
 
 /// What has become of checkpoints so far.
@@ -91,6 +93,8 @@ pub(super) struct Saving {
     pub(super) depots: Vec<DepotAddress>,
     /// Depots that could not keep what they should: it is tried without them.
     pub(super) refused: BTreeSet<DepotId>,
+    /// Depots that a worker could not write to, and who that is: others write in their place.
+    pub(super) accused: BTreeMap<DepotId, BTreeSet<WorkerId>>,
     pub(super) shares: BTreeMap<u32, Written>,
     pub(super) stage: Stage,
     /// When the orders were last said, and when something was last heard.
@@ -144,9 +148,21 @@ impl Saving {
         matches!(self.stage, Stage::Committing { .. })
     }
 
-    /// Whether each share is held by somebody who can write it, from the beginning.
+    /// Who writes a share: the first of its holders that is there and has found no depot out of reach.
+    pub(super) fn writer(&self, share: u32) -> Option<WorkerId> {
+        let cut_off = |worker: &WorkerId| self.accused.values().any(|workers| workers.contains(worker));
+        self.taken.writers(share).find(|worker| !cut_off(worker))
+    }
+
+    /// Whether each share that is not written yet is held by somebody who can write it.
     pub(super) fn has_writers(&self) -> bool {
-        (0..self.taken.holders()).all(|share| self.taken.writer(share).is_some())
+        let written = |share: u32| self.shares.get(&share).is_some_and(|one| one.told == Told::All);
+        (0..self.taken.holders()).all(|share| written(share) || self.writer(share).is_some())
+    }
+
+    /// What was written of a share in part is written again: by somebody else, or from the beginning.
+    pub(super) fn drop_halves(&mut self) {
+        self.shares.retain(|_, one| one.told == Told::All);
     }
 
     pub(super) fn is_written(&self) -> bool {
@@ -161,7 +177,7 @@ impl Saving {
         let mut orders: BTreeMap<WorkerId, Vec<u32>> = self.taken.workers().map(|worker| (worker, Vec::new())).collect();
         for share in 0..self.taken.holders() {
             let done = self.shares.get(&share).is_some_and(|written| written.told == Told::All);
-            if let Some(writer) = self.taken.writer(share).filter(|_| !done) {
+            if let Some(writer) = self.writer(share).filter(|_| !done) {
                 orders.entry(writer).or_default().push(share);
             }
         }

@@ -67,6 +67,7 @@ impl Membership {
             tries: 0,
             depots,
             refused: BTreeSet::new(),
+            accused: BTreeMap::new(),
             shares: BTreeMap::new(),
             stage: Stage::Writing,
             asked: self.now,
@@ -80,6 +81,8 @@ impl Membership {
     pub(super) fn write_anew(&mut self) {
         let depots = self.targets();
         let Some(saving) = &mut self.saving else { return };
+        saving.shares.clear();
+        saving.accused.clear();
         if depots.is_empty() {
             return self.give_up_saving("no depot is there that could keep it");
         }
@@ -93,7 +96,6 @@ impl Membership {
             return self.give_up_saving("it failed time and again");
         }
         saving.depots = depots;
-        saving.shares.clear();
         saving.stage = Stage::Writing;
         saving.heard = self.now;
         self.name_to_depots();
@@ -126,7 +128,7 @@ impl Membership {
         let Some(saving) = self.saving.as_mut().filter(|saving| saving.snapshot() == snapshot) else {
             return self.send(worker, CoordinatorMessage::SaveOver { snapshot });
         };
-        let writes = saving.taken.writer(part.share) == Some(worker);
+        let writes = saving.writer(part.share) == Some(worker);
         let other = part.attempt != saving.attempt && !bites(Bug::StaleSaved);
         if other || !writes || !matches!(saving.stage, Stage::Writing) {
             return;
@@ -164,8 +166,14 @@ impl Membership {
         }
     }
 
-    /// A depot could not keep what it should: the others do without it, for this checkpoint and for a while.
+    /// A depot could not keep what it should: it is written anew without it.
     pub(super) fn refused(&mut self, depot: DepotId, step: Step, reason: String) {
+        self.done_without(depot, step, reason);
+        self.write_anew();
+    }
+
+    /// A depot is done without, for this checkpoint and for a while.
+    pub(super) fn done_without(&mut self, depot: DepotId, step: Step, reason: String) {
         let now = self.now;
         if let Some(known) = self.depots.get_mut(&depot) {
             known.failed(now);
@@ -174,7 +182,6 @@ impl Membership {
         if let Some(saving) = &mut self.saving {
             saving.refused.insert(depot);
         }
-        self.write_anew();
     }
 
     /// A holder is still at it.
@@ -206,10 +213,23 @@ impl Membership {
         }
         match depot {
             Some(depot) => {
-                self.refused(depot, snapshot.step, reason);
+                saving.accused.entry(depot).or_default().insert(worker);
+                self.accused(depot, reason);
             }
             None => self.saver_gone(worker),
         }
+    }
+
+    /// A worker could not write to a depot. One whom another can stand in for may be cut off from it, and nobody else.
+    fn accused(&mut self, depot: DepotId, reason: String) {
+        let Some(saving) = &mut self.saving else { return };
+        let agreed = saving.accused.get(&depot).is_some_and(|workers| workers.len() > 1);
+        if agreed || !saving.has_writers() {
+            let step = saving.snapshot().step;
+            return self.refused(depot, step, reason);
+        }
+        saving.drop_halves();
+        self.send_saves();
     }
 
     /// A worker is gone, or has nothing of the snapshot any more: another holder writes what it was to write.
@@ -218,18 +238,15 @@ impl Membership {
         if !saving.taken.gone(worker) || !matches!(saving.stage, Stage::Writing) {
             return;
         }
-        let half: Vec<u32> = saving
-            .shares
-            .iter()
-            .filter(|(_, one)| one.told == Told::More)
-            .map(|(&share, _)| share)
-            .collect();
-        for share in half {
-            saving.shares.remove(&share);
-        }
-        let written = |share: &u32| saving.shares.contains_key(share);
-        if (0..saving.taken.holders()).all(|share| written(&share) || saving.taken.writer(share).is_some()) {
+        saving.drop_halves();
+        let step = saving.snapshot().step;
+        if saving.has_writers() {
             return self.send_saves();
+        }
+        // Those that cannot reach a depot are all that is left: it is tried without that depot.
+        if let Some(&depot) = saving.accused.keys().next() {
+            let reason = "the only workers that have a share cannot reach it".to_owned();
+            return self.refused(depot, step, reason);
         }
         self.give_up_saving("both holders of a share are gone");
     }
@@ -284,6 +301,7 @@ impl Membership {
         }
         let Some(saving) = &self.saving else { return };
         if now.saturating_sub(saving.heard) >= SAVE_PATIENCE {
+            self.commit_without_the_silent();
             return self.write_anew();
         }
         // Writing takes long, and who is asked in vain is soon known to be gone: there is no hurry.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use super::MemberAddress;
-use crate::checkpoint::{DepotAddress, DepotId, Head, ManifestKey, Part};
+use crate::checkpoint::{DepotAddress, DepotId, Head, ManifestKey, Part, Placing};
 use crate::snapshot::SnapshotId;
 use crate::words::{Incarnation, JobId, WorkerId};
 
@@ -33,6 +33,8 @@ pub enum DepotMessage {
         heads: Vec<Head>,
         /// Whether all that it kept when it came is told.
         told: Told,
+        /// Of the same, those that are there and say nothing any more: only what they are called is known.
+        unreadable: Vec<ManifestKey>,
     },
     /// It had this, and deleted it.
     Deleted {
@@ -51,6 +53,8 @@ pub enum DepotMessage {
     Refused {
         /// What the order called it.
         snapshot: SnapshotId,
+        /// Which placing of it.
+        placing: Placing,
         /// What was wrong, and what to do.
         reason: String,
     },
@@ -87,6 +91,8 @@ pub enum DepotOrder {
         snapshot: SnapshotId,
         /// The depots that its pieces were placed on.
         depots: Vec<DepotId>,
+        /// Which placing that is.
+        placing: Placing,
         /// Which part.
         part: Part,
         /// Its bytes.
@@ -111,6 +117,8 @@ pub enum DepotOrder {
         key: ManifestKey,
         /// All depots by now, this one among them.
         depots: Vec<DepotAddress>,
+        /// Which placing that is.
+        placing: Placing,
     },
     /// Answer to `Renew`.
     Renewed {

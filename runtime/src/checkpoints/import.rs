@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use sardana_actors::depot::IdentityError;
 use sardana_actors::manifest::{self, ManifestError};
 use sardana_actors::store::{self, CommitError, PinId, WriteError};
-use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash};
+use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash, Placing};
 use sardana_protocol::limits::PIECE_BYTES;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::{StateHash, TensorSpec};
@@ -167,6 +167,7 @@ fn import(
             description,
             pieces,
             depots: vec![into.depot()?],
+            placing: Placing::BY_HAND,
             ..pattern
         };
         let bytes = manifest::encode(&manifest)?;

@@ -176,7 +176,7 @@ impl Checkpoints {
 
 #[cfg(test)]
 mod tests {
-    use sardana_protocol::checkpoint::DepotId;
+    use sardana_protocol::checkpoint::{DepotId, Placing};
     use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
     use sardana_protocol::snapshot::SnapshotId;
     use sardana_protocol::state::Dtype;
@@ -218,6 +218,7 @@ mod tests {
             bytes,
             replicas: 1,
             depots: vec![DepotId::new(1)],
+            placing: Placing::BY_HAND,
         }
     }
 

@@ -89,6 +89,7 @@ pub(crate) fn save(store: &Store, step: u64, (depot, depots, replicas): (DepotId
         bytes: parts.iter().map(|part| part.len() as u64).sum(),
         replicas,
         depots: depots.to_vec(),
+        placing: sardana_protocol::checkpoint::Placing::BY_HAND,
     };
     let own = manifest::pieces_at(&manifest, depot);
     let pin = PinId::new(1);

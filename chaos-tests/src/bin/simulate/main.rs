@@ -88,7 +88,7 @@ struct Bugs {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// A bug that so many runs have not found is missed.
-    #[arg(long, default_value_t = 300)]
+    #[arg(long, default_value_t = 1_000)]
     runs: u64,
     /// For how many virtual minutes faults come in each run.
     #[arg(long, default_value_t = 30)]

@@ -1,4 +1,4 @@
-//! A piece on a depot's disk cannot be read any more. Nobody knows until somebody tries.
+//! A piece on a depot's disk cannot be read any more, which nobody knows until somebody tries; or a manifest cannot.
 
 use super::Struck;
 use crate::simulation::world::World;
@@ -8,6 +8,9 @@ impl World {
         let Some(place) = self.pick_depot() else {
             return Struck::Nobody;
         };
+        if self.dice.below(4) == 0 {
+            return self.rot_manifest(place);
+        }
         let piece = {
             let pieces: Vec<_> = self.depots[place].pieces();
             self.dice.pick(&pieces)
@@ -16,6 +19,20 @@ impl World {
         self.depots[place].rots(piece);
         let id = self.depots[place].id;
         self.law.rots(id);
+        Struck::Yes
+    }
+
+    fn rot_manifest(&mut self, place: usize) -> Struck {
+        let keys = self.depots[place].checkpoints();
+        let Some(key) = self.dice.pick(&keys) else {
+            return Struck::Nobody;
+        };
+        self.depots[place].loses_manifest(key);
+        let id = self.depots[place].id;
+        self.law.rots(id);
+        if self.depots[place].up {
+            self.tell_heads(place);
+        }
         Struck::Yes
     }
 }

@@ -55,6 +55,19 @@ impl Checkpoints {
         let complete = self.manifests.iter().filter(move |(key, contents)| whole(key, contents));
         complete.map(|(key, _)| *key)
     }
+
+    /// Of how many more hosts that have it whole, by what was told, the loss is needed before some of it is nowhere.
+    fn margin(&self, key: ManifestKey) -> usize {
+        let Some(contents) = self.manifests.get(&key) else { return 0 };
+        let has = |depot: &&DepotId| {
+            let head = self.heard.get(depot).and_then(|(_, heads)| heads.get(&key));
+            head.is_some_and(|head| head.condition == Condition::Whole)
+        };
+        let missing = contents.depots.len() - contents.depots.iter().filter(has).count();
+        (contents.replicas.max(1) as usize)
+            .min(contents.depots.len())
+            .saturating_sub(missing)
+    }
 }
 
 impl Law {
@@ -82,7 +95,7 @@ impl Law {
             DepotEvent::Said(said) => {
                 let Some((all, known)) = heard.get_mut(&depot) else { return };
                 match said.as_ref() {
-                    DepotMessage::Holds { heads, told } => {
+                    DepotMessage::Holds { heads, told, .. } => {
                         if *all == Told::All {
                             known.clear();
                         }
@@ -156,18 +169,24 @@ impl Law {
         })
     }
 
-    /// A depot is told to delete a checkpoint: as many as are to be kept are complete and newer.
+    /// A depot is told to delete a checkpoint: as many as are to be kept are complete and newer, or another one of the same snapshot is as
+    /// safe.
     pub(crate) fn deletes(&mut self, key: ManifestKey) -> Result<(), Violation> {
         let newer = self.checkpoints.complete().filter(|one| *one > key).count();
         let last = self.checkpoints.rule.map_or(usize::MAX, |rule| rule.keep.last.get() as usize);
         let manifests = &self.checkpoints.manifests;
         let snapshot = |key: ManifestKey| manifests.get(&key).map(|contents| contents.snapshot);
         let mut complete = self.checkpoints.complete();
-        let replaced = complete.any(|one| one != key && snapshot(one) == snapshot(key));
+        let margin = self.checkpoints.margin(key);
+        let replaced =
+            complete.any(|one| one != key && snapshot(one) == snapshot(key) && self.checkpoints.margin(one) >= margin);
         drop(complete);
         let own = manifests.contains_key(&key);
         self.check("CKPT-1", own && (replaced || newer >= last), || {
-            format!("{key} is to be deleted, and {newer} complete ones are newer, of {last} that are to be kept")
+            format!(
+                "{key} is to be deleted, which survives {margin} losses less one; {newer} complete ones are newer, of {last} that are to \
+                 be kept"
+            )
         })
     }
 

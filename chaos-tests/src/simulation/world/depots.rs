@@ -240,7 +240,7 @@ impl World {
     }
 
     /// A depot tells all that it keeps.
-    fn tell_heads(&mut self, place: usize) {
+    pub(crate) fn tell_heads(&mut self, place: usize) {
         let depot = &mut self.depots[place];
         let conditions: Vec<(ManifestKey, Condition)> = depot
             .manifests
@@ -257,11 +257,11 @@ impl World {
         while heads.len() > HEADS {
             let rest = heads.split_off(HEADS);
             let heads = std::mem::replace(&mut heads, rest);
-            let told = Told::More;
-            self.depot_says(place, DepotMessage::Holds { heads, told });
+            let (told, unreadable) = (Told::More, Vec::new());
+            self.depot_says(place, DepotMessage::Holds { heads, told, unreadable });
         }
-        let told = Told::All;
-        self.depot_says(place, DepotMessage::Holds { heads, told });
+        let (told, unreadable) = (Told::All, self.depots[place].unreadable.iter().copied().collect());
+        self.depot_says(place, DepotMessage::Holds { heads, told, unreadable });
     }
 
     /// Tells all again if something has changed in what a depot has of its checkpoints.

@@ -2,11 +2,10 @@
 
 use std::rc::Rc;
 
-use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestId, ManifestKey, PieceHash};
+use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestId, ManifestKey, PieceHash, Placing};
 use sardana_protocol::limits::DEPOTS_PATIENCE;
 use sardana_protocol::membership::Contents;
 use sardana_protocol::messages::{DepotMessage, DepotOrder};
-use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::JobId;
 
 use super::depots::{AtDepot, Ordered};
@@ -54,13 +53,30 @@ impl World {
             Ordered::Commit(contents) => self.keep_manifest(place, contents),
             Ordered::Other(DepotOrder::Delete { key }) => {
                 depot.manifests.remove(&key);
+                depot.unreadable.remove(&key);
+                depot.buried.insert(key);
                 depot.sweep();
                 self.law.deleted(depot.id, key);
                 self.depot_says(place, DepotMessage::Deleted { key });
             }
-            Ordered::Other(DepotOrder::Fetch { snapshot, key, depots }) => {
+            Ordered::Other(DepotOrder::Fetch {
+                snapshot,
+                key,
+                depots,
+                placing,
+            }) => {
                 let depots = depots.iter().map(|one| one.depot).collect();
-                self.fetch_checkpoint(place, snapshot, key, depots);
+                if !self.fetch_checkpoint(place, key, depots, placing) {
+                    let reason = "not all of it can be read, or there is no room".to_owned();
+                    self.depot_says(
+                        place,
+                        DepotMessage::Refused {
+                            snapshot,
+                            placing,
+                            reason,
+                        },
+                    );
+                }
             }
             Ordered::Other(
                 DepotOrder::Serve { .. }
@@ -72,8 +88,8 @@ impl World {
         }
     }
 
-    /// A depot fetches from the others what it lacks of a checkpoint that is placed anew.
-    fn fetch_checkpoint(&mut self, place: usize, snapshot: SnapshotId, key: ManifestKey, depots: Vec<DepotId>) {
+    /// A depot fetches from the others what it lacks of a checkpoint that is placed anew. False if it cannot.
+    fn fetch_checkpoint(&mut self, place: usize, key: ManifestKey, depots: Vec<DepotId>, placing: Placing) -> bool {
         let now = self.now();
         let own = self.depots[place].id;
         let answers = |(other, depot): &(usize, &Depot)| {
@@ -91,6 +107,7 @@ impl World {
         let found = kept.map(|kept| {
             let mut contents = Contents::clone(&kept.contents);
             contents.depots.clone_from(&depots);
+            contents.placing = placing;
             let readable = |piece: &PieceHash| {
                 let has = |depot: &&Depot| depot.durable.contains(piece) && !depot.rotten.contains(piece);
                 others.iter().any(has)
@@ -107,11 +124,9 @@ impl World {
                 depot.durable.extend(pieces);
                 self.counts.replicated += 1;
                 self.keep_manifest(place, contents);
+                true
             }
-            Some(_) | None => {
-                let reason = "not all of it can be read, or there is no room".to_owned();
-                self.depot_says(place, DepotMessage::Refused { snapshot, reason });
-            }
+            Some(_) | None => false,
         }
     }
 
@@ -122,13 +137,24 @@ impl World {
             Some("its disk is full")
         } else if depot.condition(&contents) == Condition::Lacking {
             Some("pieces are missing")
+        } else if depot.buried.contains(&head.key) {
+            Some("it was deleted")
         } else {
             None
         };
         if let Some(reason) = reason {
             let reason = reason.to_owned();
-            return self.depot_says(place, DepotMessage::Refused { snapshot, reason });
+            let placing = contents.placing;
+            return self.depot_says(
+                place,
+                DepotMessage::Refused {
+                    snapshot,
+                    placing,
+                    reason,
+                },
+            );
         }
+        depot.unreadable.remove(&head.key);
         self.law.keeps_manifest(depot.id, head.key, &contents);
         let kept = Kept {
             head: head.clone(),
@@ -235,6 +261,7 @@ pub(super) fn head_of(contents: &Contents) -> Head {
         build: BUILD,
         replicas: contents.replicas,
         depots: contents.depots.clone(),
+        placing: contents.placing,
         condition: Condition::Whole,
     }
 }

@@ -10,6 +10,7 @@ use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::{Incarnation, WorkerId};
 
 use super::process::Control;
+use super::{BUILD, TASK};
 
 /// A depot: its process, and its disk.
 pub(crate) struct Depot {
@@ -35,6 +36,10 @@ pub(crate) struct Depot {
     /// Those of them that cannot be read any more, and nobody knows.
     pub(super) rotten: BTreeSet<PieceHash>,
     pub(super) manifests: BTreeMap<ManifestKey, Kept>,
+    /// Manifests on its disk that say nothing any more.
+    pub(super) unreadable: BTreeSet<ManifestKey>,
+    /// Those that it has deleted: they never come back.
+    pub(super) buried: BTreeSet<ManifestKey>,
     /// Pieces that are kept although no manifest names them yet.
     pub(super) pins: BTreeMap<PieceHash, SnapshotId>,
 }
@@ -62,6 +67,8 @@ impl Depot {
             durable: BTreeSet::new(),
             rotten: BTreeSet::new(),
             manifests: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
+            buried: BTreeSet::new(),
             pins: BTreeMap::new(),
         }
     }
@@ -83,6 +90,8 @@ impl Depot {
         self.durable.clear();
         self.rotten.clear();
         self.manifests.clear();
+        self.unreadable.clear();
+        self.buried.clear();
         self.served = Incarnation::ZERO;
     }
 
@@ -101,6 +110,10 @@ impl Depot {
 
     /// Gives back the room of what nothing names.
     pub(super) fn sweep(&mut self) {
+        // What a manifest names that cannot be read, nobody knows.
+        if !self.unreadable.is_empty() {
+            return;
+        }
         let named: BTreeSet<PieceHash> = self
             .manifests
             .values()
@@ -120,5 +133,19 @@ impl Depot {
 
     pub(crate) fn rots(&mut self, piece: PieceHash) {
         self.rotten.insert(piece);
+    }
+
+    /// The job's checkpoints that it has manifests of.
+    pub(crate) fn checkpoints(&self) -> Vec<ManifestKey> {
+        let own = |kept: &Kept| (kept.head.task, kept.head.build) == (TASK, BUILD);
+        let kept = self.manifests.iter().filter(|(_, kept)| own(kept));
+        kept.map(|(key, _)| *key).collect()
+    }
+
+    /// A manifest says nothing any more.
+    pub(crate) fn loses_manifest(&mut self, key: ManifestKey) {
+        if self.manifests.remove(&key).is_some() {
+            self.unreadable.insert(key);
+        }
     }
 }

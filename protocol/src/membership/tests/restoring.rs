@@ -1,10 +1,10 @@
 //! From where a job goes on whose state nobody has.
 
-use super::saving::{head, saved_config};
+use super::saving::{head, holds, saved_config};
 use super::*;
 use crate::checkpoint::{Condition, Head};
 use crate::limits::{DEPOTS_PATIENCE, RESTORE_ATTEMPTS, STATE_GRACE};
-use crate::messages::{DepotMessage, Told};
+use crate::messages::Told;
 
 /// Each checkpoint is on the depots 7 and 8.
 fn both(step: u64) -> Head {
@@ -83,7 +83,7 @@ fn nothing_begins_before_a_depot_has_told_what_it_keeps() {
     let found = job.depot(7, arrived);
     assert!(!found.iter().any(|text| text.starts_with("forming")), "{found:?}");
     let (heads, told) = (vec![], Told::All);
-    let found = job.depot_says(7, DepotMessage::Holds { heads, told });
+    let found = job.depot_says(7, holds(heads, told));
     assert!(found.contains(&"forming g1.1 of [1, 2] at s0".to_owned()), "{found:?}");
 }
 
@@ -140,7 +140,7 @@ fn a_state_that_is_lost_is_loaded_and_people_are_told_from_where() {
     let told = Told::All;
     for depot in [7, 8] {
         let heads = vec![both(8)];
-        job.depot_says(depot, DepotMessage::Holds { heads, told });
+        job.depot_says(depot, holds(heads, told));
     }
     job.dies(1, 9);
     job.dies(2, 9);
@@ -159,7 +159,7 @@ fn who_has_the_state_needs_no_checkpoint() {
     let mut job = Job::saved(saved_config());
     job.progress(1, 1, 9, &[]);
     let (heads, told) = (vec![both(8)], Told::All);
-    job.depot_says(7, DepotMessage::Holds { heads, told });
+    job.depot_says(7, holds(heads, told));
     job.dies(1, 9);
     let found = job.halted(2, 2, 9);
     assert!(found.contains(&"forming g1.2 of [2] at s9".to_owned()), "{found:?}");
@@ -192,7 +192,7 @@ fn while_a_checkpoint_may_come_back_nothing_begins_from_the_beginning() {
     let once = Head { replicas: 1, ..both(8) };
     for depot in [7, 8] {
         let heads = vec![once.clone()];
-        job.depot_says(depot, DepotMessage::Holds { heads, told });
+        job.depot_says(depot, holds(heads, told));
     }
     job.depot_goes(7);
     job.depot_goes(8);

@@ -3,12 +3,12 @@
 use std::num::{NonZeroU32, NonZeroU64};
 
 use super::*;
-use crate::checkpoint::{Condition, DepotId, Every, Head, Keep, ManifestId, ManifestKey, PieceHash};
+use crate::checkpoint::{Condition, DepotId, Every, Head, Keep, ManifestId, ManifestKey, PieceHash, Placing};
 use crate::limits::{DEPOT_REST, DEPOT_REST_MOST, SAVE_ATTEMPTS, SAVE_PATIENCE};
 use crate::membership::{DepotEvent, Saves};
 use crate::messages::{DepotMessage, Told};
 use crate::state::share_hash;
-use crate::words::JobId;
+use crate::words::{Incarnation, JobId};
 
 /// Every two steps, on two hosts, and the last two are kept.
 pub(super) fn saved_config() -> Config {
@@ -50,8 +50,22 @@ pub(super) fn head(step: u64, depots: &[u64]) -> Head {
         build: config.build,
         replicas: 2,
         depots: depots.iter().copied().map(d).collect(),
+        placing: placed(1),
         condition: Condition::Whole,
     }
+}
+
+/// The placing of this number in the first life of the coordinator.
+pub(super) fn placed(number: u32) -> Placing {
+    Placing {
+        incarnation: Incarnation::new(1),
+        number,
+    }
+}
+
+pub(super) fn holds(heads: Vec<Head>, told: Told) -> DepotMessage {
+    let unreadable = Vec::new();
+    DepotMessage::Holds { heads, told, unreadable }
 }
 
 impl Job {
@@ -76,7 +90,7 @@ impl Job {
             },
         );
         let told = Told::All;
-        words.extend(self.depot_says(depot, DepotMessage::Holds { heads, told }));
+        words.extend(self.depot_says(depot, holds(heads, told)));
         words
     }
 
@@ -147,8 +161,21 @@ impl Job {
     }
 
     pub(super) fn committed(&mut self, depot: u64, step: u64, depots: &[u64]) -> Vec<String> {
-        let (snapshot, head) = (snapshot(1, step), head(step, depots));
+        // Of the placing that is under way, or of the first.
+        let under_way = self.membership.saving.as_ref();
+        let same = under_way.filter(|saving| saving.depots.iter().map(|one| one.depot.get()).eq(depots.iter().copied()));
+        let head = Head {
+            placing: placed(same.map_or(1, |saving| saving.attempt)),
+            ..head(step, depots)
+        };
+        let snapshot = snapshot(1, step);
         self.depot_says(depot, DepotMessage::Committed { snapshot, head })
+    }
+
+    /// Both workers find that a depot cannot keep what it should.
+    pub(super) fn refuses(&mut self, depot: u64, attempt: u32, step: u64) -> Vec<String> {
+        self.not_saved(1, attempt, step, Some(depot));
+        self.not_saved(2, attempt, step, Some(depot))
     }
 
     pub(super) fn not_saved(&mut self, worker: u64, attempt: u32, step: u64, depot: Option<u64>) -> Vec<String> {
@@ -232,6 +259,51 @@ fn the_other_holder_writes_what_a_dead_one_has_not() {
     );
 }
 
+#[test]
+fn who_is_cut_off_from_a_depot_lets_another_write_to_it() {
+    let mut job = Job::saving(3, saved_config());
+    let found = about_saves(&job.not_saved(1, 1, 3, Some(8)));
+    assert_eq!(
+        found,
+        [
+            "to w1: save [] of g1.1@s3 to [7, 8]",
+            "to w2: save [0, 1] of g1.1@s3 to [7, 8]"
+        ]
+    );
+    assert_eq!(job.says_saved(1, 1, 0, 3), Vec::<String>::new(), "it was not asked any more");
+    job.says_saved(2, 1, 0, 3);
+    assert_eq!(job.says_saved(2, 1, 1, 3), ["commit g1.1@s3 to [7, 8]"]);
+    job.committed(7, 3, &[7, 8]);
+    assert!(job.committed(8, 3, &[7, 8]).contains(&"saved s3 on 2 of 2".to_owned()));
+    assert_eq!(targets(&job), [7, 8], "the depot is not to blame");
+    // The other has nothing of it any more: it is done without that depot.
+    let mut job = Job::saving(3, saved_config());
+    job.not_saved(1, 1, 3, Some(8));
+    let found = about_saves(&job.not_saved(2, 1, 3, None));
+    assert_eq!(
+        found[0],
+        "depot 8 refused: the only workers that have a share cannot reach it"
+    );
+    assert_eq!(found[1], "to w1: save [0, 1] of g1.1@s3 to [7]");
+}
+
+#[test]
+fn a_depot_that_does_not_say_whether_a_manifest_is_durable_is_done_without() {
+    let mut job = Job::saving(3, saved_config());
+    job.says_saved(1, 1, 0, 3);
+    job.says_saved(2, 1, 1, 3);
+    job.committed(7, 3, &[7, 8]);
+    job.now += SAVE_PATIENCE;
+    job.progress(1, 1, 2, &[]);
+    job.progress(2, 1, 2, &[]);
+    let found = about_saves(&words(&job.event(Event::Tick)));
+    assert!(found[0].starts_with("depot 8 refused: it has not said for 30 s"), "{found:?}");
+    assert!(found[1..].iter().all(|text| text.ends_with("to [7]")), "{found:?}");
+    job.says_saved(1, 2, 0, 3);
+    job.says_saved(2, 2, 1, 3);
+    assert!(job.committed(7, 3, &[7]).contains(&"saved s3 on 1 of 2".to_owned()));
+}
+
 fn targets(job: &Job) -> Vec<u64> {
     let targets = job.membership.targets();
     targets.iter().map(|one| one.depot.get()).collect()
@@ -240,7 +312,7 @@ fn targets(job: &Job) -> Vec<u64> {
 #[test]
 fn a_depot_that_refused_is_done_without_for_a_while_but_not_for_the_last_checkpoint() {
     let mut job = Job::saving(3, saved_config());
-    job.not_saved(1, 1, 3, Some(8));
+    job.refuses(8, 1, 3);
     job.says_saved(1, 2, 0, 3);
     job.says_saved(2, 2, 1, 3);
     assert!(job.committed(7, 3, &[7]).contains(&"saved s3 on 1 of 2".to_owned()));
@@ -251,7 +323,7 @@ fn a_depot_that_refused_is_done_without_for_a_while_but_not_for_the_last_checkpo
     assert_eq!(targets(&job), [7, 8], "it is tried once more: {:?}", words(&stops));
 
     let mut job = Job::saving(3, saved_config());
-    job.not_saved(1, 1, 3, Some(8));
+    job.refuses(8, 1, 3);
     job.now += DEPOT_REST;
     job.event(Event::Tick);
     assert_eq!(targets(&job), [7], "it is not asked twice for one checkpoint");
@@ -264,8 +336,8 @@ fn a_depot_that_refused_is_done_without_for_a_while_but_not_for_the_last_checkpo
 #[test]
 fn where_all_depots_refuse_nobody_copies_anything_until_they_have_rested() {
     let mut job = Job::saving(3, saved_config());
-    job.not_saved(1, 1, 3, Some(8));
-    let found = job.not_saved(1, 2, 3, Some(7));
+    job.refuses(8, 1, 3);
+    let found = job.refuses(7, 2, 3);
     assert!(
         found.contains(&"not saved s3: no depot is there that could keep it".to_owned()),
         "{found:?}"
