@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use super::client::Depots;
 use super::identity::{IdentityError, note_served};
-use super::limits::{HEADS_TOLD, PROGRESS_EVERY};
+use super::limits::{COLLECT_AFTER, HEADS_TOLD, PROGRESS_EVERY};
 use super::server::{End, Server};
 use super::shelf::Opener;
 use crate::fault::{self, Point};
@@ -215,10 +215,12 @@ impl Keeper {
         }
     }
 
-    /// Gives back the room of what was deleted, as long as the depot lives.
+    /// Gives back the room of what was deleted, as long as the depot lives. What is deleted soon after one another is collected together:
+    /// it costs more than a small checkpoint itself.
     pub(super) async fn collect_waste(self: Arc<Self>) {
         loop {
             self.waste.notified().await;
+            sleep(COLLECT_AFTER).await;
             match self.server.on_store(Store::collect).await {
                 Ok(Ok(collected)) => tracing::info!(?collected, "room of deleted checkpoints is given back"),
                 Ok(Err(error)) => tracing::error!(%error, "room of deleted checkpoints cannot be given back"),

@@ -51,6 +51,10 @@ pub const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// Pieces that an error names.
 pub const NAMED_PIECES: usize = 4;
 
+/// So long after something was deleted its room is given back, with that of what is deleted meanwhile. So much longer it takes room: what
+/// a disk writes in that time.
+pub const COLLECT_AFTER: Duration = Duration::from_secs(1);
+
 /// Between two attempts to reach a coordinator, at first; doubled up to [`RECONNECT_MOST`].
 pub const RECONNECT_FIRST: Duration = Duration::from_millis(250);
 

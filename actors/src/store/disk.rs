@@ -147,6 +147,9 @@ impl Disk for RealDisk {
 #[derive(Debug)]
 struct RealFile(File);
 
+/// A sync writes less than this as fast as two calls do.
+const WORTH_BEGINNING: u64 = 1 << 20;
+
 impl DiskFile for RealFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.0.read_at(buffer, offset)
@@ -169,6 +172,9 @@ impl DiskFile for RealFile {
     }
 
     fn written(&self, offset: u64, len: u64) {
+        if len < WORTH_BEGINNING {
+            return;
+        }
         // Linux begins to write such a range and does not wait, so that the sync has less left to do. Where it does not, nothing is
         // lost.
         let _ = rustix::fs::fadvise(&self.0, offset, NonZeroU64::new(len), Advice::DontNeed);

@@ -40,8 +40,12 @@ pub const KEPT_TOMBSTONES: usize = 512;
 /// Open files of segments that are read from. One more is opened in place of another.
 pub(super) const OPEN_SEGMENTS: usize = 64;
 
-/// Changes of the index that are held in memory before they are noted. They are also noted with each manifest.
+/// Changes of the index that are held in memory before they are noted.
 pub(super) const UNNOTED_CHANGES: usize = 8_192;
+
+/// With a manifest they are noted if they are so many: to note a few takes longer than to write a small checkpoint, and what was not noted
+/// is found again when the store is opened.
+pub(super) const NOTED_TOGETHER: usize = 256;
 
 /// Pieces that an error or a finding names; of more it says how many there are.
 pub const NAMED_PIECES: usize = 8;

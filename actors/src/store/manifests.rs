@@ -16,7 +16,7 @@ use sardana_protocol::words::Step;
 use super::disk::{DiskFile, read_full, write_all};
 use super::error::{CommitError, DeleteError, OpenError, ShowError, WriteError};
 use super::index::{Change, Fate};
-use super::limits::{KEPT_TOMBSTONES, MOST_TOMBSTONES, NAMED_PIECES};
+use super::limits::{KEPT_TOMBSTONES, MOST_TOMBSTONES, NAMED_PIECES, NOTED_TOGETHER};
 use super::manifest::{FILE_BYTES, Manifest};
 use super::names::{ManifestFile, ManifestKey, PieceHash, committed_name, deleted_name, manifest_file, unfinished_name};
 use super::report::{Finding, Listed, Newest, Problem};
@@ -270,8 +270,12 @@ impl Shared {
         let mut state = held(&self.state);
         state.manifests.insert(key, Kept::Present);
         state.changes.push(Change::Manifest(key, Fate::Committed));
+        let unnoted = state.changes.len();
         drop(state);
-        self.note();
+        // A few are noted together with those of later manifests: they are found again by reading.
+        if unnoted >= NOTED_TOGETHER {
+            self.note();
+        }
         Ok(key)
     }
 
@@ -330,9 +334,9 @@ impl Shared {
             let mut state = held(&self.state);
             state.manifests.remove(&key);
             state.deleted.insert(key);
+            // It is noted with others: a tombstone that was not is found by its name.
             state.changes.push(Change::Manifest(key, Fate::Deleted));
         }
-        self.note();
         // Its name says all.
         if let Err(error) = witness.set_len(0) {
             tracing::debug!(%key, %error, "a tombstone could not be cut");

@@ -19,7 +19,8 @@
 //! The index is never the only copy of where a piece is: lost, damaged or behind, it is made anew from the segments. Nothing that is
 //! damaged is removed; what is wrong is said in [`Opened::findings`] and with each manifest that it concerns.
 //!
-//! What it cannot notice: that the whole folder was exchanged for an older copy, and a manifest that is gone together with the index.
+//! What it cannot notice: that the whole folder was exchanged for an older copy, and a manifest that is gone together with the index, or
+//! before the index was told of it, which happens for a few at a time.
 //!
 //! All calls block, for as long as the disk takes: from async code, go through `spawn_blocking`.
 

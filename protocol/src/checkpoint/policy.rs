@@ -56,6 +56,18 @@ impl Every {
             Self::Time(time) => step > last.0 && now.saturating_sub(last.1) >= time,
         }
     }
+
+    /// How many would have been due by then: all but the last of them are merged with it.
+    #[must_use]
+    pub fn due(self, last: (Step, Duration), step: Step, now: Duration) -> u64 {
+        match self {
+            Self::Steps(steps) => (step.get() / steps).saturating_sub(last.0.get() / steps),
+            Self::Time(time) => {
+                let times = now.saturating_sub(last.1).as_nanos() / time.as_nanos().max(1);
+                u64::try_from(times).unwrap_or(u64::MAX)
+            }
+        }
+    }
 }
 
 impl FromStr for Every {
@@ -198,6 +210,24 @@ mod tests {
             )
         };
         assert!(!due(6, 2) && due(6, 3) && !due(5, 30));
+    }
+
+    #[test]
+    fn all_that_were_due_are_counted() {
+        let at = |text: &str, last, step, now| {
+            let every: Every = text.parse().unwrap();
+            every.due(
+                (Step::new(last), Duration::from_secs(1)),
+                Step::new(step),
+                Duration::from_secs(now),
+            )
+        };
+        assert_eq!(at("10", 0, 9, 9), 0);
+        assert_eq!(at("10", 9, 10, 9), 1);
+        assert_eq!(at("10", 12, 40, 9), 3, "at 20, 30 and 40");
+        assert_eq!(at("10", 40, 12, 9), 0, "the state was lost");
+        assert_eq!(at("2s", 0, 5, 2), 0);
+        assert_eq!(at("2s", 0, 5, 6), 2, "after 2 s and after 4 s");
     }
 
     #[test]

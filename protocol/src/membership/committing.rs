@@ -1,7 +1,7 @@
 //! The end of a checkpoint: all its pieces are durable, and now its manifest is made, on each of its depots.
 
 use super::saves::{Contents, Saving, Stage};
-use super::{Command, JobEvent, Membership};
+use super::{Command, JobEvent, Membership, Saves};
 use crate::checkpoint::{DepotId, Head, Placing};
 use crate::limits::SAVE_PATIENCE;
 use crate::snapshot::SnapshotId;
@@ -86,10 +86,13 @@ impl Membership {
         let Some(saving) = &self.saving else { return };
         let snapshot = saving.snapshot();
         let (took, hosts) = (self.now.saturating_sub(saving.begun), saving.depots.len());
+        let due = |saves: Saves| saves.every.due(self.saved.last, snapshot.step, saving.begun);
+        let merged = self.config.saves.map_or(0, due).saturating_sub(1);
         self.end_saving();
         self.saved.last = (snapshot.step, self.now);
         let counts = &mut self.saved.counts;
         counts.committed += 1;
+        counts.merged += merged;
         counts.largest_lag = counts.largest_lag.max(self.reached.get().saturating_sub(snapshot.step.get()));
         let hosts = u32::try_from(hosts).unwrap_or(u32::MAX);
         self.tell(JobEvent::Saved {

@@ -56,6 +56,7 @@ impl Membership {
             computed: self.ledger.computed(self.members.values().map(|record| record.computed)),
             recomputed: self.ledger.recomputed(),
             unknown: self.ledger.unknown(),
+            saves: self.saved.counts,
         };
         self.phase = Phase::Done;
         for record in self.members.values_mut() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::depots::DepotEvent;
-use super::saves::Contents;
+use super::saves::{Contents, SaveCounts};
 use crate::checkpoint::{DepotId, ManifestKey};
 use crate::job::Order;
 use crate::messages::{CoordinatorMessage, DepotOrder, Introduction, StepReport, Tally, WorkerMessage};
@@ -454,4 +454,6 @@ pub struct Summary {
     pub recomputed: u64,
     /// Lost workers whose count is not known, because no agent saw them end, and states that only a joiner still had.
     pub unknown: u32,
+    /// What became of checkpoints, in the coordinator's last life.
+    pub saves: SaveCounts,
 }

@@ -47,9 +47,9 @@ pub struct SaveCounts {
     pub committed: u64,
     /// Begun and given up.
     pub given_up: u64,
-    /// Not begun when they were due, since the one before was under way: they are one with the next.
+    /// Not taken when they were due, since the one before was under way, or nobody had reported that step: they are one with the next.
     pub merged: u64,
-    /// The most steps between the step of a checkpoint and where training was when it was committed.
+    /// The most steps between the step of a checkpoint and where training was when it was committed, as far as reported.
     pub largest_lag: u64,
 }
 
@@ -65,8 +65,6 @@ pub(super) struct Saved {
     /// When the end of the job was first held back for the last one.
     pub(super) awaited: Option<Duration>,
     pub(super) counts: SaveCounts,
-    /// The newest step at which one was due while another was under way.
-    pub(super) merged: Step,
     pub(super) attempt: u32,
 }
 
@@ -78,7 +76,6 @@ impl Saved {
             tried: None,
             awaited: None,
             counts: SaveCounts::default(),
-            merged: Step::ZERO,
             attempt: 0,
         }
     }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::holders::Taken;
 use super::saves::{SaveCounts, Saving, Stage, Written, WrittenPart};
 use super::taking::Intake;
-use super::{JobEvent, Membership, Phase};
+use super::{JobEvent, Membership};
 use crate::checkpoint::DepotId;
 use crate::limits::{DESCRIPTION_PIECES, LAST_SAVE_PATIENCE, MAX_PIECES, RESEND, SAVE_ATTEMPTS, SAVE_PATIENCE};
 use crate::messages::{CoordinatorMessage, DepotOrder, Needed, Save, Told};
@@ -286,20 +286,12 @@ impl Membership {
         }
     }
 
-    /// Says again what may have been lost, and counts what could not be begun.
+    /// Says again what may have been lost.
     pub(super) fn tend_saving(&mut self) {
         let now = self.now;
         let Some(saving) = &self.saving else {
             return self.save_the_last();
         };
-        if let Some(saves) = self.config.saves {
-            let since = (self.saved.merged.max(saving.snapshot().step), saving.begun);
-            if matches!(self.phase, Phase::Running { .. }) && saves.every.is_due(since, self.reached, now) {
-                self.saved.merged = self.reached;
-                self.saved.counts.merged += 1;
-            }
-        }
-        let Some(saving) = &self.saving else { return };
         if now.saturating_sub(saving.heard) >= SAVE_PATIENCE {
             self.commit_without_the_silent();
             return self.write_anew();

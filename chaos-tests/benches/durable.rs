@@ -1,0 +1,313 @@
+//! How fast a checkpoint becomes durable and comes back, through the whole path, and how much memory that takes: from the state of worker
+//! processes over QUIC to a checkpoint actor and its disk, until its manifest is committed; and back, until each worker has the whole state
+//! and has compared every byte with its hash. Beside it, in turn: a plain file of as many bytes on the same disk, written in order and
+//! synced, and read in order, of which nothing is in memory.
+//!
+//! Two workers hold the state, of which each writes one half. Back, each reads one half and gets the other from the other worker, so that
+//! twice the state's bytes pass QUIC. One stream over QUIC between two threads, which does nothing else, is printed for what the network's
+//! cryptography allows here. The coordinator and the checkpoint actor are in this process. The gradients sleep.
+//!
+//! With torch for the `python3` of the path (or of SARDANA_BENCH_PYTHON) the same number of bytes is also saved by it.
+//!
+//! `cargo bench -p sardana-chaos-tests --bench durable [-- [MIB] [ROUNDS]]`; 1,024 MiB unless told otherwise, which takes 6 GiB of memory.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustix::fs::{Advice, fadvise};
+use sardana::launch::{Event, LaunchError, Launched, launch};
+use sardana::{Checkpointing, JobEvent};
+use sardana_chaos_tests::dice::mix;
+use sardana_chaos_tests::journal::{last_load, now_ns};
+use sardana_chaos_tests::pace::quantile;
+use sardana_chaos_tests::setup::Setup;
+use sardana_chaos_tests::trial::Trial;
+use tokio::time::{sleep, timeout};
+
+#[path = "durable/process.rs"]
+mod process;
+#[path = "join/stream.rs"]
+mod stream;
+
+use process::{Memory, begin_anew};
+
+const WORKER: &str = env!("CARGO_BIN_EXE_chaos_worker");
+
+const WORKERS: u32 = 2;
+
+/// A gradient's sleep: four of them make a step of 40 ms.
+const REST_US: u64 = 10_000;
+
+/// The step of the checkpoint.
+const EVERY: &str = "25";
+
+/// One job that takes longer is stuck.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Bytes that are written and read at once, in the plain file.
+const CALL_BYTES: usize = 8 << 20;
+
+/// What saving to the same disk by torch takes, in seconds: `torch.save` and its sync, then `async_save` of one process.
+const TORCH: &str = r#"
+import os, sys, time
+try:
+    import torch, torch.distributed as dist, torch.distributed.checkpoint as dcp
+except Exception as error:
+    print("skipped:", error); sys.exit()
+folder, mib = sys.argv[1], int(sys.argv[2])
+state = {f"t{i}": torch.randint(-2**62, 2**62, (mib << 20 >> 7,)) for i in range(16)}
+begun = time.monotonic()
+with open(folder + "/whole", "wb") as file:
+    torch.save(state, file); file.flush(); os.fsync(file.fileno())
+whole = time.monotonic() - begun
+os.remove(folder + "/whole")
+try:
+    dist.init_process_group("gloo", init_method="file://" + os.path.abspath(folder) + "/group", rank=0, world_size=1)
+    begun = time.monotonic()
+    future = dcp.async_save(state, storage_writer=dcp.FileSystemWriter(folder + "/dcp", sync_files=True))
+    stall = time.monotonic() - begun
+    future.result()
+    print(whole, time.monotonic() - begun, stall)
+except Exception as error:
+    print(whole, "nan", "nan", error)
+"#;
+
+/// Seconds of what was done each round.
+#[derive(Default)]
+struct Times {
+    plain_write: Vec<f64>,
+    durable: Vec<f64>,
+
+    plain_read: Vec<f64>,
+    restored: Vec<f64>,
+}
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let benchmark = arguments.iter().any(|argument| argument == "--bench");
+    let mut given = arguments.iter().filter(|argument| !argument.starts_with("--"));
+    // Tests of all targets run this as well; then it only has to work.
+    let mib: usize = given
+        .next()
+        .map_or(Ok(if benchmark { 1_024 } else { 4 }), |given| given.parse())?;
+    let rounds: usize = given
+        .next()
+        .map_or(Ok(if benchmark { 3 } else { 1 }), |given| given.parse())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let place = tempfile::tempdir_in(".")?;
+    let mut times = Times::default();
+    for round in 0..rounds {
+        let folder = place.path().join(round.to_string());
+        times.plain_write.push(plain_write(&place.path().join("plain"), mib)?);
+        let trial = trial(mib)?;
+        times.durable.push(runtime.block_on(save(&trial, &folder, mib))?);
+        forget(&place.path().join("plain"))?;
+        times.plain_read.push(plain_read(&place.path().join("plain"), mib)?);
+        for entry in std::fs::read_dir(folder.join("segments"))? {
+            forget(&entry?.path())?;
+        }
+        times.restored.push(runtime.block_on(restore(&trial, &folder, mib))?);
+        std::fs::remove_dir_all(&folder)?;
+        std::fs::remove_file(place.path().join("plain"))?;
+    }
+    report("written", mib, &mut times.durable, &mut times.plain_write);
+    report("read", mib, &mut times.restored, &mut times.plain_read);
+    println!(
+        "durable/{mib} MiB: one QUIC stream alone carries {:.0} MiB/s",
+        stream::bandwidth(mib << 20)?
+    );
+    if benchmark {
+        torch(place.path(), mib)?;
+    }
+    Ok(())
+}
+
+fn report(what: &str, mib: usize, through: &mut [f64], plain: &mut [f64]) {
+    let rate = |seconds: f64| mib as f64 / seconds;
+    let of = |times: &mut [f64]| [1.0, 0.5, 0.0].map(|share| rate(quantile(times, share)));
+    let ([least, median, most], [plain_least, plain, plain_most]) = (of(through), of(plain));
+    println!(
+        "durable/{mib} MiB/{WORKERS}: {what} at {median:.0} MiB/s ({least:.0} to {most:.0}); a plain file {plain:.0} \
+         ({plain_least:.0} to {plain_most:.0}); ratio {:.2}",
+        median / plain
+    );
+}
+
+fn trial(mib: usize) -> Result<Trial> {
+    let setup = Setup {
+        steps: 1 << 40,
+        ballast: mib << 20,
+        rest_us: REST_US,
+        ..Setup::new(WORKERS)
+    };
+    Trial::new(WORKER, setup)
+}
+
+async fn launched(trial: &Trial, folder: &Path) -> Result<Launched> {
+    let mut config = trial.config()?;
+    config.checkpoints = Some(Checkpointing::new(folder, EVERY.parse()?));
+    let launching = async {
+        loop {
+            match launch(config.clone()).await {
+                // The job before, in this very process, is letting go of it.
+                Err(LaunchError::Checkpoints(error)) if error.to_string().contains("in use") => {
+                    sleep(Duration::from_millis(5)).await;
+                }
+                launched => return Ok(launched?),
+            }
+        }
+    };
+    timeout(LIMIT, launching).await.context("the folder is not let go of")?
+}
+
+async fn next(launched: &mut Launched) -> Result<Event> {
+    let event = timeout(LIMIT, launched.next_event()).await.context("nothing happens")?;
+    event.context("the job ended")
+}
+
+/// The workers that run.
+fn started(pids: &mut Vec<u32>, event: &Event) {
+    if let Event::Agent(sardana::AgentEvent::Started { pid, .. }) = event {
+        pids.push(*pid);
+    }
+}
+
+/// Seconds from the snapshot to its last byte on the disk.
+async fn save(trial: &Trial, folder: &Path, mib: usize) -> Result<f64> {
+    let mut launched = launched(trial, folder).await?;
+    let (mut pids, mut before) = (Vec::new(), None);
+    loop {
+        let event = next(&mut launched).await?;
+        started(&mut pids, &event);
+        match event {
+            Event::Job(JobEvent::Steps(_)) if before.is_none() => before = Some(memory(&pids)?),
+            Event::Job(JobEvent::Saved { took, .. }) => {
+                let before = before.context("steps come before a checkpoint")?;
+                print_memory("writing", mib, &pids, &before)?;
+                return Ok(took.as_secs_f64());
+            }
+            Event::Job(_) | Event::Agent(_) => {}
+        }
+    }
+}
+
+/// Seconds from the choice of the checkpoint until each worker has all bytes of it.
+async fn restore(trial: &Trial, folder: &Path, mib: usize) -> Result<f64> {
+    let mut launched = launched(trial, folder).await?;
+    let (mut pids, mut begun, mut before) = (Vec::new(), 0, Vec::new());
+    loop {
+        let event = next(&mut launched).await?;
+        started(&mut pids, &event);
+        match event {
+            Event::Job(JobEvent::Resumes { .. }) => (begun, before) = (now_ns(), memory(&pids)?),
+            Event::Job(JobEvent::Steps(_)) => {
+                ensure!(begun > 0, "the job began anew, although there is a checkpoint");
+                print_memory("reading", mib, &pids, &before)?;
+                let mut there = 0;
+                for &pid in &pids {
+                    let (loads, _) = last_load(trial.folder(), pid)?.context("each worker loads the state")?;
+                    there = there.max(loads);
+                }
+                return Ok((there - begun) as f64 / 1e9);
+            }
+            Event::Job(_) | Event::Agent(_) => {}
+        }
+    }
+}
+
+/// What the workers and this process have; from now on the most is counted anew.
+fn memory(pids: &[u32]) -> Result<Vec<Memory>> {
+    let all = pids.iter().copied().chain([std::process::id()]);
+    all.map(|pid| {
+        begin_anew(pid)?;
+        Memory::of(pid)
+    })
+    .collect()
+}
+
+fn print_memory(when: &str, mib: usize, pids: &[u32], before: &[Memory]) -> Result<()> {
+    let all = pids.iter().copied().chain([std::process::id()]);
+    let mut words = String::new();
+    for (index, (pid, before)) in all.zip(before).enumerate() {
+        let more = Memory::of(pid)?.most - before.now;
+        let who = if index < pids.len() {
+            "a worker"
+        } else {
+            "coordinator and checkpoint actor"
+        };
+        words += &format!("; {who} {more:.0} MiB, {:.2} of the state", more / mib as f64);
+    }
+    println!("durable/{mib} MiB/{WORKERS}: memory at most while {when}, beyond what was there before{words}");
+    Ok(())
+}
+
+/// Bytes that are the same nowhere.
+fn fresh(part: &mut [u8], number: u64) {
+    let (words, _) = part.as_chunks_mut::<8>();
+    for (index, word) in (0_u64..).zip(words) {
+        *word = mix(number << 32 | index).to_le_bytes();
+    }
+}
+
+fn plain_write(path: &Path, mib: usize) -> Result<f64> {
+    let mut part = vec![0; CALL_BYTES.min(mib << 20)];
+    fresh(&mut part, 0);
+    let begun = Instant::now();
+    let mut file = File::create_new(path)?;
+    for _ in 0..(mib << 20) / part.len() {
+        file.write_all(&part)?;
+    }
+    file.sync_all()?;
+    Ok(begun.elapsed().as_secs_f64())
+}
+
+/// What of a file is in memory is dropped.
+fn forget(path: &Path) -> Result<()> {
+    Ok(fadvise(File::open(path)?, 0, None::<NonZeroU64>, Advice::DontNeed)?)
+}
+
+fn plain_read(path: &Path, mib: usize) -> Result<f64> {
+    let mut buffer = vec![0; CALL_BYTES];
+    let begun = Instant::now();
+    let (mut file, mut read) = (File::open(path)?, 0);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => break,
+            more => read += more,
+        }
+    }
+    ensure!(read == mib << 20, "the plain file has {read} bytes");
+    Ok(begun.elapsed().as_secs_f64())
+}
+
+fn torch(place: &Path, mib: usize) -> Result<()> {
+    let python = std::env::var_os("SARDANA_BENCH_PYTHON").unwrap_or_else(|| "python3".into());
+    let output = Command::new(&python)
+        .arg("-c")
+        .arg(TORCH)
+        .arg(place)
+        .arg(mib.to_string())
+        .output();
+    let said = match output {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        Err(error) => format!("skipped: {}: {error}", python.display()),
+    };
+    let numbers: Vec<f64> = said.split_whitespace().map_while(|word| word.parse().ok()).collect();
+    let &[whole, async_save, stall] = numbers.as_slice() else {
+        println!("durable/{mib} MiB/torch: {said}");
+        return Ok(());
+    };
+    let rate = |seconds: f64| mib as f64 / seconds;
+    println!(
+        "durable/{mib} MiB/torch: torch.save and a sync {:.0} MiB/s; distributed.checkpoint.async_save {:.0} MiB/s, of which training \
+         waits {stall:.2} s",
+        rate(whole),
+        rate(async_save)
+    );
+    Ok(())
+}
