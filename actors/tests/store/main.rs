@@ -27,4 +27,5 @@ mod power_disk;
 mod races;
 #[path = "../catalogue/random.rs"]
 mod random;
+mod rewritten;
 mod wounds;
