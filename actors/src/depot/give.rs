@@ -1,12 +1,13 @@
 //! Pieces and manifests go out. One that is damaged does not keep back the others: whoever asks gets it elsewhere.
 
+use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
 
 use super::limits::{BATCH_BYTES, LIST_BYTES, ROUND_PIECES};
-use super::server::{End, Server, Talk, moving};
+use super::server::{End, Server, Talk, meanwhile, moving};
 use super::talk::{Answer, cut};
 use crate::store::limits::PIECE_BYTES;
 use crate::store::{ReadError, ShowError, Store};
@@ -30,11 +31,15 @@ impl Server {
             return Err(End::Refused(format!("expected {pieces} pieces, found {}", list.len())));
         }
         let mut batches = list.chunks(BATCH_PIECES);
-        let mut batch = self.read(batches.next()).await?;
+        let mut batch = talk.waiting(self.read(batches.next())).await??;
         while !batch.is_empty() {
-            let (given, next) = tokio::join!(self.give(batch, talk), self.read(batches.next()));
+            let mut reading = pin!(self.read(batches.next()));
+            let (given, next) = meanwhile(self.give(batch, talk), reading.as_mut()).await;
             given?;
-            batch = next?;
+            batch = match next {
+                Some(next) => next?,
+                None => talk.waiting(reading).await??,
+            };
         }
         Ok(())
     }

@@ -134,7 +134,7 @@ impl Keeper {
         }
         let own = self.own;
         self.server
-            .on_store(move |store| commit(store, own, whole))
+            .on_disk(move |store| commit(store, own, whole))
             .await
             .map_err(words)?
     }

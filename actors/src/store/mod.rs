@@ -41,6 +41,7 @@ mod report;
 mod scan;
 mod shared;
 mod state;
+mod watch;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -54,6 +55,7 @@ pub use index::{Change, Fate, Index, Recorded};
 pub use manifest::Manifest;
 pub use names::{ManifestId, ManifestKey, PieceHash, PinId, Place};
 pub use report::{Collected, Finding, Harm, Listed, Newest, Problem, Progress, Usage, Verified};
+pub use watch::{UnderWay, Watch};
 
 /// The folder of segments.
 pub const SEGMENTS_FOLDER: &str = "segments";
@@ -264,6 +266,12 @@ impl Store {
     #[must_use]
     pub fn newest(&self) -> Newest {
         self.0.newest()
+    }
+
+    /// What the disk is asked to do at the moment.
+    #[must_use]
+    pub fn watch(&self) -> &Watch {
+        &self.0.watch
     }
 
     /// How much is kept.
