@@ -17,7 +17,8 @@ use sardana_protocol::words::{Generation, Step, WorkerId};
 
 pub(super) use agents::Agents;
 use rate::Rate;
-use words::{plain, words};
+pub(super) use words::plain;
+use words::words;
 
 use super::actor::{Life, State};
 use crate::operator::limits::{EVENT_BYTES, KEPT_EVENTS};

@@ -4,7 +4,7 @@ use sardana_protocol::membership::{JobEvent, Loss, Stage, Summary};
 use sardana_protocol::words::{Rank, ShardRange, WorkerId};
 
 /// `text` without control characters, and cut after `most` bytes: it came over a network, and goes to somebody's terminal.
-pub(super) fn plain(text: &str, most: usize) -> String {
+pub(in crate::coordinator) fn plain(text: &str, most: usize) -> String {
     let mut plain = String::with_capacity(text.len().min(most));
     for char in text.chars() {
         let char = if char.is_control() { ' ' } else { char };
