@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::certifying::Certifying;
+use super::depots::Seated;
 use super::faults;
 use super::operating::Operating;
 use super::records::{KeptJob, Newest};
@@ -113,7 +114,7 @@ pub(super) struct State {
     /// By which call each of them came.
     calls: BTreeMap<WorkerId, Call>,
     pub(super) agents: BTreeMap<u64, Outlet<AgentOrder>>,
-    pub(super) depots: BTreeMap<DepotId, Outlet<DepotOrder>>,
+    pub(super) depots: BTreeMap<DepotId, Seated>,
     /// What depots have said before the job was known.
     pub(super) early: Vec<(DepotId, DepotEvent)>,
     pub(super) operating: Operating,
@@ -420,7 +421,7 @@ impl State {
                 let _ = agent.queue.send(AgentOrder::JobOver);
             }
             for depot in self.depots.values() {
-                let _ = depot.queue.send(DepotOrder::JobOver);
+                let _ = depot.outlet.queue.send(DepotOrder::JobOver);
             }
         }
         // Nobody may be listening; the job goes on.

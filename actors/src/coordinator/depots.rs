@@ -19,6 +19,32 @@ const PART_BYTES: usize = CONTROL_FRAME_BYTES / 4;
 /// Most that is kept of what depots say before the first worker has said which job it is.
 const EARLY: usize = 4 * MAX_DEPOTS;
 
+/// A depot that is connected.
+#[derive(Debug)]
+pub(super) struct Seated {
+    pub(super) outlet: Outlet<DepotOrder>,
+    /// What its host is called.
+    host: String,
+}
+
+impl Seated {
+    /// Why `host` is not taken for where this depot is now: its folder is there twice. One that was moved or started again is welcome, the
+    /// latter at once, since the system has ended the one before.
+    fn is_also_on(&self, depot: DepotId, host: &str) -> Option<String> {
+        let connection = &self.outlet.connection;
+        (self.host != host && connection.close_reason().is_none()).then(|| {
+            format!(
+                "checkpoint actor {depot} is on host {} ({}) already, and expected on one only: the folder on host {host} is a copy of that \
+                 one, or it was moved; give the one on {host} an empty folder (what it should have is fetched from the others), or end the \
+                 one on {}",
+                self.host,
+                connection.remote_address().ip(),
+                self.host
+            )
+        })
+    }
+}
+
 impl State {
     pub(super) fn depot_hello(
         &mut self,
@@ -45,6 +71,13 @@ impl State {
             let _ = reply.send(Greeting::Refused { reason });
             return;
         }
+        let host = plain(&hello.host, HOST_BYTES);
+        let elsewhere = self.depots.get(&hello.depot);
+        if let Some(reason) = elsewhere.and_then(|seated| seated.is_also_on(hello.depot, &host)) {
+            tracing::warn!(target: "sardana::event::refused", depot = %hello.depot, %reason, "a checkpoint actor was refused");
+            let _ = reply.send(Greeting::Refused { reason });
+            return;
+        }
         let greeting = Greeting::Joined {
             incarnation: own,
             report_from: self.next_report(),
@@ -53,7 +86,7 @@ impl State {
             return;
         }
         self.certifying.has_depot(hello.depot, certified);
-        if let Some(before) = self.depots.insert(hello.depot, outlet) {
+        if let Some(Seated { outlet: before, .. }) = self.depots.insert(hello.depot, Seated { outlet, host }) {
             before
                 .connection
                 .close(0_u32.into(), b"its process has made a later connection");
@@ -82,10 +115,14 @@ impl State {
     }
 
     pub(super) fn depot_lost(&mut self, depot: DepotId, session: SessionId, why: String) {
-        if self.depots.get(&depot).is_none_or(|outlet| outlet.session() != session) {
+        if self
+            .depots
+            .get(&depot)
+            .is_none_or(|seated| seated.outlet.session() != session)
+        {
             return;
         }
-        if let Some(before) = self.depots.remove(&depot) {
+        if let Some(Seated { outlet: before, .. }) = self.depots.remove(&depot) {
             self.received += before.connection.stats().udp_rx.bytes;
         }
         self.depot_event(depot, DepotEvent::Lost { why });
@@ -101,7 +138,7 @@ impl State {
         }
         if self.early.len() < EARLY {
             self.early.push((depot, event));
-        } else if let Some(outlet) = self.depots.remove(&depot) {
+        } else if let Some(Seated { outlet, .. }) = self.depots.remove(&depot) {
             // It tells everything again when it comes back.
             outlet.connection.close(0_u32.into(), b"the job has not begun");
         }
@@ -115,9 +152,9 @@ impl State {
     }
 
     pub(super) fn order_depot(&self, depot: DepotId, order: DepotOrder) {
-        if let Some(outlet) = self.depots.get(&depot) {
+        if let Some(seated) = self.depots.get(&depot) {
             // A session that is over has said so.
-            let _ = outlet.queue.send(order);
+            let _ = seated.outlet.queue.send(order);
         }
     }
 

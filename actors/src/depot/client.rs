@@ -4,22 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use quinn::{Connection, ConnectionError, Endpoint, ReadExactError, RecvStream, SendStream, WriteError};
+use quinn::{Connection, Endpoint};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, ManifestKey, PieceHash};
-use sardana_protocol::limits::PIECE_BYTES;
 use sardana_protocol::snapshot::SnapshotId;
-use serde::Serialize;
-use tokio::time::{Instant, timeout};
 
+use super::asking::{Asking, Given, NowAndThen};
 use super::error::DepotError;
-use super::limits::{BATCH_BYTES, LIST_BYTES, PROGRESS_EVERY, REQUEST_BYTES, REQUEST_DEADLINE, ROUND_PIECES};
-use super::talk::{Answer, Offer, Request};
+use super::limits::{LIST_BYTES, REQUEST_BYTES, ROUND_PIECES};
+use super::patience::Patience;
+use super::talk::{Answer, Request};
 use crate::ground::Ground;
 use crate::manifest::{self, MANIFEST_BYTES};
+use crate::quic::connect;
 use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{connect, explain, is_refusal};
 use crate::trust::{PeerIdentity, Role, Wallet};
-use crate::wire::{FrameError, read_frame, write_frame};
 
 /// The depots as somebody sees them who puts pieces there or reads them. Keeps a connection to each that was asked.
 #[derive(Debug)]
@@ -27,6 +25,7 @@ pub struct Depots {
     pub(super) ground: Ground,
     endpoint: Endpoint,
     credentials: Wallet,
+    patience: Patience,
     slots: Mutex<BTreeMap<DepotId, Arc<Slot>>>,
 }
 
@@ -37,10 +36,17 @@ impl Depots {
     /// Those that can be reached from `endpoint`, which shows `credentials`.
     #[must_use]
     pub fn new(ground: Ground, endpoint: Endpoint, credentials: Wallet) -> Arc<Self> {
+        Self::with_patience(ground, endpoint, credentials, Patience::default())
+    }
+
+    /// The same with other bounds than usual: for tests.
+    #[must_use]
+    pub fn with_patience(ground: Ground, endpoint: Endpoint, credentials: Wallet, patience: Patience) -> Arc<Self> {
         Arc::new(Self {
             ground,
             endpoint,
             credentials,
+            patience,
             slots: Mutex::default(),
         })
     }
@@ -133,12 +139,9 @@ impl Depots {
         decoded.map_err(|source| DepotError::Manifest { depot, source })
     }
 
-    async fn open(&self, depot: DepotAddress) -> Result<Talk, DepotError> {
+    async fn open(&self, depot: DepotAddress) -> Result<Asking, DepotError> {
         let connection = self.connection(depot).await?;
-        let depot = depot.depot;
-        let opened = connection.open_bi().await;
-        let (send, receive) = opened.map_err(|error| lost(depot, &error))?;
-        Ok(Talk { depot, send, receive })
+        Asking::open(depot.depot, &connection, self.patience).await
     }
 
     /// The connection there is, or a new one.
@@ -171,14 +174,6 @@ impl Depots {
     }
 }
 
-/// A piece that was asked for.
-struct Given {
-    index: usize,
-    piece: PieceHash,
-    /// Its bytes, or why there are none.
-    bytes: Result<Vec<u8>, String>,
-}
-
 fn compare(mut batch: Vec<Given>) -> Vec<Given> {
     for given in &mut batch {
         let found = given.bytes.as_ref().ok().map(|bytes| PieceHash::of(bytes));
@@ -187,188 +182,4 @@ fn compare(mut batch: Vec<Given>) -> Vec<Given> {
         }
     }
     batch
-}
-
-/// A stream to a depot.
-struct Talk {
-    depot: DepotId,
-    send: SendStream,
-    receive: RecvStream,
-}
-
-impl Talk {
-    async fn say<T: Serialize + ?Sized + Sync>(&mut self, what: &T, limit: usize) -> Result<(), DepotError> {
-        let said = write_frame(&mut self.send, &what, limit).await;
-        said.map_err(|error| broken(self.depot, error))
-    }
-
-    /// The next answer but `Wait`.
-    async fn answer<P: Fn()>(&mut self, progress: &mut NowAndThen<P>) -> Result<Answer, DepotError> {
-        let depot = self.depot;
-        loop {
-            let frame = read_frame::<Answer>(&mut self.receive, LIST_BYTES).await;
-            let ended = || DepotError::Broken {
-                depot,
-                reason: "it ended the stream".to_owned(),
-            };
-            match frame.map_err(|error| broken(depot, error))?.ok_or_else(ended)? {
-                Answer::Wait => progress.now(),
-                Answer::Refused { reason } => return Err(DepotError::Refused { depot, reason }),
-                answer @ (Answer::Wanted { .. }
-                | Answer::Durable
-                | Answer::Bytes { .. }
-                | Answer::NotHere
-                | Answer::Damaged { .. }) => return Ok(answer),
-            }
-        }
-    }
-
-    fn senseless(&self, expected: &'static str, found: &Answer) -> DepotError {
-        DepotError::Senseless {
-            depot: self.depot,
-            expected,
-            found: format!("{found:?}"),
-        }
-    }
-
-    /// What the depot said before it stopped reading, if it said why.
-    async fn last_word(&mut self) -> Option<DepotError> {
-        let said = timeout(REQUEST_DEADLINE, self.answer(&mut NowAndThen::new(|| {}))).await;
-        match said {
-            Ok(Err(refused @ DepotError::Refused { .. })) => Some(refused),
-            Ok(Err(_) | Ok(_)) | Err(_) => None,
-        }
-    }
-
-    /// Offers some pieces, and sends what is wanted of them.
-    async fn offer<P: Fn()>(
-        &mut self,
-        round: &[(PieceHash, Bytes)],
-        progress: &mut NowAndThen<P>,
-    ) -> Result<(), DepotError> {
-        let offer = |(piece, bytes): &(PieceHash, Bytes)| Offer {
-            piece: *piece,
-            bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-        };
-        let offers: Vec<Offer> = round.iter().map(offer).collect();
-        self.say(&offers, LIST_BYTES).await?;
-        let answer = self.answer(progress).await?;
-        let Answer::Wanted { offers } = answer else {
-            return Err(self.senseless("which pieces are wanted", &answer));
-        };
-        for index in offers {
-            let Some((_, bytes)) = round.get(index as usize) else {
-                let found = format!("piece {index} of {}", round.len());
-                let (depot, expected) = (self.depot, "pieces that were offered");
-                return Err(DepotError::Senseless { depot, expected, found });
-            };
-            let sent = self.send.write_chunk(bytes.clone()).await;
-            sent.map_err(|error| match error {
-                WriteError::ConnectionLost(error) => lost(self.depot, &error),
-                WriteError::Stopped(_) | WriteError::ClosedStream | WriteError::ZeroRttRejected => DepotError::Broken {
-                    depot: self.depot,
-                    reason: error.to_string(),
-                },
-            })?;
-            progress.now();
-        }
-        Ok(())
-    }
-
-    /// The next few pieces; none once all have come.
-    async fn batch(&mut self, left: &mut impl Iterator<Item = (PieceHash, usize)>) -> Result<Vec<Given>, DepotError> {
-        let mut batch = Vec::new();
-        let mut filled = 0;
-        while filled + PIECE_BYTES <= BATCH_BYTES
-            && let Some((piece, index)) = left.next()
-        {
-            let bytes = match self.answer(&mut NowAndThen::new(|| {})).await? {
-                Answer::Bytes { bytes } => Ok(self.bytes(bytes, PIECE_BYTES).await?),
-                Answer::NotHere => Err("it does not have it".to_owned()),
-                Answer::Damaged { reason } => Err(reason),
-                other @ (Answer::Wait | Answer::Wanted { .. } | Answer::Durable | Answer::Refused { .. }) => {
-                    return Err(self.senseless("a piece", &other));
-                }
-            };
-            // Also what is not there fills a little, so that a batch ends.
-            filled += bytes.as_ref().map_or(0, Vec::len).max(BATCH_BYTES / ROUND_PIECES);
-            batch.push(Given { index, piece, bytes });
-        }
-        Ok(batch)
-    }
-
-    /// So many bytes, if they are no more than may be.
-    async fn bytes(&mut self, announced: u64, most: usize) -> Result<Vec<u8>, DepotError> {
-        let depot = self.depot;
-        let length = usize::try_from(announced).ok().filter(|&length| length <= most);
-        let length = length.ok_or_else(|| DepotError::Senseless {
-            depot,
-            expected: "no more bytes than a piece or a manifest may have",
-            found: announced.to_string(),
-        })?;
-        let mut bytes = Vec::new();
-        while bytes.len() < length {
-            // Memory only for what comes.
-            let start = bytes.len();
-            bytes.resize(length.min(start + PIECE_BYTES), 0);
-            let read = self.receive.read_exact(&mut bytes[start..]).await;
-            read.map_err(|error| match error {
-                ReadExactError::ReadError(quinn::ReadError::ConnectionLost(error)) => lost(depot, &error),
-                error @ (ReadExactError::FinishedEarly(_) | ReadExactError::ReadError(_)) => DepotError::Broken {
-                    depot,
-                    reason: error.to_string(),
-                },
-            })?;
-        }
-        Ok(bytes)
-    }
-}
-
-fn lost(depot: DepotId, error: &ConnectionError) -> DepotError {
-    let reason = explain(error);
-    if is_refusal(error) {
-        DepotError::Refused { depot, reason }
-    } else {
-        DepotError::Broken { depot, reason }
-    }
-}
-
-fn broken(depot: DepotId, error: FrameError) -> DepotError {
-    match error {
-        FrameError::Connection(error) => lost(depot, &error),
-        FrameError::Version { .. }
-        | FrameError::Header { .. }
-        | FrameError::TooLong { .. }
-        | FrameError::Malformed { .. }
-        | FrameError::Trailing { .. }
-        | FrameError::Unencodable { .. } => DepotError::Senseless {
-            depot,
-            expected: "an answer",
-            found: error.to_string(),
-        },
-        FrameError::Truncated { .. } | FrameError::Stream { .. } | FrameError::Io(_) => DepotError::Broken {
-            depot,
-            reason: error.to_string(),
-        },
-    }
-}
-
-/// Calls somebody back, but not all the time.
-struct NowAndThen<P> {
-    call: P,
-    last: Instant,
-}
-
-impl<P: Fn()> NowAndThen<P> {
-    fn new(call: P) -> Self {
-        let last = Instant::now();
-        Self { call, last }
-    }
-
-    fn now(&mut self) {
-        if self.last.elapsed() >= PROGRESS_EVERY {
-            self.last = Instant::now();
-            (self.call)();
-        }
-    }
 }

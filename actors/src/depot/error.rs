@@ -1,5 +1,7 @@
 //! Why a depot does not give or take something, as the one that asks sees it.
 
+use std::time::Duration;
+
 use sardana_protocol::checkpoint::{DepotId, ManifestKey, PieceHash};
 
 use super::limits::NAMED_PIECES;
@@ -33,6 +35,17 @@ pub enum DepotError {
         depot: DepotId,
         /// Why.
         reason: String,
+    },
+    /// It hangs, or its host does. Ask another one.
+    #[error(
+        "checkpoint actor {depot}: expected a byte or a word from it, but nothing moved for {after:?}; see whether its process, its disk \
+         or its host hangs; until then use another one"
+    )]
+    Hangs {
+        /// Who.
+        depot: DepotId,
+        /// How long was waited.
+        after: Duration,
     },
     /// It says what makes no sense here. Run the same release everywhere.
     #[error("checkpoint actor {depot}: expected {expected}, found {found}; run the same release of sardana everywhere")]

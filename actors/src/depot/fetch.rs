@@ -91,13 +91,13 @@ impl Keeper {
             let mut fetched = Vec::new();
             let reading = self.depots.read_pieces(others, some, |_, bytes| fetched.push(bytes.to_vec()));
             reading.await.map_err(|error| error.to_string())?;
-            let written = self.server.on_store(move |store| {
+            let written = self.server.on_disk(move |store| {
                 let pieces: Vec<&[u8]> = fetched.iter().map(Vec::as_slice).collect();
                 store.put(pin, &pieces)
             });
             written.await.map_err(words)?.map_err(|error| error.to_string())?;
         }
-        let synced = self.server.on_store(|store| store.sync()).await.map_err(words)?;
+        let synced = self.server.on_disk(|store| store.sync()).await.map_err(words)?;
         synced.map_err(|error| error.to_string())?;
         tracing::info!(
             target: "sardana::event::fetched", depot = %own, step = %manifest.step(), pieces = missing.len(),

@@ -1,5 +1,6 @@
 //! Pieces and manifests go out. One that is damaged does not keep back the others: whoever asks gets it elsewhere.
 
+use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -7,7 +8,7 @@ use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
 use sardana_protocol::words::Step;
 
 use super::limits::{BATCH_BYTES, LIST_BYTES, ROUND_PIECES};
-use super::server::{End, Server, Talk, moving};
+use super::server::{End, Server, Talk, meanwhile, moving};
 use super::talk::{Answer, cut};
 use crate::fault::{self, Point};
 use crate::store::limits::PIECE_BYTES;
@@ -32,12 +33,16 @@ impl Server {
             return Err(End::Refused(format!("expected {pieces} pieces, found {}", list.len())));
         }
         let mut batches = list.chunks(BATCH_PIECES);
-        let mut batch = self.read(batches.next()).await?;
+        let mut batch = talk.waiting(self.read(batches.next())).await??;
         while !batch.is_empty() {
             fault::reached(Point::DepotGive, Step::ZERO);
-            let (given, next) = tokio::join!(self.give(batch, talk), self.read(batches.next()));
+            let mut reading = pin!(self.read(batches.next()));
+            let (given, next) = meanwhile(self.give(batch, talk), reading.as_mut()).await;
             given?;
-            batch = next?;
+            batch = match next {
+                Some(next) => next?,
+                None => talk.waiting(reading).await??,
+            };
         }
         Ok(())
     }

@@ -158,7 +158,7 @@ impl Keeper {
             self.note(incarnation).await?;
         }
         let (own, snapshot) = (self.own, whole.snapshot);
-        let kept = self.server.on_store(move |store| commit(store, own, whole)).await;
+        let kept = self.server.on_disk(move |store| commit(store, own, whole)).await;
         let head = kept.map_err(words)??;
         self.say(DepotMessage::Committed { snapshot, head });
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sardana_protocol::limits::PIECE_BYTES;
+use sardana_protocol::limits::{PIECE_BYTES, SAVE_PATIENCE};
 
 use crate::manifest::MANIFEST_BYTES;
 
@@ -42,8 +42,19 @@ pub const STALL: Duration = Duration::from_secs(30);
 /// So often whoever waits for the disk, or for others who were first, is told that it still waits.
 pub const WAIT_EVERY: Duration = Duration::from_secs(5);
 
-/// After so many times it is refused: a disk that takes ten minutes is broken.
+/// After so many times it is refused: whoever was first should be done within ten minutes.
 pub const MOST_WAITS: u32 = 120;
+
+/// So many times in a row whoever asks lets itself be told to wait: it may wait for its turn, and then for the disk.
+pub const MOST_WAITS_HEARD: u32 = 2 * MOST_WAITS + 2;
+
+/// A disk that has not returned from a call for so long hangs, and who would wait for it is refused. The longest call is to sync a segment
+/// of 128 MiB: a disk that writes less than 9 MB a second counts as broken.
+pub const DISK_PATIENCE: Duration = Duration::from_secs(15);
+
+/// Whoever asks a depot gives it up after so long without a byte or a word: the depot, or its host, hangs. Another one is asked then, and a
+/// checkpoint is written without it.
+pub const SILENT: Duration = Duration::from_secs(20);
 
 /// Between two calls of a writer's `progress`.
 pub const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -81,5 +92,9 @@ pub const NOTE_BYTES: u64 = 4 << 10;
 pub const FETCHED_PIECES: usize = 32;
 
 const _: () = assert!(REOPEN_FIRST.as_millis() < REOPEN_MOST.as_millis());
+// Who writes names the depot before the whole checkpoint is begun anew without anybody to blame.
+const _: () = assert!(SILENT.as_millis() < SAVE_PATIENCE.as_millis());
+const _: () = assert!(DISK_PATIENCE.as_millis() + WAIT_EVERY.as_millis() <= SILENT.as_millis());
+const _: () = assert!(WAIT_EVERY.as_millis() * 2 <= DISK_PATIENCE.as_millis());
 const _: () = assert!(BATCH_BYTES >= PIECE_BYTES && REASON_BYTES < REQUEST_BYTES);
 const _: () = assert!(MANIFEST_BYTES <= u32::MAX as usize);

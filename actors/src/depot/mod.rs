@@ -7,6 +7,7 @@
 //! Must not know when a checkpoint is due, nor how long it is kept: the coordinator says so.
 
 mod actor;
+mod asking;
 mod client;
 mod error;
 mod fetch;
@@ -16,6 +17,7 @@ mod keeper;
 pub mod limits;
 mod names;
 mod parts;
+mod patience;
 mod pins;
 mod put;
 mod reopening;
@@ -46,6 +48,7 @@ use session::Link;
 pub use client::Depots;
 pub use error::{DepotError, ReadFailed};
 pub use identity::{DEPOT_FILE, IdentityError, SERVED_FILE, identity};
+pub use patience::Patience;
 pub use server::Server;
 pub use shelf::Opener;
 

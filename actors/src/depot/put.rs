@@ -1,6 +1,7 @@
 //! Pieces come in. What is not on the disk is not acknowledged.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 
 use quinn::ReadExactError;
@@ -9,7 +10,7 @@ use sardana_protocol::limits::{DESCRIPTION_PIECES, MAX_PIECES, PIECE_BYTES};
 use sardana_protocol::snapshot::SnapshotId;
 
 use super::limits::{BATCH_BYTES, LIST_BYTES, MAX_SNAPSHOTS, ROUND_PIECES};
-use super::server::{End, Server, Talk, moving};
+use super::server::{End, Server, Talk, meanwhile, moving};
 use super::talk::{Answer, Offer};
 use crate::fault::{self, Point};
 use crate::store::PinId;
@@ -23,6 +24,8 @@ impl Server {
         if pieces as usize > most {
             return Err(End::Refused(format!("expected at most {most} pieces, found {pieces}")));
         }
+        // Nobody queues for a disk that hangs: those that are told at once go elsewhere.
+        self.unless_it_hangs()?;
         let _room = talk.waiting(self.puts.acquire()).await?;
         let pin = self.pins.of(snapshot).ok_or_else(|| {
             End::Refused(format!(
@@ -62,8 +65,13 @@ impl Server {
         let mut left = wanted.iter();
         let mut batch = receive(&mut left, talk).await?;
         while !batch.is_empty() {
-            let (written, next) = tokio::join!(self.write(pin, batch), receive(&mut left, talk));
-            written?;
+            let mut writing = pin!(self.write(pin, batch));
+            let (next, written) = meanwhile(receive(&mut left, talk), writing.as_mut()).await;
+            match written {
+                Some(written) => written?,
+                None if next.is_ok() => talk.waiting(writing).await??,
+                None => {}
+            }
             batch = next?;
         }
         Ok(())

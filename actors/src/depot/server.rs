@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use sardana_protocol::snapshot::SnapshotId;
@@ -13,15 +14,16 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
-use super::limits::{MAX_GETS, MAX_MANIFESTS, MAX_PUTS, MOST_WAITS, REQUEST_BYTES, REQUEST_DEADLINE, STALL, WAIT_EVERY};
+use super::limits::{MAX_GETS, MAX_MANIFESTS, MAX_PUTS, MOST_WAITS, REQUEST_BYTES, REQUEST_DEADLINE, STALL};
 use super::names::Names;
+use super::patience::Patience;
 use super::pins::Pins;
 use super::shelf::Shelf;
 use super::talk::{Answer, Request, cut};
 use crate::ground::Ground;
 use crate::quic::limits::{HANDSHAKE_DEADLINE, MAX_HANDSHAKES};
 use crate::quic::{BindError, Purpose, REFUSED, accept, bind_server_on, close, next_incoming};
-use crate::store::Store;
+use crate::store::{Store, UnderWay, Watch};
 use crate::trust::{Kind, PeerIdentity, Role, Wallet, may_send};
 use crate::wire::{FrameError, read_frame, write_frame};
 
@@ -44,6 +46,9 @@ pub struct Server {
     pub(super) received: AtomicU64,
     /// Somebody was not given a piece, since it is damaged.
     pub(super) damage: Notify,
+    /// What the disk of the store is at that was used last.
+    watch: Mutex<Watch>,
+    patience: Patience,
 }
 
 /// How a stream ended otherwise than well.
@@ -82,8 +87,23 @@ impl Server {
         address: SocketAddr,
         store: Store,
     ) -> Result<Arc<Self>, BindError> {
+        Self::listen_with(ground, wallet, address, store, Patience::default())
+    }
+
+    /// The same with other bounds than usual: for tests.
+    ///
+    /// # Errors
+    /// See [`Server::listen`].
+    pub fn listen_with(
+        ground: Ground,
+        wallet: impl Into<Wallet>,
+        address: SocketAddr,
+        store: Store,
+        patience: Patience,
+    ) -> Result<Arc<Self>, BindError> {
         let wallet = wallet.into();
         let endpoint = bind_server_on(&ground, &wallet, Purpose::Peer, address)?;
+        let watch = Mutex::new(store.watch().clone());
         let shelf = Arc::new(Shelf::new(store));
         let server = Arc::new(Self {
             ground,
@@ -97,6 +117,8 @@ impl Server {
             manifests: Semaphore::new(MAX_MANIFESTS),
             received: AtomicU64::new(0),
             damage: Notify::new(),
+            watch,
+            patience,
         });
         tokio::spawn(Arc::clone(&server).accept_all());
         Ok(server)
@@ -181,7 +203,8 @@ impl Server {
 
     async fn serve_stream(self: Arc<Self>, peer: PeerIdentity, send: SendStream, mut receive: RecvStream) {
         let request = timeout(REQUEST_DEADLINE, read_frame::<Request>(&mut receive, REQUEST_BYTES)).await;
-        let mut talk = Talk { send, receive };
+        let server = Arc::clone(&self);
+        let mut talk = Talk { send, receive, server };
         let outcome = match request {
             Ok(Ok(Some(request))) if may_send(peer.role, Kind::from(&request), Role::Checkpoint) => {
                 self.answer(request, &mut talk).await
@@ -224,6 +247,9 @@ impl Server {
         work: impl FnOnce(&Store) -> T + Send + 'static,
     ) -> Result<T, End> {
         let lent = self.shelf.lend().await;
+        if let Some(store) = &*lent {
+            *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = store.watch().clone();
+        }
         let shelf = Arc::clone(&self.shelf);
         let worked = self.ground.beside(move || {
             let store = lent.as_ref()?;
@@ -234,6 +260,34 @@ impl Server {
         let worked = worked.await.ok_or_else(|| End::Broken("this process ends".to_owned()))?;
         worked.ok_or_else(|| End::Refused("its store has failed, and cannot be opened anew so far; see its log".to_owned()))
     }
+
+    /// The same, unless the disk hangs.
+    pub(super) async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> Result<T, End> {
+        let mut work = pin!(self.on_store(work));
+        loop {
+            match timeout(self.patience.wait_every, &mut work).await {
+                Ok(done) => return done,
+                Err(_) => self.unless_it_hangs()?,
+            }
+        }
+    }
+
+    /// Whether it makes sense to wait for the disk.
+    pub(super) fn unless_it_hangs(&self) -> Result<(), End> {
+        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(UnderWay { what, path, age }) = watch.oldest().filter(|call| call.age >= self.patience.disk) else {
+            return Ok(());
+        };
+        Err(End::Refused(format!(
+            "its disk hangs: expected it to {what} {} within {:?}, it is still at it after {age:.1?}; see what is wrong with the disk, and \
+             start the checkpoint actor again",
+            path.display(),
+            self.patience.disk
+        )))
+    }
 }
 
 /// Both directions of a stream.
@@ -241,6 +295,7 @@ impl Server {
 pub(super) struct Talk {
     pub(super) send: SendStream,
     pub(super) receive: RecvStream,
+    server: Arc<Server>,
 }
 
 impl Talk {
@@ -256,16 +311,20 @@ impl Talk {
         frame.ok_or_else(|| End::Broken("it ended before all was said".to_owned()))
     }
 
-    /// Waits for `work`, and tells the other end from time to time that it does.
+    /// Waits for `work`, and tells the other end from time to time that it does; not for a disk that hangs.
     pub(super) async fn waiting<T>(&mut self, work: impl Future<Output = T>) -> Result<T, End> {
         tokio::pin!(work);
+        let wait_every = self.server.patience.wait_every;
         for _ in 0..MOST_WAITS {
-            match timeout(WAIT_EVERY, &mut work).await {
+            match timeout(wait_every, &mut work).await {
                 Ok(done) => return Ok(done),
-                Err(_) => self.say(&Answer::Wait).await?,
+                Err(_) => {
+                    self.server.unless_it_hangs()?;
+                    self.say(&Answer::Wait).await?;
+                }
             }
         }
-        let after = WAIT_EVERY * MOST_WAITS;
+        let after = wait_every * MOST_WAITS;
         Err(End::Refused(format!(
             "expected the disk, and all who were first, to be done within {after:?}; see whether the disk is broken"
         )))
@@ -283,4 +342,20 @@ impl Talk {
 pub(super) async fn moving<T>(work: impl Future<Output = T>) -> Result<T, End> {
     let moved = timeout(STALL, work).await;
     moved.map_err(|_| End::Broken(format!("nothing moved for {STALL:?}")))
+}
+
+/// What comes of `talking`; `work` goes on meanwhile: what comes of that, if it is done by then.
+pub(super) async fn meanwhile<A, B>(
+    talking: impl Future<Output = A>,
+    mut work: Pin<&mut impl Future<Output = B>>,
+) -> (A, Option<B>) {
+    let mut talking = pin!(talking);
+    let mut done = None;
+    loop {
+        tokio::select! {
+            biased;
+            value = &mut work, if done.is_none() => done = Some(value),
+            talked = &mut talking => return (talked, done),
+        }
+    }
 }

@@ -126,8 +126,10 @@ impl Shared {
 
     /// The segments to be written anew, those first of which least is needed.
     fn victims(&self, whole: bool) -> Vec<Victim> {
-        let in_use = held(&self.writer).in_use();
+        // Both at once: a segment that fills up in between would be neither in use nor the newest, and nothing in it held yet.
+        let writer = held(&self.writer);
         let state = held(&self.state);
+        let in_use = writer.in_use();
         let newest = state.segments.keys().next_back().copied();
         let mut victims: HashMap<u64, Victim> = HashMap::new();
         for (&number, segment) in &state.segments {
@@ -142,7 +144,7 @@ impl Shared {
                 victim.needed.push((*hash, slot.place));
             }
         }
-        drop(state);
+        drop((state, writer));
         let mut victims: Vec<_> = victims.into_values().collect();
         let bytes = |victim: &Victim| victim.needed.iter().map(|(hash, place)| span(*hash, *place)).sum::<u64>();
         victims.retain(|victim| is_wasteful(victim.len, bytes(victim)));

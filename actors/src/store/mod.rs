@@ -42,6 +42,7 @@ mod report;
 mod scan;
 mod shared;
 mod state;
+mod watch;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -55,6 +56,7 @@ pub use index::{Change, Fate, Index, Recorded};
 pub use manifest::Manifest;
 pub use names::{ManifestId, ManifestKey, PieceHash, PinId, Place};
 pub use report::{Collected, Finding, Harm, Listed, Newest, Problem, Progress, Usage, Verified};
+pub use watch::{UnderWay, Watch};
 
 /// The folder of segments.
 pub const SEGMENTS_FOLDER: &str = "segments";
@@ -272,6 +274,12 @@ impl Store {
     #[must_use]
     pub fn newest(&self) -> Newest {
         self.0.newest()
+    }
+
+    /// What the disk is asked to do at the moment.
+    #[must_use]
+    pub fn watch(&self) -> &Watch {
+        &self.0.watch
     }
 
     /// How much is kept.

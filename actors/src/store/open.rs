@@ -12,6 +12,7 @@ use super::recover;
 use super::report::Finding;
 use super::shared::{Shared, held};
 use super::state::State;
+use super::watch::{Watch, WatchedDisk};
 use super::writer::Writer;
 use super::{FORMAT_FILE, INDEX_FOLDER, MANIFESTS_FOLDER, Options, SEGMENTS_FOLDER};
 use crate::catalogue::{self, CatalogueError};
@@ -70,6 +71,11 @@ pub(super) fn open_on(
     index: Option<(Box<dyn Index>, Recorded)>,
     options: Options,
 ) -> Result<(Shared, Vec<Finding>), OpenError> {
+    let watch = Watch::default();
+    let disk = Arc::new(WatchedDisk {
+        disk,
+        watch: watch.clone(),
+    });
     disk.make_folder(folder)?;
     let format = format::read(&*disk, folder)?;
     let (segments, manifests) = (folder.join(SEGMENTS_FOLDER), folder.join(MANIFESTS_FOLDER));
@@ -82,6 +88,7 @@ pub(super) fn open_on(
         segments,
         manifests,
         disk,
+        watch,
         segment_bytes: options.segment_bytes,
         collecting: Mutex::new(()),
         changing: Mutex::new(()),

@@ -2,7 +2,7 @@
 //!
 //! What the index covers, and what has a mark behind it, was synced. Of what lies behind that nobody knows: it is in the system's memory
 //! and perhaps not on the disk, for a sync may have failed there before this process began. So it counts only after it was read, compared
-//! with its hash, written to another place and synced there.
+//! with its hash, written to another place and synced there. An older copy that is known spares that only if it can be read.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -215,10 +215,10 @@ fn rescue(shared: &Shared, seen: &mut Seen, findings: &mut Vec<Finding>) {
         group.clear();
     };
     for Tail { hash, place, file } in std::mem::take(&mut seen.tails) {
-        if held(&shared.state).is_synced(&hash) || taken.contains(&hash) {
+        let mut bytes = Vec::new();
+        if taken.contains(&hash) || is_held_whole(shared, hash, place, &mut bytes) {
             continue;
         }
-        let mut bytes = Vec::new();
         let path = shared.segment_path(place.segment);
         if let Err(error) = read_piece(&*file, &path, hash, place, &mut bytes) {
             findings.push(unusable(seen, path, hash, place, &error));
@@ -245,7 +245,10 @@ fn rescue(shared: &Shared, seen: &mut Seen, findings: &mut Vec<Finding>) {
             let mut state = held(&shared.state);
             for (hash, place) in saved {
                 let standing = Standing::Unsure;
-                state.pieces.entry(hash).or_insert(Slot { place, standing });
+                // In place of one that is damaged.
+                if !state.is_readable(&hash) {
+                    state.pieces.insert(hash, Slot { place, standing });
+                }
             }
             let reason = error.to_string();
             findings.push(Finding::Unsure { pieces, reason });
@@ -253,6 +256,15 @@ fn rescue(shared: &Shared, seen: &mut Seen, findings: &mut Vec<Finding>) {
             seen.examined.clear();
         }
     }
+}
+
+/// Whether there is no need of what was written at `place`. What is known of an older one is not enough: it may have been written again
+/// since it was damaged. Reads it into `buffer`, then.
+fn is_held_whole(shared: &Shared, hash: PieceHash, place: Place, buffer: &mut Vec<u8>) -> bool {
+    let known = held(&shared.state).pieces.get(&hash).copied();
+    known.is_some_and(|slot| {
+        slot.standing == Standing::Synced && (slot.place > place || shared.read_into(hash, buffer).is_ok())
+    })
 }
 
 /// What to say of a piece that was perhaps never synced, and is not whole.

@@ -12,6 +12,7 @@ use super::format;
 use super::index::Index;
 use super::names::{Place, segment_name};
 use super::state::State;
+use super::watch::Watch;
 use super::writer::Writer;
 use crate::catalogue::Lock;
 use crate::trust::PrivateError;
@@ -22,6 +23,8 @@ pub(super) struct Shared {
     pub(super) segments: PathBuf,
     pub(super) manifests: PathBuf,
     pub(super) disk: Arc<dyn Disk>,
+    /// Of the disk, and of the index, which is on it too.
+    pub(super) watch: Watch,
     pub(super) segment_bytes: u64,
     /// One collection at a time.
     pub(super) collecting: Mutex<()>,
@@ -86,7 +89,10 @@ impl Shared {
     pub(super) fn note(&self) {
         let mut index = held(&self.index);
         let changes = std::mem::take(&mut held(&self.state).changes);
-        let noted = index.as_mut().map_or(Ok(()), |index| index.note(&changes));
+        let noted = index.as_mut().map_or(Ok(()), |index| {
+            self.watch
+                .during("write the index in", &self.folder.as_path().into(), || index.note(&changes))
+        });
         if let Err(reason) = noted {
             tracing::warn!(
                 folder = %self.folder.display(), reason,

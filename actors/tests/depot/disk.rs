@@ -1,9 +1,9 @@
-//! A disk that has no room, or breaks, when it is told to.
+//! A disk that has no room, breaks, or hangs, when it is told to.
 
 use std::io::{self, IoSlice};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 use sardana_actors::store::{Disk, DiskFile, RealDisk};
 use sardana_actors::trust::PrivateError;
@@ -13,6 +13,41 @@ use sardana_actors::trust::PrivateError;
 pub(crate) struct Wrong {
     pub(crate) full: AtomicBool,
     pub(crate) no_sync: AtomicBool,
+    hangs: Gate,
+}
+
+/// What does not return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hang {
+    Read,
+    Write,
+    Sync,
+    Rename,
+}
+
+#[derive(Debug, Default)]
+struct Gate(Mutex<Option<Hang>>, Condvar);
+
+/// While there is this, the disk hangs.
+pub(crate) struct Hung<'a>(&'a Wrong);
+
+impl Wrong {
+    pub(crate) fn hang(&self, call: Hang) -> Hung<'_> {
+        *self.hangs.0.lock().unwrap() = Some(call);
+        Hung(self)
+    }
+
+    fn passes(&self, call: Hang) {
+        let hangs = self.hangs.0.lock().unwrap();
+        drop(self.hangs.1.wait_while(hangs, |hangs| *hangs == Some(call)).unwrap());
+    }
+}
+
+impl Drop for Hung<'_> {
+    fn drop(&mut self) {
+        *self.0.hangs.0.lock().unwrap() = None;
+        self.0.hangs.1.notify_all();
+    }
 }
 
 #[derive(Debug, Default, Clone)]
@@ -45,6 +80,7 @@ impl Disk for Faulty {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), PrivateError> {
+        self.0.passes(Hang::Rename);
         RealDisk.rename(from, to)
     }
 
@@ -59,10 +95,12 @@ impl Disk for Faulty {
 
 impl DiskFile for File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.1.passes(Hang::Read);
         self.0.read_at(buffer, offset)
     }
 
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        self.1.passes(Hang::Write);
         if self.1.full.load(Ordering::SeqCst) {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -70,6 +108,7 @@ impl DiskFile for File {
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.1.passes(Hang::Sync);
         if self.1.no_sync.load(Ordering::SeqCst) {
             return Err(io::Error::other("the disk is on fire"));
         }

@@ -6,6 +6,7 @@
 mod bounds;
 mod disk;
 mod failing;
+mod hanging;
 mod leader;
 mod orders;
 mod reopening;

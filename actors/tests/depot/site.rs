@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sardana_actors::depot::{Depots, Server};
+use sardana_actors::depot::{Depots, Patience, Server};
 use sardana_actors::ground::Ground;
 use sardana_actors::manifest;
 use sardana_actors::quic::{Purpose, bind_server};
@@ -41,9 +41,13 @@ pub(crate) fn authority() -> Authority {
 
 /// What a worker asks depots with.
 pub(crate) fn client(authority: &Authority, worker: WorkerId) -> Arc<Depots> {
+    client_with(authority, worker, Patience::default())
+}
+
+pub(crate) fn client_with(authority: &Authority, worker: WorkerId, patience: Patience) -> Arc<Depots> {
     let wallet = Wallet::from(authority.issue(Role::Worker, worker.get()).unwrap());
     let endpoint = bind_server(&wallet, Purpose::Peer, LOOPBACK).unwrap();
-    Depots::new(Ground::Host, endpoint, wallet)
+    Depots::with_patience(Ground::Host, endpoint, wallet, patience)
 }
 
 /// The bulk end of a depot, with a store of its own, that serves [`WORKER`].
@@ -62,10 +66,14 @@ impl Place {
     }
 
     pub(crate) fn of(authority: &Authority, id: u64, store: Store, folder: TempDir) -> Self {
+        Self::with(authority, id, (store, folder), Patience::default())
+    }
+
+    pub(crate) fn with(authority: &Authority, id: u64, (store, folder): (Store, TempDir), patience: Patience) -> Self {
         // A certificate says nothing of which depot it is.
         let certified = id + 1_000;
         let credentials = authority.issue(Role::Checkpoint, certified).unwrap();
-        let server = Server::listen(Ground::Host, credentials, LOOPBACK, store.clone()).unwrap();
+        let server = Server::listen_with(Ground::Host, credentials, LOOPBACK, store.clone(), patience).unwrap();
         server.serve_only([WORKER], []);
         let at = DepotAddress {
             depot: DepotId::new(id),

@@ -13,8 +13,8 @@ use crate::random::{Random, rounds};
 /// What was acknowledged at the end of a log, and what the index said then and sometime before.
 pub(crate) struct Then {
     pub(crate) said: Said,
-    index: Recorded,
-    older: Recorded,
+    pub(crate) index: Recorded,
+    pub(crate) older: Recorded,
 }
 
 pub(crate) fn then(log: &[Op], random: &mut Random) -> Then {

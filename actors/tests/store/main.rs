@@ -27,5 +27,6 @@ mod power_disk;
 mod races;
 #[path = "../catalogue/random.rs"]
 mod random;
+mod rewritten;
 mod tombstones;
 mod wounds;

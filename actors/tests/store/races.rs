@@ -1,11 +1,14 @@
 //! Everything at once, from several threads.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use sardana_actors::store::{Manifest, Options, PieceHash, PinId, ReadError, Store};
 use sardana_protocol::words::Step;
 
+use crate::memory::MemoryDisk;
 use crate::random::Random;
 
 const OPTIONS: Options = Options { segment_bytes: 64 << 10 };
@@ -80,6 +83,46 @@ fn what_is_put_while_it_is_collected_survives() {
     assert!(collected > 0);
     store.collect().unwrap();
     assert_eq!(store.usage().pieces, 0, "nothing is named any more");
+}
+
+/// A segment that a put has just filled is no waste, though nothing in it is held yet.
+#[test]
+fn what_is_put_over_many_segments_while_it_is_collected_survives() {
+    // Each piece fills one.
+    let options = Options { segment_bytes: 1 << 10 };
+    let disk = Arc::new(MemoryDisk::default());
+    let store = Store::open_on(disk, Path::new("/store"), None, options).unwrap().store;
+    let ended = AtomicBool::new(false);
+    let collections = thread::scope(|scope| {
+        let maker = scope.spawn(|| {
+            for round in 0..400_u64 {
+                let pin = PinId::new(round);
+                let pieces: Vec<Vec<u8>> = (0..12_u64).map(|slot| [round, slot].map(u64::to_le_bytes).concat()).collect();
+                let pieces: Vec<Vec<u8>> = pieces.iter().map(|name| name.repeat(50)).collect();
+                let slices: Vec<_> = pieces.iter().map(Vec::as_slice).collect();
+                let hashes = store.put(pin, &slices).unwrap();
+                store.sync().unwrap();
+                for (hash, piece) in hashes.iter().zip(&pieces) {
+                    assert_eq!(store.read(*hash).as_ref().ok(), Some(piece), "in round {round}");
+                }
+                store.unpin(pin);
+            }
+        });
+        let collector = scope.spawn(|| {
+            let mut collections = 0_u64;
+            while !ended.load(Ordering::Relaxed) {
+                store.collect().unwrap();
+                collections += 1;
+            }
+            collections
+        });
+        let made = maker.join();
+        ended.store(true, Ordering::Relaxed);
+        made.unwrap();
+        collector.join().unwrap()
+    });
+    println!("{collections} collections meanwhile");
+    assert!(collections > 0);
 }
 
 #[test]

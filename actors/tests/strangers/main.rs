@@ -5,6 +5,7 @@
 
 mod agents;
 mod costs;
+mod depots;
 mod hellos;
 mod log;
 mod raw;

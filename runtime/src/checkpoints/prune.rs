@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sardana_actors::store::{CollectError, Collected, DeleteError};
 use sardana_protocol::checkpoint::{Keep, Manifest, ManifestKey, PieceHash};
 
-use super::directory::Checkpoints;
+use super::directory::{Checkpoints, Directory};
 use super::find::short;
 use super::list::{Entry, Standing};
 
@@ -16,6 +16,15 @@ pub enum PruneError {
     /// The newest complete one is not deleted: a job that begins again would have nothing to go on from.
     #[error("{} is the newest complete checkpoint and is never deleted; remove the whole directory if it is not needed", short(*.key))]
     Newest {
+        /// Which.
+        key: ManifestKey,
+    },
+    /// It may be the newest complete one, or nobody's: the other hosts know.
+    #[error(
+        "expected to know whether {} is the newest complete checkpoint, which is never deleted, but some of its pieces are on other \
+         hosts; name their directories with --also", short(*.key)
+    )]
+    Unclear {
         /// Which.
         key: ManifestKey,
     },
@@ -58,19 +67,21 @@ pub struct Pruned {
     pub collected: Collected,
 }
 
+/// One of which some pieces are on other hosts is not: those may never have had it, since a job died while it was committed.
 fn is_complete(entry: &Entry) -> bool {
     match entry.standing {
-        Standing::Whole | Standing::Spread { .. } => true,
-        Standing::Harmed { .. } => false,
+        Standing::Whole => true,
+        Standing::Spread { .. } | Standing::Harmed { .. } => false,
     }
 }
 
 impl Checkpoints {
-    /// What [`Checkpoints::prune`] would delete: the complete ones that `keep` does not keep, and those that are `named`. The newest is read
-    /// for it, and if it is damaged the one before it: what everybody would go on from must be whole when the others go.
+    /// What [`Checkpoints::prune`] would delete: those that are complete over the directories given and that `keep` does not keep, with it
+    /// also what is left of those that were deleted in another directory, and those that are `named`. The newest is read for it, and if it is damaged the one before it: what everybody would go on from must be whole
+    /// when the others go.
     ///
     /// # Errors
-    /// [`PruneError::Newest`] and [`PruneError::Unreadable`].
+    /// [`PruneError::Newest`], [`PruneError::Unclear`] and [`PruneError::Unreadable`].
     pub fn prunable(&self, keep: Option<Keep>, named: &[ManifestKey]) -> Result<Pruning, PruneError> {
         let entries = self.judged();
         let complete: Vec<ManifestKey> = entries
@@ -81,18 +92,26 @@ impl Checkpoints {
         if let Some(&key) = complete.last().filter(|newest| named.contains(newest)) {
             return Err(PruneError::Newest { key });
         }
+        let usable = entries
+            .iter()
+            .rfind(|entry| !matches!(entry.standing, Standing::Harmed { .. }));
+        if let Some(&Entry { key, .. }) = usable.filter(|newest| named.contains(&newest.key)) {
+            return Err(PruneError::Unclear { key });
+        }
         let expired = keep.map(|keep| keep.expired(|key: ManifestKey| key.step, &complete));
-        let delete: BTreeSet<ManifestKey> = expired.into_iter().flatten().chain(named.iter().copied()).collect();
+        let gone = entries.iter().filter(|entry| keep.is_some() && self.is_gone(entry));
+        let delete = expired.into_iter().flatten().chain(named.iter().copied());
+        let delete: BTreeSet<ManifestKey> = delete.chain(gone.map(|entry| entry.key)).collect();
         let mut incomplete = Vec::new();
         for entry in entries.iter().filter(|entry| !delete.contains(&entry.key)) {
-            let Standing::Harmed { reason } = &entry.standing else {
+            if is_complete(entry) {
                 continue;
-            };
+            }
+            let (key, reason) = (entry.key, entry.standing.to_string());
             if entry.manifest.is_none() && !delete.is_empty() {
-                let (key, reason) = (entry.key, reason.clone());
                 return Err(PruneError::Unreadable { key, reason });
             }
-            incomplete.push((entry.key, reason.clone()));
+            incomplete.push((key, reason));
         }
         Ok(Pruning {
             bytes: self.bytes_of_only(&entries, &delete),
@@ -103,16 +122,19 @@ impl Checkpoints {
 
     /// All checkpoints, of which the newest that counts as complete is so to the last byte.
     fn judged(&self) -> Vec<Entry> {
-        let store = self.main().store();
         let mut entries = self.list().entries;
-        for entry in entries.iter_mut().rev().filter(|entry| is_complete(entry)) {
-            let damaged = AtomicUsize::new(0);
-            if let Ok(stored) = store.show(entry.key) {
-                store.read_many(stored.pieces(), |_, read| {
-                    damaged.fetch_add(usize::from(read.is_err()), Ordering::Relaxed);
-                });
+        for entry in &mut entries {
+            let reason = match entry.standing {
+                Standing::Whole => self.borrowed(entry),
+                Standing::Spread { elsewhere } => self.nowhere(entry, elsewhere),
+                Standing::Harmed { .. } => None,
+            };
+            if let Some(reason) = reason {
+                entry.standing = Standing::Harmed { reason };
             }
-            match damaged.into_inner() {
+        }
+        for entry in entries.iter_mut().rev().filter(|entry| is_complete(entry)) {
+            match self.damaged(entry) {
                 0 => break,
                 damaged => {
                     let reason = format!("{damaged} of its pieces cannot be read; sardana checkpoints verify says more");
@@ -121,6 +143,47 @@ impl Checkpoints {
             }
         }
         entries
+    }
+
+    /// Why it is not complete, if there are pieces that only directories have which do not keep them for it.
+    fn borrowed(&self, entry: &Entry) -> Option<String> {
+        let has_it = |directory: &&Directory| directory.store().show(entry.key).is_ok();
+        let keepers: Vec<&Directory> = self.directories().filter(has_it).collect();
+        let kept = |piece: &PieceHash| keepers.iter().any(|keeper| keeper.store().length_of(*piece).is_some());
+        let needs: BTreeSet<PieceHash> = entry.manifest.iter().flat_map(Manifest::needs).collect();
+        let borrowed = needs.iter().filter(|piece| !kept(piece)).count();
+        (borrowed > 0).then(|| {
+            format!(
+                "{borrowed} of its pieces are only in directories that do not have this checkpoint: it was never committed there, or \
+                 deleted"
+            )
+        })
+    }
+
+    /// Why it is not complete, if the directories of all its hosts are given, and some pieces are in none.
+    fn nowhere(&self, entry: &Entry, lacking: usize) -> Option<String> {
+        let given: Vec<_> = self.directories().filter_map(|directory| directory.depot().ok()).collect();
+        let depots = &entry.manifest.as_ref()?.depots;
+        let all = depots.iter().all(|depot| given.contains(depot));
+        all.then(|| format!("{lacking} of its pieces are in none of the directories of its hosts"))
+    }
+
+    /// Whether what is here is a remainder: it was deleted in another directory.
+    fn is_gone(&self, entry: &Entry) -> bool {
+        let deleted = |directory: &Directory| directory.store().is_deleted(entry.key);
+        !is_complete(entry) && entry.manifest.is_some() && self.directories().any(deleted)
+    }
+
+    /// How many of its pieces no directory can give.
+    fn damaged(&self, entry: &Entry) -> usize {
+        let damaged = AtomicUsize::new(0);
+        let needs: BTreeSet<PieceHash> = entry.manifest.iter().flat_map(Manifest::needs).collect();
+        let needs: Vec<PieceHash> = needs.into_iter().collect();
+        self.main().store().read_many(&needs, |number, read| {
+            let lost = read.is_err() && self.fetch(needs[number]).is_err();
+            damaged.fetch_add(usize::from(lost), Ordering::Relaxed);
+        });
+        damaged.into_inner()
     }
 
     /// Bytes on this disk that these need, and no others.

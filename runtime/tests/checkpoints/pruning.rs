@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use super::site::{Site, copy_folder, has};
+use sardana_actors::store::{PinId, Store};
+use sardana_protocol::limits::PIECE_BYTES;
+
+use super::site::{Site, copy_folder, has, save, state};
 
 fn steps(site: &Site) -> Vec<u64> {
     let listing = site.json("list a");
@@ -84,4 +87,59 @@ fn nothing_is_deleted_while_nobody_knows_what_another_one_needs() {
     );
     assert_eq!(steps(&site), [30]);
     site.done("verify a");
+}
+
+/// A job died while its last checkpoint was committed: one host has it, and the others do not. That one is not what is kept in place of
+/// the one before.
+#[test]
+fn what_only_this_host_has_committed_takes_no_other_ones_place() {
+    let site = Site::spread(&[10, 20]);
+    let depots = ["a", "b"].map(|name| site.depot(name));
+    let store = Store::open(&site.path("a")).unwrap().store;
+    save(&store, 30, (depots[0], &depots, 1));
+    drop(store);
+    // What the others have is not known here.
+    let on_others = "on other hosts; name their directories with --also";
+    has(
+        &site.done("prune a --keep last=1"),
+        &["s10", "s20", "s30", "left alone", on_others, "deleted 0 checkpoints"],
+    );
+    assert_eq!(steps(&site), [10, 20, 30]);
+    site.fails("prune a --delete 30", 1, &["s30", on_others]);
+    has(
+        &site.done("prune a --keep last=1 --also b --dry-run"),
+        &[
+            "s30",
+            "in none of the directories",
+            "would delete s10",
+            "would delete 1 checkpoint",
+        ],
+    );
+    // Also if the other one has the pieces: it does not keep them.
+    let store = Store::open(&site.path("b")).unwrap().store;
+    for (_, bytes) in state(30) {
+        let parts: Vec<&[u8]> = bytes.chunks(PIECE_BYTES).collect();
+        store.put(PinId::new(1), &parts).unwrap();
+    }
+    store.sync().unwrap();
+    drop(store);
+    has(
+        &site.done("prune a --keep last=1 --also b"),
+        &[
+            "s30",
+            "left alone",
+            "never committed there",
+            "deleted s10",
+            "deleted 1 checkpoint",
+        ],
+    );
+    assert_eq!(steps(&site), [20, 30]);
+    // What is left of it on the other host goes too, as soon as that is pruned.
+    has(
+        &site.done("prune b --keep last=1 --also a"),
+        &["deleted s10", "deleted 1 checkpoint"],
+    );
+    site.fails("prune a --delete 20 --also b", 1, &["s20", "never deleted"]);
+    has(&site.done("prune a --delete 30 --also b"), &["deleted s30"]);
+    site.done("verify a --also b");
 }

@@ -9,16 +9,19 @@ use crate::ending::Failure;
 
 /// Delete old checkpoints for good, and give their room back.
 ///
-/// Only complete ones count, and the newest of them, which is read for it, is never deleted. Copies of a deleted one that come back later are known as deleted.
+/// Only those count that are complete in the directories given, and the newest of them, which is read for it, is never deleted. Only DIR is changed. Copies of a deleted one that come back later are known as deleted.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sardana checkpoints prune DIR --keep last=3,every=1000 --dry-run\n  \
+    sardana checkpoints prune HOST1 --keep last=3 --also HOST2 --also HOST3\n  \
     sardana checkpoints prune DIR --delete 4f1c22ab90de\n\n\
     Exit codes: 0 deleted, or nothing to delete, 1 it failed, 2 wrong usage.")]
 pub(super) struct Prune {
     /// The directory of checkpoints.
     #[arg(value_name = "DIR")]
     dir: std::path::PathBuf,
+    #[command(flatten)]
+    more: super::More,
     /// Which are kept: the newest N, and besides the first at or after each multiple of STEPS.
     #[arg(long, value_name = "last=N[,every=STEPS]", required_unless_present = "delete")]
     keep: Option<Keep>,
@@ -32,7 +35,7 @@ pub(super) struct Prune {
 
 impl Prune {
     pub(super) fn carry_out(self) -> Result<(), Failure> {
-        let checkpoints = open(&self.dir, &[])?;
+        let checkpoints = open(&self.dir, &self.more.also)?;
         let named = self
             .delete
             .iter()

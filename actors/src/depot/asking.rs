@@ -1,0 +1,316 @@
+//! The asking end of a stream to a depot. Nothing is waited for without bound: a depot that hangs is an error that names it.
+
+use std::pin::{Pin, pin};
+
+use bytes::Bytes;
+use quinn::{Connection, ConnectionError, ReadExactError, RecvStream, SendStream, WriteError};
+use sardana_protocol::checkpoint::{DepotId, PieceHash};
+use sardana_protocol::limits::PIECE_BYTES;
+use serde::Serialize;
+use tokio::time::{Instant, timeout};
+
+use super::error::DepotError;
+use super::limits::{BATCH_BYTES, LIST_BYTES, MOST_WAITS_HEARD, PROGRESS_EVERY, REQUEST_DEADLINE, ROUND_PIECES};
+use super::patience::Patience;
+use super::talk::{Answer, Offer};
+use crate::quic::{explain, is_refusal};
+use crate::wire::{FrameError, read_frame, write_frame};
+
+/// A stream to a depot.
+pub(super) struct Asking {
+    depot: DepotId,
+    send: SendStream,
+    ear: Ear,
+    patience: Patience,
+}
+
+/// A piece that was asked for.
+pub(super) struct Given {
+    pub(super) index: usize,
+    pub(super) piece: PieceHash,
+    /// Its bytes, or why there are none.
+    pub(super) bytes: Result<Vec<u8>, String>,
+}
+
+impl Asking {
+    pub(super) async fn open(depot: DepotId, connection: &Connection, patience: Patience) -> Result<Self, DepotError> {
+        // It has a bound of streams, which those may hold that hang.
+        let opened = patience.with(depot, connection.open_bi()).await?;
+        let (send, receive) = opened.map_err(|error| lost(depot, &error))?;
+        Ok(Self {
+            depot,
+            send,
+            ear: Ear::new(receive),
+            patience,
+        })
+    }
+
+    pub(super) async fn say<T: Serialize + ?Sized + Sync>(&mut self, what: &T, limit: usize) -> Result<(), DepotError> {
+        let saying = write_frame(&mut self.send, &what, limit);
+        let said = self.patience.with(self.depot, saying).await?;
+        said.map_err(|error| broken(self.depot, error))
+    }
+
+    /// The next answer but `Wait`.
+    pub(super) async fn answer<P: Fn()>(&mut self, progress: &mut NowAndThen<P>) -> Result<Answer, DepotError> {
+        for _ in 0..=MOST_WAITS_HEARD {
+            let frame = self.patience.with(self.depot, self.ear.frame()).await?;
+            if let Some(answer) = heard(self.depot, frame, progress)? {
+                return Ok(answer);
+            }
+        }
+        Err(waited(self.depot, self.patience))
+    }
+
+    pub(super) fn senseless(&self, expected: &'static str, found: &Answer) -> DepotError {
+        senseless(self.depot, expected, found)
+    }
+
+    /// What the depot said before it stopped reading, if it said why.
+    pub(super) async fn last_word(&mut self) -> Option<DepotError> {
+        let said = timeout(REQUEST_DEADLINE, self.answer(&mut NowAndThen::new(|| {}))).await;
+        match said {
+            Ok(Err(refused @ DepotError::Refused { .. })) => Some(refused),
+            Ok(Err(_) | Ok(_)) | Err(_) => None,
+        }
+    }
+
+    /// Offers some pieces, and sends what is wanted of them.
+    pub(super) async fn offer<P: Fn()>(
+        &mut self,
+        round: &[(PieceHash, Bytes)],
+        progress: &mut NowAndThen<P>,
+    ) -> Result<(), DepotError> {
+        let offer = |(piece, bytes): &(PieceHash, Bytes)| Offer {
+            piece: *piece,
+            bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+        };
+        let offers: Vec<Offer> = round.iter().map(offer).collect();
+        self.say(&offers, LIST_BYTES).await?;
+        let answer = self.answer(progress).await?;
+        let Answer::Wanted { offers } = answer else {
+            return Err(self.senseless("which pieces are wanted", &answer));
+        };
+        for index in offers {
+            let Some((_, bytes)) = round.get(index as usize) else {
+                let found = format!("piece {index} of {}", round.len());
+                let (depot, expected) = (self.depot, "pieces that were offered");
+                return Err(DepotError::Senseless { depot, expected, found });
+            };
+            self.send(bytes.clone(), progress).await?;
+            progress.now();
+        }
+        Ok(())
+    }
+
+    /// Sends a piece, and hears meanwhile that the depot still waits for its disk, or gives up.
+    async fn send<P: Fn()>(&mut self, piece: Bytes, progress: &mut NowAndThen<P>) -> Result<(), DepotError> {
+        let depot = self.depot;
+        let mut sending = pin!(self.send.write_chunk(piece));
+        for _ in 0..=MOST_WAITS_HEARD {
+            let moved = async {
+                tokio::select! {
+                    biased;
+                    sent = &mut sending => Ok(sent),
+                    frame = self.ear.frame() => Err(frame),
+                }
+            };
+            match self.patience.with(depot, moved).await? {
+                Ok(sent) => return sent.map_err(|error| unsent(depot, error)),
+                Err(frame) => {
+                    if let Some(answer) = heard(depot, frame, progress)? {
+                        return Err(senseless(depot, "to be told to wait", &answer));
+                    }
+                }
+            }
+        }
+        Err(waited(depot, self.patience))
+    }
+
+    /// The next few pieces; none once all have come.
+    pub(super) async fn batch(
+        &mut self,
+        left: &mut impl Iterator<Item = (PieceHash, usize)>,
+    ) -> Result<Vec<Given>, DepotError> {
+        let mut batch = Vec::new();
+        let mut filled = 0;
+        while filled + PIECE_BYTES <= BATCH_BYTES
+            && let Some((piece, index)) = left.next()
+        {
+            let bytes = match self.answer(&mut NowAndThen::new(|| {})).await? {
+                Answer::Bytes { bytes } => Ok(self.bytes(bytes, PIECE_BYTES).await?),
+                Answer::NotHere => Err("it does not have it".to_owned()),
+                Answer::Damaged { reason } => Err(reason),
+                other @ (Answer::Wait | Answer::Wanted { .. } | Answer::Durable | Answer::Refused { .. }) => {
+                    return Err(self.senseless("a piece", &other));
+                }
+            };
+            // Also what is not there fills a little, so that a batch ends.
+            filled += bytes.as_ref().map_or(0, Vec::len).max(BATCH_BYTES / ROUND_PIECES);
+            batch.push(Given { index, piece, bytes });
+        }
+        Ok(batch)
+    }
+
+    /// So many bytes, if they are no more than may be.
+    pub(super) async fn bytes(&mut self, announced: u64, most: usize) -> Result<Vec<u8>, DepotError> {
+        let depot = self.depot;
+        let length = usize::try_from(announced).ok().filter(|&length| length <= most);
+        let length = length.ok_or_else(|| DepotError::Senseless {
+            depot,
+            expected: "no more bytes than a piece or a manifest may have",
+            found: announced.to_string(),
+        })?;
+        let receive = self.ear.stream.as_mut().ok_or_else(|| broken(depot, cut_short()))?;
+        let mut bytes = Vec::new();
+        while bytes.len() < length {
+            // Memory only for what comes.
+            let start = bytes.len();
+            bytes.resize(length.min(start + PIECE_BYTES), 0);
+            let read = self.patience.with(depot, receive.read_exact(&mut bytes[start..])).await?;
+            read.map_err(|error| match error {
+                ReadExactError::ReadError(quinn::ReadError::ConnectionLost(error)) => lost(depot, &error),
+                error @ (ReadExactError::FinishedEarly(_) | ReadExactError::ReadError(_)) => DepotError::Broken {
+                    depot,
+                    reason: error.to_string(),
+                },
+            })?;
+        }
+        Ok(bytes)
+    }
+}
+
+/// What a depot says. A frame that has begun to come is not lost when something else comes first.
+struct Ear {
+    /// None while a frame comes.
+    stream: Option<RecvStream>,
+    frame: Option<Frame>,
+}
+
+/// A frame that comes, and gives the stream back.
+type Frame = Pin<Box<dyn Future<Output = (RecvStream, Heard)> + Send>>;
+
+/// A frame; none if the depot has ended the stream.
+type Heard = Result<Option<Answer>, FrameError>;
+
+impl Ear {
+    fn new(stream: RecvStream) -> Self {
+        Self {
+            stream: Some(stream),
+            frame: None,
+        }
+    }
+
+    /// The next frame. Whoever gives this up asks again, and loses nothing.
+    async fn frame(&mut self) -> Heard {
+        if let Some(mut stream) = self.stream.take() {
+            self.frame = Some(Box::pin(async move {
+                let frame = read_frame::<Answer>(&mut stream, LIST_BYTES).await;
+                (stream, frame)
+            }));
+        }
+        // There is one of both at any time.
+        let frame = self.frame.as_mut().ok_or_else(cut_short)?;
+        let (stream, heard) = frame.await;
+        (self.stream, self.frame) = (Some(stream), None);
+        heard
+    }
+}
+
+fn cut_short() -> FrameError {
+    FrameError::Io(std::io::ErrorKind::UnexpectedEof.into())
+}
+
+/// The answer that came; none if it was `Wait`.
+fn heard<P: Fn()>(depot: DepotId, frame: Heard, progress: &mut NowAndThen<P>) -> Result<Option<Answer>, DepotError> {
+    let ended = || DepotError::Broken {
+        depot,
+        reason: "it ended the stream".to_owned(),
+    };
+    match frame.map_err(|error| broken(depot, error))?.ok_or_else(ended)? {
+        Answer::Wait => {
+            progress.now();
+            Ok(None)
+        }
+        Answer::Refused { reason } => Err(DepotError::Refused { depot, reason }),
+        answer @ (Answer::Wanted { .. }
+        | Answer::Durable
+        | Answer::Bytes { .. }
+        | Answer::NotHere
+        | Answer::Damaged { .. }) => Ok(Some(answer)),
+    }
+}
+
+fn waited(depot: DepotId, patience: Patience) -> DepotError {
+    DepotError::Hangs {
+        depot,
+        after: patience.wait_every * MOST_WAITS_HEARD,
+    }
+}
+
+fn senseless(depot: DepotId, expected: &'static str, found: &Answer) -> DepotError {
+    DepotError::Senseless {
+        depot,
+        expected,
+        found: format!("{found:?}"),
+    }
+}
+
+fn unsent(depot: DepotId, error: WriteError) -> DepotError {
+    match error {
+        WriteError::ConnectionLost(error) => lost(depot, &error),
+        WriteError::Stopped(_) | WriteError::ClosedStream | WriteError::ZeroRttRejected => DepotError::Broken {
+            depot,
+            reason: error.to_string(),
+        },
+    }
+}
+
+fn lost(depot: DepotId, error: &ConnectionError) -> DepotError {
+    let reason = explain(error);
+    if is_refusal(error) {
+        DepotError::Refused { depot, reason }
+    } else {
+        DepotError::Broken { depot, reason }
+    }
+}
+
+fn broken(depot: DepotId, error: FrameError) -> DepotError {
+    match error {
+        FrameError::Connection(error) => lost(depot, &error),
+        FrameError::Version { .. }
+        | FrameError::Header { .. }
+        | FrameError::TooLong { .. }
+        | FrameError::Malformed { .. }
+        | FrameError::Trailing { .. }
+        | FrameError::Unencodable { .. } => DepotError::Senseless {
+            depot,
+            expected: "an answer",
+            found: error.to_string(),
+        },
+        FrameError::Truncated { .. } | FrameError::Stream { .. } | FrameError::Io(_) => DepotError::Broken {
+            depot,
+            reason: error.to_string(),
+        },
+    }
+}
+
+/// Calls somebody back, but not all the time.
+pub(super) struct NowAndThen<P> {
+    call: P,
+    last: Instant,
+}
+
+impl<P: Fn()> NowAndThen<P> {
+    pub(super) fn new(call: P) -> Self {
+        let last = Instant::now();
+        Self { call, last }
+    }
+
+    fn now(&mut self) {
+        if self.last.elapsed() >= PROGRESS_EVERY {
+            self.last = Instant::now();
+            (self.call)();
+        }
+    }
+}

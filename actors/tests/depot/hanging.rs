@@ -1,0 +1,144 @@
+//! A depot whose disk does not return from a call, while its process and its connections live: it is named, and nobody waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sardana_actors::depot::{DepotError, Depots, Patience};
+use sardana_actors::store::{Options, Store};
+use sardana_actors::trust::Authority;
+use sardana_protocol::checkpoint::{DepotAddress, DepotId};
+
+use crate::disk::{Faulty, Hang, Wrong};
+use crate::site::{Place, Read, WORKER, authority, client, client_with, manifest, names, pieces, snapshot, soon};
+
+/// A depot that notices soon.
+const SHORT: Patience = Patience {
+    silent: Duration::from_secs(20),
+    disk: Duration::from_millis(300),
+    wait_every: Duration::from_millis(100),
+};
+
+/// One that never does.
+const NEVER: Patience = Patience {
+    silent: Duration::from_secs(3_600),
+    disk: Duration::from_secs(3_600),
+    wait_every: Duration::from_secs(3_600),
+};
+
+fn place(authority: &Authority, id: u64, patience: Patience) -> (Place, Arc<Wrong>) {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Faulty::default();
+    let wrong = Arc::clone(&disk.0);
+    let opened = Store::open_on(Arc::new(disk), &folder.path().join("store"), None, Options::default()).unwrap();
+    (Place::with(authority, id, (opened.store, folder), patience), wrong)
+}
+
+async fn refused(worker: &Depots, at: DepotAddress, step: u64) -> String {
+    let two = pieces(2, 200);
+    let error = soon(worker.put(at, snapshot(step), &two, || ())).await.unwrap_err();
+    assert!(matches!(&error, DepotError::Refused { .. }), "{error}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn a_put_on_a_disk_that_hangs_is_refused_by_name_and_more_of_them_at_once() {
+    for (call, what) in [(Hang::Write, "to write "), (Hang::Sync, "to sync ")] {
+        let authority = authority();
+        let (place, wrong) = place(&authority, 1, SHORT);
+        let worker = client(&authority, WORKER);
+        let one = pieces(1, 40);
+        soon(worker.put(place.at, snapshot(5), &one, || ())).await.unwrap();
+        let hung = wrong.hang(call);
+        let said = refused(&worker, place.at, 6).await;
+        let own = place.at.depot.to_string();
+        assert!(
+            said.contains(&own) && said.contains("its disk hangs") && said.contains(what),
+            "{said}"
+        );
+        // More than may write at once, one after the other: nobody queues behind those that hang, and nothing is sent.
+        let received = place.server.received();
+        for step in 7..27 {
+            let said = refused(&worker, place.at, step).await;
+            assert!(said.contains("its disk hangs"), "{said}");
+        }
+        assert_eq!(place.server.received(), received);
+        // What can be read is read.
+        let mut read = Read::of(one.len());
+        let asked = names(&one);
+        let got = worker.get(place.at, &asked, |index, bytes| read.take(index, bytes));
+        assert_eq!(soon(got).await.unwrap(), []);
+        read.assert_all_but(&one, &[]);
+        drop(hung);
+        // What hung has to return first.
+        let two = pieces(2, 200);
+        soon(async {
+            while worker.put(place.at, snapshot(6), &two, || ()).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_share_names_the_depot_that_hangs() {
+    let authority = authority();
+    let worker = client(&authority, WORKER);
+    let (whole, ill) = (Place::new(&authority, 1), place(&authority, 2, SHORT));
+    let at = [whole.at, ill.0.at];
+    let _hung = ill.1.hang(Hang::Sync);
+    let all = pieces(1, 40);
+    let (depot, reason) = soon(worker.write_share(&at, 2, snapshot(5), &all, || ())).await.unwrap_err();
+    assert_eq!(depot, Some(DepotId::new(2)));
+    assert!(reason.contains("its disk hangs"), "{reason}");
+}
+
+/// Also if the depot itself does not notice.
+#[tokio::test]
+async fn a_piece_on_a_disk_that_hangs_comes_from_another_depot() {
+    for patience in [SHORT, NEVER] {
+        let authority = authority();
+        // A healthy one moves sooner in any case.
+        let patient = Patience {
+            silent: Duration::from_secs(5),
+            ..NEVER
+        };
+        let worker = client_with(&authority, WORKER, patient);
+        let (whole, ill) = (Place::new(&authority, 1), place(&authority, 2, patience));
+        let at = [whole.at, ill.0.at];
+        let all = pieces(1, 60);
+        soon(worker.write_share(&at, 2, snapshot(5), &all, || ())).await.unwrap();
+        let _hung = ill.1.hang(Hang::Read);
+        let (mut read, asked) = (Read::of(all.len()), names(&all));
+        soon(worker.read_pieces(&at, &asked, |index, bytes| read.take(index, bytes)))
+            .await
+            .unwrap();
+        read.assert_all_but(&all, &[]);
+    }
+}
+
+#[tokio::test]
+async fn whoever_asks_gives_a_depot_up_that_says_nothing() {
+    let authority = authority();
+    let silent = Duration::from_millis(500);
+    let worker = client_with(&authority, WORKER, Patience { silent, ..NEVER });
+    let (place, wrong) = place(&authority, 1, NEVER);
+    let (one, two) = (pieces(1, 10), pieces(2, 200));
+    let hangs = |error: &DepotError| matches!(error, DepotError::Hangs { depot, after } if *depot == place.at.depot && *after == silent);
+    soon(client(&authority, WORKER).put(place.at, snapshot(5), &one, || ()))
+        .await
+        .unwrap();
+    for call in [Hang::Write, Hang::Sync] {
+        let _hung = wrong.hang(call);
+        let error = soon(worker.put(place.at, snapshot(6), &two, || ())).await.unwrap_err();
+        assert!(hangs(&error), "{error}");
+        assert!(error.to_string().contains("nothing moved for 500ms"), "{error}");
+    }
+    let _hung = wrong.hang(Hang::Read);
+    let error = soon(worker.get(place.at, &names(&one), |_, _| ())).await.unwrap_err();
+    assert!(hangs(&error), "{error}");
+    let key = sardana_actors::manifest::key_of(&manifest(5, &one, 1, &[place.at.depot]), b"x");
+    // It is not there, for which no file is read.
+    let error = soon(client(&authority, WORKER).manifest(place.at, key)).await.unwrap_err();
+    assert!(matches!(&error, DepotError::NotHere { .. }), "{error}");
+}

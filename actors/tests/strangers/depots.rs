@@ -1,0 +1,56 @@
+//! Two hosts with copies of one depot's folder.
+
+use sardana_actors::trust::Role;
+use sardana_protocol::checkpoint::DepotId;
+use sardana_protocol::messages::{DepotHello, Greeting, Hello};
+use sardana_protocol::words::Incarnation;
+use tokio::time::timeout;
+
+use super::raw::{JOB, LOOPBACK, PATIENCE, Site, Wire};
+
+fn depot(host: &str) -> Hello {
+    Hello::Depot(DepotHello {
+        job: JOB,
+        depot: DepotId::new(5),
+        host: host.to_owned(),
+        address: LOOPBACK,
+        incarnation: Incarnation::ZERO,
+    })
+}
+
+async fn greeted(wire: &mut Wire, host: &str) -> Option<Greeting> {
+    wire.say(&depot(host)).await;
+    wire.hear().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_copy_of_a_depot_on_another_host_does_not_drive_it_out() {
+    let site = Site::new().await;
+    let mut first = site.dial(Role::Checkpoint, 1).await;
+    assert!(matches!(greeted(&mut first, "red").await, Some(Greeting::Joined { .. })));
+    let mut second = site.dial(Role::Checkpoint, 2).await;
+    let reason = second.refused(&depot("blue")).await;
+    for words in ["host red (127.0.0.1)", "the folder on host blue is a copy", "an empty folder"] {
+        assert!(reason.contains(words), "{reason}");
+    }
+    assert!(first.connection.close_reason().is_none());
+    // Started again where it was.
+    let mut again = site.dial(Role::Checkpoint, 3).await;
+    assert!(matches!(greeted(&mut again, "red").await, Some(Greeting::Joined { .. })));
+    assert!(first.closed().await.contains("a later connection"));
+    // Its host is gone, and its disk is in another one.
+    again.connection.close(0_u32.into(), b"it dies");
+    let moved = async {
+        loop {
+            let mut moved = site.dial(Role::Checkpoint, 4).await;
+            match greeted(&mut moved, "blue").await {
+                Some(Greeting::Joined { .. }) => return,
+                Some(Greeting::Refused { .. }) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    timeout(PATIENCE, moved)
+        .await
+        .expect("it is taken in once the other one is known to be gone");
+}
