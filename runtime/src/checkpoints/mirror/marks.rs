@@ -1,0 +1,106 @@
+//! Who is at work in a mirror. Whoever uploads has pieces there that no manifest names yet, and whoever prunes removes such.
+//!
+//! Each first puts a mark of its own and then looks at those of others; stores show at once what was put. So of two that begin at the same
+//! time at least one sees the other, and gives way. What is too old is of somebody who crashed; ages are by the store's own clock.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use tokio::time::sleep;
+
+use super::Mirror;
+use super::error::ObjectError;
+use super::limits::{MARK, MARK_AGAIN, MOST_NAMES, PRUNING, UPLOADING};
+use super::objects::MARKS;
+
+/// What somebody does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    Uploading,
+    Pruning,
+}
+
+impl Work {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Uploading => "uploading-",
+            Self::Pruning => "pruning-",
+        }
+    }
+
+    /// How long its mark is believed.
+    const fn believed(self) -> Duration {
+        match self {
+            Self::Uploading => UPLOADING,
+            Self::Pruning => PRUNING,
+        }
+    }
+
+    /// Of a mark's name. None if it is none.
+    fn of(name: &str) -> Option<Self> {
+        let is_it = |work: &Self| name.starts_with(work.word());
+        [Self::Uploading, Self::Pruning].into_iter().find(is_it)
+    }
+
+    /// Whether it may not go on beside `other`.
+    const fn gives_way_to(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Uploading, Self::Uploading) => false,
+            (Self::Uploading | Self::Pruning, Self::Pruning) | (Self::Pruning, Self::Uploading) => true,
+        }
+    }
+}
+
+impl Mirror {
+    fn own_mark(&self, work: Work) -> String {
+        format!("{}{:016x}", work.word(), self.id)
+    }
+
+    /// Marks that this one is at work. The mark of somebody that it must give way to; it removes its own then.
+    pub(super) async fn mark(&self, work: Work) -> Result<Option<String>, ObjectError> {
+        let own = self.own_mark(work);
+        self.put_mark(&own).await?;
+        let marks = self.bucket.list(MARKS, MOST_NAMES).await?;
+        let now = marks.iter().find(|mark| mark.name == own).map(|mark| mark.modified);
+        let now = now.unwrap_or_else(SystemTime::now);
+        for mark in marks {
+            let Some(other) = Work::of(&mark.name) else { continue };
+            if [Work::Uploading, Work::Pruning].map(|work| self.own_mark(work)).contains(&mark.name) {
+                continue;
+            }
+            let object = format!("{MARKS}/{}", mark.name);
+            // One from the future is young.
+            let age = now.duration_since(mark.modified).unwrap_or_default();
+            if age > other.believed() {
+                self.bucket.delete(&object).await?;
+            } else if work.gives_way_to(other) {
+                self.unmark(work).await;
+                return Ok(Some(self.bucket.name_of(&object)));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn put_mark(&self, name: &str) -> Result<(), ObjectError> {
+        self.bucket.put(&format!("{MARKS}/{name}"), Bytes::from_static(MARK)).await
+    }
+
+    /// Keeps the mark young. Returns only when that fails.
+    pub(super) async fn stay_marked(&self, work: Work) -> ObjectError {
+        let own = self.own_mark(work);
+        loop {
+            sleep(MARK_AGAIN).await;
+            if let Err(error) = self.put_mark(&own).await {
+                return error;
+            }
+        }
+    }
+
+    /// Removes the mark.
+    pub(super) async fn unmark(&self, work: Work) {
+        let own = self.own_mark(work);
+        if let Err(error) = self.bucket.delete(&format!("{MARKS}/{own}")).await {
+            tracing::debug!(%error, "a mark stays, and is not believed after a while");
+        }
+    }
+}
