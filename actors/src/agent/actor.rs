@@ -86,6 +86,8 @@ pub(super) struct State {
     pub(super) absence: Absence,
     /// Ends with this.
     pub(super) depot: Option<Depot>,
+    /// The same once the job is over: ends when the coordinator lets it go.
+    pub(super) parting: Option<Depot>,
 }
 
 #[derive(Debug)]
@@ -139,9 +141,17 @@ impl Actor for Shell {
             mode: Mode::Keeping,
             absence: Absence::default(),
             depot: None,
+            parting: None,
         };
         state.want_depot();
         Ok(state)
+    }
+
+    async fn post_stop(&self, _myself: ActorRef<Message>, state: &mut State) -> Result<(), ActorProcessingErr> {
+        if let Some(depot) = state.parting.take() {
+            depot.let_go().await;
+        }
+        Ok(())
     }
 
     async fn handle(

@@ -45,7 +45,10 @@ impl Mirror {
                 Standing::Harmed { .. } => false,
             };
             let entries = here.list().entries;
-            let steps = entries.iter().filter(|entry| usable(&entry.standing)).map(|entry| entry.key.step);
+            let steps = entries
+                .iter()
+                .filter(|entry| usable(&entry.standing))
+                .map(|entry| entry.key.step);
             let local = steps.max();
             Ok::<_, OpenError>((Arc::new(here), local))
         })
@@ -83,7 +86,10 @@ impl Mirror {
             }
         }
         if local.is_none() && !brought.passed_over.is_empty() {
-            let named = brought.passed_over.iter().map(|(key, reason)| format!("{}: {reason}", short(*key)));
+            let named = brought
+                .passed_over
+                .iter()
+                .map(|(key, reason)| format!("{}: {reason}", short(*key)));
             let (url, reasons) = (self.to_string(), named.collect());
             return Err(BringError::NoneUsable { url, reasons });
         }

@@ -15,9 +15,7 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{
-    BackoffConfig, ClientConfigKey, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig,
-};
+use object_store::{BackoffConfig, ClientConfigKey, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 
 use super::error::{MirrorError, ObjectError};
 use super::limits::{REQUEST, RETRIES, RETRY};
@@ -65,11 +63,9 @@ impl Bucket {
         };
         let (store, prefix): (Arc<dyn ObjectStore>, &str) = match url.place() {
             Place::Folder(path) => (Arc::new(folder(path, otherwise).map_err(unusable)?), ""),
-            Place::Bucket {
-                service,
-                bucket,
-                prefix,
-            } => (remote(*service, bucket).map_err(|error| unusable(said(&error)))?, prefix),
+            Place::Bucket { service, bucket, prefix } => {
+                (remote(*service, bucket).map_err(|error| unusable(said(&error)))?, prefix)
+            }
         };
         let root = Path::parse(prefix).map_err(|error| unusable(error.to_string()))?;
         Ok(Self::new(store, root, &url.to_string()))
@@ -209,11 +205,15 @@ fn remote(service: Service, bucket: &str) -> Result<Arc<dyn ObjectStore>, Error>
             Arc::new(builder.with_config(AmazonS3ConfigKey::Client(key), timeout).build()?)
         }
         Service::Gs => {
-            let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket).with_retry(retry);
+            let builder = GoogleCloudStorageBuilder::from_env()
+                .with_bucket_name(bucket)
+                .with_retry(retry);
             Arc::new(builder.with_config(GoogleConfigKey::Client(key), timeout).build()?)
         }
         Service::Az => {
-            let builder = MicrosoftAzureBuilder::from_env().with_container_name(bucket).with_retry(retry);
+            let builder = MicrosoftAzureBuilder::from_env()
+                .with_container_name(bucket)
+                .with_retry(retry);
             Arc::new(builder.with_config(AzureConfigKey::Client(key), timeout).build()?)
         }
     })

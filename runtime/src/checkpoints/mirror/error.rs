@@ -122,7 +122,9 @@ pub enum UploadError {
     #[error("it cannot be read: {0}")]
     Source(String),
     /// Somebody deletes old checkpoints there.
-    #[error("{mark}: somebody deletes old checkpoints of this mirror just now; try again when it is done, half an hour from now at most")]
+    #[error(
+        "{mark}: somebody deletes old checkpoints of this mirror just now; try again when it is done, half an hour from now at most"
+    )]
     Pruned {
         /// Its mark.
         mark: String,
@@ -136,7 +138,9 @@ pub enum RetainError {
     #[error(transparent)]
     Object(#[from] ObjectError),
     /// Somebody copies a checkpoint there, whose pieces no manifest names yet.
-    #[error("{mark}: somebody copies a checkpoint to this mirror just now; try again when it is done, an hour from now at most")]
+    #[error(
+        "{mark}: somebody copies a checkpoint to this mirror just now; try again when it is done, an hour from now at most"
+    )]
     Busy {
         /// Its mark.
         mark: String,
@@ -159,7 +163,9 @@ pub enum RetainError {
 #[derive(Debug, thiserror::Error)]
 pub enum BringError {
     /// What is there cannot be listed, and there is nothing here. To begin anew although there may be a checkpoint would lose it.
-    #[error("{url}: whether there is a checkpoint to go on from is not known, and there is none here: {source}; or begin anew without --mirror")]
+    #[error(
+        "{url}: whether there is a checkpoint to go on from is not known, and there is none here: {source}; or begin anew without --mirror"
+    )]
     Unknown {
         /// Which mirror.
         url: String,
@@ -182,4 +188,3 @@ pub enum BringError {
     #[error("this process ends before it is known what there is to go on from")]
     Ending,
 }
-

@@ -106,12 +106,7 @@ impl Mirror {
     ///
     /// # Errors
     /// See [`FetchError`]. Pieces that were brought stay until the next collection, so that trying again has less to do.
-    pub async fn fetch(
-        &self,
-        key: ManifestKey,
-        to: &Store,
-        progress: impl FnMut(u64) + Send,
-    ) -> Result<Copied, FetchError> {
+    pub async fn fetch(&self, key: ManifestKey, to: &Store, progress: impl FnMut(u64) + Send) -> Result<Copied, FetchError> {
         let outline = Arc::new(self.outline(key, &mut Described::new()).await?);
         let pin = PinId::new(0);
         let fetched = self.fetch_pinned(&outline, to, pin, progress).await;
@@ -143,7 +138,11 @@ impl Mirror {
             }
             to.sync()?;
             let manifest = &outline.manifest;
-            to.commit(&store::Manifest::new(manifest.step(), all_pieces(manifest), outline.bytes.to_vec()))?;
+            to.commit(&store::Manifest::new(
+                manifest.step(),
+                all_pieces(manifest),
+                outline.bytes.to_vec(),
+            ))?;
             Ok::<_, FetchError>(())
         });
         committing.await?;
@@ -167,7 +166,9 @@ async fn bring(mirror: Mirror, outline: Arc<Outline>, number: usize, to: Store, 
     }
     let bytes = mirror.pack(&pack).await?;
     let compared = blocking(move || {
-        let bad = missing.iter().find(|one| PieceHash::of(&bytes[one.range.clone()]) != one.piece);
+        let bad = missing
+            .iter()
+            .find(|one| PieceHash::of(&bytes[one.range.clone()]) != one.piece);
         if let Some(bad) = bad {
             return Err(Fault::Damaged(bad.piece));
         }
@@ -207,11 +208,7 @@ fn missing(store: &Store, pin: PinId, pack: &Pack) -> Vec<Missing> {
         // A look that fails is remembered, so that the piece is written anew when it is put.
         let was_there = store.length_of(piece).is_some();
         if store.read(piece).is_err() || !store.pin(pin, &[piece]).is_empty() {
-            missing.push(Missing {
-                piece,
-                range,
-                was_there,
-            });
+            missing.push(Missing { piece, range, was_there });
         }
     }
     missing

@@ -65,7 +65,10 @@ impl Mirror {
         let now = now.unwrap_or_else(SystemTime::now);
         for mark in marks {
             let Some(other) = Work::of(&mark.name) else { continue };
-            if [Work::Uploading, Work::Pruning].map(|work| self.own_mark(work)).contains(&mark.name) {
+            if [Work::Uploading, Work::Pruning]
+                .map(|work| self.own_mark(work))
+                .contains(&mark.name)
+            {
                 continue;
             }
             let object = format!("{MARKS}/{}", mark.name);

@@ -22,14 +22,14 @@
 mod bring;
 #[cfg(feature = "mirror")]
 mod bucket;
+#[cfg(not(feature = "mirror"))]
+#[path = "no_bucket.rs"]
+mod bucket;
 mod error;
 mod fetch;
 mod lanes;
 mod limits;
 mod marks;
-#[cfg(not(feature = "mirror"))]
-#[path = "no_bucket.rs"]
-mod bucket;
 mod objects;
 mod retain;
 mod survey;
@@ -45,7 +45,7 @@ use bucket::{Bucket, Otherwise};
 pub use bring::Brought;
 pub use error::{BringError, FetchError, MirrorError, ObjectError, RetainError, UploadError};
 pub use retain::{Expiry, Freed};
-pub use upload::{Pieces, Sent};
+pub use upload::{Belief, Pieces, Sent};
 pub use url::{MirrorUrl, MirrorUrlError};
 
 /// A mirror. Copies are the same.

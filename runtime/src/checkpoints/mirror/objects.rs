@@ -88,13 +88,18 @@ pub(super) fn description_name(piece: PieceHash) -> String {
 
 fn name_of(pieces: impl Iterator<Item = PieceHash>) -> String {
     let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
-    pieces.for_each(|piece| drop(hasher.update(&piece.bytes())));
+    for piece in pieces {
+        hasher.update(&piece.bytes());
+    }
     hasher.finalize().to_hex().to_string()
 }
 
 /// Whether an object of this name may be one of ours.
 pub(super) fn is_pack(name: &str) -> bool {
-    name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    name.len() == 64
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
 /// Where a pack is.
@@ -135,7 +140,14 @@ mod tests {
         let name = manifest_name(key);
         assert_eq!(manifest_key(&name), Some(key));
         assert_eq!(manifest_object(key), format!("{MANIFESTS}/{name}"));
-        for bad in [&name[1..], &name.to_uppercase(), &format!("{name}.new"), "", "7-00.manifest", "-.manifest"] {
+        for bad in [
+            &name[1..],
+            &name.to_uppercase(),
+            &format!("{name}.new"),
+            "",
+            "7-00.manifest",
+            "-.manifest",
+        ] {
             assert_eq!(manifest_key(bad), None, "{bad}");
         }
     }

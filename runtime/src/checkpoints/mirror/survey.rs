@@ -188,11 +188,14 @@ impl Mirror {
         })
     }
 
-    async fn look_into(&self, pack: &Pack) -> Result<Vec<PieceHash>, String> {
+    /// The pieces of a pack that are not what they should be, or why it cannot be read.
+    pub(super) async fn look_into(&self, pack: &Pack) -> Result<Vec<PieceHash>, String> {
         let bytes = self.pack(pack).await.map_err(|error| error.to_string())?;
         let pack = pack.clone();
         let compared = blocking(move || {
-            let bad = pack.ranges().filter(|(piece, range)| PieceHash::of(&bytes[range.clone()]) != *piece);
+            let bad = pack
+                .ranges()
+                .filter(|(piece, range)| PieceHash::of(&bytes[range.clone()]) != *piece);
             bad.map(|(piece, _)| piece).collect()
         });
         Ok(compared.await)
@@ -219,7 +222,9 @@ impl Mirror {
                 lacking.extend(pack.pieces.iter().map(|(piece, _)| *piece));
                 let place = outline.layout.place_of(pack.first).unwrap_or_default();
                 let count = pack.pieces.len();
-                checked.problems.push(format!("{place}, and so on ({count} pieces): {reason}"));
+                checked
+                    .problems
+                    .push(format!("{place}, and so on ({count} pieces): {reason}"));
             }
         }
     }

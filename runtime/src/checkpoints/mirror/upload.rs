@@ -31,6 +31,15 @@ impl Pieces for Arc<Checkpoints> {
     }
 }
 
+/// What is believed of objects that are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Belief {
+    /// That one of the right name and length is the right one.
+    Lengths,
+    /// Nothing: each is read and compared, and written anew if it is damaged. So this also heals.
+    Nothing,
+}
+
 /// What was sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sent {
@@ -56,13 +65,14 @@ impl Mirror {
         key: ManifestKey,
         bytes: &[u8],
         source: &P,
+        belief: Belief,
         progress: impl FnMut(u64) + Send,
     ) -> Result<Sent, UploadError> {
         let manifest = manifest::decode_as(bytes, key)?;
         if let Some(mark) = self.mark(Work::Uploading).await? {
             return Err(UploadError::Pruned { mark });
         }
-        let uploading = self.upload_marked(key, manifest, bytes, source, progress);
+        let uploading = self.upload_marked(key, manifest, bytes, (source, belief), progress);
         let uploaded = tokio::select! {
             biased;
             uploaded = uploading => uploaded,
@@ -77,7 +87,7 @@ impl Mirror {
         key: ManifestKey,
         manifest: Manifest,
         bytes: &[u8],
-        source: &P,
+        (source, belief): (&P, Belief),
         mut progress: impl FnMut(u64) + Send,
     ) -> Result<Sent, UploadError> {
         let described = source.read(manifest.description.clone()).await.map_err(UploadError::Source)?;
@@ -85,27 +95,29 @@ impl Mirror {
         let layout = Layout::new(&manifest, specs)?;
         let there = self.inventory().await?;
         let mut sent = Sent::default();
-        let mut missing = Vec::new();
-        for pack in packs(&manifest, &layout) {
-            if there.get(&pack.name) == Some(&(pack.bytes as u64)) {
-                sent.kept += 1;
-                progress(pack.bytes as u64);
-            } else {
-                missing.push(pack);
+        let sending = |pack: Pack| {
+            let is_there = there.get(&pack.name) == Some(&(pack.bytes as u64));
+            let (mirror, source) = (self.clone(), source.clone());
+            async move {
+                let kept = is_there && (belief == Belief::Lengths || mirror.look_into(&pack).await == Ok(Vec::new()));
+                if !kept {
+                    send(&mirror, &pack, &source).await?;
+                }
+                Ok::<_, UploadError>((kept, pack.bytes as u64))
             }
-        }
-        let sending = |pack| send(self.clone(), pack, source.clone());
-        let lanes = self.lanes;
-        several(lanes, missing, sending, |bytes| {
-            sent.objects += 1;
-            sent.bytes += bytes;
+        };
+        several(self.lanes, packs(&manifest, &layout), sending, |(kept, bytes)| {
+            sent.kept += u64::from(kept);
+            sent.objects += u64::from(!kept);
+            sent.bytes += if kept { 0 } else { bytes };
             progress(bytes);
         })
         .await?;
         let mut seen = BTreeSet::new();
         for (&piece, bytes) in manifest.description.iter().zip(described) {
             let name = description_name(piece);
-            if there.get(&name) == Some(&(bytes.len() as u64)) || !seen.insert(piece) {
+            let believed = belief == Belief::Lengths && there.get(&name) == Some(&(bytes.len() as u64));
+            if !seen.insert(piece) || believed {
                 sent.kept += 1;
                 continue;
             }
@@ -140,20 +152,21 @@ impl Mirror {
     }
 }
 
-/// Reads the pieces of a pack, and puts it: its bytes.
-async fn send<P: Pieces>(mirror: Mirror, pack: Pack, source: P) -> Result<u64, UploadError> {
+/// Reads the pieces of a pack, and puts it.
+async fn send<P: Pieces>(mirror: &Mirror, pack: &Pack, source: &P) -> Result<(), UploadError> {
     let wanted = pack.pieces.iter().map(|(piece, _)| *piece).collect();
     let read = source.read(wanted).await.map_err(UploadError::Source)?;
     let mut bytes = BytesMut::with_capacity(pack.bytes);
     for ((piece, length), found) in pack.pieces.iter().zip(&read) {
         if found.len() != *length {
             let found = found.len();
-            let words = format!("expected {length} bytes of piece {piece}, as its tensor has, found {found}; use another checkpoint");
+            let words = format!(
+                "expected {length} bytes of piece {piece}, as its tensor has, found {found}; use another checkpoint"
+            );
             return Err(UploadError::Source(words));
         }
         bytes.extend_from_slice(found);
     }
     drop(read);
-    mirror.bucket.put(&pack_object(&pack.name), bytes.freeze()).await?;
-    Ok(pack.bytes as u64)
+    Ok(mirror.bucket.put(&pack_object(&pack.name), bytes.freeze()).await?)
 }

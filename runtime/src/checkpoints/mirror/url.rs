@@ -62,8 +62,7 @@ const SCHEME: &str = "its scheme is none of these";
 const LONG: &str = "it has more than 512 bytes";
 const RELATIVE: &str = "a folder begins with three slashes, and has no `.` or `..` in it";
 const NO_BUCKET: &str = "the name of the bucket has 1 to 63 letters, digits, `.`, `-` or `_`";
-const PREFIX: &str =
-    "the prefix has letters, digits and `.-_=+,@/` only, no empty parts, and no `.` or `..`; credentials come from the environment";
+const PREFIX: &str = "the prefix has letters, digits and `.-_=+,@/` only, no empty parts, and no `.` or `..`; credentials come from the environment";
 
 impl MirrorUrl {
     /// Whether `text` looks like a URL rather than a path: it has a scheme.
@@ -82,16 +81,8 @@ impl MirrorUrl {
 impl fmt::Display for MirrorUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::Bucket {
-                service,
-                bucket,
-                prefix,
-            } if prefix.is_empty() => write!(f, "{}://{bucket}", service.scheme()),
-            Place::Bucket {
-                service,
-                bucket,
-                prefix,
-            } => write!(f, "{}://{bucket}/{prefix}", service.scheme()),
+            Place::Bucket { service, bucket, prefix } if prefix.is_empty() => write!(f, "{}://{bucket}", service.scheme()),
+            Place::Bucket { service, bucket, prefix } => write!(f, "{}://{bucket}/{prefix}", service.scheme()),
             Place::Folder(path) => write!(f, "file://{}", path.display()),
         }
     }
