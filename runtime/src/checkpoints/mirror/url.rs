@@ -73,6 +73,7 @@ impl MirrorUrl {
     }
 
     /// Where it is.
+    #[cfg(feature = "mirror")]
     pub(super) const fn place(&self) -> &Place {
         &self.0
     }
