@@ -21,6 +21,9 @@ use crate::checkpoints::mirror::{
 /// At the job's end its last checkpoint may take so long to get into the mirror. Then the program ends without.
 const LAST: Duration = Duration::from_secs(15 * 60);
 
+/// If it takes no longer, nothing is said of the wait.
+const SOON: Duration = Duration::from_secs(1);
+
 /// So often that is tried. Each attempt tries its requests again by itself.
 const LAST_ATTEMPTS: u32 = 3;
 
@@ -109,6 +112,10 @@ impl Mirroring {
     /// Waits until the last checkpoint is in the mirror, or will not be; it is said which.
     pub(crate) async fn finish(mut self) {
         drop(self.newest.take());
+        if timeout(SOON, &mut self.task).await.is_ok() {
+            return;
+        }
+        tracing::info!(target: "sardana::event::mirror_last", at_most = ?LAST, "waiting until the last checkpoint is in the mirror");
         if timeout(LAST, &mut self.task).await.is_err() {
             tracing::warn!(target: "sardana::event::not_mirrored", after = ?LAST, "the last checkpoint is not in the mirror, and is waited for no longer: copy it with sardana checkpoints copy");
         }

@@ -71,12 +71,6 @@ impl Membership {
         }
     }
 
-    /// Where those that are connected are reached.
-    #[must_use]
-    pub fn depot_addresses(&self) -> Vec<DepotAddress> {
-        self.depots.values().map(|depot| depot.address).collect()
-    }
-
     fn depot_arrived(&mut self, host: String, address: DepotAddress) {
         let depot = address.depot;
         if self.depots.len() >= MAX_DEPOTS && !self.depots.contains_key(&depot) {
@@ -161,7 +155,9 @@ impl Membership {
             .collect()
     }
 
-    pub(super) fn addresses(&self) -> Vec<DepotAddress> {
+    /// Where the depots that are connected are reached.
+    #[must_use]
+    pub fn depot_addresses(&self) -> Vec<DepotAddress> {
         self.depots.values().map(|depot| depot.address).collect()
     }
 

@@ -33,8 +33,6 @@ mod marks;
 mod objects;
 mod retain;
 mod survey;
-#[cfg(all(test, feature = "mirror"))]
-mod tests;
 mod upload;
 mod url;
 

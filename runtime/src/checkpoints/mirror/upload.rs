@@ -116,8 +116,15 @@ impl Mirror {
         let mut seen = BTreeSet::new();
         for (&piece, bytes) in manifest.description.iter().zip(described) {
             let name = description_name(piece);
-            let believed = belief == Belief::Lengths && there.get(&name) == Some(&(bytes.len() as u64));
-            if !seen.insert(piece) || believed {
+            let is_there = there.get(&name) == Some(&(bytes.len() as u64));
+            let compared = is_there && belief == Belief::Nothing;
+            let kept = if compared {
+                let found = self.bucket.get(&pack_object(&name), bytes.len()).await;
+                found.is_ok_and(|found| found == bytes)
+            } else {
+                is_there
+            };
+            if !seen.insert(piece) || kept {
                 sent.kept += 1;
                 continue;
             }
