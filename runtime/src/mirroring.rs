@@ -219,7 +219,12 @@ impl Copying {
             Err(error @ RetainError::Busy { .. }) => {
                 tracing::debug!(%error, "old checkpoints of the mirror stay for now");
             }
-            Err(error @ (RetainError::Object(_) | RetainError::Newest { .. } | RetainError::Slow { .. })) => {
+            Err(
+                error @ (RetainError::Object(_)
+                | RetainError::Newest { .. }
+                | RetainError::Late { .. }
+                | RetainError::Slow { .. }),
+            ) => {
                 tracing::warn!(target: "sardana::event::mirror_not_pruned", %error, "old checkpoints of the mirror stay for now");
             }
         }

@@ -60,7 +60,9 @@ fn checkpoints_get_to_s3_and_back() {
 fn a_job_goes_on_from_s3_when_its_disk_is_lost() {
     let Some(moto) = Moto::start() else { return };
     let site = Site::new();
-    let show = |command: &mut Command| drop(moto.show(command));
+    let show = |command: &mut Command| {
+        moto.show(command);
+    };
     let hash = killed_and_brought_back(&site, "s3://bucket/lost", &show);
     let (code, said) = says(&site, &moto, "verify s3://bucket/lost");
     assert_eq!(code, Some(0), "{said}");

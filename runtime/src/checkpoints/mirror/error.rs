@@ -123,7 +123,7 @@ pub enum UploadError {
     Source(String),
     /// Somebody deletes old checkpoints there.
     #[error(
-        "{mark}: somebody deletes old checkpoints of this mirror just now; try again when it is done, half an hour from now at most"
+        "{mark}: somebody deletes old checkpoints of this mirror just now, and has not ended for minutes; try again when it is done"
     )]
     Pruned {
         /// Its mark.
@@ -150,6 +150,12 @@ pub enum RetainError {
     Newest {
         /// Which.
         key: ManifestKey,
+    },
+    /// The store answers too slowly for it to be certain that nobody else has begun meanwhile.
+    #[error("{object}: the store answers too slowly to delete anything safely; the rest is deleted the next time")]
+    Late {
+        /// What was to be deleted.
+        object: String,
     },
     /// It took too long.
     #[error("it was given up after {minutes} minutes; the rest is deleted the next time")]

@@ -31,11 +31,27 @@ pub(super) const UPLOADING: Duration = Duration::from_secs(60 * 60);
 /// Between two times that it is made anew.
 pub(super) const MARK_AGAIN: Duration = Duration::from_secs(10 * 60);
 
-/// A mark of a pruning is believed for so long.
-pub(super) const PRUNING: Duration = Duration::from_secs(30 * 60);
+/// A mark of a pruning is believed for so long only: who uploads waits for it, also for that of somebody who crashed.
+pub(super) const PRUNING: Duration = Duration::from_secs(40);
 
-/// A pruning that takes longer is given up, so that nothing is deleted once its mark is not believed any more.
-pub(super) const PRUNING_MOST: Duration = Duration::from_secs(20 * 60);
+/// Between two times that it is made anew.
+pub(super) const PRUNING_AGAIN: Duration = Duration::from_secs(5);
+
+/// Nothing is deleted under a mark that was made longer ago, and no request to delete something is waited for longer than
+/// [`DELETING`]: so nothing is deleted once the mark is not believed any more.
+pub(super) const PRUNING_SURE: Duration = Duration::from_secs(15);
+
+/// See there.
+pub(super) const DELETING: Duration = Duration::from_secs(10);
+
+/// Who uploads waits so long for those who prune, and then gives up.
+pub(super) const GIVING_WAY: Duration = Duration::from_secs(3 * 60);
+
+/// Between two looks whether they are done.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A pruning that takes longer is given up; the next one goes on with it. Meanwhile nobody uploads.
+pub(super) const PRUNING_MOST: Duration = Duration::from_secs(2 * 60);
 
 /// A request is given up after this, and tried again.
 #[cfg(feature = "mirror")]
@@ -50,5 +66,9 @@ pub(super) const RETRY: Duration = Duration::from_secs(60);
 pub(super) const RETRIES: usize = 6;
 
 const _: () = assert!(PACK_BYTES >= PIECE_BYTES && PACK_BYTES <= 5 << 30);
-const _: () = assert!(PRUNING_MOST.as_secs() < PRUNING.as_secs() && MARK_AGAIN.as_secs() * 2 < UPLOADING.as_secs());
+const _: () = assert!(
+    PRUNING_SURE.as_secs() + DELETING.as_secs() < PRUNING.as_secs()
+        && PRUNING_MOST.as_secs() + PRUNING.as_secs() < GIVING_WAY.as_secs()
+);
+const _: () = assert!(PRUNING_AGAIN.as_secs() < PRUNING_SURE.as_secs() && MARK_AGAIN.as_secs() * 2 < UPLOADING.as_secs());
 const _: () = assert!(MANIFEST_BYTES <= 256 << 20);

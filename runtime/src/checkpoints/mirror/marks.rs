@@ -1,16 +1,18 @@
 //! Who is at work in a mirror. Whoever uploads has pieces there that no manifest names yet, and whoever prunes removes such.
 //!
 //! Each first puts a mark of its own and then looks at those of others; stores show at once what was put. So of two that begin at the same
-//! time at least one sees the other, and gives way. What is too old is of somebody who crashed; ages are by the store's own clock.
+//! time at least one sees the other: whoever prunes gives up, and whoever uploads waits. What is too old is of somebody who crashed; ages
+//! are by the store's own clock. A mark of a pruning is made anew all the time, so that a crash keeps nobody waiting for long.
 
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use tokio::time::sleep;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
 
 use super::Mirror;
 use super::error::ObjectError;
-use super::limits::{MARK, MARK_AGAIN, MOST_NAMES, PRUNING, UPLOADING};
+use super::limits::{GIVING_WAY, LOOK_AGAIN, MARK, MARK_AGAIN, MOST_NAMES, PRUNING, PRUNING_AGAIN, UPLOADING};
 use super::objects::MARKS;
 
 /// What somebody does.
@@ -56,7 +58,20 @@ impl Mirror {
         format!("{}{:016x}", work.word(), self.id)
     }
 
-    /// Marks that this one is at work. The mark of somebody that it must give way to; it removes its own then.
+    /// Marks that this one uploads, and waits until nobody prunes. The mark of somebody who does not end.
+    pub(super) async fn mark_uploading(&self) -> Result<Option<String>, ObjectError> {
+        let start = Instant::now();
+        loop {
+            let other = self.mark(Work::Uploading).await?;
+            if other.is_none() || start.elapsed() >= GIVING_WAY {
+                return Ok(other);
+            }
+            // Its own mark stays: nobody else begins to prune.
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Marks that this one is at work. The mark of somebody that it must give way to.
     pub(super) async fn mark(&self, work: Work) -> Result<Option<String>, ObjectError> {
         let own = self.own_mark(work);
         self.put_mark(&own).await?;
@@ -77,7 +92,6 @@ impl Mirror {
             if age > other.believed() {
                 self.bucket.delete(&object).await?;
             } else if work.gives_way_to(other) {
-                self.unmark(work).await;
                 return Ok(Some(self.bucket.name_of(&object)));
             }
         }
@@ -88,14 +102,20 @@ impl Mirror {
         self.bucket.put(&format!("{MARKS}/{name}"), Bytes::from_static(MARK)).await
     }
 
-    /// Keeps the mark young. Returns only when that fails.
-    pub(super) async fn stay_marked(&self, work: Work) -> ObjectError {
+    /// Keeps the mark young, and says when it was last made. Returns only when that fails.
+    pub(super) async fn stay_marked(&self, work: Work, made: &watch::Sender<Instant>) -> ObjectError {
         let own = self.own_mark(work);
+        let again = match work {
+            Work::Uploading => MARK_AGAIN,
+            Work::Pruning => PRUNING_AGAIN,
+        };
         loop {
-            sleep(MARK_AGAIN).await;
+            sleep(again).await;
+            let start = Instant::now();
             if let Err(error) = self.put_mark(&own).await {
                 return error;
             }
+            made.send_replace(start);
         }
     }
 

@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 
 use sardana_protocol::checkpoint::{Keep, ManifestKey};
 use sardana_protocol::state::StateHash;
-use tokio::time::timeout;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
 
 use super::super::list::Standing;
 use super::super::prune::Pruning;
 use super::Mirror;
-use super::error::{ObjectError, RetainError};
+use super::error::RetainError;
 use super::fetch::Outline;
 use super::lanes::several;
-use super::limits::PRUNING_MOST;
+use super::limits::{DELETING, PRUNING_MOST, PRUNING_SURE};
 use super::marks::Work;
 use super::objects::{is_pack, manifest_object, pack_object};
 use super::survey::{Survey, Surveyed};
@@ -55,21 +56,30 @@ impl Mirror {
     /// # Errors
     /// See [`RetainError`].
     pub async fn prune(&self, expiry: &Expiry) -> Result<Freed, RetainError> {
+        let (made, last_made) = watch::channel(Instant::now());
         if let Some(mark) = self.mark(Work::Pruning).await? {
+            self.unmark(Work::Pruning).await;
             return Err(RetainError::Busy { mark });
         }
-        let pruned = timeout(PRUNING_MOST, self.prune_marked(expiry)).await;
+        let pruning = async {
+            tokio::select! {
+                biased;
+                pruned = self.prune_marked(expiry, &last_made) => pruned,
+                error = self.stay_marked(Work::Pruning, &made) => Err(error.into()),
+            }
+        };
+        let pruned = timeout(PRUNING_MOST, pruning).await;
         self.unmark(Work::Pruning).await;
         let minutes = PRUNING_MOST.as_secs() / 60;
         pruned.unwrap_or(Err(RetainError::Slow { minutes }))
     }
 
-    async fn prune_marked(&self, expiry: &Expiry) -> Result<Freed, RetainError> {
+    async fn prune_marked(&self, expiry: &Expiry, marked: &watch::Receiver<Instant>) -> Result<Freed, RetainError> {
         let survey = self.survey().await?;
         let pruning = plan(&survey, expiry)?;
         let mut freed = Freed::default();
         for &key in &pruning.delete {
-            self.bucket.delete(&manifest_object(key)).await?;
+            self.delete_marked(&manifest_object(key), marked).await?;
             freed.deleted.push(key);
         }
         let left = |one: &&Surveyed| !pruning.delete.contains(&one.key);
@@ -81,15 +91,27 @@ impl Mirror {
         }
         let waste = waste(&survey, &pruning.delete.iter().copied().collect());
         let deleting = |(name, bytes): (String, u64)| {
-            let bucket = self.bucket.clone();
-            async move { bucket.delete(&pack_object(&name)).await.map(|()| bytes) }
+            let (mirror, marked) = (self.clone(), marked.clone());
+            async move { mirror.delete_marked(&pack_object(&name), &marked).await.map(|()| bytes) }
         };
         let deleted = several(self.lanes, waste, deleting, |bytes| {
             freed.objects += 1;
             freed.bytes += bytes;
         });
-        deleted.await.map_err(|error: ObjectError| RetainError::from(error))?;
+        deleted.await?;
         Ok(freed)
+    }
+
+    /// Deletes an object, as long as others are certain to believe the mark that was made last.
+    async fn delete_marked(&self, object: &str, marked: &watch::Receiver<Instant>) -> Result<(), RetainError> {
+        let late = || RetainError::Late {
+            object: self.bucket.name_of(object),
+        };
+        if marked.borrow().elapsed() > PRUNING_SURE {
+            return Err(late());
+        }
+        let deleted = timeout(DELETING, self.bucket.delete(object)).await;
+        Ok(deleted.map_err(|_| late())??)
     }
 }
 

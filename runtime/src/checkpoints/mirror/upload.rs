@@ -6,6 +6,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use sardana_actors::manifest;
 use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash};
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::super::directory::Checkpoints;
 use super::super::layout::Layout;
@@ -69,14 +71,16 @@ impl Mirror {
         progress: impl FnMut(u64) + Send,
     ) -> Result<Sent, UploadError> {
         let manifest = manifest::decode_as(bytes, key)?;
-        if let Some(mark) = self.mark(Work::Uploading).await? {
+        if let Some(mark) = self.mark_uploading().await? {
+            self.unmark(Work::Uploading).await;
             return Err(UploadError::Pruned { mark });
         }
         let uploading = self.upload_marked(key, manifest, bytes, (source, belief), progress);
+        let (made, _) = watch::channel(Instant::now());
         let uploaded = tokio::select! {
             biased;
             uploaded = uploading => uploaded,
-            error = self.stay_marked(Work::Uploading) => Err(error.into()),
+            error = self.stay_marked(Work::Uploading, &made) => Err(error.into()),
         };
         self.unmark(Work::Uploading).await;
         uploaded
