@@ -4,11 +4,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use sardana_actors::agent::host_name;
+use sardana_actors::coordinator::Coordinator;
 use sardana_actors::depot::{self, Depot, DepotConfig, DepotStartError};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::trust::Role;
 use sardana_protocol::checkpoint::{Every, Keep};
-use sardana_protocol::membership::Saves;
+use sardana_protocol::membership::{JobEvent, Saves};
+
+use crate::checkpoints::mirror::{Mirror, MirrorUrl};
+use crate::mirroring::{self, Mirroring, MirroringError};
 
 /// Checkpoints of a job. None of it reaches the arithmetic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +21,8 @@ pub struct Checkpointing {
     pub dir: PathBuf,
     /// How often one is taken, on how many hosts it is kept, and for how long. One is taken at the end of the job, too.
     pub saves: Saves,
+    /// Where each of them is copied to, if anywhere, and where the job looks for a newer one before it begins.
+    pub mirror: Option<MirrorUrl>,
 }
 
 impl Checkpointing {
@@ -30,7 +36,58 @@ impl Checkpointing {
                 replicas: 1,
                 keep: Keep::default(),
             },
+            mirror: None,
         }
+    }
+
+    /// The same, and copied to `url`. Ends with an error if this build has no mirrors (the feature `mirror`).
+    #[must_use]
+    pub fn mirrored(self, url: MirrorUrl) -> Self {
+        let mirror = Some(url);
+        Self { mirror, ..self }
+    }
+}
+
+impl Checkpointing {
+    /// Opens the mirror, if there is to be one, and brings what is newer there.
+    pub(crate) async fn begin(&self) -> Result<Option<Mirror>, MirroringError> {
+        match &self.mirror {
+            Some(url) => mirroring::begin(url, &self.dir).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// What keeps a job's checkpoints in this process.
+#[derive(Debug)]
+pub(crate) struct Keeping {
+    depot: Depot,
+    mirroring: Option<Mirroring>,
+}
+
+impl Keeping {
+    /// In `depot`, and in a mirror, if there is to be one, as long as [`Keep`] says.
+    pub(crate) async fn start(depot: Depot, mirror: Option<(Mirror, Keep)>, coordinator: &Coordinator) -> Self {
+        let mirroring = match mirror {
+            Some((mirror, keep)) => Some(Mirroring::start(mirror, keep, &depot, coordinator).await),
+            None => None,
+        };
+        Self { depot, mirroring }
+    }
+
+    /// Something happened to the job.
+    pub(crate) fn note(&self, event: &JobEvent) {
+        if let Some(mirroring) = &self.mirroring {
+            mirroring.note(event);
+        }
+    }
+
+    /// Waits until the last checkpoint is in the mirror, or will not be, and ends.
+    pub(crate) async fn end(self) {
+        if let Some(mirroring) = self.mirroring {
+            mirroring.finish().await;
+        }
+        self.depot.end().await;
     }
 }
 

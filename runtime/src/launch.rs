@@ -9,7 +9,7 @@ use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent};
 pub use sardana_actors::agent::{Colour, Output, OutputError};
 pub use sardana_actors::coordinator::Steering;
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Succession};
-use sardana_actors::depot::{Depot, DepotStartError};
+use sardana_actors::depot::DepotStartError;
 use sardana_actors::enrol::Registrar;
 use sardana_actors::trust::{Authority, AuthorityError, PrivateFolder, Role};
 use sardana_protocol::membership::{JobEvent, Need, Summary};
@@ -17,9 +17,10 @@ pub use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Incarnation, JobId, WorkerId};
 use tokio::sync::mpsc;
 
-use crate::checkpointing::{Checkpointing, start_depot};
+use crate::checkpointing::{Checkpointing, Keeping, start_depot};
 use crate::hosts::place::{Offered, PlaceError, offer};
 use crate::job::Staffing;
+use crate::mirroring::MirroringError;
 
 /// What to run, and how.
 #[derive(Debug, Clone)]
@@ -58,6 +59,9 @@ pub enum LaunchError {
     /// The folder of checkpoints cannot be used.
     #[error(transparent)]
     Checkpoints(#[from] DepotStartError),
+    /// The mirror of its checkpoints cannot be used.
+    #[error(transparent)]
+    Mirror(#[from] MirroringError),
     /// The job failed.
     #[error("the job failed: {reason}")]
     Failed {
@@ -128,7 +132,7 @@ pub struct Launched {
     registrar: Arc<Registrar>,
     offered: Option<Offered>,
     /// Ends with this.
-    depot: Option<Depot>,
+    keeping: Option<Keeping>,
 }
 
 /// Why there is one worker less than before.
@@ -233,6 +237,10 @@ pub(crate) fn threads(workers: u32) -> Vec<(OsString, OsString)> {
 /// # Errors
 /// See [`LaunchError`].
 pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
+    let mirror = match &config.checkpoints {
+        Some(checkpoints) => checkpoints.begin().await?,
+        None => None,
+    };
     let random = |error: getrandom::Error| LaunchError::System(error.to_string());
     let mut job = [0; 16];
     getrandom::fill(&mut job).map_err(random)?;
@@ -260,8 +268,11 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         saves: config.checkpoints.as_ref().map(|checkpoints| checkpoints.saves),
     };
     let (coordinator, job_events) = coordinator::start(coordinating).await?;
-    let depot = match config.checkpoints {
-        Some(Checkpointing { dir, .. }) => Some(start_depot(dir, &registrar, coordinator.address(), None).await?),
+    let keeping = match config.checkpoints {
+        Some(Checkpointing { dir, saves, .. }) => {
+            let depot = start_depot(dir, &registrar, coordinator.address(), None).await?;
+            Some(Keeping::start(depot, mirror.map(|mirror| (mirror, saves.keep)), &coordinator).await)
+        }
         None => None,
     };
     let agent = AgentConfig {
@@ -292,7 +303,7 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         },
         registrar,
         offered: None,
-        depot,
+        keeping,
     })
 }
 
@@ -305,6 +316,9 @@ impl Launched {
             Some(event) = self.agent_events.recv() => Event::Agent(event),
         };
         self.prospects.note(&event);
+        if let (Event::Job(event), Some(keeping)) = (&event, &self.keeping) {
+            keeping.note(event);
+        }
         if let Event::Job(JobEvent::Forming { members, .. } | JobEvent::Switched { members, .. }) = &event {
             self.agent.rank(members);
         }
@@ -369,8 +383,8 @@ impl Launched {
             self.coordinator.steering().request_stop();
         }
         self.agent.end().await;
-        if let Some(depot) = self.depot {
-            depot.end().await;
+        if let Some(keeping) = self.keeping {
+            keeping.end().await;
         }
         self.coordinator.end().await;
         outcome

@@ -19,6 +19,7 @@ pub mod hosts;
 pub mod job;
 pub mod launch;
 pub mod local;
+pub mod mirroring;
 pub mod model;
 pub mod notices;
 pub mod operator;

@@ -90,6 +90,8 @@ pub(super) struct State {
     pub(super) depot: Option<Depot>,
     /// Why there was none the last time.
     pub(super) no_depot: Option<String>,
+    /// The same once the job is over: ends when the coordinator lets it go.
+    pub(super) parting: Option<Depot>,
 }
 
 #[derive(Debug)]
@@ -144,9 +146,17 @@ impl Actor for Shell {
             absence: Absence::default(),
             depot: None,
             no_depot: None,
+            parting: None,
         };
         state.want_depot();
         Ok(state)
+    }
+
+    async fn post_stop(&self, _myself: ActorRef<Message>, state: &mut State) -> Result<(), ActorProcessingErr> {
+        if let Some(depot) = state.parting.take() {
+            depot.let_go().await;
+        }
+        Ok(())
     }
 
     async fn handle(

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::admission::{Acquaintance, Refusal, admit, take_over};
-use sardana_protocol::checkpoint::DepotId;
+use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::membership::{Arrival, Command, Config, DepotEvent, Event, JobEvent, Loss, Membership};
 use sardana_protocol::messages::{
@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::certifying::Certifying;
-use super::depots::Seated;
+use super::depots::{Hold, Seated};
 use super::faults;
 use super::operating::Operating;
 use super::records::{KeptJob, Newest};
@@ -88,6 +88,10 @@ pub(super) enum Message {
     StopRequested,
     /// By the embedding program: how many bytes have arrived. The number goes back.
     BytesReceived { reply: oneshot::Sender<u64> },
+    /// By the embedding program: where depots are reached. They go back.
+    Depots { reply: oneshot::Sender<Vec<DepotAddress>> },
+    /// By the embedding program: whether depots stay when the job is over.
+    Hold { hold: Hold, reply: oneshot::Sender<()> },
     /// By the clock.
     Tick,
 }
@@ -117,6 +121,8 @@ pub(super) struct State {
     pub(super) depots: BTreeMap<DepotId, Seated>,
     /// What depots have said before the job was known.
     pub(super) early: Vec<(DepotId, DepotEvent)>,
+    /// Whether they stay when the job is over.
+    pub(super) hold: Hold,
     pub(super) operating: Operating,
     /// Workers whose end an agent has seen: a hello of theirs that comes late is nobody's.
     pub(super) exited: BTreeSet<WorkerId>,
@@ -160,6 +166,7 @@ impl Actor for Shell {
             calls: BTreeMap::new(),
             agents: BTreeMap::new(),
             depots: BTreeMap::new(),
+            hold: Hold::None,
             early: Vec::new(),
             operating: Operating::default(),
             exited: BTreeSet::new(),
@@ -210,6 +217,13 @@ impl Actor for Shell {
             Message::StopRequested => state.stop_requested(),
             Message::BytesReceived { reply } => {
                 let _ = reply.send(state.bytes_received());
+            }
+            Message::Depots { reply } => {
+                let _ = reply.send(state.depot_addresses());
+            }
+            Message::Hold { hold, reply } => {
+                state.hold_depots(hold);
+                let _ = reply.send(());
             }
             Message::Tick => {
                 state.certifying.renew_own(SystemTime::now());
@@ -420,9 +434,7 @@ impl State {
             for agent in self.agents.values() {
                 let _ = agent.queue.send(AgentOrder::JobOver);
             }
-            for depot in self.depots.values() {
-                let _ = depot.outlet.queue.send(DepotOrder::JobOver);
-            }
+            self.end_depots();
         }
         // Nobody may be listening; the job goes on.
         let _ = self.events.send(event);

@@ -1,8 +1,8 @@
 //! What depots tell the coordinator, and what it orders them. Part of its actor.
 
-use sardana_protocol::checkpoint::{DepotId, Manifest, Part};
+use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, Part};
 use sardana_protocol::limits::MAX_DEPOTS;
-use sardana_protocol::membership::{Contents, DepotEvent, Event};
+use sardana_protocol::membership::{Contents, DepotEvent, Event, Membership};
 use sardana_protocol::messages::{DepotHello, DepotMessage, DepotOrder, Greeting};
 use tokio::sync::oneshot;
 
@@ -45,7 +45,39 @@ impl Seated {
     }
 }
 
+/// Whether depots stay when the job is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// They end with it.
+    None,
+    /// Somebody still reads from them.
+    Depots,
+}
+
 impl State {
+    /// Where those that are connected are reached.
+    pub(super) fn depot_addresses(&self) -> Vec<DepotAddress> {
+        let machine = self.job.as_ref().map(|(_, membership)| membership);
+        machine.map(Membership::depot_addresses).unwrap_or_default()
+    }
+
+    /// Lets them stay when the job is over, or no longer.
+    pub(super) fn hold_depots(&mut self, hold: Hold) {
+        self.hold = hold;
+        if self.life == Life::Over {
+            self.end_depots();
+        }
+    }
+
+    /// The job is over.
+    pub(super) fn end_depots(&self) {
+        if self.hold == Hold::None {
+            for depot in self.depots.values() {
+                let _ = depot.outlet.queue.send(DepotOrder::JobOver);
+            }
+        }
+    }
+
     pub(super) fn depot_hello(
         &mut self,
         certified: u64,

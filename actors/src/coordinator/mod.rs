@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use quinn::Endpoint;
 use ractor::{Actor, ActorRef};
+use sardana_protocol::checkpoint::DepotAddress;
 use sardana_protocol::membership::{Balance, JobEvent, Saves};
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Incarnation, JobId};
@@ -28,6 +29,7 @@ use crate::ground::Ground;
 use crate::quic::{BindError, ResetKey, bind_coordinator, close};
 use crate::trust::{AuthorityError, Role, Wallet};
 use actor::{Arguments, Message, Shell};
+use depots::Hold;
 pub use records::{KeptJob, Records, RecordsError};
 
 /// How long an ending coordinator waits until its last orders have arrived. Live workers have them within a round trip.
@@ -128,6 +130,14 @@ impl Steering {
         let asked = self.0.cast(Message::Asked { request, reply });
         asked.map_err(|error| CoordinatorError::Start(error.to_string()))?;
         answer.await.map_err(|error| CoordinatorError::Start(error.to_string()))
+    }
+
+    /// Where the job's depots are reached: those that are connected. None once the coordinator has ended.
+    pub async fn depots(&self) -> Vec<DepotAddress> {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        // The coordinator is gone only if the job is over.
+        let _ = self.0.cast(Message::Depots { reply });
+        answer.await.unwrap_or_default()
     }
 
     /// Asks as an operator does, and leaves the answer to the log.
@@ -241,8 +251,21 @@ impl Coordinator {
         answer.await.map_err(|error| CoordinatorError::Start(error.to_string()))
     }
 
+    /// From now on depots stay when the job is over, until [`Coordinator::end`]: somebody still reads from them.
+    pub async fn hold_depots(&self) {
+        self.hold(Hold::Depots).await;
+    }
+
+    async fn hold(&self, hold: Hold) {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        // It has ended only if it broke.
+        let _ = self.actor.cast(Message::Hold { hold, reply });
+        let _ = answer.await;
+    }
+
     /// Ends the coordinator: closes all connections, and waits until the others have been told.
     pub async fn end(mut self) {
+        self.hold(Hold::None).await;
         self.actor.stop(None);
         if let Some(running) = self.running.take() {
             // A panic in the actor has been logged by its runtime.

@@ -55,7 +55,7 @@ impl Keeper {
     }
 
     /// As it is here, or at one of the others.
-    async fn manifest_of(&self, key: ManifestKey, others: &[DepotAddress]) -> Result<Manifest, String> {
+    pub(super) async fn manifest_of(&self, key: ManifestKey, others: &[DepotAddress]) -> Result<Manifest, String> {
         let here = self.server.on_store(move |store| {
             let shown = store.show(key).map_err(|error| error.to_string())?;
             manifest::decode_as(shown.bytes(), key).map_err(|error| error.to_string())

@@ -91,6 +91,12 @@ pub const NOTE_BYTES: u64 = 4 << 10;
 /// Pieces that are fetched from other depots before they are written.
 pub const FETCHED_PIECES: usize = 32;
 
+/// When the job is over and the coordinator has not let it go yet, a depot looks so often whether there still is one.
+pub const LET_GO_EVERY: Duration = Duration::from_millis(250);
+
+/// It stays no longer than this: whoever copies the last checkpoint elsewhere has given up by then.
+pub const LET_GO_MOST: Duration = Duration::from_secs(20 * 60);
+
 const _: () = assert!(REOPEN_FIRST.as_millis() < REOPEN_MOST.as_millis());
 // Who writes names the depot before the whole checkpoint is begun anew without anybody to blame.
 const _: () = assert!(SILENT.as_millis() < SAVE_PATIENCE.as_millis());

@@ -20,6 +20,7 @@ mod parts;
 mod patience;
 mod pins;
 mod put;
+mod reader;
 mod reopening;
 mod server;
 mod session;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 use ractor::{Actor, ActorRef};
 use sardana_protocol::checkpoint::DepotId;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use crate::ground::Ground;
 use crate::quic::BindError;
@@ -49,6 +51,7 @@ pub use client::Depots;
 pub use error::{DepotError, ReadFailed};
 pub use identity::{DEPOT_FILE, IdentityError, SERVED_FILE, identity};
 pub use patience::Patience;
+pub use reader::{Held, Reader};
 pub use server::Server;
 pub use shelf::Opener;
 
@@ -110,6 +113,7 @@ pub struct Depot {
     actor: ActorRef<Message>,
     running: JoinHandle<()>,
     server: Arc<Server>,
+    keeper: Arc<Keeper>,
     id: DepotId,
     address: SocketAddr,
 }
@@ -150,19 +154,21 @@ pub async fn start_with(config: DepotConfig, opener: Opener) -> Result<Depot, De
         return Err(DepotStartError::Unadvertised { listening: address });
     }
     let depots = Depots::new(ground.clone(), server.endpoint.clone(), config.credentials.clone());
+    let keeper = Keeper::new(id, config.folder, opener, served, Arc::clone(&server), depots);
     let link = Link {
         ground,
         wallet: config.credentials,
         coordinator: Search::new(&config.coordinator),
         host: config.host,
         address,
-        keeper: Keeper::new(id, config.folder, opener, served, Arc::clone(&server), depots),
+        keeper: Arc::clone(&keeper),
     };
     let (actor, running) = Actor::spawn(None, Shell, link).await.map_err(|error| system(&error))?;
     Ok(Depot {
         actor,
         running,
         server,
+        keeper,
         id,
         address,
     })
@@ -193,6 +199,23 @@ impl Depot {
             // It fails only if the actor panicked, which is an end as well.
             let _ = (&mut self.running).await;
         }
+    }
+
+    /// The job is over, and others may still read what was saved last: waits until the coordinator says that they do not, or until there
+    /// is no coordinator any more, and ends it.
+    pub async fn let_go(mut self) {
+        let alone = async {
+            while self.keeper.is_heard() {
+                sleep(limits::LET_GO_EVERY).await;
+            }
+        };
+        tokio::select! {
+            _ = &mut self.running => {}
+            // What it has not said by then, nobody will hear.
+            () = sleep(limits::LET_GO_MOST) => {}
+            () = alone => {}
+        }
+        self.end().await;
     }
 
     /// Ends it, and waits until those who use it have been told.

@@ -19,7 +19,9 @@ use crate::store::{Finding, OpenError, Opened, PinId, Store};
 
 /// How a depot opens its store: at its start, and again after it has failed.
 #[derive(Clone)]
-pub struct Opener(Arc<dyn Fn(&Path) -> Result<Opened, OpenError> + Send + Sync>);
+pub struct Opener(Arc<Open>);
+
+type Open = dyn Fn(&Path) -> Result<Opened, OpenError> + Send + Sync;
 
 impl Opener {
     /// Like this: for tests, which have disks of their own.

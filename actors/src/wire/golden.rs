@@ -331,6 +331,29 @@ fn what_an_operator_asks() {
     golden(&OperatorAnswer::Refused { reason: whom() }, "02 01\"h\"");
 }
 
+fn saved_view() -> CheckpointsView {
+    CheckpointsView {
+        newest: Some(SavedView {
+            step: Step::new(7),
+            ago: Duration::new(2, 0),
+            placed: 3,
+            whole: 1,
+        }),
+        writing: Some((Step::new(8), Duration::new(0, 6))),
+        replicas: 2,
+        committed: 11,
+        given_up: 12,
+        merged: 13,
+        largest_lag: 14,
+        depots: vec![DepotView {
+            depot: DepotId::new(5),
+            host: "h".to_owned(),
+            address: "10.0.0.1:1".parse().unwrap(),
+            checkpoints: 4,
+        }],
+    }
+}
+
 #[test]
 fn what_an_operator_sees() {
     let view = WorkerView {
@@ -354,26 +377,7 @@ fn what_an_operator_sees() {
             generation: GENERATION,
             step: Step::new(9),
             workers: vec![view],
-            checkpoints: Some(CheckpointsView {
-                newest: Some(SavedView {
-                    step: Step::new(7),
-                    ago: Duration::new(2, 0),
-                    placed: 3,
-                    whole: 1,
-                }),
-                writing: Some((Step::new(8), Duration::new(0, 6))),
-                replicas: 2,
-                committed: 11,
-                given_up: 12,
-                merged: 13,
-                largest_lag: 14,
-                depots: vec![DepotView {
-                    depot: DepotId::new(5),
-                    host: "h".to_owned(),
-                    address: "10.0.0.1:1".parse().unwrap(),
-                    checkpoints: 4,
-                }],
-            }),
+            checkpoints: Some(saved_view()),
         },
         last: Some(StepReport {
             step: Step::new(8),

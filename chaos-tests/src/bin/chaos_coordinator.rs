@@ -40,6 +40,7 @@ fn coordinates() -> Result<()> {
         max: setup.max,
         expected: setup.workers,
         balance: setup.balance,
+        mirror: None,
         saves: rest.saves,
         checkpoint_dir: rest.checkpoints,
         succession: rest.succession,

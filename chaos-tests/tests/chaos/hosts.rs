@@ -117,6 +117,7 @@ impl Site {
             max: setup.max,
             expected: setup.workers,
             balance: setup.balance,
+            mirror: None,
             succession: Succession::Resume,
         };
         let (end, ends) = oneshot::channel::<()>();

@@ -62,7 +62,7 @@ impl Membership {
             return;
         };
         if same {
-            *known = Some(head);
+            *known = Some(Box::new(head));
             self.committed_by(depot);
         }
     }

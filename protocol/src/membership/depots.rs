@@ -191,7 +191,9 @@ impl Membership {
             .collect()
     }
 
-    pub(super) fn addresses(&self) -> Vec<DepotAddress> {
+    /// Where the depots that are connected are reached.
+    #[must_use]
+    pub fn depot_addresses(&self) -> Vec<DepotAddress> {
         self.depots.values().map(|depot| depot.address).collect()
     }
 

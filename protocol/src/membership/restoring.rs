@@ -245,7 +245,7 @@ impl Membership {
     pub(super) fn restore_of(&self, head: &Head) -> Restore {
         Restore {
             key: head.key,
-            depots: self.addresses(),
+            depots: self.depot_addresses(),
             members: Vec::new(),
         }
     }

@@ -103,7 +103,10 @@ pub(super) struct Saving {
 #[derive(Debug, Clone)]
 pub(super) enum Stage {
     Writing,
-    Committing { awaited: BTreeSet<DepotId>, head: Option<Head> },
+    Committing {
+        awaited: BTreeSet<DepotId>,
+        head: Option<Box<Head>>,
+    },
 }
 
 /// What a holder has said of a share.

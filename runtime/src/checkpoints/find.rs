@@ -2,13 +2,13 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use sardana_protocol::checkpoint::ManifestKey;
 
 use super::directory::Checkpoints;
-use super::list::{Entry, Standing};
+use super::list::{Entry, Listing, Standing};
 
 /// Digits of an id that are enough to be asked for by them.
 const ID_DIGITS: usize = 6;
@@ -117,14 +117,24 @@ impl Checkpoints {
     /// # Errors
     /// See [`FindError`].
     pub fn find(&self, which: &Which, wanted: Wanted) -> Result<ManifestKey, FindError> {
+        self.list().find(self.main().path(), which, wanted)
+    }
+}
+
+impl Listing {
+    /// The one of these that is meant. People call the place where they are `path`.
+    ///
+    /// # Errors
+    /// See [`FindError`].
+    pub fn find(&self, path: &Path, which: &Which, wanted: Wanted) -> Result<ManifestKey, FindError> {
         match which {
-            Which::Newest => self.newest(wanted),
-            Which::Named(name) => self.named(name),
+            Which::Newest => self.newest(path, wanted),
+            Which::Named(name) => self.named(path, name),
         }
     }
 
-    fn named(&self, name: &str) -> Result<ManifestKey, FindError> {
-        let all: Vec<ManifestKey> = self.main().store().list().into_iter().map(|one| one.key).collect();
+    fn named(&self, path: &Path, name: &str) -> Result<ManifestKey, FindError> {
+        let all: Vec<ManifestKey> = self.entries.iter().map(|one| one.key).collect();
         let step: Option<u64> = name.strip_prefix('s').unwrap_or(name).parse().ok();
         let of_step: Vec<_> = all.iter().copied().filter(|key| Some(key.step.get()) == step).collect();
         let found = if of_step.is_empty() && name.len() >= ID_DIGITS {
@@ -133,7 +143,7 @@ impl Checkpoints {
         } else {
             of_step
         };
-        let (path, name) = (self.main().path().to_owned(), name.to_owned());
+        let (path, name) = (path.to_owned(), name.to_owned());
         match found[..] {
             [key] => Ok(key),
             [] if all.is_empty() => Err(FindError::Empty { path }),
@@ -142,9 +152,9 @@ impl Checkpoints {
         }
     }
 
-    fn newest(&self, wanted: Wanted) -> Result<ManifestKey, FindError> {
-        let path = self.main().path().to_owned();
-        let entries = self.list().entries;
+    fn newest(&self, path: &Path, wanted: Wanted) -> Result<ManifestKey, FindError> {
+        let path = path.to_owned();
+        let entries = &self.entries;
         if entries.is_empty() {
             return Err(FindError::Empty { path });
         }

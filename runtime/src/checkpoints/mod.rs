@@ -1,13 +1,14 @@
 //! Directories of checkpoints while no job has them open: what is in them, whether it is whole, and how it gets elsewhere.
 //!
-//! The program's `sardana checkpoints` is a thin shell over this. All calls block for as long as the disks take; nothing here knows of a
-//! network, or of what a person sees.
+//! The program's `sardana checkpoints` is a thin shell over this. All calls block for as long as the disks take; nothing here but
+//! [`mirror`] knows of a network, and nothing of what a person sees.
 //!
 //! - [`Checkpoints::open`] a directory, and others that may hold what is missing there (a job spreads pieces over its hosts);
 //! - [`Checkpoints::list`], [`Checkpoints::find`], [`Checkpoints::show`]: what is there;
 //! - [`Checkpoints::verify`] reads every byte (CKPT-2);
 //! - [`Checkpoints::export`] and [`Checkpoints::import`]: safetensors files, for other programs;
-//! - [`Checkpoints::copy`] to another directory, [`Checkpoints::prune`] what is old.
+//! - [`Checkpoints::copy`] to another directory, [`Checkpoints::prune`] what is old;
+//! - [`mirror`]: the same in object storage.
 
 mod copy;
 mod directory;
@@ -16,6 +17,7 @@ mod find;
 mod import;
 mod layout;
 mod list;
+pub mod mirror;
 mod prune;
 mod safetensors;
 mod show;

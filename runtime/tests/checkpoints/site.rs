@@ -72,8 +72,17 @@ fn job() -> JobIdentity {
 }
 
 /// Saves the state of a step in the store of `depot`, which keeps its part of it.
-pub(crate) fn save(store: &Store, step: u64, (depot, depots, replicas): (DepotId, &[DepotId], u32)) -> ManifestKey {
-    let tensors = state(step);
+pub(crate) fn save(store: &Store, step: u64, placed: (DepotId, &[DepotId], u32)) -> ManifestKey {
+    save_tensors(store, step, &state(step), placed)
+}
+
+/// The same with these tensors.
+pub(crate) fn save_tensors(
+    store: &Store,
+    step: u64,
+    tensors: &Tensors,
+    (depot, depots, replicas): (DepotId, &[DepotId], u32),
+) -> ManifestKey {
     let specs: Vec<TensorSpec> = tensors.iter().map(|(spec, _)| spec.clone()).collect();
     let description = manifest::encode_description(&specs).unwrap();
     let parts: Vec<&[u8]> = tensors.iter().flat_map(|(_, bytes)| bytes.chunks(PIECE_BYTES)).collect();

@@ -38,6 +38,7 @@ fn config(state_dir: &Path, workers: u32) -> CoordinateConfig {
     CoordinateConfig {
         saves: None,
         checkpoint_dir: None,
+        mirror: None,
         listen: "127.0.0.1:0".parse().unwrap(),
         advertise: None,
         standbys: Vec::new(),
@@ -176,6 +177,7 @@ async fn a_restarted_coordinator_has_the_same_job_and_remembers_what_was_used_up
     let again = CoordinateConfig {
         saves: None,
         checkpoint_dir: None,
+        mirror: None,
         listen: address,
         ..config(&state, 1)
     };
@@ -251,6 +253,7 @@ async fn a_worker_comes_although_the_coordinator_starts_late() {
     let late = CoordinateConfig {
         saves: None,
         checkpoint_dir: None,
+        mirror: None,
         listen: address,
         ..config(&state, 2)
     };

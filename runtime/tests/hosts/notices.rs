@@ -51,6 +51,7 @@ impl Fleet {
         let hosting = coordinate(CoordinateConfig {
             saves: None,
             checkpoint_dir: None,
+            mirror: None,
             min: 1,
             ..config(&state, stays + goes)
         });

@@ -105,8 +105,11 @@ impl Agent {
                         }
                         train::log(&Event::Agent(event));
                         if over {
-                            host.end().await;
-                            return Ok(());
+                            // It may wait for whoever copies the last checkpoint elsewhere.
+                            return tokio::select! {
+                                () = host.end() => Ok(()),
+                                signal = signals.next() => Err(Failure::Ended { signal }),
+                            };
                         }
                         if exhausted {
                             host.end().await;

@@ -85,6 +85,7 @@ impl Coordinator {
             },
             balance: self.balancing.into(),
             saves: self.saving.saves(),
+            mirror: self.saving.mirror(),
             checkpoint_dir: self.saving_place.directory(),
         })
     }

@@ -115,7 +115,10 @@ impl Printing {
 /// A job on this host only keeps its checkpoints here, or nowhere.
 fn checkpointing(saving: &Saving, place: SavingPlace) -> Result<Option<Checkpointing>, Failure> {
     match (saving.saves(), place.directory()) {
-        (Some(saves), Some(dir)) => Ok(Some(Checkpointing { dir, saves })),
+        (Some(saves), Some(dir)) => {
+            let mirror = saving.mirror();
+            Ok(Some(Checkpointing { dir, saves, mirror }))
+        }
         (None, None) => Ok(None),
         (Some(_), None) => Err(Failure::Usage(
             "expected --checkpoint-dir DIR with --checkpoint-every: say where checkpoints are kept".to_owned(),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use sardana::checkpoints::mirror::MirrorUrl;
 use sardana::checkpoints::{Every, Keep};
 use sardana::hosts::HostName;
 use sardana_protocol::limits::MAX_DEPOTS;
@@ -29,9 +30,25 @@ pub(crate) struct Saving {
     /// one is complete; the newest always stays.
     #[arg(long, value_name = "last=N[,every=STEPS]", default_value_t, requires = "checkpoint_every")]
     keep: Keep,
+    /// Copy each checkpoint to object storage, beside training: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, or
+    /// file:///FOLDER. Give each job a prefix of its own.
+    ///
+    /// A copy that takes longer than the next checkpoint is followed by the newest. What is there already is not sent again, and what is
+    /// not kept here is not kept there. A mirror that is down is said, and never slows the job; at its end the last checkpoint is waited
+    /// for. Before the job begins, a checkpoint that is newer there than in --checkpoint-dir is brought from there: so a job whose disks
+    /// are lost goes on. Credentials, and where the store is, come from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+    /// AWS_REGION, AWS_ENDPOINT_URL; GOOGLE_SERVICE_ACCOUNT; AZURE_STORAGE_ACCOUNT_NAME, and their like. Needs a sardana that was built
+    /// with --features mirror.
+    #[arg(long, value_name = "URL", requires = "checkpoint_every")]
+    mirror: Option<MirrorUrl>,
 }
 
 impl Saving {
+    /// Where they are copied to.
+    pub(crate) fn mirror(&self) -> Option<MirrorUrl> {
+        self.mirror.clone()
+    }
+
     /// What the coordinator is told; none if no checkpoints are wanted.
     pub(crate) fn saves(&self) -> Option<Saves> {
         self.checkpoint_every.map(|every| Saves {

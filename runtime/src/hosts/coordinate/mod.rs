@@ -11,7 +11,7 @@ pub use sardana_actors::coordinator::Succession;
 use sardana_actors::coordinator::{
     self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Records, RecordsError, Steering,
 };
-use sardana_actors::depot::{Depot, DepotStartError};
+use sardana_actors::depot::DepotStartError;
 use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::BindError;
 use sardana_actors::trust::PrivateFolder;
@@ -21,7 +21,9 @@ use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use crate::checkpointing::start_depot;
+use crate::checkpointing::{Keeping, start_depot};
+use crate::checkpoints::mirror::MirrorUrl;
+use crate::mirroring::{self, MirroringError};
 
 use super::place::{Offered, PlaceError, offer};
 use super::state::{Fence, StateDirectory, StateError, StateLock};
@@ -57,6 +59,8 @@ pub struct CoordinateConfig {
     pub saves: Option<Saves>,
     /// Where they are kept on this host, if they are kept here.
     pub checkpoint_dir: Option<PathBuf>,
+    /// Where each of them is copied to, if anywhere. They must be kept here, too.
+    pub mirror: Option<MirrorUrl>,
 }
 
 /// Why there is no coordinator, or its job did not finish.
@@ -109,6 +113,18 @@ pub enum HostingError {
     /// The folder of checkpoints cannot be used.
     #[error(transparent)]
     Checkpoints(#[from] DepotStartError),
+    /// The mirror of its checkpoints cannot be used.
+    #[error(transparent)]
+    Mirror(#[from] MirroringError),
+    /// There is nothing to copy there.
+    #[error(
+        "expected a directory for checkpoints on this host, and how often they are taken, with the mirror {mirror} \
+         (--checkpoint-dir DIR --checkpoint-every STEPS|TIME): it is copied from there"
+    )]
+    NothingToMirror {
+        /// Which.
+        mirror: MirrorUrl,
+    },
     /// No id for the job could be drawn.
     #[error("the system gives no random numbers: {0}")]
     Random(String),
@@ -146,7 +162,7 @@ pub struct Hosting {
     offered: Option<Offered>,
     state: StateDirectory,
     /// Ends with this.
-    depot: Option<Depot>,
+    keeping: Option<Keeping>,
     _lock: StateLock,
 }
 
@@ -173,6 +189,10 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
             | StateError::Damaged { .. }) => error.into(),
         })?;
     }
+    let mirror = match (&config.mirror, &config.checkpoint_dir, config.saves) {
+        (Some(url), Some(dir), Some(saves)) => Some((mirroring::begin(url, dir).await?, saves.keep)),
+        (Some(_), None, _) | (Some(_), _, None) | (None, _, _) => None,
+    };
     let mut fresh = [0; 16];
     getrandom::fill(&mut fresh).map_err(|error| HostingError::Random(error.to_string()))?;
     let registrar = Arc::new(state.registrar(JobId::new(fresh))?);
@@ -196,8 +216,11 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
     };
     let addresses: Vec<SocketAddr> = iter::once(own).chain(config.standbys.iter().copied()).collect();
     state.write_addresses(&addresses)?;
-    let depot = match config.checkpoint_dir {
-        Some(dir) => Some(start_depot(dir, &registrar, bound, Some(own.ip())).await?),
+    let keeping = match config.checkpoint_dir {
+        Some(dir) => {
+            let depot = start_depot(dir, &registrar, bound, Some(own.ip())).await?;
+            Some(Keeping::start(depot, mirror, &coordinator).await)
+        }
         None => None,
     };
     Ok(Hosting {
@@ -208,7 +231,7 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
         addresses,
         offered: None,
         state,
-        depot,
+        keeping,
         _lock: lock,
     })
 }
@@ -320,6 +343,12 @@ fn check(config: &CoordinateConfig) -> Result<(), HostingError> {
             found: config.standbys.len(),
         });
     }
+    if let Some(mirror) = &config.mirror
+        && (config.checkpoint_dir.is_none() || config.saves.is_none())
+    {
+        let mirror = mirror.clone();
+        return Err(HostingError::NothingToMirror { mirror });
+    }
     let dialable = |standby: &&SocketAddr| !standby.ip().is_unspecified() && standby.port() != 0;
     if let Some(&standby) = config.standbys.iter().find(|standby| !dialable(standby)) {
         return Err(HostingError::UndialableStandby { standby });
@@ -350,6 +379,9 @@ impl Hosting {
             return Some(event);
         }
         let event = self.events.recv().await?;
+        if let Some(keeping) = &self.keeping {
+            keeping.note(&event);
+        }
         if let JobEvent::Fenced { own, by } = event
             && let Err(error) = self.state.write_fence(Fence { own, by })
         {
@@ -405,8 +437,8 @@ impl Hosting {
 
     /// Ends the coordinator, and waits until the others have been told.
     pub async fn end(self) {
-        if let Some(depot) = self.depot {
-            depot.end().await;
+        if let Some(keeping) = self.keeping {
+            keeping.end().await;
         }
         self.coordinator.end().await;
     }

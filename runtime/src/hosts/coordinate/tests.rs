@@ -6,6 +6,7 @@ fn config(listen: &str, advertise: Option<&str>) -> CoordinateConfig {
     CoordinateConfig {
         saves: None,
         checkpoint_dir: None,
+        mirror: None,
         listen: listen.parse().unwrap(),
         advertise: advertise.map(|address| address.parse().unwrap()),
         standbys: Vec::new(),

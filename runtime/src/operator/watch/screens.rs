@@ -15,6 +15,29 @@ use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardR
 use super::{History, draw};
 use crate::operator::{json, table};
 
+fn saved(address: SocketAddr) -> CheckpointsView {
+    CheckpointsView {
+        newest: Some(SavedView {
+            step: Step::new(100),
+            ago: Duration::from_secs(2),
+            placed: 1,
+            whole: 1,
+        }),
+        writing: Some((Step::new(118), Duration::from_millis(6))),
+        replicas: 2,
+        committed: 7,
+        given_up: 1,
+        merged: 3,
+        largest_lag: 4,
+        depots: vec![DepotView {
+            depot: DepotId::new(5),
+            host: "be\x07ta".to_owned(),
+            address,
+            checkpoints: 3,
+        }],
+    }
+}
+
 fn status() -> JobStatus {
     let address = SocketAddr::from(([127, 0, 0, 1], 4_000));
     let worker = |id: u64, rank: Option<u32>, doing| WorkerView {
@@ -51,26 +74,7 @@ fn status() -> JobStatus {
                 worker(0xc3, None, Doing::Waiting),
                 worker(0xd4, None, Doing::Copying),
             ],
-            checkpoints: Some(CheckpointsView {
-                newest: Some(SavedView {
-                    step: Step::new(100),
-                    ago: Duration::from_secs(2),
-                    placed: 1,
-                    whole: 1,
-                }),
-                writing: Some((Step::new(118), Duration::from_millis(6))),
-                replicas: 2,
-                committed: 7,
-                given_up: 1,
-                merged: 3,
-                largest_lag: 4,
-                depots: vec![DepotView {
-                    depot: DepotId::new(5),
-                    host: "be\x07ta".to_owned(),
-                    address,
-                    checkpoints: 3,
-                }],
-            }),
+            checkpoints: Some(saved(address)),
         },
         last: Some(StepReport {
             step: Step::new(119),

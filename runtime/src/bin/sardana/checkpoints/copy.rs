@@ -1,33 +1,42 @@
-//! `sardana checkpoints copy`: to another disk.
+//! `sardana checkpoints copy`: to another disk, or to object storage and back.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::Args;
-use sardana::checkpoints::{Checkpoints, Directory, ManifestKey, Wanted, Which, differ};
+use sardana::checkpoints::mirror::{Belief, MirrorUrl};
+use sardana::checkpoints::{Checkpoints, Copied, Directory, Listing, ManifestKey, Wanted, Which, differ};
 
+use super::place::{self, Place, Remote};
 use super::words::{count, plain, short, size};
 use super::{More, bar, open, tell};
 use crate::ending::Failure;
 
-/// Copy checkpoints to another directory: only what is missing there, every byte compared with its hash.
+/// Copy checkpoints to another directory or a mirror, or from a mirror: only what is missing there, every byte compared with its hash.
 ///
-/// What is damaged in the other directory is written anew, so that this also heals. A checkpoint is there whole or not at all.
+/// What is damaged in the other directory is written anew, so that this also heals; of a mirror only with --compare. A checkpoint is there
+/// whole or not at all.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sardana checkpoints copy DIR /mnt/backup\n  \
+    sardana checkpoints copy DIR s3://bucket/job all\n  \
+    sardana checkpoints copy s3://bucket/job DIR 300\n  \
     sardana checkpoints copy HOST1 ALL all --also HOST2 --also HOST3\n\n\
     Exit codes: 0 copied, 1 it failed (what could be copied is), 2 wrong usage.")]
 pub(super) struct Copy {
-    /// The directory to copy from.
-    #[arg(value_name = "FROM")]
-    from: PathBuf,
-    /// The directory to copy to; made if it is not there.
-    #[arg(value_name = "TO")]
-    to: PathBuf,
+    /// The directory or mirror to copy from.
+    #[arg(value_name = "FROM", value_parser = place::parser())]
+    from: Place,
+    /// The directory or mirror to copy to; a directory is made if it is not there.
+    #[arg(value_name = "TO", value_parser = place::parser())]
+    to: Place,
     /// Its step, its id or the beginning of it, `newest`, or `all`.
     #[arg(value_name = "STEP|ID|newest|all", default_value = "newest")]
     which: Chosen,
+    /// Do not believe that an object of a mirror is whole because it is as long as it should be: read it, and write it anew if it is damaged.
+    #[arg(long)]
+    compare: bool,
     #[command(flatten)]
     more: More,
 }
@@ -52,24 +61,123 @@ impl FromStr for Chosen {
 
 impl Copy {
     pub(super) fn carry_out(self) -> Result<(), Failure> {
-        let also = self.more.also.iter().map(PathBuf::as_path);
-        differ([self.from.as_path(), &self.to].into_iter().chain(also)).map_err(Failure::usage)?;
-        let from = open(&self.from, &self.more.also)?;
-        let keys = match &self.which {
-            Chosen::All => from.list().entries.iter().map(|entry| entry.key).collect(),
-            Chosen::One(which) => vec![from.find(which, Wanted::State).map_err(Failure::failed)?],
-        };
-        let to = Directory::open_or_make(&self.to).map_err(Failure::failed)?;
-        tell(&to);
-        let failed = keys.iter().filter(|&&key| !copy(&from, key, &to)).count();
-        if failed == 0 {
-            Ok(())
-        } else {
-            let all = count(keys.len() as u64, "checkpoint");
-            let also = "name other directories that have them whole with --also, or copy another checkpoint";
-            Err(Failure::Failed(format!("{failed} of {all} could not be copied; {also}")))
+        match (&self.from, &self.to) {
+            (Place::Directory(from), Place::Directory(to)) => self.between_directories(from, to),
+            (Place::Directory(from), Place::Mirror(to)) => self.upload(from, to),
+            (Place::Mirror(from), Place::Directory(to)) => self.fetch(from, to),
+            (Place::Mirror(from), Place::Mirror(to)) => Err(Failure::Usage(format!(
+                "expected a directory, found two mirrors; copy by way of one: sardana checkpoints copy {from} DIR, then copy DIR {to}"
+            ))),
         }
     }
+
+    fn between_directories(&self, from: &Path, to: &Path) -> Result<(), Failure> {
+        let also = self.more.also.iter().map(PathBuf::as_path);
+        differ([from, to].into_iter().chain(also)).map_err(Failure::usage)?;
+        let from = open(from, &self.more.also)?;
+        let keys = self.which.keys(&from.list(), from.main().path())?;
+        let to = Directory::open_or_make(to).map_err(Failure::failed)?;
+        tell(&to);
+        each(&keys, |key| copy(&from, key, &to))
+    }
+
+    fn upload(&self, from: &Path, to: &MirrorUrl) -> Result<(), Failure> {
+        let also = self.more.also.iter().map(PathBuf::as_path);
+        differ(std::iter::once(from).chain(also)).map_err(Failure::usage)?;
+        // Before anything is opened: most mistakes are in the environment.
+        let to = Remote::open_or_make(to)?;
+        let from = Arc::new(open(from, &self.more.also)?);
+        let keys = self.which.keys(&from.list(), from.main().path())?;
+        let belief = if self.compare { Belief::Nothing } else { Belief::Lengths };
+        each(&keys, |key| upload(&from, key, &to, belief))
+    }
+
+    fn fetch(&self, from: &MirrorUrl, to: &Path) -> Result<(), Failure> {
+        self.more.none_beside(from)?;
+        let from = Remote::open(from)?;
+        let listing = from.wait(from.mirror.list()).map_err(Failure::failed)?;
+        let keys = self.which.keys(&listing, &from.path())?;
+        let to = Directory::open_or_make(to).map_err(Failure::failed)?;
+        tell(&to);
+        let bytes = |key| {
+            listing
+                .entries
+                .iter()
+                .find(|entry| entry.key == key)?
+                .manifest
+                .as_ref()
+                .map(|one| one.bytes)
+        };
+        each(&keys, |key| fetch(&from, key, &to, bytes(key).unwrap_or(0)))
+    }
+}
+
+impl Chosen {
+    fn keys(&self, listing: &Listing, path: &Path) -> Result<Vec<ManifestKey>, Failure> {
+        match self {
+            Self::All => Ok(listing.entries.iter().map(|entry| entry.key).collect()),
+            Self::One(which) => {
+                let found = listing.find(path, which, Wanted::State);
+                found.map(|key| vec![key]).map_err(Failure::failed)
+            }
+        }
+    }
+}
+
+/// Copies all of them, as far as that goes.
+fn each(keys: &[ManifestKey], copy: impl Fn(ManifestKey) -> bool) -> Result<(), Failure> {
+    let failed = keys.iter().filter(|&&key| !copy(key)).count();
+    if failed == 0 {
+        return Ok(());
+    }
+    let all = count(keys.len() as u64, "checkpoint");
+    let also = "name other directories that have them whole with --also, or copy another checkpoint";
+    Err(Failure::Failed(format!("{failed} of {all} could not be copied; {also}")))
+}
+
+/// Copies one to a mirror, and says how that went.
+fn upload(from: &Arc<Checkpoints>, key: ManifestKey, to: &Remote, belief: Belief) -> bool {
+    let bar = bar(from.show(key).map_or(0, |details| details.manifest.bytes));
+    let sent = match from.main().store().show(key) {
+        Ok(stored) => {
+            let sending = to.mirror.upload(key, stored.bytes(), from, belief, |bytes| bar.inc(bytes));
+            to.wait(sending).map_err(|error| error.to_string())
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    bar.finish_and_clear();
+    match sent {
+        Ok(sent) => {
+            let (objects, bytes) = (count(sent.objects, "object"), size(sent.bytes));
+            println!(
+                "copied {} to {}: {objects} of {bytes} written, {} already there",
+                short(key),
+                to.mirror,
+                sent.kept
+            );
+            true
+        }
+        Err(error) => not_copied(key, &error),
+    }
+}
+
+/// Copies one from a mirror, and says how that went.
+fn fetch(from: &Remote, key: ManifestKey, to: &Directory, bytes: u64) -> bool {
+    let bar = bar(bytes);
+    let copied = from.wait(from.mirror.fetch(key, to.store(), |bytes| bar.inc(bytes)));
+    bar.finish_and_clear();
+    match copied {
+        Ok(copied) => {
+            say(key, to, &copied);
+            true
+        }
+        Err(error) => not_copied(key, &error.to_string()),
+    }
+}
+
+fn not_copied(key: ManifestKey, error: &str) -> bool {
+    eprintln!("{} was not copied: {}", short(key), plain(error));
+    false
 }
 
 /// Copies one, and says how that went.
@@ -77,21 +185,25 @@ fn copy(from: &Checkpoints, key: ManifestKey, to: &Directory) -> bool {
     let bar = bar(from.show(key).map_or(0, |details| details.manifest.bytes));
     let copied = from.copy(key, to, &mut |bytes| bar.inc(bytes));
     bar.finish_and_clear();
-    match &copied {
+    match copied {
         Ok(copied) => {
-            println!(
-                "copied {} to {}: {} of {} written, {} already there",
-                short(key),
-                to.path().display(),
-                count(copied.pieces, "piece"),
-                size(copied.bytes),
-                copied.kept
-            );
-            if copied.healed > 0 {
-                println!("  {} there were damaged, and are whole again", count(copied.healed, "piece"));
-            }
+            say(key, to, &copied);
+            true
         }
-        Err(error) => eprintln!("{} was not copied: {}", short(key), plain(&error.to_string())),
+        Err(error) => not_copied(key, &error.to_string()),
     }
-    copied.is_ok()
+}
+
+fn say(key: ManifestKey, to: &Directory, copied: &Copied) {
+    println!(
+        "copied {} to {}: {} of {} written, {} already there",
+        short(key),
+        to.path().display(),
+        count(copied.pieces, "piece"),
+        size(copied.bytes),
+        copied.kept
+    );
+    if copied.healed > 0 {
+        println!("  {} there were damaged, and are whole again", count(copied.healed, "piece"));
+    }
 }

@@ -31,7 +31,7 @@ pub(super) struct Export {
 
 impl Export {
     pub(super) fn carry_out(self) -> Result<(), Failure> {
-        let checkpoints = self.source.open()?;
+        let checkpoints = self.source.open_directory()?;
         let key = checkpoints.find(&self.which, Wanted::State).map_err(Failure::failed)?;
         let details = checkpoints.show(key).map_err(Failure::failed)?;
         let bar = bar(details.manifest.bytes);

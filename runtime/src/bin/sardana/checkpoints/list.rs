@@ -8,13 +8,14 @@ use super::Source;
 use super::words::{ago, count, hosts, plain, short_id, size, table};
 use crate::ending::Failure;
 
-/// List the checkpoints of a directory, the oldest first.
+/// List the checkpoints of a directory or a mirror, the oldest first.
 ///
 /// What is wrong is told as far as it can be seen without reading everything; see `verify`. OWN is what only this checkpoint needs on this
 /// disk, SHARED what others need as well. COPIES says on how many hosts each of its pieces should be, of those that it was placed on.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sardana checkpoints list DIR\n  \
+    sardana checkpoints list s3://bucket/job\n  \
     sardana checkpoints list DIR --json | jq '.checkpoints[-1].step'\n\n\
     Exit codes: 0 listed, 1 the directory cannot be used, 2 wrong usage.")]
 pub(super) struct List {
@@ -27,7 +28,7 @@ pub(super) struct List {
 
 impl List {
     pub(super) fn carry_out(self) -> Result<(), Failure> {
-        let listing = self.source.open()?.list();
+        let listing = self.source.open()?.list()?;
         if self.json {
             println!("{}", as_json(&listing));
         } else {

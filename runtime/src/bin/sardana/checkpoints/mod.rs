@@ -4,6 +4,7 @@ mod copy;
 mod export;
 mod import;
 mod list;
+mod place;
 mod prune;
 mod show;
 mod verify;
@@ -13,17 +14,21 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use sardana::checkpoints::{self, Directory, Finding};
+use sardana::checkpoints::mirror::MirrorUrl;
+use sardana::checkpoints::{self, Directory, Finding, Listing};
 
 use crate::ending::Failure;
+use place::{Place, Remote};
 
 /// Look after checkpoints: list, verify, prune and copy them, and exchange them with other programs.
 ///
-/// DIR is what a job was given with --checkpoint-dir. No job may have it open meanwhile.
+/// DIR is what a job was given with --checkpoint-dir. No job may have it open meanwhile. Where it says DIR|URL, it may also be what a job
+/// was given with --mirror, at any time.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sardana checkpoints list DIR\n  \
     sardana checkpoints verify DIR\n  \
+    sardana checkpoints copy s3://bucket/job DIR\n  \
     sardana checkpoints export DIR newest --out weights.safetensors\n\n\
     Exit codes: 0 done, 1 it failed or something is wrong, 2 wrong usage.")]
 pub(crate) struct Checkpoints {
@@ -59,9 +64,9 @@ impl Checkpoints {
 /// Which directory, and which others may have what is missing there.
 #[derive(Debug, Args)]
 struct Source {
-    /// The directory of checkpoints.
-    #[arg(value_name = "DIR")]
-    dir: PathBuf,
+    /// The directory of checkpoints, or the mirror.
+    #[arg(value_name = "DIR|URL", value_parser = place::parser())]
+    place: Place,
     #[command(flatten)]
     more: More,
 }
@@ -75,14 +80,59 @@ struct More {
     also: Vec<PathBuf>,
 }
 
+/// What is there, to be looked at.
+enum Opened {
+    Here(checkpoints::Checkpoints),
+    Remote(Remote),
+}
+
 impl Source {
-    fn open(&self) -> Result<checkpoints::Checkpoints, Failure> {
-        open(&self.dir, &self.more.also)
+    fn open(&self) -> Result<Opened, Failure> {
+        let opened = self.open_quietly()?;
+        if let Opened::Here(checkpoints) = &opened {
+            checkpoints.directories().for_each(tell);
+        }
+        Ok(opened)
     }
 
     /// The same, without a word of what was noticed.
-    fn open_quietly(&self) -> Result<checkpoints::Checkpoints, Failure> {
-        checkpoints::Checkpoints::open(&self.dir, &self.more.also).map_err(Failure::failed)
+    fn open_quietly(&self) -> Result<Opened, Failure> {
+        match &self.place {
+            Place::Directory(dir) => {
+                let opened = checkpoints::Checkpoints::open(dir, &self.more.also);
+                opened.map(Opened::Here).map_err(Failure::failed)
+            }
+            Place::Mirror(url) => {
+                self.more.none_beside(url)?;
+                Remote::open(url).map(Opened::Remote)
+            }
+        }
+    }
+
+    /// The directory that it is.
+    fn open_directory(&self) -> Result<checkpoints::Checkpoints, Failure> {
+        open(self.place.directory()?, &self.more.also)
+    }
+}
+
+impl More {
+    /// A mirror has everything.
+    fn none_beside(&self, url: &MirrorUrl) -> Result<(), Failure> {
+        if self.also.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::Usage(format!(
+            "expected no --also with the mirror {url}, found some: its checkpoints are whole without others"
+        )))
+    }
+}
+
+impl Opened {
+    fn list(&self) -> Result<Listing, Failure> {
+        match self {
+            Self::Here(checkpoints) => Ok(checkpoints.list()),
+            Self::Remote(remote) => remote.wait(remote.mirror.list()).map_err(Failure::failed),
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! `sardana checkpoints prune`: what is old goes.
 
 use clap::Args;
-use sardana::checkpoints::{Keep, ManifestKey, Wanted, Which};
+use sardana::checkpoints::mirror::Expiry;
+use sardana::checkpoints::{Keep, ManifestKey, Pruning, Wanted, Which};
 
 use super::open;
+use super::place::{self, Place, Remote};
 use super::words::{count, plain, short, size};
 use crate::ending::Failure;
 
@@ -17,9 +19,9 @@ use crate::ending::Failure;
     sardana checkpoints prune DIR --delete 4f1c22ab90de\n\n\
     Exit codes: 0 deleted, or nothing to delete, 1 it failed, 2 wrong usage.")]
 pub(super) struct Prune {
-    /// The directory of checkpoints.
-    #[arg(value_name = "DIR")]
-    dir: std::path::PathBuf,
+    /// The directory of checkpoints, or the mirror.
+    #[arg(value_name = "DIR|URL", value_parser = place::parser())]
+    place: Place,
     #[command(flatten)]
     more: super::More,
     /// Which are kept: the newest N, and besides the first at or after each multiple of STEPS.
@@ -35,23 +37,25 @@ pub(super) struct Prune {
 
 impl Prune {
     pub(super) fn carry_out(self) -> Result<(), Failure> {
-        let checkpoints = open(&self.dir, &self.more.also)?;
+        let dir = match &self.place {
+            Place::Directory(dir) => dir,
+            Place::Mirror(url) if self.more.also.is_empty() => return self.carry_out_remotely(&Remote::open(url)?),
+            Place::Mirror(_) => {
+                return Err(Failure::usage(
+                    "expected --also only with directories: a mirror has all of each checkpoint; leave it out",
+                ));
+            }
+        };
+        let checkpoints = open(dir, &self.more.also)?;
         let named = self
             .delete
             .iter()
             .map(|which| checkpoints.find(which, Wanted::Manifest).map_err(Failure::failed));
         let named: Vec<ManifestKey> = named.collect::<Result<_, _>>()?;
         let pruning = checkpoints.prunable(self.keep, &named).map_err(Failure::failed)?;
-        for (key, reason) in &pruning.incomplete {
-            println!("{} is left alone, since it is not complete: {}", short(*key), plain(reason));
-        }
+        tell(&pruning);
         if self.dry_run {
-            pruning.delete.iter().for_each(|key| println!("would delete {}", short(*key)));
-            println!(
-                "would delete {}, which alone need {}",
-                count(pruning.delete.len() as u64, "checkpoint"),
-                size(pruning.bytes)
-            );
+            tell_what_would_be(&pruning);
             return Ok(());
         }
         let pruned = checkpoints.prune(&pruning.delete).map_err(Failure::failed)?;
@@ -67,4 +71,55 @@ impl Prune {
         }
         Ok(())
     }
+}
+
+impl Prune {
+    fn carry_out_remotely(&self, remote: &Remote) -> Result<(), Failure> {
+        let listing = remote.wait(remote.mirror.list()).map_err(Failure::failed)?;
+        let path = remote.path();
+        let named = self.delete.iter().map(|which| listing.find(&path, which, Wanted::Manifest));
+        let expiry = Expiry {
+            keep: self.keep,
+            only: None,
+            named: named.collect::<Result<_, _>>().map_err(Failure::failed)?,
+        };
+        let pruning = remote.wait(remote.mirror.prunable(&expiry)).map_err(Failure::failed)?;
+        tell(&pruning);
+        if self.dry_run {
+            tell_what_would_be(&pruning);
+            return Ok(());
+        }
+        let freed = remote.wait(remote.mirror.prune(&expiry)).map_err(Failure::failed)?;
+        freed.deleted.iter().for_each(|key| println!("deleted {}", short(*key)));
+        println!(
+            "deleted {}; {} of {} removed",
+            count(freed.deleted.len() as u64, "checkpoint"),
+            count(freed.objects, "object"),
+            size(freed.bytes)
+        );
+        let Some((key, reason)) = freed.unreadable else {
+            return Ok(());
+        };
+        Err(Failure::Failed(format!(
+            "nobody knows what {} needs, so no objects were removed: {}; delete it too (--delete {})",
+            short(key),
+            plain(&reason),
+            key.id
+        )))
+    }
+}
+
+fn tell(pruning: &Pruning) {
+    for (key, reason) in &pruning.incomplete {
+        println!("{} is left alone, since it is not complete: {}", short(*key), plain(reason));
+    }
+}
+
+fn tell_what_would_be(pruning: &Pruning) {
+    pruning.delete.iter().for_each(|key| println!("would delete {}", short(*key)));
+    println!(
+        "would delete {}, which alone need {}",
+        count(pruning.delete.len() as u64, "checkpoint"),
+        size(pruning.bytes)
+    );
 }

@@ -6,9 +6,9 @@ use clap::Args;
 use sardana::checkpoints::{Details, TensorSpec, Wanted, Which};
 use serde_json::{Value, json};
 
-use super::Source;
 use super::list::standing;
 use super::words::{ago, count, plain, size, table};
+use super::{Opened, Source};
 use crate::ending::Failure;
 
 /// Show all that a checkpoint says of itself: its job, what computed it, its tensors, and the hash of its state.
@@ -30,15 +30,31 @@ pub(super) struct Show {
 
 impl Show {
     pub(super) fn carry_out(self) -> Result<(), Failure> {
-        let checkpoints = self.source.open()?;
-        let key = checkpoints.find(&self.which, Wanted::Manifest).map_err(Failure::failed)?;
-        let details = checkpoints.show(key).map_err(Failure::failed)?;
+        let details = self.details()?;
         if self.json {
             println!("{}", as_json(&details));
         } else {
             print!("{}", as_text(&details));
         }
         Ok(())
+    }
+}
+
+impl Show {
+    fn details(&self) -> Result<Details, Failure> {
+        match self.source.open()? {
+            Opened::Here(checkpoints) => {
+                let key = checkpoints.find(&self.which, Wanted::Manifest).map_err(Failure::failed)?;
+                checkpoints.show(key).map_err(Failure::failed)
+            }
+            Opened::Remote(remote) => {
+                let listing = remote.wait(remote.mirror.list()).map_err(Failure::failed)?;
+                let key = listing.find(&remote.path(), &self.which, Wanted::Manifest);
+                remote
+                    .wait(remote.mirror.show(key.map_err(Failure::failed)?))
+                    .map_err(Failure::failed)
+            }
+        }
     }
 }
 

@@ -3,8 +3,9 @@
 use clap::Args;
 use sardana::checkpoints::{Checkpoints, Verification};
 
+use super::place::Remote;
 use super::words::{count, plain, short, size};
-use super::{Source, bar};
+use super::{Opened, Source, bar};
 use crate::ending::Failure;
 
 /// Read every byte, compare it with what was saved, and say of each checkpoint whether it can be used.
@@ -23,7 +24,10 @@ pub(super) struct Verify {
 
 impl Verify {
     pub(super) fn carry_out(self) -> Result<(), Failure> {
-        let checkpoints = self.source.open_quietly()?;
+        let checkpoints = match self.source.open_quietly()? {
+            Opened::Here(checkpoints) => checkpoints,
+            Opened::Remote(remote) => return self.carry_out_remotely(&remote),
+        };
         let mut verification = verify(&checkpoints);
         if self.heal && !verification.is_clean() {
             let (healed, lost) = checkpoints.heal(&verification).map_err(Failure::failed)?;
@@ -43,6 +47,39 @@ impl Verify {
     }
 }
 
+impl Verify {
+    fn carry_out_remotely(&self, remote: &Remote) -> Result<(), Failure> {
+        if self.heal {
+            return Err(Failure::Usage(format!(
+                "expected a directory with --heal, found the mirror {0}; what is damaged there is written anew by a copy of a whole \
+                 checkpoint (sardana checkpoints copy DIR {0} STEP --compare)",
+                remote.mirror
+            )));
+        }
+        let bar = bar(0);
+        let verification = remote.wait(remote.mirror.verify(|bytes| {
+            bar.inc_length(bytes);
+            bar.inc(bytes);
+        }));
+        bar.finish_and_clear();
+        let verification = verification.map_err(Failure::failed)?;
+        for (path, verified) in &verification.directories {
+            let (pieces, bytes) = (count(verified.pieces, "piece"), size(verified.bytes));
+            let not = verification.lacking.len();
+            println!("{}: {pieces} of {bytes} read and whole, {not} not", path.display());
+        }
+        print_checkpoints(&verification);
+        if verification.is_clean() {
+            return Ok(());
+        }
+        Err(Failure::Failed(format!(
+            "{}. If a directory has it whole, write what is damaged anew (sardana checkpoints copy DIR {1} STEP --compare); otherwise delete what cannot be used (sardana checkpoints prune {1} --delete ID)",
+            found(&verification),
+            remote.mirror
+        )))
+    }
+}
+
 fn verify(checkpoints: &Checkpoints) -> Verification {
     let bar = bar(0);
     let verification = checkpoints.verify(&mut |progress| {
@@ -54,6 +91,11 @@ fn verify(checkpoints: &Checkpoints) -> Verification {
 }
 
 fn print(verification: &Verification) {
+    print_directories(verification);
+    print_checkpoints(verification);
+}
+
+fn print_directories(verification: &Verification) {
     for (path, verified) in &verification.directories {
         println!(
             "{}: {} of {} read and whole, {} not",
@@ -69,6 +111,9 @@ fn print(verification: &Verification) {
     for noticed in &verification.noticed {
         println!("note: {noticed}");
     }
+}
+
+fn print_checkpoints(verification: &Verification) {
     for checked in &verification.checkpoints {
         let name = short(checked.key);
         match (checked.state, checked.problems.is_empty(), checked.elsewhere) {
@@ -87,7 +132,7 @@ fn print(verification: &Verification) {
     }
 }
 
-fn advice(verification: &Verification) -> String {
+fn found(verification: &Verification) -> String {
     let all = &verification.checkpoints;
     let bad = all.iter().filter(|checked| !checked.problems.is_empty()).count();
     let newest = all.iter().rev().find(|checked| checked.is_usable());
@@ -95,11 +140,15 @@ fn advice(verification: &Verification) -> String {
         || "none of them can be used".to_owned(),
         |checked| format!("{} is the newest that can", short(checked.key)),
     );
-    let found = if bad == 0 {
+    if bad == 0 {
         "something is damaged, but every checkpoint can be read from the directories given".to_owned()
     } else {
         format!("{bad} of {} cannot be used; {newest}", count(all.len() as u64, "checkpoint"))
-    };
+    }
+}
+
+fn advice(verification: &Verification) -> String {
+    let found = found(verification);
     format!(
         "{found}. If another directory has what is damaged (that of another host, or a copy), verify again with --also OTHER --heal, or \
          copy a whole checkpoint here (sardana checkpoints copy OTHER DIR STEP); otherwise delete what cannot be used (sardana \

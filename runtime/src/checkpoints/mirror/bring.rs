@@ -1,0 +1,98 @@
+//! Before a job begins: what it would go on from may be in its mirror only.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sardana_protocol::checkpoint::ManifestKey;
+use sardana_protocol::words::Step;
+
+use super::super::copy::Copied;
+use super::super::directory::{Checkpoints, OpenError};
+use super::super::find::short;
+use super::super::list::Standing;
+use super::Mirror;
+use super::error::BringError;
+use super::lanes::blocking;
+
+/// What was brought.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Brought {
+    /// The newest here before.
+    pub local: Option<Step>,
+    /// The one that was brought, if the mirror had one that is newer.
+    pub key: Option<ManifestKey>,
+    /// What that took.
+    pub copied: Copied,
+    /// Still newer ones that cannot be used, and why.
+    pub passed_over: Vec<(ManifestKey, String)>,
+    /// Why nothing is known of the mirror. There is something to go on from here.
+    pub unknown: Option<String>,
+}
+
+impl Mirror {
+    /// Brings the newest complete checkpoint into the directory `dir`, which is made if it is not there, if it is newer than all that are
+    /// there. Nobody may have the directory open.
+    ///
+    /// # Errors
+    /// See [`BringError`].
+    pub async fn bring_newest(&self, dir: &Path) -> Result<Brought, BringError> {
+        let path = dir.to_owned();
+        let (here, local) = blocking(move || {
+            let here = Checkpoints::open_or_make(&path)?;
+            let usable = |standing: &Standing| match standing {
+                // The rest of it is on other hosts, which are asked once they are there.
+                Standing::Whole | Standing::Spread { .. } => true,
+                Standing::Harmed { .. } => false,
+            };
+            let entries = here.list().entries;
+            let steps = entries
+                .iter()
+                .filter(|entry| usable(&entry.standing))
+                .map(|entry| entry.key.step);
+            let local = steps.max();
+            Ok::<_, OpenError>((Arc::new(here), local))
+        })
+        .await?;
+        let brought = self.bring_into(&here, local).await;
+        // The last one closes it, and that may take a moment.
+        blocking(move || drop(here)).await;
+        brought
+    }
+
+    async fn bring_into(&self, here: &Checkpoints, local: Option<Step>) -> Result<Brought, BringError> {
+        let mut brought = Brought {
+            local,
+            ..Brought::default()
+        };
+        let manifests = match self.manifests().await {
+            Ok(manifests) => manifests,
+            Err(error) if local.is_some() => {
+                brought.unknown = Some(error.to_string());
+                return Ok(brought);
+            }
+            Err(source) => {
+                let url = self.to_string();
+                return Err(BringError::Unknown { url, source });
+            }
+        };
+        for (key, _) in manifests.into_iter().rev().filter(|(key, _)| Some(key.step) > local) {
+            match self.fetch(key, here.main().store(), |_| {}).await {
+                Ok(copied) => {
+                    brought.key = Some(key);
+                    brought.copied = copied;
+                    return Ok(brought);
+                }
+                Err(error) => brought.passed_over.push((key, error.to_string())),
+            }
+        }
+        if local.is_none() && !brought.passed_over.is_empty() {
+            let named = brought
+                .passed_over
+                .iter()
+                .map(|(key, reason)| format!("{}: {reason}", short(*key)));
+            let (url, reasons) = (self.to_string(), named.collect());
+            return Err(BringError::NoneUsable { url, reasons });
+        }
+        Ok(brought)
+    }
+}

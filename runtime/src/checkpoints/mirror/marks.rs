@@ -1,0 +1,129 @@
+//! Who is at work in a mirror. Whoever uploads has pieces there that no manifest names yet, and whoever prunes removes such.
+//!
+//! Each first puts a mark of its own and then looks at those of others; stores show at once what was put. So of two that begin at the same
+//! time at least one sees the other: whoever prunes gives up, and whoever uploads waits. What is too old is of somebody who crashed; ages
+//! are by the store's own clock. A mark of a pruning is made anew all the time, so that a crash keeps nobody waiting for long.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::Mirror;
+use super::error::ObjectError;
+use super::limits::{GIVING_WAY, LOOK_AGAIN, MARK, MARK_AGAIN, MOST_NAMES, PRUNING, PRUNING_AGAIN, UPLOADING};
+use super::objects::MARKS;
+
+/// What somebody does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    Uploading,
+    Pruning,
+}
+
+impl Work {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Uploading => "uploading-",
+            Self::Pruning => "pruning-",
+        }
+    }
+
+    /// How long its mark is believed.
+    const fn believed(self) -> Duration {
+        match self {
+            Self::Uploading => UPLOADING,
+            Self::Pruning => PRUNING,
+        }
+    }
+
+    /// Of a mark's name. None if it is none.
+    fn of(name: &str) -> Option<Self> {
+        let is_it = |work: &Self| name.starts_with(work.word());
+        [Self::Uploading, Self::Pruning].into_iter().find(is_it)
+    }
+
+    /// Whether it may not go on beside `other`.
+    const fn gives_way_to(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Uploading, Self::Uploading) => false,
+            (Self::Uploading | Self::Pruning, Self::Pruning) | (Self::Pruning, Self::Uploading) => true,
+        }
+    }
+}
+
+impl Mirror {
+    fn own_mark(&self, work: Work) -> String {
+        format!("{}{:016x}", work.word(), self.id)
+    }
+
+    /// Marks that this one uploads, and waits until nobody prunes. The mark of somebody who does not end.
+    pub(super) async fn mark_uploading(&self) -> Result<Option<String>, ObjectError> {
+        let start = Instant::now();
+        loop {
+            let other = self.mark(Work::Uploading).await?;
+            if other.is_none() || start.elapsed() >= GIVING_WAY {
+                return Ok(other);
+            }
+            // Its own mark stays: nobody else begins to prune.
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Marks that this one is at work. The mark of somebody that it must give way to.
+    pub(super) async fn mark(&self, work: Work) -> Result<Option<String>, ObjectError> {
+        let own = self.own_mark(work);
+        self.put_mark(&own).await?;
+        let marks = self.bucket.list(MARKS, MOST_NAMES).await?;
+        let now = marks.iter().find(|mark| mark.name == own).map(|mark| mark.modified);
+        let now = now.unwrap_or_else(SystemTime::now);
+        for mark in marks {
+            let Some(other) = Work::of(&mark.name) else { continue };
+            if [Work::Uploading, Work::Pruning]
+                .map(|work| self.own_mark(work))
+                .contains(&mark.name)
+            {
+                continue;
+            }
+            let object = format!("{MARKS}/{}", mark.name);
+            // One from the future is young.
+            let age = now.duration_since(mark.modified).unwrap_or_default();
+            if age > other.believed() {
+                self.bucket.delete(&object).await?;
+            } else if work.gives_way_to(other) {
+                return Ok(Some(self.bucket.name_of(&object)));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn put_mark(&self, name: &str) -> Result<(), ObjectError> {
+        self.bucket.put(&format!("{MARKS}/{name}"), Bytes::from_static(MARK)).await
+    }
+
+    /// Keeps the mark young, and says when it was last made. Returns only when that fails.
+    pub(super) async fn stay_marked(&self, work: Work, made: &watch::Sender<Instant>) -> ObjectError {
+        let own = self.own_mark(work);
+        let again = match work {
+            Work::Uploading => MARK_AGAIN,
+            Work::Pruning => PRUNING_AGAIN,
+        };
+        loop {
+            sleep(again).await;
+            let start = Instant::now();
+            if let Err(error) = self.put_mark(&own).await {
+                return error;
+            }
+            made.send_replace(start);
+        }
+    }
+
+    /// Removes the mark.
+    pub(super) async fn unmark(&self, work: Work) {
+        let own = self.own_mark(work);
+        if let Err(error) = self.bucket.delete(&format!("{MARKS}/{own}")).await {
+            tracing::debug!(%error, "a mark stays, and is not believed after a while");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! A job whose disks are lost goes on from its mirror.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use sardana::{JobSpec, Step, reference};
+
+use super::objects::{objects, url};
+use super::program::{Running, as_worker, gone, sardana, training};
+use super::site::Site;
+use super::worker;
+
+/// The hash of the state at a step, computed by a plain loop.
+fn reference(step: u64) -> String {
+    let spec = JobSpec {
+        steps: Step::new(step),
+        ..worker::job().spec().clone()
+    };
+    let mut model = worker::build(&spec).unwrap();
+    reference::train(&spec, &mut model).unwrap().hash.to_string()
+}
+
+/// The step of the last state that a job's end has told of, and the hash.
+fn end(running: Running) -> (u64, String) {
+    let (status, out) = running.end();
+    assert_eq!(status.code(), Some(0), "{out}");
+    let line = |start: &str| out.lines().find_map(|line| line.strip_prefix(start)).unwrap().to_owned();
+    (line("steps: ").parse().unwrap(), line("state: "))
+}
+
+/// Kills a job as a lost host does: everything at once.
+fn kill_all(running: Running, pids: &[u64]) {
+    running.signal("KILL");
+    let (status, _) = running.end();
+    assert_eq!(status.code(), None);
+    // They end since their agent is gone.
+    pids.iter().for_each(|&pid| gone(pid));
+}
+
+/// A job of `workers` processes with these flags, in an environment that `show` prepares.
+fn start(workers: u32, flags: &[&str], show: &dyn Fn(&mut Command)) -> Running {
+    let workers = workers.to_string();
+    let mut command = sardana(&["run", "--log-format", "json", "-n", &workers, "--restarts", "0"]);
+    show(command.args(flags));
+    Running::start(as_worker(command.arg("--")).env("RUST_LOG", "info"))
+}
+
+/// A job is killed with all its processes, its directory is removed, and the same job goes on with another number of workers from the
+/// mirror at `m`. Returns the hash of its last state.
+pub(crate) fn killed_and_brought_back(site: &Site, m: &str, show: &dyn Fn(&mut Command)) -> String {
+    let dir = site.path("ckpt");
+    let dir = dir.to_str().unwrap();
+    let flags = [
+        "--checkpoint-every",
+        "20",
+        "--keep",
+        "last=2",
+        "--checkpoint-dir",
+        dir,
+        "--mirror",
+        m,
+    ];
+    let running = start(2, &flags, show);
+    let pids = running.pids(2);
+    running.event("sardana::event::mirrored");
+    let mirrored = running.event("sardana::event::mirrored");
+    let mirrored: u64 = mirrored["step"].as_str().unwrap().trim_start_matches('s').parse().unwrap();
+    kill_all(running, &pids);
+    fs::remove_dir_all(dir).unwrap();
+
+    let running = start(3, &flags, show);
+    let brought = running.event("sardana::event::brought");
+    let step = brought["step"].as_str().unwrap().to_owned();
+    assert!(step.trim_start_matches('s').parse::<u64>().unwrap() >= mirrored);
+    assert_eq!(
+        (brought["from"].as_str().unwrap(), brought["local"].as_str().unwrap()),
+        (m, "none")
+    );
+    assert_eq!(running.event("sardana::event::resumes")["step"], *step);
+    let first = running.event("sardana::event::mirrored")["step"].as_str().unwrap().to_owned();
+    assert_ne!(first, step, "what is there is not copied again");
+    running.signal("TERM");
+    let (last, hash) = end(running);
+    assert_eq!(hash, reference(last));
+    hash
+}
+
+#[test]
+fn a_job_goes_on_from_its_mirror_when_its_disk_is_lost() {
+    let site = Site::new();
+    let m = url(&site, "m");
+    let hash = killed_and_brought_back(&site, &m, &|_| {});
+    // The last state is in the mirror, and no more than is kept.
+    let verified = site.done(&format!("verify {m}"));
+    assert!(verified.contains(&format!("whole, state {hash}")), "{verified}");
+    assert!(objects(&site, "m", "manifests").len() <= 2);
+    let shown = [&m, "ckpt"].map(|place| site.json(&format!("show {place}"))["id"].clone());
+    assert_eq!(shown[0], shown[1]);
+}
+
+#[test]
+fn a_mirror_that_fails_neither_slows_nor_fails_a_job_but_is_not_ignored_at_its_beginning() {
+    let site = Site::new();
+    let dir = site.path("ckpt");
+    let dir = dir.to_str().unwrap();
+    let m = url(&site, "m");
+    let flags = ["--checkpoint-every", "20", "--checkpoint-dir", dir, "--mirror", &m];
+    let running = training(1, &flags);
+    running.event("sardana::event::mirrored");
+    // Whatever is put there from now on cannot be.
+    let v1 = site.path("m").join("v1");
+    let away = site.path("m").join("away");
+    fs::rename(&v1, &away).unwrap();
+    fs::write(&v1, b"a file").unwrap();
+    let said = running.event("sardana::event::not_mirrored");
+    assert!(said["reason"].as_str().unwrap().contains("v1"), "{said}");
+    running.event("sardana::event::saved");
+    running.event("sardana::event::saved");
+    fs::remove_file(&v1).unwrap();
+    fs::rename(&away, &v1).unwrap();
+    running.event("sardana::event::mirrored");
+    running.signal("TERM");
+    let (_, hash) = end(running);
+    let verified = site.done(&format!("verify {m}"));
+    assert!(verified.contains(&format!("whole, state {hash}")), "{verified}");
+}
+
+#[test]
+fn nothing_begins_anew_while_it_is_not_known_what_the_mirror_has() {
+    let site = Site::new();
+    let m = "s3://bucket/job";
+    let output = Command::new(env!("CARGO_BIN_EXE_sardana"))
+        .args(["run", "-n", "1", "--checkpoint-every", "20", "--checkpoint-dir"])
+        .arg(site.path("ckpt"))
+        .args(["--mirror", m, "--", "true"])
+        // Nobody listens there.
+        .env("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+        .env("AWS_ALLOW_HTTP", "true")
+        .env("AWS_ACCESS_KEY_ID", "somebody")
+        .env("AWS_SECRET_ACCESS_KEY", "hunter2")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(
+        words.contains(m) && words.contains("is not known") && words.contains("without --mirror"),
+        "{words}"
+    );
+    assert!(!words.contains("hunter2"), "{words}");
+}
