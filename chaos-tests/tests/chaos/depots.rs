@@ -56,8 +56,8 @@ impl Site {
         self.trial.folder().join(format!("depot-{host}"))
     }
 
-    /// Starts the depot of that host, and waits until the coordinator knows it.
-    pub(crate) async fn depot(&mut self, host: &str, start: Start<'_>) -> Result<Depot> {
+    /// Starts the depot of that host, and waits until the coordinator has taken it in.
+    pub(crate) async fn depot(&self, host: &str, start: Start<'_>) -> Result<Depot> {
         let folder = self.folder_of(host);
         let join = self.invitation(Role::Checkpoint)?;
         let mut command = match start.file_kib {
@@ -76,8 +76,10 @@ impl Site {
             fs::create_dir_all(&marks)?;
             command.env("SARDANA_FAULT", fault).env("SARDANA_FAULT_DIR", marks);
         }
-        let life = Life::of(command)?;
-        self.until(&format!("depot came {host} ")).await?;
+        let mut life = Life::of(command)?;
+        // The coordinator speaks of it once it has a worker.
+        let joined = "sardana::event::joined";
+        life.until_one(joined, |line| line.contains(joined)).await?;
         Ok(Depot { life, folder })
     }
 

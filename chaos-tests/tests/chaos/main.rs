@@ -20,6 +20,7 @@ mod partitions;
 mod replicas;
 mod rivals;
 mod seeds;
+mod spread;
 mod successors;
 mod thawed;
 mod undisturbed;
