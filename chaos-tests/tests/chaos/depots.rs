@@ -16,7 +16,7 @@ use crate::coordinated::{GATE, Life, Site};
 
 const DEPOT: &str = env!("CARGO_BIN_EXE_chaos_depot");
 
-/// The step of the only checkpoint before the last.
+/// The only checkpoint before the last is of this step, or soon after it.
 pub(crate) const SAVED: u64 = 30;
 
 /// What the coordinator of such a job is told.

@@ -20,12 +20,12 @@ async fn a_host_dies_at(point: &str) -> Result<()> {
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(2).await?;
     one.dead().await?;
-    ensure!(site.kept(SAVED, 1).await? == SAVED);
+    let at = site.kept(SAVED, 1).await?;
     ensure!(!site.said("halting"), "workers do not notice: {:#?}", site.coordinator.said);
     let _one = site.depot("one", Start::default()).await?;
-    ensure!(site.kept(SAVED, 2).await? == SAVED);
+    ensure!(site.kept(at, 2).await? == at);
     drop(pace);
-    ensure!(site.kept(SAVED + 1, 2).await? == site.trial.setup.steps);
+    ensure!(site.kept(at + 1, 2).await? == site.trial.setup.steps);
     site.done().await?;
     host.end().await;
     drop(two);
@@ -143,7 +143,7 @@ async fn a_checkpoint_on_too_few_hosts_says_so_and_is_placed_on_one_that_comes()
     let mut site = Site::with(setup(2), None, &arguments).await?;
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(2).await?;
-    ensure!(site.kept(SAVED, 1).await? == SAVED);
+    let at = site.kept(SAVED, 1).await?;
     site.kill().await?;
     {
         let listing = Checkpoints::open(&own, &[])?.list();
@@ -153,10 +153,10 @@ async fn a_checkpoint_on_too_few_hosts_says_so_and_is_placed_on_one_that_comes()
     site.start_again(&arguments).await?;
     site.until("adopted g1.1").await?;
     let mut two = site.depot("two", Start::default()).await?;
-    ensure!(site.kept(SAVED, 2).await? == SAVED);
+    ensure!(site.kept(at, 2).await? == at);
     two.kill().await?;
     let there = newest(&two.folder)?;
-    ensure!(there.step().get() == SAVED && there.depots.len() == 2, "{there:?}");
+    ensure!(there.step().get() == at && there.depots.len() == 2, "{there:?}");
     drop(pace);
     site.done().await?;
     host.end().await;
