@@ -105,8 +105,11 @@ impl Site {
 }
 
 impl Depot {
-    /// Waits until its log has a line with these words.
+    /// Waits until its log has a line with these words. Returns the first.
     pub(crate) async fn says(&mut self, words: &str) -> Result<String> {
+        if let Some(line) = self.life.said.iter().find(|line| line.contains(words)) {
+            return Ok(line.clone());
+        }
         self.life.until_one(words, |line| line.contains(words)).await
     }
 
