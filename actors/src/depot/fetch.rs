@@ -76,12 +76,10 @@ impl Keeper {
     async fn fetch_pieces(&self, pin: PinId, manifest: &Manifest, others: &[DepotAddress]) -> Result<(), String> {
         let own = self.own;
         let manifest = Arc::new(manifest.clone());
-        let missing = self
-            .server
-            .on_store({
-                let manifest = Arc::clone(&manifest);
-                move |store| store.pin(pin, &manifest::pieces_at(&manifest, own))
-            });
+        let missing = self.server.on_store({
+            let manifest = Arc::clone(&manifest);
+            move |store| store.pin(pin, &manifest::pieces_at(&manifest, own))
+        });
         let missing: Vec<PieceHash> = missing.await.map_err(words)?;
         if missing.is_empty() {
             return Ok(());

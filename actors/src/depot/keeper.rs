@@ -109,7 +109,11 @@ impl Keeper {
     /// Whom it serves is on the disk when this returns.
     pub(super) async fn note(&self, incarnation: Incarnation) -> Result<(), String> {
         let (folder, job) = (self.folder.clone(), self.server.job());
-        let noted = self.server.ground.beside(move || note_served(&folder, job, incarnation)).await;
+        let noted = self
+            .server
+            .ground
+            .beside(move || note_served(&folder, job, incarnation))
+            .await;
         let noted = noted.ok_or_else(|| "this process ends".to_owned())?;
         noted.map_err(|error: IdentityError| error.to_string())?;
         self.told(|told| told.noted = told.noted.max(incarnation));

@@ -19,7 +19,9 @@ use crate::store::{Finding, OpenError, Opened, PinId, Store};
 
 /// How a depot opens its store: at its start, and again after it has failed.
 #[derive(Clone)]
-pub struct Opener(Arc<dyn Fn(&Path) -> Result<Opened, OpenError> + Send + Sync>);
+pub struct Opener(Arc<Open>);
+
+type Open = dyn Fn(&Path) -> Result<Opened, OpenError> + Send + Sync;
 
 impl Opener {
     /// Like this: for tests, which have disks of their own.
@@ -99,12 +101,7 @@ impl Shelf {
     ///
     /// # Errors
     /// Why it cannot be opened, or not be written to.
-    pub(super) async fn exchange(
-        &self,
-        ground: &Ground,
-        opener: &Opener,
-        folder: PathBuf,
-    ) -> Result<Vec<Finding>, String> {
+    pub(super) async fn exchange(&self, ground: &Ground, opener: &Opener, folder: PathBuf) -> Result<Vec<Finding>, String> {
         let mut place = Arc::clone(&self.store).write_owned().await;
         let opener = opener.clone();
         let opened = ground.beside(move || {

@@ -359,7 +359,11 @@ impl Shared {
     fn forget_surplus(&self, newest: ManifestKey) -> Result<(), WriteError> {
         let old: Vec<ManifestKey> = {
             let deleted = &held(&self.state).deleted;
-            let surplus = if deleted.len() > MOST_TOMBSTONES { deleted.len() - KEPT_TOMBSTONES } else { 0 };
+            let surplus = if deleted.len() > MOST_TOMBSTONES {
+                deleted.len() - KEPT_TOMBSTONES
+            } else {
+                0
+            };
             let others = deleted.iter().filter(|key| **key != newest);
             others.take(surplus).copied().collect()
         };

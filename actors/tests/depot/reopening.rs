@@ -41,7 +41,9 @@ async fn a_store_that_has_failed_is_opened_anew_and_what_is_kept_is_told_again()
     soon(worker.put(session.address(), snapshot(5), &one, || ())).await.unwrap();
     let head = committed(session.commit(&manifest(5, &one, 1, &[own.id()])).await);
     disk.0.no_sync.store(true, Ordering::SeqCst);
-    let error = soon(worker.put(session.address(), snapshot(6), &two, || ())).await.unwrap_err();
+    let error = soon(worker.put(session.address(), snapshot(6), &two, || ()))
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("the disk is on fire"), "{error}");
     // It is not asked: it says so by itself, once it is open.
     assert_eq!(session.held().await, [head]);

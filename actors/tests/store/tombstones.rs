@@ -46,7 +46,10 @@ fn of_too_many_the_oldest_are_forgotten_and_the_last_one_never_is() {
     let again = store.commit(&of(1, b"x")).unwrap();
     let newer = store.commit(&of(5_000, b"x")).unwrap();
     assert_eq!((again, store.newest().key), (keys[0], Some(newer)));
-    assert!(store.commit(&of(MOST_TOMBSTONES as u64, b"x")).is_err(), "this one was not forgotten");
+    assert!(
+        store.commit(&of(MOST_TOMBSTONES as u64, b"x")).is_err(),
+        "this one was not forgotten"
+    );
 }
 
 fn is_tombstone(path: &Path) -> bool {

@@ -104,9 +104,7 @@ fn words(event: &JobEvent) -> String {
         JobEvent::Forming { generation, .. } => format!("forming {generation}"),
         JobEvent::Switched { generation, members, .. } => format!("switched {generation} {}", members.len()),
         JobEvent::StateLost { .. } => "state lost".to_owned(),
-        JobEvent::Saved {
-            key, hosts, wanted, ..
-        } => {
+        JobEvent::Saved { key, hosts, wanted, .. } => {
             let step = key.step.get();
             format!("saved {step}\nkept {step} {hosts} {wanted}")
         }

@@ -13,7 +13,11 @@ fn main() -> Result<()> {
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).init();
     let mut arguments = std::env::args().skip(1);
     let mut argument = |what| arguments.next().context(what);
-    let (join, dir, host) = (argument("which join file")?, argument("which directory")?, argument("which host")?);
+    let (join, dir, host) = (
+        argument("which join file")?,
+        argument("which directory")?,
+        argument("which host")?,
+    );
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -127,7 +127,10 @@ impl Depot {
 /// The newest checkpoint in a folder that nobody uses.
 pub(crate) fn newest(folder: &Path) -> Result<Manifest> {
     let store = Store::open(folder)?.store;
-    let key = store.newest().key.with_context(|| format!("{} has a whole one", folder.display()))?;
+    let key = store
+        .newest()
+        .key
+        .with_context(|| format!("{} has a whole one", folder.display()))?;
     Ok(sardana_actors::manifest::decode(store.show(key)?.bytes())?)
 }
 

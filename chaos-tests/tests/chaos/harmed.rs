@@ -55,7 +55,11 @@ async fn is_healed(harm: Harm) -> Result<()> {
     tokio::try_join!(one.kill(), two.kill())?;
     site.kill().await?;
     drop(host);
-    let piece = newest(&one.folder)?.pieces.into_iter().next_back().context("a state has pieces")?;
+    let piece = newest(&one.folder)?
+        .pieces
+        .into_iter()
+        .next_back()
+        .context("a state has pieces")?;
     let ids: [DepotId; 2] = [id_of(&one.folder)?, id_of(&two.folder)?];
     let harmed = usize::from(ranked(piece, &ids)[0] == ids[1]);
     let folder = [&one.folder, &two.folder][harmed].clone();
@@ -129,7 +133,11 @@ async fn a_full_disk_is_done_without_until_it_has_room() -> Result<()> {
     };
     let (site, mut one) = one_cannot(large, start, |_| Ok(())).await?;
     goes_on(site, &mut one, async |one| {
-        ensure!(!one.life.said.iter().any(|line| line.contains("panicked")), "{:#?}", one.life.said);
+        ensure!(
+            !one.life.said.iter().any(|line| line.contains("panicked")),
+            "{:#?}",
+            one.life.said
+        );
         let pid = Pid::from_raw(i32::try_from(one.life.pid()?)?);
         let none = Rlimit {
             current: None,

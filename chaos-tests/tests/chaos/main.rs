@@ -25,6 +25,7 @@ mod successors;
 mod thawed;
 mod undisturbed;
 mod unequal;
+mod unusable;
 
 use anyhow::Result;
 use sardana_chaos_tests::setup::Setup;

@@ -161,6 +161,9 @@ async fn a_checkpoint_on_too_few_hosts_says_so_and_is_placed_on_one_that_comes()
     let listing = Checkpoints::open(&own, &[])?.list();
     let placed = listing.entries.iter().filter_map(|entry| entry.manifest.as_ref());
     let placed: Vec<(u32, usize)> = placed.map(|manifest| (manifest.replicas, manifest.depots.len())).collect();
-    ensure!(placed == [(2, 2), (2, 1)], "of those that are kept the last is on one host: {placed:?}");
+    ensure!(
+        placed == [(2, 2), (2, 1)],
+        "of those that are kept the last is on one host: {placed:?}"
+    );
     Ok(())
 }

@@ -11,7 +11,9 @@ use crate::paced::slow;
 /// The newest checkpoint that was committed since, and on how many hosts.
 fn saved(site: &Site, since: usize) -> Option<(Step, u32)> {
     let saved = site.job_events_since(since).filter_map(|event| {
-        let JobEvent::Saved { key, hosts, .. } = event else { return None };
+        let JobEvent::Saved { key, hosts, .. } = event else {
+            return None;
+        };
         Some((key.step, *hosts))
     });
     saved.last()
@@ -55,8 +57,11 @@ async fn a_host_with_its_worker_and_its_checkpoints_is_cut_off_and_then_all_are_
     };
     site.until("the host is done without", left_out).await?;
     let (now, step) = (site.ended.told.len(), site.step);
-    site.until("checkpoints go on without it", twice(now, Step::new(step + 2))).await?;
-    let resumes = site.job_events_since(0).any(|event| matches!(event, JobEvent::Resumes { .. }));
+    site.until("checkpoints go on without it", twice(now, Step::new(step + 2)))
+        .await?;
+    let resumes = site
+        .job_events_since(0)
+        .any(|event| matches!(event, JobEvent::Resumes { .. }));
     ensure!(!resumes, "those who are left have the state");
     let (last, _) = saved(&site, 0).expect("some were saved");
     // The power fails; the host that was cut off is the only one with an older view.
@@ -70,6 +75,10 @@ async fn a_host_with_its_worker_and_its_checkpoints_is_cut_off_and_then_all_are_
     drop(pace);
     let (summary, site) = site.outcome().await?;
     let reference = site.trial.setup.reference()?;
-    ensure!(summary.hash == reference.hash, "BITS-1: {summary:?}, expected {}", reference.hash);
+    ensure!(
+        summary.hash == reference.hash,
+        "BITS-1: {summary:?}, expected {}",
+        reference.hash
+    );
     Ok(())
 }

@@ -22,10 +22,7 @@ async fn takes_over(first: First) -> Result<()> {
     let address = standby.local_addr()?;
     let known = format!("standby={address}");
     // It must still train when the other one has taken over.
-    let long = Setup {
-        steps: 400,
-        ..setup(2)
-    };
+    let long = Setup { steps: 400, ..setup(2) };
     let mut site = Site::with(long, None, &[&known, ALWAYS[0], ALWAYS[1]]).await?;
     let mut one = site.depot("one", Start::default()).await?;
     let mut two = site.depot("two", Start::default()).await?;
@@ -42,7 +39,11 @@ async fn takes_over(first: First) -> Result<()> {
     }
     site.until("adopted g1.1").await?;
     let last = site.kept(before + 1, 2).await?;
-    ensure!(!site.said("resumes") && !site.said("state lost"), "{:#?}", site.coordinator.said);
+    ensure!(
+        !site.said("resumes") && !site.said("state lost"),
+        "{:#?}",
+        site.coordinator.said
+    );
     tokio::try_join!(one.kill(), two.kill())?;
     site.kill().await?;
     drop(host);

@@ -218,7 +218,9 @@ impl Membership {
     fn left_over(&self, keep: Keep, own: &[ManifestKey]) -> Vec<ManifestKey> {
         let known = self.known();
         let whole = self.whole_checkpoints();
-        let rest = known.iter().filter(|(key, head)| self.is_own(head) && !whole.contains_key(key));
+        let rest = known
+            .iter()
+            .filter(|(key, head)| self.is_own(head) && !whole.contains_key(key));
         let expired = |key: &ManifestKey| {
             let all: Vec<ManifestKey> = own.iter().copied().chain([*key]).collect();
             keep.expired(|one: ManifestKey| one.step, &all).contains(key)

@@ -139,7 +139,13 @@ impl Membership {
     /// both together survive what neither would.
     pub(super) fn replaced_checkpoints(&self) -> Vec<ManifestKey> {
         let own = self.own_checkpoints();
-        let holders = |head: &Head| head.depots.iter().copied().filter(|depot| self.has_whole(*depot, head.key)).collect();
+        let holders = |head: &Head| {
+            head.depots
+                .iter()
+                .copied()
+                .filter(|depot| self.has_whole(*depot, head.key))
+                .collect()
+        };
         let placed = |one: &Head, other: &Head| {
             let (has, needs): (BTreeSet<DepotId>, BTreeSet<DepotId>) = (holders(one), holders(other));
             has.len() >= one.replicas.max(1) as usize || has.is_superset(&needs)
@@ -157,7 +163,10 @@ impl Membership {
     }
 
     fn own_checkpoints(&self) -> Vec<Head> {
-        self.whole_checkpoints().into_values().filter(|head| self.is_own(head)).collect()
+        self.whole_checkpoints()
+            .into_values()
+            .filter(|head| self.is_own(head))
+            .collect()
     }
 
     /// Whether this job, as it is built, has made it.

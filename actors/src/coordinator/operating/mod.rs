@@ -16,8 +16,8 @@ use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest, Overv
 use sardana_protocol::words::{Generation, Step, WorkerId};
 
 pub(super) use agents::Agents;
-pub(super) use words::plain;
 use rate::Rate;
+pub(super) use words::plain;
 use words::words;
 
 use super::actor::{Life, State};

@@ -218,7 +218,13 @@ fn a_deletion_that_failed_is_ordered_again_also_where_nothing_else_is_left() {
     }
     // The other two have deleted s2, and this one could not, or was not there.
     let heads = [2, 4, 6].map(on_all).to_vec();
-    let found = job.depot_says(9, DepotMessage::Holds { heads: heads.clone(), told });
+    let found = job.depot_says(
+        9,
+        DepotMessage::Holds {
+            heads: heads.clone(),
+            told,
+        },
+    );
     assert_eq!(found, ["to 9: delete s2"]);
     // It says nothing, and later all that it has.
     let found = job.depot_says(9, DepotMessage::Holds { heads, told });
