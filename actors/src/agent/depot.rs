@@ -6,6 +6,7 @@ use ractor::ActorRef;
 
 use super::AgentEvent;
 use super::actor::{Message, State};
+use super::away::Mode;
 use super::limits::DEPOT_AGAIN;
 use crate::depot::{self, Depot, DepotConfig, DepotStartError};
 use crate::trust::{Credentials, Wallet};
@@ -16,7 +17,7 @@ pub(super) type Begun = Result<Depot, DepotStartError>;
 impl State {
     /// Asks for the certificate of the checkpoint actor, if there is to be one.
     pub(super) fn want_depot(&mut self) {
-        if self.config.checkpoint_dir.is_none() {
+        if self.config.checkpoint_dir.is_none() || self.mode >= Mode::Ending {
             return;
         }
         match self.certificates.ask_for_depot() {

@@ -132,6 +132,14 @@ impl Life {
         Ok(())
     }
 
+    /// It ends by itself, and all is well.
+    pub(crate) async fn over(&mut self) -> Result<()> {
+        let ended = timeout(LIMIT, self.process.wait()).await;
+        let ended = ended.with_context(|| format!("it lives, and said {:#?}", self.said))??;
+        ensure!(ended.success(), "{ended}; it said {:#?}", self.said);
+        Ok(())
+    }
+
     /// It ends by itself, as one that has failed. Returns why.
     pub(crate) async fn fails(&mut self) -> Result<String> {
         let why = self.until("failed ").await?;

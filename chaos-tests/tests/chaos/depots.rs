@@ -16,7 +16,7 @@ use crate::coordinated::{GATE, Life, Site};
 
 const DEPOT: &str = env!("CARGO_BIN_EXE_chaos_depot");
 
-/// The step of the only checkpoint before the last.
+/// The only checkpoint before the last is of this step, or soon after it.
 pub(crate) const SAVED: u64 = 30;
 
 /// What the coordinator of such a job is told.
@@ -56,8 +56,8 @@ impl Site {
         self.trial.folder().join(format!("depot-{host}"))
     }
 
-    /// Starts the depot of that host, and waits until the coordinator knows it.
-    pub(crate) async fn depot(&mut self, host: &str, start: Start<'_>) -> Result<Depot> {
+    /// Starts the depot of that host, and waits until the coordinator has taken it in.
+    pub(crate) async fn depot(&self, host: &str, start: Start<'_>) -> Result<Depot> {
         let folder = self.folder_of(host);
         let join = self.invitation(Role::Checkpoint)?;
         let mut command = match start.file_kib {
@@ -76,8 +76,10 @@ impl Site {
             fs::create_dir_all(&marks)?;
             command.env("SARDANA_FAULT", fault).env("SARDANA_FAULT_DIR", marks);
         }
-        let life = Life::of(command)?;
-        self.until(&format!("depot came {host} ")).await?;
+        let mut life = Life::of(command)?;
+        // The coordinator speaks of it once it has a worker.
+        let joined = "sardana::event::joined";
+        life.until_one(joined, |line| line.contains(joined)).await?;
         Ok(Depot { life, folder })
     }
 
@@ -103,8 +105,11 @@ impl Site {
 }
 
 impl Depot {
-    /// Waits until its log has a line with these words.
+    /// Waits until its log has a line with these words. Returns the first.
     pub(crate) async fn says(&mut self, words: &str) -> Result<String> {
+        if let Some(line) = self.life.said.iter().find(|line| line.contains(words)) {
+            return Ok(line.clone());
+        }
         self.life.until_one(words, |line| line.contains(words)).await
     }
 

@@ -51,7 +51,7 @@ async fn is_healed(harm: Harm) -> Result<()> {
     let mut two = site.depot("two", Start::default()).await?;
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(2).await?;
-    ensure!(site.kept(SAVED, 2).await? == SAVED);
+    let at = site.kept(SAVED, 2).await?;
     tokio::try_join!(one.kill(), two.kill())?;
     site.kill().await?;
     drop(host);
@@ -71,12 +71,12 @@ async fn is_healed(harm: Harm) -> Result<()> {
         site.depot("two", Start::default()).await?,
     ];
     let host = site.host(2).await?;
-    ensure!(site.resumes(SAVED).await? == SAVED);
+    ensure!(site.resumes(at).await? == at);
     let depot = &mut depots[harmed];
     let said = depot.says(harm.words()).await?;
     if harm != Harm::NoIndex {
         ensure!(said.contains(".seg"), "it says where: {said}");
-        ensure!(site.kept(SAVED, 2).await? == SAVED, "it is whole again on both");
+        ensure!(site.kept(at, 2).await? == at, "it is whole again on both");
         depot.says("was fetched from other hosts").await?;
     }
     depot.kill().await?;
@@ -95,7 +95,7 @@ async fn what_one_host_has_lost_is_read_from_the_other_one_and_brought_back() ->
 
 /// Two hosts, of which one cannot keep the first checkpoint, for a while. Returns it once the other one has kept that alone.
 async fn one_cannot(setup: Setup, start: Start<'_>, hurt: impl FnOnce(&Depot) -> Result<()>) -> Result<(Site, Depot)> {
-    let mut site = Site::with(setup, None, &TWICE).await?;
+    let site = Site::with(setup, None, &TWICE).await?;
     let one = site.depot("one", start).await?;
     hurt(&one)?;
     Ok((site, one))
@@ -109,12 +109,12 @@ async fn goes_on(mut site: Site, one: &mut Depot, heal: impl AsyncFnOnce(&mut De
     let refused = site.until("depot refused ").await?;
     let id = id_of(&one.folder)?.to_string();
     ensure!(refused.contains(&id), "{refused}, expected {id}");
-    ensure!(site.kept(SAVED, 1).await? == SAVED);
+    let at = site.kept(SAVED, 1).await?;
     heal(one).await?;
-    ensure!(site.kept(SAVED, 2).await? == SAVED);
+    ensure!(site.kept(at, 2).await? == at);
     ensure!(!site.said("halting"), "workers do not notice: {:#?}", site.coordinator.said);
     drop(pace);
-    ensure!(site.kept(SAVED + 1, 2).await? == site.trial.setup.steps);
+    ensure!(site.kept(at + 1, 2).await? == site.trial.setup.steps);
     site.done().await?;
     host.end().await;
     Ok(())

@@ -15,6 +15,7 @@ use sardana::{AgentEvent, JobEvent, Summary, WorkerId};
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::{Ended, Told, Trial, all_gone, reported};
 use sardana_chaos_tests::verdict::Verdict;
+use sardana_protocol::membership::Saves;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -27,6 +28,13 @@ pub(crate) const COORDINATOR: Host = 0;
 /// What has not happened by then never will.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// How a host ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// As one whose power fails.
+    AtOnce,
+}
+
 /// What the hosts say.
 enum Said {
     Job(JobEvent),
@@ -38,12 +46,16 @@ enum Said {
 pub(crate) struct Site {
     pub(crate) trial: Trial,
     pub(crate) network: Network,
+    /// When checkpoints are taken, if they are: then each worker's host keeps them.
+    saves: Option<Saves>,
+    /// Counts the lives of the job.
+    lives: u32,
     began: Instant,
     say: mpsc::UnboundedSender<Said>,
     said: mpsc::UnboundedReceiver<Said>,
     threads: Vec<JoinHandle<Result<()>>>,
     /// Dropped when the hosts are to end.
-    ends: Vec<oneshot::Sender<()>>,
+    ends: Vec<oneshot::Sender<End>>,
     /// Members of the newest generation in rank order.
     pub(crate) members: Vec<WorkerId>,
     /// The worker processes that run, and where.
@@ -57,6 +69,11 @@ pub(crate) struct Site {
 impl Site {
     /// A host for each worker of a job, and one for its coordinator; or why there can be no such hosts here.
     pub(crate) fn new(setup: Setup) -> Result<Result<Self, String>> {
+        Self::with(setup, None)
+    }
+
+    /// The same, with checkpoints on the workers' hosts.
+    pub(crate) fn with(setup: Setup, saves: Option<Saves>) -> Result<Result<Self, String>> {
         let workers = Host::try_from(setup.workers)?;
         let network = match Network::new(workers + 1) {
             Ok(network) => network,
@@ -67,6 +84,8 @@ impl Site {
         Ok(Ok(Self {
             trial,
             network,
+            saves,
+            lives: 0,
             began: Instant::now(),
             say,
             said,
@@ -88,10 +107,11 @@ impl Site {
 
     /// Starts the job.
     pub(crate) async fn start(&mut self) -> Result<()> {
-        let state = self.trial.folder().join("state");
+        self.lives += 1;
+        let state = self.trial.folder().join(format!("state-{}", self.lives));
         self.coordinator(state.clone()).await?;
         for host in self.network.all().filter(|&host| host != COORDINATOR) {
-            let join = self.trial.folder().join(format!("{host}.join"));
+            let join = self.trial.folder().join(format!("{host}-{}.join", self.lives));
             invite(&InviteConfig {
                 state_dir: state.clone(),
                 role: Role::Agent,
@@ -107,7 +127,7 @@ impl Site {
     async fn coordinator(&mut self, state_dir: PathBuf) -> Result<()> {
         let setup = &self.trial.setup;
         let config = CoordinateConfig {
-            saves: None,
+            saves: self.saves,
             checkpoint_dir: None,
             state_dir,
             listen: SocketAddr::from((address(COORDINATOR), 0)),
@@ -120,7 +140,7 @@ impl Site {
             mirror: None,
             succession: Succession::Resume,
         };
-        let (end, ends) = oneshot::channel::<()>();
+        let (end, ends) = oneshot::channel();
         let (listens, listening) = oneshot::channel();
         self.ends.push(end);
         let say = self.say.clone();
@@ -146,13 +166,15 @@ impl Site {
 
     fn agent(&mut self, host: Host, join: PathBuf) -> Result<()> {
         let (environment, say) = (self.trial.environment(), self.say.clone());
-        let (end, mut ends) = oneshot::channel::<()>();
+        let keeps = self.saves.map(|_| self.trial.folder().join(format!("kept-{host}")));
+        let (end, mut ends) = oneshot::channel();
         self.ends.push(end);
         let work = move || {
             runtime()?.block_on(async {
                 let mut agent = agent(AgentJoin {
-                    host: None,
-                    checkpoint_dir: None,
+                    // All of them are one machine.
+                    host: Some(format!("host-{host}").parse()?),
+                    checkpoint_dir: keeps,
                     enrolled: enrol(&join, Role::Agent).await?,
                     listen: None,
                     advertise: None,
@@ -167,7 +189,10 @@ impl Site {
                 loop {
                     tokio::select! {
                         Some(event) = agent.next_event() => drop(say.send(Said::Agent(host, event))),
-                        _ = &mut ends => break,
+                        end = &mut ends => match end {
+                            Ok(End::AtOnce) => return Ok(()),
+                            Err(_) => break,
+                        },
                         else => break,
                     }
                 }
@@ -248,8 +273,35 @@ impl Site {
         })
     }
 
-    /// Waits until the job has ended, and judges it.
-    pub(crate) async fn end(mut self) -> Result<(Verdict, Self)> {
+    /// Everything that runs on any host is killed. What it has said by then counts no more.
+    pub(crate) async fn kill_all(&mut self) -> Result<()> {
+        for end in std::mem::take(&mut self.ends) {
+            // It may have ended by itself.
+            let _ = end.send(End::AtOnce);
+        }
+        for thread in std::mem::take(&mut self.threads) {
+            joined(thread).await?;
+        }
+        all_gone(self.ended.processes.values().copied()).await?;
+        while let Ok(said) = self.said.try_recv() {
+            self.note(said);
+        }
+        ensure!(self.over.is_none(), "the job is over: {:?}", self.over);
+        self.members.clear();
+        self.running.clear();
+        self.step = 0;
+        Ok(())
+    }
+
+    /// Waits until the job has ended. Returns how, unjudged.
+    pub(crate) async fn outcome(mut self) -> Result<(Summary, Self)> {
+        self.finish().await?;
+        let outcome = self.over.take().context("it is over")?;
+        let summary = self.trial.explain(&self.ended, outcome)?;
+        Ok((summary, self))
+    }
+
+    async fn finish(&mut self) -> Result<()> {
         let over = async {
             while self.over.is_none() {
                 let said = self.said.recv().await.context("all hosts have ended")?;
@@ -261,14 +313,19 @@ impl Site {
             .await
             .unwrap_or_else(|_| Err(anyhow!("the job does not end")));
         self.trial.explain(&self.ended, over)?;
-        let outcome = self.over.take().context("it is over")?;
-        self.ended.outcome = Ok(self.trial.explain(&self.ended, outcome)?);
         self.ends.clear();
         for thread in std::mem::take(&mut self.threads) {
             joined(thread).await?;
         }
         let gone = all_gone(self.ended.processes.values().copied()).await;
-        self.trial.explain(&self.ended, gone)?;
+        self.trial.explain(&self.ended, gone)
+    }
+
+    /// Waits until the job has ended, and judges it.
+    pub(crate) async fn end(mut self) -> Result<(Verdict, Self)> {
+        self.finish().await?;
+        let outcome = self.over.take().context("it is over")?;
+        self.ended.outcome = Ok(self.trial.explain(&self.ended, outcome)?);
         Ok((self.trial.judge(&self.ended)?, self))
     }
 }

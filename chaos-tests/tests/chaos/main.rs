@@ -20,10 +20,12 @@ mod partitions;
 mod replicas;
 mod rivals;
 mod seeds;
+mod spread;
 mod successors;
 mod thawed;
 mod undisturbed;
 mod unequal;
+mod unusable;
 
 use anyhow::Result;
 use sardana_chaos_tests::setup::Setup;

@@ -20,12 +20,15 @@ async fn a_host_dies_at(point: &str) -> Result<()> {
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(2).await?;
     one.dead().await?;
-    ensure!(site.kept(SAVED, 1).await? == SAVED);
+    let at = site.kept(SAVED, 1).await?;
     ensure!(!site.said("halting"), "workers do not notice: {:#?}", site.coordinator.said);
     let _one = site.depot("one", Start::default()).await?;
-    ensure!(site.kept(SAVED, 2).await? == SAVED);
+    // Who died with its manifest durable has had it all the time, as the other one has: there is nothing to do.
+    if point != "depot-committed" {
+        ensure!(site.kept(at, 2).await? == at);
+    }
     drop(pace);
-    ensure!(site.kept(SAVED + 1, 2).await? == site.trial.setup.steps);
+    ensure!(site.kept(at + 1, 2).await? == site.trial.setup.steps);
     site.done().await?;
     host.end().await;
     drop(two);
@@ -143,26 +146,24 @@ async fn a_checkpoint_on_too_few_hosts_says_so_and_is_placed_on_one_that_comes()
     let mut site = Site::with(setup(2), None, &arguments).await?;
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(2).await?;
-    ensure!(site.kept(SAVED, 1).await? == SAVED);
-    site.kill().await?;
-    {
-        let listing = Checkpoints::open(&own, &[])?.list();
-        let manifest = listing
-            .entries
-            .last()
-            .and_then(|entry| entry.manifest.as_ref())
-            .context("one is listed")?;
-        ensure!((manifest.replicas, manifest.depots.len()) == (2, 1), "{manifest:?}");
-    }
-    site.start_again(&arguments).await?;
-    site.until("adopted g1.1").await?;
+    let at = site.kept(SAVED, 1).await?;
     let mut two = site.depot("two", Start::default()).await?;
-    ensure!(site.kept(SAVED, 2).await? == SAVED);
+    ensure!(site.kept(at, 2).await? == at);
     two.kill().await?;
     let there = newest(&two.folder)?;
-    ensure!(there.step().get() == SAVED && there.depots.len() == 2, "{there:?}");
+    ensure!(there.step().get() == at && there.depots.len() == 2, "{there:?}");
+    site.until("depot lost ").await?;
     drop(pace);
+    ensure!(site.kept(at + 1, 1).await? == site.trial.setup.steps);
     site.done().await?;
     host.end().await;
+    site.coordinator.over().await?;
+    let listing = Checkpoints::open(&own, &[])?.list();
+    let placed = listing.entries.iter().filter_map(|entry| entry.manifest.as_ref());
+    let placed: Vec<(u32, usize)> = placed.map(|manifest| (manifest.replicas, manifest.depots.len())).collect();
+    ensure!(
+        placed == [(2, 2), (2, 1)],
+        "of those that are kept the last is on one host: {placed:?}"
+    );
     Ok(())
 }

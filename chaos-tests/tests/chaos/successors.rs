@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use sardana_chaos_tests::gate::Place;
+use sardana_chaos_tests::setup::Setup;
 
 use crate::coordinated::{GATE, Site};
 use crate::depots::{ALWAYS, Start, setup};
@@ -20,7 +21,9 @@ async fn takes_over(first: First) -> Result<()> {
     let standby = std::net::UdpSocket::bind(("127.0.0.2", 0))?;
     let address = standby.local_addr()?;
     let known = format!("standby={address}");
-    let mut site = Site::with(setup(2), None, &[&known, ALWAYS[0], ALWAYS[1]]).await?;
+    // It must still train when the other one has taken over.
+    let long = Setup { steps: 400, ..setup(2) };
+    let mut site = Site::with(long, None, &[&known, ALWAYS[0], ALWAYS[1]]).await?;
     let mut one = site.depot("one", Start::default()).await?;
     let mut two = site.depot("two", Start::default()).await?;
     let pace = Place::Pace.close(site.trial.folder())?;

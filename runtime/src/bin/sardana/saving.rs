@@ -20,7 +20,7 @@ pub(crate) struct Saving {
     #[arg(long, value_name = "STEPS|TIME")]
     checkpoint_every: Option<Every>,
     /// On how many hosts each checkpoint is kept: R - 1 of them may be lost for good. Where there are fewer hosts, it is kept on those that
-    /// there are, and on more once they come.
+    /// there are, and on more once they come. Hosts are told apart by their names: see --host of `sardana agent` and `sardana checkpoint`.
     #[arg(
         long, value_name = "R", default_value_t = 1, requires = "checkpoint_every",
         value_parser = clap::value_parser!(u32).range(1..=MAX_DEPOTS as i64)

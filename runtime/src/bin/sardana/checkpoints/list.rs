@@ -11,7 +11,8 @@ use crate::ending::Failure;
 /// List the checkpoints of a directory or a mirror, the oldest first.
 ///
 /// What is wrong is told as far as it can be seen without reading everything; see `verify`. OWN is what only this checkpoint needs on this
-/// disk, SHARED what others need as well. COPIES says on how many hosts each of its pieces should be, of those that it was placed on.
+/// disk, SHARED what others need as well. COPIES says on how many hosts each of its pieces is, of those
+/// that it was placed on, and on how many it should be if there were fewer hosts than that.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sardana checkpoints list DIR\n  \
