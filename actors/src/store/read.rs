@@ -56,21 +56,34 @@ fn has_header(file: &dyn DiskFile, piece: PieceHash, place: Place) -> bool {
 }
 
 impl Shared {
-    /// Where a piece is, and its segment, open: so that it can be read though it is moved meanwhile.
+    /// Where a piece is, and its segment, open: so that it can be read though it is moved meanwhile, and the segment removed.
     fn locate(&self, piece: PieceHash) -> Result<(Slot, PathBuf, std::sync::Arc<dyn DiskFile>), ReadError> {
-        let mut state = held(&self.state);
-        let slot = *state.pieces.get(&piece).ok_or(ReadError::NotHeld { piece })?;
-        let path = self.segment_path(slot.place.segment);
-        match self.segment_file(&mut state, slot.place) {
-            Ok(file) => Ok((slot, path, file)),
-            Err(error) => {
-                state.judge(&piece, slot.place, Standing::Damaged);
-                Err(ReadError::Disk {
-                    piece,
-                    path,
-                    offset: slot.place.offset,
-                    source: std::io::Error::other(error.to_string()),
-                })
+        loop {
+            let (slot, open) = {
+                let state = held(&self.state);
+                let slot = *state.pieces.get(&piece).ok_or(ReadError::NotHeld { piece })?;
+                (slot, state.file(slot.place.segment))
+            };
+            let path = self.segment_path(slot.place.segment);
+            // Without the lock: everybody would wait for a disk that hangs.
+            let opened = open.map_or_else(|| self.disk.open(&path), Ok);
+            let mut state = held(&self.state);
+            match opened {
+                Ok(file) => {
+                    state.keep_open(slot.place.segment, &file);
+                    return Ok((slot, path, file));
+                }
+                // It was moved meanwhile, and its segment removed.
+                Err(_) if state.pieces.get(&piece).map(|now| now.place) != Some(slot.place) => {}
+                Err(error) => {
+                    state.judge(&piece, slot.place, Standing::Damaged);
+                    return Err(ReadError::Disk {
+                        piece,
+                        path,
+                        offset: slot.place.offset,
+                        source: std::io::Error::other(error.to_string()),
+                    });
+                }
             }
         }
     }

@@ -1,16 +1,16 @@
 //! What all parts of an open store share, and what happens when the disk says no.
 //!
 //! Locks are taken in this order, and none is taken again: collecting, changing, writer, index, state. The state's is never held while the
-//! disk writes.
+//! disk is asked for anything.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::disk::{Disk, DiskFile};
+use super::disk::Disk;
 use super::error::WriteError;
 use super::format;
 use super::index::Index;
-use super::names::{Place, segment_name};
+use super::names::segment_name;
 use super::state::State;
 use super::watch::Watch;
 use super::writer::Writer;
@@ -109,16 +109,6 @@ impl Shared {
 
     pub(super) fn segment_path(&self, number: u64) -> PathBuf {
         self.segments.join(segment_name(number))
-    }
-
-    /// The segment of a piece, open. Who has it may read it even after it was removed.
-    pub(super) fn segment_file(&self, state: &mut State, place: Place) -> Result<Arc<dyn DiskFile>, PrivateError> {
-        if let Some(file) = state.file(place.segment) {
-            return Ok(file);
-        }
-        let file = self.disk.open(&self.segment_path(place.segment))?;
-        state.keep_open(place.segment, Arc::clone(&file));
-        Ok(file)
     }
 }
 

@@ -125,11 +125,15 @@ impl State {
         self.files.get(&segment).cloned()
     }
 
-    pub(super) fn keep_open(&mut self, segment: u64, file: Arc<dyn DiskFile>) {
+    /// Keeps the file of a segment for who reads next, if there is still such a segment.
+    pub(super) fn keep_open(&mut self, segment: u64, file: &Arc<dyn DiskFile>) {
+        if self.files.contains_key(&segment) || !self.segments.contains_key(&segment) {
+            return;
+        }
         if self.files.len() >= OPEN_SEGMENTS {
             self.files.clear();
         }
-        self.files.insert(segment, file);
+        self.files.insert(segment, Arc::clone(file));
     }
 
     /// Forgets a segment that is about to be removed.
