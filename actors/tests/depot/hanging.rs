@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sardana_actors::depot::{DepotError, Depots, Patience};
+use sardana_actors::depot::{DepotError, Depots, Opener, Patience};
 use sardana_actors::store::{Options, Store};
 use sardana_actors::trust::Authority;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 
 use crate::disk::{Faulty, Hang, Wrong};
+use crate::leader::{Leader, depot_with};
+use crate::orders::{committed, refused as not_committed};
 use crate::site::{Place, Read, WORKER, authority, client, client_with, manifest, names, pieces, snapshot, soon};
 
 /// A depot that notices soon.
@@ -141,4 +143,24 @@ async fn whoever_asks_gives_a_depot_up_that_says_nothing() {
     // It is not there, for which no file is read.
     let error = soon(client(&authority, WORKER).manifest(place.at, key)).await.unwrap_err();
     assert!(matches!(&error, DepotError::NotHere { .. }), "{error}");
+}
+
+/// The coordinator is told, and goes on without this depot.
+#[tokio::test]
+async fn a_manifest_that_a_disk_does_not_take_is_refused() {
+    let (authority, place, disk) = (authority(), tempfile::tempdir().unwrap(), Faulty::default());
+    let (leader, worker) = (Leader::new(&authority), client(&authority, WORKER));
+    let opened = disk.clone();
+    let opener = Opener::new(move |folder| Store::open_on(Arc::new(opened.clone()), folder, None, Options::default()));
+    let own = depot_with(&authority, &place.path().join("depot"), leader.address(), opener).await;
+    let (mut session, _) = leader.lead(1).await;
+    let one = pieces(1, 10);
+    soon(worker.put(session.address(), snapshot(5), &one, || ())).await.unwrap();
+    let whole = manifest(5, &one, 1, &[own.id()]);
+    let hung = disk.0.hang(Hang::Rename);
+    let reason = not_committed(session.commit(&whole).await);
+    assert!(reason.contains("its disk hangs") && reason.contains("to rename "), "{reason}");
+    drop(hung);
+    committed(session.commit(&whole).await);
+    own.end().await;
 }
