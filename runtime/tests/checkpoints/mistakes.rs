@@ -130,8 +130,8 @@ fn command_lines_that_cannot_be_read() {
     let site = Site::with(&[10]);
     for (line, words) in [
         ("", &["Usage", "list", "export"][..]),
-        ("list", &["<DIR>"]),
-        ("show", &["<DIR>"]),
+        ("list", &["<DIR|URL>"]),
+        ("show", &["<DIR|URL>"]),
         ("burn a", &["unrecognized subcommand 'burn'"]),
         ("export a", &["STEP|ID|newest", "--out"]),
         ("export a newest", &["--out <FILE>"]),

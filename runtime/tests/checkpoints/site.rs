@@ -1,5 +1,6 @@
 //! A directory of checkpoints of a small state, and the program.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -9,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 use sardana_actors::depot::identity;
 use sardana_actors::manifest;
 use sardana_actors::store::{MANIFESTS_FOLDER, PinId, SEGMENTS_FOLDER, Store};
+use sardana_protocol::checkpoint::placement::homes;
 use sardana_protocol::checkpoint::{DepotId, Manifest, ManifestKey, PieceHash};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::PIECE_BYTES;
@@ -38,6 +40,20 @@ pub(crate) fn state(step: u64) -> Tensors {
         (TensorSpec::new("mean", Dtype::F64, &[3, 1]), mean),
         (TensorSpec::new("count", Dtype::U64, &[]), step.to_le_bytes().to_vec()),
     ]
+}
+
+/// Whether each of two depots keeps a piece that only the state of this step has.
+fn is_on_both(step: u64, depots: &[DepotId]) -> bool {
+    let pieces = |step| {
+        let tensors = state(step);
+        let parts = tensors.iter().flat_map(|(_, bytes)| bytes.chunks(PIECE_BYTES));
+        parts.map(PieceHash::of).collect::<BTreeSet<PieceHash>>()
+    };
+    let others = pieces(step + 1);
+    let own: Vec<PieceHash> = pieces(step).difference(&others).copied().collect();
+    depots
+        .iter()
+        .all(|depot| own.iter().any(|piece| homes(*piece, depots, 1).contains(depot)))
 }
 
 /// Its hash, from the whole tensors.
@@ -137,8 +153,14 @@ impl Site {
 
     /// Directories `a` and `b` of two hosts, each of which has only its part.
     pub(crate) fn spread(steps: &[u64]) -> Self {
-        let site = Self::new();
-        let depots = ["a", "b"].map(|name| site.depot(name));
+        // What directories are called is drawn, and decides which of them keeps what: both shall have some of each step.
+        let (site, depots) = loop {
+            let site = Self::new();
+            let depots = ["a", "b"].map(|name| site.depot(name));
+            if steps.iter().chain(&[30]).all(|step| is_on_both(*step, &depots)) {
+                break (site, depots);
+            }
+        };
         for (name, depot) in ["a", "b"].into_iter().zip(depots) {
             let store = Store::open(&site.path(name)).unwrap().store;
             for &step in steps {
