@@ -55,7 +55,12 @@ fn the_newest_complete_one_stays_and_what_is_not_complete_does_not_count() {
     let said = site.done("prune a --keep last=1");
     has(
         &said,
-        &["s30", "in none of the directories", "deleted s10", "deleted 1 checkpoint"],
+        &[
+            "s30",
+            "is left alone, since it is not complete",
+            "deleted s10",
+            "deleted 1 checkpoint",
+        ],
     );
     assert_eq!(steps(&site), [20, 30]);
     site.fails("prune a --delete 20", 1, &["s20", "never deleted"]);
@@ -105,7 +110,7 @@ fn what_only_this_host_has_committed_takes_no_other_ones_place() {
         &site.done("prune a --keep last=1 --also b --dry-run"),
         &[
             "s30",
-            "is left alone, since it is not complete",
+            "in none of the directories",
             "would delete s10",
             "would delete 1 checkpoint",
         ],
