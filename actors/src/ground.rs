@@ -4,10 +4,12 @@
 use std::fmt::Debug;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use quinn::AsyncUdpSocket;
 use rustls::crypto::CryptoProvider;
+use tokio::sync::oneshot;
 
 use crate::trust::ends_evenly;
 
@@ -46,6 +48,33 @@ impl Ground {
         }
     }
 
+    /// Computes what no step waits for, on a thread that gives way to all others of this host; in a simulation at once. None only when
+    /// this process ends.
+    pub(crate) async fn behind<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        match self {
+            Self::Host => {
+                let (sender, computed) = oneshot::channel();
+                let task = Arc::new(Mutex::new(Some(compute)));
+                let again = Arc::clone(&task);
+                let thread = thread::Builder::new().name("behind".to_owned()).spawn(move || {
+                    give_way();
+                    let compute = task.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    // Nobody waits any more only when the process ends.
+                    let _ = compute.map(|compute| sender.send(compute()));
+                });
+                match thread {
+                    Ok(_) => computed.await.ok(),
+                    // No thread can be had. Others do it then, as well as they can.
+                    Err(_) => {
+                        let compute = again.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+                        self.beside(compute).await
+                    }
+                }
+            }
+            Self::Given(_) => Some(compute()),
+        }
+    }
+
     /// What `sign` signs. In a simulation it signs until the length is one that it takes.
     pub(crate) fn signed<E>(&self, sign: impl Fn() -> Result<Vec<u8>, E>) -> Result<Vec<u8>, E> {
         loop {
@@ -63,5 +92,16 @@ impl Ground {
             Self::Host => Arc::new(rustls::crypto::ring::default_provider()),
             Self::Given(given) => given.cryptography(),
         }
+    }
+}
+
+/// How nice the calling thread is from now on: a tenth of what others get, where all want to run.
+const NICE: i32 = 10;
+
+/// The calling thread runs when others have nothing to do, or a little.
+fn give_way() {
+    // Linux keeps this for each thread; elsewhere it is the whole process's. Where it is forbidden all goes on as before.
+    if cfg!(target_os = "linux") {
+        let _ = rustix::process::nice(NICE);
     }
 }

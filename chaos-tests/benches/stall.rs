@@ -4,7 +4,7 @@
 //! state is not trained, so that its size is independent of the gradient's. Measured is by how much the step after a snapshot's boundary
 //! is longer than the median of those that no checkpoint disturbs: until the last worker has made its update. Each worker copies two of
 //! three shares, on a thread beside the one that trains, which waits for that before its update. Beside it: three threads of this process
-//! that copy as many bytes each at the same time, into memory that is there. The jobs and the plain copies take turns.
+//! that copy as many bytes each at the same time, share by share, into memory that is there. The jobs and the plain copies take turns.
 //!
 //! The runs named `behind gradients` have steps of about 40 ms that sleep, as gradients on a device do.
 //!
@@ -119,30 +119,36 @@ fn measure(journal: &Journal, taken: &[Taken]) -> Result<(Vec<f64>, f64)> {
     Ok((stalls, median))
 }
 
-/// Milliseconds until each of three threads has copied two thirds of `bytes`.
+/// Milliseconds from when the first of three threads begins to copy two thirds of `bytes`, one after the other, until the last has done so.
+/// A third is not copied as fast as both at once where only the one is long enough to be written past the cache.
 fn plain(bytes: usize, times: usize) -> Vec<f64> {
-    let part = bytes * 2 / 3;
-    let barrier = Barrier::new(WORKERS as usize + 1);
-    thread::scope(|scope| {
-        for _ in 0..WORKERS {
-            scope.spawn(|| {
-                let (from, mut to) = (vec![3_u8; part], vec![1_u8; part]);
-                for _ in 0..times {
-                    barrier.wait();
-                    to.copy_from_slice(&from);
-                    black_box(&mut to);
-                    barrier.wait();
-                }
-            });
-        }
-        let time = || {
+    let part = bytes / 3;
+    let barrier = Barrier::new(WORKERS as usize);
+    let copies = || {
+        let from = [vec![3_u8; part], vec![4_u8; part]];
+        let copy = |_| {
+            let mut to = [vec![1_u8; part], vec![2_u8; part]];
             barrier.wait();
             let begun = Instant::now();
-            barrier.wait();
-            begun.elapsed().as_secs_f64() * 1e3
+            to.iter_mut().zip(&from).for_each(|(to, from)| to.copy_from_slice(from));
+            black_box(&mut to);
+            (begun, Instant::now())
         };
-        (0..times).map(|_| time()).collect()
-    })
+        (0..times).map(copy).collect::<Vec<_>>()
+    };
+    let of_threads: Vec<Vec<(Instant, Instant)>> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..WORKERS).map(|_| scope.spawn(copies)).collect();
+        let copied = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("copying does not panic"));
+        copied.collect()
+    });
+    let of_time = |time: usize| of_threads.iter().map(move |copies| copies[time]);
+    let took = |time: usize| {
+        let (begun, ended) = (of_time(time).map(|(begun, _)| begun), of_time(time).map(|(_, ended)| ended));
+        Some((ended.max()? - begun.min()?).as_secs_f64() * 1e3)
+    };
+    (0..times).filter_map(took).collect()
 }
 
 fn words(values: &mut [f64]) -> String {

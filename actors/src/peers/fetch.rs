@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::Peers;
 use super::limits::STREAM_HELLO_BYTES;
 use crate::fault::{self, Point};
+use crate::manifest::MANIFEST_BYTES;
 use crate::quic::ConnectError;
 use crate::wire::{FrameError, read_frame, write_frame};
 
@@ -29,6 +30,8 @@ pub(super) enum Request {
         step: Step,
         share: Share,
     },
+    /// The manifest of that checkpoint.
+    LentManifest { generation: Generation, step: Step },
 }
 
 /// How long an answer may take.
@@ -54,6 +57,8 @@ pub(super) enum Answer {
     },
     /// The donor does not have it.
     NotHere { stands_at: Step },
+    /// So many bytes of a manifest follow.
+    Manifest { bytes: u64 },
     /// The donor was not told to serve who asks.
     NotNamed,
 }
@@ -171,7 +176,7 @@ impl Peers {
         expected: usize,
     ) -> Result<FollowedSum, FetchError> {
         let donor = member.worker;
-        let (answer, stream) = self.ask(member, request).await?;
+        let (answer, mut stream) = self.ask(member, request).await?;
         let Answer::Sum {
             bytes,
             hash,
@@ -183,7 +188,7 @@ impl Peers {
         };
         check_length(donor, expected, bytes)?;
         let mut data = vec![0; expected];
-        receive(donor, stream, &mut data).await?;
+        receive(donor, &mut stream, &mut data).await?;
         let hashed = self.ground.beside(move || (StateHash::of(&data), data)).await;
         let (found, bytes) = hashed.ok_or_else(|| ending(donor))?;
         check_hash(donor, hash, found)?;
@@ -218,23 +223,50 @@ impl Peers {
         share: Share,
         into: &mut [u8],
     ) -> Result<StateHash, FetchError> {
-        self.receive_share(member, Request::Share { step, share }, into).await
+        let (hash, mut stream) = self.open_share(member, Request::Share { step, share }, into.len()).await?;
+        receive(member.worker, &mut stream, into).await?;
+        Ok(hash)
     }
 
-    pub(super) async fn receive_share(
+    /// Asks for a share of `expected` bytes, which follow on the stream. With the hash that the donor says it has.
+    pub(super) async fn open_share(
         self: &Arc<Self>,
         member: MemberAddress,
         request: Request,
-        into: &mut [u8],
-    ) -> Result<StateHash, FetchError> {
+        expected: usize,
+    ) -> Result<(StateHash, RecvStream), FetchError> {
         let donor = member.worker;
         let (answer, stream) = self.ask(member, request).await?;
         let Answer::Share { bytes, hash } = answer else {
             return Err(no_load(donor, request, answer));
         };
-        check_length(donor, into.len(), bytes)?;
-        receive(donor, stream, into).await?;
-        Ok(hash)
+        check_length(donor, expected, bytes)?;
+        Ok((hash, stream))
+    }
+
+    /// The bytes of a manifest.
+    pub(super) async fn fetch_manifest(
+        self: &Arc<Self>,
+        member: MemberAddress,
+        request: Request,
+    ) -> Result<Vec<u8>, FetchError> {
+        let donor = member.worker;
+        let (answer, mut stream) = self.ask(member, request).await?;
+        let Answer::Manifest { bytes } = answer else {
+            return Err(no_load(donor, request, answer));
+        };
+        let length = usize::try_from(bytes).ok().filter(|&length| length <= MANIFEST_BYTES);
+        let length = length.ok_or_else(|| FetchError::Broken {
+            donor,
+            reason: format!("it offers a manifest of {bytes} bytes, and one has at most {MANIFEST_BYTES}"),
+        })?;
+        // Memory only for what comes.
+        let whole = stream.read_to_end(length).await;
+        let whole = whole.ok().filter(|whole| whole.len() == length);
+        whole.ok_or_else(|| FetchError::Broken {
+            donor,
+            reason: format!("not all {length} bytes of a manifest came"),
+        })
     }
 
     /// Asks, and waits for the answer; what it speaks of follows on the stream. Dropped, the donor is told to stop.
@@ -255,7 +287,7 @@ impl Peers {
         match request {
             Request::Share { step, .. } => fault::reached(Point::Copying, step),
             Request::Sum { step, when: When::Soon } => fault::reached(Point::Following, step),
-            Request::Sum { when: When::Now, .. } | Request::Lent { .. } => {}
+            Request::Sum { when: When::Now, .. } | Request::Lent { .. } | Request::LentManifest { .. } => {}
         }
         let answer = read_frame::<Answer>(&mut receive, STREAM_HELLO_BYTES).await.map_err(frame)?;
         let answer = answer.ok_or_else(|| FetchError::Broken {
@@ -268,12 +300,15 @@ impl Peers {
 
 fn no_load(donor: WorkerId, request: Request, answer: Answer) -> FetchError {
     let asked = match request {
-        Request::Share { step, .. } | Request::Sum { step, .. } | Request::Lent { step, .. } => step,
+        Request::Share { step, .. }
+        | Request::Sum { step, .. }
+        | Request::Lent { step, .. }
+        | Request::LentManifest { step, .. } => step,
     };
     match answer {
         Answer::NotHere { stands_at } => FetchError::NotHere { donor, asked, stands_at },
         Answer::NotNamed => FetchError::NotNamed { donor },
-        Answer::Share { .. } | Answer::Sum { .. } => FetchError::Broken {
+        Answer::Share { .. } | Answer::Sum { .. } | Answer::Manifest { .. } => FetchError::Broken {
             donor,
             reason: "it answered something else than it was asked".to_owned(),
         },
@@ -303,7 +338,7 @@ pub(super) fn ending(donor: WorkerId) -> FetchError {
     }
 }
 
-async fn receive(donor: WorkerId, mut stream: RecvStream, into: &mut [u8]) -> Result<(), FetchError> {
+pub(super) async fn receive(donor: WorkerId, stream: &mut RecvStream, into: &mut [u8]) -> Result<(), FetchError> {
     stream.read_exact(into).await.map_err(|error| FetchError::Broken {
         donor,
         reason: error.to_string(),

@@ -1,23 +1,139 @@
-//! What the members of a generation give each other of the checkpoint that all of them load: each has read one share of it.
+//! What the members of a generation give each other of the checkpoint that all of them load: each reads one share of it, and gives every
+//! piece on as soon as it has come.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::{Bytes, BytesMut};
+use quinn::{RecvStream, SendStream};
+use sardana_protocol::checkpoint::{Manifest, ManifestKey};
 use sardana_protocol::messages::MemberAddress;
 use sardana_protocol::snapshot::Share;
-use sardana_protocol::state::StateHash;
+use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::{Generation, Step, WorkerId};
 
-use super::fetch::{FetchError, Request};
+use super::fetch::{FetchError, Request, ending, receive};
 use super::{Circle, Peers};
-use crate::worker::HeldShare;
+use crate::manifest;
+use crate::wire::FrameError;
 
-/// The share that this worker has read, or will have.
+/// The share that this worker reads, or will.
 #[derive(Debug, Default)]
 pub(super) struct Lent {
     /// The generation that loads the checkpoint.
     generation: Generation,
-    held: Option<HeldShare>,
+    reading: Option<Reading>,
+}
+
+/// A share, piece by piece.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    manifest: Arc<Manifest>,
+    share: Share,
+    hash: StateHash,
+    /// Where the share's pieces lie in its bytes, and whether they are there.
+    pieces: Vec<(Range<usize>, bool)>,
+    bytes: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Some pieces are yet to come.
+    Coming(BytesMut),
+    /// All have come, and whoever reads them puts them together with the other shares.
+    Away,
+    /// They stay as they are.
+    Whole(Bytes),
+}
+
+/// A piece that does not belong where it was put.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PutError {
+    /// The checkpoint is of another model, although its manifest says otherwise.
+    #[error(
+        "piece {index} of {share} has {found} bytes, and {expected} in this model's state; resume with the model that it was made by"
+    )]
+    Length {
+        share: Share,
+        index: usize,
+        expected: usize,
+        found: usize,
+    },
+    /// The generation that reads is over.
+    #[error("{generation} does not load a checkpoint any more")]
+    Over { generation: Generation },
+}
+
+impl Reading {
+    /// A share that is to be read into `bytes`, which are as many as its.
+    pub(crate) fn new(
+        manifest: Arc<Manifest>,
+        pieces: &StatePieces,
+        share: Share,
+        hash: StateHash,
+        bytes: BytesMut,
+    ) -> Self {
+        Self {
+            manifest,
+            share,
+            hash,
+            pieces: pieces.pieces_in(share).map(|range| (range, false)).collect(),
+            bytes: Stage::Coming(bytes),
+        }
+    }
+
+    fn put(&mut self, index: usize, bytes: &[u8]) -> Result<(), PutError> {
+        let Stage::Coming(all) = &mut self.bytes else { return Ok(()) };
+        let piece = self.pieces.get_mut(index);
+        let place = piece.and_then(|(range, come)| Some((all.get_mut(range.clone())?, come)));
+        let expected = place.as_ref().map_or(0, |(place, _)| place.len());
+        match place {
+            Some((place, come)) if expected == bytes.len() => {
+                place.copy_from_slice(bytes);
+                *come = true;
+                Ok(())
+            }
+            Some(_) | None => Err(PutError::Length {
+                share: self.share,
+                index,
+                expected,
+                found: bytes.len(),
+            }),
+        }
+    }
+
+    /// The piece of this index, if it has come, or the end.
+    fn next(&self, index: usize) -> Option<Next> {
+        let Some((range, come)) = self.pieces.get(index) else {
+            return Some(Next::End);
+        };
+        let range = come.then(|| range.clone())?;
+        match &self.bytes {
+            Stage::Coming(bytes) => bytes.get(range).map(Bytes::copy_from_slice).map(Next::Piece),
+            Stage::Away => None,
+            Stage::Whole(bytes) => Some(Next::Piece(bytes.slice(range))),
+        }
+    }
+}
+
+/// What follows in a share that is lent.
+enum Next {
+    Piece(Bytes),
+    End,
+}
+
+/// A share that another member gives piece by piece.
+pub(crate) struct Borrowing {
+    donor: WorkerId,
+    stream: RecvStream,
+}
+
+impl Borrowing {
+    /// The next bytes of it, as many as `into` has.
+    pub(crate) async fn next(&mut self, into: &mut [u8]) -> Result<(), FetchError> {
+        receive(self.donor, &mut self.stream, into).await
+    }
 }
 
 impl Peers {
@@ -25,14 +141,45 @@ impl Peers {
     pub(crate) fn will_lend(&self, generation: Generation, members: impl IntoIterator<Item = WorkerId>) {
         let members: BTreeSet<WorkerId> = members.into_iter().collect();
         self.name(Circle::Restoring, members);
-        self.lent.replace(Lent { generation, held: None });
+        self.lent.replace(Lent {
+            generation,
+            reading: None,
+        });
     }
 
-    /// It has read it.
-    pub(crate) fn lend(&self, generation: Generation, held: HeldShare) {
+    /// It begins to.
+    pub(crate) fn begin_lending(&self, generation: Generation, reading: Reading) {
         self.lent.modify(|lent| {
             if lent.generation == generation {
-                lent.held = Some(held);
+                lent.reading = Some(reading);
+            }
+        });
+    }
+
+    /// The bytes of a piece have come, compared with their hash.
+    pub(crate) fn lend(&self, generation: Generation, index: usize, bytes: &[u8]) -> Result<(), PutError> {
+        self.lent.modify(|lent| {
+            let reading = lent.reading.as_mut().filter(|_| lent.generation == generation);
+            reading.ok_or(PutError::Over { generation })?.put(index, bytes)
+        })
+    }
+
+    /// The share, of which all has come; none if the generation is over. Who borrows waits until it is lent as a whole.
+    pub(crate) fn take_lent(&self, generation: Generation) -> Option<BytesMut> {
+        self.lent.modify_quietly(|lent| {
+            let reading = lent.reading.as_mut().filter(|_| lent.generation == generation)?;
+            match std::mem::replace(&mut reading.bytes, Stage::Away) {
+                Stage::Coming(bytes) => Some(bytes),
+                Stage::Away | Stage::Whole(_) => None,
+            }
+        })
+    }
+
+    /// The share's bytes stay as they are.
+    pub(crate) fn lend_whole(&self, generation: Generation, bytes: Bytes) {
+        self.lent.modify(|lent| {
+            if let Some(reading) = lent.reading.as_mut().filter(|_| lent.generation == generation) {
+                reading.bytes = Stage::Whole(bytes);
             }
         });
     }
@@ -43,29 +190,77 @@ impl Peers {
         self.name(Circle::Restoring, []);
     }
 
-    /// The share that this worker has read for `generation`, as soon as it has. None if it is another one, or for another generation.
-    pub(super) async fn lent(&self, generation: Generation, share: Share) -> Option<HeldShare> {
+    /// The length and the hash of the share that this worker reads for `generation`, as soon as it does. None if it is another one, or for
+    /// another generation.
+    pub(super) async fn lent(&self, generation: Generation, share: Share) -> Option<(u64, StateHash)> {
+        let told = |reading: &Reading| {
+            let bytes = reading.pieces.last().map_or(0, |(range, _)| range.end);
+            Some((reading.share, bytes as u64, reading.hash))
+        };
+        let (lent, bytes, hash) = self.of_lent(generation, told).await?;
+        (lent == share).then_some((bytes, hash))
+    }
+
+    /// The manifest of the checkpoint that this worker reads for `generation`, as soon as it has it. None if that is over.
+    pub(super) async fn lent_manifest(&self, generation: Generation) -> Option<Arc<Manifest>> {
+        self.of_lent(generation, |reading| Some(Arc::clone(&reading.manifest))).await
+    }
+
+    /// Sends the pieces of the share that this worker reads for `generation`, in their order, as they come. Returns whether that was all.
+    pub(super) async fn send_lent(&self, generation: Generation, send: &mut SendStream) -> Result<bool, FrameError> {
+        let mut index = 0;
+        loop {
+            match self.of_lent(generation, |reading| reading.next(index)).await {
+                Some(Next::Piece(piece)) => send.write_chunk(piece).await?,
+                Some(Next::End) => return Ok(true),
+                None => return Ok(false),
+            }
+            index += 1;
+        }
+    }
+
+    /// What `look` finds of what is lent for `generation`, as soon as it finds something. None if that is over.
+    async fn of_lent<R>(&self, generation: Generation, look: impl Fn(&Reading) -> Option<R> + Send) -> Option<R> {
         let look = |lent: &Lent| {
             if lent.generation > generation {
                 return Some(None);
             }
             // An order may reach another member first.
-            let held = lent.held.as_ref().filter(|_| lent.generation == generation)?;
-            Some((held.share == share).then(|| held.clone()))
+            let reading = lent.reading.as_ref().filter(|_| lent.generation == generation)?;
+            look(reading).map(Some)
         };
         self.lent.find(look).await
     }
 
-    /// Receives the share that `member` reads for `generation` into `into`, which is as long as it. Returns the hash that the member says
-    /// it has; to compare it is the caller's.
+    /// Asks for the share that `member` reads for `generation`, of `expected` bytes. To compare them with their hashes is the caller's.
     pub(crate) async fn borrow(
         self: &Arc<Self>,
         member: MemberAddress,
         (generation, step): (Generation, Step),
         share: Share,
-        into: &mut [u8],
-    ) -> Result<StateHash, FetchError> {
+        expected: usize,
+    ) -> Result<Borrowing, FetchError> {
         let request = Request::Lent { generation, step, share };
-        self.receive_share(member, request, into).await
+        let (_, stream) = self.open_share(member, request, expected).await?;
+        let donor = member.worker;
+        Ok(Borrowing { donor, stream })
+    }
+
+    /// The manifest `key`, from a member that reads the checkpoint for `generation`.
+    pub(crate) async fn borrow_manifest(
+        self: &Arc<Self>,
+        member: MemberAddress,
+        generation: Generation,
+        key: ManifestKey,
+    ) -> Result<Manifest, FetchError> {
+        let (donor, step) = (member.worker, key.step);
+        let bytes = self
+            .fetch_manifest(member, Request::LentManifest { generation, step })
+            .await?;
+        let decoded = self.ground.beside(move || manifest::decode_as(&bytes, key)).await;
+        decoded.ok_or_else(|| ending(donor))?.map_err(|error| FetchError::Broken {
+            donor,
+            reason: error.to_string(),
+        })
     }
 }

@@ -28,6 +28,7 @@ use tokio::sync::Semaphore;
 pub use copy::CopyError;
 pub use fetch::{FetchError, FollowedSum};
 use lend::Lent;
+pub(crate) use lend::{PutError, Reading};
 pub use links::LinkingError;
 pub use names::Circle;
 use names::Names;

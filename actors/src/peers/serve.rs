@@ -7,13 +7,14 @@ use bytes::Bytes;
 use quinn::{Connection, RecvStream, SendStream};
 use sardana_protocol::member::Member;
 use sardana_protocol::snapshot::Share;
-use sardana_protocol::words::{Step, WorkerId};
+use sardana_protocol::words::{Generation, Step, WorkerId};
 use tokio::time::timeout;
 
 use super::Peers;
 use super::fetch::{Answer, Request, When};
 use super::limits::{STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE, TRANSFER_PRIORITY};
 use crate::fault::{self, Point};
+use crate::manifest;
 use crate::wire::{FrameError, read_frame, write_frame};
 use crate::worker::{HeldShare, KeptSum};
 
@@ -72,7 +73,8 @@ impl Peers {
         let _ = send.set_priority(TRANSFER_PRIORITY);
         let (answer, load) = match request {
             Request::Share { step, share } => self.loaded(self.share(step, share).await, step),
-            Request::Lent { generation, step, share } => self.loaded(self.lent(generation, share).await, step),
+            Request::Lent { generation, step, share } => return self.give_lent(generation, (step, share), send).await,
+            Request::LentManifest { generation, .. } => return self.give_manifest(generation, send).await,
             Request::Sum { step, when } => match self.sum(step, when).await {
                 Some(sum) => {
                     let bytes = sum.bytes();
@@ -104,6 +106,41 @@ impl Peers {
         delivered(send).await
     }
 
+    /// Gives the share of a checkpoint that this worker reads, as it comes.
+    async fn give_lent(
+        &self,
+        generation: Generation,
+        (step, share): (Step, Share),
+        send: &mut SendStream,
+    ) -> Result<(), FrameError> {
+        let Some((bytes, hash)) = self.lent(generation, share).await else {
+            write_frame(send, &self.not_here(), STREAM_HELLO_BYTES).await?;
+            return delivered(send).await;
+        };
+        write_frame(send, &Answer::Share { bytes, hash }, STREAM_HELLO_BYTES).await?;
+        fault::reached(Point::ServingShare, step);
+        if self.send_lent(generation, send).await? {
+            return delivered(send).await;
+        }
+        Ok(())
+    }
+
+    /// Gives the manifest of the checkpoint that this worker reads.
+    async fn give_manifest(&self, generation: Generation, send: &mut SendStream) -> Result<(), FrameError> {
+        let Some(manifest) = self.lent_manifest(generation).await else {
+            write_frame(send, &self.not_here(), STREAM_HELLO_BYTES).await?;
+            return delivered(send).await;
+        };
+        // It was decoded from these bytes.
+        let Some(Ok(encoded)) = self.ground.beside(move || manifest::encode(&manifest)).await else {
+            return Ok(());
+        };
+        let bytes = encoded.len() as u64;
+        write_frame(send, &Answer::Manifest { bytes }, STREAM_HELLO_BYTES).await?;
+        send.write_chunk(encoded.into()).await?;
+        delivered(send).await
+    }
+
     /// The answer for a share, with what follows it.
     fn loaded(&self, held: Option<HeldShare>, step: Step) -> (Answer, Option<Load>) {
         let Some(held) = held else {
@@ -131,12 +168,7 @@ impl Peers {
         }
         let bytes = self.desk.state_at(step).await?;
         let pieces = Arc::clone(&self.pieces);
-        let held = move || HeldShare {
-            share,
-            hash: pieces.hash_of(share, &bytes),
-            bytes,
-        };
-        self.ground.beside(held).await
+        self.ground.beside(move || HeldShare::new(&pieces, share, bytes)).await
     }
 
     async fn sum(&self, step: Step, when: When) -> Option<KeptSum> {

@@ -7,7 +7,7 @@ use sardana_protocol::messages::{
     CoordinatorMessage, DepotHello, DepotMessage, DepotOrder, Hello, MemberAddress, Restore, Save, Told, WorkerMessage,
 };
 use sardana_protocol::state::StateHash;
-use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
+use sardana_protocol::words::{Generation, Incarnation, JobId, Rank, Step, WorkerId};
 
 use super::golden::{SNAPSHOT, golden};
 
@@ -46,11 +46,12 @@ pub(super) fn restore() -> Restore {
             worker: WorkerId::new(5),
             address: "10.0.0.2:2".parse().unwrap(),
         }],
+        readers: vec![Rank::ZERO],
     }
 }
 
 pub(super) fn restore_text() -> String {
-    format!("{} {DEPOTS} 01 05 00 0a000002 02", key_text())
+    format!("{} {DEPOTS} 01 05 00 0a000002 02 01 00", key_text())
 }
 
 #[test]

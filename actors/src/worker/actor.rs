@@ -165,12 +165,7 @@ impl Actor for Worker {
         let transfers = Transfers::new(Arc::clone(&desk), Arc::clone(&peers), Arc::clone(&config.pieces));
         let depots = Depots::new(peers.ground().clone(), peers.endpoint().clone(), config.credentials.clone());
         let description = in_pieces(&config.description);
-        let saver = Saver::new(
-            peers.ground().clone(),
-            Arc::clone(&depots),
-            Arc::clone(&config.pieces),
-            Arc::clone(&description),
-        );
+        let saver = Saver::new(Arc::clone(&depots), Arc::clone(&config.pieces), Arc::clone(&description));
         let reader = Reader {
             depots,
             peers: Arc::clone(&peers),

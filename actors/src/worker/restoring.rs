@@ -1,6 +1,7 @@
 //! Loads the checkpoint that a generation starts from: this worker's share from depots, the rest from the other members, or from the
 //! depots if a member does not give it. Takes no decision.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -8,13 +9,16 @@ use sardana_protocol::checkpoint::{Manifest, PieceHash};
 use sardana_protocol::messages::Restore;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, StatePieces, share_hash};
-use sardana_protocol::words::{Generation, Rank};
+use sardana_protocol::words::{Generation, Rank, WorkerId};
 use tokio::task::JoinSet;
 
-use super::desk::{Data, HeldShare};
+use super::desk::Data;
 use crate::depot::Depots;
 use crate::fault::{self, Point};
-use crate::peers::Peers;
+use crate::peers::{FetchError, Peers, PutError, Reading};
+
+/// Pieces that are compared with their hashes at once, while the next ones come.
+const BATCH_PIECES: usize = 8;
 
 /// Who reads, and what this worker's own state looks like.
 #[derive(Clone)]
@@ -29,7 +33,7 @@ pub(super) struct Reader {
 struct Loading {
     generation: Generation,
     restore: Restore,
-    manifest: Manifest,
+    manifest: Arc<Manifest>,
 }
 
 impl Loading {
@@ -50,38 +54,32 @@ impl Reader {
     pub(super) async fn load(self, generation: Generation, rank: Rank, restore: Restore) -> Result<Data, String> {
         self.peers
             .will_lend(generation, restore.members.iter().map(|member| member.worker));
-        let manifest = self.manifest(&restore).await?;
-        let of = u32::try_from(restore.members.len()).unwrap_or(u32::MAX).max(1);
-        let own = Share { index: rank.get(), of };
+        let manifest = Arc::new(self.manifest(generation, rank, &restore).await?);
         let loading = Arc::new(Loading {
             generation,
             restore,
             manifest,
         });
         let mut rest = BytesMut::zeroed(self.pieces.bytes());
-        let mut parts: Vec<BytesMut> = (0..of)
-            .map(|index| rest.split_to(self.pieces.bytes_of(Share { index, of }).len()))
-            .collect();
-        let mine = std::mem::take(&mut parts[own.index as usize]);
-        let mine = self.read(&loading, own, mine).await?;
-        fault::reached(Point::RestoredShare, loading.restore.key.step);
-        self.peers.lend(
-            generation,
-            HeldShare {
-                share: own,
-                bytes: Bytes::copy_from_slice(&mine),
-                hash: loading.hash_of(&self.pieces, own),
-            },
-        );
+        let mut own = None;
         let mut others: JoinSet<Result<(u32, BytesMut), String>> = JoinSet::new();
-        for (index, part) in (0..of).zip(std::mem::take(&mut parts)) {
-            if index != own.index {
-                let (reader, loading) = (self.clone(), Arc::clone(&loading));
-                others.spawn(async move { Ok((index, reader.borrow(&loading, Share { index, of }, part).await?)) });
+        for (share, reader) in loading.restore.shares() {
+            let part = rest.split_to(self.pieces.bytes_of(share).len());
+            if reader == rank {
+                own = Some(share);
+                let (hash, manifest) = (loading.hash_of(&self.pieces, share), Arc::clone(&loading.manifest));
+                let reading = Reading::new(manifest, &self.pieces, share, hash, part);
+                self.peers.begin_lending(generation, reading);
+            } else {
+                let (this, loading) = (self.clone(), Arc::clone(&loading));
+                others.spawn(async move { Ok((share.index, this.borrow(&loading, share, reader, part).await?)) });
             }
         }
-        let mut parts = vec![BytesMut::new(); of as usize];
-        parts[own.index as usize] = mine;
+        if let Some(own) = own {
+            self.read_own(&loading, own).await?;
+            fault::reached(Point::RestoredShare, loading.restore.key.step);
+        }
+        let mut parts = vec![BytesMut::new(); loading.restore.readers.len()];
         while let Some(borrowed) = others.join_next().await {
             let (index, part): (u32, BytesMut) = match borrowed {
                 Ok(borrowed) => borrowed?,
@@ -89,31 +87,41 @@ impl Reader {
             };
             parts[index as usize] = part;
         }
+        if let Some(own) = own {
+            let mine = self.peers.take_lent(generation);
+            parts[own.index as usize] = mine.ok_or_else(|| PutError::Over { generation }.to_string())?;
+        }
         let mut state = BytesMut::new();
         parts.into_iter().for_each(|part| state.unsplit(part));
-        let shares = (0..of)
-            .map(|index| loading.hash_of(&self.pieces, Share { index, of }))
-            .collect();
-        Ok(Data::State {
-            bytes: state.freeze(),
-            shares,
-        })
+        let bytes = state.freeze();
+        if let Some(own) = own {
+            let whole = bytes.slice(self.pieces.bytes_of(own));
+            self.peers.lend_whole(generation, whole);
+        }
+        let shares = loading.restore.shares();
+        let shares = shares.map(|(share, _)| loading.hash_of(&self.pieces, share)).collect();
+        Ok(Data::State { bytes, shares })
     }
 
-    /// The manifest, from any depot that has it. It must be of a state like this worker's.
-    async fn manifest(&self, restore: &Restore) -> Result<Manifest, String> {
+    /// The manifest, from any depot that has it. It must be of a state like this worker's. Who does not read has not reached the depots
+    /// before, and asks those who do first; they ask nobody else, so that none waits for one that waits for it.
+    async fn manifest(&self, generation: Generation, rank: Rank, restore: &Restore) -> Result<Manifest, String> {
         let mut tried = Vec::new();
+        let reads = restore.readers.contains(&rank);
+        for &reader in restore.readers.iter().filter(|_| !reads) {
+            let member = restore.members[reader.index()];
+            match self.peers.borrow_manifest(member, generation, restore.key).await {
+                Ok(manifest) => return self.check(manifest),
+                Err(error) => tried.push(error.to_string()),
+            }
+        }
         for &depot in &restore.depots {
             match self.depots.manifest(depot, restore.key).await {
                 Ok(manifest) => return self.check(manifest),
                 Err(error) => tried.push(error.to_string()),
             }
         }
-        Err(format!(
-            "no checkpoint actor gave the manifest {}: {}",
-            restore.key,
-            tried.join("; ")
-        ))
+        Err(format!("nobody gave the manifest {}: {}", restore.key, tried.join("; ")))
     }
 
     fn check(&self, manifest: Manifest) -> Result<Manifest, String> {
@@ -131,45 +139,130 @@ impl Reader {
         ))
     }
 
-    /// Reads a share from depots.
-    async fn read(&self, loading: &Loading, share: Share, mut part: BytesMut) -> Result<BytesMut, String> {
+    /// Reads this worker's share from depots, and lends each piece as soon as it comes.
+    async fn read_own(&self, loading: &Loading, share: Share) -> Result<(), String> {
         let names = loading.pieces_of(&self.pieces, share);
-        let ranges: Vec<_> = self.pieces.pieces_in(share).collect();
+        let mut put = Ok(());
+        let each = |index: usize, bytes: &[u8]| {
+            let lent = self.peers.lend(loading.generation, index, bytes);
+            put = std::mem::replace(&mut put, Ok(())).and(lent);
+        };
+        let read = self.depots.read_pieces(&loading.restore.depots, &names, each).await;
+        read.map_err(|error| error.to_string())?;
+        put.map_err(|error| error.to_string())
+    }
+
+    /// Gets a share from the member that reads it, as it comes; what that does not give, from depots.
+    async fn borrow(&self, loading: &Loading, share: Share, reader: Rank, mut part: BytesMut) -> Result<BytesMut, String> {
+        let member = loading.restore.members[reader.index()];
+        let (generation, step) = (loading.generation, loading.restore.key.step);
+        let borrowed = self.peers.borrow(member, (generation, step), share, part.len()).await;
+        let mut borrowing = borrowed.map_err(|error| not_given(share, &error)).ok();
+        let names = loading.pieces_of(&self.pieces, share);
+        let pieces: Vec<_> = names.into_iter().zip(self.pieces.pieces_in(share)).collect();
+        let mut batches = Vec::new();
+        let mut came = None;
+        for pieces in pieces.chunks(BATCH_PIECES) {
+            let mut next = Batch::split_off(pieces, &mut part);
+            // While one batch is compared the next one comes.
+            let (compared, received) = tokio::join!(self.compared(member.worker, came.take()), async {
+                match &mut borrowing {
+                    Some(borrowing) => borrowing.next(&mut next.bytes).await.map(|()| true),
+                    None => Ok(false),
+                }
+            });
+            batches.extend(compared?);
+            next.good = received.unwrap_or_else(|error| {
+                not_given(share, &error);
+                borrowing = None;
+                false
+            });
+            came = Some(next);
+        }
+        batches.extend(self.compared(member.worker, came).await?);
+        let mut whole = BytesMut::new();
+        for mut batch in batches {
+            if !batch.good {
+                batch = self.read(loading, share, batch).await?;
+            }
+            whole.unsplit(batch.bytes);
+        }
+        Ok(whole)
+    }
+
+    /// The same batch, which is not good any more if a byte of it is wrong.
+    async fn compared(&self, donor: WorkerId, batch: Option<Batch>) -> Result<Option<Batch>, String> {
+        let Some(mut batch) = batch else { return Ok(None) };
+        if !batch.good {
+            return Ok(Some(batch));
+        }
+        let compare = move || {
+            batch.good = batch.is_right();
+            if !batch.good {
+                tracing::warn!(worker = %donor, "a part of a checkpoint came damaged");
+            }
+            batch
+        };
+        let compared = self.peers.ground().beside(compare).await;
+        compared.map(Some).ok_or_else(|| "this worker is ending".to_owned())
+    }
+
+    /// Reads a batch of a share from depots.
+    async fn read(&self, loading: &Loading, share: Share, mut batch: Batch) -> Result<Batch, String> {
+        let names: Vec<PieceHash> = batch.pieces.iter().map(|(piece, _)| *piece).collect();
         let mut wrong = None;
-        let each = |index: usize, bytes: &[u8]| match ranges.get(index).and_then(|range| part.get_mut(range.clone())) {
-            Some(place) if place.len() == bytes.len() => place.copy_from_slice(bytes),
-            Some(_) | None => wrong = Some(index),
+        let (pieces, all) = (&batch.pieces, &mut batch.bytes);
+        let each = |index: usize, bytes: &[u8]| {
+            let place = pieces.get(index).and_then(|(_, range)| all.get_mut(range.clone()));
+            match place {
+                Some(place) if place.len() == bytes.len() => place.copy_from_slice(bytes),
+                Some(_) | None => wrong = Some((index, bytes.len())),
+            }
         };
         let read = self.depots.read_pieces(&loading.restore.depots, &names, each).await;
         read.map_err(|error| error.to_string())?;
         match wrong {
-            None => Ok(part),
-            Some(index) => Err(format!(
-                "piece {index} of {share} has another length than this model's state has there; resume with the model that it was made by"
-            )),
+            None => Ok(batch),
+            Some((index, found)) => Err(PutError::Length {
+                share,
+                index,
+                expected: batch.pieces.get(index).map_or(0, |(_, range)| range.len()),
+                found,
+            }
+            .to_string()),
+        }
+    }
+}
+
+/// Some pieces of a share that another member reads.
+struct Batch {
+    /// Their names, and where in `bytes` they lie.
+    pieces: Vec<(PieceHash, Range<usize>)>,
+    bytes: BytesMut,
+    /// Whether they are there, and no byte is known to be wrong.
+    good: bool,
+}
+
+impl Batch {
+    /// Takes these pieces, which are the first of `rest`, off it. Their ranges are those in the share.
+    fn split_off(pieces: &[(PieceHash, Range<usize>)], rest: &mut BytesMut) -> Self {
+        let start = pieces.first().map_or(0, |(_, range)| range.start);
+        let end = pieces.last().map_or(0, |(_, range)| range.end);
+        let here = |(piece, range): &(PieceHash, Range<usize>)| (*piece, range.start - start..range.end - start);
+        Self {
+            pieces: pieces.iter().map(here).collect(),
+            bytes: rest.split_to(end - start),
+            good: false,
         }
     }
 
-    /// Gets a share from the member that reads it; from depots, if that does not give it.
-    async fn borrow(&self, loading: &Loading, share: Share, mut part: BytesMut) -> Result<BytesMut, String> {
-        let member = loading.restore.members[share.index as usize];
-        let (generation, step) = (loading.generation, loading.restore.key.step);
-        let borrowed = self.peers.borrow(member, (generation, step), share, &mut part).await;
-        match borrowed {
-            Ok(_) => {
-                let (pieces, expected) = (Arc::clone(&self.pieces), loading.hash_of(&self.pieces, share));
-                let hashed = self.peers.ground().beside(move || (pieces.hash_of(share, &part), part)).await;
-                let Some((found, hashed)) = hashed else {
-                    return Err("this worker is ending".to_owned());
-                };
-                part = hashed;
-                if found == expected {
-                    return Ok(part);
-                }
-                tracing::warn!(%share, ?found, ?expected, worker = %member.worker, "a share of a checkpoint came damaged");
-            }
-            Err(error) => tracing::info!(%share, %error, "a member did not give its share of the checkpoint"),
-        }
-        self.read(loading, share, part).await
+    /// Takes a while: not for a thread that others wait for.
+    fn is_right(&self) -> bool {
+        let right = |(piece, range): &(PieceHash, Range<usize>)| PieceHash::of(&self.bytes[range.clone()]) == *piece;
+        self.pieces.iter().all(right)
     }
+}
+
+fn not_given(share: Share, error: &FetchError) {
+    tracing::info!(%share, %error, "a member did not give its share of the checkpoint");
 }

@@ -18,14 +18,12 @@ use super::actor::{Message, cut as cut_to_length};
 use super::desk::HeldShare;
 use crate::depot::Depots;
 use crate::fault::{self, Point};
-use crate::ground::Ground;
 
 /// So often the coordinator is told that a share is still being written.
 const STILL_AT_IT: Duration = Duration::from_secs(1);
 
 /// What a worker writes: the shares of at most one snapshot.
 pub(super) struct Saver {
-    ground: Ground,
     depots: Arc<Depots>,
     pieces: Arc<StatePieces>,
     description: Arc<[(PieceHash, Bytes)]>,
@@ -66,14 +64,8 @@ pub(super) struct Outcome {
 }
 
 impl Saver {
-    pub(super) fn new(
-        ground: Ground,
-        depots: Arc<Depots>,
-        pieces: Arc<StatePieces>,
-        description: Arc<[(PieceHash, Bytes)]>,
-    ) -> Self {
+    pub(super) fn new(depots: Arc<Depots>, pieces: Arc<StatePieces>, description: Arc<[(PieceHash, Bytes)]>) -> Self {
         Self {
-            ground,
             depots,
             pieces,
             description,
@@ -148,16 +140,13 @@ impl Saver {
 
     fn begin(&self, worker: &ActorRef<Message>, save: &Save, held: HeldShare) -> AbortHandle {
         let (snapshot, attempt, share) = (save.snapshot, save.attempt, held.share.index);
-        let (depots, ground) = (Arc::clone(&self.depots), self.ground.clone());
+        let depots = Arc::clone(&self.depots);
         let (pieces, description) = (Arc::clone(&self.pieces), Arc::clone(&self.description));
         let (to, replicas, worker) = (save.depots.clone(), save.replicas, worker.clone());
         let progress = progress(worker.clone(), snapshot, attempt);
         let writing = async move {
             let bytes = held.bytes.len() as u64;
-            // It is cancelled only when the process ends.
-            let Some(cut) = ground.beside(move || cut_up(&pieces, &held)).await else {
-                return;
-            };
+            let cut = cut_up(&pieces, &held);
             fault::reached(Point::Saving, snapshot.step);
             let all: Vec<(PieceHash, Bytes)> = cut.iter().chain(description.iter()).cloned().collect();
             let event = match depots.write_share(&to, replicas, snapshot, &all, progress).await {
@@ -196,15 +185,10 @@ impl Drop for Saver {
     }
 }
 
-/// A share's pieces, by name. Takes a while: not for a thread that others wait for.
+/// A share's pieces, by name.
 fn cut_up(pieces: &StatePieces, held: &HeldShare) -> Vec<(PieceHash, Bytes)> {
-    let ranges = pieces.pieces_in(held.share);
-    ranges
-        .map(|range| {
-            let bytes = held.bytes.slice(range);
-            (PieceHash::of(&bytes), bytes)
-        })
-        .collect()
+    let parts = pieces.pieces_in(held.share).map(|range| held.bytes.slice(range));
+    held.pieces.iter().copied().zip(parts).collect()
 }
 
 /// Tells the coordinator now and then that a share is still being written.

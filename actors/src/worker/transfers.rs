@@ -185,19 +185,15 @@ impl Transfers {
         tokio::spawn(async move { peers.ground().beside(make).await });
     }
 
-    /// Hashes the copies of a snapshot's shares when they come, beside the thread that others' steps wait for.
+    /// Hashes the copies of a snapshot's shares when they come, behind all that others' steps wait for.
     pub(super) fn hash(&self, snapshot: SnapshotId, shares: Vec<Share>, copies: oneshot::Receiver<Vec<Bytes>>) {
         let (desk, pieces, peers) = (Arc::clone(&self.desk), Arc::clone(&self.pieces), Arc::clone(&self.peers));
         tokio::spawn(async move {
             let Ok(copies) = copies.await else { return };
-            let hash = move |(share, bytes): (Share, Bytes)| HeldShare {
-                share,
-                hash: pieces.hash_of(share, &bytes),
-                bytes: given_back_aside(bytes),
-            };
+            let hash = move |(share, bytes): (Share, Bytes)| HeldShare::new(&pieces, share, given_back_aside(bytes));
             let hash_all = move || shares.into_iter().zip(copies).map(hash).collect();
-            // It is cancelled only when the process ends.
-            if let Some(held) = peers.ground().beside(hash_all).await {
+            // Another worker on this host may still copy, which holds all up. It is cancelled only when the process ends.
+            if let Some(held) = peers.ground().behind(hash_all).await {
                 desk.snapshotted(snapshot, held);
             }
         });

@@ -134,6 +134,9 @@ impl Restore {
         self.key.step == form.step
             && self.members.len() == form.world_size as usize
             && own.is_some()
+            && !self.readers.is_empty()
+            && self.readers.is_sorted_by(|one, next| one < next)
+            && self.readers.iter().all(|reader| reader.index() < self.members.len())
             && !self.depots.is_empty()
     }
 }

@@ -114,10 +114,6 @@ impl Formation {
             Some(_) => vec![CatchUp::Checkpoint; candidates.len()],
             None => catch_up(step, candidates),
         };
-        let restore = restore.map(|restore| {
-            let members = members.clone();
-            Box::new(Restore { members, ..restore })
-        });
         Ok(Self {
             generation,
             step,
@@ -127,7 +123,7 @@ impl Formation {
             fetchers: fetchers(&catch_up),
             members,
             catch_up,
-            restore,
+            restore: restore.map(Box::new),
             stop_at,
             last: sums.last,
         })

@@ -305,8 +305,10 @@ impl Membership {
             self.end_intake();
             self.begin_without(newest);
         }
-        let restore = source.map(|head| self.restore_of(&head));
-        let Ok(formation) = Formation::decide(self.generation, self.sums(), &self.candidates(), restore) else {
+        let candidates = self.candidates();
+        let members = || candidates.iter().map(|candidate| candidate.member).collect();
+        let restore = source.map(|head| self.restore_of(&head, members()));
+        let Ok(formation) = Formation::decide(self.generation, self.sums(), &candidates, restore) else {
             return;
         };
         self.formed = self.generation;

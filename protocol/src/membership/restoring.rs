@@ -2,15 +2,15 @@
 //! loaded. Never from the beginning where there is one.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{JobEvent, Membership, Need};
 use crate::checkpoint::{Head, ManifestKey};
 use crate::limits::{DEPOTS_PATIENCE, RESTORE_ATTEMPTS};
-use crate::messages::{Restore, Told};
+use crate::messages::{MemberAddress, Restore, Told};
 use crate::planted::{Bug, bites};
-use crate::words::{Generation, Step, WorkerId};
+use crate::words::{Generation, Rank, Step, WorkerId};
 
 /// What is known of attempts to load checkpoints.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +19,8 @@ pub(super) struct Restoring {
     source: Option<(Generation, ManifestKey)>,
     /// Those that could not be loaded.
     failures: BTreeMap<ManifestKey, Failure>,
+    /// Members that could not load one: perhaps they alone do not reach the depots. Others read for them.
+    unable: BTreeSet<WorkerId>,
     /// The step of the newest checkpoint that an earlier life of the coordinator has committed, or that was given up with the state.
     pub(super) recorded: Step,
     /// Whether this life has looked at all depots before it formed its first generation.
@@ -242,11 +244,19 @@ impl Membership {
     }
 
     /// What the members of that generation are told.
-    pub(super) fn restore_of(&self, head: &Head) -> Restore {
+    pub(super) fn restore_of(&self, head: &Head, members: Vec<MemberAddress>) -> Restore {
+        let unable = &self.restoring.unable;
+        let all = || (0..).map(Rank::new).zip(&members);
+        let able = all().filter(|(_, member)| !unable.contains(&member.worker));
+        let mut readers: Vec<Rank> = able.map(|(rank, _)| rank).collect();
+        if readers.is_empty() {
+            readers = all().map(|(rank, _)| rank).collect();
+        }
         Restore {
             key: head.key,
             depots: self.depot_addresses(),
-            members: Vec::new(),
+            members,
+            readers,
         }
     }
 
@@ -261,6 +271,10 @@ impl Membership {
         let times = self.restoring.failures.get(&key).map_or(0, |failure| failure.times) + 1;
         let (at, why) = (self.now, reason.clone());
         self.restoring.failures.insert(key, Failure { times, at, reason: why });
+        let mut unable = std::mem::take(&mut self.restoring.unable);
+        unable.insert(worker);
+        unable.retain(|one| self.is_member(*one));
+        self.restoring.unable = unable;
         self.tell(JobEvent::NotRestored { key, worker, reason });
         self.disturb();
     }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::MemberAddress;
 use crate::checkpoint::{DepotAddress, DepotId, Head, ManifestKey, Part, Placing};
-use crate::snapshot::SnapshotId;
-use crate::words::{Incarnation, JobId, WorkerId};
+use crate::snapshot::{Share, SnapshotId};
+use crate::words::{Incarnation, JobId, Rank, WorkerId};
 
 /// A depot's first message. [`DepotMessage::Holds`] follows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,8 +145,8 @@ pub struct Save {
     pub replicas: u32,
 }
 
-/// The checkpoint that a generation starts from. Each member reads one share of as many as there are members, and they give each other
-/// the rest.
+/// The checkpoint that a generation starts from. Each reader reads one share of as many as there are readers, and gives it to all other
+/// members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restore {
     /// Which.
@@ -155,4 +155,18 @@ pub struct Restore {
     pub depots: Vec<DepotAddress>,
     /// All members, in rank order.
     pub members: Vec<MemberAddress>,
+    /// Who reads, in ascending order: the first reads the first share. All members but those that could not read it before.
+    pub readers: Vec<Rank>,
+}
+
+impl Restore {
+    /// The shares, and who reads each.
+    pub fn shares(&self) -> impl ExactSizeIterator<Item = (Share, Rank)> + '_ {
+        let of = u32::try_from(self.readers.len()).unwrap_or(u32::MAX);
+        let share = move |(index, &rank): (usize, &Rank)| {
+            let index = u32::try_from(index).unwrap_or(u32::MAX);
+            (Share { index, of }, rank)
+        };
+        self.readers.iter().enumerate().map(share)
+    }
 }

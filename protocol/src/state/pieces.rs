@@ -62,6 +62,13 @@ impl StatePieces {
         StateHash(hasher.finalize().into())
     }
 
+    /// The names of a share's pieces, if these are its bytes: [`share_hash`] of them is the share's hash.
+    #[must_use]
+    pub fn names_of(&self, share: Share, bytes: &[u8]) -> Vec<PieceHash> {
+        let name = |range: Range<usize>| PieceHash::of(bytes.get(range).unwrap_or_default());
+        self.pieces_in(share).map(name).collect()
+    }
+
     /// The bytes of each piece of a share, as ranges of the share's bytes.
     pub fn pieces_in(&self, share: Share) -> impl Iterator<Item = Range<usize>> + '_ {
         let pieces = self.pieces_of(share);

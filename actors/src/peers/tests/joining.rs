@@ -35,11 +35,9 @@ fn bytes_of(share: Share) -> Bytes {
 }
 
 fn hold(holder: &Peers, shares: impl IntoIterator<Item = (Share, Bytes)>) {
-    let held = shares.into_iter().map(|(share, bytes)| HeldShare {
-        share,
-        hash: pieces().hash_of(share, &bytes),
-        bytes,
-    });
+    let held = shares
+        .into_iter()
+        .map(|(share, bytes)| HeldShare::new(&pieces(), share, bytes));
     let (snapshot, shares) = (id(), Vec::new());
     holder.desk.execute(Command::Snapshot { snapshot, shares }, Data::None);
     holder.desk.snapshotted(snapshot, held.collect());

@@ -6,9 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use sardana_collectives::gradient::Sum;
+use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::snapshot::{Share, SnapshotId};
-use sardana_protocol::state::StateHash;
+use sardana_protocol::state::{StateHash, StatePieces, share_hash};
 use sardana_protocol::words::Step;
 use tokio::sync::oneshot;
 
@@ -71,8 +72,24 @@ pub struct HeldShare {
     pub share: Share,
     /// Its bytes.
     pub bytes: Bytes,
+    /// The names of its pieces, which nobody has to hash once more.
+    pub pieces: Arc<[PieceHash]>,
     /// Their hash.
     pub hash: StateHash,
+}
+
+impl HeldShare {
+    /// A share that has these bytes, hashed, which takes a while: not for a thread that others wait for.
+    #[must_use]
+    pub fn new(pieces: &StatePieces, share: Share, bytes: Bytes) -> Self {
+        let names = pieces.names_of(share, &bytes);
+        Self {
+            share,
+            hash: share_hash(bytes.len() as u64, &names),
+            pieces: names.into(),
+            bytes,
+        }
+    }
 }
 
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use crate::trust::{Authority, Credentials, Role};
 use crate::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use crate::wire::{read_frame, write_frame};
 
-fn identity() -> JobIdentity {
+pub(super) fn identity() -> JobIdentity {
     let hash = StateHash::of(b"x");
     JobIdentity {
         spec: spec(),

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use sardana_protocol::member::Event;
 use sardana_protocol::messages::Restore;
-use sardana_protocol::words::{Generation, WorkerId};
+use sardana_protocol::words::{Generation, Rank, WorkerId};
 
 use super::World;
 use super::process::Data;
 use super::saving::{AGAIN, OfCheckpoint, PATIENCE, of};
 use crate::simulation::model::{PIECES, mix};
+use crate::simulation::network::Node;
 
 /// What a worker reads.
 pub(crate) struct Restoring {
@@ -46,7 +47,10 @@ impl World {
         };
         let Restoring { generation, restore, .. } = &restoring;
         let (generation, step) = (*generation, restore.key.step);
-        let loaded = self.read(worker, restore);
+        let loaded = self.read(worker, restore).or_else(|reason| {
+            let lender = self.lender(worker, restore).ok_or(reason)?;
+            self.read(lender, restore)
+        });
         let waits = now.saturating_sub(restoring.since) < PATIENCE + self.swarm.transfer;
         match loaded {
             Ok(state) => self.leave_for(worker, Event::Fetched { generation, step }, Data::State(state)),
@@ -61,6 +65,18 @@ impl World {
                 self.leave_for(worker, Event::NotRestored { generation, reason }, Data::None);
             }
         }
+    }
+
+    /// Who gives what it reads to this worker, which does not read itself.
+    fn lender(&self, worker: WorkerId, restore: &Restore) -> Option<WorkerId> {
+        let member = |rank: &Rank| restore.members.get(rank.index()).map(|member| member.worker);
+        let readers: Vec<WorkerId> = restore.readers.iter().filter_map(member).collect();
+        let gives = |&reader: &WorkerId| {
+            let (from, to) = (Node::Worker(reader), Node::Worker(worker));
+            self.processes.contains_key(&reader) && self.network.reaches(self.now(), from, to)
+        };
+        let reads = readers.contains(&worker);
+        readers.into_iter().filter(|_| !reads).find(gives)
     }
 
     /// The state that a checkpoint has in it.

@@ -61,6 +61,7 @@ fn restored() -> Form {
         key,
         depots: depots(),
         members: vec![member(0), member(1)],
+        readers: vec![Rank::new(0), Rank::new(1)],
     };
     Form {
         catch_up: CatchUp::Checkpoint,

@@ -5,6 +5,7 @@ use super::*;
 use crate::checkpoint::{Condition, Head};
 use crate::limits::{DEPOTS_PATIENCE, RESTORE_ATTEMPTS, STATE_GRACE};
 use crate::messages::Told;
+use crate::words::Rank;
 
 /// Each checkpoint is on the depots 7 and 8.
 fn both(step: u64) -> Head {
@@ -131,6 +132,24 @@ fn one_that_cannot_be_loaded_is_tried_some_times_and_then_an_older_one_is() {
     let found = job.passes(DEPOTS_PATIENCE);
     let older = "resumes from s4, passing over 1".to_owned();
     assert!(found.contains(&older), "{found:?}");
+}
+
+#[test]
+fn who_alone_cannot_load_one_gets_it_from_those_who_can() {
+    let (mut job, _) = begun(vec![both(8)], Some(vec![both(8)]));
+    let readers = |job: &mut Job, worker: u64, count: u64| {
+        not_restored(job, worker, count);
+        job.halted(1, count + 1, 0);
+        let (generation, standing) = (g(count + 1), standing(0));
+        let message = WorkerMessage::Halted { generation, standing };
+        let forms = forms(&job.event(Event::Said { worker: w(2), message }));
+        let restores: Vec<_> = forms.into_iter().filter_map(|(_, form)| form.restore).collect();
+        assert!(restores.len() == 2 && restores[0] == restores[1], "{restores:?}");
+        restores[0].readers.clone()
+    };
+    let ranks = |ranks: &[u32]| ranks.iter().copied().map(Rank::new).collect::<Vec<_>>();
+    assert_eq!(readers(&mut job, 2, 1), ranks(&[0]), "the other reads all");
+    assert_eq!(readers(&mut job, 1, 2), ranks(&[0, 1]), "nobody can: all try once more");
 }
 
 #[test]

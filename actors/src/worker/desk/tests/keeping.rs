@@ -50,6 +50,7 @@ fn held() -> Vec<HeldShare> {
     let hold = |share: Share| HeldShare {
         share,
         bytes: Bytes::from(vec![share.index as u8; 4]),
+        pieces: Arc::default(),
         hash: StateHash::new([share.index as u8; 32]),
     };
     shares().into_iter().map(hold).collect()
