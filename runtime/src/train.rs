@@ -155,7 +155,7 @@ fn log_checkpoints(event: &JobEvent) {
         }
     }
     if let JobEvent::NotSaved { step, reason } = event {
-        tracing::warn!(target: "sardana::event::not_saved", %step, %reason, "a checkpoint is given up; the next is taken soon");
+        tracing::warn!(target: "sardana::event::not_saved", %step, %reason, "a checkpoint is given up; if training goes on, another is taken soon");
     }
     if let JobEvent::Resumes { key, passed_over } = event {
         for (newer, reason) in passed_over {

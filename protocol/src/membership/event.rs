@@ -374,7 +374,7 @@ pub enum JobEvent {
         /// Since its snapshot was whole.
         took: Duration,
     },
-    /// A checkpoint was given up. The next one is taken soon.
+    /// A checkpoint was given up. If training goes on, another one is taken soon.
     NotSaved {
         /// Its step.
         step: Step,
