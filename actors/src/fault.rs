@@ -72,7 +72,9 @@ pub enum Point {
     Saving,
     /// It is written, and nobody has been told.
     Written,
-    /// A share of a checkpoint is read, and nobody has it.
+    /// A piece of a share of a checkpoint is lent, and perhaps no other.
+    Lending,
+    /// A share of a checkpoint is read, and not all of it may be lent.
     RestoredShare,
     /// A coordinator is about to order a share to be written.
     CoordinatorSave,
@@ -180,6 +182,7 @@ impl Point {
             Self::CoordinatorCopy => "coordinator-copy",
             Self::Saving => "saving",
             Self::Written => "written",
+            Self::Lending => "lending",
             Self::RestoredShare => "restored-share",
             Self::CoordinatorSave => "coordinator-save",
             Self::CoordinatorPrepare => "coordinator-prepare",

@@ -48,8 +48,8 @@ impl Ground {
         }
     }
 
-    /// Computes what no step waits for, on a thread that gives way to all others of this host; in a simulation at once. None only when
-    /// this process ends.
+    /// Computes on a thread that gives way to all others of this host, where all want to run: for a while, since somebody may wait for it;
+    /// in a simulation at once. None only when this process ends.
     pub(crate) async fn behind<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         match self {
             Self::Host => {

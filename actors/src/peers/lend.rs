@@ -15,10 +15,11 @@ use sardana_protocol::words::{Generation, Step, WorkerId};
 
 use super::fetch::{FetchError, Request, ending, receive};
 use super::{Circle, Peers};
+use crate::fault::{self, Point};
 use crate::manifest;
 use crate::wire::FrameError;
 
-/// The share that this worker reads, or will.
+/// What this worker lends: the share that it reads, if it reads one.
 #[derive(Debug, Default)]
 pub(super) struct Lent {
     /// The generation that loads the checkpoint.
@@ -137,7 +138,7 @@ impl Borrowing {
 }
 
 impl Peers {
-    /// This worker is about to read a share for `generation`: these members may have it then.
+    /// This worker is about to load a checkpoint for `generation`: these members may have what it reads of it.
     pub(crate) fn will_lend(&self, generation: Generation, members: impl IntoIterator<Item = WorkerId>) {
         let members: BTreeSet<WorkerId> = members.into_iter().collect();
         self.name(Circle::Restoring, members);
@@ -207,11 +208,18 @@ impl Peers {
     }
 
     /// Sends the pieces of the share that this worker reads for `generation`, in their order, as they come. Returns whether that was all.
-    pub(super) async fn send_lent(&self, generation: Generation, send: &mut SendStream) -> Result<bool, FrameError> {
+    pub(super) async fn send_lent(
+        &self,
+        (generation, step): (Generation, Step),
+        send: &mut SendStream,
+    ) -> Result<bool, FrameError> {
         let mut index = 0;
         loop {
             match self.of_lent(generation, |reading| reading.next(index)).await {
-                Some(Next::Piece(piece)) => send.write_chunk(piece).await?,
+                Some(Next::Piece(piece)) => {
+                    send.write_chunk(piece).await?;
+                    fault::reached(Point::Lending, step);
+                }
                 Some(Next::End) => return Ok(true),
                 None => return Ok(false),
             }

@@ -1,5 +1,5 @@
-//! What this worker hands to others: a share of a snapshot, the sum of a step, or its whole state. Never on the training thread:
-//! bytes are not copied, and hashed beside the network's thread.
+//! What this worker hands to others: a share of a snapshot or of a checkpoint, the sum of a step, or its whole state. Never on the training
+//! thread: bytes are hashed beside the network's thread, and not copied but for what is lent of a checkpoint while it is still read.
 
 use std::sync::Arc;
 
@@ -119,7 +119,7 @@ impl Peers {
         };
         write_frame(send, &Answer::Share { bytes, hash }, STREAM_HELLO_BYTES).await?;
         fault::reached(Point::ServingShare, step);
-        if self.send_lent(generation, send).await? {
+        if self.send_lent((generation, step), send).await? {
             return delivered(send).await;
         }
         Ok(())

@@ -207,7 +207,7 @@ fn another_version_is_refused_with_both_numbers() {
     assert!(matches!(error, FrameError::Version { ours: WIRE_VERSION, theirs } if theirs == WIRE_VERSION + 1));
     let message = error.to_string();
     assert!(
-        message.contains("version 3, expected 2") && message.contains("same release"),
+        message.contains("version 4, expected 3") && message.contains("same release"),
         "{message}"
     );
     let error = read(&header(WIRE_VERSION, 0x0a0d, 3), 16).unwrap_err();

@@ -7,6 +7,7 @@ mod actor;
 mod control;
 mod desk;
 mod give_back;
+mod hashing;
 pub mod limits;
 mod renewal;
 mod restoring;

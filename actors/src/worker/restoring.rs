@@ -1,5 +1,5 @@
-//! Loads the checkpoint that a generation starts from: this worker's share from depots, the rest from the other members, or from the
-//! depots if a member does not give it. Takes no decision.
+//! Loads the checkpoint that a generation starts from: this worker's share from depots, if it reads one, the rest from the other readers,
+//! or from the depots if one of those does not give it. Takes no decision.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use sardana_protocol::words::{Generation, Rank, WorkerId};
 use tokio::task::JoinSet;
 
 use super::desk::Data;
+use super::give_back::given_back_aside;
 use crate::depot::Depots;
 use crate::fault::{self, Point};
 use crate::peers::{FetchError, Peers, PutError, Reading};
@@ -93,7 +94,8 @@ impl Reader {
         }
         let mut state = BytesMut::new();
         parts.into_iter().for_each(|part| state.unsplit(part));
-        let bytes = state.freeze();
+        // The training thread, and then the lending, let go of all of it.
+        let bytes = given_back_aside(state.freeze());
         if let Some(own) = own {
             let whole = bytes.slice(self.pieces.bytes_of(own));
             self.peers.lend_whole(generation, whole);
@@ -103,7 +105,7 @@ impl Reader {
         Ok(Data::State { bytes, shares })
     }
 
-    /// The manifest, from any depot that has it. It must be of a state like this worker's. Who does not read has not reached the depots
+    /// The manifest, from any depot that has it. It must be of a state like this worker's. Who does not read could not load it
     /// before, and asks those who do first; they ask nobody else, so that none waits for one that waits for it.
     async fn manifest(&self, generation: Generation, rank: Rank, restore: &Restore) -> Result<Manifest, String> {
         let mut tried = Vec::new();
@@ -180,13 +182,9 @@ impl Reader {
             came = Some(next);
         }
         batches.extend(self.compared(member.worker, came).await?);
+        self.read_rest(loading, share, &mut batches).await?;
         let mut whole = BytesMut::new();
-        for mut batch in batches {
-            if !batch.good {
-                batch = self.read(loading, share, batch).await?;
-            }
-            whole.unsplit(batch.bytes);
-        }
+        batches.into_iter().for_each(|batch| whole.unsplit(batch.bytes));
         Ok(whole)
     }
 
@@ -207,30 +205,37 @@ impl Reader {
         compared.map(Some).ok_or_else(|| "this worker is ending".to_owned())
     }
 
-    /// Reads a batch of a share from depots.
-    async fn read(&self, loading: &Loading, share: Share, mut batch: Batch) -> Result<Batch, String> {
-        let names: Vec<PieceHash> = batch.pieces.iter().map(|(piece, _)| *piece).collect();
+    /// Reads what is not good of a share from depots.
+    async fn read_rest(&self, loading: &Loading, share: Share, batches: &mut [Batch]) -> Result<(), String> {
+        let mut names = Vec::new();
+        let mut places = Vec::new();
+        for (number, batch) in batches.iter().enumerate().filter(|(_, batch)| !batch.good) {
+            for (index, (piece, _)) in batch.pieces.iter().enumerate() {
+                names.push(*piece);
+                places.push((number, index));
+            }
+        }
         let mut wrong = None;
-        let (pieces, all) = (&batch.pieces, &mut batch.bytes);
         let each = |index: usize, bytes: &[u8]| {
-            let place = pieces.get(index).and_then(|(_, range)| all.get_mut(range.clone()));
-            match place {
-                Some(place) if place.len() == bytes.len() => place.copy_from_slice(bytes),
-                Some(_) | None => wrong = Some((index, bytes.len())),
+            let (number, index) = places[index];
+            let Batch { pieces, bytes: all, .. } = &mut batches[number];
+            let place = &mut all[pieces[index].1.clone()];
+            let expected = place.len();
+            if expected == bytes.len() {
+                place.copy_from_slice(bytes);
+            } else {
+                let (index, found) = (number * BATCH_PIECES + index, bytes.len());
+                wrong = Some(PutError::Length {
+                    share,
+                    index,
+                    expected,
+                    found,
+                });
             }
         };
         let read = self.depots.read_pieces(&loading.restore.depots, &names, each).await;
         read.map_err(|error| error.to_string())?;
-        match wrong {
-            None => Ok(batch),
-            Some((index, found)) => Err(PutError::Length {
-                share,
-                index,
-                expected: batch.pieces.get(index).map_or(0, |(_, range)| range.len()),
-                found,
-            }
-            .to_string()),
-        }
+        wrong.map_or(Ok(()), |wrong| Err(wrong.to_string()))
     }
 }
 

@@ -14,8 +14,9 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::actor::{Message, cut};
-use super::desk::{Data, Desk, HeldShare};
+use super::desk::{Data, Desk};
 use super::give_back::given_back_aside;
+use super::hashing::hashed;
 use super::restoring::Reader;
 use crate::fault::{self, Point};
 use crate::peers::{CopyError, FetchError, FollowedSum, Peers};
@@ -185,15 +186,14 @@ impl Transfers {
         tokio::spawn(async move { peers.ground().beside(make).await });
     }
 
-    /// Hashes the copies of a snapshot's shares when they come, behind all that others' steps wait for.
+    /// Hashes the copies of a snapshot's shares when they come, beside the thread that others' steps wait for.
     pub(super) fn hash(&self, snapshot: SnapshotId, shares: Vec<Share>, copies: oneshot::Receiver<Vec<Bytes>>) {
         let (desk, pieces, peers) = (Arc::clone(&self.desk), Arc::clone(&self.pieces), Arc::clone(&self.peers));
         tokio::spawn(async move {
             let Ok(copies) = copies.await else { return };
-            let hash = move |(share, bytes): (Share, Bytes)| HeldShare::new(&pieces, share, given_back_aside(bytes));
-            let hash_all = move || shares.into_iter().zip(copies).map(hash).collect();
-            // Another worker on this host may still copy, which holds all up. It is cancelled only when the process ends.
-            if let Some(held) = peers.ground().behind(hash_all).await {
+            let copies = shares.into_iter().zip(copies.into_iter().map(given_back_aside)).collect();
+            // It is cancelled only when the process ends.
+            if let Some(held) = hashed(peers.ground(), pieces, copies).await {
                 desk.snapshotted(snapshot, held);
             }
         });

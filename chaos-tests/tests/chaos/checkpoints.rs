@@ -357,15 +357,18 @@ async fn a_worker_dies_at_any_point_of_a_checkpoint() -> Result<()> {
 
 #[tokio::test]
 async fn a_worker_dies_while_all_load_a_checkpoint() -> Result<()> {
-    let trial = trial(setup(3))?.faults(["restored-share@1"]);
-    let folder = trial.folder().join("checkpoints");
-    let pace = Place::Pace.close(trial.folder())?;
-    let mut launched = launch(config(&trial, &folder, 3, "1")?).await?;
-    let last = saved(&mut launched, 7).await?;
-    drop(launched);
-    drop(pace);
-    let ended = finish(config(&trial, &folder, 3, "1")?).await?;
-    ensure!(trial.not_fired().is_empty());
-    ensure!(ended.resumed >= Some(last), "{:?}, expected {last}", ended.resumed);
-    demand(&trial, &ended)
+    for point in ["restored-share@1", "lending@1"] {
+        let trial = trial(setup(3))?.faults([point]);
+        let folder = trial.folder().join("checkpoints");
+        let pace = Place::Pace.close(trial.folder())?;
+        let mut launched = launch(config(&trial, &folder, 3, "1")?).await?;
+        let last = saved(&mut launched, 7).await?;
+        drop(launched);
+        drop(pace);
+        let ended = finish(config(&trial, &folder, 3, "1")?).await?;
+        ensure!(trial.not_fired().is_empty(), "{point}");
+        ensure!(ended.resumed >= Some(last), "{point}: {:?}, expected {last}", ended.resumed);
+        demand(&trial, &ended).with_context(|| point.to_owned())?;
+    }
+    Ok(())
 }

@@ -253,8 +253,8 @@ pub enum Command {
     Save(Box<Save>),
     /// What was kept for [`Command::Save`] is not needed any more.
     EndSave,
-    /// Load the checkpoint that a generation starts from, this member's share from the depots and the rest from the other members, then
-    /// say [`Event::Fetched`] with the state, or [`Event::NotRestored`].
+    /// Load the checkpoint that a generation starts from, this member's share (if it reads one) from the depots and the rest from the
+    /// readers, then say [`Event::Fetched`] with the state, or [`Event::NotRestored`].
     Restore {
         /// For which generation.
         generation: Generation,

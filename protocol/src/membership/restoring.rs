@@ -19,7 +19,7 @@ pub(super) struct Restoring {
     source: Option<(Generation, ManifestKey)>,
     /// Those that could not be loaded.
     failures: BTreeMap<ManifestKey, Failure>,
-    /// Members that could not load one: perhaps they alone do not reach the depots. Others read for them.
+    /// Members that could not load one, since training went on last: perhaps they alone do not reach the depots. Others read for them.
     unable: BTreeSet<WorkerId>,
     /// The step of the newest checkpoint that an earlier life of the coordinator has committed, or that was given up with the state.
     pub(super) recorded: Step,
@@ -218,6 +218,10 @@ impl Membership {
     /// The next generation starts from this checkpoint.
     pub(super) fn begin_from(&mut self, head: &Head) {
         let step = head.key.step;
+        // Training has gone on since they could not: they may be able by now.
+        if self.restoring.source.is_some_and(|(_, key)| key.step < self.reached) {
+            self.restoring.unable.clear();
+        }
         if self.reached > step {
             self.tell(JobEvent::StateLost {
                 reached: self.reached,
@@ -265,16 +269,21 @@ impl Membership {
         let Some((_, key)) = self.restoring.source.filter(|(source, _)| *source == generation) else {
             return;
         };
-        if generation != self.formed || !self.is_formed() || !self.is_member(worker) {
+        if generation != self.formed || !self.is_member(worker) {
+            return;
+        }
+        // Others may say so as well before they halt: on one host, which is cut off, all do. That is one failure.
+        self.restoring.unable.insert(worker);
+        if !self.is_formed() {
             return;
         }
         let times = self.restoring.failures.get(&key).map_or(0, |failure| failure.times) + 1;
+        if times.is_multiple_of(RESTORE_ATTEMPTS) {
+            // It is the checkpoint then, and not they.
+            self.restoring.unable.clear();
+        }
         let (at, why) = (self.now, reason.clone());
         self.restoring.failures.insert(key, Failure { times, at, reason: why });
-        let mut unable = std::mem::take(&mut self.restoring.unable);
-        unable.insert(worker);
-        unable.retain(|one| self.is_member(*one));
-        self.restoring.unable = unable;
         self.tell(JobEvent::NotRestored { key, worker, reason });
         self.disturb();
     }

@@ -155,7 +155,8 @@ pub struct Restore {
     pub depots: Vec<DepotAddress>,
     /// All members, in rank order.
     pub members: Vec<MemberAddress>,
-    /// Who reads, in ascending order: the first reads the first share. All members but those that could not read it before.
+    /// Who reads, in ascending order: the first reads the first share. All members but those that could not load a checkpoint when it was
+    /// tried last; all, if nobody could.
     pub readers: Vec<Rank>,
 }
 

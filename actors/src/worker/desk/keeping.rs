@@ -83,6 +83,11 @@ impl HeldShare {
     #[must_use]
     pub fn new(pieces: &StatePieces, share: Share, bytes: Bytes) -> Self {
         let names = pieces.names_of(share, &bytes);
+        Self::named(share, bytes, names)
+    }
+
+    /// A share whose pieces have these names.
+    pub(crate) fn named(share: Share, bytes: Bytes, names: Vec<PieceHash>) -> Self {
         Self {
             share,
             hash: share_hash(bytes.len() as u64, &names),

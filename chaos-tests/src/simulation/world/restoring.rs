@@ -47,10 +47,9 @@ impl World {
         };
         let Restoring { generation, restore, .. } = &restoring;
         let (generation, step) = (*generation, restore.key.step);
-        let loaded = self.read(worker, restore).or_else(|reason| {
-            let lender = self.lender(worker, restore).ok_or(reason)?;
-            self.read(lender, restore)
-        });
+        let loaded = self
+            .read(worker, restore)
+            .or_else(|reason| self.borrow(worker, restore).ok_or(reason));
         let waits = now.saturating_sub(restoring.since) < PATIENCE + self.swarm.transfer;
         match loaded {
             Ok(state) => self.leave_for(worker, Event::Fetched { generation, step }, Data::State(state)),
@@ -67,16 +66,19 @@ impl World {
         }
     }
 
-    /// Who gives what it reads to this worker, which does not read itself.
-    fn lender(&self, worker: WorkerId, restore: &Restore) -> Option<WorkerId> {
+    /// The same for a worker that does not read itself: from all who do, each of which gives it a share.
+    fn borrow(&mut self, worker: WorkerId, restore: &Restore) -> Option<u64> {
         let member = |rank: &Rank| restore.members.get(rank.index()).map(|member| member.worker);
         let readers: Vec<WorkerId> = restore.readers.iter().filter_map(member).collect();
         let gives = |&reader: &WorkerId| {
             let (from, to) = (Node::Worker(reader), Node::Worker(worker));
             self.processes.contains_key(&reader) && self.network.reaches(self.now(), from, to)
         };
-        let reads = readers.contains(&worker);
-        readers.into_iter().filter(|_| !reads).find(gives)
+        if readers.contains(&worker) || !readers.iter().all(gives) {
+            return None;
+        }
+        let read: Option<Vec<u64>> = readers.into_iter().map(|reader| self.read(reader, restore).ok()).collect();
+        read?.first().copied()
     }
 
     /// The state that a checkpoint has in it.

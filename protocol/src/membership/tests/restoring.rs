@@ -150,6 +150,11 @@ fn who_alone_cannot_load_one_gets_it_from_those_who_can() {
     let ranks = |ranks: &[u32]| ranks.iter().copied().map(Rank::new).collect::<Vec<_>>();
     assert_eq!(readers(&mut job, 2, 1), ranks(&[0]), "the other reads all");
     assert_eq!(readers(&mut job, 1, 2), ranks(&[0, 1]), "nobody can: all try once more");
+    let (mut job, _) = begun(vec![both(8)], Some(vec![both(8)]));
+    not_restored(&mut job, 2, 1);
+    // Two on one host say so at the same time: one failure, of both.
+    assert_eq!(not_restored(&mut job, 1, 1), Vec::<String>::new());
+    assert_eq!(readers(&mut job, 1, 1), ranks(&[0, 1]));
 }
 
 #[test]
