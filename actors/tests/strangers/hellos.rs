@@ -88,8 +88,9 @@ async fn a_frame_of_another_version_or_too_long_is_refused_before_it_is_read() {
     let log = Log::new();
     let site = Site::new().await;
     let frame = |version: u16, length: usize| [&version.to_le_bytes()[..], &[0, 0], &(length as u32).to_le_bytes()].concat();
+    let versions = format!("wire version {}, expected {WIRE_VERSION}", WIRE_VERSION + 1);
     let cases = [
-        (frame(WIRE_VERSION + 1, 3), "wire version 3, expected 2"),
+        (frame(WIRE_VERSION + 1, 3), versions.as_str()),
         (frame(WIRE_VERSION, HELLO_FRAME_BYTES + 1), "expected at most 49152"),
         (frame(WIRE_VERSION, u32::MAX as usize), "expected at most 49152"),
     ];
