@@ -40,7 +40,10 @@ impl Law {
             Heirs::At(_) if self.given_up.contains(&worker) => true,
             // Whoever a trailer left out is let go only once all others have begun without it. Else one step may be computed again.
             Heirs::At(newest) if self.left_out.contains(&worker) => newest >= Some(step),
-            Heirs::At(newest) => step == Step::ZERO || newest.map(Step::next) >= Some(step),
+            // Who still loads the checkpoint that its generation starts from is as good as there: one step is computed again.
+            Heirs::At(newest) => {
+                step == Step::ZERO || newest.max(Some(self.checkpoints.source)).map(Step::next) >= Some(step)
+            }
         };
         let holds = kept || waited.is_some_and(|waited| waited >= LEAVE_GRACE);
         self.check("a leave loses nothing", holds, || {
