@@ -77,7 +77,8 @@ impl Membership {
             DepotEvent::Said(said) if self.depots.contains_key(&depot) => self.depot_said(depot, *said),
             DepotEvent::Said(_) => {}
             DepotEvent::Lost { why } => {
-                if self.depots.remove(&depot).is_some() {
+                if let Some(gone) = self.depots.remove(&depot) {
+                    self.misses_checkpoints(depot, &gone);
                     self.depots_are_restless();
                     self.tell(JobEvent::DepotLost { depot, why });
                     self.save_elsewhere(depot);
@@ -104,8 +105,9 @@ impl Membership {
                 rests: Duration::ZERO,
             },
         );
-        if before.is_none() {
-            self.tell(JobEvent::DepotCame { depot, host });
+        match before {
+            None => self.tell(JobEvent::DepotCame { depot, host }),
+            Some(before) => self.misses_checkpoints(depot, &before),
         }
         self.depots_are_restless();
         self.name_to_depots();
@@ -124,6 +126,9 @@ impl Membership {
                     known.unreadable.extend(unreadable);
                     known.heads.extend(heads.into_iter().map(|head| (head.key, head)));
                     known.told = told;
+                }
+                if told == Told::All {
+                    self.misses_no_checkpoints(depot);
                 }
                 self.prune();
             }

@@ -5,9 +5,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::depots::Depot;
 use super::{JobEvent, Membership, Need};
-use crate::checkpoint::{Head, ManifestKey};
-use crate::limits::{DEPOTS_PATIENCE, RESTORE_ATTEMPTS};
+use crate::checkpoint::{DepotId, Head, ManifestKey};
+use crate::limits::{DEPOTS_PATIENCE, MAX_DEPOTS, RESTORE_ATTEMPTS};
 use crate::messages::{MemberAddress, Restore, Told};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, Step, WorkerId};
@@ -23,6 +24,8 @@ pub(super) struct Restoring {
     unable: BTreeSet<WorkerId>,
     /// The step of the newest checkpoint that an earlier life of the coordinator has committed, or that was given up with the state.
     pub(super) recorded: Step,
+    /// The newest checkpoint of each depot that is gone: it may bring it back.
+    away: BTreeMap<DepotId, Step>,
     /// Whether this life has looked at all depots before it formed its first generation.
     looked: bool,
 }
@@ -116,7 +119,24 @@ impl Membership {
         let known = self.known();
         let hoped = |(key, head): &(&ManifestKey, &Head)| self.worth(**key, head).is_ok();
         let newest = known.iter().rfind(hoped).map_or(Step::ZERO, |(key, _)| key.step);
-        newest.max(self.restoring.recorded).max(self.saved.last.0)
+        let away = self.restoring.away.values().max().copied().unwrap_or(Step::ZERO);
+        newest.max(self.restoring.recorded).max(self.saved.last.0).max(away)
+    }
+
+    /// A depot is gone, or begins anew to tell what it keeps. What it had may come back with it.
+    pub(super) fn misses_checkpoints(&mut self, depot: DepotId, gone: &Depot) {
+        let usable = |(key, head): &(&ManifestKey, &Head)| self.worth(**key, head).is_ok();
+        let newest = gone.heads.iter().rfind(usable).map_or(Step::ZERO, |(key, _)| key.step);
+        let away = &mut self.restoring.away;
+        if newest > Step::ZERO && (away.len() < MAX_DEPOTS || away.contains_key(&depot)) {
+            let step = away.entry(depot).or_default();
+            *step = newest.max(*step);
+        }
+    }
+
+    /// A depot has told all that it keeps: nothing else comes back with it.
+    pub(super) fn misses_no_checkpoints(&mut self, depot: DepotId) {
+        self.restoring.away.remove(&depot);
     }
 
     /// Whether nobody has the state of the job, of which `newest` is the newest that anybody has; or nobody has begun.

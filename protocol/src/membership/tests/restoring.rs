@@ -229,3 +229,35 @@ fn while_a_checkpoint_may_come_back_nothing_begins_from_the_beginning() {
     let found = job.depot_comes(7, "a", vec![once]);
     assert!(job.membership.stage() != crate::membership::Stage::Done, "{found:?}");
 }
+
+#[test]
+fn what_a_depot_had_told_before_it_went_is_hoped_for() {
+    let foreign = Head {
+        task: StateHash::new([9; 32]),
+        ..head(9, &[8])
+    };
+    for others in [vec![foreign], vec![]] {
+        let mut job = Job::new(saved_config());
+        job.depot_comes(7, "a", vec![both(4)]);
+        job.depot_goes(7);
+        job.depot_comes(8, "b", others);
+        job.arrives(1, 0);
+        let found = job.arrives(2, 0);
+        assert!(found.iter().any(|text| text.starts_with("waiting")), "{found:?}");
+        let found = job.passes(DEPOTS_PATIENCE * 3);
+        assert!(!found.iter().any(|text| text.starts_with("failed")), "{found:?}");
+        let found = job.depot_comes(7, "a", vec![both(4)]);
+        assert!(found.iter().any(|text| text.starts_with("resumes from s4")), "{found:?}");
+    }
+}
+
+#[test]
+fn what_a_depot_comes_back_without_is_hoped_for_no_longer() {
+    let mut job = Job::new(saved_config());
+    job.depot_comes(7, "a", vec![both(4)]);
+    job.depot_goes(7);
+    job.arrives(1, 0);
+    job.arrives(2, 0);
+    let found = job.depot_comes(7, "a", vec![]);
+    assert!(found.contains(&"forming g1.1 of [1, 2] at s0".to_owned()), "{found:?}");
+}
