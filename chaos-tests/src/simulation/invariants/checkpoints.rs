@@ -21,6 +21,8 @@ pub(crate) struct Checkpoints {
     rotted: BTreeSet<DepotId>,
     /// What each connected depot has told.
     heard: BTreeMap<DepotId, (Told, BTreeMap<ManifestKey, Head>)>,
+    /// What each depot told last in the coordinator's present life, also if it is gone since.
+    told: BTreeMap<DepotId, BTreeSet<ManifestKey>>,
     /// How often each could not be loaded, in the coordinator's present life.
     pub(super) failures: BTreeMap<ManifestKey, u32>,
     /// What the generation that forms now is to start from.
@@ -79,12 +81,14 @@ impl Law {
     /// The coordinator begins another life, and knows of no depot.
     pub(crate) fn no_depots(&mut self) {
         self.checkpoints.heard.clear();
+        self.checkpoints.told.clear();
         self.checkpoints.failures.clear();
     }
 
     /// The coordinator hears of a depot.
     pub(crate) fn depot_is_heard(&mut self, depot: DepotId, event: &DepotEvent) {
-        let heard = &mut self.checkpoints.heard;
+        let Checkpoints { heard, told: last, .. } = &mut self.checkpoints;
+        let last = last.entry(depot).or_default();
         match event {
             DepotEvent::Arrived { .. } => {
                 heard.insert(depot, (Told::More, BTreeMap::new()));
@@ -101,17 +105,28 @@ impl Law {
                         }
                         known.extend(heads.iter().map(|head| (head.key, head.clone())));
                         *all = *told;
+                        last.extend(known.keys());
+                        if *told == Told::All {
+                            last.retain(|key| known.contains_key(key));
+                        }
                     }
                     DepotMessage::Deleted { key } => {
                         known.remove(key);
+                        last.remove(key);
                     }
                     DepotMessage::Committed { head, .. } => {
                         known.insert(head.key, head.clone());
+                        last.insert(head.key);
                     }
                     DepotMessage::Refused { .. } | DepotMessage::Renew { .. } => {}
                 }
             }
         }
+    }
+
+    /// Whether the coordinator was told of this checkpoint in its present life, and not since that it is no more.
+    pub(crate) fn is_told_of(&self, key: ManifestKey) -> bool {
+        self.checkpoints.told.values().any(|keys| keys.contains(&key))
     }
 
     /// A manifest is to be made durable. `missing`: a depot that lacks a piece which it should have, though nothing has happened to it.

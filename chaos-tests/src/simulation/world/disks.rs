@@ -194,8 +194,13 @@ impl World {
     }
 
     /// Whether the job can be resumed from nothing any more: no checkpoint of it can be read, wherever one looks.
-    pub(super) fn nothing_to_resume_from(&self) -> bool {
+    fn nothing_to_resume_from(&self) -> bool {
         !self.depots.is_empty() && self.readable().next().is_none()
+    }
+
+    /// Whether the coordinator was told of a checkpoint of this job that can be read, wherever one looks.
+    pub(super) fn knows_what_to_resume_from(&self) -> bool {
+        self.depots.is_empty() || self.readable().any(|key| self.law.is_told_of(key))
     }
 
     /// The coordinator waits for depots with a checkpoint, and there is none.
