@@ -220,6 +220,21 @@ pub fn reached(point: Point, step: Step) {
     armed::reached(point, step);
 }
 
+/// Whether this process is to behave as if it saw no file of another process, as between containers: `SARDANA_APART` says so.
+#[cfg(not(feature = "fault-points"))]
+#[inline]
+#[must_use]
+pub fn apart() -> bool {
+    false
+}
+
+/// Whether this process is to behave as if it saw no file of another process, as between containers: `SARDANA_APART` says so.
+#[cfg(feature = "fault-points")]
+#[must_use]
+pub fn apart() -> bool {
+    std::env::var_os("SARDANA_APART").is_some()
+}
+
 #[cfg(feature = "fault-points")]
 mod armed {
     use std::path::PathBuf;

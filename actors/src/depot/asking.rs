@@ -141,7 +141,11 @@ impl Asking {
                 Answer::Bytes { bytes } => Ok(self.bytes(bytes, PIECE_BYTES).await?),
                 Answer::NotHere => Err("it does not have it".to_owned()),
                 Answer::Damaged { reason } => Err(reason),
-                other @ (Answer::Wait | Answer::Wanted { .. } | Answer::Durable | Answer::Refused { .. }) => {
+                other @ (Answer::Wait
+                | Answer::Wanted { .. }
+                | Answer::Durable
+                | Answer::Refused { .. }
+                | Answer::Places { .. }) => {
                     return Err(self.senseless("a piece", &other));
                 }
             };
@@ -237,7 +241,8 @@ fn heard<P: Fn()>(depot: DepotId, frame: Heard, progress: &mut NowAndThen<P>) ->
         | Answer::Durable
         | Answer::Bytes { .. }
         | Answer::NotHere
-        | Answer::Damaged { .. }) => Ok(Some(answer)),
+        | Answer::Damaged { .. }
+        | Answer::Places { .. }) => Ok(Some(answer)),
     }
 }
 

@@ -13,6 +13,7 @@ use super::error::DepotError;
 use super::limits::{LIST_BYTES, REQUEST_BYTES, ROUND_PIECES};
 use super::patience::Patience;
 use super::talk::{Answer, Request};
+use crate::fault;
 use crate::ground::Ground;
 use crate::manifest::{self, MANIFEST_BYTES};
 use crate::quic::connect;
@@ -25,8 +26,24 @@ pub struct Depots {
     pub(super) ground: Ground,
     endpoint: Endpoint,
     credentials: Wallet,
-    patience: Patience,
+    pub(super) patience: Patience,
+    pub(super) reach: Reach,
     slots: Mutex<BTreeMap<DepotId, Arc<Slot>>>,
+}
+
+/// How pieces are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// From the files of depots on this host, as far as this process may, and over the network.
+    Disks,
+    /// Over the network only.
+    Network,
+}
+
+impl Default for Reach {
+    fn default() -> Self {
+        if fault::apart() { Self::Network } else { Self::Disks }
+    }
 }
 
 /// The connection to one depot, and to which address it was made.
@@ -36,17 +53,18 @@ impl Depots {
     /// Those that can be reached from `endpoint`, which shows `credentials`.
     #[must_use]
     pub fn new(ground: Ground, endpoint: Endpoint, credentials: Wallet) -> Arc<Self> {
-        Self::with_patience(ground, endpoint, credentials, Patience::default())
+        Self::with(ground, endpoint, credentials, (Patience::default(), Reach::default()))
     }
 
-    /// The same with other bounds than usual: for tests.
+    /// The same with other bounds than usual, or another reach: for tests.
     #[must_use]
-    pub fn with_patience(ground: Ground, endpoint: Endpoint, credentials: Wallet, patience: Patience) -> Arc<Self> {
+    pub fn with(ground: Ground, endpoint: Endpoint, credentials: Wallet, (patience, reach): (Patience, Reach)) -> Arc<Self> {
         Arc::new(Self {
             ground,
             endpoint,
             credentials,
             patience,
+            reach,
             slots: Mutex::default(),
         })
     }
@@ -130,7 +148,11 @@ impl Depots {
             Answer::Bytes { bytes } => talk.bytes(bytes, MANIFEST_BYTES).await?,
             Answer::NotHere => return Err(not_here("it does not have it".to_owned())),
             Answer::Damaged { reason } => return Err(not_here(reason)),
-            other @ (Answer::Wait | Answer::Wanted { .. } | Answer::Durable | Answer::Refused { .. }) => {
+            other @ (Answer::Wait
+            | Answer::Wanted { .. }
+            | Answer::Durable
+            | Answer::Refused { .. }
+            | Answer::Places { .. }) => {
                 return Err(talk.senseless("a manifest", &other));
             }
         };
@@ -139,7 +161,7 @@ impl Depots {
         decoded.map_err(|source| DepotError::Manifest { depot, source })
     }
 
-    async fn open(&self, depot: DepotAddress) -> Result<Asking, DepotError> {
+    pub(super) async fn open(&self, depot: DepotAddress) -> Result<Asking, DepotError> {
         let connection = self.connection(depot).await?;
         Asking::open(depot.depot, &connection, self.patience).await
     }

@@ -1,18 +1,19 @@
 //! Pieces and manifests go out. One that is damaged does not keep back the others: whoever asks gets it elsewhere.
 
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
 use sardana_protocol::words::Step;
 
-use super::limits::{BATCH_BYTES, LIST_BYTES, ROUND_PIECES};
+use super::limits::{BATCH_BYTES, LIST_BYTES, PATH_BYTES, ROUND_PIECES};
 use super::server::{End, Server, Talk, meanwhile, moving};
 use super::talk::{Answer, cut};
 use crate::fault::{self, Point};
 use crate::store::limits::PIECE_BYTES;
-use crate::store::{ReadError, ShowError, Store};
+use crate::store::{Places, ReadError, ShowError, Store};
 
 /// Pieces that are read at once.
 const BATCH_PIECES: usize = BATCH_BYTES / PIECE_BYTES;
@@ -22,16 +23,8 @@ type Read = Result<Vec<u8>, ReadError>;
 
 impl Server {
     pub(super) async fn get(&self, pieces: u32, talk: &mut Talk) -> Result<(), End> {
-        if pieces as usize > ROUND_PIECES {
-            return Err(End::Refused(format!(
-                "expected at most {ROUND_PIECES} pieces, found {pieces}; ask several times"
-            )));
-        }
+        let list = asked_for(pieces, talk).await?;
         let _room = talk.waiting(self.gets.acquire()).await?;
-        let list: Vec<PieceHash> = talk.hear(LIST_BYTES).await?;
-        if list.len() != pieces as usize {
-            return Err(End::Refused(format!("expected {pieces} pieces, found {}", list.len())));
-        }
         let mut batches = list.chunks(BATCH_PIECES);
         let mut batch = talk.waiting(self.read(batches.next())).await??;
         while !batch.is_empty() {
@@ -47,6 +40,16 @@ impl Server {
         Ok(())
     }
 
+    pub(super) async fn places(&self, pieces: u32, talk: &mut Talk) -> Result<(), End> {
+        let list = asked_for(pieces, talk).await?;
+        let found = talk.waiting(self.on_store(move |store| store.places(&list))).await??;
+        let told = found.and_then(|Places { segments, places }| {
+            let segments = segments.into_os_string().into_string().ok()?;
+            (segments.len() <= PATH_BYTES).then_some(Answer::Places { segments, places })
+        });
+        talk.say(&told.unwrap_or(Answer::NotHere)).await
+    }
+
     async fn read(&self, batch: Option<&[PieceHash]>) -> Result<Vec<Read>, End> {
         let batch = batch.unwrap_or_default().to_vec();
         self.on_store(move |store| read_all(store, &batch)).await
@@ -55,7 +58,10 @@ impl Server {
     async fn give(&self, batch: Vec<Read>, talk: &mut Talk) -> Result<(), End> {
         for read in batch {
             match read {
-                Ok(bytes) => give_bytes(bytes, talk).await?,
+                Ok(bytes) => {
+                    self.given.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                    give_bytes(bytes, talk).await?;
+                }
                 Err(ReadError::NotHeld { .. }) => talk.say(&Answer::NotHere).await?,
                 Err(error @ (ReadError::Damaged { .. } | ReadError::Disk { .. })) => {
                     tracing::error!(target: "sardana::event::damaged", %error, "a piece of a checkpoint is damaged");
@@ -80,6 +86,20 @@ impl Server {
             }
         }
     }
+}
+
+/// The names of the pieces that are asked for.
+async fn asked_for(pieces: u32, talk: &mut Talk) -> Result<Vec<PieceHash>, End> {
+    if pieces as usize > ROUND_PIECES {
+        return Err(End::Refused(format!(
+            "expected at most {ROUND_PIECES} pieces, found {pieces}; ask several times"
+        )));
+    }
+    let list: Vec<PieceHash> = talk.hear(LIST_BYTES).await?;
+    if list.len() == pieces as usize {
+        return Ok(list);
+    }
+    Err(End::Refused(format!("expected {pieces} pieces, found {}", list.len())))
 }
 
 fn read_all(store: &Store, pieces: &[PieceHash]) -> Vec<Read> {

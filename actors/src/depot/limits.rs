@@ -21,6 +21,12 @@ pub const ROUND_PIECES: usize = 4_096;
 /// Bytes of a list of so many pieces: a hash and a length each.
 pub const LIST_BYTES: usize = 38 * ROUND_PIECES + 16;
 
+/// Longest path of a folder that is told: what Linux takes.
+pub const PATH_BYTES: usize = 4 << 10;
+
+/// Bytes of pieces that are read at once from the disk of a depot on the same host, while as many are given on.
+pub const NEAR_BYTES: usize = 4 << 20;
+
 /// Bytes of pieces that are hashed, written, read or sent at once. Each stream has up to two such in memory.
 pub const BATCH_BYTES: usize = 8 << 20;
 

@@ -16,6 +16,7 @@ mod identity;
 mod keeper;
 pub mod limits;
 mod names;
+mod near;
 mod parts;
 mod patience;
 mod pins;
@@ -47,7 +48,7 @@ use actor::{Message, Shell};
 use keeper::Keeper;
 use session::Link;
 
-pub use client::Depots;
+pub use client::{Depots, Reach};
 pub use error::{DepotError, ReadFailed};
 pub use identity::{DEPOT_FILE, IdentityError, SERVED_FILE, identity};
 pub use patience::Patience;

@@ -44,6 +44,8 @@ pub struct Server {
     pub(super) manifests: Semaphore,
     /// Bytes of pieces that have come.
     pub(super) received: AtomicU64,
+    /// Bytes of pieces that were sent.
+    pub(super) given: AtomicU64,
     /// Somebody was not given a piece, since it is damaged.
     pub(super) damage: Notify,
     /// What the disk of the store is at that was used last.
@@ -116,6 +118,7 @@ impl Server {
             gets: Semaphore::new(MAX_GETS),
             manifests: Semaphore::new(MAX_MANIFESTS),
             received: AtomicU64::new(0),
+            given: AtomicU64::new(0),
             damage: Notify::new(),
             watch,
             patience,
@@ -141,6 +144,12 @@ impl Server {
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of pieces that were sent from here. Those that others read from its files are not.
+    #[must_use]
+    pub fn given(&self) -> u64 {
+        self.given.load(Ordering::Relaxed)
     }
 
     /// From now on these are served, and nobody else: connections of others end. Depots are named by the ids in their certificates.
@@ -238,6 +247,7 @@ impl Server {
             Request::Put { snapshot, pieces } => self.put(snapshot, pieces, talk).await,
             Request::Get { pieces } => self.get(pieces, talk).await,
             Request::Manifest { key } => self.manifest(key, talk).await,
+            Request::Places { pieces } => self.places(pieces, talk).await,
         }
     }
 

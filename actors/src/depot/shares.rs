@@ -16,8 +16,8 @@ use super::together::{Part, all};
 type Left = BTreeMap<usize, usize>;
 
 impl Depots {
-    /// Calls `each` with the index and the bytes of all `pieces`: each is asked for first where it should be, and then of the other
-    /// depots. One that is there twice is asked for twice.
+    /// Calls `each` with the index and the bytes of all `pieces`. What lies on this host is read from its files; of the rest each is asked
+    /// for first where it should be, and then of the other depots. One that is there twice is asked for twice.
     ///
     /// # Errors
     /// When no depot gave some of them.
@@ -32,7 +32,9 @@ impl Depots {
         let each = Mutex::new(each);
         let mut said = BTreeMap::new();
         let mut failed = BTreeSet::new();
-        let mut left: Left = (0..pieces.len()).map(|index| (index, 0)).collect();
+        let near = self.read_near(depots, pieces, &each).await;
+        let far = (0..pieces.len()).filter(|index| !near.contains(index));
+        let mut left: Left = far.map(|index| (index, 0)).collect();
         while !left.is_empty() {
             let groups = groups(pieces, &names, &failed, &mut left);
             if groups.is_empty() {

@@ -4,6 +4,7 @@
 //! put:       Request::Put, then until all are offered: offers ─▶, ◀─ Wanted, the bytes of those ─▶; at the end ◀─ Durable
 //! get:       Request::Get, the hashes ─▶; then for each ◀─ Bytes and the bytes, or NotHere, or Damaged
 //! manifest:  Request::Manifest ─▶, ◀─ Bytes and the bytes, or NotHere, or Damaged
+//! places:    Request::Places, the hashes ─▶, ◀─ Places, or NotHere if no other process sees the disk
 //! ```
 //!
 //! Instead of any answer there may be some `Wait` first, or `Refused`, which is the last word.
@@ -13,6 +14,7 @@ use sardana_protocol::snapshot::SnapshotId;
 use serde::{Deserialize, Serialize};
 
 use super::limits::REASON_BYTES;
+use crate::store::Place;
 use crate::trust::Kind;
 
 /// What is asked of a depot.
@@ -24,6 +26,8 @@ pub(super) enum Request {
     Get { pieces: u32 },
     /// Give this manifest.
     Manifest { key: ManifestKey },
+    /// Say where so many pieces are, for a process of the same host.
+    Places { pieces: u32 },
 }
 
 /// A piece that somebody could send.
@@ -50,13 +54,15 @@ pub(super) enum Answer {
     Damaged { reason: String },
     /// It does nothing more on this stream.
     Refused { reason: String },
+    /// The folder of its segments, and where in them each piece is.
+    Places { segments: String, places: Vec<Option<Place>> },
 }
 
 impl From<&Request> for Kind {
     fn from(request: &Request) -> Self {
         match request {
             Request::Put { .. } => Self::PieceOffer,
-            Request::Get { .. } | Request::Manifest { .. } => Self::PieceRequest,
+            Request::Get { .. } | Request::Manifest { .. } | Request::Places { .. } => Self::PieceRequest,
         }
     }
 }
@@ -75,7 +81,7 @@ mod tests {
     use sardana_protocol::checkpoint::ManifestId;
     use sardana_protocol::words::{Generation, Incarnation, Step};
 
-    use super::super::limits::{LIST_BYTES, REQUEST_BYTES, ROUND_PIECES};
+    use super::super::limits::{LIST_BYTES, PATH_BYTES, REQUEST_BYTES, ROUND_PIECES};
     use super::*;
     use crate::wire::encode;
 
@@ -100,6 +106,7 @@ mod tests {
         golden(&Request::Get { pieces: 3 }, "01 03");
         golden(&Request::Manifest { key }, &format!("02 09 {}", "cd".repeat(32)));
         golden(&vec![Offer { piece, bytes: 300 }], &format!("01 {} fb2c01", "ab".repeat(32)));
+        golden(&Request::Places { pieces: 3 }, "03 03");
         golden(&Answer::Wait, "00");
         golden(&Answer::Wanted { offers: vec![0, 5] }, "01 02 00 05");
         golden(&Answer::Durable, "02");
@@ -107,6 +114,13 @@ mod tests {
         golden(&Answer::NotHere, "04");
         golden(&Answer::Damaged { reason: "x".to_owned() }, "05 01 78");
         golden(&Answer::Refused { reason: "x".to_owned() }, "06 01 78");
+        let place = Place {
+            segment: 1,
+            offset: 300,
+            len: 5,
+        };
+        let (segments, places) = ("/a".to_owned(), vec![Some(place), None]);
+        golden(&Answer::Places { segments, places }, "07 02 2f61 02 01 01 fb2c01 05 00");
     }
 
     #[test]
@@ -117,6 +131,13 @@ mod tests {
         encode(&vec![piece; ROUND_PIECES], LIST_BYTES).unwrap();
         let offers = vec![u32::MAX; ROUND_PIECES];
         encode(&Answer::Wanted { offers }, LIST_BYTES).unwrap();
+        let place = Place {
+            segment: u64::MAX,
+            offset: u64::MAX,
+            len: u32::MAX,
+        };
+        let (segments, places) = ("x".repeat(PATH_BYTES), vec![Some(place); ROUND_PIECES]);
+        encode(&Answer::Places { segments, places }, LIST_BYTES).unwrap();
         let reason = cut("é".repeat(REASON_BYTES));
         assert_eq!(reason.len(), REASON_BYTES);
         encode(&Answer::Refused { reason }, REQUEST_BYTES).unwrap();

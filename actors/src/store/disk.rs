@@ -14,6 +14,9 @@ use crate::trust::{Otherwise, PrivateError, PrivateFolder, open_private};
 
 /// Folders of files. All calls block.
 pub trait Disk: Debug + Send + Sync {
+    /// Whether other processes of this host find the same under the same paths.
+    fn is_the_hosts(&self) -> bool;
+
     /// Makes the folder `path`, private, if it is not there.
     ///
     /// # Errors
@@ -106,6 +109,10 @@ pub trait DiskFile: Debug + Send + Sync {
 pub struct RealDisk;
 
 impl Disk for RealDisk {
+    fn is_the_hosts(&self) -> bool {
+        true
+    }
+
     fn make_folder(&self, path: &Path) -> Result<(), PrivateError> {
         PrivateFolder::open(path, Otherwise::Make).map(drop)
     }

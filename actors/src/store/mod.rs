@@ -33,6 +33,7 @@ pub mod limits;
 mod manifest;
 mod manifests;
 mod names;
+mod near;
 mod open;
 mod put;
 mod read;
@@ -55,6 +56,7 @@ pub use error::{CollectError, CommitError, DeleteError, OpenError, ReadError, Re
 pub use index::{Change, Fate, Index, Recorded};
 pub use manifest::Manifest;
 pub use names::{ManifestId, ManifestKey, PieceHash, PinId, Place};
+pub use near::{Near, Places};
 pub use report::{Collected, Finding, Harm, Listed, Newest, Problem, Progress, Usage, Verified};
 pub use watch::{UnderWay, Watch};
 
@@ -226,6 +228,12 @@ impl Store {
     /// Reads many pieces with several threads. Calls `each` with each one's number and bytes, from any thread and in any order.
     pub fn read_many(&self, pieces: &[PieceHash], each: impl Fn(usize, Result<&[u8], ReadError>) + Sync) {
         self.0.read_many(pieces, each);
+    }
+
+    /// Where other processes of this host find these pieces. None if they do not see the disk.
+    #[must_use]
+    pub fn places(&self, pieces: &[PieceHash]) -> Option<Places> {
+        self.0.places(pieces)
     }
 
     /// Puts `bytes` in place of a piece that is damaged or missing: durable when this returns.

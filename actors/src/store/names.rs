@@ -2,6 +2,7 @@
 
 use data_encoding::HEXLOWER;
 use sardana_protocol::words::Step;
+use serde::{Deserialize, Serialize};
 
 pub use sardana_protocol::checkpoint::{ManifestId, ManifestKey, PieceHash};
 
@@ -18,7 +19,7 @@ impl PinId {
 }
 
 /// Where a piece is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     /// The segment's number. Higher ones are newer.
     pub segment: u64,

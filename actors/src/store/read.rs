@@ -13,13 +13,13 @@ use super::report::{Harm, Progress, Verified};
 use super::shared::{Shared, held};
 use super::state::{Slot, Standing};
 
-/// Reads a piece into `buffer`, in place of what is there.
+/// Reads a piece into `buffer`, which is as long.
 pub(super) fn read_piece(
     file: &dyn DiskFile,
     path: &Path,
     piece: PieceHash,
     place: Place,
-    buffer: &mut Vec<u8>,
+    buffer: &mut [u8],
 ) -> Result<(), ReadError> {
     let (offset, len) = (place.offset, place.len);
     let damaged = |found| ReadError::Damaged {
@@ -29,7 +29,6 @@ pub(super) fn read_piece(
         len,
         found,
     };
-    buffer.resize(len as usize, 0);
     let read = read_full(file, buffer, offset + HEADER as u64).map_err(|source| ReadError::Disk {
         piece,
         path: path.to_owned(),
@@ -88,9 +87,10 @@ impl Shared {
         }
     }
 
-    /// Reads a piece, and remembers if it is damaged, so that it is written anew when it is put the next time.
+    /// Reads a piece into `buffer`, in place of what is there, and remembers if it is damaged, so that it is written anew when it is put the next time.
     pub(super) fn read_into(&self, piece: PieceHash, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
         let (slot, path, file) = self.locate(piece)?;
+        buffer.resize(slot.place.len as usize, 0);
         let read = read_piece(&*file, &path, piece, slot.place, buffer);
         let standing = match (&read, slot.standing) {
             (Err(_), _) => Standing::Damaged,

@@ -220,6 +220,7 @@ fn rescue(shared: &Shared, seen: &mut Seen, findings: &mut Vec<Finding>) {
             continue;
         }
         let path = shared.segment_path(place.segment);
+        bytes.resize(place.len as usize, 0);
         if let Err(error) = read_piece(&*file, &path, hash, place, &mut bytes) {
             findings.push(unusable(seen, path, hash, place, &error));
             continue;

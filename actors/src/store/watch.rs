@@ -99,6 +99,10 @@ impl WatchedDisk {
 }
 
 impl Disk for WatchedDisk {
+    fn is_the_hosts(&self) -> bool {
+        self.disk.is_the_hosts()
+    }
+
     fn make_folder(&self, path: &Path) -> Result<(), PrivateError> {
         self.during("make", path, || self.disk.make_folder(path))
     }

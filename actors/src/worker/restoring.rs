@@ -158,6 +158,13 @@ impl Reader {
     async fn borrow(&self, loading: &Loading, share: Share, reader: Rank, mut part: BytesMut) -> Result<BytesMut, String> {
         let member = loading.restore.members[reader.index()];
         let (generation, step) = (loading.generation, loading.restore.key.step);
+        if self
+            .depots
+            .are_near(&loading.restore.depots, &loading.pieces_of(&self.pieces, share))
+            .await
+        {
+            return self.read_all(loading, share, part).await;
+        }
         let borrowed = self.peers.borrow(member, (generation, step), share, part.len()).await;
         let mut borrowing = borrowed.map_err(|error| not_given(share, &error)).ok();
         let names = loading.pieces_of(&self.pieces, share);
@@ -183,9 +190,17 @@ impl Reader {
         }
         batches.extend(self.compared(member.worker, came).await?);
         self.read_rest(loading, share, &mut batches).await?;
-        let mut whole = BytesMut::new();
-        batches.into_iter().for_each(|batch| whole.unsplit(batch.bytes));
-        Ok(whole)
+        Ok(Batch::joined(batches))
+    }
+
+    /// Reads a share from depots that keep it on this host.
+    async fn read_all(&self, loading: &Loading, share: Share, mut part: BytesMut) -> Result<BytesMut, String> {
+        let names = loading.pieces_of(&self.pieces, share);
+        let pieces: Vec<_> = names.into_iter().zip(self.pieces.pieces_in(share)).collect();
+        let batches = pieces.chunks(BATCH_PIECES).map(|pieces| Batch::split_off(pieces, &mut part));
+        let mut batches: Vec<Batch> = batches.collect();
+        self.read_rest(loading, share, &mut batches).await?;
+        Ok(Batch::joined(batches))
     }
 
     /// The same batch, which is not good any more if a byte of it is wrong.
@@ -259,6 +274,13 @@ impl Batch {
             bytes: rest.split_to(end - start),
             good: false,
         }
+    }
+
+    /// The bytes of all of them, in their order.
+    fn joined(batches: Vec<Self>) -> BytesMut {
+        let mut whole = BytesMut::new();
+        batches.into_iter().for_each(|batch| whole.unsplit(batch.bytes));
+        whole
     }
 
     /// Takes a while: not for a thread that others wait for.

@@ -63,6 +63,10 @@ impl Faulty {
 }
 
 impl Disk for Faulty {
+    fn is_the_hosts(&self) -> bool {
+        false
+    }
+
     fn make_folder(&self, path: &Path) -> Result<(), PrivateError> {
         RealDisk.make_folder(path)
     }

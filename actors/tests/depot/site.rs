@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sardana_actors::depot::{Depots, Patience, Server};
+use sardana_actors::depot::{Depots, Patience, Reach, Server};
 use sardana_actors::ground::Ground;
 use sardana_actors::manifest;
 use sardana_actors::quic::{Purpose, bind_server};
@@ -47,7 +47,7 @@ pub(crate) fn client(authority: &Authority, worker: WorkerId) -> Arc<Depots> {
 pub(crate) fn client_with(authority: &Authority, worker: WorkerId, patience: Patience) -> Arc<Depots> {
     let wallet = Wallet::from(authority.issue(Role::Worker, worker.get()).unwrap());
     let endpoint = bind_server(&wallet, Purpose::Peer, LOOPBACK).unwrap();
-    Depots::with_patience(Ground::Host, endpoint, wallet, patience)
+    Depots::with(Ground::Host, endpoint, wallet, (patience, Reach::Disks))
 }
 
 /// The bulk end of a depot, with a store of its own, that serves [`WORKER`].

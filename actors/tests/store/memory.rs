@@ -179,6 +179,10 @@ impl MemoryDisk {
 }
 
 impl Disk for MemoryDisk {
+    fn is_the_hosts(&self) -> bool {
+        false
+    }
+
     fn make_folder(&self, _path: &Path) -> Result<(), PrivateError> {
         Ok(())
     }
