@@ -24,6 +24,7 @@ pub mod manifest;
 pub mod operator;
 pub mod peers;
 pub mod quic;
+mod room;
 pub mod store;
 pub mod trust;
 mod watched;

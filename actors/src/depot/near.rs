@@ -1,14 +1,17 @@
 //! Depots on this very host: what they keep is read from their files, and passes no network. They only say where it is, and what is read
 //! is compared with its hash as ever: whatever cannot be had like this is asked for over the network.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sardana_protocol::checkpoint::{DepotAddress, PieceHash};
 use sardana_protocol::limits::PIECE_BYTES;
+use tokio::time::timeout;
 
 use super::asking::NowAndThen;
 use super::client::{Depots, Reach};
@@ -16,12 +19,28 @@ use super::error::DepotError;
 use super::limits::{LIST_BYTES, NEAR_BYTES, REQUEST_BYTES, ROUND_PIECES};
 use super::talk::{Answer, Request};
 use crate::ground::Ground;
-use crate::store::{Near, Place};
+use crate::room::Room;
+use crate::store::{Place, Wanted, read_near};
 
-/// A piece that is to be read, by index.
-type Wanted = (usize, PieceHash, Place);
+/// Where a piece is, on this host.
+#[derive(Debug, Clone)]
+struct Spot {
+    segments: Arc<Path>,
+    place: Place,
+}
 
-/// Pieces, and where in `bytes` each lies.
+/// Those of some pieces that lie on this host, by index, as its depots say.
+#[derive(Debug, Default)]
+pub(crate) struct Nearby(BTreeMap<usize, Spot>);
+
+impl Nearby {
+    /// How many they are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Pieces that were read, and where in `bytes` each lies.
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
@@ -29,68 +48,39 @@ struct Batch {
 }
 
 impl Depots {
-    /// Whether all of `pieces` lie on this host, in files that depots say where to find.
-    pub async fn are_near(&self, depots: &[DepotAddress], pieces: &[PieceHash]) -> bool {
-        let mut left: HashSet<usize> = (0..pieces.len()).collect();
-        for &depot in depots {
-            for (_, wanted) in self.places(depot, pieces).await {
-                left.retain(|index| wanted.iter().all(|(near, ..)| near != index));
-            }
-        }
-        left.is_empty()
-    }
-
-    /// Calls `each` with the index and the bytes of those of `pieces` that lie on this host, in files that this process may read. Which
-    /// they were.
-    pub(super) async fn read_near<F: FnMut(usize, &[u8]) + Send>(
-        &self,
-        depots: &[DepotAddress],
-        pieces: &[PieceHash],
-        each: &Mutex<F>,
-    ) -> HashSet<usize> {
-        let mut given = HashSet::new();
-        for &depot in depots {
-            for (segments, mut wanted) in self.places(depot, pieces).await {
-                wanted.retain(|(index, ..)| !given.contains(index));
-                // As they lie on the disk.
-                wanted.sort_by_key(|&(_, _, place)| place);
-                let read = self.read_places(depot, Path::new(&segments), &wanted, each, &mut given);
-                if let Err(error) = read.await {
-                    tracing::warn!(%error, "the disk of a checkpoint actor on this host");
-                    break;
-                }
-            }
-        }
-        given
-    }
-
-    /// Where the depot says that pieces are, if it is on this host: in each folder.
-    async fn places(&self, depot: DepotAddress, pieces: &[PieceHash]) -> Vec<(String, Vec<Wanted>)> {
-        let mut found = Vec::new();
+    /// Which of `pieces` lie on this host, in files that others than the depot see.
+    pub(crate) async fn nearby(&self, depots: &[DepotAddress], pieces: &[PieceHash]) -> Nearby {
+        let mut nearby = Nearby::default();
         // In a simulation there are no files.
-        if self.reach == Reach::Network || matches!(self.ground, Ground::Given(_)) || !is_here(depot.address) {
-            return found;
+        if self.reach == Reach::Network || matches!(self.ground, Ground::Given(_)) {
+            return nearby;
         }
+        for &depot in depots.iter().filter(|depot| is_here(depot.address)) {
+            if let Err(error) = self.add_places(depot, pieces, &mut nearby).await {
+                tracing::debug!(%error, "it does not say where its pieces are");
+            }
+        }
+        nearby
+    }
+
+    async fn add_places(&self, depot: DepotAddress, pieces: &[PieceHash], nearby: &mut Nearby) -> Result<(), DepotError> {
         for (round, start) in pieces.chunks(ROUND_PIECES).zip((0..).step_by(ROUND_PIECES)) {
-            match self.places_of(depot, round).await {
-                Ok(Some((segments, places))) => {
-                    let placed = round.iter().zip(start..).zip(places);
-                    let sane = |place: &Place| place.len as usize <= PIECE_BYTES;
-                    let wanted = placed.filter_map(|((piece, index), place)| Some((index, *piece, place.filter(sane)?)));
-                    found.push((segments, wanted.collect()));
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    tracing::debug!(%error, "it does not say where its pieces are");
-                    break;
+            let Some((segments, places)) = self.places(depot, round).await? else {
+                return Ok(());
+            };
+            let segments: Arc<Path> = Path::new(&segments).into();
+            for (index, place) in (start..).zip(places) {
+                if let Some(place) = place.filter(|place| place.len as usize <= PIECE_BYTES) {
+                    let segments = Arc::clone(&segments);
+                    nearby.0.entry(index).or_insert(Spot { segments, place });
                 }
             }
         }
-        found
+        Ok(())
     }
 
-    /// The folder of its segments, and each piece's place there. None if others do not see its disk.
-    async fn places_of(
+    /// The folder of a depot's segments, and each piece's place there. None if others do not see its disk.
+    async fn places(
         &self,
         depot: DepotAddress,
         pieces: &[PieceHash],
@@ -112,35 +102,124 @@ impl Depots {
         }
     }
 
-    /// Reads these pieces in their order: while some are given on, the next ones are read. Those that are not what they should be are not
-    /// given.
-    async fn read_places<F: FnMut(usize, &[u8]) + Send>(
+    /// Reads those of `pieces` that are nearby into `room`, in which they lie one after the other. The indices of those that are not there
+    /// then. None if the disk hangs: then the room is lost.
+    pub(crate) async fn read_into(
         &self,
-        depot: DepotAddress,
-        segments: &Path,
-        wanted: &[Wanted],
+        nearby: Nearby,
+        pieces: Vec<(PieceHash, Range<usize>)>,
+        mut room: Room,
+    ) -> Option<(Room, Vec<usize>)> {
+        let read = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&read);
+        let reading = self.ground.beside(move || {
+            let mut lacking = Vec::new();
+            let mut wanted = Vec::new();
+            let (mut rest, mut at) = (room.bytes(), 0);
+            for (index, (piece, range)) in pieces.iter().enumerate() {
+                let (bytes, later) = rest.split_at_mut(range.end.saturating_sub(at).min(rest.len()));
+                (rest, at) = (later, range.end);
+                match nearby.0.get(&index).filter(|spot| spot.place.len as usize == bytes.len()) {
+                    Some(Spot { segments, place }) => wanted.push(Wanted {
+                        index,
+                        piece: *piece,
+                        segments,
+                        place: *place,
+                        bytes,
+                    }),
+                    None => lacking.push(index),
+                }
+            }
+            lacking.extend(read_near(wanted, &counted));
+            (room, lacking)
+        });
+        let (mut reading, mut before) = (pin!(reading), 0);
+        loop {
+            match timeout(self.patience.silent, &mut reading).await {
+                Ok(done) => return done,
+                Err(_) if read.load(Ordering::Relaxed) > before => before = read.load(Ordering::Relaxed),
+                Err(_) => {
+                    let after = self.patience.silent;
+                    tracing::warn!(
+                        ?after,
+                        "a disk of this host hangs: what a checkpoint actor keeps there is asked for over the network"
+                    );
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Calls `each` with the index and the bytes of those of `pieces` that lie on this host, in files that this process may read. Which
+    /// they were.
+    pub(super) async fn read_near<F: FnMut(usize, &[u8]) + Send>(
+        &self,
+        depots: &[DepotAddress],
+        pieces: &[PieceHash],
         each: &Mutex<F>,
-        given: &mut HashSet<usize>,
-    ) -> Result<(), DepotError> {
-        let (mut near, mut spare, mut read) = (Some(Near::new(segments)), Batch::default(), Batch::default());
-        let mut left = wanted;
+    ) -> HashSet<usize> {
+        let mut left: Vec<(usize, PieceHash, Spot)> = Vec::new();
+        for (index, spot) in self.nearby(depots, pieces).await.0 {
+            left.push((index, pieces[index], spot));
+        }
+        left.sort_by(|(.., one), (.., other)| (&one.segments, one.place).cmp(&(&other.segments, other.place)));
+        let (mut given, mut left) = (HashSet::new(), left.as_slice());
+        let (mut spare, mut read) = (Batch::default(), Batch::default());
         while !left.is_empty() || !read.pieces.is_empty() {
             let (next, rest) = left.split_at(how_many(left));
             left = rest;
-            let (files, next) = (near.take().unwrap_or_else(|| Near::new(segments)), next.to_vec());
-            let reading = self.ground.beside(move || read_batch(files, &next, spare));
+            let next = next.to_vec();
+            let reading = self.ground.beside(move || {
+                spare.read(&next);
+                spare
+            });
+            // While one batch is given on the next one is read.
             let giving = async {
                 for (index, range) in read.pieces.drain(..) {
                     given.insert(index);
                     (each.lock().unwrap_or_else(PoisonError::into_inner))(index, &read.bytes[range]);
                 }
             };
-            let (done, ()) = tokio::join!(self.patience.with(depot.depot, reading), giving);
-            let (files, batch) = done?.ok_or(DepotError::Ending { depot: depot.depot })?;
-            (near, spare, read) = (Some(files), read, batch);
+            let (done, ()) = tokio::join!(timeout(self.patience.silent, reading), giving);
+            // It hangs, or this process ends.
+            let Ok(Some(batch)) = done else { break };
+            (spare, read) = (read, batch);
         }
-        Ok(())
+        given
     }
+}
+
+impl Batch {
+    fn read(&mut self, next: &[(usize, PieceHash, Spot)]) {
+        let end: usize = next.iter().map(|(.., spot)| spot.place.len as usize).sum();
+        // What was filled before need not be cleared.
+        self.bytes.resize(end.max(self.bytes.len()), 0);
+        let (mut wanted, mut rest, mut at) = (Vec::new(), self.bytes.as_mut_slice(), 0);
+        for (index, piece, Spot { segments, place }) in next {
+            let (bytes, later) = rest.split_at_mut(place.len as usize);
+            self.pieces.push((*index, at..at + bytes.len()));
+            (rest, at) = (later, at + bytes.len());
+            wanted.push(Wanted {
+                index: *index,
+                piece: *piece,
+                segments,
+                place: *place,
+                bytes,
+            });
+        }
+        let lacking = read_near(wanted, &AtomicUsize::new(0));
+        self.pieces.retain(|(index, _)| !lacking.contains(index));
+    }
+}
+
+/// How many of these fit into a batch: at least one.
+fn how_many(left: &[(usize, PieceHash, Spot)]) -> usize {
+    let mut filled = 0;
+    let fits = left.iter().take_while(|(.., spot)| {
+        filled += spot.place.len as usize;
+        filled <= NEAR_BYTES
+    });
+    fits.count().max(1).min(left.len())
 }
 
 /// Whether `address` is one of this host's: then it is also where this host would send from to it. Nothing is sent.
@@ -156,29 +235,15 @@ fn is_here(address: SocketAddr) -> bool {
     from.is_ok_and(|from| from.ip() == address.ip())
 }
 
-/// How many of these fit into a batch: at least one.
-fn how_many(wanted: &[Wanted]) -> usize {
-    let mut filled = 0;
-    let fits = wanted.iter().take_while(|(_, _, place)| {
-        filled += place.len as usize;
-        filled <= NEAR_BYTES
-    });
-    fits.count().max(1).min(wanted.len())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn read_batch(mut near: Near, wanted: &[Wanted], mut batch: Batch) -> (Near, Batch) {
-    let mut filled = 0;
-    for &(index, piece, place) in wanted {
-        let range = filled..filled + place.len as usize;
-        // What was filled before need not be cleared.
-        batch.bytes.resize(range.end.max(batch.bytes.len()), 0);
-        match near.read(piece, place, &mut batch.bytes[range.clone()]) {
-            Ok(()) => {
-                filled = range.end;
-                batch.pieces.push((index, range));
-            }
-            Err(error) => tracing::debug!(%error, "a piece is not read from its file"),
-        }
+    #[test]
+    fn an_address_is_known_to_be_of_this_host() {
+        let at = |text: &str| is_here(text.parse().unwrap());
+        assert!(at("127.0.0.1:9") && at("127.0.0.2:9"));
+        // Set aside for documentation: of nobody's host.
+        assert!(!at("192.0.2.1:9") && !at("[2001:db8::1]:9"));
     }
-    (near, batch)
 }

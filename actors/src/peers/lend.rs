@@ -67,7 +67,7 @@ pub(crate) enum PutError {
 }
 
 impl Reading {
-    /// A share that is to be read into `bytes`, which are as many as its.
+    /// A share that is to be read into `bytes`, which are as many as its; or into none, if it comes as a whole.
     pub(crate) fn new(
         manifest: Arc<Manifest>,
         pieces: &StatePieces,
@@ -109,10 +109,10 @@ impl Reading {
         let Some((range, come)) = self.pieces.get(index) else {
             return Some(Next::End);
         };
-        let range = come.then(|| range.clone())?;
+        let range = range.clone();
         match &self.bytes {
-            Stage::Coming(bytes) => bytes.get(range).map(Bytes::copy_from_slice).map(Next::Piece),
-            Stage::Away => None,
+            Stage::Coming(bytes) if *come => bytes.get(range).map(Bytes::copy_from_slice).map(Next::Piece),
+            Stage::Coming(_) | Stage::Away => None,
             Stage::Whole(bytes) => Some(Next::Piece(bytes.slice(range))),
         }
     }

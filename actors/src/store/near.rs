@@ -2,12 +2,14 @@
 //! nothing: a piece that was moved meanwhile, or is damaged, is seen by its hash, and asked for otherwise.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use super::disk::{Disk, DiskFile, RealDisk};
 use super::error::ReadError;
 use super::names::{PieceHash, Place, segment_name};
-use super::read::read_piece;
+use super::read::{read_piece, threads};
 use super::shared::{Shared, held};
 use super::state::Standing;
 
@@ -35,42 +37,78 @@ impl Shared {
     }
 }
 
-/// Somebody else's segments, as this process sees them. The one that was read last stays open.
+/// A piece in somebody else's segment, and where its bytes go.
 #[derive(Debug)]
-pub struct Near {
-    segments: PathBuf,
-    open: Option<(u64, PathBuf, Arc<dyn DiskFile>)>,
+pub struct Wanted<'a> {
+    /// Its number among all that are wanted.
+    pub index: usize,
+    /// Which it is.
+    pub piece: PieceHash,
+    /// The folder of its segment.
+    pub segments: &'a Path,
+    /// Where it is in there.
+    pub place: Place,
+    /// Has its length.
+    pub bytes: &'a mut [u8],
 }
 
-impl Near {
-    /// Those in this folder.
-    #[must_use]
-    pub fn new(segments: &Path) -> Self {
-        Self {
-            segments: segments.to_owned(),
-            open: None,
+/// Reads all of `wanted` with several threads, as they lie on the disk. Counts in `read` those that are done. The indices of those that
+/// this process cannot read, or that are not what they should be.
+pub fn read_near(mut wanted: Vec<Wanted<'_>>, read: &AtomicUsize) -> Vec<usize> {
+    wanted.sort_by(|one, other| (one.segments, one.place).cmp(&(other.segments, other.place)));
+    let threads = threads().min(wanted.len());
+    let (queue, lacking) = (Mutex::new(wanted.into_iter()), Mutex::new(Vec::new()));
+    let work = || {
+        let mut open = Open::default();
+        loop {
+            let Some(next) = held(&queue).next() else { return };
+            let index = next.index;
+            if let Err(error) = open.read(next) {
+                tracing::debug!(%error, "a piece is not read from its file");
+                held(&lacking).push(index);
+            }
+            read.fetch_add(1, Ordering::Relaxed);
         }
-    }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
+    lacking.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
 
-    /// Reads a piece into `buffer`, which is as long as its place says.
-    ///
-    /// # Errors
-    /// When this process cannot read it, or it is not what it should be.
-    pub fn read(&mut self, piece: PieceHash, place: Place, buffer: &mut [u8]) -> Result<(), ReadError> {
-        if self.open.as_ref().is_none_or(|(segment, ..)| *segment != place.segment) {
-            let path = self.segments.join(segment_name(place.segment));
-            let opened = RealDisk.open(&path);
-            let file = opened.map_err(|error| ReadError::Disk {
-                piece,
-                path: path.clone(),
-                offset: place.offset,
-                source: std::io::Error::other(error.to_string()),
-            })?;
-            self.open = Some((place.segment, path, file));
-        }
-        let Some((_, path, file)) = &self.open else {
-            return Err(ReadError::NotHeld { piece });
+/// The segment that was read from last.
+#[derive(Debug, Default)]
+struct Open(Option<(PathBuf, Arc<dyn DiskFile>)>);
+
+impl Open {
+    fn read(&mut self, wanted: Wanted<'_>) -> Result<(), ReadError> {
+        let Wanted {
+            piece,
+            segments,
+            place,
+            bytes,
+            ..
+        } = wanted;
+        let path = segments.join(segment_name(place.segment));
+        let (path, file) = match self.0.take().filter(|(open, _)| *open == path) {
+            Some(open) => open,
+            None => match RealDisk.open(&path) {
+                Ok(file) => (path, file),
+                Err(error) => {
+                    return Err(ReadError::Disk {
+                        piece,
+                        path,
+                        offset: place.offset,
+                        source: std::io::Error::other(error.to_string()),
+                    });
+                }
+            },
         };
-        read_piece(&**file, path, piece, place, buffer)
+        let read = read_piece(&*file, &path, piece, place, bytes);
+        self.0 = Some((path, file));
+        read
     }
 }

@@ -1,5 +1,6 @@
-//! Loads the checkpoint that a generation starts from: this worker's share from depots, if it reads one, the rest from the other readers,
-//! or from the depots if one of those does not give it. Takes no decision.
+//! Loads the checkpoint that a generation starts from: from the disk of this host, if depots keep all of it there; otherwise this worker's
+//! share from depots, if it reads one, the rest from the other readers, or from the depots if one of those does not give it. Takes no
+//! decision.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use super::give_back::given_back_aside;
 use crate::depot::Depots;
 use crate::fault::{self, Point};
 use crate::peers::{FetchError, Peers, PutError, Reading};
+use crate::room::Room;
 
 /// Pieces that are compared with their hashes at once, while the next ones come.
 const BATCH_PIECES: usize = 8;
@@ -43,6 +45,12 @@ impl Loading {
         self.manifest.pieces[pieces.pieces_of(share)].to_vec()
     }
 
+    /// A share that is to be read into `bytes`.
+    fn reading(&self, pieces: &StatePieces, share: Share, bytes: BytesMut) -> Reading {
+        let (manifest, hash) = (Arc::clone(&self.manifest), self.hash_of(pieces, share));
+        Reading::new(manifest, pieces, share, hash, bytes)
+    }
+
     /// What a share's hash should be.
     fn hash_of(&self, pieces: &StatePieces, share: Share) -> StateHash {
         let bytes = pieces.bytes_of(share).len() as u64;
@@ -61,23 +69,72 @@ impl Reader {
             restore,
             manifest,
         });
+        let own = loading
+            .restore
+            .shares()
+            .find_map(|(share, reader)| (reader == rank).then_some(share));
+        let bytes = match self.read_from_this_host(&loading, own).await {
+            Some(bytes) => bytes,
+            None => self.read_from_all(&loading, rank, own).await?,
+        };
+        // The training thread, and then the lending, let go of all of it.
+        let bytes = given_back_aside(bytes);
+        if let Some(own) = own {
+            let whole = bytes.slice(self.pieces.bytes_of(own));
+            self.peers.lend_whole(generation, whole);
+        }
+        let shares = loading.restore.shares();
+        let shares = shares.map(|(share, _)| loading.hash_of(&self.pieces, share)).collect();
+        Ok(Data::State { bytes, shares })
+    }
+
+    /// The whole state, if depots on this host keep all of it: from their disk, into memory that becomes the state.
+    async fn read_from_this_host(&self, loading: &Loading, own: Option<Share>) -> Option<Bytes> {
+        let names = &loading.manifest.pieces;
+        let nearby = self.depots.nearby(&loading.restore.depots, names).await;
+        if nearby.count() < names.len() {
+            return None;
+        }
+        let room = Room::new(self.pieces.bytes());
+        let room = room.map_err(|error| tracing::debug!(%error, "there is no memory for the whole state at once"));
+        let ranges: Vec<Range<usize>> = self.pieces.pieces_in(Share::WHOLE).collect();
+        let pieces = names.iter().copied().zip(ranges.iter().cloned()).collect();
+        if let Some(own) = own {
+            let reading = loading.reading(&self.pieces, own, BytesMut::new());
+            self.peers.begin_lending(loading.generation, reading);
+        }
+        let (mut room, lacking) = self.depots.read_into(nearby, pieces, room.ok()?).await?;
+        let rest: Vec<PieceHash> = lacking.iter().map(|&index| names[index]).collect();
+        let mut fit = true;
+        let each = |number: usize, bytes: &[u8]| {
+            let place = &mut room.bytes()[ranges[lacking[number]].clone()];
+            fit &= place.len() == bytes.len();
+            if place.len() == bytes.len() {
+                place.copy_from_slice(bytes);
+            }
+        };
+        // What is damaged there is elsewhere as well, or was moved.
+        self.depots.read_pieces(&loading.restore.depots, &rest, each).await.ok()?;
+        fault::reached(Point::RestoredShare, loading.restore.key.step);
+        fit.then(|| room.filled())
+    }
+
+    /// The whole state: what this worker reads from depots, and what others do from them.
+    async fn read_from_all(&self, loading: &Arc<Loading>, rank: Rank, own: Option<Share>) -> Result<Bytes, String> {
         let mut rest = BytesMut::zeroed(self.pieces.bytes());
-        let mut own = None;
         let mut others: JoinSet<Result<(u32, BytesMut), String>> = JoinSet::new();
         for (share, reader) in loading.restore.shares() {
             let part = rest.split_to(self.pieces.bytes_of(share).len());
             if reader == rank {
-                own = Some(share);
-                let (hash, manifest) = (loading.hash_of(&self.pieces, share), Arc::clone(&loading.manifest));
-                let reading = Reading::new(manifest, &self.pieces, share, hash, part);
-                self.peers.begin_lending(generation, reading);
+                let reading = loading.reading(&self.pieces, share, part);
+                self.peers.begin_lending(loading.generation, reading);
             } else {
-                let (this, loading) = (self.clone(), Arc::clone(&loading));
+                let (this, loading) = (self.clone(), Arc::clone(loading));
                 others.spawn(async move { Ok((share.index, this.borrow(&loading, share, reader, part).await?)) });
             }
         }
         if let Some(own) = own {
-            self.read_own(&loading, own).await?;
+            self.read_own(loading, own).await?;
             fault::reached(Point::RestoredShare, loading.restore.key.step);
         }
         let mut parts = vec![BytesMut::new(); loading.restore.readers.len()];
@@ -89,20 +146,13 @@ impl Reader {
             parts[index as usize] = part;
         }
         if let Some(own) = own {
+            let generation = loading.generation;
             let mine = self.peers.take_lent(generation);
             parts[own.index as usize] = mine.ok_or_else(|| PutError::Over { generation }.to_string())?;
         }
         let mut state = BytesMut::new();
         parts.into_iter().for_each(|part| state.unsplit(part));
-        // The training thread, and then the lending, let go of all of it.
-        let bytes = given_back_aside(state.freeze());
-        if let Some(own) = own {
-            let whole = bytes.slice(self.pieces.bytes_of(own));
-            self.peers.lend_whole(generation, whole);
-        }
-        let shares = loading.restore.shares();
-        let shares = shares.map(|(share, _)| loading.hash_of(&self.pieces, share)).collect();
-        Ok(Data::State { bytes, shares })
+        Ok(state.freeze())
     }
 
     /// The manifest, from any depot that has it. It must be of a state like this worker's. Who does not read could not load it
@@ -158,13 +208,6 @@ impl Reader {
     async fn borrow(&self, loading: &Loading, share: Share, reader: Rank, mut part: BytesMut) -> Result<BytesMut, String> {
         let member = loading.restore.members[reader.index()];
         let (generation, step) = (loading.generation, loading.restore.key.step);
-        if self
-            .depots
-            .are_near(&loading.restore.depots, &loading.pieces_of(&self.pieces, share))
-            .await
-        {
-            return self.read_all(loading, share, part).await;
-        }
         let borrowed = self.peers.borrow(member, (generation, step), share, part.len()).await;
         let mut borrowing = borrowed.map_err(|error| not_given(share, &error)).ok();
         let names = loading.pieces_of(&self.pieces, share);
@@ -189,16 +232,6 @@ impl Reader {
             came = Some(next);
         }
         batches.extend(self.compared(member.worker, came).await?);
-        self.read_rest(loading, share, &mut batches).await?;
-        Ok(Batch::joined(batches))
-    }
-
-    /// Reads a share from depots that keep it on this host.
-    async fn read_all(&self, loading: &Loading, share: Share, mut part: BytesMut) -> Result<BytesMut, String> {
-        let names = loading.pieces_of(&self.pieces, share);
-        let pieces: Vec<_> = names.into_iter().zip(self.pieces.pieces_in(share)).collect();
-        let batches = pieces.chunks(BATCH_PIECES).map(|pieces| Batch::split_off(pieces, &mut part));
-        let mut batches: Vec<Batch> = batches.collect();
         self.read_rest(loading, share, &mut batches).await?;
         Ok(Batch::joined(batches))
     }
