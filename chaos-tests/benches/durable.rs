@@ -4,13 +4,16 @@
 //! synced, and read in order, of which nothing is in memory; and the same read once more by as many threads as there are workers at the
 //! same time, each into memory of its own, which is what each worker needs in the end. The ratios are medians of the rounds'.
 //!
-//! Two workers hold the state, of which each writes one half. Back, each reads one half and gets the other from the other worker, so that
-//! twice the state's bytes pass QUIC. One stream over QUIC between two threads, which does nothing else, is printed for what the network's
-//! cryptography allows here. The coordinator and the checkpoint actor are in this process. The gradients sleep.
+//! Two workers hold the state, unless told otherwise, of which each writes its share. Back, each reads all of it from the disk, which is
+//! that of its own host; with SARDANA_APART set, as between containers, each reads its share from the checkpoint actor and gets the rest
+//! from the other workers, so that as many times the state's bytes pass QUIC as there are workers. One stream over QUIC between two
+//! threads, which does nothing else, is printed for what the network's cryptography allows here. The coordinator and the checkpoint actor
+//! are in this process. The gradients sleep.
 //!
 //! With torch for the `python3` of the path (or of SARDANA_BENCH_PYTHON) the same number of bytes is also saved by it.
 //!
-//! `cargo bench -p sardana-chaos-tests --bench durable [-- [MIB] [ROUNDS]]`; 1,024 MiB unless told otherwise, which takes 6 GiB of memory.
+//! `cargo bench -p sardana-chaos-tests --bench durable [-- [MIB] [ROUNDS] [WORKERS]]`; 1,024 MiB unless told otherwise, which takes 6 GiB
+//! of memory with two workers.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -38,8 +41,6 @@ mod stream;
 use process::{Memory, begin_anew};
 
 const WORKER: &str = env!("CARGO_BIN_EXE_chaos_worker");
-
-const WORKERS: u32 = 2;
 
 /// A gradient's sleep: four of them make a step of 40 ms.
 const REST_US: u64 = 10_000;
@@ -100,29 +101,31 @@ fn main() -> Result<()> {
     let rounds: usize = given
         .next()
         .map_or(Ok(if benchmark { 3 } else { 1 }), |given| given.parse())?;
+    let workers: u32 = given.next().map_or(Ok(2), |given| given.parse())?;
+    let state = State { mib, workers };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let place = tempfile::tempdir_in(".")?;
     let mut times = Times::default();
     for round in 0..rounds {
         let folder = place.path().join(round.to_string());
         times.plain_write.push(plain_write(&place.path().join("plain"), mib)?);
-        let trial = trial(mib)?;
-        times.durable.push(runtime.block_on(save(&trial, &folder, mib))?);
+        let trial = trial(state)?;
+        times.durable.push(runtime.block_on(save(&trial, &folder, state))?);
         forget(&place.path().join("plain"))?;
         times.plain_read.push(plain_read(&place.path().join("plain"), mib)?);
         forget(&place.path().join("plain"))?;
-        times.plain_loads.push(plain_loads(&place.path().join("plain"), mib)?);
+        times.plain_loads.push(plain_loads(&place.path().join("plain"), state)?);
         for entry in std::fs::read_dir(folder.join("segments"))? {
             forget(&entry?.path())?;
         }
-        times.restored.push(runtime.block_on(restore(&trial, &folder, mib))?);
+        times.restored.push(runtime.block_on(restore(&trial, &folder, state))?);
         std::fs::remove_dir_all(&folder)?;
         std::fs::remove_file(place.path().join("plain"))?;
     }
-    report("written", "a plain file", mib, &times.durable, &times.plain_write);
-    report("read", "a plain file", mib, &times.restored, &times.plain_read);
+    report("written", "a plain file", state, &times.durable, &times.plain_write);
+    report("read", "a plain file", state, &times.restored, &times.plain_read);
     let loads = "a plain file into the memory of each";
-    report("read", loads, mib, &times.restored, &times.plain_loads);
+    report("read", loads, state, &times.restored, &times.plain_loads);
     println!(
         "durable/{mib} MiB: one QUIC stream alone carries {:.0} MiB/s",
         stream::bandwidth(mib << 20)?
@@ -133,24 +136,32 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn report(what: &str, beside: &str, mib: usize, through: &[f64], plain: &[f64]) {
+/// What is saved and loaded.
+#[derive(Clone, Copy)]
+struct State {
+    mib: usize,
+    /// Who have it.
+    workers: u32,
+}
+
+fn report(what: &str, beside: &str, State { mib, workers }: State, through: &[f64], plain: &[f64]) {
     let quantiles = |mut of: Vec<f64>| [0.0, 0.5, 1.0].map(|share| quantile(&mut of, share));
     let rates = |times: &[f64]| quantiles(times.iter().map(|seconds| mib as f64 / seconds).collect());
     let ratios = through.iter().zip(plain).map(|(through, plain)| plain / through);
     let ([least, median, most], [plain_least, plain, plain_most]) = (rates(through), rates(plain));
     let [ratio_least, ratio, ratio_most] = quantiles(ratios.collect());
     println!(
-        "durable/{mib} MiB/{WORKERS}: {what} at {median:.0} MiB/s ({least:.0} to {most:.0}); {beside} {plain:.0} ({plain_least:.0} to \
+        "durable/{mib} MiB/{workers}: {what} at {median:.0} MiB/s ({least:.0} to {most:.0}); {beside} {plain:.0} ({plain_least:.0} to \
          {plain_most:.0}); ratio {ratio:.2} ({ratio_least:.2} to {ratio_most:.2})"
     );
 }
 
-fn trial(mib: usize) -> Result<Trial> {
+fn trial(State { mib, workers }: State) -> Result<Trial> {
     let setup = Setup {
         steps: 1 << 40,
         ballast: mib << 20,
         rest_us: REST_US,
-        ..Setup::new(WORKERS)
+        ..Setup::new(workers)
     };
     Trial::new(WORKER, setup)
 }
@@ -185,7 +196,7 @@ fn started(pids: &mut Vec<u32>, event: &Event) {
 }
 
 /// Seconds from the snapshot to its last byte on the disk.
-async fn save(trial: &Trial, folder: &Path, mib: usize) -> Result<f64> {
+async fn save(trial: &Trial, folder: &Path, state: State) -> Result<f64> {
     let mut launched = launched(trial, folder).await?;
     let (mut pids, mut before) = (Vec::new(), None);
     loop {
@@ -195,7 +206,7 @@ async fn save(trial: &Trial, folder: &Path, mib: usize) -> Result<f64> {
             Event::Job(JobEvent::Steps(_)) if before.is_none() => before = Some(memory(&pids)?),
             Event::Job(JobEvent::Saved { took, .. }) => {
                 let before = before.context("steps come before a checkpoint")?;
-                print_memory("writing", mib, &pids, &before)?;
+                print_memory("writing", state, &pids, &before)?;
                 return Ok(took.as_secs_f64());
             }
             Event::Job(_) | Event::Agent(_) => {}
@@ -204,7 +215,7 @@ async fn save(trial: &Trial, folder: &Path, mib: usize) -> Result<f64> {
 }
 
 /// Seconds from the choice of the checkpoint until each worker has all bytes of it.
-async fn restore(trial: &Trial, folder: &Path, mib: usize) -> Result<f64> {
+async fn restore(trial: &Trial, folder: &Path, state: State) -> Result<f64> {
     let mut launched = launched(trial, folder).await?;
     let (mut pids, mut begun, mut before) = (Vec::new(), 0, Vec::new());
     loop {
@@ -214,7 +225,7 @@ async fn restore(trial: &Trial, folder: &Path, mib: usize) -> Result<f64> {
             Event::Job(JobEvent::Resumes { .. }) => (begun, before) = (now_ns(), memory(&pids)?),
             Event::Job(JobEvent::Steps(_)) => {
                 ensure!(begun > 0, "the job began anew, although there is a checkpoint");
-                print_memory("reading", mib, &pids, &before)?;
+                print_memory("reading", state, &pids, &before)?;
                 let mut there = 0;
                 for &pid in &pids {
                     let (loads, _) = last_load(trial.folder(), pid)?.context("each worker loads the state")?;
@@ -237,7 +248,7 @@ fn memory(pids: &[u32]) -> Result<Vec<Memory>> {
     .collect()
 }
 
-fn print_memory(when: &str, mib: usize, pids: &[u32], before: &[Memory]) -> Result<()> {
+fn print_memory(when: &str, State { mib, workers }: State, pids: &[u32], before: &[Memory]) -> Result<()> {
     let all = pids.iter().copied().chain([std::process::id()]);
     let mut words = String::new();
     for (index, (pid, before)) in all.zip(before).enumerate() {
@@ -249,7 +260,7 @@ fn print_memory(when: &str, mib: usize, pids: &[u32], before: &[Memory]) -> Resu
         };
         words += &format!("; {who} {more:.0} MiB, {:.2} of the state", more / mib as f64);
     }
-    println!("durable/{mib} MiB/{WORKERS}: memory at most while {when}, beyond what was there before{words}");
+    println!("durable/{mib} MiB/{workers}: memory at most while {when}, beyond what was there before{words}");
     Ok(())
 }
 
@@ -293,7 +304,7 @@ fn plain_read(path: &Path, mib: usize) -> Result<f64> {
 }
 
 /// Until each of as many threads as there are workers has read the file into memory of its own.
-fn plain_loads(path: &Path, mib: usize) -> Result<f64> {
+fn plain_loads(path: &Path, State { mib, workers }: State) -> Result<f64> {
     let begun = Instant::now();
     let loaded: Vec<Result<Vec<u8>>> = std::thread::scope(|scope| {
         let load = || -> Result<Vec<u8>> {
@@ -301,7 +312,7 @@ fn plain_loads(path: &Path, mib: usize) -> Result<f64> {
             File::open(path)?.read_to_end(&mut bytes)?;
             Ok(bytes)
         };
-        let threads: Vec<_> = (0..WORKERS).map(|_| scope.spawn(load)).collect();
+        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(load)).collect();
         let loaded = threads
             .into_iter()
             .map(|thread| thread.join().expect("reading does not panic"));

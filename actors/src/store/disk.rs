@@ -134,7 +134,7 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>, PrivateError> {
-        Ok(Arc::new(RealFile(open_private(path, Otherwise::Refuse)?)))
+        Ok(Arc::new(RealFile::open(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), PrivateError> {
@@ -152,7 +152,20 @@ impl Disk for RealDisk {
 }
 
 #[derive(Debug)]
-struct RealFile(File);
+pub(super) struct RealFile(File);
+
+impl RealFile {
+    /// Opens a file that is there.
+    pub(super) fn open(path: &Path) -> Result<Self, PrivateError> {
+        open_private(path, Otherwise::Refuse).map(Self)
+    }
+
+    /// All of it is read soon: the disk may begin.
+    pub(super) fn read_ahead(&self) {
+        // Where it does not, reading takes longer.
+        let _ = rustix::fs::fadvise(&self.0, 0, None, Advice::WillNeed);
+    }
+}
 
 /// A sync writes less than this as fast as two calls do.
 const WORTH_BEGINNING: u64 = 1 << 20;

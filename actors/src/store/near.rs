@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use super::disk::{Disk, DiskFile, RealDisk};
+use super::disk::RealFile;
 use super::error::ReadError;
 use super::names::{PieceHash, Place, segment_name};
 use super::read::{read_piece, threads};
@@ -81,7 +81,7 @@ pub fn read_near(mut wanted: Vec<Wanted<'_>>, read: &AtomicUsize) -> Vec<usize> 
 
 /// The segment that was read from last.
 #[derive(Debug, Default)]
-struct Open(Option<(PathBuf, Arc<dyn DiskFile>)>);
+struct Open(Option<(PathBuf, RealFile)>);
 
 impl Open {
     fn read(&mut self, wanted: Wanted<'_>) -> Result<(), ReadError> {
@@ -95,8 +95,12 @@ impl Open {
         let path = segments.join(segment_name(place.segment));
         let (path, file) = match self.0.take().filter(|(open, _)| *open == path) {
             Some(open) => open,
-            None => match RealDisk.open(&path) {
-                Ok(file) => (path, file),
+            None => match RealFile::open(&path) {
+                Ok(file) => {
+                    // Others read it as well, each some of it: none of them as the system expects it of one who reads all.
+                    file.read_ahead();
+                    (path, file)
+                }
                 Err(error) => {
                     return Err(ReadError::Disk {
                         piece,
@@ -107,7 +111,7 @@ impl Open {
                 }
             },
         };
-        let read = read_piece(&*file, &path, piece, place, bytes);
+        let read = read_piece(&file, &path, piece, place, bytes);
         self.0 = Some((path, file));
         read
     }
