@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::fs::{self, File};
 use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -160,10 +161,11 @@ impl RealFile {
         open_private(path, Otherwise::Refuse).map(Self)
     }
 
-    /// All of it is read soon: the disk may begin.
-    pub(super) fn read_ahead(&self) {
+    /// This is read soon: the disk may begin.
+    pub(super) fn read_ahead(&self, part: &Range<u64>) {
+        let len = NonZeroU64::new(part.end.saturating_sub(part.start));
         // Where it does not, reading takes longer.
-        let _ = rustix::fs::fadvise(&self.0, 0, None, Advice::WillNeed);
+        let _ = rustix::fs::fadvise(&self.0, part.start, len, Advice::WillNeed);
     }
 }
 

@@ -1,6 +1,8 @@
 //! A store's pieces are read by another process of the same host, from the files themselves. It has nothing but their places, and trusts
 //! nothing: a piece that was moved meanwhile, or is damaged, is seen by its hash, and asked for otherwise.
 
+use std::collections::BTreeMap;
+use std::ops::{Bound, Range};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -10,8 +12,10 @@ use super::disk::RealFile;
 use super::error::ReadError;
 use super::names::{PieceHash, Place, segment_name};
 use super::read::{read_piece, threads};
+use super::record::HEADER;
 use super::shared::{Shared, held};
 use super::state::Standing;
+use crate::trust::PrivateError;
 
 /// Where some pieces are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +60,7 @@ pub struct Wanted<'a> {
 /// this process cannot read, or that are not what they should be.
 pub fn read_near(mut wanted: Vec<Wanted<'_>>, read: &AtomicUsize) -> Vec<usize> {
     wanted.sort_by(|one, other| (one.segments, one.place).cmp(&(other.segments, other.place)));
+    let parts = parts(&wanted);
     let threads = threads().min(wanted.len());
     let (queue, lacking) = (Mutex::new(wanted.into_iter()), Mutex::new(Vec::new()));
     let work = || {
@@ -63,7 +68,7 @@ pub fn read_near(mut wanted: Vec<Wanted<'_>>, read: &AtomicUsize) -> Vec<usize> 
         loop {
             let Some(next) = held(&queue).next() else { return };
             let index = next.index;
-            if let Err(error) = open.read(next) {
+            if let Err(error) = open.read(next, &parts) {
                 tracing::debug!(%error, "a piece is not read from its file");
                 held(&lacking).push(index);
             }
@@ -79,12 +84,28 @@ pub fn read_near(mut wanted: Vec<Wanted<'_>>, read: &AtomicUsize) -> Vec<usize> 
     lacking.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A segment, by its folder and number.
+type Segment<'a> = (&'a Path, u64);
+
+/// Between which bytes of each segment lies what is wanted of it.
+type Parts<'a> = BTreeMap<Segment<'a>, Range<u64>>;
+
+/// Of what is wanted, in the order of its places.
+fn parts<'a>(wanted: &[Wanted<'a>]) -> Parts<'a> {
+    let mut parts = Parts::new();
+    for Wanted { segments, place, .. } in wanted {
+        let part = parts.entry((*segments, place.segment)).or_insert(place.offset..place.offset);
+        part.end = place.offset.saturating_add(HEADER as u64 + u64::from(place.len));
+    }
+    parts
+}
+
 /// The segment that was read from last.
 #[derive(Debug, Default)]
-struct Open(Option<(PathBuf, RealFile)>);
+struct Open<'a>(Option<(Segment<'a>, PathBuf, RealFile)>);
 
-impl Open {
-    fn read(&mut self, wanted: Wanted<'_>) -> Result<(), ReadError> {
+impl<'a> Open<'a> {
+    fn read(&mut self, wanted: Wanted<'a>, parts: &Parts<'a>) -> Result<(), ReadError> {
         let Wanted {
             piece,
             segments,
@@ -92,27 +113,39 @@ impl Open {
             bytes,
             ..
         } = wanted;
-        let path = segments.join(segment_name(place.segment));
-        let (path, file) = match self.0.take().filter(|(open, _)| *open == path) {
-            Some(open) => open,
-            None => match RealFile::open(&path) {
-                Ok(file) => {
-                    // Others read it as well, each some of it: none of them as the system expects it of one who reads all.
-                    file.read_ahead();
-                    (path, file)
-                }
-                Err(error) => {
-                    return Err(ReadError::Disk {
-                        piece,
-                        path,
-                        offset: place.offset,
-                        source: std::io::Error::other(error.to_string()),
-                    });
-                }
-            },
+        let segment = (segments, place.segment);
+        let (path, file) = match self.0.take().filter(|(open, ..)| *open == segment) {
+            Some((_, path, file)) => (path, file),
+            None => open(segment, parts).map_err(|(path, error)| ReadError::Disk {
+                piece,
+                path,
+                offset: place.offset,
+                source: std::io::Error::other(error.to_string()),
+            })?,
         };
         let read = read_piece(&file, &path, piece, place, bytes);
-        self.0 = Some((path, file));
+        self.0 = Some((segment, path, file));
         read
     }
+}
+
+/// Opens a segment. From it, and from the next one, the disk reads ahead: several threads read some of it each, and from none of them the
+/// system expects that.
+fn open(segment: Segment<'_>, parts: &Parts<'_>) -> Result<(PathBuf, RealFile), (PathBuf, PrivateError)> {
+    let ahead = |(folder, number): Segment<'_>, part: &Range<u64>| {
+        let path = folder.join(segment_name(number));
+        match RealFile::open(&path) {
+            Ok(file) => {
+                file.read_ahead(part);
+                Ok((path, file))
+            }
+            Err(error) => Err((path, error)),
+        }
+    };
+    let opened = ahead(segment, parts.get(&segment).unwrap_or(&(0..0)));
+    if let Some((&next, part)) = parts.range((Bound::Excluded(segment), Bound::Unbounded)).next() {
+        // Whether it can be opened is seen when it is read.
+        let _ = ahead(next, part);
+    }
+    opened
 }
