@@ -30,6 +30,7 @@ pub struct Trial {
     program: PathBuf,
     folder: TempDir,
     faults: Vec<String>,
+    apart: bool,
     firing: Firing,
     /// What a person does to see a failure again.
     replay: String,
@@ -100,6 +101,7 @@ impl Trial {
             program: program.into(),
             folder,
             faults: Vec::new(),
+            apart: false,
             firing: Firing::Must,
             replay: String::new(),
         })
@@ -110,6 +112,11 @@ impl Trial {
     pub fn faults<'a>(mut self, faults: impl IntoIterator<Item = &'a str>) -> Self {
         self.faults.extend(faults.into_iter().map(str::to_owned));
         self
+    }
+
+    /// No worker sees the files of a checkpoint actor, as between containers: all that it reads passes the network.
+    pub fn keep_apart(&mut self) {
+        self.apart = true;
     }
 
     /// A fault that does not fire is no failure: a random one may never be reached.
@@ -165,6 +172,9 @@ impl Trial {
         if !self.faults.is_empty() {
             environment.push(("SARDANA_FAULT".into(), self.faults.join(",").into()));
             environment.push(("SARDANA_FAULT_DIR".into(), self.folder().join("marks").into()));
+        }
+        if self.apart {
+            environment.push(("SARDANA_APART".into(), "1".into()));
         }
         environment
     }

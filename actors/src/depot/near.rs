@@ -224,6 +224,9 @@ fn how_many(left: &[(usize, PieceHash, Spot)]) -> usize {
 
 /// Whether `address` is one of this host's: then it is also where this host would send from to it. Nothing is sent.
 fn is_here(address: SocketAddr) -> bool {
+    if address.ip().is_loopback() {
+        return true;
+    }
     let any = match address.ip() {
         IpAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         IpAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),

@@ -8,6 +8,7 @@ mod disk;
 mod failing;
 mod hanging;
 mod leader;
+mod near;
 mod orders;
 mod reopening;
 mod replicas;

@@ -45,9 +45,13 @@ pub(crate) fn client(authority: &Authority, worker: WorkerId) -> Arc<Depots> {
 }
 
 pub(crate) fn client_with(authority: &Authority, worker: WorkerId, patience: Patience) -> Arc<Depots> {
+    client_at(authority, worker, (patience, Reach::Disks))
+}
+
+pub(crate) fn client_at(authority: &Authority, worker: WorkerId, how: (Patience, Reach)) -> Arc<Depots> {
     let wallet = Wallet::from(authority.issue(Role::Worker, worker.get()).unwrap());
     let endpoint = bind_server(&wallet, Purpose::Peer, LOOPBACK).unwrap();
-    Depots::with(Ground::Host, endpoint, wallet, (patience, Reach::Disks))
+    Depots::with(Ground::Host, endpoint, wallet, how)
 }
 
 /// The bulk end of a depot, with a store of its own, that serves [`WORKER`].

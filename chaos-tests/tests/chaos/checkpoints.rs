@@ -357,8 +357,11 @@ async fn a_worker_dies_at_any_point_of_a_checkpoint() -> Result<()> {
 
 #[tokio::test]
 async fn a_worker_dies_while_all_load_a_checkpoint() -> Result<()> {
-    for point in ["restored-share@1", "lending@1"] {
-        let trial = trial(setup(3))?.faults([point]);
+    for (point, apart) in [("restored-share@1", false), ("restored-share@1", true), ("lending@1", true)] {
+        let mut trial = trial(setup(3))?.faults([point]);
+        if apart {
+            trial.keep_apart();
+        }
         let folder = trial.folder().join("checkpoints");
         let pace = Place::Pace.close(trial.folder())?;
         let mut launched = launch(config(&trial, &folder, 3, "1")?).await?;

@@ -78,6 +78,7 @@ async fn after_the_loss_of_one_host_for_good_the_newest_checkpoint_is_resumed_fr
 #[tokio::test]
 async fn a_host_that_dies_while_workers_restore_is_done_without() -> Result<()> {
     let mut site = Site::with(setup(3), None, &ALWAYS).await?;
+    site.trial.keep_apart();
     let mut one = site.depot("one", Start::default()).await?;
     let mut two = site.depot("two", Start::default()).await?;
     let pace = Place::Pace.close(site.trial.folder())?;
@@ -108,6 +109,7 @@ async fn a_host_that_dies_while_workers_restore_is_done_without() -> Result<()> 
 async fn the_only_host_dies_while_workers_restore_and_is_waited_for() -> Result<()> {
     let always = ["every=1"];
     let mut site = Site::with(setup(2), None, &always).await?;
+    site.trial.keep_apart();
     let mut one = site.depot("one", Start::default()).await?;
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(2).await?;

@@ -1,6 +1,7 @@
 //! The worker's shell: rings side by side, and how a worker leaves.
 
 mod leaving;
+mod near;
 mod restoring;
 mod side_by_side;
 

@@ -19,15 +19,15 @@ use crate::worker::desk::Data;
 use crate::worker::restoring::Reader;
 
 /// Eleven pieces, so that a share of two is read in one batch and one of one in two.
-const STATE: &[u8; 44] = b"the state of a job of which nobody has a bit";
+pub(super) const STATE: &[u8; 44] = b"the state of a job of which nobody has a bit";
 
-const GENERATION: Generation = Generation::new(Incarnation::new(1), 1);
+pub(super) const GENERATION: Generation = Generation::new(Incarnation::new(1), 1);
 
-fn pieces() -> Arc<StatePieces> {
+pub(super) fn pieces() -> Arc<StatePieces> {
     Arc::new(StatePieces::new([4; 11]))
 }
 
-fn manifest() -> Arc<Manifest> {
+pub(super) fn manifest() -> Arc<Manifest> {
     Arc::new(Manifest {
         run: JOB,
         snapshot: SnapshotId {
@@ -47,7 +47,7 @@ fn manifest() -> Arc<Manifest> {
     })
 }
 
-fn key() -> ManifestKey {
+pub(super) fn key() -> ManifestKey {
     let manifest = manifest();
     key_of(&manifest, &encode(&manifest).unwrap())
 }
@@ -121,7 +121,7 @@ impl Site {
     }
 }
 
-async fn loaded(loading: JoinHandle<Result<Data, String>>) -> Result<(Bytes, Vec<StateHash>), String> {
+pub(super) async fn loaded(loading: JoinHandle<Result<Data, String>>) -> Result<(Bytes, Vec<StateHash>), String> {
     let loaded = timeout(PATIENCE, loading).await.expect("it ends, well or not").unwrap();
     match loaded? {
         Data::State { bytes, shares } => Ok((bytes, shares)),

@@ -1,0 +1,76 @@
+//! A worker loads a checkpoint that a depot on its own host keeps, and lends what it has read to one that does not see that disk.
+
+use sardana_protocol::checkpoint::{DepotAddress, DepotId};
+use sardana_protocol::messages::{MemberAddress, Restore};
+use sardana_protocol::snapshot::Share;
+use sardana_protocol::words::{Rank, WorkerId};
+
+use super::restoring::{GENERATION, STATE, key, loaded, manifest, pieces};
+use super::*;
+use crate::depot::{Depots, Patience, Reach, Server};
+use crate::ground::Ground;
+use crate::manifest::{encode, stored};
+use crate::peers::Peers;
+use crate::store::{PinId, Store};
+use crate::trust::{Authority, Role};
+use crate::worker::restoring::Reader;
+
+const DEPOT: DepotId = DepotId::new(1);
+
+/// A store with the checkpoint.
+fn store(folder: &std::path::Path) -> Store {
+    let store = Store::open(folder).unwrap().store;
+    let parts: Vec<&[u8]> = pieces().pieces_in(Share::WHOLE).map(|range| &STATE[range]).collect();
+    store.put(PinId::new(1), &parts).unwrap();
+    store.sync().unwrap();
+    let manifest = manifest();
+    store.commit(&stored(&manifest, encode(&manifest).unwrap(), DEPOT)).unwrap();
+    store
+}
+
+#[tokio::test]
+async fn who_sees_the_disk_reads_all_from_it_and_lends_it_to_who_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new(JOB).unwrap();
+    let ids = [WorkerId::new(0), WorkerId::new(1)];
+    let credentials = authority.issue(Role::Checkpoint, 9).unwrap();
+    let server = Server::listen(Ground::Host, credentials, LOOPBACK, store(&folder.path().join("store"))).unwrap();
+    server.serve_only(ids, []);
+    let credentials = ids.map(|id| authority.issue(Role::Worker, id.get()).unwrap());
+    let listen = |credentials: &_| Peers::listen(credentials, LOOPBACK, desk().0, pieces()).unwrap();
+    let workers: Vec<_> = credentials.iter().map(listen).collect();
+    let member = |(worker, peers): (WorkerId, &Arc<Peers>)| MemberAddress {
+        worker,
+        address: peers.local_address().unwrap(),
+    };
+    let restore = Restore {
+        key: key(),
+        depots: vec![DepotAddress {
+            depot: DEPOT,
+            certified: 9,
+            address: server.local_address().unwrap(),
+        }],
+        members: ids.into_iter().zip(&workers).map(member).collect(),
+        readers: vec![Rank::new(0)],
+    };
+    let reaches = [Reach::Disks, Reach::Network].into_iter();
+    let loading = (0..).zip(workers.iter().zip(credentials)).zip(reaches);
+    let loading: Vec<_> = loading
+        .map(|((rank, (peers, credentials)), reach)| {
+            let how = (Patience::default(), reach);
+            let reader = Reader {
+                depots: Depots::with(Ground::Host, peers.endpoint().clone(), credentials.into(), how),
+                peers: Arc::clone(peers),
+                pieces: pieces(),
+                description: Arc::new([]),
+            };
+            tokio::spawn(reader.load(GENERATION, Rank::new(rank), restore.clone()))
+        })
+        .collect();
+    for loading in loading {
+        let (bytes, shares) = loaded(loading).await.unwrap();
+        assert_eq!(bytes, &STATE[..]);
+        assert_eq!(shares, [pieces().hash_of(Share::WHOLE, STATE)]);
+    }
+    assert_eq!(server.given(), 0, "nothing passed the network from the depot");
+}

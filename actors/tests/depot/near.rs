@@ -1,0 +1,85 @@
+//! A depot on the reader's own host: what it keeps is read from its files, and what cannot be had like that is asked for as ever.
+
+use std::fs;
+
+use sardana_actors::depot::{Patience, Reach};
+use sardana_actors::store::SEGMENTS_FOLDER;
+use sardana_protocol::checkpoint::DepotAddress;
+
+use crate::site::{Place, Read, WORKER, authority, client, client_at, damage, names, pieces, snapshot, soon};
+
+fn bytes_of(pieces: &[(sardana_protocol::checkpoint::PieceHash, bytes::Bytes)]) -> u64 {
+    pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+}
+
+#[tokio::test]
+async fn pieces_on_the_same_host_are_read_from_files_and_others_over_the_network() {
+    let authority = authority();
+    let (near, far) = (
+        client(&authority, WORKER),
+        client_at(&authority, WORKER, (Patience::default(), Reach::Network)),
+    );
+    let place = Place::new(&authority, 1);
+    let all = pieces(1, 120);
+    soon(near.put(place.at, snapshot(5), &all, || ())).await.unwrap();
+    // Twice the same, and not in the order in which they lie.
+    let mut asked = names(&all);
+    asked.reverse();
+    asked.push(asked[7]);
+    let mut expected = all.clone();
+    expected.reverse();
+    expected.push(expected[7].clone());
+    for (worker, given) in [(near, 0), (far, bytes_of(&expected))] {
+        let mut read = Read::of(asked.len());
+        let at = [place.at];
+        let reading = worker.read_pieces(&at, &asked, |index, bytes| read.take(index, bytes));
+        soon(reading).await.unwrap();
+        read.assert_all_but(&expected, &[]);
+        assert_eq!(place.server.given(), given);
+    }
+}
+
+#[tokio::test]
+async fn what_is_damaged_in_a_file_comes_from_another_depot() {
+    let authority = authority();
+    let worker = client(&authority, WORKER);
+    let places: Vec<Place> = (1..=2).map(|id| Place::new(&authority, id)).collect();
+    let at: Vec<DepotAddress> = places.iter().map(|place| place.at).collect();
+    let all = pieces(1, 40);
+    soon(worker.write_share(&at, 2, snapshot(5), &all, || ())).await.unwrap();
+    damage(&places[0].folder.path().join("store"), &all[11].1);
+    damage(&places[1].folder.path().join("store"), &all[12].1);
+    let (mut read, asked) = (Read::of(all.len()), names(&all));
+    let reading = worker.read_pieces(&at, &asked, |index, bytes| read.take(index, bytes));
+    soon(reading).await.unwrap();
+    read.assert_all_but(&all, &[]);
+    let given: u64 = places.iter().map(|place| place.server.given()).sum();
+    assert!(given <= bytes_of(&all[11..13]), "{given} bytes passed the network");
+}
+
+/// As in another container with the same address.
+#[tokio::test]
+async fn files_that_the_reader_does_not_find_are_read_by_the_depot_for_it() {
+    let authority = authority();
+    let worker = client(&authority, WORKER);
+    let place = Place::new(&authority, 1);
+    let all = pieces(1, 40);
+    soon(worker.put(place.at, snapshot(5), &all, || ())).await.unwrap();
+    // It has the file open.
+    place.store.read(all[0].0).unwrap();
+    let segments = place.folder.path().join("store").join(SEGMENTS_FOLDER);
+    let elsewhere = place.folder.path().join("elsewhere");
+    fs::rename(&segments, &elsewhere).unwrap();
+    for empty in [false, true] {
+        if empty {
+            fs::create_dir(&segments).unwrap();
+        }
+        let before = place.server.given();
+        let (mut read, asked) = (Read::of(all.len()), names(&all));
+        let at = [place.at];
+        let reading = worker.read_pieces(&at, &asked, |index, bytes| read.take(index, bytes));
+        soon(reading).await.unwrap();
+        read.assert_all_but(&all, &[]);
+        assert_eq!(place.server.given() - before, bytes_of(&all));
+    }
+}
