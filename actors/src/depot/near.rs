@@ -9,7 +9,8 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sardana_protocol::checkpoint::{DepotAddress, PieceHash};
+use sardana_protocol::checkpoint::placement::ranked;
+use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
 use sardana_protocol::limits::PIECE_BYTES;
 use tokio::time::timeout;
 
@@ -25,6 +26,8 @@ use crate::store::{Place, Wanted, read_near};
 /// Where a piece is, on this host.
 #[derive(Debug, Clone)]
 struct Spot {
+    /// Who says so.
+    depot: DepotAddress,
     segments: Arc<Path>,
     place: Place,
 }
@@ -72,7 +75,12 @@ impl Depots {
             for (index, place) in (start..).zip(places) {
                 if let Some(place) = place.filter(|place| place.len as usize <= PIECE_BYTES) {
                     let segments = Arc::clone(&segments);
-                    nearby.0.entry(index).or_insert(Spot { segments, place });
+                    let spot = Spot { depot, segments, place };
+                    // Of several the one that is asked first over the network, too: each of them reads its part.
+                    let other = nearby.0.get(&index).map(|other| other.depot.depot);
+                    if other.is_none_or(|other| ranked(pieces[index], &[other, depot.depot])[0] == depot.depot) {
+                        nearby.0.insert(index, spot);
+                    }
                 }
             }
         }
@@ -120,7 +128,7 @@ impl Depots {
                 let (bytes, later) = rest.split_at_mut(range.end.saturating_sub(at).min(rest.len()));
                 (rest, at) = (later, range.end);
                 match nearby.0.get(&index).filter(|spot| spot.place.len as usize == bytes.len()) {
-                    Some(Spot { segments, place }) => wanted.push(Wanted {
+                    Some(Spot { segments, place, .. }) => wanted.push(Wanted {
                         index,
                         piece: *piece,
                         segments,
@@ -163,7 +171,21 @@ impl Depots {
             left.push((index, pieces[index], spot));
         }
         left.sort_by(|(.., one), (.., other)| (&one.segments, one.place).cmp(&(&other.segments, other.place)));
-        let (mut given, mut left) = (HashSet::new(), left.as_slice());
+        let mut given = HashSet::new();
+        if self.read_files(&left, each, &mut given).await {
+            left.retain(|(index, ..)| !given.contains(index));
+            self.read_rest(&left, each, &mut given).await;
+        }
+        given
+    }
+
+    /// Reads what is in files. Whether the disk has answered.
+    async fn read_files<F: FnMut(usize, &[u8]) + Send>(
+        &self,
+        mut left: &[(usize, PieceHash, Spot)],
+        each: &Mutex<F>,
+        given: &mut HashSet<usize>,
+    ) -> bool {
         let (mut spare, mut read) = (Batch::default(), Batch::default());
         while !left.is_empty() || !read.pieces.is_empty() {
             let (next, rest) = left.split_at(how_many(left));
@@ -182,10 +204,36 @@ impl Depots {
             };
             let (done, ()) = tokio::join!(timeout(self.patience.silent, reading), giving);
             // It hangs, or this process ends.
-            let Ok(Some(batch)) = done else { break };
+            let Ok(Some(batch)) = done else { return false };
             (spare, read) = (read, batch);
         }
-        given
+        true
+    }
+
+    /// Asks each depot for what was not found where it said: it has moved it, or learns that it is damaged, and heals it.
+    async fn read_rest<F: FnMut(usize, &[u8]) + Send>(
+        &self,
+        left: &[(usize, PieceHash, Spot)],
+        each: &Mutex<F>,
+        given: &mut HashSet<usize>,
+    ) {
+        let mut of_depots: BTreeMap<DepotId, (DepotAddress, Vec<usize>, Vec<PieceHash>)> = BTreeMap::new();
+        for (index, piece, spot) in left {
+            let empty = || (spot.depot, Vec::new(), Vec::new());
+            let (_, indices, pieces) = of_depots.entry(spot.depot.depot).or_insert_with(empty);
+            indices.push(*index);
+            pieces.push(*piece);
+        }
+        for (depot, indices, pieces) in of_depots.into_values() {
+            let got = self.get(depot, &pieces, |number, bytes| {
+                given.insert(indices[number]);
+                (each.lock().unwrap_or_else(PoisonError::into_inner))(indices[number], bytes);
+            });
+            // What it does not give others are asked for, and then it once more.
+            if let Err(error) = got.await {
+                tracing::info!(%error, "a checkpoint actor on this host does not give what it said it has");
+            }
+        }
     }
 }
 
@@ -195,7 +243,7 @@ impl Batch {
         // What was filled before need not be cleared.
         self.bytes.resize(end.max(self.bytes.len()), 0);
         let (mut wanted, mut rest, mut at) = (Vec::new(), self.bytes.as_mut_slice(), 0);
-        for (index, piece, Spot { segments, place }) in next {
+        for (index, piece, Spot { segments, place, .. }) in next {
             let (bytes, later) = rest.split_at_mut(place.len as usize);
             self.pieces.push((*index, at..at + bytes.len()));
             (rest, at) = (later, at + bytes.len());

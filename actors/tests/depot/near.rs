@@ -4,11 +4,12 @@ use std::fs;
 
 use sardana_actors::depot::{Patience, Reach};
 use sardana_actors::store::SEGMENTS_FOLDER;
-use sardana_protocol::checkpoint::DepotAddress;
+use sardana_protocol::checkpoint::placement::ranked;
+use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
 
 use crate::site::{Place, Read, WORKER, authority, client, client_at, damage, names, pieces, snapshot, soon};
 
-fn bytes_of(pieces: &[(sardana_protocol::checkpoint::PieceHash, bytes::Bytes)]) -> u64 {
+fn bytes_of(pieces: &[(PieceHash, bytes::Bytes)]) -> u64 {
     pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum()
 }
 
@@ -47,14 +48,21 @@ async fn what_is_damaged_in_a_file_comes_from_another_depot() {
     let at: Vec<DepotAddress> = places.iter().map(|place| place.at).collect();
     let all = pieces(1, 40);
     soon(worker.write_share(&at, 2, snapshot(5), &all, || ())).await.unwrap();
-    damage(&places[0].folder.path().join("store"), &all[11].1);
-    damage(&places[1].folder.path().join("store"), &all[12].1);
+    let ids: Vec<DepotId> = at.iter().map(|at| at.depot).collect();
+    for (name, bytes) in &all[11..13] {
+        let first = &places[usize::from(ranked(*name, &ids)[0] == ids[1])];
+        damage(&first.folder.path().join("store"), bytes);
+    }
     let (mut read, asked) = (Read::of(all.len()), names(&all));
     let reading = worker.read_pieces(&at, &asked, |index, bytes| read.take(index, bytes));
     soon(reading).await.unwrap();
     read.assert_all_but(&all, &[]);
     let given: u64 = places.iter().map(|place| place.server.given()).sum();
-    assert!(given <= bytes_of(&all[11..13]), "{given} bytes passed the network");
+    assert_eq!(given, bytes_of(&all[11..13]), "the rest did not pass the network");
+    for (name, _) in &all[11..13] {
+        let first = &places[usize::from(ranked(*name, &ids)[0] == ids[1])];
+        assert_eq!(first.store.length_of(*name), None, "its depot knows, and heals it");
+    }
 }
 
 /// As in another container with the same address.
