@@ -48,6 +48,21 @@ impl Ground {
         }
     }
 
+    /// Asks the host's disks something, on a thread of its own: one that hangs keeps nothing else from ending. None if there is no thread,
+    /// or it panics.
+    pub(crate) async fn apart<T: Send + 'static>(&self, ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        match self {
+            Self::Host => {
+                let (sender, answered) = oneshot::channel();
+                let thread = thread::Builder::new().name("disk".to_owned());
+                // Nobody waits any more only when it was given up.
+                thread.spawn(move || drop(sender.send(ask()))).ok()?;
+                answered.await.ok()
+            }
+            Self::Given(_) => Some(ask()),
+        }
+    }
+
     /// Computes on a thread that gives way to all others of this host, where all want to run: for a while, since somebody may wait for it;
     /// in a simulation at once. None only when this process ends.
     pub(crate) async fn behind<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {

@@ -3,7 +3,7 @@
 use std::io;
 
 use bytes::Bytes;
-use memmap2::{Advice, MmapMut};
+use memmap2::MmapMut;
 
 /// So much memory, cleared. In large pages where the system has them: to get it takes a third of the time then.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ impl Room {
         }
         let room = MmapMut::map_anon(bytes)?;
         #[cfg(target_os = "linux")]
-        if let Err(error) = room.advise(Advice::HugePage) {
+        if let Err(error) = room.advise(memmap2::Advice::HugePage) {
             tracing::debug!(%error, "no large pages");
         }
         Ok(Self(Some(room)))

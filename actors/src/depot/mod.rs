@@ -51,6 +51,7 @@ use session::Link;
 pub use client::{Depots, Reach};
 pub use error::{DepotError, ReadFailed};
 pub use identity::{DEPOT_FILE, IdentityError, SERVED_FILE, identity};
+pub(crate) use near::is_here;
 pub use patience::Patience;
 pub use reader::{Held, Reader};
 pub use server::Server;

@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sardana_protocol::checkpoint::placement::ranked;
@@ -19,9 +18,10 @@ use super::client::{Depots, Reach};
 use super::error::DepotError;
 use super::limits::{LIST_BYTES, NEAR_BYTES, REQUEST_BYTES, ROUND_PIECES};
 use super::talk::{Answer, Request};
+use super::together::{Part, all};
 use crate::ground::Ground;
 use crate::room::Room;
-use crate::store::{Place, Wanted, read_near};
+use crate::store::{Place, Reading, Wanted, read_near};
 
 /// Where a piece is, on this host.
 #[derive(Debug, Clone)]
@@ -41,6 +41,25 @@ impl Nearby {
     pub(crate) fn count(&self) -> usize {
         self.0.len()
     }
+
+    /// Of several places that which is asked for first over the network, too: each depot reads its part.
+    fn add(&mut self, index: usize, piece: PieceHash, spot: Spot) {
+        let other = self.0.get(&index).map(|other| other.depot.depot);
+        let own = spot.depot.depot;
+        if other.is_none_or(|other| ranked(piece, &[other, own])[0] == own) {
+            self.0.insert(index, spot);
+        }
+    }
+}
+
+/// Whoever waits for a reading has this: with it the reading ends.
+#[derive(Default)]
+struct GivenUp(Arc<Reading>);
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
 }
 
 /// Pieces that were read, and where in `bytes` each lies.
@@ -58,56 +77,56 @@ impl Depots {
         if self.reach == Reach::Network || matches!(self.ground, Ground::Given(_)) {
             return nearby;
         }
-        for &depot in depots.iter().filter(|depot| is_here(depot.address)) {
-            if let Err(error) = self.add_places(depot, pieces, &mut nearby).await {
-                tracing::debug!(%error, "it does not say where its pieces are");
+        let here = depots.iter().filter(|depot| is_here(depot.address));
+        let asking = here.map(|&depot| -> Part<'_, _> {
+            Box::pin(async move { timeout(self.patience.wait_every, self.places(depot, pieces)).await })
+        });
+        for places in all(asking.collect()).await {
+            match places {
+                Ok(Ok(places)) => places
+                    .into_iter()
+                    .for_each(|(index, spot)| nearby.add(index, pieces[index], spot)),
+                Ok(Err(error)) => tracing::debug!(%error, "it does not say where its pieces are"),
+                Err(_) => tracing::debug!("a checkpoint actor does not say in time where its pieces are"),
             }
         }
         nearby
     }
 
-    async fn add_places(&self, depot: DepotAddress, pieces: &[PieceHash], nearby: &mut Nearby) -> Result<(), DepotError> {
+    /// Where a depot says that pieces are, by index. None if others do not see its disk.
+    async fn places(&self, depot: DepotAddress, pieces: &[PieceHash]) -> Result<Vec<(usize, Spot)>, DepotError> {
+        let mut found = Vec::new();
         for (round, start) in pieces.chunks(ROUND_PIECES).zip((0..).step_by(ROUND_PIECES)) {
-            let Some((segments, places)) = self.places(depot, round).await? else {
-                return Ok(());
+            let mut talk = self.open(depot).await?;
+            let count = u32::try_from(round.len()).unwrap_or(u32::MAX);
+            talk.say(&Request::Places { pieces: count }, REQUEST_BYTES).await?;
+            talk.say(round, LIST_BYTES).await?;
+            let (segments, places) = match talk.answer(&mut NowAndThen::new(|| {})).await? {
+                Answer::Places { segments, places } => (segments, places),
+                Answer::NotHere => break,
+                other @ (Answer::Wait
+                | Answer::Wanted { .. }
+                | Answer::Durable
+                | Answer::Bytes { .. }
+                | Answer::Damaged { .. }
+                | Answer::Refused { .. }) => return Err(talk.senseless("places", &other)),
             };
             let segments: Arc<Path> = Path::new(&segments).into();
-            for (index, place) in (start..).zip(places) {
-                if let Some(place) = place.filter(|place| place.len as usize <= PIECE_BYTES) {
-                    let segments = Arc::clone(&segments);
-                    let spot = Spot { depot, segments, place };
-                    // Of several the one that is asked first over the network, too: each of them reads its part.
-                    let other = nearby.0.get(&index).map(|other| other.depot.depot);
-                    if other.is_none_or(|other| ranked(pieces[index], &[other, depot.depot])[0] == depot.depot) {
-                        nearby.0.insert(index, spot);
-                    }
-                }
+            let sane = places.iter().flatten().all(is_sane);
+            if !sane || places.len() != round.len() || !segments.is_absolute() {
+                return Err(DepotError::Senseless {
+                    depot: depot.depot,
+                    expected: "a folder, and in it a place for each piece",
+                    found: format!("{} places in {}", places.len(), segments.display()),
+                });
             }
+            let placed = (start..).zip(places).filter_map(|(index, place)| Some((index, place?)));
+            found.extend(placed.map(|(index, place)| {
+                let segments = Arc::clone(&segments);
+                (index, Spot { depot, segments, place })
+            }));
         }
-        Ok(())
-    }
-
-    /// The folder of a depot's segments, and each piece's place there. None if others do not see its disk.
-    async fn places(
-        &self,
-        depot: DepotAddress,
-        pieces: &[PieceHash],
-    ) -> Result<Option<(String, Vec<Option<Place>>)>, DepotError> {
-        let mut talk = self.open(depot).await?;
-        let count = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
-        talk.say(&Request::Places { pieces: count }, REQUEST_BYTES).await?;
-        talk.say(pieces, LIST_BYTES).await?;
-        match talk.answer(&mut NowAndThen::new(|| {})).await? {
-            Answer::Places { segments, places } if places.len() == pieces.len() => Ok(Some((segments, places))),
-            Answer::NotHere => Ok(None),
-            other @ (Answer::Places { .. }
-            | Answer::Wait
-            | Answer::Wanted { .. }
-            | Answer::Durable
-            | Answer::Bytes { .. }
-            | Answer::Damaged { .. }
-            | Answer::Refused { .. }) => Err(talk.senseless("a place for each piece", &other)),
-        }
+        Ok(found)
     }
 
     /// Reads those of `pieces` that are nearby into `room`, in which they lie one after the other. The indices of those that are not there
@@ -118,9 +137,9 @@ impl Depots {
         pieces: Vec<(PieceHash, Range<usize>)>,
         mut room: Room,
     ) -> Option<(Room, Vec<usize>)> {
-        let read = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&read);
-        let reading = self.ground.beside(move || {
+        let given_up = GivenUp::default();
+        let progress = Arc::clone(&given_up.0);
+        let reading = self.ground.apart(move || {
             let mut lacking = Vec::new();
             let mut wanted = Vec::new();
             let (mut rest, mut at) = (room.bytes(), 0);
@@ -138,14 +157,14 @@ impl Depots {
                     None => lacking.push(index),
                 }
             }
-            lacking.extend(read_near(wanted, &counted));
+            lacking.extend(read_near(wanted, &progress));
             (room, lacking)
         });
         let (mut reading, mut before) = (pin!(reading), 0);
         loop {
             match timeout(self.patience.silent, &mut reading).await {
                 Ok(done) => return done,
-                Err(_) if read.load(Ordering::Relaxed) > before => before = read.load(Ordering::Relaxed),
+                Err(_) if given_up.0.read() > before => before = given_up.0.read(),
                 Err(_) => {
                     let after = self.patience.silent;
                     tracing::warn!(
@@ -191,8 +210,10 @@ impl Depots {
             let (next, rest) = left.split_at(how_many(left));
             left = rest;
             let next = next.to_vec();
-            let reading = self.ground.beside(move || {
-                spare.read(&next);
+            let given_up = GivenUp::default();
+            let progress = Arc::clone(&given_up.0);
+            let reading = self.ground.apart(move || {
+                spare.read(&next, &progress);
                 spare
             });
             // While one batch is given on the next one is read.
@@ -238,7 +259,7 @@ impl Depots {
 }
 
 impl Batch {
-    fn read(&mut self, next: &[(usize, PieceHash, Spot)]) {
+    fn read(&mut self, next: &[(usize, PieceHash, Spot)], progress: &Reading) {
         let end: usize = next.iter().map(|(.., spot)| spot.place.len as usize).sum();
         // What was filled before need not be cleared.
         self.bytes.resize(end.max(self.bytes.len()), 0);
@@ -255,7 +276,7 @@ impl Batch {
                 bytes,
             });
         }
-        let lacking = read_near(wanted, &AtomicUsize::new(0));
+        let lacking = read_near(wanted, progress);
         self.pieces.retain(|(index, _)| !lacking.contains(index));
     }
 }
@@ -270,8 +291,14 @@ fn how_many(left: &[(usize, PieceHash, Spot)]) -> usize {
     fits.count().max(1).min(left.len())
 }
 
+/// Whether this can be where a piece is.
+fn is_sane(place: &Place) -> bool {
+    let end = place.offset.checked_add(PIECE_BYTES as u64 * 2);
+    place.len as usize <= PIECE_BYTES && end.is_some_and(|end| i64::try_from(end).is_ok())
+}
+
 /// Whether `address` is one of this host's: then it is also where this host would send from to it. Nothing is sent.
-fn is_here(address: SocketAddr) -> bool {
+pub(crate) fn is_here(address: SocketAddr) -> bool {
     if address.ip().is_loopback() {
         return true;
     }

@@ -310,7 +310,7 @@ pub(super) struct Talk {
 
 impl Talk {
     pub(super) async fn say(&mut self, answer: &Answer) -> Result<(), End> {
-        // Only `Wanted` is long.
+        // `Wanted` and `Places` are long.
         let saying = write_frame(&mut self.send, answer, super::limits::LIST_BYTES);
         moving(saying).await?.map_err(End::from)
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Advice, Mode, OFlags};
 
-use crate::trust::{Otherwise, PrivateError, PrivateFolder, open_private};
+use crate::trust::{Otherwise, PrivateError, PrivateFolder, open_private, open_private_to_read};
 
 /// Folders of files. All calls block.
 pub trait Disk: Debug + Send + Sync {
@@ -135,7 +135,7 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>, PrivateError> {
-        Ok(Arc::new(RealFile::open(path)?))
+        Ok(Arc::new(RealFile(open_private(path, Otherwise::Refuse)?)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), PrivateError> {
@@ -156,9 +156,9 @@ impl Disk for RealDisk {
 pub(super) struct RealFile(File);
 
 impl RealFile {
-    /// Opens a file that is there.
-    pub(super) fn open(path: &Path) -> Result<Self, PrivateError> {
-        open_private(path, Otherwise::Refuse).map(Self)
+    /// Opens a file that is there, and may be another process's.
+    pub(super) fn open_to_read(path: &Path) -> Result<Self, PrivateError> {
+        open_private_to_read(path).map(Self)
     }
 
     /// This is read soon: the disk may begin.

@@ -56,7 +56,7 @@ pub use error::{CollectError, CommitError, DeleteError, OpenError, ReadError, Re
 pub use index::{Change, Fate, Index, Recorded};
 pub use manifest::Manifest;
 pub use names::{ManifestId, ManifestKey, PieceHash, PinId, Place};
-pub use near::{Places, Wanted, read_near};
+pub use near::{Places, Reading, Wanted, read_near};
 pub use report::{Collected, Finding, Harm, Listed, Newest, Problem, Progress, Usage, Verified};
 pub use watch::{UnderWay, Watch};
 

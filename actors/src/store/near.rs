@@ -1,10 +1,8 @@
 //! A store's pieces are read by another process of the same host, from the files themselves. It has nothing but their places, and trusts
 //! nothing: a piece that was moved meanwhile, or is damaged, is seen by its hash, and asked for otherwise.
 
-use std::collections::BTreeMap;
-use std::ops::{Bound, Range};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -22,13 +20,14 @@ use crate::trust::PrivateError;
 pub struct Places {
     /// The folder of the segments, from the root on.
     pub segments: PathBuf,
-    /// Each piece's place; none if it is not there, or not known to be whole.
+    /// Each piece's place; none if it is not there, or known to be damaged.
     pub places: Vec<Option<Place>>,
 }
 
 impl Shared {
     pub(super) fn places(&self, pieces: &[PieceHash]) -> Option<Places> {
-        let segments = self.disk.is_the_hosts().then(|| self.segments.canonicalize().ok())??;
+        // Nothing is asked of the disk, which may hang.
+        let segments = self.disk.is_the_hosts().then(|| std::path::absolute(&self.segments).ok())??;
         let state = held(&self.state);
         let whole = |piece: &PieceHash| {
             let slot = state.pieces.get(piece).filter(|slot| slot.standing != Standing::Damaged);
@@ -56,23 +55,53 @@ pub struct Wanted<'a> {
     pub bytes: &'a mut [u8],
 }
 
-/// Reads all of `wanted` with several threads, as they lie on the disk. Counts in `read` those that are done. The indices of those that
-/// this process cannot read, or that are not what they should be.
-pub fn read_near(mut wanted: Vec<Wanted<'_>>, read: &AtomicUsize) -> Vec<usize> {
+/// How far such a reading is, for whoever waits for it; and whether anybody does.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// Pieces that are done.
+    read: AtomicUsize,
+    given_up: AtomicBool,
+}
+
+impl Reading {
+    /// Pieces that are done.
+    #[must_use]
+    pub fn read(&self) -> usize {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// Nobody waits any more: it ends after the pieces that are being read.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Pieces that the disk is asked to read ahead of those that are being read. Several threads read some each, and from none of them the
+/// system expects that it goes on.
+const AHEAD: usize = 8;
+
+/// Reads all of `wanted` with several threads, as they lie on the disk. The indices of those that this process cannot read, or that are not
+/// what they should be.
+pub fn read_near(mut wanted: Vec<Wanted<'_>>, reading: &Reading) -> Vec<usize> {
     wanted.sort_by(|one, other| (one.segments, one.place).cmp(&(other.segments, other.place)));
-    let parts = parts(&wanted);
+    let spots: Vec<Spot<'_>> = wanted.iter().map(|one| (one.segments, one.place)).collect();
     let threads = threads().min(wanted.len());
-    let (queue, lacking) = (Mutex::new(wanted.into_iter()), Mutex::new(Vec::new()));
+    let (queue, lacking) = (Mutex::new(wanted.into_iter().enumerate()), Mutex::new(Vec::new()));
     let work = || {
-        let mut open = Open::default();
-        loop {
-            let Some(next) = held(&queue).next() else { return };
+        let (mut here, mut ahead) = (Open::default(), Open::default());
+        while !reading.given_up.load(Ordering::Relaxed)
+            && let Some((number, next)) = held(&queue).next()
+        {
+            let from = if number == 0 { 0 } else { number + AHEAD };
+            for spot in spots.iter().take(number + AHEAD + 1).skip(from) {
+                ahead.read_ahead(*spot);
+            }
             let index = next.index;
-            if let Err(error) = open.read(next, &parts) {
+            if let Err(error) = here.read(next) {
                 tracing::debug!(%error, "a piece is not read from its file");
                 held(&lacking).push(index);
             }
-            read.fetch_add(1, Ordering::Relaxed);
+            reading.read.fetch_add(1, Ordering::Relaxed);
         }
     };
     thread::scope(|scope| {
@@ -84,28 +113,15 @@ pub fn read_near(mut wanted: Vec<Wanted<'_>>, read: &AtomicUsize) -> Vec<usize> 
     lacking.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A segment, by its folder and number.
-type Segment<'a> = (&'a Path, u64);
+/// A piece's folder, and where it is there.
+type Spot<'a> = (&'a Path, Place);
 
-/// Between which bytes of each segment lies what is wanted of it.
-type Parts<'a> = BTreeMap<Segment<'a>, Range<u64>>;
-
-/// Of what is wanted, in the order of its places.
-fn parts<'a>(wanted: &[Wanted<'a>]) -> Parts<'a> {
-    let mut parts = Parts::new();
-    for Wanted { segments, place, .. } in wanted {
-        let part = parts.entry((*segments, place.segment)).or_insert(place.offset..place.offset);
-        part.end = place.offset.saturating_add(HEADER as u64 + u64::from(place.len));
-    }
-    parts
-}
-
-/// The segment that was read from last.
+/// The segment that was opened last.
 #[derive(Debug, Default)]
-struct Open<'a>(Option<(Segment<'a>, PathBuf, RealFile)>);
+struct Open(Option<(PathBuf, RealFile)>);
 
-impl<'a> Open<'a> {
-    fn read(&mut self, wanted: Wanted<'a>, parts: &Parts<'a>) -> Result<(), ReadError> {
+impl Open {
+    fn read(&mut self, wanted: Wanted<'_>) -> Result<(), ReadError> {
         let Wanted {
             piece,
             segments,
@@ -113,39 +129,30 @@ impl<'a> Open<'a> {
             bytes,
             ..
         } = wanted;
-        let segment = (segments, place.segment);
-        let (path, file) = match self.0.take().filter(|(open, ..)| *open == segment) {
-            Some((_, path, file)) => (path, file),
-            None => open(segment, parts).map_err(|(path, error)| ReadError::Disk {
-                piece,
-                path,
-                offset: place.offset,
-                source: std::io::Error::other(error.to_string()),
-            })?,
-        };
-        let read = read_piece(&file, &path, piece, place, bytes);
-        self.0 = Some((segment, path, file));
-        read
+        let path = segments.join(segment_name(place.segment));
+        let file = self.at(&path).map_err(|error| ReadError::Disk {
+            piece,
+            path: path.clone(),
+            offset: place.offset,
+            source: std::io::Error::other(error.to_string()),
+        })?;
+        read_piece(file, &path, piece, place, bytes)
     }
-}
 
-/// Opens a segment. From it, and from the next one, the disk reads ahead: several threads read some of it each, and from none of them the
-/// system expects that.
-fn open(segment: Segment<'_>, parts: &Parts<'_>) -> Result<(PathBuf, RealFile), (PathBuf, PrivateError)> {
-    let ahead = |(folder, number): Segment<'_>, part: &Range<u64>| {
-        let path = folder.join(segment_name(number));
-        match RealFile::open(&path) {
-            Ok(file) => {
-                file.read_ahead(part);
-                Ok((path, file))
-            }
-            Err(error) => Err((path, error)),
-        }
-    };
-    let opened = ahead(segment, parts.get(&segment).unwrap_or(&(0..0)));
-    if let Some((&next, part)) = parts.range((Bound::Excluded(segment), Bound::Unbounded)).next() {
+    fn read_ahead(&mut self, (segments, place): Spot<'_>) {
         // Whether it can be opened is seen when it is read.
-        let _ = ahead(next, part);
+        if let Ok(file) = self.at(&segments.join(segment_name(place.segment))) {
+            let end = place.offset.saturating_add(HEADER as u64 + u64::from(place.len));
+            file.read_ahead(&(place.offset..end));
+        }
     }
-    opened
+
+    fn at(&mut self, path: &Path) -> Result<&RealFile, PrivateError> {
+        let open = self.0.take().filter(|(open, _)| open == path);
+        let open = match open {
+            Some(open) => open,
+            None => (path.to_owned(), RealFile::open_to_read(path)?),
+        };
+        Ok(&self.0.insert(open).1)
+    }
 }

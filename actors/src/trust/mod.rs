@@ -23,7 +23,9 @@ pub(crate) use even::ends_evenly;
 pub use identity::{IdentityError, PeerIdentity, identity_of};
 pub use kind::Kind;
 pub use moment::Moment;
-pub use private::{Otherwise, PrivateError, PrivateFolder, open_private, own_user, read_private, write_private};
+pub use private::{
+    Otherwise, PrivateError, PrivateFolder, open_private, open_private_to_read, own_user, read_private, write_private,
+};
 pub use request::PendingKey;
 pub use role::{Role, may_connect, may_send};
 pub use store::{AUTHORITY_FILE, StoreError};

@@ -226,6 +226,19 @@ pub fn open_private(path: &Path, missing: Otherwise) -> Result<File, PrivateErro
     Ok(file)
 }
 
+/// The file at `path`, which is no link, to be read.
+///
+/// # Errors
+/// When others can read or change it, it is somebody else's, no file, or not there.
+pub fn open_private_to_read(path: &Path) -> Result<File, PrivateError> {
+    let system = |source| PrivateError::system(path, source);
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| system(error.into()))?;
+    let file = File::from(opened);
+    judge(path, Facts::of(&file.metadata().map_err(system)?), Wanted::File, own_user())?;
+    Ok(file)
+}
+
 /// The user that this process acts as.
 #[must_use]
 pub fn own_user() -> u32 {

@@ -1,5 +1,4 @@
-//! Loads the checkpoint that a generation starts from: from the disk of this host, if depots keep all of it there; otherwise this worker's
-//! share from depots, if it reads one, the rest from the other readers, or from the depots if one of those does not give it. Takes no
+//! Loads the checkpoint that a generation starts from: from the disk of this host, if all are on it; otherwise this worker's share from depots, if it reads one, the rest from the other readers, or from the depots if one of those does not give it. Takes no
 //! decision.
 
 use std::ops::Range;
@@ -15,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::desk::Data;
 use super::give_back::given_back_aside;
-use crate::depot::Depots;
+use crate::depot::{Depots, is_here};
 use crate::fault::{self, Point};
 use crate::peers::{FetchError, Peers, PutError, Reading};
 use crate::room::Room;
@@ -88,8 +87,12 @@ impl Reader {
         Ok(Data::State { bytes, shares })
     }
 
-    /// The whole state, if depots on this host keep all of it: from their disk, into memory that becomes the state.
+    /// The whole state, if all members are on this host, and depots on it keep all: from their disk, into memory that becomes the state.
     async fn read_from_this_host(&self, loading: &Loading, own: Option<Share>) -> Option<Bytes> {
+        // Members elsewhere are given each piece as it comes.
+        if !loading.restore.members.iter().all(|member| is_here(member.address)) {
+            return None;
+        }
         let names = &loading.manifest.pieces;
         let nearby = self.depots.nearby(&loading.restore.depots, names).await;
         if nearby.count() < names.len() {
@@ -104,6 +107,10 @@ impl Reader {
             self.peers.begin_lending(loading.generation, reading);
         }
         let (mut room, lacking) = self.depots.read_into(nearby, pieces, room.ok()?).await?;
+        if lacking.len() > BATCH_PIECES {
+            // The files are not there for this process: all share the work then.
+            return None;
+        }
         let rest: Vec<PieceHash> = lacking.iter().map(|&index| names[index]).collect();
         let mut fit = true;
         let each = |number: usize, bytes: &[u8]| {

@@ -32,6 +32,12 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
+    /// Whether training had begun.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.formed.count() > 0 || self.reached > Step::ZERO
+    }
+
     /// Whether the next life would miss more in `older` than some reports: then this is worth writing at once.
     #[must_use]
     pub fn differs_from(&self, older: &Self) -> bool {

@@ -127,10 +127,16 @@ impl Membership {
     pub(super) fn misses_checkpoints(&mut self, depot: DepotId, gone: &Depot) {
         let usable = |(key, head): &(&ManifestKey, &Head)| self.worth(**key, head).is_ok();
         let newest = gone.heads.iter().rfind(usable).map_or(Step::ZERO, |(key, _)| key.step);
+        if newest == Step::ZERO {
+            return;
+        }
         let away = &mut self.restoring.away;
-        if newest > Step::ZERO && (away.len() < MAX_DEPOTS || away.contains_key(&depot)) {
-            let step = away.entry(depot).or_default();
-            *step = newest.max(*step);
+        let step = away.entry(depot).or_default();
+        *step = newest.max(*step);
+        // Only the newest counts.
+        let least = away.iter().min_by_key(|(_, step)| **step).map(|(depot, _)| *depot);
+        if let Some(least) = least.filter(|_| away.len() > MAX_DEPOTS) {
+            away.remove(&least);
         }
     }
 

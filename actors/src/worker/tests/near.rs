@@ -11,7 +11,7 @@ use crate::depot::{Depots, Patience, Reach, Server};
 use crate::ground::Ground;
 use crate::manifest::{encode, stored};
 use crate::peers::Peers;
-use crate::store::{PinId, Store};
+use crate::store::{PinId, SEGMENTS_FOLDER, Store};
 use crate::trust::{Authority, Role};
 use crate::worker::restoring::Reader;
 
@@ -30,11 +30,49 @@ fn store(folder: &std::path::Path) -> Store {
 
 #[tokio::test]
 async fn who_sees_the_disk_reads_all_from_it_and_lends_it_to_who_does_not() {
+    assert_eq!(given(|_, _| ()).await, 0, "nothing passed the network from the depot");
+}
+
+/// As in another container with the same address: the reader gets all over the network, once.
+#[tokio::test]
+async fn who_does_not_find_the_files_it_was_told_of_reads_as_if_there_were_none() {
+    let hide = |folder: &std::path::Path, store: &Store| {
+        let piece = manifest().pieces[0];
+        // The depot has the file open.
+        store.read(piece).unwrap();
+        std::fs::rename(folder.join(SEGMENTS_FOLDER), folder.join("elsewhere")).unwrap();
+    };
+    assert_eq!(given(hide).await, STATE.len() as u64);
+}
+
+/// A piece is damaged: its depot is asked for it, and says so; nobody else has it.
+#[tokio::test]
+#[should_panic(expected = "checkpoint actor")]
+async fn what_is_damaged_in_the_file_is_not_loaded() {
+    given(|folder, _| {
+        let segment = std::fs::read_dir(folder.join(SEGMENTS_FOLDER))
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap();
+        let mut bytes = std::fs::read(segment.path()).unwrap();
+        let at = bytes.windows(4).position(|window| window == &STATE[4..8]).unwrap();
+        bytes[at] ^= 1;
+        std::fs::write(segment.path(), bytes).unwrap();
+    })
+    .await;
+}
+
+/// Two workers load the checkpoint, of which one sees the disk of the depot: how many bytes of pieces that has sent.
+async fn given(before: impl FnOnce(&std::path::Path, &Store)) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new(JOB).unwrap();
     let ids = [WorkerId::new(0), WorkerId::new(1)];
     let credentials = authority.issue(Role::Checkpoint, 9).unwrap();
-    let server = Server::listen(Ground::Host, credentials, LOOPBACK, store(&folder.path().join("store"))).unwrap();
+    let place = folder.path().join("store");
+    let store = store(&place);
+    before(&place, &store);
+    let server = Server::listen(Ground::Host, credentials, LOOPBACK, store).unwrap();
     server.serve_only(ids, []);
     let credentials = ids.map(|id| authority.issue(Role::Worker, id.get()).unwrap());
     let listen = |credentials: &_| Peers::listen(credentials, LOOPBACK, desk().0, pieces()).unwrap();
@@ -72,5 +110,5 @@ async fn who_sees_the_disk_reads_all_from_it_and_lends_it_to_who_does_not() {
         assert_eq!(bytes, &STATE[..]);
         assert_eq!(shares, [pieces().hash_of(Share::WHOLE, STATE)]);
     }
-    assert_eq!(server.given(), 0, "nothing passed the network from the depot");
+    server.given()
 }

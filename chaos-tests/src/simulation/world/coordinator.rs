@@ -34,6 +34,8 @@ pub(crate) struct Coordinator {
     gone: BTreeSet<WorkerId>,
     disk: Disk,
     pub(crate) memory: Memory,
+    /// Whether its present life has read that training had begun.
+    pub(crate) remembers: bool,
     /// The connections of depots, as it sees them.
     pub(crate) depots: BTreeMap<DepotId, DepotSession>,
 }
@@ -68,6 +70,7 @@ impl Coordinator {
             gone: BTreeSet::new(),
             disk: Disk::default(),
             memory: Memory::Fresh,
+            remembers: false,
             depots: BTreeMap::new(),
         }
     }
@@ -162,6 +165,7 @@ impl World {
         coordinator.origin = uptime;
         let (config, life) = (coordinator.config, coordinator.incarnation);
         let record = coordinator.disk.written.last().map(|(_, record)| record.clone());
+        coordinator.remembers = record.as_ref().is_some_and(JobRecord::has_begun);
         coordinator.machine = Some(if life == Incarnation::new(1) {
             Membership::new(config, life, uptime)
         } else {

@@ -194,7 +194,7 @@ impl World {
     }
 
     /// Whether the job can be resumed from nothing any more: no checkpoint of it can be read, wherever one looks.
-    fn nothing_to_resume_from(&self) -> bool {
+    pub(super) fn nothing_to_resume_from(&self) -> bool {
         !self.depots.is_empty() && self.readable().next().is_none()
     }
 

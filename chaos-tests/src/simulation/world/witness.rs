@@ -106,10 +106,11 @@ impl World {
         Ok(())
     }
 
-    /// The job fails: that is right only where all its checkpoints are gone that the coordinator was told of. One that has lost its
-    /// own disk and finds another job's store cannot tell that from a person's mistake, which is to be told at once.
+    /// The job fails: that is right only where all its checkpoints are gone; or, for a coordinator that has nothing written down of the
+    /// job, those that it was told of. It cannot tell another job's store from a person's mistake, which is to be told at once.
     fn fails(&mut self, reason: String) -> Result<(), Violation> {
-        self.given_up = !self.knows_what_to_resume_from();
+        self.given_up = !self.coordinator.remembers && !self.knows_what_to_resume_from();
+        self.given_up |= self.nothing_to_resume_from();
         if self.given_up {
             return Ok(());
         }
