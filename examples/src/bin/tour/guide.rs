@@ -247,9 +247,7 @@ impl<'a> Guide<'a> {
         if let JobEvent::Resumes { key, .. } = event {
             self.resumes = true;
             let step = key.step.get();
-            self.event(&format!(
-                "all load the checkpoint of step {step}, each a part of it, and give each other the rest"
-            ));
+            self.event(&format!("all load the checkpoint of step {step}"));
         }
         if let JobEvent::NotSaved { step, reason } = event {
             self.event(&format!("the checkpoint of step {} is given up: {reason}", step.get()));
