@@ -215,15 +215,12 @@ pub fn read_private(path: &Path, limit: u64) -> Result<Vec<u8>, PrivateError> {
 /// # Errors
 /// When others can read or change it, it is somebody else's, no file, or not there.
 pub fn open_private(path: &Path, missing: Otherwise) -> Result<File, PrivateError> {
-    let system = |source| PrivateError::system(path, source);
-    let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    if missing == Otherwise::Make {
-        flags |= OFlags::CREATE;
-    }
-    let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|error| system(error.into()))?;
-    let file = File::from(opened);
-    judge(path, Facts::of(&file.metadata().map_err(system)?), Wanted::File, own_user())?;
-    Ok(file)
+    let make = if missing == Otherwise::Make {
+        OFlags::CREATE
+    } else {
+        OFlags::empty()
+    };
+    open_judged(path, OFlags::RDWR | make)
 }
 
 /// The file at `path`, which is no link, to be read.
@@ -231,9 +228,14 @@ pub fn open_private(path: &Path, missing: Otherwise) -> Result<File, PrivateErro
 /// # Errors
 /// When others can read or change it, it is somebody else's, no file, or not there.
 pub fn open_private_to_read(path: &Path) -> Result<File, PrivateError> {
+    open_judged(path, OFlags::RDONLY | OFlags::NOFOLLOW)
+}
+
+/// Opens a file, and refuses it if it is not private. What is no file does not make this wait.
+fn open_judged(path: &Path, flags: OFlags) -> Result<File, PrivateError> {
     let system = |source| PrivateError::system(path, source);
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| system(error.into()))?;
+    let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|error| system(error.into()))?;
     let file = File::from(opened);
     judge(path, Facts::of(&file.metadata().map_err(system)?), Wanted::File, own_user())?;
     Ok(file)
