@@ -33,11 +33,14 @@ use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::Trial;
 use tokio::time::{sleep, timeout};
 
+#[path = "durable/at_hand.rs"]
+mod at_hand;
 #[path = "durable/process.rs"]
 mod process;
 #[path = "join/stream.rs"]
 mod stream;
 
+use at_hand::at_hand;
 use process::{Memory, begin_anew};
 
 const WORKER: &str = env!("CARGO_BIN_EXE_chaos_worker");
@@ -46,7 +49,7 @@ const WORKER: &str = env!("CARGO_BIN_EXE_chaos_worker");
 const REST_US: u64 = 10_000;
 
 /// The step of the checkpoint.
-const EVERY: &str = "25";
+const EVERY: &str = "10";
 
 /// One job that takes longer is stuck.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -108,16 +111,21 @@ fn main() -> Result<()> {
     let mut times = Times::default();
     for round in 0..rounds {
         let folder = place.path().join(round.to_string());
+        drop(at_hand(2 * mib)?);
         times.plain_write.push(plain_write(&place.path().join("plain"), mib)?);
         let trial = trial(state)?;
         times.durable.push(runtime.block_on(save(&trial, &folder, state))?);
         forget(&place.path().join("plain"))?;
+        drop(at_hand(2 * mib)?);
         times.plain_read.push(plain_read(&place.path().join("plain"), mib)?);
         forget(&place.path().join("plain"))?;
+        drop(at_hand(mib * (workers as usize + 3))?);
         times.plain_loads.push(plain_loads(&place.path().join("plain"), state)?);
         for entry in std::fs::read_dir(folder.join("segments"))? {
             forget(&entry?.path())?;
         }
+        // The workers' states, the memory that those are read into, and the system's own of the files.
+        drop(at_hand(mib * (2 * workers as usize + 2))?);
         times.restored.push(runtime.block_on(restore(&trial, &folder, state))?);
         std::fs::remove_dir_all(&folder)?;
         std::fs::remove_file(place.path().join("plain"))?;
@@ -197,13 +205,19 @@ fn started(pids: &mut Vec<u32>, event: &Event) {
 
 /// Seconds from the snapshot to its last byte on the disk.
 async fn save(trial: &Trial, folder: &Path, state: State) -> Result<f64> {
+    let State { mib, workers } = state;
+    // The copies, and the system's own of the files.
+    let mut room = Some(at_hand(mib * (workers as usize + 3))?);
     let mut launched = launched(trial, folder).await?;
     let (mut pids, mut before) = (Vec::new(), None);
     loop {
         let event = next(&mut launched).await?;
         started(&mut pids, &event);
         match event {
-            Event::Job(JobEvent::Steps(_)) if before.is_none() => before = Some(memory(&pids)?),
+            Event::Job(JobEvent::Steps(_)) if before.is_none() => {
+                drop(room.take());
+                before = Some(memory(&pids)?);
+            }
             Event::Job(JobEvent::Saved { took, .. }) => {
                 let before = before.context("steps come before a checkpoint")?;
                 print_memory("writing", state, &pids, &before)?;

@@ -18,7 +18,7 @@ use crate::wire::{FrameError, read_frame, write_frame};
 
 /// A stream to a depot.
 pub(super) struct Asking {
-    depot: DepotId,
+    pub(super) depot: DepotId,
     send: SendStream,
     ear: Ear,
     patience: Patience,
@@ -75,12 +75,12 @@ impl Asking {
         }
     }
 
-    /// Offers some pieces, and sends what is wanted of them.
+    /// Offers some pieces: the bytes of those that are wanted, and whether the depot looks for them in the window.
     pub(super) async fn offer<P: Fn()>(
         &mut self,
         round: &[(PieceHash, Bytes)],
         progress: &mut NowAndThen<P>,
-    ) -> Result<(), DepotError> {
+    ) -> Result<(Vec<Bytes>, bool), DepotError> {
         let offer = |(piece, bytes): &(PieceHash, Bytes)| Offer {
             piece: *piece,
             bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
@@ -88,16 +88,28 @@ impl Asking {
         let offers: Vec<Offer> = round.iter().map(offer).collect();
         self.say(&offers, LIST_BYTES).await?;
         let answer = self.answer(progress).await?;
-        let Answer::Wanted { offers } = answer else {
+        let Answer::Wanted { offers, looks } = answer else {
             return Err(self.senseless("which pieces are wanted", &answer));
         };
-        for index in offers {
-            let Some((_, bytes)) = round.get(index as usize) else {
-                let found = format!("piece {index} of {}", round.len());
-                let (depot, expected) = (self.depot, "pieces that were offered");
-                return Err(DepotError::Senseless { depot, expected, found });
-            };
-            self.send(bytes.clone(), progress).await?;
+        let wanted = offers.iter().map(|&index| {
+            let bytes = round.get(index as usize).map(|(_, bytes)| bytes.clone());
+            bytes.ok_or_else(|| DepotError::Senseless {
+                depot: self.depot,
+                expected: "pieces that were offered",
+                found: format!("piece {index} of {}", round.len()),
+            })
+        });
+        Ok((wanted.collect::<Result<_, _>>()?, looks))
+    }
+
+    /// Sends what is wanted.
+    pub(super) async fn send_all<P: Fn()>(
+        &mut self,
+        wanted: Vec<Bytes>,
+        progress: &mut NowAndThen<P>,
+    ) -> Result<(), DepotError> {
+        for bytes in wanted {
+            self.send(bytes, progress).await?;
             progress.now();
         }
         Ok(())
@@ -145,7 +157,8 @@ impl Asking {
                 | Answer::Wanted { .. }
                 | Answer::Durable
                 | Answer::Refused { .. }
-                | Answer::Places { .. }) => {
+                | Answer::Places { .. }
+                | Answer::Seen) => {
                     return Err(self.senseless("a piece", &other));
                 }
             };
@@ -242,7 +255,8 @@ fn heard<P: Fn()>(depot: DepotId, frame: Heard, progress: &mut NowAndThen<P>) ->
         | Answer::Bytes { .. }
         | Answer::NotHere
         | Answer::Damaged { .. }
-        | Answer::Places { .. }) => Ok(Some(answer)),
+        | Answer::Places { .. }
+        | Answer::Seen) => Ok(Some(answer)),
     }
 }
 
@@ -312,7 +326,7 @@ impl<P: Fn()> NowAndThen<P> {
         Self { call, last }
     }
 
-    fn now(&mut self) {
+    pub(super) fn now(&mut self) {
         if self.last.elapsed() >= PROGRESS_EVERY {
             self.last = Instant::now();
             (self.call)();

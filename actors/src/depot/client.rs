@@ -31,18 +31,18 @@ pub struct Depots {
     slots: Mutex<BTreeMap<DepotId, Arc<Slot>>>,
 }
 
-/// How pieces are read.
+/// How pieces go to depots and come from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// From the files of depots on this host, as far as this process may, and over the network.
-    Disks,
+    /// To depots on this host through memory that both see, and from the files of those, as far as that may be; else over the network.
+    Host,
     /// Over the network only.
     Network,
 }
 
 impl Default for Reach {
     fn default() -> Self {
-        if fault::apart() { Self::Network } else { Self::Disks }
+        if fault::apart() { Self::Network } else { Self::Host }
     }
 }
 
@@ -69,7 +69,8 @@ impl Depots {
         })
     }
 
-    /// All of `pieces` are durable at `depot` when this returns. Calls `progress` now and then while that goes on.
+    /// All of `pieces` are durable at `depot` when this returns. A depot on this host sees them in memory of this process; to another they
+    /// are sent. Calls `progress` now and then while that goes on.
     ///
     /// # Errors
     /// See [`DepotError`]. What was written is there when it is tried again.
@@ -82,12 +83,23 @@ impl Depots {
     ) -> Result<(), DepotError> {
         let mut talk = self.open(depot).await?;
         let count = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
-        let request = Request::Put { snapshot, pieces: count };
+        let window = self.window(depot, pieces.iter().map(|(_, bytes)| bytes.len()).sum());
+        let request = Request::Put {
+            snapshot,
+            pieces: count,
+            window: window.as_ref().map(|window| window.at()),
+        };
         talk.say(&request, REQUEST_BYTES).await?;
         let mut now_and_then = NowAndThen::new(progress);
         for round in pieces.chunks(ROUND_PIECES) {
-            let sent = talk.offer(round, &mut now_and_then).await;
-            if let Err(error) = sent {
+            let given = async {
+                let (wanted, looks) = talk.offer(round, &mut now_and_then).await?;
+                match &window {
+                    Some(window) if looks => talk.show(&self.ground, window, &wanted, &mut now_and_then).await,
+                    Some(_) | None => talk.send_all(wanted, &mut now_and_then).await,
+                }
+            };
+            if let Err(error) = given.await {
                 return Err(talk.last_word().await.unwrap_or(error));
             }
         }
@@ -152,7 +164,8 @@ impl Depots {
             | Answer::Wanted { .. }
             | Answer::Durable
             | Answer::Refused { .. }
-            | Answer::Places { .. }) => {
+            | Answer::Places { .. }
+            | Answer::Seen) => {
                 return Err(talk.senseless("a manifest", &other));
             }
         };

@@ -76,6 +76,17 @@ pub enum DepotError {
         #[source]
         source: ManifestError,
     },
+    /// It could not be shown any more what it takes. Try again.
+    #[error(
+        "memory that checkpoint actor {depot} sees too could not be filled: {source}; see whether the system has memory left"
+    )]
+    Window {
+        /// Whom it was for.
+        depot: DepotId,
+        /// What the system says.
+        #[source]
+        source: std::io::Error,
+    },
     /// This process ends.
     #[error("this process ends before checkpoint actor {depot} has answered")]
     Ending {

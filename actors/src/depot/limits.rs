@@ -30,6 +30,12 @@ pub const NEAR_BYTES: usize = 4 << 20;
 /// Bytes of pieces that are hashed, written, read or sent at once. Each stream has up to two such in memory.
 pub const BATCH_BYTES: usize = 8 << 20;
 
+/// Bytes of one pane of a window: a depot on the writer's host sees so many at a time.
+pub const PANE_BYTES: usize = BATCH_BYTES;
+
+/// Fewer bytes are sent sooner than a window is made for them.
+pub const WORTH_SHOWING: usize = 4 << 20;
+
 /// Most streams whose pieces are written at the same time; others wait.
 pub const MAX_PUTS: usize = 8;
 
@@ -108,5 +114,5 @@ const _: () = assert!(REOPEN_FIRST.as_millis() < REOPEN_MOST.as_millis());
 const _: () = assert!(SILENT.as_millis() < SAVE_PATIENCE.as_millis());
 const _: () = assert!(DISK_PATIENCE.as_millis() + WAIT_EVERY.as_millis() <= SILENT.as_millis());
 const _: () = assert!(WAIT_EVERY.as_millis() * 2 <= DISK_PATIENCE.as_millis());
-const _: () = assert!(BATCH_BYTES >= PIECE_BYTES && REASON_BYTES < REQUEST_BYTES);
+const _: () = assert!(PANE_BYTES >= PIECE_BYTES && BATCH_BYTES >= PIECE_BYTES && REASON_BYTES < REQUEST_BYTES);
 const _: () = assert!(MANIFEST_BYTES <= u32::MAX as usize);

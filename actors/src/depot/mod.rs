@@ -27,8 +27,10 @@ mod server;
 mod session;
 mod shares;
 mod shelf;
+mod show;
 mod talk;
 mod together;
+mod window;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -109,7 +109,8 @@ impl Depots {
                 | Answer::Durable
                 | Answer::Bytes { .. }
                 | Answer::Damaged { .. }
-                | Answer::Refused { .. }) => return Err(talk.senseless("places", &other)),
+                | Answer::Refused { .. }
+                | Answer::Seen) => return Err(talk.senseless("places", &other)),
             };
             let segments: Arc<Path> = Path::new(&segments).into();
             let sane = places.iter().flatten().all(is_sane);

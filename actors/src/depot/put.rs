@@ -1,7 +1,9 @@
 //! Pieces come in. What is not on the disk is not acknowledged.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use quinn::ReadExactError;
@@ -9,17 +11,20 @@ use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::limits::{DESCRIPTION_PIECES, MAX_PIECES, PIECE_BYTES};
 use sardana_protocol::snapshot::SnapshotId;
 
-use super::limits::{BATCH_BYTES, LIST_BYTES, MAX_SNAPSHOTS, ROUND_PIECES};
+use super::limits::{BATCH_BYTES, LIST_BYTES, MAX_SNAPSHOTS, PANE_BYTES, REQUEST_BYTES, ROUND_PIECES};
 use super::server::{End, Server, Talk, meanwhile, moving};
-use super::talk::{Answer, Offer};
+use super::talk::{Answer, Offer, Shown};
+use super::window::{PANES, View, WindowAt};
 use crate::fault::{self, Point};
 use crate::store::PinId;
 
-/// A piece as it arrived.
-type Arrived = (PieceHash, Vec<u8>);
-
 impl Server {
-    pub(super) async fn put(&self, snapshot: SnapshotId, pieces: u32, talk: &mut Talk) -> Result<(), End> {
+    pub(super) async fn put(
+        &self,
+        snapshot: SnapshotId,
+        (pieces, window): (u32, Option<WindowAt>),
+        talk: &mut Talk,
+    ) -> Result<(), End> {
         let most = MAX_PIECES + DESCRIPTION_PIECES;
         if pieces as usize > most {
             return Err(End::Refused(format!("expected at most {most} pieces, found {pieces}")));
@@ -33,7 +38,13 @@ impl Server {
                  coordinator releases them with the next checkpoint"
             ))
         })?;
-        let put = self.put_all(snapshot, pin, pieces, talk).await;
+        let view = window.and_then(|at| {
+            let view = View::open(at);
+            view.map(Arc::new)
+                .map_err(|error| tracing::debug!(%error, "memory of a writer is not seen here"))
+                .ok()
+        });
+        let put = self.put_all(snapshot, pin, (pieces, view), talk).await;
         if !self.pins.still(snapshot, pin) {
             put?;
             return Err(End::Refused(format!("nobody waits for {snapshot} any more: it was released")));
@@ -43,7 +54,13 @@ impl Server {
         talk.say(&Answer::Durable).await
     }
 
-    async fn put_all(&self, snapshot: SnapshotId, pin: PinId, pieces: u32, talk: &mut Talk) -> Result<(), End> {
+    async fn put_all(
+        &self,
+        snapshot: SnapshotId,
+        pin: PinId,
+        (pieces, view): (u32, Option<Arc<View>>),
+        talk: &mut Talk,
+    ) -> Result<(), End> {
         let mut left = pieces as usize;
         while left > 0 {
             let offers: Vec<Offer> = talk.hear(LIST_BYTES).await?;
@@ -52,46 +69,138 @@ impl Server {
             let hashes: Vec<PieceHash> = offers.iter().map(|offer| offer.piece).collect();
             let missing = talk.waiting(self.on_store(move |store| store.pin(pin, &hashes))).await??;
             let (indices, wanted) = wanted(&offers, missing);
-            talk.say(&Answer::Wanted { offers: indices }).await?;
-            self.take(pin, &wanted, talk).await?;
+            let looks = view.is_some();
+            talk.say(&Answer::Wanted { offers: indices, looks }).await?;
+            self.take(pin, (&wanted, view.as_ref()), talk).await?;
         }
         fault::reached(Point::DepotPut, snapshot.step);
         let synced = talk.waiting(self.on_store(|store| store.sync())).await??;
         synced.map_err(|error| End::Refused(error.to_string()))
     }
 
-    /// Receives and writes those that are wanted. While one batch is written the next one is received.
-    async fn take(&self, pin: PinId, wanted: &[Offer], talk: &mut Talk) -> Result<(), End> {
-        let mut left = wanted.iter();
-        let mut batch = receive(&mut left, talk).await?;
-        while !batch.is_empty() {
+    /// Takes and writes those that are wanted. While one batch is written the next one comes.
+    async fn take(&self, pin: PinId, (wanted, view): (&[Offer], Option<&Arc<View>>), talk: &mut Talk) -> Result<(), End> {
+        let mut left = wanted;
+        let mut batch = self.come(Batch::default(), &mut left, (view, 0), talk).await?;
+        let mut spare = Batch::default();
+        for pane in (0..PANES).cycle().skip(1) {
+            if batch.pieces.is_empty() {
+                break;
+            }
             let mut writing = pin!(self.write(pin, batch));
-            let (next, written) = meanwhile(receive(&mut left, talk), writing.as_mut()).await;
-            match written {
+            let (next, written) = meanwhile(self.come(spare, &mut left, (view, pane), talk), writing.as_mut()).await;
+            spare = match written {
                 Some(written) => written?,
                 None if next.is_ok() => talk.waiting(writing).await??,
-                None => {}
-            }
+                None => Batch::default(),
+            };
             batch = next?;
         }
         Ok(())
     }
 
-    async fn write(&self, pin: PinId, batch: Vec<Arrived>) -> Result<(), End> {
-        let bytes: usize = batch.iter().map(|(_, bytes)| bytes.len()).sum();
+    /// The next few of those that are left: sent, or shown. None once all have come.
+    async fn come(
+        &self,
+        mut batch: Batch,
+        left: &mut &[Offer],
+        (view, pane): (Option<&Arc<View>>, usize),
+        talk: &mut Talk,
+    ) -> Result<Batch, End> {
+        batch.pieces.clear();
+        if left.is_empty() {
+            return Ok(batch);
+        }
+        let Some(view) = view else {
+            batch.receive(left, talk).await?;
+            return Ok(batch);
+        };
+        let shown: Shown = talk.hear(REQUEST_BYTES).await?;
+        let end = batch.make_room(left, shown)?;
+        let view = Arc::clone(view);
+        let looking = self.ground.beside(move || {
+            let looked = view.look(pane, &mut batch.bytes[..end]);
+            (batch, looked)
+        });
+        let (batch, looked) = looking.await.ok_or_else(|| End::Broken("this process ends".to_owned()))?;
+        looked.map_err(|error| End::Refused(format!("expected to see pieces in memory of their writer: {error}")))?;
+        self.seen.fetch_add(end as u64, Ordering::Relaxed);
+        talk.say(&Answer::Seen).await?;
+        Ok(batch)
+    }
+
+    /// Writes a batch, and gives its memory back.
+    async fn write(&self, pin: PinId, batch: Batch) -> Result<Batch, End> {
+        let bytes: usize = batch.pieces.iter().map(|(_, range)| range.len()).sum();
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
         let written = self.on_store(move |store| {
-            let pieces: Vec<&[u8]> = batch.iter().map(|(_, bytes)| bytes.as_slice()).collect();
+            let pieces: Vec<&[u8]> = batch.pieces.iter().map(|(_, range)| &batch.bytes[range.clone()]).collect();
             let found = store.put(pin, &pieces).map_err(|error| error.to_string())?;
-            let other = batch.iter().zip(found).find(|((expected, _), found)| expected != found);
+            let other = batch
+                .pieces
+                .iter()
+                .zip(found)
+                .find(|((expected, _), found)| expected != found);
             match other {
-                None => Ok(()),
+                None => Ok(batch),
                 Some(((expected, _), found)) => Err(format!(
                     "expected the bytes of piece {expected}, found those of {found}; send them again"
                 )),
             }
         });
         written.await?.map_err(End::Refused)
+    }
+}
+
+/// Pieces that have come, one after the other, and where each is. The memory is used for one batch after the other.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    pieces: Vec<(PieceHash, Range<usize>)>,
+}
+
+impl Batch {
+    /// The next few that are sent.
+    async fn receive(&mut self, left: &mut &[Offer], talk: &mut Talk) -> Result<(), End> {
+        let mut end = 0;
+        while end + PIECE_BYTES <= BATCH_BYTES
+            && let Some((offer, rest)) = left.split_first()
+        {
+            *left = rest;
+            let begin = end;
+            end += self.add(*offer, begin);
+            let arrived = moving(talk.receive.read_exact(&mut self.bytes[begin..end])).await?;
+            arrived.map_err(|error| End::Broken(cut_off(&error)))?;
+        }
+        Ok(())
+    }
+
+    /// Room for those that are shown: how much.
+    fn make_room(&mut self, left: &mut &[Offer], shown: Shown) -> Result<usize, End> {
+        let next = (shown.pieces > 0)
+            .then(|| left.split_at_checked(shown.pieces as usize))
+            .flatten();
+        let fits =
+            |(next, _): &(&[Offer], &[Offer])| next.iter().map(|offer| offer.bytes as usize).sum::<usize>() <= PANE_BYTES;
+        let (next, rest) = next.filter(fits).ok_or_else(|| {
+            End::Refused(format!(
+                "expected 1 to {} pieces of at most {PANE_BYTES} bytes to be shown, found {}",
+                left.len(),
+                shown.pieces
+            ))
+        })?;
+        *left = rest;
+        Ok(next.iter().fold(0, |begin, offer| begin + self.add(*offer, begin)))
+    }
+
+    /// One more piece: how long it is. Memory only for what comes, and it is cleared once.
+    fn add(&mut self, offer: Offer, begin: usize) -> usize {
+        let end = begin + offer.bytes as usize;
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.pieces.push((offer.piece, begin..end));
+        end - begin
     }
 }
 
@@ -116,22 +225,6 @@ fn wanted(offers: &[Offer], missing: Vec<PieceHash>) -> (Vec<u32>, Vec<Offer>) {
     let mut missing: HashSet<PieceHash> = missing.into_iter().collect();
     let wanted = (0_u32..).zip(offers).filter(|(_, offer)| missing.remove(&offer.piece));
     wanted.map(|(index, offer)| (index, *offer)).unzip()
-}
-
-/// The next few.
-async fn receive(left: &mut impl Iterator<Item = &Offer>, talk: &mut Talk) -> Result<Vec<Arrived>, End> {
-    let mut batch = Vec::new();
-    let mut bytes = 0;
-    while bytes + PIECE_BYTES <= BATCH_BYTES
-        && let Some(offer) = left.next()
-    {
-        let mut piece = vec![0; offer.bytes as usize];
-        let arrived = moving(talk.receive.read_exact(&mut piece)).await?;
-        arrived.map_err(|error| End::Broken(cut_off(&error)))?;
-        bytes += piece.len();
-        batch.push((offer.piece, piece));
-    }
-    Ok(batch)
 }
 
 fn cut_off(error: &ReadExactError) -> String {

@@ -44,6 +44,8 @@ pub struct Server {
     pub(super) manifests: Semaphore,
     /// Bytes of pieces that have come.
     pub(super) received: AtomicU64,
+    /// Of those the ones that were seen in windows.
+    pub(super) seen: AtomicU64,
     /// Bytes of pieces that were sent.
     pub(super) given: AtomicU64,
     /// Somebody was not given a piece, since it is damaged.
@@ -118,6 +120,7 @@ impl Server {
             gets: Semaphore::new(MAX_GETS),
             manifests: Semaphore::new(MAX_MANIFESTS),
             received: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
             given: AtomicU64::new(0),
             damage: Notify::new(),
             watch,
@@ -140,10 +143,16 @@ impl Server {
         self.endpoint.local_addr()
     }
 
-    /// Bytes of pieces that were sent here. Those that were there already are not.
+    /// Bytes of pieces that have come. Those that were there already have not.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
+    }
+
+    /// Of those the bytes that were seen in memory of their writers, on this host, and did not pass the network.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
     }
 
     /// Bytes of pieces that were sent from here. Those that others read from its files are not.
@@ -244,7 +253,11 @@ impl Server {
 
     async fn answer(&self, request: Request, talk: &mut Talk) -> Result<(), End> {
         match request {
-            Request::Put { snapshot, pieces } => self.put(snapshot, pieces, talk).await,
+            Request::Put {
+                snapshot,
+                pieces,
+                window,
+            } => self.put(snapshot, (pieces, window), talk).await,
             Request::Get { pieces } => self.get(pieces, talk).await,
             Request::Manifest { key } => self.manifest(key, talk).await,
             Request::Places { pieces } => self.places(pieces, talk).await,

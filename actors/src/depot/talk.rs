@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! put:       Request::Put, then until all are offered: offers ─▶, ◀─ Wanted, the bytes of those ─▶; at the end ◀─ Durable
+//!            where the depot sees the writer's window, instead of the bytes: Shown ─▶, ◀─ Seen, as often as it takes
 //! get:       Request::Get, the hashes ─▶; then for each ◀─ Bytes and the bytes, or NotHere, or Damaged
 //! manifest:  Request::Manifest ─▶, ◀─ Bytes and the bytes, or NotHere, or Damaged
 //! places:    Request::Places, the hashes ─▶, ◀─ Places, or NotHere if no other process sees the disk
@@ -14,14 +15,19 @@ use sardana_protocol::snapshot::SnapshotId;
 use serde::{Deserialize, Serialize};
 
 use super::limits::REASON_BYTES;
+use super::window::WindowAt;
 use crate::store::Place;
 use crate::trust::Kind;
 
 /// What is asked of a depot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Request {
-    /// Keep so many pieces for this snapshot's sake.
-    Put { snapshot: SnapshotId, pieces: u32 },
+    /// Keep so many pieces for this snapshot's sake. They can be seen in this window, if that can be seen.
+    Put {
+        snapshot: SnapshotId,
+        pieces: u32,
+        window: Option<WindowAt>,
+    },
     /// Give so many pieces.
     Get { pieces: u32 },
     /// Give this manifest.
@@ -37,13 +43,19 @@ pub(super) struct Offer {
     pub(super) bytes: u32,
 }
 
+/// The next few of those that are wanted are in the next pane of the window, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Shown {
+    pub(super) pieces: u32,
+}
+
 /// What a depot answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Answer {
     /// It is still at it.
     Wait,
-    /// Of the last offers it lacks these, by index: their bytes are to follow in this order.
-    Wanted { offers: Vec<u32> },
+    /// Of the last offers it lacks these, by index: their bytes are to follow in this order, in the window if it looks there.
+    Wanted { offers: Vec<u32>, looks: bool },
     /// All that was offered on this stream is on the disk.
     Durable,
     /// So many bytes follow.
@@ -56,6 +68,8 @@ pub(super) enum Answer {
     Refused { reason: String },
     /// The folder of its segments, and where in them each piece is.
     Places { segments: String, places: Vec<Option<Place>> },
+    /// It has looked at the pane that was filled first, which may be filled again.
+    Seen,
 }
 
 impl From<&Request> for Kind {
@@ -102,13 +116,29 @@ mod tests {
             step: Step::new(9),
             id: ManifestId::new([0xcd; 32]),
         };
-        golden(&Request::Put { snapshot, pieces: 3 }, "00 01 07 09 03");
+        let put = |window| Request::Put {
+            snapshot,
+            pieces: 3,
+            window,
+        };
+        golden(&put(None), "00 01 07 09 03 00");
+        let window = WindowAt {
+            process: 300,
+            descriptor: 9,
+            mark: [0xef; 16],
+        };
+        golden(
+            &put(Some(window)),
+            &format!("00 01 07 09 03 01 fb2c01 09 {}", "ef".repeat(16)),
+        );
+        golden(&Shown { pieces: 3 }, "03");
         golden(&Request::Get { pieces: 3 }, "01 03");
         golden(&Request::Manifest { key }, &format!("02 09 {}", "cd".repeat(32)));
         golden(&vec![Offer { piece, bytes: 300 }], &format!("01 {} fb2c01", "ab".repeat(32)));
         golden(&Request::Places { pieces: 3 }, "03 03");
         golden(&Answer::Wait, "00");
-        golden(&Answer::Wanted { offers: vec![0, 5] }, "01 02 00 05");
+        let (offers, looks) = (vec![0, 5], true);
+        golden(&Answer::Wanted { offers, looks }, "01 02 00 05 01");
         golden(&Answer::Durable, "02");
         golden(&Answer::Bytes { bytes: 5 }, "03 05");
         golden(&Answer::NotHere, "04");
@@ -121,6 +151,7 @@ mod tests {
         };
         let (segments, places) = ("/a".to_owned(), vec![Some(place), None]);
         golden(&Answer::Places { segments, places }, "07 02 2f61 02 01 01 fb2c01 05 00");
+        golden(&Answer::Seen, "08");
     }
 
     #[test]
@@ -130,7 +161,7 @@ mod tests {
         encode(&offers, LIST_BYTES).unwrap();
         encode(&vec![piece; ROUND_PIECES], LIST_BYTES).unwrap();
         let offers = vec![u32::MAX; ROUND_PIECES];
-        encode(&Answer::Wanted { offers }, LIST_BYTES).unwrap();
+        encode(&Answer::Wanted { offers, looks: true }, LIST_BYTES).unwrap();
         let place = Place {
             segment: u64::MAX,
             offset: u64::MAX,

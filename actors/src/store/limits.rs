@@ -10,7 +10,7 @@ pub const FORMAT: u16 = 1;
 pub const SEGMENT_BYTES: u64 = 128 << 20;
 
 /// Bytes that are handed to the system in one call, if there are as many. Above this a call's own price no longer shows.
-pub const WRITE_BYTES: usize = 8 << 20;
+pub const WRITE_BYTES: usize = 2 << 20;
 
 /// Most parts of one call: the system takes no more than 1,024. A piece has up to three.
 pub(super) const WRITE_PARTS: usize = 1_024;

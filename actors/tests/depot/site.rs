@@ -45,7 +45,7 @@ pub(crate) fn client(authority: &Authority, worker: WorkerId) -> Arc<Depots> {
 }
 
 pub(crate) fn client_with(authority: &Authority, worker: WorkerId, patience: Patience) -> Arc<Depots> {
-    client_at(authority, worker, (patience, Reach::Disks))
+    client_at(authority, worker, (patience, Reach::Host))
 }
 
 pub(crate) fn client_at(authority: &Authority, worker: WorkerId, how: (Patience, Reach)) -> Arc<Depots> {

@@ -91,7 +91,7 @@ async fn given(before: impl FnOnce(&std::path::Path, &Store)) -> u64 {
         members: ids.into_iter().zip(&workers).map(member).collect(),
         readers: vec![Rank::new(0)],
     };
-    let reaches = [Reach::Disks, Reach::Network].into_iter();
+    let reaches = [Reach::Host, Reach::Network].into_iter();
     let loading = (0..).zip(workers.iter().zip(credentials)).zip(reaches);
     let loading: Vec<_> = loading
         .map(|((rank, (peers, credentials)), reach)| {
