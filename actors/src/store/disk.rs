@@ -4,7 +4,6 @@ use std::fmt::Debug;
 use std::fs::{self, File};
 use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -159,13 +158,6 @@ impl RealFile {
     /// Opens a file that is there, and may be another process's.
     pub(super) fn open_to_read(path: &Path) -> Result<Self, PrivateError> {
         open_private_to_read(path).map(Self)
-    }
-
-    /// This is read soon: the disk may begin.
-    pub(super) fn read_ahead(&self, part: &Range<u64>) {
-        let len = NonZeroU64::new(part.end.saturating_sub(part.start));
-        // Where it does not, reading takes longer.
-        let _ = rustix::fs::fadvise(&self.0, part.start, len, Advice::WillNeed);
     }
 }
 

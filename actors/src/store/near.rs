@@ -10,7 +10,6 @@ use super::disk::RealFile;
 use super::error::ReadError;
 use super::names::{PieceHash, Place, segment_name};
 use super::read::{read_piece, threads};
-use super::record::HEADER;
 use super::shared::{Shared, held};
 use super::state::Standing;
 use crate::trust::PrivateError;
@@ -76,32 +75,30 @@ impl Reading {
     }
 }
 
-/// Pieces that the disk is asked to read ahead of those that are being read. Several threads read some each, and from none of them the
-/// system expects that it goes on.
-const AHEAD: usize = 8;
+/// Bytes that one thread reads one after the other: then the system reads ahead for it, in large parts.
+const STRETCH_BYTES: u64 = 16 << 20;
 
 /// Reads all of `wanted` with several threads, as they lie on the disk. The indices of those that this process cannot read, or that are not
 /// what they should be.
 pub fn read_near(mut wanted: Vec<Wanted<'_>>, reading: &Reading) -> Vec<usize> {
     wanted.sort_by(|one, other| (one.segments, one.place).cmp(&(other.segments, other.place)));
-    let spots: Vec<Spot<'_>> = wanted.iter().map(|one| (one.segments, one.place)).collect();
-    let threads = threads().min(wanted.len());
-    let (queue, lacking) = (Mutex::new(wanted.into_iter().enumerate()), Mutex::new(Vec::new()));
+    let stretches = stretches(wanted);
+    let threads = threads().min(stretches.len());
+    let (queue, lacking) = (Mutex::new(stretches.into_iter()), Mutex::new(Vec::new()));
     let work = || {
-        let (mut here, mut ahead) = (Open::default(), Open::default());
-        while !reading.given_up.load(Ordering::Relaxed)
-            && let Some((number, next)) = held(&queue).next()
-        {
-            let from = if number == 0 { 0 } else { number + AHEAD };
-            for spot in spots.iter().take(number + AHEAD + 1).skip(from) {
-                ahead.read_ahead(*spot);
+        let mut open = Open::default();
+        while let Some(stretch) = held(&queue).next() {
+            for next in stretch {
+                if reading.given_up.load(Ordering::Relaxed) {
+                    return;
+                }
+                let index = next.index;
+                if let Err(error) = open.read(next) {
+                    tracing::debug!(%error, "a piece is not read from its file");
+                    held(&lacking).push(index);
+                }
+                reading.read.fetch_add(1, Ordering::Relaxed);
             }
-            let index = next.index;
-            if let Err(error) = here.read(next) {
-                tracing::debug!(%error, "a piece is not read from its file");
-                held(&lacking).push(index);
-            }
-            reading.read.fetch_add(1, Ordering::Relaxed);
         }
     };
     thread::scope(|scope| {
@@ -113,8 +110,24 @@ pub fn read_near(mut wanted: Vec<Wanted<'_>>, reading: &Reading) -> Vec<usize> {
     lacking.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A piece's folder, and where it is there.
-type Spot<'a> = (&'a Path, Place);
+/// Those that lie next to each other, together.
+fn stretches(wanted: Vec<Wanted<'_>>) -> Vec<Vec<Wanted<'_>>> {
+    let mut stretches: Vec<Vec<Wanted<'_>>> = Vec::new();
+    for next in wanted {
+        let goes_on = |stretch: &&mut Vec<Wanted<'_>>| {
+            let first = stretch.first();
+            first.is_some_and(|first| {
+                let same = (first.segments, first.place.segment) == (next.segments, next.place.segment);
+                same && next.place.offset - first.place.offset < STRETCH_BYTES
+            })
+        };
+        match stretches.last_mut().filter(goes_on) {
+            Some(stretch) => stretch.push(next),
+            None => stretches.push(vec![next]),
+        }
+    }
+    stretches
+}
 
 /// The segment that was opened last.
 #[derive(Debug, Default)]
@@ -137,14 +150,6 @@ impl Open {
             source: std::io::Error::other(error.to_string()),
         })?;
         read_piece(file, &path, piece, place, bytes)
-    }
-
-    fn read_ahead(&mut self, (segments, place): Spot<'_>) {
-        // Whether it can be opened is seen when it is read.
-        if let Ok(file) = self.at(&segments.join(segment_name(place.segment))) {
-            let end = place.offset.saturating_add(HEADER as u64 + u64::from(place.len));
-            file.read_ahead(&(place.offset..end));
-        }
     }
 
     fn at(&mut self, path: &Path) -> Result<&RealFile, PrivateError> {

@@ -1,0 +1,121 @@
+//! Somebody who speaks to a depot by hand.
+
+use bytes::Bytes;
+use quinn::{Connection, Endpoint, RecvStream, SendStream};
+use sardana_actors::quic::limits::CONNECT_DEADLINE;
+use sardana_actors::quic::{Purpose, bind_client, connect};
+use sardana_actors::trust::{Authority, PeerIdentity, Role};
+use sardana_actors::wire::{read_frame, write_frame};
+use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
+use sardana_protocol::snapshot::SnapshotId;
+use serde::{Deserialize, Serialize};
+
+use crate::site::{JOB, Place, WORKER, snapshot, soon};
+
+/// As a depot reads it.
+#[derive(Serialize)]
+pub(crate) enum Request {
+    Put {
+        snapshot: SnapshotId,
+        pieces: u32,
+        window: Option<WindowAt>,
+    },
+    Get {
+        pieces: u32,
+    },
+    #[expect(dead_code, reason = "for the number of the others")]
+    Manifest {
+        key: ManifestKey,
+    },
+}
+
+/// Where a window is, as a depot reads it.
+#[derive(Clone, Copy, Serialize)]
+pub(crate) struct WindowAt {
+    pub(crate) process: u32,
+    pub(crate) descriptor: u32,
+    pub(crate) mark: [u8; 16],
+}
+
+/// As a depot writes it.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub(crate) enum Answer {
+    Wait,
+    Wanted { offers: Vec<u32>, looks: bool },
+    Durable,
+    Bytes { bytes: u64 },
+    NotHere,
+    Damaged { reason: String },
+    Refused { reason: String },
+    Places { segments: String, places: Vec<()> },
+    Seen,
+}
+
+const MOST: usize = 1 << 20;
+
+pub(crate) struct Raw {
+    pub(crate) send: SendStream,
+    receive: RecvStream,
+    pub(crate) connection: Connection,
+    _endpoint: Endpoint,
+}
+
+impl Raw {
+    pub(crate) async fn dial(authority: &Authority, place: &Place, request: &Request) -> Self {
+        let credentials = authority.issue(Role::Worker, WORKER.get()).unwrap();
+        let endpoint = bind_client(&credentials, Purpose::Peer, place.at.address).unwrap();
+        let expected = PeerIdentity {
+            job: JOB,
+            role: Role::Checkpoint,
+            id: place.at.certified,
+        };
+        let connection = connect(&endpoint, place.at.address, expected, CONNECT_DEADLINE)
+            .await
+            .unwrap();
+        let (send, receive) = connection.open_bi().await.unwrap();
+        let mut raw = Self {
+            send,
+            receive,
+            connection,
+            _endpoint: endpoint,
+        };
+        raw.say(request).await;
+        raw
+    }
+
+    pub(crate) async fn say<T: Serialize>(&mut self, what: &T) {
+        write_frame(&mut self.send, what, MOST).await.unwrap();
+    }
+
+    pub(crate) async fn hear(&mut self) -> Answer {
+        soon(read_frame(&mut self.receive, MOST)).await.unwrap().unwrap()
+    }
+
+    pub(crate) async fn refusal(mut self) -> String {
+        match self.hear().await {
+            Answer::Refused { reason } => reason,
+            other @ (Answer::Wait
+            | Answer::Wanted { .. }
+            | Answer::Durable
+            | Answer::Bytes { .. }
+            | Answer::NotHere
+            | Answer::Damaged { .. }
+            | Answer::Places { .. }
+            | Answer::Seen) => panic!("expected a refusal, found {other:?}"),
+        }
+    }
+}
+
+/// So many pieces, of which some may be shown.
+pub(crate) fn put(pieces: u32, window: Option<WindowAt>) -> Request {
+    Request::Put {
+        snapshot: snapshot(5),
+        pieces,
+        window,
+    }
+}
+
+/// All of these.
+pub(crate) fn offers(pieces: &[(PieceHash, Bytes)]) -> Vec<(PieceHash, u32)> {
+    pieces.iter().map(|(name, bytes)| (*name, bytes.len() as u32)).collect()
+}
