@@ -124,8 +124,6 @@ fn main() -> Result<()> {
         for entry in std::fs::read_dir(folder.join("segments"))? {
             forget(&entry?.path())?;
         }
-        // The workers' states, the memory that those are read into, and the system's own of the files.
-        drop(at_hand(mib * (2 * workers as usize + 2))?);
         times.restored.push(runtime.block_on(restore(&trial, &folder, state))?);
         std::fs::remove_dir_all(&folder)?;
         std::fs::remove_file(place.path().join("plain"))?;
@@ -230,13 +228,20 @@ async fn save(trial: &Trial, folder: &Path, state: State) -> Result<f64> {
 
 /// Seconds from the choice of the checkpoint until each worker has all bytes of it.
 async fn restore(trial: &Trial, folder: &Path, state: State) -> Result<f64> {
+    let State { mib, workers } = state;
+    // The memory that the state is read into, and the system's own of the files.
+    let mut room = Some(at_hand(mib * (workers as usize + 2))?);
     let mut launched = launched(trial, folder).await?;
     let (mut pids, mut begun, mut before) = (Vec::new(), 0, Vec::new());
     loop {
         let event = next(&mut launched).await?;
         started(&mut pids, &event);
         match event {
-            Event::Job(JobEvent::Resumes { .. }) => (begun, before) = (now_ns(), memory(&pids)?),
+            Event::Job(JobEvent::Resumes { .. }) => {
+                begun = now_ns();
+                drop(room.take());
+                before = memory(&pids)?;
+            }
             Event::Job(JobEvent::Steps(_)) => {
                 ensure!(begun > 0, "the job began anew, although there is a checkpoint");
                 print_memory("reading", state, &pids, &before)?;
