@@ -110,13 +110,20 @@ impl Ground {
     }
 }
 
-/// How nice the calling thread is from now on: a tenth of what others get, where all want to run.
-const NICE: i32 = 10;
-
-/// The calling thread runs when others have nothing to do, or a little.
+/// The calling thread runs when others have nothing to do. A processor on which only such threads run counts as idle, so that whoever wakes
+/// up goes there and takes it at once: a low priority alone does neither.
+#[cfg(target_os = "linux")]
 fn give_way() {
-    // Linux keeps this for each thread; elsewhere it is the whole process's. Where it is forbidden all goes on as before.
-    if cfg!(target_os = "linux") {
-        let _ = rustix::process::nice(NICE);
+    use thread_priority::{
+        NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
+    };
+
+    let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+    if let Err(error) = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle) {
+        tracing::debug!(?error, "a thread that should give way to others does not");
     }
 }
+
+/// Elsewhere there is no such way.
+#[cfg(not(target_os = "linux"))]
+fn give_way() {}
