@@ -63,8 +63,8 @@ impl Ground {
         }
     }
 
-    /// Computes on a thread that gives way to all others of this host, where all want to run: for a while, since somebody may wait for it;
-    /// in a simulation at once. None only when this process ends.
+    /// Computes on a thread that gives way to all others of this host. Where all processors are busy it may never come to it: whoever waits
+    /// gives it up after a while. In a simulation at once. None only when this process ends.
     pub(crate) async fn behind<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         match self {
             Self::Host => {

@@ -1,13 +1,16 @@
 //! Hashes the copies of a snapshot's shares. Other workers of this host may still copy, which holds every step up: for a while the thread
-//! gives way to all others. Where all processors are busy that may last, and the snapshot is waited for as well: after that it does not.
+//! gives way to all others. Where all processors are busy that may last, and the snapshot is waited for as well: after that another one
+//! does it that does not.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::StatePieces;
+use tokio::time::timeout;
 
 use super::desk::HeldShare;
 use crate::ground::Ground;
@@ -21,21 +24,29 @@ pub(super) async fn hashed(
     pieces: Arc<StatePieces>,
     copies: Vec<(Share, Bytes)>,
 ) -> Option<Vec<HeldShare>> {
-    let mut hashing = Hashing::new(pieces, copies);
-    let begun = move || {
-        let until = Instant::now() + GIVES_WAY;
-        hashing.go_on(|| Instant::now() < until);
-        hashing
+    hashed_within(GIVES_WAY, ground, &pieces, &copies).await
+}
+
+async fn hashed_within(
+    patience: Duration,
+    ground: &Ground,
+    pieces: &Arc<StatePieces>,
+    copies: &[(Share, Bytes)],
+) -> Option<Vec<HeldShare>> {
+    let given_up = Arc::new(AtomicBool::new(false));
+    let hashing = |until: &Arc<AtomicBool>| {
+        let (mut hashing, until) = (Hashing::new(Arc::clone(pieces), copies.to_vec()), Arc::clone(until));
+        move || hashing.all(&until).then_some(hashing)
     };
-    let mut hashing = ground.behind(begun).await?;
-    if !hashing.is_done() {
-        let ended = move || {
-            hashing.go_on(|| true);
-            hashing
-        };
-        hashing = ground.beside(ended).await?;
-    }
-    Some(hashing.finish())
+    // What a thread has begun that others keep from running is not waited for: it may hold nothing that anybody needs.
+    let done = match timeout(patience, ground.behind(hashing(&given_up))).await {
+        Ok(done) => done?,
+        Err(_) => {
+            given_up.store(true, Ordering::Relaxed);
+            ground.beside(hashing(&Arc::default())).await?
+        }
+    };
+    done.map(Hashing::finish)
 }
 
 /// Some shares, and the names of their pieces so far.
@@ -45,29 +56,29 @@ struct Hashing {
 }
 
 impl Hashing {
+    /// Has all the memory that it takes: a thread that may be held up asks for none, which others might wait for.
     fn new(pieces: Arc<StatePieces>, copies: Vec<(Share, Bytes)>) -> Self {
-        let shares = copies.into_iter().map(|(share, bytes)| (share, bytes, Vec::new()));
+        let shares = copies.into_iter().map(|(share, bytes)| {
+            let names = Vec::with_capacity(pieces.pieces_of(share).len());
+            (share, bytes, names)
+        });
         Self {
-            pieces,
             shares: shares.collect(),
+            pieces,
         }
     }
 
-    /// Hashes one piece after the other, while it may.
-    fn go_on(&mut self, may: impl Fn() -> bool) {
+    /// Hashes one piece after the other. Whether all are, and it was not given up.
+    fn all(&mut self, given_up: &AtomicBool) -> bool {
         for (share, bytes, names) in &mut self.shares {
-            for range in self.pieces.pieces_in(*share).skip(names.len()) {
-                if !may() {
-                    return;
+            for range in self.pieces.pieces_in(*share) {
+                if given_up.load(Ordering::Relaxed) {
+                    return false;
                 }
                 names.push(PieceHash::of(bytes.get(range).unwrap_or_default()));
             }
         }
-    }
-
-    fn is_done(&self) -> bool {
-        let done = |(share, _, names): &(Share, Bytes, Vec<PieceHash>)| names.len() == self.pieces.pieces_of(*share).len();
-        self.shares.iter().all(done)
+        true
     }
 
     fn finish(self) -> Vec<HeldShare> {
@@ -78,41 +89,31 @@ impl Hashing {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
 
-    #[test]
-    fn hashing_goes_on_where_it_stopped() {
+    #[tokio::test]
+    async fn all_copies_are_hashed_also_where_nobody_gives_the_first_thread_time() {
         let pieces = Arc::new(StatePieces::new([3, 4, 5, 6]));
         let state = Bytes::from_static(b"a state of 18 byte");
         let shares = [Share { index: 1, of: 2 }, Share { index: 0, of: 2 }];
-        let copies: Vec<_> = shares
-            .into_iter()
-            .map(|share| (share, state.slice(pieces.bytes_of(share))))
-            .collect();
-        let expected = copies
-            .iter()
-            .map(|(share, bytes)| (*share, bytes.clone(), pieces.hash_of(*share, bytes)));
-        for most in 0..=4_u32 {
-            let mut hashing = Hashing::new(Arc::clone(&pieces), copies.clone());
-            let left = Cell::new(most);
-            hashing.go_on(|| left.replace(left.get().saturating_sub(1)) > 0);
-            assert_eq!(hashing.is_done(), most == 4);
-            hashing.go_on(|| true);
-            assert!(hashing.is_done());
-            let held = hashing.finish().into_iter().map(|held| (held.share, held.bytes, held.hash));
-            assert!(held.eq(expected.clone()), "stopped after {most}");
+        let copies = shares.map(|share| (share, state.slice(pieces.bytes_of(share))));
+        for patience in [GIVES_WAY, Duration::ZERO] {
+            let held = hashed_within(patience, &Ground::Host, &pieces, &copies).await;
+            let held = held.expect("this process does not end");
+            for ((share, bytes), held) in copies.iter().zip(&held) {
+                assert_eq!((held.share, &held.bytes), (*share, bytes));
+                assert_eq!(held.hash, pieces.hash_of(*share, bytes));
+                assert_eq!(held.pieces[..], pieces.names_of(*share, bytes));
+            }
+            assert_eq!(held.len(), shares.len());
         }
     }
 
-    #[tokio::test]
-    async fn all_copies_are_hashed_on_the_host() {
+    #[test]
+    fn what_is_given_up_ends_and_counts_for_nothing() {
         let pieces = Arc::new(StatePieces::new([3, 4]));
-        let bytes = Bytes::from_static(b"a state");
-        let held = hashed(&Ground::Host, Arc::clone(&pieces), vec![(Share::WHOLE, bytes.clone())]).await;
-        let held = held.expect("this process does not end");
-        assert_eq!(held[0].hash, pieces.hash_of(Share::WHOLE, &bytes));
-        assert_eq!(held[0].pieces[..], pieces.names_of(Share::WHOLE, &bytes));
+        let mut hashing = Hashing::new(pieces, vec![(Share::WHOLE, Bytes::from_static(b"a state"))]);
+        assert!(!hashing.all(&AtomicBool::new(true)));
+        assert!(hashing.all(&AtomicBool::new(false)));
     }
 }
