@@ -1,18 +1,19 @@
-//! How fast a checkpoint becomes durable and comes back, through the whole path, and how much memory that takes: from the state of worker
-//! processes over QUIC to a checkpoint actor and its disk, until its manifest is committed; and back, until each worker has the whole state
-//! and has compared every byte with its hash. Beside it, in turn: a plain file of as many bytes on the same disk, written in order and
+//! How fast a checkpoint becomes durable and comes back, and how much memory that takes: from a snapshot that workers have copied and hashed
+//! to a checkpoint actor and its disk, until its manifest is committed; and back, until each worker has the whole state and has compared
+//! every byte with its hash. How long the copying and hashing took is printed, too. Beside it, in turn: a plain file of as many bytes on the same disk, written in order and
 //! synced, and read in order, of which nothing is in memory; and the same read once more by as many threads as there are workers at the
 //! same time, each into memory of its own, which is what each worker needs in the end. The ratios are medians of the rounds'.
 //!
-//! Two workers hold the state, unless told otherwise, of which each writes its share. Back, each reads all of it from the disk, which is
-//! that of its own host; with SARDANA_APART set, as between containers, each reads its share from the checkpoint actor and gets the rest
-//! from the other workers, so that as many times the state's bytes pass QUIC as there are workers. One stream over QUIC between two
-//! threads, which does nothing else, is printed for what the network's cryptography allows here. The coordinator and the checkpoint actor
+//! Two workers hold the state, unless told otherwise, of which each writes its share, through memory that the checkpoint actor sees. (That
+//! memory is no process's own, and not in the figures of memory: 16 MiB at most for each.) Back, each reads all of it from the disk, which
+//! is that of its own host. With SARDANA_APART set, as between containers, all is written over QUIC, and each reads its share from the
+//! checkpoint actor and gets the rest from the other workers, so that as many times the state's bytes pass QUIC as there are workers. One
+//! stream over QUIC between two threads, which does nothing else, is printed for what the network's cryptography allows then. The coordinator and the checkpoint actor
 //! are in this process. The gradients sleep.
 //!
 //! With torch for the `python3` of the path (or of SARDANA_BENCH_PYTHON) the same number of bytes is also saved by it.
 //!
-//! `cargo bench -p sardana-chaos-tests --bench durable [-- [MIB] [ROUNDS] [WORKERS]]`; 1,024 MiB unless told otherwise, which takes 6 GiB
+//! `cargo bench -p sardana-chaos-tests --bench durable [-- [MIB] [ROUNDS] [WORKERS]]`; 1,024 MiB unless told otherwise, which takes 8 GiB
 //! of memory with two workers.
 
 use std::fs::File;
@@ -27,7 +28,7 @@ use rustix::fs::{Advice, fadvise};
 use sardana::launch::{Event, LaunchError, Launched, launch};
 use sardana::{Checkpointing, JobEvent};
 use sardana_chaos_tests::dice::mix;
-use sardana_chaos_tests::journal::{last_load, now_ns};
+use sardana_chaos_tests::journal::{Deed, Journal, last_load, now_ns};
 use sardana_chaos_tests::pace::quantile;
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::Trial;
@@ -207,7 +208,7 @@ async fn save(trial: &Trial, folder: &Path, state: State) -> Result<f64> {
     // The copies, and the system's own of the files.
     let mut room = Some(at_hand(mib * (workers as usize + 3))?);
     let mut launched = launched(trial, folder).await?;
-    let (mut pids, mut before) = (Vec::new(), None);
+    let (mut pids, mut before, mut whole) = (Vec::new(), None, None);
     loop {
         let event = next(&mut launched).await?;
         started(&mut pids, &event);
@@ -216,14 +217,29 @@ async fn save(trial: &Trial, folder: &Path, state: State) -> Result<f64> {
                 drop(room.take());
                 before = Some(memory(&pids)?);
             }
+            Event::Job(JobEvent::Snapshot { step, .. }) => whole = Some((step.get(), now_ns())),
             Event::Job(JobEvent::Saved { took, .. }) => {
                 let before = before.context("steps come before a checkpoint")?;
+                let (step, whole) = whole.context("a checkpoint is made of a snapshot")?;
+                let hashed = whole.saturating_sub(end_of(trial, step - 1)?) as f64 / 1e9;
+                println!("durable/{mib} MiB/{workers}: copied and hashed {hashed:.2} s after the step before");
                 print_memory("writing", state, &pids, &before)?;
                 return Ok(took.as_secs_f64());
             }
             Event::Job(_) | Event::Agent(_) => {}
         }
     }
+}
+
+/// When the last worker had made the update of `step`.
+fn end_of(trial: &Trial, step: u64) -> Result<u64> {
+    let journal = Journal::read(trial.folder())?;
+    let updates = journal.lines.iter().filter(|line| line.step == step);
+    let updates = updates.filter(|line| matches!(line.deed, Deed::Update { .. }));
+    updates
+        .map(|line| line.end_ns)
+        .max()
+        .context("no worker made the step before the snapshot")
 }
 
 /// Seconds from the choice of the checkpoint until each worker has all bytes of it.

@@ -1,4 +1,4 @@
-//! The asking end of a stream to a depot. Nothing is waited for without bound: a depot that hangs is an error that names it.
+//! The asking end of a stream to a depot. Nothing of it is waited for without bound: a depot that hangs is an error that names it.
 
 use std::pin::{Pin, pin};
 
@@ -158,7 +158,8 @@ impl Asking {
                 | Answer::Durable
                 | Answer::Refused { .. }
                 | Answer::Places { .. }
-                | Answer::Seen) => {
+                | Answer::Seen
+                | Answer::Unseen) => {
                     return Err(self.senseless("a piece", &other));
                 }
             };
@@ -256,7 +257,8 @@ fn heard<P: Fn()>(depot: DepotId, frame: Heard, progress: &mut NowAndThen<P>) ->
         | Answer::NotHere
         | Answer::Damaged { .. }
         | Answer::Places { .. }
-        | Answer::Seen) => Ok(Some(answer)),
+        | Answer::Seen
+        | Answer::Unseen) => Ok(Some(answer)),
     }
 }
 

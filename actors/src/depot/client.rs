@@ -1,6 +1,6 @@
 //! What workers, and other depots, ask of depots.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use super::error::DepotError;
 use super::limits::{LIST_BYTES, REQUEST_BYTES, ROUND_PIECES};
 use super::patience::Patience;
 use super::talk::{Answer, Request};
+use super::window::Window;
 use crate::fault;
 use crate::ground::Ground;
 use crate::manifest::{self, MANIFEST_BYTES};
@@ -29,6 +30,8 @@ pub struct Depots {
     pub(super) patience: Patience,
     pub(super) reach: Reach,
     slots: Mutex<BTreeMap<DepotId, Arc<Slot>>>,
+    /// Depots on this host that do not see what is shown to them.
+    pub(super) unseeing: Mutex<BTreeSet<DepotId>>,
 }
 
 /// How pieces go to depots and come from them.
@@ -66,6 +69,7 @@ impl Depots {
             patience,
             reach,
             slots: Mutex::default(),
+            unseeing: Mutex::default(),
         })
     }
 
@@ -81,29 +85,52 @@ impl Depots {
         pieces: &[(PieceHash, Bytes)],
         progress: impl Fn() + Send + Sync,
     ) -> Result<(), DepotError> {
+        let window = self.window(depot, pieces.iter().map(|(_, bytes)| bytes.len()).sum());
+        let mut progress = NowAndThen::new(progress);
+        let put = self.put_with(window.as_ref(), depot, snapshot, pieces, &mut progress).await;
+        // There are many pages in it.
+        self.ground.beside(move || drop(window)).await;
+        match put {
+            Err(error @ DepotError::Window { .. }) => {
+                tracing::info!(%error, "what cannot be shown is sent");
+                self.show_no_more(depot.depot);
+                self.put_with(None, depot, snapshot, pieces, &mut progress).await
+            }
+            Err(_) | Ok(()) => put,
+        }
+    }
+
+    async fn put_with<P: Fn() + Send + Sync>(
+        &self,
+        window: Option<&Arc<Window>>,
+        depot: DepotAddress,
+        snapshot: SnapshotId,
+        pieces: &[(PieceHash, Bytes)],
+        progress: &mut NowAndThen<P>,
+    ) -> Result<(), DepotError> {
         let mut talk = self.open(depot).await?;
         let count = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
-        let window = self.window(depot, pieces.iter().map(|(_, bytes)| bytes.len()).sum());
         let request = Request::Put {
             snapshot,
             pieces: count,
-            window: window.as_ref().map(|window| window.at()),
+            window: window.map(|window| window.at()),
         };
         talk.say(&request, REQUEST_BYTES).await?;
-        let mut now_and_then = NowAndThen::new(progress);
         for round in pieces.chunks(ROUND_PIECES) {
             let given = async {
-                let (wanted, looks) = talk.offer(round, &mut now_and_then).await?;
-                match &window {
-                    Some(window) if looks => talk.show(&self.ground, window, &wanted, &mut now_and_then).await,
-                    Some(_) | None => talk.send_all(wanted, &mut now_and_then).await,
+                let (wanted, looks) = talk.offer(round, progress).await?;
+                match window {
+                    Some(window) if looks => talk.show(&self.ground, window, &wanted, progress).await,
+                    Some(_) | None => talk.send_all(wanted, progress).await,
                 }
             };
-            if let Err(error) = given.await {
-                return Err(talk.last_word().await.unwrap_or(error));
+            match given.await {
+                Ok(()) => {}
+                Err(error @ DepotError::Window { .. }) => return Err(error),
+                Err(error) => return Err(talk.last_word().await.unwrap_or(error)),
             }
         }
-        let answer = talk.answer(&mut now_and_then).await?;
+        let answer = talk.answer(progress).await?;
         if answer == Answer::Durable {
             Ok(())
         } else {
@@ -165,7 +192,8 @@ impl Depots {
             | Answer::Durable
             | Answer::Refused { .. }
             | Answer::Places { .. }
-            | Answer::Seen) => {
+            | Answer::Seen
+            | Answer::Unseen) => {
                 return Err(talk.senseless("a manifest", &other));
             }
         };

@@ -27,7 +27,8 @@ pub const PATH_BYTES: usize = 4 << 10;
 /// Bytes of pieces that are read at once from the disk of a depot on the same host, while as many are given on.
 pub const NEAR_BYTES: usize = 4 << 20;
 
-/// Bytes of pieces that are hashed, written, read or sent at once. Each stream has up to two such in memory.
+/// Bytes of pieces that are hashed, written, read or sent at once. Each stream has up to two such in memory, and
+/// a writer on the same host as much in its window.
 pub const BATCH_BYTES: usize = 8 << 20;
 
 /// Bytes of one pane of a window: a depot on the writer's host sees so many at a time.

@@ -110,7 +110,8 @@ impl Depots {
                 | Answer::Bytes { .. }
                 | Answer::Damaged { .. }
                 | Answer::Refused { .. }
-                | Answer::Seen) => return Err(talk.senseless("places", &other)),
+                | Answer::Seen
+                | Answer::Unseen) => return Err(talk.senseless("places", &other)),
             };
             let segments: Arc<Path> = Path::new(&segments).into();
             let sane = places.iter().flatten().all(is_sane);

@@ -38,12 +38,7 @@ impl Server {
                  coordinator releases them with the next checkpoint"
             ))
         })?;
-        let view = window.and_then(|at| {
-            let view = View::open(at);
-            view.map(Arc::new)
-                .map_err(|error| tracing::debug!(%error, "memory of a writer is not seen here"))
-                .ok()
-        });
+        let view = self.view(window).await?;
         let put = self.put_all(snapshot, pin, (pieces, view), talk).await;
         if !self.pins.still(snapshot, pin) {
             put?;
@@ -52,6 +47,15 @@ impl Server {
         put?;
         fault::reached(Point::DepotSync, snapshot.step);
         talk.say(&Answer::Durable).await
+    }
+
+    /// What is seen of a writer's memory; none if it shows none, or it cannot be seen from here.
+    async fn view(&self, window: Option<WindowAt>) -> Result<Option<Arc<View>>, End> {
+        let Some(at) = window else { return Ok(None) };
+        let opened = moving(self.ground.beside(move || View::open(at))).await?;
+        let opened = opened.ok_or_else(|| End::Broken("this process ends".to_owned()))?;
+        let opened = opened.map_err(|error| tracing::debug!(%error, "memory of a writer is not seen here"));
+        Ok(opened.ok().map(Arc::new))
     }
 
     async fn put_all(
@@ -116,14 +120,20 @@ impl Server {
             return Ok(batch);
         };
         let shown: Shown = talk.hear(REQUEST_BYTES).await?;
-        let end = batch.make_room(left, shown)?;
+        let end = batch.expect(left, shown)?;
         let view = Arc::clone(view);
         let looking = self.ground.beside(move || {
-            let looked = view.look(pane, &mut batch.bytes[..end]);
+            let looked = view.look(pane, batch.room(end));
             (batch, looked)
         });
-        let (batch, looked) = looking.await.ok_or_else(|| End::Broken("this process ends".to_owned()))?;
-        looked.map_err(|error| End::Refused(format!("expected to see pieces in memory of their writer: {error}")))?;
+        let (batch, looked) = moving(looking)
+            .await?
+            .ok_or_else(|| End::Broken("this process ends".to_owned()))?;
+        if let Err(error) = looked {
+            talk.say(&Answer::Unseen).await?;
+            talk.delivered().await;
+            return Err(End::Broken(format!("memory of a writer is not seen any more: {error}")));
+        }
         self.seen.fetch_add(end as u64, Ordering::Relaxed);
         talk.say(&Answer::Seen).await?;
         Ok(batch)
@@ -168,15 +178,15 @@ impl Batch {
         {
             *left = rest;
             let begin = end;
-            end += self.add(*offer, begin);
-            let arrived = moving(talk.receive.read_exact(&mut self.bytes[begin..end])).await?;
+            end = self.add(*offer, begin);
+            let arrived = moving(talk.receive.read_exact(&mut self.room(end)[begin..])).await?;
             arrived.map_err(|error| End::Broken(cut_off(&error)))?;
         }
         Ok(())
     }
 
-    /// Room for those that are shown: how much.
-    fn make_room(&mut self, left: &mut &[Offer], shown: Shown) -> Result<usize, End> {
+    /// Those that are shown: how many bytes they are.
+    fn expect(&mut self, left: &mut &[Offer], shown: Shown) -> Result<usize, End> {
         let next = (shown.pieces > 0)
             .then(|| left.split_at_checked(shown.pieces as usize))
             .flatten();
@@ -190,17 +200,22 @@ impl Batch {
             ))
         })?;
         *left = rest;
-        Ok(next.iter().fold(0, |begin, offer| begin + self.add(*offer, begin)))
+        Ok(next.iter().fold(0, |begin, offer| self.add(*offer, begin)))
     }
 
-    /// One more piece: how long it is. Memory only for what comes, and it is cleared once.
+    /// One more piece: where it ends.
     fn add(&mut self, offer: Offer, begin: usize) -> usize {
         let end = begin + offer.bytes as usize;
+        self.pieces.push((offer.piece, begin..end));
+        end
+    }
+
+    /// So many bytes. Memory only for what comes, and it is cleared once.
+    fn room(&mut self, end: usize) -> &mut [u8] {
         if self.bytes.len() < end {
             self.bytes.resize(end, 0);
         }
-        self.pieces.push((offer.piece, begin..end));
-        end - begin
+        &mut self.bytes[..end]
     }
 }
 

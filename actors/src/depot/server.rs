@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::limits::{MAX_GETS, MAX_MANIFESTS, MAX_PUTS, MOST_WAITS, REQUEST_BYTES, REQUEST_DEADLINE, STALL};
 use super::names::Names;
+use super::near::is_here;
 use super::patience::Patience;
 use super::pins::Pins;
 use super::shelf::Shelf;
@@ -206,7 +207,8 @@ impl Server {
         }
         let streams = async {
             while let Ok((send, receive)) = connection.accept_bi().await {
-                tokio::spawn(Arc::clone(&self).serve_stream(peer, send, receive));
+                let here = is_here(connection.remote_address());
+                tokio::spawn(Arc::clone(&self).serve_stream((peer, here), send, receive));
             }
         };
         tokio::select! {
@@ -219,13 +221,13 @@ impl Server {
         }
     }
 
-    async fn serve_stream(self: Arc<Self>, peer: PeerIdentity, send: SendStream, mut receive: RecvStream) {
+    async fn serve_stream(self: Arc<Self>, (peer, here): (PeerIdentity, bool), send: SendStream, mut receive: RecvStream) {
         let request = timeout(REQUEST_DEADLINE, read_frame::<Request>(&mut receive, REQUEST_BYTES)).await;
         let server = Arc::clone(&self);
         let mut talk = Talk { send, receive, server };
         let outcome = match request {
             Ok(Ok(Some(request))) if may_send(peer.role, Kind::from(&request), Role::Checkpoint) => {
-                self.answer(request, &mut talk).await
+                self.answer(request, here, &mut talk).await
             }
             Ok(Ok(Some(request))) => Err(End::Refused(format!("{peer} may not ask for {request:?}"))),
             Ok(Ok(None)) => Err(End::Broken("it ended before a request".to_owned())),
@@ -251,13 +253,13 @@ impl Server {
         }
     }
 
-    async fn answer(&self, request: Request, talk: &mut Talk) -> Result<(), End> {
+    async fn answer(&self, request: Request, here: bool, talk: &mut Talk) -> Result<(), End> {
         match request {
             Request::Put {
                 snapshot,
                 pieces,
                 window,
-            } => self.put(snapshot, (pieces, window), talk).await,
+            } => self.put(snapshot, (pieces, window.filter(|_| here)), talk).await,
             Request::Get { pieces } => self.get(pieces, talk).await,
             Request::Manifest { key } => self.manifest(key, talk).await,
             Request::Places { pieces } => self.places(pieces, talk).await,
@@ -354,7 +356,7 @@ impl Talk {
     }
 
     /// Ends the stream, and waits until the other end has all of it, or wants no more.
-    async fn delivered(mut self) {
+    pub(super) async fn delivered(&mut self) {
         // Finishing fails only if the other end has given up.
         let _ = self.send.finish();
         let _ = timeout(STALL, self.send.stopped()).await;

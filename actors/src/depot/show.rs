@@ -1,9 +1,9 @@
 //! The writer's end of a window: pieces are shown to a depot on this host, instead of being sent to it.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
-use sardana_protocol::checkpoint::DepotAddress;
+use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 
 use super::asking::{Asking, NowAndThen};
 use super::client::{Depots, Reach};
@@ -19,6 +19,11 @@ impl Depots {
     pub(super) fn window(&self, depot: DepotAddress, bytes: usize) -> Option<Arc<Window>> {
         // In a simulation no process sees another one's memory.
         if bytes < WORTH_SHOWING
+            || self
+                .unseeing
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .contains(&depot.depot)
             || self.reach == Reach::Network
             || matches!(self.ground, Ground::Given(_))
             || !is_here(depot.address)
@@ -29,6 +34,13 @@ impl Depots {
         made.map(Arc::new)
             .map_err(|error| tracing::debug!(%error, "pieces cannot be shown to a checkpoint actor of this host"))
             .ok()
+    }
+}
+
+impl Depots {
+    /// From now on the bytes are sent to this one.
+    pub(super) fn show_no_more(&self, depot: DepotId) {
+        self.unseeing.lock().unwrap_or_else(PoisonError::into_inner).insert(depot);
     }
 }
 
@@ -70,6 +82,10 @@ impl Asking {
     async fn hear_seen<P: Fn()>(&mut self, progress: &mut NowAndThen<P>) -> Result<(), DepotError> {
         match self.answer(progress).await? {
             Answer::Seen => Ok(()),
+            Answer::Unseen => Err(DepotError::Window {
+                depot: self.depot,
+                source: std::io::ErrorKind::NotFound.into(),
+            }),
             other @ (Answer::Wait
             | Answer::Wanted { .. }
             | Answer::Durable

@@ -70,6 +70,8 @@ pub(super) enum Answer {
     Places { segments: String, places: Vec<Option<Place>> },
     /// It has looked at the pane that was filled first, which may be filled again.
     Seen,
+    /// It sees nothing in the window any more, and does nothing more on this stream.
+    Unseen,
 }
 
 impl From<&Request> for Kind {
@@ -152,6 +154,7 @@ mod tests {
         let (segments, places) = ("/a".to_owned(), vec![Some(place), None]);
         golden(&Answer::Places { segments, places }, "07 02 2f61 02 01 01 fb2c01 05 00");
         golden(&Answer::Seen, "08");
+        golden(&Answer::Unseen, "09");
     }
 
     #[test]

@@ -17,6 +17,9 @@ use super::limits::PANE_BYTES;
 /// Panes of a window.
 pub(super) const PANES: usize = 2;
 
+/// What the system calls such memory.
+const NAME: &str = "sardana-window";
+
 /// Bytes that nobody can know who was not told.
 type Mark = [u8; 16];
 
@@ -42,13 +45,17 @@ impl Window {
     pub(super) fn make() -> io::Result<Self> {
         use std::os::fd::AsRawFd;
 
-        use rustix::fs::{FallocateFlags, MemfdFlags};
+        use rustix::fs::MemfdFlags;
+        use rustix::process::{Resource, getrlimit};
 
         let mut mark = Mark::default();
+        let length = mark_at() + mark.len() as u64;
+        // Whoever makes a longer file than it may is killed.
+        if getrlimit(Resource::Fsize).current.is_some_and(|most| most < length) {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         getrandom::fill(&mut mark).map_err(|error| io::Error::other(error.to_string()))?;
-        let file = File::from(rustix::fs::memfd_create("sardana-window", MemfdFlags::CLOEXEC)?);
-        // Where there is not so much memory, that shows now.
-        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, mark_at())?;
+        let file = File::from(rustix::fs::memfd_create(NAME, MemfdFlags::CLOEXEC)?);
         file.write_all_at(&mark, mark_at())?;
         let at = WindowAt {
             process: std::process::id(),
@@ -96,8 +103,13 @@ impl View {
     pub(super) fn open(at: WindowAt) -> io::Result<Self> {
         let other = || io::Error::new(io::ErrorKind::NotFound, "another file is there");
         let path = format!("/proc/{}/fd/{}", at.process, at.descriptor);
-        // Nothing is opened that does more than lie there.
-        if !fs::metadata(&path)?.is_file() {
+        // Nothing is opened, and no disk is asked anything, for what does not even say that it is one.
+        let target = fs::read_link(&path)?;
+        if !target
+            .as_os_str()
+            .as_encoded_bytes()
+            .starts_with(format!("/memfd:{NAME}").as_bytes())
+        {
             return Err(other());
         }
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -172,17 +184,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_file_is_not_opened() {
+    fn a_file_is_no_window_though_it_has_the_mark_and_memory_without_it_neither() {
         use std::os::fd::AsRawFd;
 
         let at = Window::make().unwrap().at();
-        let (reader, _writer) = io::pipe().unwrap();
-        let short = tempfile::tempfile().unwrap();
-        let of = |descriptor: i32| WindowAt {
-            descriptor: u32::try_from(descriptor).unwrap(),
-            ..at
-        };
-        View::open(of(reader.as_raw_fd())).unwrap_err();
-        View::open(of(short.as_raw_fd())).unwrap_err();
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&at.mark, mark_at()).unwrap();
+        let memory = rustix::fs::memfd_create(NAME, rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        for descriptor in [file.as_raw_fd(), memory.as_raw_fd()] {
+            let descriptor = u32::try_from(descriptor).unwrap();
+            View::open(WindowAt { descriptor, ..at }).unwrap_err();
+        }
     }
 }

@@ -2,8 +2,9 @@
 //! gives way to all others. Where all processors are busy that may last, and the snapshot is waited for as well: after that another one
 //! does it that does not.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,66 +25,78 @@ pub(super) async fn hashed(
     pieces: Arc<StatePieces>,
     copies: Vec<(Share, Bytes)>,
 ) -> Option<Vec<HeldShare>> {
-    hashed_within(GIVES_WAY, ground, &pieces, &copies).await
+    hashed_within(GIVES_WAY, ground, &pieces, copies).await
 }
 
 async fn hashed_within(
     patience: Duration,
     ground: &Ground,
-    pieces: &Arc<StatePieces>,
-    copies: &[(Share, Bytes)],
+    pieces: &StatePieces,
+    copies: Vec<(Share, Bytes)>,
 ) -> Option<Vec<HeldShare>> {
-    let given_up = Arc::new(AtomicBool::new(false));
-    let hashing = |until: &Arc<AtomicBool>| {
-        let (mut hashing, until) = (Hashing::new(Arc::clone(pieces), copies.to_vec()), Arc::clone(until));
-        move || hashing.all(&until).then_some(hashing)
-    };
-    // What a thread has begun that others keep from running is not waited for: it may hold nothing that anybody needs.
-    let done = match timeout(patience, ground.behind(hashing(&given_up))).await {
+    let hashing = Arc::new(Hashing::new(pieces, copies));
+    // A thread that others keep from running does not keep the copies from being let go of.
+    let behind = Arc::downgrade(&hashing);
+    let giving_way = ground.behind(move || while behind.upgrade().is_some_and(|hashing| hashing.one_more()) {});
+    match timeout(patience, giving_way).await {
         Ok(done) => done?,
         Err(_) => {
-            given_up.store(true, Ordering::Relaxed);
-            ground.beside(hashing(&Arc::default())).await?
+            let hashing = Arc::clone(&hashing);
+            ground.beside(move || while hashing.one_more() {}).await?;
         }
-    };
-    done.map(Hashing::finish)
+    }
+    hashing.finish()
 }
 
-/// Some shares, and the names of their pieces so far.
+/// Some shares, and the names of their pieces so far. Two threads may be at it, of which none waits for the other: what one has begun the
+/// other does as well, if it comes to it first.
 struct Hashing {
-    pieces: Arc<StatePieces>,
-    shares: Vec<(Share, Bytes, Vec<PieceHash>)>,
+    shares: Vec<(Share, Bytes)>,
+    /// Of all pieces: whose they are, and where in that.
+    pieces: Vec<(usize, Range<usize>)>,
+    names: Vec<OnceLock<PieceHash>>,
+    /// Those before are named.
+    named: AtomicUsize,
 }
 
 impl Hashing {
-    /// Has all the memory that it takes: a thread that may be held up asks for none, which others might wait for.
-    fn new(pieces: Arc<StatePieces>, copies: Vec<(Share, Bytes)>) -> Self {
-        let shares = copies.into_iter().map(|(share, bytes)| {
-            let names = Vec::with_capacity(pieces.pieces_of(share).len());
-            (share, bytes, names)
-        });
+    /// Has all the memory that it takes: a thread that is held up asks for none, which others might wait for.
+    fn new(pieces: &StatePieces, shares: Vec<(Share, Bytes)>) -> Self {
+        let of_share = |(number, (share, _)): (usize, &(Share, Bytes))| {
+            let pieces: Vec<Range<usize>> = pieces.pieces_in(*share).collect();
+            pieces.into_iter().map(move |piece| (number, piece))
+        };
+        let pieces: Vec<(usize, Range<usize>)> = shares.iter().enumerate().flat_map(of_share).collect();
         Self {
-            shares: shares.collect(),
+            names: pieces.iter().map(|_| OnceLock::new()).collect(),
+            named: AtomicUsize::new(0),
             pieces,
+            shares,
         }
     }
 
-    /// Hashes one piece after the other. Whether all are, and it was not given up.
-    fn all(&mut self, given_up: &AtomicBool) -> bool {
-        for (share, bytes, names) in &mut self.shares {
-            for range in self.pieces.pieces_in(*share) {
-                if given_up.load(Ordering::Relaxed) {
-                    return false;
-                }
-                names.push(PieceHash::of(bytes.get(range).unwrap_or_default()));
-            }
-        }
+    /// Hashes the next piece. Whether there was one.
+    fn one_more(&self) -> bool {
+        let next = self.named.load(Ordering::Acquire);
+        let Some((number, range)) = self.pieces.get(next) else {
+            return false;
+        };
+        let bytes = self.shares.get(*number).and_then(|(_, bytes)| bytes.get(range.clone()));
+        // Whoever was there first has set the same.
+        let _ = self.names[next].set(PieceHash::of(bytes.unwrap_or_default()));
+        self.named.fetch_max(next + 1, Ordering::AcqRel);
         true
     }
 
-    fn finish(self) -> Vec<HeldShare> {
-        let held = |(share, bytes, names)| HeldShare::named(share, bytes, names);
-        self.shares.into_iter().map(held).collect()
+    /// The shares; none if some piece has no name yet.
+    fn finish(&self) -> Option<Vec<HeldShare>> {
+        let name = |name: &OnceLock<PieceHash>| name.get().copied();
+        let names: Vec<PieceHash> = self.names.iter().map(name).collect::<Option<_>>()?;
+        let held = |(number, (share, bytes)): (usize, &(Share, Bytes))| {
+            let own = self.pieces.iter().zip(&names).filter(|((of, _), _)| *of == number);
+            HeldShare::named(*share, bytes.clone(), own.map(|(_, name)| *name).collect())
+        };
+        Some(self.shares.iter().enumerate().map(held).collect())
     }
 }
 
@@ -91,29 +104,44 @@ impl Hashing {
 mod tests {
     use super::*;
 
+    fn copies(pieces: &StatePieces) -> Vec<(Share, Bytes)> {
+        let state = Bytes::from_static(b"a state of 18 byte");
+        let shares = [Share { index: 1, of: 2 }, Share { index: 0, of: 2 }];
+        shares.map(|share| (share, state.slice(pieces.bytes_of(share)))).to_vec()
+    }
+
+    fn assert_hashed(pieces: &StatePieces, held: &[HeldShare]) {
+        let copies = copies(pieces);
+        assert_eq!(held.len(), copies.len());
+        for ((share, bytes), held) in copies.iter().zip(held) {
+            assert_eq!((held.share, &held.bytes), (*share, bytes));
+            assert_eq!(held.hash, pieces.hash_of(*share, bytes));
+            assert_eq!(held.pieces[..], pieces.names_of(*share, bytes));
+        }
+    }
+
     #[tokio::test]
     async fn all_copies_are_hashed_also_where_nobody_gives_the_first_thread_time() {
         let pieces = Arc::new(StatePieces::new([3, 4, 5, 6]));
-        let state = Bytes::from_static(b"a state of 18 byte");
-        let shares = [Share { index: 1, of: 2 }, Share { index: 0, of: 2 }];
-        let copies = shares.map(|share| (share, state.slice(pieces.bytes_of(share))));
         for patience in [GIVES_WAY, Duration::ZERO] {
-            let held = hashed_within(patience, &Ground::Host, &pieces, &copies).await;
-            let held = held.expect("this process does not end");
-            for ((share, bytes), held) in copies.iter().zip(&held) {
-                assert_eq!((held.share, &held.bytes), (*share, bytes));
-                assert_eq!(held.hash, pieces.hash_of(*share, bytes));
-                assert_eq!(held.pieces[..], pieces.names_of(*share, bytes));
-            }
-            assert_eq!(held.len(), shares.len());
+            let held = hashed_within(patience, &Ground::Host, &pieces, copies(&pieces)).await;
+            assert_hashed(&pieces, &held.expect("this process does not end"));
         }
     }
 
     #[test]
-    fn what_is_given_up_ends_and_counts_for_nothing() {
-        let pieces = Arc::new(StatePieces::new([3, 4]));
-        let mut hashing = Hashing::new(pieces, vec![(Share::WHOLE, Bytes::from_static(b"a state"))]);
-        assert!(!hashing.all(&AtomicBool::new(true)));
-        assert!(hashing.all(&AtomicBool::new(false)));
+    fn hashing_goes_on_where_it_stopped_and_stops_where_nobody_wants_it() {
+        let pieces = StatePieces::new([3, 4, 5, 6]);
+        for before in 0..=4 {
+            let hashing = Arc::new(Hashing::new(&pieces, copies(&pieces)));
+            assert!((0..before).all(|_| hashing.one_more()));
+            assert_eq!(hashing.finish().is_some(), before == 4);
+            let left = (before..4).filter(|_| hashing.one_more()).count();
+            assert_eq!((left, hashing.one_more()), (4 - before, false));
+            assert_hashed(&pieces, &hashing.finish().unwrap());
+            let behind = Arc::downgrade(&hashing);
+            drop(hashing);
+            assert!(behind.upgrade().is_none());
+        }
     }
 }

@@ -60,7 +60,7 @@ async fn bytes_of_another_name_are_refused() {
         let expected = format!("expected the bytes of piece {}", wrong[40].0);
         assert!(error.to_string().contains(&expected), "{error}");
         assert!(place.store.read(wrong[40].0).is_err());
-        assert_eq!(place.server.seen() > 0, reach == Reach::Host);
+        assert_eq!(place.server.seen() > 0, reach == Reach::Host && cfg!(target_os = "linux"));
     }
 }
 

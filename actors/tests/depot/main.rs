@@ -14,5 +14,6 @@ mod raw;
 mod reopening;
 mod replicas;
 mod round_trips;
+#[cfg(target_os = "linux")]
 mod shown;
 mod site;

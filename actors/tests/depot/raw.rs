@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::site::{JOB, Place, WORKER, snapshot, soon};
 
 /// As a depot reads it.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) enum Request {
     Put {
         snapshot: SnapshotId,
@@ -23,14 +23,13 @@ pub(crate) enum Request {
     Get {
         pieces: u32,
     },
-    #[expect(dead_code, reason = "for the number of the others")]
     Manifest {
         key: ManifestKey,
     },
 }
 
 /// Where a window is, as a depot reads it.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct WindowAt {
     pub(crate) process: u32,
     pub(crate) descriptor: u32,
@@ -38,7 +37,7 @@ pub(crate) struct WindowAt {
 }
 
 /// As a depot writes it.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     Wait,
     Wanted { offers: Vec<u32>, looks: bool },
@@ -49,9 +48,10 @@ pub(crate) enum Answer {
     Refused { reason: String },
     Places { segments: String, places: Vec<()> },
     Seen,
+    Unseen,
 }
 
-const MOST: usize = 1 << 20;
+pub(crate) const MOST: usize = 1 << 20;
 
 pub(crate) struct Raw {
     pub(crate) send: SendStream,
@@ -101,7 +101,8 @@ impl Raw {
             | Answer::NotHere
             | Answer::Damaged { .. }
             | Answer::Places { .. }
-            | Answer::Seen) => panic!("expected a refusal, found {other:?}"),
+            | Answer::Seen
+            | Answer::Unseen) => panic!("expected a refusal, found {other:?}"),
         }
     }
 }

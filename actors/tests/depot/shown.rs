@@ -5,15 +5,18 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
+use rustix::fs::{MemfdFlags, memfd_create};
 use sardana_actors::depot::limits::{PANE_BYTES, WORTH_SHOWING};
 use sardana_actors::depot::{Patience, Reach};
+use sardana_actors::quic::{Purpose, accept, bind_server, next_incoming};
 use sardana_actors::store::PinId;
-use sardana_actors::trust::Authority;
-use sardana_protocol::checkpoint::PieceHash;
+use sardana_actors::trust::{Authority, Role, Wallet};
+use sardana_actors::wire::{read_frame, write_frame};
+use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
 use sardana_protocol::limits::PIECE_BYTES;
 
-use crate::raw::{Answer, Raw, WindowAt, offers, put};
-use crate::site::{Place, Read, WORKER, authority, client, client_at, names, pieces, snapshot, soon};
+use crate::raw::{Answer, MOST, Raw, Request, WindowAt, offers, put};
+use crate::site::{LOOPBACK, PATIENCE, Place, Read, WORKER, authority, client, client_at, names, pieces, snapshot, soon};
 
 fn bytes_of(pieces: &[(PieceHash, Bytes)]) -> u64 {
     pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum()
@@ -33,7 +36,8 @@ const MARK_AT: u64 = 2 * PANE_BYTES as u64;
 
 /// A window that a test fills by hand.
 fn window() -> (File, WindowAt) {
-    let (file, mark) = (tempfile::tempfile().unwrap(), [0x5a; 16]);
+    let memory = memfd_create("sardana-window", MemfdFlags::CLOEXEC).unwrap();
+    let (file, mark) = (File::from(memory), [0x5a; 16]);
     file.write_all_at(&mark, MARK_AT).unwrap();
     let at = WindowAt {
         process: std::process::id(),
@@ -127,7 +131,7 @@ async fn numbers_of_shown_pieces_beyond_bounds_are_refused() {
 }
 
 #[tokio::test]
-async fn a_window_that_goes_while_it_is_looked_at_is_refused() {
+async fn a_writer_is_told_of_a_window_that_is_gone_when_it_is_looked_at() {
     let authority = authority();
     let place = Place::new(&authority, 1);
     let (file, at) = window();
@@ -135,11 +139,84 @@ async fn a_window_that_goes_while_it_is_looked_at_is_refused() {
     let mut raw = begun(&authority, &place, (at, true), &all).await;
     file.set_len(0).unwrap();
     raw.say(&8_u32).await;
-    let reason = raw.refusal().await;
-    assert!(
-        reason.contains("expected to see pieces in memory of their writer"),
-        "{reason}"
-    );
+    assert_eq!(raw.hear().await, Answer::Unseen);
+}
+
+/// A depot that says that it looks, and then that it does not see: it is sent the bytes at once, and shown nothing any more.
+#[tokio::test]
+async fn who_does_not_see_any_more_is_sent_the_bytes() {
+    let authority = authority();
+    let own = authority.issue(Role::Checkpoint, 1_001).unwrap();
+    let identity = own.identity();
+    let endpoint = bind_server(Wallet::from(own), Purpose::Peer, LOOPBACK).unwrap();
+    let at = DepotAddress {
+        depot: DepotId::new(1),
+        certified: 1_001,
+        address: endpoint.local_addr().unwrap(),
+    };
+    let all = long(1, 8);
+    let worker = client(&authority, WORKER);
+    let depot = async {
+        let incoming = next_incoming(&endpoint).await.unwrap();
+        let (connection, _) = accept(incoming, identity, PATIENCE).await.unwrap();
+        let mut asked = Vec::new();
+        for _ in 0..3 {
+            let (mut send, mut receive) = connection.accept_bi().await.unwrap();
+            let request: Request = read_frame(&mut receive, MOST).await.unwrap().unwrap();
+            let Request::Put { window, .. } = request else {
+                panic!("a put")
+            };
+            let offered: Vec<(PieceHash, u32)> = read_frame(&mut receive, MOST).await.unwrap().unwrap();
+            assert_eq!(offered, offers(&all));
+            let wanted = Answer::Wanted {
+                offers: (0..8).collect(),
+                looks: window.is_some(),
+            };
+            write_frame(&mut send, &wanted, MOST).await.unwrap();
+            let last = if window.is_some() {
+                let shown: u32 = read_frame(&mut receive, MOST).await.unwrap().unwrap();
+                assert_eq!(shown, 8);
+                Answer::Unseen
+            } else {
+                let mut found = vec![0; 8 * PIECE_BYTES];
+                receive.read_exact(&mut found).await.unwrap();
+                assert!(found.chunks(PIECE_BYTES).eq(all.iter().map(|(_, bytes)| &bytes[..])));
+                Answer::Durable
+            };
+            write_frame(&mut send, &last, MOST).await.unwrap();
+            asked.push(window.is_some());
+        }
+        (asked, connection)
+    };
+    let putting = async {
+        for _ in 0..2 {
+            worker.put(at, snapshot(5), &all, || ()).await.unwrap();
+        }
+    };
+    let ((windows, _connection), ()) = soon(async { tokio::join!(depot, putting) }).await;
+    assert_eq!(windows, [true, false, false]);
+}
+
+/// More than are offered at once, of which the first have come before; one of them is empty.
+#[tokio::test]
+async fn what_is_offered_in_several_rounds_is_shown_as_far_as_it_is_wanted() {
+    let authority = authority();
+    let place = Place::new(&authority, 1);
+    let small = |number: u32| {
+        let bytes = Bytes::from([number.to_le_bytes().as_slice(), &[7; 2_000]].concat());
+        (PieceHash::of(&bytes), bytes)
+    };
+    let empty = (PieceHash::of(b""), Bytes::new());
+    let all: Vec<_> = (0..9_000).map(small).chain([empty]).chain(long(1, 20)).collect();
+    let sends = client_at(&authority, WORKER, (Patience::default(), Reach::Network));
+    soon(sends.put(place.at, snapshot(4), &all[..4_200], || ())).await.unwrap();
+    soon(client(&authority, WORKER).put(place.at, snapshot(5), &all, || ()))
+        .await
+        .unwrap();
+    assert_eq!(place.server.seen(), bytes_of(&all[4_200..]));
+    for (name, bytes) in &all {
+        assert_eq!(place.store.read(*name).unwrap(), bytes[..]);
+    }
 }
 
 #[tokio::test]
@@ -158,6 +235,12 @@ async fn a_writer_that_dies_while_it_shows_leaves_nothing_that_counts_as_durable
         assert_eq!(raw.hear().await, Answer::Seen);
     }
     assert_eq!(place.server.seen(), bytes_of(&all[..16]));
+    soon(async {
+        while place.server.received() < bytes_of(&all[..16]) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     raw.connection.close(0_u32.into(), b"it dies");
     let pin = PinId::new(99);
     assert_eq!(
