@@ -10,7 +10,7 @@
 //! - [`quic`]: endpoints, dialling and accepting; [`ground`]: the sockets and threads that all stand on.
 //! - [`wire`]: messages as bytes.
 //! - [`catalogue`]: small records on the disk; [`store`]: the pieces and manifests of checkpoints; [`manifest`]: what a manifest says.
-//! - [`fault`]: where chaos tests kill.
+//! - [`lock`]: one process at a time; [`fault`]: where chaos tests kill.
 
 pub mod agent;
 pub mod catalogue;
@@ -20,6 +20,7 @@ pub mod depot;
 pub mod enrol;
 pub mod fault;
 pub mod ground;
+pub mod lock;
 pub mod manifest;
 pub mod operator;
 pub mod peers;

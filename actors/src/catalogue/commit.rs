@@ -14,11 +14,11 @@ use super::batch::Batch;
 use super::check::{failed, value_of};
 use super::error::CatalogueError;
 use super::limits::{CHUNK_BYTES, SCAN_ENTRIES};
-use super::lock::Lock;
 use super::marker::Marker;
 use super::open::Parts;
 use super::record::{HEAD_KEY, Head, Heading, chunk_key, entry_key, parse_entry};
 use super::store::{Fault, Store};
+use crate::lock::FileLock;
 
 /// Keys and values, in the order of the keys.
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
@@ -28,7 +28,7 @@ pub(super) struct Open {
     folder: PathBuf,
     since: u64,
     /// None only while it is dropped.
-    store: Option<(Store, Lock)>,
+    store: Option<(Store, FileLock)>,
     /// What was applied. Held while sled is asked anything, so that nobody reads half a batch.
     applied: Mutex<Applied>,
     /// What was synced. Held while it is: who comes meanwhile waits, and then finds its own batch synced, or syncs all that

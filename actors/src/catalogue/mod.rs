@@ -47,7 +47,7 @@ pub use batch::Batch;
 pub use commit::Entries;
 pub use error::CatalogueError;
 pub use lock::LOCK_FILE;
-pub(crate) use lock::{Lock, take as take_lock};
+pub(crate) use lock::take as take_lock;
 pub use marker::MARKER_FILE;
 pub use open::Found;
 pub use repair::Repair;

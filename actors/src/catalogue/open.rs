@@ -10,18 +10,19 @@ use std::time::{Duration, SystemTime};
 
 use super::check::{self, Contents};
 use super::error::CatalogueError;
-use super::lock::{self, Lock};
+use super::lock;
 use super::marker::{self, Mark, Marker};
 use super::record::Head;
 use super::repair::{self, Repair};
 use super::store::{self, DATA_FILE, STORE_FOLDER, Store};
+use crate::lock::FileLock;
 use crate::trust::{Otherwise, PrivateError, PrivateFolder};
 
 /// All that an open catalogue has.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) folder: PathBuf,
-    pub(super) lock: Lock,
+    pub(super) lock: FileLock,
     pub(super) store: Store,
     pub(super) marker: Marker,
     pub(super) head: Head,

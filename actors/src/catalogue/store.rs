@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use sled::{Batch, Db, IVec};
 
 use super::limits::{CACHE_BYTES, CLOSE_PATIENCE, LOCK_PATIENCE, SEGMENT_BYTES};
-use super::lock::Lock;
+use crate::lock::FileLock;
 use crate::trust::{Otherwise, PrivateError, open_private};
 
 /// The folder that sled has for itself.
@@ -166,7 +166,7 @@ impl Store {
     }
 
     /// Ends it, within [`CLOSE_PATIENCE`]. The lock is given back when sled has let go of its files, if it ever does.
-    pub(super) fn close(mut self, lock: Option<Lock>) {
+    pub(super) fn close(mut self, lock: Option<FileLock>) {
         let Some(db) = self.db.take() else { return };
         let (done, ended) = mpsc::channel::<()>();
         let closing = thread::Builder::new().name("catalogue-close".to_owned()).spawn(move || {

@@ -205,9 +205,9 @@ impl Server {
                 format!("expected one that the coordinator has named, found {peer}; see whether the coordinator knows it");
             return connection.close(REFUSED, reason.as_bytes());
         }
+        let here = is_here(connection.remote_address());
         let streams = async {
             while let Ok((send, receive)) = connection.accept_bi().await {
-                let here = is_here(connection.remote_address());
                 tokio::spawn(Arc::clone(&self).serve_stream((peer, here), send, receive));
             }
         };

@@ -14,7 +14,7 @@ use super::names::segment_name;
 use super::state::State;
 use super::watch::Watch;
 use super::writer::Writer;
-use crate::catalogue::Lock;
+use crate::lock::FileLock;
 use crate::trust::PrivateError;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     /// Why nothing more is written.
     pub(super) poison: OnceLock<String>,
-    pub(super) lock: Option<Lock>,
+    pub(super) lock: Option<FileLock>,
 }
 
 /// A panic while one of these is held is a bug of ours; what is on the disk is whole in any case.

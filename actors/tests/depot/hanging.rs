@@ -11,7 +11,9 @@ use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 use crate::disk::{Faulty, Hang, Wrong};
 use crate::leader::{Leader, depot_with};
 use crate::orders::{committed, refused as not_committed};
-use crate::site::{Place, Read, WORKER, authority, client, client_with, manifest, names, pieces, snapshot, soon};
+use crate::site::{
+    Place, Read, WAYS, WORKER, authority, client, client_at, client_with, manifest, names, pieces, snapshot, soon,
+};
 
 /// A depot that notices soon.
 const SHORT: Patience = Patience {
@@ -44,10 +46,11 @@ async fn refused(worker: &Depots, at: DepotAddress, step: u64) -> String {
 
 #[tokio::test]
 async fn a_put_on_a_disk_that_hangs_is_refused_by_name_and_more_of_them_at_once() {
-    for (call, what) in [(Hang::Write, "to write "), (Hang::Sync, "to sync ")] {
+    let calls = [(Hang::Write, "to write "), (Hang::Sync, "to sync ")];
+    for ((call, what), way) in calls.into_iter().flat_map(|call| WAYS.map(|way| (call, way))) {
         let authority = authority();
         let (place, wrong) = place(&authority, 1, SHORT);
-        let worker = client(&authority, WORKER);
+        let worker = client_at(&authority, WORKER, (Patience::default(), way));
         let one = pieces(1, 40);
         soon(worker.put(place.at, snapshot(5), &one, || ())).await.unwrap();
         let hung = wrong.hang(call);

@@ -54,6 +54,9 @@ pub(crate) fn client_at(authority: &Authority, worker: WorkerId, how: (Patience,
     Depots::with(Ground::Host, endpoint, wallet, how)
 }
 
+/// Each way in which pieces go to depots and come from them.
+pub(crate) const WAYS: [Reach; 2] = [Reach::Host, Reach::Network];
+
 /// The bulk end of a depot, with a store of its own, that serves [`WORKER`].
 pub(crate) struct Place {
     pub(crate) server: Arc<Server>,

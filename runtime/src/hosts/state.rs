@@ -1,14 +1,14 @@
 //! A coordinator's state directory: its authority, how often join files were used, its address, its incarnation, and a lock.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::OpenOptions;
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, flock};
 use sardana_actors::enrol::{Registrar, UsesError};
+use sardana_actors::lock::{FileLock, Holder};
 use sardana_actors::trust::{Authority, Otherwise, PrivateError, PrivateFolder, StoreError, read_private, write_private};
 use sardana_protocol::words::{Incarnation, JobId};
 
@@ -73,10 +73,6 @@ pub struct Fence {
     pub by: Incarnation,
 }
 
-/// Keeps other coordinators away as long as it, and this process, lives.
-#[derive(Debug)]
-pub struct StateLock(#[expect(dead_code, reason = "the lock is its file's being open")] File);
-
 impl StateDirectory {
     /// The directory at `path`, made if it is not there.
     ///
@@ -98,7 +94,7 @@ impl StateDirectory {
     ///
     /// # Errors
     /// When another coordinator has it.
-    pub fn lock(&self) -> Result<StateLock, StateError> {
+    pub fn lock(&self) -> Result<FileLock, StateError> {
         let path = self.0.file(LOCK_FILE);
         let system = |error: io::Error| StateError::Private(PrivateError::system(&path, error));
         let opened = OpenOptions::new()
@@ -108,24 +104,11 @@ impl StateDirectory {
             .truncate(false)
             .mode(0o600)
             .open(&path);
-        let mut file = opened.map_err(system)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut pid = String::new();
-                // It may be writing it.
-                let _ = Read::take(&mut file, 32).read_to_string(&mut pid);
-                let pid = pid.trim();
-                return Err(StateError::Locked {
-                    path: self.0.path().to_owned(),
-                    pid: if pid.is_empty() { "unknown" } else { pid }.to_owned(),
-                });
-            }
-            Err(error) => return Err(system(error.into())),
-        }
-        file.set_len(0).map_err(system)?;
-        writeln!(file, "{}", std::process::id()).map_err(system)?;
-        Ok(StateLock(file))
+        let taken = FileLock::take(opened.map_err(system)?).map_err(system)?;
+        taken.map_err(|Holder { pid }| StateError::Locked {
+            path: self.0.path().to_owned(),
+            pid,
+        })
     }
 
     /// The job's authority, with what it remembers of join files; made for a new job, whose id is `fresh`, if there is none.

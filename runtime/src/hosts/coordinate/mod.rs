@@ -13,6 +13,7 @@ use sardana_actors::coordinator::{
 };
 use sardana_actors::depot::DepotStartError;
 use sardana_actors::enrol::Registrar;
+use sardana_actors::lock::FileLock;
 use sardana_actors::quic::BindError;
 use sardana_actors::trust::PrivateFolder;
 use sardana_actors::whereabouts::MAX_WHEREABOUTS;
@@ -26,7 +27,7 @@ use crate::checkpoints::mirror::MirrorUrl;
 use crate::mirroring::{self, MirroringError};
 
 use super::place::{Offered, PlaceError, offer};
-use super::state::{Fence, StateDirectory, StateError, StateLock};
+use super::state::{Fence, StateDirectory, StateError};
 
 /// How long an address may be let go of by the coordinator that is to be followed by a later one.
 const LET_GO: Duration = Duration::from_secs(5);
@@ -163,7 +164,7 @@ pub struct Hosting {
     state: StateDirectory,
     /// Ends with this.
     keeping: Option<Keeping>,
-    _lock: StateLock,
+    _lock: FileLock,
 }
 
 /// Starts a coordinator: for the job of the state directory, or a new one if that is empty. Nobody but who enrols takes part.
