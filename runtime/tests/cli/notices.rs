@@ -8,9 +8,11 @@ use super::site::{Site, text};
 
 const TWO_MINUTES: Duration = Duration::from_secs(118);
 
+const NOTICE: &str = "sardana::event::notice";
+
 /// What is said of notices next.
 fn noticed(running: &Running) -> String {
-    let fields = running.event("sardana::event::notice");
+    let fields = running.event(NOTICE);
     fields["message"].as_str().unwrap().to_owned()
 }
 
@@ -57,8 +59,8 @@ fn a_job_on_one_machine_ends_at_a_boundary() {
     let mut command = site.command(&["run", "--log-format", "json", "-n", "2", "--restarts", "0"]);
     command.args(["--notices", "gce", "--metadata", &cloud.url(), "--"]);
     let running = Running::start(as_worker(&mut command).env("RUST_LOG", "info"));
-    assert_eq!(noticed(&running), "notices of GCE are watched for");
-    running.event("sardana::event::formed");
+    let [watched, _] = running.events([NOTICE, "sardana::event::formed"]);
+    assert_eq!(watched["message"], "notices of GCE are watched for");
     cloud.value(super::cloud::PREEMPTED, "TRUE");
     assert_eq!(noticed(&running), "GCE: preempted, about 30 s left: the workers leave");
     assert_eq!(noticed(&running), "the job ends at the next boundary");

@@ -1,5 +1,6 @@
 //! Starts the program, and follows what it says.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
@@ -46,6 +47,8 @@ pub(crate) fn as_worker(command: &mut Command) -> &mut Command {
 pub(crate) struct Running {
     pub(crate) child: Child,
     log: Receiver<serde_json::Value>,
+    /// What was read of it.
+    said: RefCell<Vec<serde_json::Value>>,
 }
 
 impl Running {
@@ -53,18 +56,44 @@ impl Running {
         let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let log = follow(child.stderr.take().unwrap());
-        Self { child, log }
+        let said = RefCell::default();
+        Self { child, log, said }
     }
 
     /// The next line with this target.
     pub(crate) fn event(&self, target: &str) -> serde_json::Value {
+        self.line(&[target])["fields"].clone()
+    }
+
+    /// One line with each of these targets, in whichever order they come. Returns them in this one.
+    pub(crate) fn events<const N: usize>(&self, targets: [&str; N]) -> [serde_json::Value; N] {
+        let mut found = [const { serde_json::Value::Null }; N];
+        let is_missing = |found: &serde_json::Value| found.is_null();
+        while found.iter().any(is_missing) {
+            let missing = || (0..N).filter(|&index| found[index].is_null());
+            let line = self.line(&missing().map(|index| targets[index]).collect::<Vec<_>>());
+            let index = missing().find(|&index| line["target"] == targets[index]);
+            found[index.expect("one of those was waited for")] = line["fields"].clone();
+        }
+        found
+    }
+
+    /// The next line with one of these targets.
+    fn line(&self, targets: &[&str]) -> serde_json::Value {
         loop {
             let line = self.log.recv_timeout(PATIENCE);
-            let line = line.unwrap_or_else(|error| panic!("nothing is said of {target}: {error}"));
-            if line["target"] == target {
-                return line["fields"].clone();
+            let line = line.unwrap_or_else(|error| panic!("{error}; none of {targets:?} after {:#?}", self.said.borrow()));
+            self.said.borrow_mut().push(line.clone());
+            if targets.iter().any(|target| line["target"] == *target) {
+                return line;
             }
         }
+    }
+
+    /// What was warned of so far, of all that tests have waited for.
+    pub(crate) fn warnings(&self) -> Vec<serde_json::Value> {
+        let warns = |line: &&serde_json::Value| line["level"] == "WARN";
+        self.said.borrow().iter().filter(warns).cloned().collect()
     }
 
     /// The processes of the first `workers` workers.

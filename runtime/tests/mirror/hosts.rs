@@ -47,10 +47,9 @@ fn what_is_on_another_host_gets_into_the_mirror_even_when_the_job_ends() {
     ]);
     command.args(["--checkpoint-dir", text(&there), "--"]);
     let agent = Running::start(as_worker(&mut command).env("RUST_LOG", "info"));
-    // The agent's, and the coordinator's own.
-    coordinator.event("sardana::event::depot");
-    coordinator.event("sardana::event::depot");
-    coordinator.event("sardana::event::formed");
+    // The agent's depot, and the coordinator's own.
+    let depot = "sardana::event::depot";
+    coordinator.events([depot, depot, "sardana::event::formed"]);
     coordinator.signal("TERM");
     // The only checkpoint is that of the end, when workers and agent have nothing left to do.
     coordinator.event("sardana::event::saved");
