@@ -205,10 +205,10 @@ impl Server {
                 format!("expected one that the coordinator has named, found {peer}; see whether the coordinator knows it");
             return connection.close(REFUSED, reason.as_bytes());
         }
-        let here = is_here(connection.remote_address());
+        let from = connection.remote_address();
         let streams = async {
             while let Ok((send, receive)) = connection.accept_bi().await {
-                tokio::spawn(Arc::clone(&self).serve_stream((peer, here), send, receive));
+                tokio::spawn(Arc::clone(&self).serve_stream((peer, from), send, receive));
             }
         };
         tokio::select! {
@@ -221,13 +221,18 @@ impl Server {
         }
     }
 
-    async fn serve_stream(self: Arc<Self>, (peer, here): (PeerIdentity, bool), send: SendStream, mut receive: RecvStream) {
+    async fn serve_stream(
+        self: Arc<Self>,
+        (peer, from): (PeerIdentity, SocketAddr),
+        send: SendStream,
+        mut receive: RecvStream,
+    ) {
         let request = timeout(REQUEST_DEADLINE, read_frame::<Request>(&mut receive, REQUEST_BYTES)).await;
         let server = Arc::clone(&self);
         let mut talk = Talk { send, receive, server };
         let outcome = match request {
             Ok(Ok(Some(request))) if may_send(peer.role, Kind::from(&request), Role::Checkpoint) => {
-                self.answer(request, here, &mut talk).await
+                self.answer(request, from, &mut talk).await
             }
             Ok(Ok(Some(request))) => Err(End::Refused(format!("{peer} may not ask for {request:?}"))),
             Ok(Ok(None)) => Err(End::Broken("it ended before a request".to_owned())),
@@ -253,13 +258,17 @@ impl Server {
         }
     }
 
-    async fn answer(&self, request: Request, here: bool, talk: &mut Talk) -> Result<(), End> {
+    async fn answer(&self, request: Request, from: SocketAddr, talk: &mut Talk) -> Result<(), End> {
         match request {
             Request::Put {
                 snapshot,
                 pieces,
                 window,
-            } => self.put(snapshot, (pieces, window.filter(|_| here)), talk).await,
+            } => {
+                // Nobody on another host has memory that is seen here.
+                let window = window.filter(|_| is_here(from));
+                self.put(snapshot, (pieces, window), talk).await
+            }
             Request::Get { pieces } => self.get(pieces, talk).await,
             Request::Manifest { key } => self.manifest(key, talk).await,
             Request::Places { pieces } => self.places(pieces, talk).await,

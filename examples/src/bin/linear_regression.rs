@@ -1,16 +1,25 @@
-//! Fits a linear regression on worker processes and compares it with the closed form.
+//! The linear regression job.
 //!
 //! `cargo run --release --bin linear_regression [-- DATA.csv]`
 
 use std::path::PathBuf;
 
 use anyhow::Result;
+use clap::Parser;
 use sardana_examples::linear_regression::{self, LinearRegression};
 
+/// Fits a linear regression on two worker processes, or as many as `sardana run -n N -- linear_regression` starts, and compares it with the
+/// closed form.
+#[derive(Parser)]
+struct Arguments {
+    /// Other data than the built-in ones: a CSV file with names in its first line, and 10 features and the target in each after it
+    data: Option<PathBuf>,
+}
+
 fn main() -> Result<()> {
-    let path = std::env::args_os().nth(1).map(PathBuf::from);
+    let Arguments { data } = Arguments::parse();
     let job = linear_regression::job().workers(2).build()?;
-    let summary = sardana::train(&job, move |spec| match path {
+    let summary = sardana::train(&job, move |spec| match data {
         Some(path) => LinearRegression::from_file(spec, &path),
         None => LinearRegression::new(spec),
     })?;
