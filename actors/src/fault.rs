@@ -78,6 +78,10 @@ pub enum Point {
     RestoredShare,
     /// A coordinator is about to order a share to be written.
     CoordinatorSave,
+    /// All shares of a checkpoint are written, and a coordinator is about to have its manifest made.
+    CoordinatorCommit,
+    /// A checkpoint is committed, and nobody has been told.
+    CoordinatorCommitted,
     /// The coordinator is about to tell of a generation to come.
     CoordinatorPrepare,
     /// The coordinator is about to ask the closer to switch.
@@ -185,6 +189,8 @@ impl Point {
             Self::Lending => "lending",
             Self::RestoredShare => "restored-share",
             Self::CoordinatorSave => "coordinator-save",
+            Self::CoordinatorCommit => "coordinator-commit",
+            Self::CoordinatorCommitted => "coordinator-committed",
             Self::CoordinatorPrepare => "coordinator-prepare",
             Self::CoordinatorSwitch => "coordinator-switch",
             Self::CoordinatorSwitched => "coordinator-switched",

@@ -425,6 +425,7 @@ impl State {
     }
 
     fn tell(&mut self, event: JobEvent) {
+        faults::before_telling(&event);
         self.operating.note(self.started.elapsed(), &event);
         if matches!(event, JobEvent::Done(_) | JobEvent::Failed { .. }) {
             self.life = Life::Over;

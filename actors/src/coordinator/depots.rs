@@ -7,6 +7,7 @@ use sardana_protocol::messages::{DepotHello, DepotMessage, DepotOrder, Greeting}
 use tokio::sync::oneshot;
 
 use super::actor::{Life, State};
+use super::faults;
 use super::operating::plain;
 use super::session::{Outlet, SessionId};
 use crate::manifest;
@@ -194,6 +195,7 @@ impl State {
     pub(super) fn commit(&self, to: &[DepotId], contents: Contents) {
         let Some((identity, _)) = &self.job else { return };
         let (snapshot, depots, placing) = (contents.snapshot, contents.depots.clone(), contents.placing);
+        faults::before_commit(snapshot);
         let manifest = Manifest {
             run: self.config.registrar.job(),
             snapshot,

@@ -1,6 +1,8 @@
 //! Where a test may kill a coordinator: before and after it says what others rely on. Empty without the feature `fault-points`.
 
+use sardana_protocol::membership::JobEvent;
 use sardana_protocol::messages::{CoordinatorMessage, Trailer};
+use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::{Rank, Step};
 
 use crate::fault::{self, COMPILED_IN, Point};
@@ -37,5 +39,17 @@ pub(super) fn before(message: &CoordinatorMessage, step: Step) -> Option<Point> 
 pub(super) fn after(point: Option<Point>, step: Step) {
     if let Some(point) = point {
         fault::reached(point, step);
+    }
+}
+
+/// The coordinator is about to have the manifest of this snapshot made.
+pub(super) fn before_commit(snapshot: SnapshotId) {
+    fault::reached(Point::CoordinatorCommit, snapshot.step);
+}
+
+/// The coordinator is about to tell this.
+pub(super) fn before_telling(event: &JobEvent) {
+    if let JobEvent::Saved { key, .. } = event {
+        fault::reached(Point::CoordinatorCommitted, key.step);
     }
 }

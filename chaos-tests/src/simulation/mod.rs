@@ -2,6 +2,7 @@
 //! their worst. One seed decides everything, and replays it.
 //!
 //! - [`play`]: one run; [`campaign`]: many, on all processors, until enough hours have passed;
+//! - [`preempt`]: one in which workers are lost, leave and come without end, and checkpoints must come all the same;
 //! - `world`: the cluster, with its depots; `calendar`: virtual time; `network`: who reaches whom; `swarm`: what a seed draws;
 //! - `faults`: what goes wrong, one file each; `invariants`: what must hold all the same, one file each;
 //! - `planted`: bugs that it must find, with the feature `planted-bugs`;
@@ -23,9 +24,11 @@ mod invariants;
 mod marks;
 mod model;
 mod network;
+mod preempted;
 mod run;
 mod swarm;
 mod world;
 
 pub use invariants::Violation;
+pub use preempted::{Preempted, preempt};
 pub use run::{Played, play};

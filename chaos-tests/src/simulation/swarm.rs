@@ -43,6 +43,8 @@ pub(crate) struct Swarm {
     pub(crate) balance: Balance,
     /// When checkpoints are taken, if they are.
     pub(crate) saves: Option<Saves>,
+    /// Whether now and then a worker that writes for a checkpoint stands still.
+    pub(crate) writes_stand: bool,
     /// The host of each depot.
     pub(crate) depots: Vec<u32>,
     /// Kinds of faults, and how long it is between two of a kind on average.
@@ -60,6 +62,35 @@ impl Swarm {
         let swarm = Self::unsaved(dice, minutes);
         // With dice of their own: a job that is not saved goes as it would if there were no such thing.
         swarm.saved(&mut Dice::new(mix(seed ^ SAVES)))
+    }
+
+    /// A job that is saved on healthy hosts, and has no end. Its faults come from elsewhere.
+    pub(crate) fn preempted(dice: &mut Dice) -> Self {
+        let mut swarm = Self::unsaved(dice, 1);
+        swarm.workers = swarm.workers.max(4);
+        (swarm.min, swarm.max, swarm.capacity) = (1, 64, swarm.shards);
+        swarm.steps = u64::MAX >> 1;
+        swarm.restart = Duration::from_secs(2);
+        swarm.network.transport = Transport::Streams;
+        (swarm.network.latency, swarm.network.loss, swarm.network.replay) = (swarm.network.latency / 8, 0, 0);
+        swarm.faults.clear();
+        swarm.writes_stand = false;
+        let replicas = 1 + small(dice, 2);
+        swarm.saves = Some(Saves {
+            every: Every::Steps(NonZeroU64::MIN.saturating_add(dice.below(8))),
+            replicas,
+            keep: Keep {
+                last: NonZeroU32::MIN,
+                every: None,
+            },
+        });
+        swarm.depots = vec![0, 1];
+        swarm
+    }
+
+    /// How long a step takes, by as many workers as a fleet has.
+    pub(crate) fn step(&self) -> Duration {
+        self.gradient * self.shards.div_ceil(self.workers.min(self.max)).max(1) + self.apply
     }
 
     fn saved(mut self, dice: &mut Dice) -> Self {
@@ -138,6 +169,7 @@ impl Swarm {
             restart: Duration::from_millis(between(dice, 100, 30_000)),
             sync: Duration::from_millis(between(dice, 1, 500)),
             saves: None,
+            writes_stand: true,
             depots: Vec::new(),
             faults: faults(dice),
             balance: match dice.below(2) {

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use sardana::launch::{Event, LaunchConfig, LaunchError, Launched, OperatorRequest, launch};
 use sardana::{Checkpointing, JobEvent, Step, Summary};
+use sardana_actors::store::Store;
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::Trial;
@@ -22,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// From this step on each takes a little longer than the one before, until the test is done with it.
 const GATE: u64 = 4;
 
-fn setup(workers: u32) -> Setup {
+pub(crate) fn setup(workers: u32) -> Setup {
     Setup {
         steps: 60,
         gate_step: GATE,
@@ -31,7 +32,7 @@ fn setup(workers: u32) -> Setup {
 }
 
 /// The trial's job with checkpoints in `folder`, on so many workers.
-fn config(trial: &Trial, folder: &Path, workers: u32, every: &str) -> Result<LaunchConfig> {
+pub(crate) fn config(trial: &Trial, folder: &Path, workers: u32, every: &str) -> Result<LaunchConfig> {
     let mut config = trial.config()?;
     config.staffing.workers = workers;
     config.checkpoints = Some(Checkpointing::new(folder, every.parse()?));
@@ -53,7 +54,7 @@ async fn next(launched: &mut Launched) -> Result<JobEvent> {
 }
 
 /// Waits until a checkpoint of `step`, or a later one, is committed. Returns of which.
-async fn saved(launched: &mut Launched, step: u64) -> Result<Step> {
+pub(crate) async fn saved(launched: &mut Launched, step: u64) -> Result<Step> {
     loop {
         if let JobEvent::Saved { key, .. } = next(launched).await?
             && key.step.get() >= step
@@ -64,11 +65,11 @@ async fn saved(launched: &mut Launched, step: u64) -> Result<Step> {
 }
 
 /// How a job ended, and from which checkpoint it had resumed.
-struct Ended {
+pub(crate) struct Ended {
     summary: Summary,
     resumed: Option<Step>,
     saved: Option<Step>,
-    told: Vec<JobEvent>,
+    pub(crate) told: Vec<JobEvent>,
 }
 
 /// Launches a job in a folder that one in this very process may still be letting go of.
@@ -86,8 +87,21 @@ async fn launch_again(config: LaunchConfig) -> Result<Launched> {
     timeout(LIMIT, launching).await.context("the folder is not let go of")?
 }
 
+/// Waits until a job in this very process has let go of a folder.
+pub(crate) async fn until_free(folder: &Path) -> Result<()> {
+    let waiting = async {
+        loop {
+            match Store::open(folder) {
+                Err(error) if error.to_string().contains("in use") => sleep(Duration::from_millis(5)).await,
+                opened => return Ok(drop(opened?)),
+            }
+        }
+    };
+    timeout(LIMIT, waiting).await.context("the folder is not let go of")?
+}
+
 /// Runs a job to its end.
-async fn finish(config: LaunchConfig) -> Result<Ended> {
+pub(crate) async fn finish(config: LaunchConfig) -> Result<Ended> {
     let (mut resumed, mut saved, mut told) = (None, None, Vec::new());
     let finishing = launch_again(config).await?.finish(|_, event| {
         let Event::Job(event) = event else { return };
@@ -110,7 +124,7 @@ async fn finish(config: LaunchConfig) -> Result<Ended> {
 
 /// The job's last state is that of the plain loop, each gradient was computed once but for those that were lost, and the last state is
 /// kept.
-fn demand(trial: &Trial, ended: &Ended) -> Result<()> {
+pub(crate) fn demand(trial: &Trial, ended: &Ended) -> Result<()> {
     let (setup, summary) = (&trial.setup, &ended.summary);
     let reference = setup.reference()?;
     ensure!(
@@ -312,12 +326,14 @@ async fn dies_with_all(point: &str) -> Result<()> {
     Ok(())
 }
 
-const POINTS: [&str; 5] = [
+const POINTS: [&str; 7] = [
     "depot-put",
     "depot-sync",
     "depot-commit",
     "depot-committed",
     "coordinator-save",
+    "coordinator-commit",
+    "coordinator-committed",
 ];
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod frozen;
 mod hangs;
 mod harmed;
 mod hosts;
+mod injured;
 mod joins;
 mod kills;
 mod launcher;

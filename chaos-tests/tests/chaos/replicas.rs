@@ -44,6 +44,51 @@ async fn a_host_that_dies_at_any_point_of_a_checkpoint_has_it_once_it_is_back() 
     Ok(())
 }
 
+/// The coordinator dies while a checkpoint is on its way to two hosts that live on. The next one finds a whole one, and that which was
+/// committed, also if nobody had heard of it.
+async fn the_coordinator_dies_at(point: &str, all: bool) -> Result<()> {
+    let mut site = Site::with(setup(2), Some(format!("{point}@{GATE}")), &ALWAYS).await?;
+    let _depots = (
+        site.depot("one", Start::default()).await?,
+        site.depot("two", Start::default()).await?,
+    );
+    let pace = Place::Pace.close(site.trial.folder())?;
+    let host = site.host(2).await?;
+    site.dead().await?;
+    let told = site.coordinator.said.iter().filter_map(|line| line.strip_prefix("saved "));
+    let last: u64 = told.filter_map(|step| step.parse().ok()).max().unwrap_or(0);
+    let least = if point == "coordinator-committed" { last + 1 } else { last };
+    let host = if all {
+        drop(host);
+        site.start_again(&ALWAYS).await?;
+        let host = site.host(3).await?;
+        site.resumes(least).await?;
+        host
+    } else {
+        site.trains_on(1).await?;
+        site.start_again(&ALWAYS).await?;
+        site.until("adopted g1.1").await?;
+        host
+    };
+    drop(pace);
+    site.done().await?;
+    let last = format!("saved {}", site.trial.setup.steps);
+    ensure!(site.said(&last) && !site.said("state lost"), "{:#?}", site.coordinator.said);
+    host.end().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_coordinator_that_dies_while_two_hosts_keep_a_checkpoint_is_followed_by_one_that_finds_it() -> Result<()> {
+    for point in ["coordinator-save", "coordinator-commit", "coordinator-committed"] {
+        for all in [false, true] {
+            let died = the_coordinator_dies_at(point, all).await;
+            died.with_context(|| format!("{point}, all are lost: {all}"))?;
+        }
+    }
+    Ok(())
+}
+
 /// Everything is killed, and one host never comes back: the other one has all of it.
 #[tokio::test]
 async fn after_the_loss_of_one_host_for_good_the_newest_checkpoint_is_resumed_from() -> Result<()> {

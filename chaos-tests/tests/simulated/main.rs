@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use sardana_chaos_tests::simulation::campaign::Campaign;
-use sardana_chaos_tests::simulation::play;
 use sardana_chaos_tests::simulation::story::Telling;
+use sardana_chaos_tests::simulation::{play, preempt};
 
 /// Seeds worth trying again, each with the virtual minutes of its run and a word why.
 const CORPUS: &str = include_str!("../../corpus.txt");
@@ -69,5 +69,17 @@ fn one_seed_decides_the_whole_story() {
             play(seed + 10, 5, Telling::Digest).digest,
             "another seed, another story"
         );
+    }
+}
+
+/// Whoever loses machines all the time needs checkpoints most.
+#[test]
+fn preemption_without_end_does_not_starve_checkpoints() {
+    // In the last ones steps are so short, and hashing is so long, that no holder can keep all sums until it is done.
+    for seed in (0..40).chain([126, 476, 584]) {
+        let played = preempt(seed, 30);
+        assert_eq!(played.violation, None, "seed {seed}");
+        assert!(played.longest <= played.bound, "seed {seed}: {played:?}");
+        assert!(played.struck >= 5 && played.saved > played.struck, "seed {seed}: {played:?}");
     }
 }

@@ -18,6 +18,10 @@ pub(super) struct Held {
     place: u32,
     of: u32,
     sums: BTreeSet<Step>,
+    /// Some of its own were too many: whoever copies the snapshot could not follow.
+    lacks_sums: bool,
+    /// Joiners may copy it by now. Until then it is being hashed, and may as well become a checkpoint and nothing else.
+    offered: bool,
 }
 
 impl Member {
@@ -60,6 +64,8 @@ impl Member {
             place,
             of,
             sums: BTreeSet::new(),
+            lacks_sums: false,
+            offered: false,
         });
     }
 
@@ -70,11 +76,19 @@ impl Member {
         if step < held.snapshot.step || !keepers_of(step, held.of).contains(&held.place) {
             return;
         }
-        if held.sums.len() < most || bites(Bug::KeptWithoutBound) {
+        let room = held.sums.len() < most || bites(Bug::KeptWithoutBound);
+        if room && !held.lacks_sums {
             held.sums.insert(step);
             out.push(Command::KeepSum { step });
-        } else {
+        } else if held.offered {
             self.drop_snapshot(out);
+        } else if !std::mem::replace(&mut held.lacks_sums, true) {
+            // A checkpoint needs no sums: it is not given up because steps are short and hashing is long.
+            held.sums.clear();
+            out.push(Command::LetGo {
+                shares: false,
+                sums_before: Some(step.next()),
+            });
         }
     }
 
@@ -116,6 +130,7 @@ impl Member {
         if held.snapshot < needed || (held.snapshot == needed && over) {
             self.let_go(out);
         } else if held.snapshot == needed {
+            held.offered = true;
             held.sums.retain(|&step| step >= serve.sums_from);
             out.push(Command::LetGo {
                 shares: serve.shares == Needed::No,

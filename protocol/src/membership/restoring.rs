@@ -91,6 +91,22 @@ impl Membership {
         self.worth(key, head).err().or(failure).unwrap_or_else(lacks)
     }
 
+    /// Checkpoints of which there are only names.
+    fn unreadable(&self) -> BTreeSet<ManifestKey> {
+        let known = self.known();
+        let all = self.depots.values().flat_map(|depot| &depot.unreadable);
+        all.filter(|key| !known.contains_key(key)).copied().collect()
+    }
+
+    /// All checkpoints, and for each why it would not be taken.
+    fn unused(&self) -> BTreeMap<ManifestKey, String> {
+        let known = self.known().into_iter();
+        let known = known.map(|(key, head)| (key, self.why_not(key, &head)));
+        let damaged = || "its manifest is damaged wherever it is kept".to_owned();
+        let unreadable = self.unreadable().into_iter().map(|key| (key, damaged()));
+        known.chain(unreadable).collect()
+    }
+
     /// How often it was tried in vain, as often as that is done before an older one is.
     fn failed(&self, key: ManifestKey) -> u32 {
         let failure = self.restoring.failures.get(&key);
@@ -175,12 +191,14 @@ impl Membership {
             .as_ref()
             .filter(|(head, worth)| *worth == Worth::Whole && self.failed(head.key) == 0);
         let best = certain.map_or(newest, |(head, _)| newest.max(head.key.step));
-        if best >= self.newest_to_hope_for() {
-            return None;
-        }
-        // Going on from an older one costs some steps. Beginning anew costs all: that is not done while there is something to hope for.
         let ago = |since| self.now.saturating_sub(since);
         let waits = ago(since) < DEPOTS_PATIENCE;
+        if best >= self.newest_to_hope_for() {
+            // Another depot may have what is damaged on these.
+            let damaged = self.unreadable().last().is_some_and(|key| key.step > best);
+            return (damaged && waits).then_some(Need::Depots);
+        }
+        // Going on from an older one costs some steps. Beginning anew costs all: that is not done while there is something to hope for.
         let vain = match &choice {
             Some((head, _)) => {
                 let failure = self.restoring.failures.get(&head.key).filter(|_| self.failed(head.key) > 0);
@@ -211,20 +229,19 @@ impl Membership {
         if !lacks_state && self.formed.count() > 0 {
             return Ok(None);
         }
-        let known = self.known();
         let begins = lacks_state && newest == Step::ZERO;
         let Some((head, _)) = self.choice().filter(|(head, _)| begins || self.failed(head.key) == 0) else {
             // Somebody has begun this job before: what else is in the folder says nothing against that.
             let new = begins && !self.has_begun();
-            let Some((key, head)) = known.iter().next_back().filter(|_| new) else {
+            let unused = self.unused();
+            let Some((key, why)) = unused.iter().next_back().filter(|_| new) else {
                 return Ok(None);
             };
             return Err(format!(
-                "none of {} checkpoints can be resumed from: the newest is at {} and {}; make what is missing available, or start \
+                "none of {} checkpoints can be resumed from: the newest is at {} and {why}; make what is missing available, or start \
                  with an empty directory to train from the beginning",
-                known.len(),
+                unused.len(),
                 key.step,
-                self.why_not(*key, head)
             ));
         };
         // One step more than anybody has is computed again sooner than it is loaded.
@@ -232,8 +249,8 @@ impl Membership {
         if head.key.step <= least {
             return Ok(None);
         }
-        let newer = known.range(head.key..).skip(1);
-        let passed_over = newer.map(|(&key, head)| (key, self.why_not(key, head))).collect();
+        let newer = self.unused().split_off(&head.key).into_iter();
+        let passed_over = newer.filter(|(key, _)| *key != head.key).collect();
         self.tell(JobEvent::Resumes {
             key: head.key,
             passed_over,

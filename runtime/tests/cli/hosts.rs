@@ -4,7 +4,7 @@ use super::program::{Running, as_worker, gone};
 use super::site::{Site, text};
 
 /// An agent of the job of the state directory `state`.
-fn agent(site: &Site, join: &str, workers: &str) -> Running {
+pub(crate) fn agent(site: &Site, join: &str, workers: &str) -> Running {
     let mut command = site.command(&["agent", "--log-format", "json", "--join", join, "-n", workers]);
     // Of no machine on which these tests may run.
     command.args(["--notices", "none", "--"]);

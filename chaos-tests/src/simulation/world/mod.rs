@@ -99,6 +99,11 @@ impl World {
     pub(crate) fn new(seed: u64, minutes: u64, story: Story) -> Self {
         let mut dice = Dice::new(mix(seed));
         let swarm = Swarm::draw(&mut dice, seed, minutes);
+        Self::of(swarm, dice, seed, story)
+    }
+
+    /// A cluster like that.
+    pub(crate) fn of(swarm: Swarm, dice: Dice, seed: u64, story: Story) -> Self {
         let steps = Step::new(swarm.steps);
         let config = Config {
             min: swarm.min,

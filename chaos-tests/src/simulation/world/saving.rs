@@ -156,6 +156,7 @@ impl World {
         });
         // Now and then something stands still: with or without a word.
         let stands = match self.dice.below(48) {
+            _ if !self.swarm.writes_stand => Duration::ZERO,
             0 => Duration::from_secs(60),
             1 => {
                 self.calendar.after(SAY_EVERY, of(worker, serial, OfCheckpoint::StillSaving));

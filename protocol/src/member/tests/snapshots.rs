@@ -111,6 +111,7 @@ fn sums_after_a_snapshot_are_kept_in_turn() {
 #[test]
 fn a_holder_without_room_for_another_sum_drops_everything_and_says_so() {
     let mut worker = holder(0);
+    let _ = serve(&mut worker, &[7], Some(snapshot(1, 1)), Needed::Yes, 1);
     for step in 1..=u64::from(KEEPS) {
         assert!(step_with(&mut worker, 0, step, Trailer::Continue).contains(&Command::KeepSum { step: s(step) }));
     }
@@ -119,6 +120,42 @@ fn a_holder_without_room_for_another_sum_drops_everything_and_says_so() {
     assert!(said(&commands).contains(&"dropped g1.1@s1".to_owned()));
     let commands = step_with(&mut worker, 0, u64::from(KEEPS) + 2, Trailer::Continue);
     assert!(!commands.contains(&ALL), "it is said once");
+}
+
+#[test]
+fn a_snapshot_that_is_still_hashed_outlives_its_sums_for_it_may_become_a_checkpoint() {
+    let mut worker = holder(0);
+    for step in 1..=u64::from(KEEPS) {
+        let _ = step_with(&mut worker, 0, step, Trailer::Continue);
+    }
+    let sums = Command::LetGo {
+        shares: false,
+        sums_before: Some(s(u64::from(KEEPS) + 2)),
+    };
+    let mut steps = u64::from(KEEPS) + 1..;
+    let mut next = |worker: &mut Member| step_with(worker, 0, steps.next().unwrap(), Trailer::Continue);
+    let commands = next(&mut worker);
+    assert!(commands.contains(&sums) && !commands.contains(&ALL), "{commands:?}");
+    let kept = |commands: &[Command]| commands.iter().any(|command| matches!(command, Command::KeepSum { .. }));
+    let commands = next(&mut worker);
+    assert!(!commands.contains(&sums) && !kept(&commands), "{commands:?}");
+    let shares = vec![(0, StateHash::of(b"0"))];
+    let (id, told) = (snapshot(1, 1), shares.clone());
+    assert_eq!(
+        said(&worker.handle(Event::Snapshotted {
+            snapshot: id,
+            shares: told
+        }))
+        .len(),
+        1
+    );
+    // Once others may copy it, they must be told that they could not follow.
+    let _ = serve(&mut worker, &[7], Some(id), Needed::Yes, 1);
+    let commands = next(&mut worker);
+    assert!(
+        commands.contains(&ALL) && said(&commands).contains(&"dropped g1.1@s1".to_owned()),
+        "{commands:?}"
+    );
 }
 
 #[test]

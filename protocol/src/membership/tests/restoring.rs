@@ -4,7 +4,7 @@ use super::saving::{head, holds, saved_config};
 use super::*;
 use crate::checkpoint::{Condition, Head};
 use crate::limits::{DEPOTS_PATIENCE, RESTORE_ATTEMPTS, STATE_GRACE};
-use crate::messages::Told;
+use crate::messages::{DepotMessage, Told};
 use crate::words::Rank;
 
 /// Each checkpoint is on the depots 7 and 8.
@@ -54,6 +54,39 @@ fn one_that_is_not_complete_is_waited_for_and_then_passed_over() {
     assert!(found.iter().any(|text| text.starts_with("waiting")), "{found:?}");
     let found = job.passes(DEPOTS_PATIENCE);
     assert!(found.contains(&"resumes from s4, passing over 1".to_owned()), "{found:?}");
+}
+
+/// Two workers, and depot 7, which keeps these and has of the others only the names.
+fn begun_unreadable(heads: Vec<Head>, names: &[u64]) -> (Job, Vec<String>) {
+    let mut job = Job::new(saved_config());
+    job.depot_comes(7, "a", vec![]);
+    let unreadable = names.iter().map(|&step| both(step).key).collect();
+    let told = Told::All;
+    job.depot_says(7, DepotMessage::Holds { heads, told, unreadable });
+    job.arrives(1, 0);
+    let found = job.arrives(2, 0);
+    (job, found)
+}
+
+#[test]
+fn one_that_cannot_be_read_is_waited_for_elsewhere_and_then_passed_over() {
+    let (mut job, found) = begun_unreadable(vec![head(4, &[7])], &[2, 8]);
+    assert!(found.iter().any(|text| text.starts_with("waiting")), "{found:?}");
+    let found = job.passes(DEPOTS_PATIENCE);
+    assert!(found.contains(&"resumes from s4, passing over 1".to_owned()), "{found:?}");
+    // Another depot has it.
+    let (mut job, _) = begun_unreadable(vec![head(4, &[7])], &[8]);
+    let found = job.depot_comes(8, "b", vec![both(8)]);
+    assert!(found.contains(&"resumes from s8, passing over 0".to_owned()), "{found:?}");
+}
+
+#[test]
+fn where_none_can_be_read_training_does_not_begin_anew() {
+    let (mut job, found) = begun_unreadable(vec![], &[4, 8]);
+    assert!(found.iter().any(|text| text.starts_with("waiting")), "{found:?}");
+    let found = job.passes(DEPOTS_PATIENCE).join("; ");
+    let why = "none of 2 checkpoints can be resumed from: the newest is at s8 and its manifest is damaged";
+    assert!(found.contains(why), "{found}");
 }
 
 #[test]

@@ -235,6 +235,33 @@ fn one_is_due_by_steps_and_commits_once_all_shares_and_then_all_manifests_are_du
 }
 
 #[test]
+fn what_becomes_due_while_one_is_written_is_one_with_the_next_and_counted() {
+    let mut job = Job::saving(3, saved_config());
+    // Four more become due, and none of them is begun.
+    for step in 4..=11 {
+        assert_eq!(
+            about_saves(&job.progress(1, 1, step, &[])),
+            Vec::<String>::new(),
+            "one is under way"
+        );
+    }
+    let write = |job: &mut Job, step, attempt| {
+        job.says_saved(1, attempt, 0, step);
+        job.says_saved(2, attempt, 1, step);
+        job.committed(7, step, &[7, 8]);
+        job.committed(8, step, &[7, 8]);
+        let counts = job.membership.save_counts();
+        (counts.committed, counts.merged, counts.largest_lag)
+    };
+    assert_eq!(write(&mut job, 3, 1), (1, 0, 8), "training was eight steps further");
+    job.progress(1, 1, 12, &[]);
+    job.room_made(1, 1);
+    job.room_made(2, 1);
+    assert_eq!(about_saves(&job.copied(12)).len(), 2);
+    assert_eq!(write(&mut job, 12, 2), (2, 4, 8), "s4, s6, s8 and s10 are one with s12");
+}
+
+#[test]
 fn one_is_due_by_time() {
     let mut config = saved_config();
     let saves = config.saves.as_mut().expect("it is saved");

@@ -1,0 +1,81 @@
+//! A fleet of which machines are taken away, leave and come without end: checkpoints must come all the same.
+
+use std::time::Duration;
+
+use sardana_protocol::checkpoint::Every;
+
+use super::faults::Fault;
+use super::invariants::Violation;
+use super::story::{Story, Telling};
+use super::swarm::Swarm;
+use super::world::World;
+use crate::dice::{Dice, mix};
+
+/// What becomes of such a job.
+#[derive(Debug)]
+pub struct Preempted {
+    /// Checkpoints committed.
+    pub saved: u64,
+    /// Checkpoints given up.
+    pub not_saved: u64,
+    /// Workers that were lost or left, and storms of those that came.
+    pub struck: u64,
+    /// The longest time in which none was committed,
+    pub longest: Duration,
+    /// and what it may be: the time between two that are due, and [`ROUNDS`] rounds.
+    pub bound: Duration,
+    /// What did not hold, if something did not.
+    pub violation: Option<Violation>,
+}
+
+/// So many rounds one that is due may take. A round is a step, the copying and hashing of shares, and their writing, each twice as long as it
+/// takes as a rule. One is lost with a worker, one until the others train again, one may be with a join, and one is for itself.
+const ROUNDS: u32 = 5;
+
+/// Between two faults there is as long as a checkpoint that is due takes, and up to as long again.
+const APART: u32 = 3;
+
+/// Whoever is lost is seen, and others have formed a ring, within this, and what moves on the network.
+const FORMS: Duration = Duration::from_secs(2);
+
+/// Plays the run of `seed` for so many virtual minutes.
+#[must_use]
+pub fn preempt(seed: u64, minutes: u64) -> Preempted {
+    let mut dice = Dice::new(mix(seed));
+    let swarm = Swarm::preempted(&mut dice);
+    let step = swarm.step();
+    // A boundary is reached, the state is copied and written, and manifests are.
+    let round = 2 * step + 2 * swarm.transfer + 2 * swarm.sync + FORMS;
+    let interval = match swarm.saves.map(|saves| saves.every) {
+        Some(Every::Steps(steps)) => step * u32::try_from(steps.get()).unwrap_or(u32::MAX),
+        Some(Every::Time(_)) | None => Duration::MAX,
+    };
+    let mut world = World::of(swarm, dice, seed, Story::new(Telling::No));
+    let (end, mut next) = (Duration::from_secs(60 * minutes), APART * round);
+    let (mut saved, mut longest, mut since, mut struck) = (0, Duration::ZERO, Duration::ZERO, 0);
+    while world.now() < end && world.broken.is_none() && !world.given_up {
+        if world.now() >= next {
+            let kinds = [Fault::Kill, Fault::Drain, Fault::Storm];
+            if let Some(fault) = world.dice.pick(&kinds) {
+                world.strike(fault);
+                struck += 1;
+            }
+            next = world.now() + APART * round + world.within(APART * round);
+        }
+        if !world.happen() {
+            break;
+        }
+        longest = longest.max(world.now().saturating_sub(since));
+        if world.counts.saved > saved {
+            (saved, since) = (world.counts.saved, world.now());
+        }
+    }
+    Preempted {
+        saved,
+        not_saved: world.counts.not_saved,
+        struck,
+        longest,
+        bound: interval + ROUNDS * round,
+        violation: world.broken,
+    }
+}

@@ -1,0 +1,107 @@
+//! A folder of checkpoints that is harmed while nobody uses it, and of which there is no other copy: the job goes on from the newest that is
+//! whole, says why not from a newer one, and ends in the state of the plain loop.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use sardana::JobEvent;
+use sardana::launch::launch;
+use sardana_actors::store::Store;
+use sardana_chaos_tests::gate::Place;
+use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash};
+use sardana_protocol::limits::RESTORE_ATTEMPTS;
+
+use crate::checkpoints::{Ended, config, demand, finish, saved, setup, until_free};
+use crate::depots::{cut, flip};
+use crate::trial;
+
+/// What happens to the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Injury {
+    /// One bit of a piece that only the newest checkpoint has.
+    Flipped,
+    /// The end of the newest segment is gone.
+    Cut,
+    /// One bit of the newest manifest.
+    Manifest,
+}
+
+/// All that a folder has, the newest last.
+fn kept(folder: &Path) -> Result<Vec<(ManifestKey, Manifest)>> {
+    let store = Store::open(folder)?.store;
+    let mut kept = Vec::new();
+    for listed in store.list() {
+        let manifest = sardana_actors::manifest::decode(store.show(listed.key)?.bytes())?;
+        kept.push((listed.key, manifest));
+    }
+    kept.sort_by_key(|(key, _)| *key);
+    Ok(kept)
+}
+
+fn injure(injury: Injury, folder: &Path, (newest, piece): (ManifestKey, PieceHash)) -> Result<()> {
+    match injury {
+        Injury::Flipped => flip(folder, piece),
+        Injury::Cut => cut(folder),
+        Injury::Manifest => {
+            for entry in fs::read_dir(folder.join("manifests"))? {
+                let path = entry?.path();
+                if path.to_string_lossy().contains(&newest.id.to_string()) {
+                    let mut bytes = fs::read(&path)?;
+                    let middle = bytes.len() / 2;
+                    bytes[middle] ^= 1;
+                    return Ok(fs::write(path, bytes)?);
+                }
+            }
+            anyhow::bail!("{newest} has no file")
+        }
+    }
+}
+
+async fn goes_back(injury: Injury) -> Result<()> {
+    let trial = trial(setup(2))?;
+    let folder = trial.folder().join("checkpoints");
+    let pace = Place::Pace.close(trial.folder())?;
+    let mut launched = launch(config(&trial, &folder, 2, "2")?).await?;
+    let first = saved(&mut launched, 5).await?;
+    saved(&mut launched, first.get() + 1).await?;
+    drop(launched);
+    drop(pace);
+    until_free(&folder).await?;
+    let before = kept(&folder)?;
+    let [.., (_, older), (newest, manifest)] = &before[..] else {
+        anyhow::bail!("two were committed: {before:?}");
+    };
+    let own = manifest.pieces.iter().find(|piece| !older.pieces.contains(piece));
+    injure(injury, &folder, (*newest, *own.context("the state has changed")?))?;
+    let ended = finish(config(&trial, &folder, 2, "2")?).await?;
+    went_back(&ended, *newest)?;
+    demand(&trial, &ended)
+}
+
+/// It has resumed from one before `newest`, said why, and tried that no more often than it should.
+fn went_back(ended: &Ended, newest: ManifestKey) -> Result<()> {
+    let told = &ended.told;
+    let resumed = told.iter().rev().find_map(|event| match event {
+        JobEvent::Resumes { key, passed_over } => Some((key, passed_over)),
+        _ => None,
+    });
+    let (key, passed_over) = resumed.context("it resumes")?;
+    ensure!(*key < newest, "{told:#?}");
+    let why = passed_over.iter().find(|(passed, _)| *passed == newest);
+    let (_, why) = why.with_context(|| format!("nothing is said of {newest}: {told:#?}"))?;
+    ensure!(!why.is_empty(), "{told:#?}");
+    let tries = told
+        .iter()
+        .filter(|event| matches!(event, JobEvent::NotRestored { .. }))
+        .count();
+    ensure!(tries <= 2 * RESTORE_ATTEMPTS as usize, "{told:#?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_job_goes_back_to_the_newest_checkpoint_that_is_whole_and_says_why() -> Result<()> {
+    let back = |injury| async move { goes_back(injury).await.with_context(|| format!("{injury:?}")) };
+    tokio::try_join!(back(Injury::Flipped), back(Injury::Cut), back(Injury::Manifest))?;
+    Ok(())
+}
