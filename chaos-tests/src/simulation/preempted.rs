@@ -22,7 +22,7 @@ pub struct Preempted {
     pub struck: u64,
     /// The longest time in which none was committed,
     pub longest: Duration,
-    /// and what it may be: the time between two that are due, and [`ROUNDS`] rounds.
+    /// and what it may be: the time between two that are due, and five rounds.
     pub bound: Duration,
     /// What did not hold, if something did not.
     pub violation: Option<Violation>,

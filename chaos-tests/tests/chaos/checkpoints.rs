@@ -93,11 +93,12 @@ pub(crate) async fn until_free(folder: &Path) -> Result<()> {
         loop {
             match Store::open(folder) {
                 Err(error) if error.to_string().contains("in use") => sleep(Duration::from_millis(5)).await,
-                opened => return Ok(drop(opened?)),
+                opened => return opened,
             }
         }
     };
-    timeout(LIMIT, waiting).await.context("the folder is not let go of")?
+    timeout(LIMIT, waiting).await.context("the folder is not let go of")??;
+    Ok(())
 }
 
 /// Runs a job to its end.

@@ -82,9 +82,11 @@ async fn goes_back(injury: Injury) -> Result<()> {
 /// It has resumed from one before `newest`, said why, and tried that no more often than it should.
 fn went_back(ended: &Ended, newest: ManifestKey) -> Result<()> {
     let told = &ended.told;
-    let resumed = told.iter().rev().find_map(|event| match event {
-        JobEvent::Resumes { key, passed_over } => Some((key, passed_over)),
-        _ => None,
+    let resumed = told.iter().rev().find_map(|event| {
+        let JobEvent::Resumes { key, passed_over } = event else {
+            return None;
+        };
+        Some((key, passed_over))
     });
     let (key, passed_over) = resumed.context("it resumes")?;
     ensure!(*key < newest, "{told:#?}");
