@@ -162,6 +162,10 @@ pub const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 /// longer, come near it; asking twice costs a second snapshot.
 pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Each time in a row that a snapshot is asked for again it is waited for twice as long, up to so many times: shares that take longer to hash
+/// than that would never become a checkpoint otherwise.
+pub const SNAPSHOT_DOUBLINGS: u32 = 6;
+
 /// How long a joiner may follow without catching up before the others wait for it at a boundary. Steps that are as short as it takes to
 /// apply a sum leave it no way to come closer.
 pub const CATCH_UP_PATIENCE: Duration = Duration::from_secs(20);

@@ -15,7 +15,7 @@ use super::planning::Planned;
 use super::roster::{Joining, Place};
 use super::taking::Intake;
 use super::{JobEvent, Loss, Membership, Phase, Record, Stop};
-use crate::limits::{CATCH_UP_PATIENCE, MAX_COPY_ATTEMPTS, RESEND, ROOM_PATIENCE, SNAPSHOT_PATIENCE};
+use crate::limits::{CATCH_UP_PATIENCE, MAX_COPY_ATTEMPTS, RESEND, ROOM_PATIENCE, SNAPSHOT_DOUBLINGS, SNAPSHOT_PATIENCE};
 use crate::messages::{CoordinatorMessage, Needed, Serve};
 use crate::snapshot::SnapshotId;
 use crate::words::{Step, WorkerId};
@@ -70,13 +70,19 @@ impl Membership {
 
     /// Lets the members serve those who join, and those who have just switched and may lack the last sum.
     pub(super) fn send_serve(&mut self, snapshot: Option<SnapshotId>, shares: Needed, sums_from: Step) {
+        let serve = self.serving(snapshot, shares, sums_from);
+        self.serve(serve);
+    }
+
+    /// What members are told of those who join, and of a snapshot.
+    pub(super) fn serving(&self, snapshot: Option<SnapshotId>, shares: Needed, sums_from: Step) -> Serve {
         let joiners = self.joiners().map(|(worker, _)| worker);
-        self.serve(Serve {
+        Serve {
             joiners: joiners.chain(self.switching.iter().copied()).collect(),
             snapshot,
             shares,
             sums_from,
-        });
+        }
     }
 
     /// Tells all but the joiners themselves.
@@ -268,7 +274,9 @@ impl Membership {
                 }
             }
             Intake::Asked { at } | Intake::Collecting { at, .. } => {
-                if now.saturating_sub(*at) >= SNAPSHOT_PATIENCE && self.trains_on() {
+                let patience = SNAPSHOT_PATIENCE * (1 << self.asked_in_vain.min(SNAPSHOT_DOUBLINGS));
+                if now.saturating_sub(*at) >= patience && self.trains_on() {
+                    self.asked_in_vain += 1;
                     self.make_room();
                 }
             }

@@ -125,6 +125,8 @@ pub struct Membership {
     disturbed: Option<Duration>,
     stop: Stop,
     intake: Intake,
+    /// How often in a row nothing was heard of a snapshot that was asked for.
+    asked_in_vain: u32,
     plan: Option<Plan>,
     depots: Depots,
     saving: Option<Saving>,
@@ -202,6 +204,7 @@ impl Membership {
             disturbed: None,
             stop: Stop::No,
             intake: Intake::Idle,
+            asked_in_vain: 0,
             plan: None,
             depots: Depots::new(),
             saving: None,

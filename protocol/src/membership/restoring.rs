@@ -102,8 +102,8 @@ impl Membership {
     fn unused(&self) -> BTreeMap<ManifestKey, String> {
         let known = self.known().into_iter();
         let known = known.map(|(key, head)| (key, self.why_not(key, &head)));
-        let damaged = || "its manifest is damaged wherever it is kept".to_owned();
-        let unreadable = self.unreadable().into_iter().map(|key| (key, damaged()));
+        let why = || "its manifest cannot be read where it is kept, as its checkpoint actor says".to_owned();
+        let unreadable = self.unreadable().into_iter().map(|key| (key, why()));
         known.chain(unreadable).collect()
     }
 
@@ -194,9 +194,10 @@ impl Membership {
         let ago = |since| self.now.saturating_sub(since);
         let waits = ago(since) < DEPOTS_PATIENCE;
         if best >= self.newest_to_hope_for() {
-            // Another depot may have what is damaged on these.
-            let damaged = self.unreadable().last().is_some_and(|key| key.step > best);
-            return (damaged && waits).then_some(Need::Depots);
+            // Another depot may have what cannot be read on these.
+            let unread = self.unreadable().into_iter();
+            let mut newer = unread.filter(|key| key.step > best && key.step <= self.config.steps);
+            return (waits && newer.next().is_some()).then_some(Need::Depots);
         }
         // Going on from an older one costs some steps. Beginning anew costs all: that is not done while there is something to hope for.
         let vain = match &choice {

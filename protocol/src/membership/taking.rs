@@ -71,7 +71,7 @@ impl Membership {
     pub(super) fn snapshotted(&mut self, worker: WorkerId, id: SnapshotId, shares: Vec<(u32, StateHash)>) {
         let known = match &self.intake {
             // What is taken at the end of a job, nobody has asked for.
-            Intake::Idle if self.config.saves.is_none() => return,
+            Intake::Idle if self.config.saves.is_none() => return self.is_not_needed(worker, id),
             Intake::Idle => None,
             Intake::MakingRoom { .. } | Intake::Asked { .. } => None,
             Intake::Collecting { taken, .. } | Intake::Serving { taken, .. } => Some(taken.id),
@@ -79,7 +79,7 @@ impl Membership {
         if known.is_none_or(|known| known < id) {
             // The closer was asked twice: the later snapshot has replaced the earlier one.
             let Some(formation) = self.formation.as_ref().filter(|_| id.generation == self.formed) else {
-                return;
+                return self.is_not_needed(worker, id);
             };
             let taken = Taken::new(id, formation.members(), |worker| self.members.contains_key(&worker));
             self.intake = Intake::Collecting { taken, at: self.now };
@@ -102,6 +102,12 @@ impl Membership {
         }
     }
 
+    /// A holder has copied what nobody asks for any more.
+    fn is_not_needed(&mut self, worker: WorkerId, id: SnapshotId) {
+        let serve = self.serving(Some(id), Needed::No, Step::ZERO);
+        self.send(worker, CoordinatorMessage::Serve(serve));
+    }
+
     /// Once every holder has spoken or is gone: the joiners copy, or another snapshot is needed.
     pub(super) fn settle_snapshot(&mut self) {
         let Intake::Collecting { taken, .. } = &self.intake else {
@@ -114,6 +120,7 @@ impl Membership {
             return self.end_intake();
         }
         let taken = taken.clone();
+        self.asked_in_vain = 0;
         self.save_if_due(&taken);
         self.tell(JobEvent::Snapshot {
             step: taken.id.step,

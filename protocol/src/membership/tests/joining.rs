@@ -46,6 +46,11 @@ fn a_snapshot_that_nobody_has_told_of_is_asked_for_again() {
     job.room_made(1, 1);
     job.room_made(2, 1);
     assert_eq!(patience(&mut job, SNAPSHOT_PATIENCE), MAKE_ROOM);
+    // Hashing may take longer than that: the next one is waited for twice as long.
+    job.room_made(1, 1);
+    job.room_made(2, 1);
+    assert_eq!(patience(&mut job, SNAPSHOT_PATIENCE), [""; 0]);
+    assert_eq!(patience(&mut job, SNAPSHOT_PATIENCE), MAKE_ROOM);
     // The closer of another generation knows nothing of it.
     job.link_broken(1, 1, 2);
     job.halted(1, 2, 5);
@@ -177,6 +182,16 @@ fn a_holder_that_dies_while_others_still_copy_is_not_waited_for() {
     let told = job.dies(3, 5);
     assert!(told.contains(&"snapshot of s5 with 3".to_owned()), "{told:?}");
     assert!(told.contains(&"to w4: copy g1.1@s5 from [1, 2]".to_owned()), "{told:?}");
+}
+
+#[test]
+fn who_has_copied_what_nobody_asks_for_any_more_is_told_to_let_go_of_it() {
+    let mut job = Job::training(2, config());
+    let over = "to w1: serve [] g1.1@s5, no shares, sums from s0";
+    assert_eq!(job.snapshotted(1, (0, 2), 1, 5), [over], "nobody joins, and nothing is saved");
+    job.arrives(3, 0);
+    let over = "to w1: serve [3] g1.9@s5, no shares, sums from s0";
+    assert_eq!(job.snapshotted(1, (0, 2), 9, 5), [over], "of another generation");
 }
 
 #[test]
