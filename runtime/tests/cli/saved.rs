@@ -147,7 +147,7 @@ fn the_newest_that_is_whole_is_gone_on_from_and_it_is_said_why_not_from_a_newer_
     let step = format!("s{}", last["step"]);
     assert_eq!((&passed_over["step"], &passed_over["id"]), (&step.into(), &last["id"]));
     assert!(
-        passed_over["reason"].as_str().unwrap().contains("is damaged"),
+        passed_over["reason"].as_str().unwrap().contains("cannot be read"),
         "{passed_over}"
     );
     let resumes = running.event("sardana::event::resumes");
