@@ -3,9 +3,10 @@
 use anyhow::{Context, Result, ensure};
 use sardana::checkpoints::Checkpoints;
 use sardana_chaos_tests::gate::Place;
+use sardana_protocol::checkpoint::placement::ranked;
 
 use crate::coordinated::{GATE, Site};
-use crate::depots::{ALWAYS, SAVED, Start, TWICE, newest, setup};
+use crate::depots::{ALWAYS, SAVED, Start, TWICE, id_of, newest, setup};
 
 /// One of two hosts dies at this point of a checkpoint: it is committed on the other one, and placed on both once the host is back.
 async fn a_host_dies_at(point: &str) -> Result<()> {
@@ -132,16 +133,24 @@ async fn a_host_that_dies_while_workers_restore_is_done_without() -> Result<()> 
     tokio::try_join!(one.kill(), two.kill())?;
     site.kill().await?;
     drop(host);
+    // Which of them is asked for a piece first is by their ids, which are random.
+    let piece = newest(&one.folder)?.pieces.into_iter().next().context("a state has pieces")?;
+    let ids = [id_of(&one.folder)?, id_of(&two.folder)?];
+    let (asked, other) = if ranked(piece, &ids)[0] == ids[0] {
+        ("one", "two")
+    } else {
+        ("two", "one")
+    };
     site.start_again(&ALWAYS).await?;
     let start = Start {
         fault: Some("depot-give@0"),
         ..Start::default()
     };
-    let mut one = site.depot("one", start).await?;
-    let _two = site.depot("two", Start::default()).await?;
+    let mut asked = site.depot(asked, start).await?;
+    let _other = site.depot(other, Start::default()).await?;
     let host = site.host(2).await?;
     let from = site.resumes(last).await?;
-    one.dead().await?;
+    asked.dead().await?;
     site.kept(from + 1, 1).await?;
     drop(pace);
     site.done().await?;
