@@ -267,19 +267,28 @@ impl Membership {
         let Some(step) = self.saving.as_ref().map(|saving| saving.snapshot().step) else {
             return;
         };
-        self.end_saving();
+        // The last one is tried again: what a depot has of it by then must not be taken away by an order that comes late.
+        self.end_writing(if self.is_last(step) { Needed::Yes } else { Needed::No });
         self.saved.counts.given_up += 1;
         let reason = reason.to_owned();
         self.tell(JobEvent::NotSaved { step, reason });
     }
 
     pub(super) fn end_saving(&mut self) {
+        self.end_writing(Needed::No);
+    }
+
+    /// Nothing is written any more. `pieces`: whether those that depots have are needed.
+    fn end_writing(&mut self, pieces: Needed) {
         let Some(saving) = self.saving.take() else { return };
         let snapshot = saving.snapshot();
         // Also those that were cut off for a while: they keep it still.
         let here = |worker: &WorkerId| self.members.contains_key(worker);
         for worker in saving.taken.all().filter(here).collect::<Vec<_>>() {
             self.send(worker, CoordinatorMessage::SaveOver { snapshot });
+        }
+        if pieces == Needed::Yes {
+            return;
         }
         for depot in self.depots.keys().copied().collect::<Vec<_>>() {
             self.order(depot, DepotOrder::Release { snapshot });
