@@ -308,20 +308,20 @@ async fn dies_and_comes_back(point: &str) -> Result<()> {
 async fn dies_with_all(point: &str) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let checkpoints = format!("checkpoints={}", folder.path().join("kept").display());
-    let mut site = Site::with(coordinated::setup(3), Some(format!("{point}@8")), &[&checkpoints]).await?;
+    let mut site = Site::with(coordinated::setup(3), Some(format!("{point}@16")), &[&checkpoints]).await?;
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(3).await?;
     site.dead().await?;
     drop(host);
-    let told = site.coordinator.said.iter().filter_map(|line| line.strip_prefix("saved "));
-    let last: u64 = told.filter_map(|step| step.parse().ok()).max().unwrap_or(0);
+    let last = site.last_saved();
     drop(pace);
     std::fs::remove_dir_all(&site.state)?;
     site.start_again(&[&checkpoints]).await?;
     let host = site.host(2).await?;
-    let resumes = site.until("resumes ").await?;
-    let from: u64 = resumes["resumes ".len()..].parse()?;
-    ensure!(from >= last, "{resumes}, expected {last} at least");
+    // On a busy machine the first checkpoint may be the one at which it died: then there may be none.
+    if last > 0 || point.ends_with("committed") {
+        site.resumes(last).await?;
+    }
     site.done().await?;
     host.end().await;
     Ok(())

@@ -97,6 +97,12 @@ impl Site {
         }
     }
 
+    /// The step of the newest checkpoint that the coordinator has spoken of; 0 if there is none.
+    pub(crate) fn last_saved(&self) -> u64 {
+        let told = self.coordinator.said.iter().filter_map(|line| line.strip_prefix("saved "));
+        told.filter_map(|step| step.parse().ok()).max().unwrap_or(0)
+    }
+
     /// The coordinator begins again, and resumes from a checkpoint of `step` or a later one. Returns of which.
     pub(crate) async fn resumes(&mut self, step: u64) -> Result<u64> {
         let line = self.until("resumes ").await?;

@@ -48,7 +48,7 @@ async fn a_host_that_dies_at_any_point_of_a_checkpoint_has_it_once_it_is_back() 
 /// The coordinator dies while a checkpoint is on its way to two hosts that live on. The next one finds a whole one, and that which was
 /// committed, also if nobody had heard of it.
 async fn the_coordinator_dies_at(point: &str, all: bool) -> Result<()> {
-    let mut site = Site::with(setup(2), Some(format!("{point}@{GATE}")), &ALWAYS).await?;
+    let mut site = Site::with(setup(2), Some(format!("{point}@{SAVED}")), &ALWAYS).await?;
     let _depots = (
         site.depot("one", Start::default()).await?,
         site.depot("two", Start::default()).await?,
@@ -56,14 +56,16 @@ async fn the_coordinator_dies_at(point: &str, all: bool) -> Result<()> {
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(2).await?;
     site.dead().await?;
-    let told = site.coordinator.said.iter().filter_map(|line| line.strip_prefix("saved "));
-    let last: u64 = told.filter_map(|step| step.parse().ok()).max().unwrap_or(0);
+    let last = site.last_saved();
     let least = if point == "coordinator-committed" { last + 1 } else { last };
     let host = if all {
         drop(host);
         site.start_again(&ALWAYS).await?;
         let host = site.host(3).await?;
-        site.resumes(least).await?;
+        // On a busy machine the first checkpoint may be the one at which it died: then there is none, and the job begins anew.
+        if least > 0 {
+            site.resumes(least).await?;
+        }
         host
     } else {
         site.trains_on(1).await?;

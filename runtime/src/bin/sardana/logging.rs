@@ -12,16 +12,16 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// What others say that is no news: sled takes every new catalogue for one that has lost its configuration.
-const QUIET: [&str; 1] = ["sled::config=error"];
+/// What sled says is no news: it takes every new catalogue for one that has lost its configuration.
+const QUIET: &str = "sled::config=error";
 
 /// From now on the log goes to standard error. `RUST_LOG` says what is in it.
 pub(crate) fn start(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let filter = QUIET
-        .iter()
-        .flat_map(|directive| directive.parse())
-        .fold(filter, EnvFilter::add_directive);
+    // Whoever names it, or wants nothing at all, has what they want.
+    let named = std::env::var(EnvFilter::DEFAULT_ENV).is_ok_and(|wanted| wanted.contains("sled") || wanted == "off");
+    let quiet = QUIET.parse().ok().filter(|_| !named);
+    let filter = quiet.into_iter().fold(filter, EnvFilter::add_directive);
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LogFormat::Human => log.with_ansi(ansi()).init(),
