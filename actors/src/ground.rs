@@ -63,8 +63,8 @@ impl Ground {
         }
     }
 
-    /// Computes on a thread that gives way to all others of this host. Where all processors are busy it may never come to it: whoever waits
-    /// gives it up after a while. In a simulation at once. None only when this process ends.
+    /// Computes on a thread that gives way to the others of this host. Where all processors are busy it takes long: whoever waits may give
+    /// it up after a while. In a simulation at once. None only when this process ends.
     pub(crate) async fn behind<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         match self {
             Self::Host => {
@@ -110,19 +110,15 @@ impl Ground {
     }
 }
 
-/// The calling thread runs when others have nothing to do. A processor on which only such threads run counts as idle, so that whoever wakes
-/// up goes there and takes it at once: a low priority alone does neither.
-#[cfg(target_os = "linux")]
+/// How nice the calling thread is from now on: a tenth of what others get, where all want to run. It gets that at least: a thread that
+/// only ran where nobody else wants to would keep its process from ending when it is killed, and, killed within the kernel, those that
+/// wait for its end from going on, as long as the host is busy (seen for minutes).
+const NICE: i32 = 10;
+
+/// The calling thread leaves most of a busy processor to others.
 fn give_way() {
-    use thread_priority::{
-        NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
-    };
-
-    let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
-    // Where it is forbidden all goes on as before.
-    let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle);
+    // Linux keeps this for each thread; elsewhere it is the whole process's. Where it is forbidden all goes on as before.
+    if cfg!(target_os = "linux") {
+        let _ = rustix::process::nice(NICE);
+    }
 }
-
-/// Elsewhere there is no such way.
-#[cfg(not(target_os = "linux"))]
-fn give_way() {}
