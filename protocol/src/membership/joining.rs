@@ -175,10 +175,24 @@ impl Membership {
             .collect();
         for worker in joiners {
             self.unplan_with(worker);
-            let reason = "both holders of a share are gone".to_owned();
-            self.tell(JobEvent::JoinsAnew { worker, reason });
+            self.copied_in_vain(worker, "both holders of a share are gone".to_owned());
         }
         self.end_intake();
+    }
+
+    /// A joiner's copy will not become a state. After some such times it is waited for.
+    fn copied_in_vain(&mut self, worker: WorkerId, reason: String) {
+        let Some(joining) = self.members.get_mut(&worker).and_then(Record::joining_mut) else {
+            return;
+        };
+        joining.copies = None;
+        joining.caught_up = false;
+        joining.attempts += 1;
+        let again = joining.attempts < MAX_COPY_ATTEMPTS;
+        self.tell(JobEvent::JoinsAnew { worker, reason });
+        if !again {
+            self.hold(worker);
+        }
     }
 
     pub(super) fn dropped(&mut self, worker: WorkerId, id: SnapshotId) {
@@ -226,15 +240,8 @@ impl Membership {
         let Some(joining) = joining.filter(|joining| joining.copies == Some(id)) else {
             return;
         };
-        joining.copies = None;
         joining.failed = Some(id);
-        joining.caught_up = false;
-        joining.attempts += 1;
-        let again = joining.attempts < MAX_COPY_ATTEMPTS;
-        self.tell(JobEvent::JoinsAnew { worker, reason });
-        if !again {
-            self.hold(worker);
-        }
+        self.copied_in_vain(worker, reason);
     }
 
     /// Copying beside the ring has failed time and again: all wait at a boundary until this worker has the state.

@@ -107,6 +107,18 @@ impl Membership {
         known.chain(unreadable).collect()
     }
 
+    /// The checkpoints that say that the job must not begin from nothing, and why each cannot be used.
+    fn against_beginning(&self) -> BTreeMap<ManifestKey, String> {
+        let mut against = self.unused();
+        if self.has_begun() {
+            // What others have left there is known. What cannot be read may be what an earlier life of the coordinator has committed.
+            let unread = self.unreadable();
+            let may_be_ours = self.formed.count() == 0;
+            against.retain(|key, _| may_be_ours && unread.contains(key));
+        }
+        against
+    }
+
     /// How often it was tried in vain, as often as that is done before an older one is.
     fn failed(&self, key: ManifestKey) -> u32 {
         let failure = self.restoring.failures.get(&key);
@@ -232,16 +244,14 @@ impl Membership {
         }
         let begins = lacks_state && newest == Step::ZERO;
         let Some((head, _)) = self.choice().filter(|(head, _)| begins || self.failed(head.key) == 0) else {
-            // Somebody has begun this job before: what else is in the folder says nothing against that.
-            let new = begins && !self.has_begun();
-            let unused = self.unused();
-            let Some((key, why)) = unused.iter().next_back().filter(|_| new) else {
+            let against = self.against_beginning();
+            let Some((key, why)) = against.iter().next_back().filter(|_| begins) else {
                 return Ok(None);
             };
             return Err(format!(
                 "none of {} checkpoints can be resumed from: the newest is at {} and {why}; make what is missing available, or start \
                  with an empty directory to train from the beginning",
-                unused.len(),
+                against.len(),
                 key.step,
             ));
         };

@@ -247,6 +247,37 @@ fn a_copy_that_fails_waits_for_another_snapshot_and_in_the_end_for_nobody() {
 }
 
 #[test]
+fn a_joiner_whose_holders_drop_what_it_copies_time_and_again_is_waited_for() {
+    let mut job = Job::joined(config());
+    let drops = |job: &mut Job, from| {
+        let snapshot = snapshot(1, from);
+        job.says(1, WorkerMessage::Dropped { snapshot });
+        job.says(2, WorkerMessage::Dropped { snapshot })
+    };
+    for attempt in 1..MAX_COPY_ATTEMPTS {
+        let from = 4 + u64::from(attempt);
+        let told = drops(&mut job, from);
+        assert_eq!(told[0], "joins anew w3: both holders of a share are gone");
+        assert!(!told.contains(&"halting for g1.2".to_owned()), "{told:?}");
+        job.room_made(1, 1);
+        assert_eq!(job.room_made(2, 1), [ASK]);
+        job.snapshotted(1, (0, 2), 1, from + 1);
+        job.snapshotted(2, (1, 2), 1, from + 1);
+    }
+    let told = drops(&mut job, 4 + u64::from(MAX_COPY_ATTEMPTS));
+    for what in ["halting for g1.2", "held for w3", "to w3: halt g1.2"] {
+        assert!(told.contains(&what.to_owned()), "{told:?}");
+    }
+    job.halted(1, 2, 9);
+    job.halted(2, 2, 9);
+    let told = job.halted(3, 2, 0);
+    assert!(
+        told.contains(&"to w3: form g1.2 r2 at s9, state from r0".to_owned()),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn a_joiner_that_dies_stops_nobody() {
     let mut job = Job::joined(config());
     let told = job.dies(3, 0);

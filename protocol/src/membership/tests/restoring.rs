@@ -3,7 +3,7 @@
 use super::saving::{head, holds, saved_config};
 use super::*;
 use crate::checkpoint::{Condition, Head};
-use crate::limits::{DEPOTS_PATIENCE, RESTORE_ATTEMPTS, STATE_GRACE};
+use crate::limits::{ADOPTION_PATIENCE, DEPOTS_PATIENCE, RESTORE_ATTEMPTS, STATE_GRACE};
 use crate::messages::{DepotMessage, Told};
 use crate::words::Rank;
 
@@ -87,6 +87,30 @@ fn where_none_can_be_read_training_does_not_begin_anew() {
     let found = job.passes(DEPOTS_PATIENCE).join("; ");
     let why = "none of 2 checkpoints can be resumed from: the newest is at s8 and its manifest cannot be read";
     assert!(found.contains(why), "{found}");
+}
+
+#[test]
+fn what_an_earlier_life_may_have_committed_is_not_begun_anew_without() {
+    let mut first = Job::new(saved_config());
+    first.depot_comes(7, "a", vec![]);
+    first.arrives(1, 0);
+    first.arrives(2, 0);
+    let (record, now) = (first.membership.record(), first.now);
+    assert!(record.has_begun());
+    let membership = Membership::resume(saved_config(), Incarnation::new(2), now, Some(record));
+    let mut next = Job { membership, now };
+    next.depot_comes(7, "a", vec![]);
+    let (heads, told, unreadable) = (vec![], Told::All, vec![both(4).key]);
+    next.depot_says(7, DepotMessage::Holds { heads, told, unreadable });
+    next.arrives(3, 0);
+    next.arrives(4, 0);
+    next.passes(ADOPTION_PATIENCE);
+    for worker in [3, 4] {
+        let (generation, standing) = (Generation::new(Incarnation::new(2), 1), standing(0));
+        next.says(worker, WorkerMessage::Halted { generation, standing });
+    }
+    let found = next.passes(DEPOTS_PATIENCE).join("; ");
+    assert!(found.contains("none of 1 checkpoints can be resumed from"), "{found}");
 }
 
 #[test]
