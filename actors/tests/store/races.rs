@@ -76,11 +76,9 @@ fn what_is_put_while_it_is_collected_survives() {
         assert!(ends.iter().all(Result::is_ok));
     });
     let collected = collected.into_inner();
-    println!(
-        "{collected} pieces were collected meanwhile, {} bytes moved",
-        moved.into_inner()
-    );
-    assert!(collected > 0);
+    let moved = moved.into_inner();
+    println!("{collected} pieces were collected meanwhile, {moved} bytes moved");
+    assert!(collected > 0 && moved > 0, "{collected} {moved}");
     store.collect().unwrap();
     assert_eq!(store.usage().pieces, 0, "nothing is named any more");
 }

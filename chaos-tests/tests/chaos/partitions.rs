@@ -1,7 +1,7 @@
 //! Partitions: a worker's host is cut off from all others, from its neighbour in the ring, or from the coordinator, both ways or in one
 //! direction only, for less and for more than each timeout, and comes back. Needs root and `ip`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sardana::{JobEvent, WorkerId};
@@ -133,6 +133,7 @@ impl Case {
         site.start().await?;
         site.until("all train", |site| is_whole(site) && site.step >= STEPS).await?;
         let (worker, before) = (site.members[1], site.ended.told.len());
+        let began = Instant::now();
         cut(&site, worker, self.from, self.lost)?;
         match self.until {
             Until::After(time) => site.pass(time).await,
@@ -146,6 +147,7 @@ impl Case {
             }
         }
         site.network.heal()?;
+        let lasted = began.elapsed();
         // What nobody is to notice may be noticed until the end; what somebody notices late is waited for.
         let noticed = |site: &Site| {
             let fate = fate(worker, &site.members, site.job_events_since(before));
@@ -159,7 +161,10 @@ impl Case {
         let started = site.ended.processes.len();
         let replaced = started - site.trial.setup.workers as usize;
         let demand = |holds, what: &str| site.trial.demand(&site.ended, holds, what);
-        demand(self.expected.contains(&fate), &format!("{self:?}, found {fate:?}"))?;
+        demand(
+            self.expected.contains(&fate),
+            &format!("{self:?}, which lasted {lasted:?}, found {fate:?}"),
+        )?;
         demand(!verdict.state_lost, "two workers have the state")?;
         // Who is missed late may be back in the very step that it is missed in: whether what it has of that step is used is not counted.
         let unsure = u32::from(fate == Fate::CameBack);
