@@ -11,6 +11,8 @@
 //! stream over QUIC between two threads, which does nothing else, is printed for what the network's cryptography allows then. The coordinator and the checkpoint actor
 //! are in this process. The gradients sleep.
 //!
+//! `benches/durable/torch.py` does the same with PyTorch, where that is installed.
+//!
 //! With torch for the `python3` of the path (or of SARDANA_BENCH_PYTHON) the same number of bytes is also saved by it.
 //!
 //! `cargo bench -p sardana-chaos-tests --bench durable [-- [MIB] [ROUNDS] [WORKERS]]`; 1,024 MiB unless told otherwise, which takes 8 GiB
