@@ -9,198 +9,150 @@ use sardana_protocol::words::{Rank, Step};
 /// Whether the points are compiled in.
 pub const COMPILED_IN: bool = cfg!(feature = "fault-points");
 
-/// A point in a worker's life, or in a coordinator's, or in a depot's.
+/// What a process is in which there are fault points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Point {
-    /// In a gradient; called by the model of a test.
-    InGradient,
-    /// After a gradient was counted, before anybody is told.
-    Tallied,
-    /// Before a chunk of the running sum is passed on.
-    BeforePass,
-    /// With half of a chunk passed on.
-    WhilePassing,
-    /// After a chunk was passed on.
-    AfterPass,
-    /// The whole sum is there, nothing is applied.
-    BeforeApply,
-    /// In an update; called by the model of a test.
-    InApply,
-    /// Applied, but nobody knows.
-    AfterApply,
-    /// `Halt` was received, `Halted` not sent.
-    Halt,
-    /// `Halted` was handed to the transport.
-    Halted,
-    /// `Form` was received, no link is made.
-    Form,
-    /// A state or sum is being fetched.
-    Fetch,
-    /// All links are made, `Ready` not sent.
-    Linked,
-    /// `Finished` was handed to the transport.
-    Finished,
-    /// A boundary's trailer wants a snapshot; nothing is copied.
-    Snapshot,
-    /// The shares of a snapshot are copied and hashed, but nobody knows.
-    Snapshotted,
-    /// A joiner has asked for a share.
-    Copying,
-    /// A joiner has all shares.
-    Copied,
-    /// A joiner has asked for a sum.
-    Following,
-    /// The links of the next generation are made beside the ring, `Ready` not sent.
-    Prepared,
-    /// A trailer has switched to the next generation.
-    Switched,
-    /// A holder has announced a share to a joiner, and sent nothing of it.
-    ServingShare,
-    /// A keeper has announced a sum, and sent nothing of it.
-    ServingSum,
-    /// The coordinator is about to tell the first to halt.
-    CoordinatorHalt,
-    /// The coordinator is about to tell the first its place in a generation.
-    CoordinatorForm,
-    /// The coordinator has told one its place, the others not yet.
-    CoordinatorForms,
-    /// The coordinator is about to ask for a snapshot.
-    CoordinatorSnapshot,
-    /// The coordinator is about to tell a joiner what to copy.
-    CoordinatorCopy,
-    /// A share of a snapshot is about to be written to depots.
-    Saving,
-    /// It is written, and nobody has been told.
-    Written,
-    /// A piece of a share of a checkpoint is lent, and perhaps no other.
-    Lending,
-    /// A share of a checkpoint is read, and not all of it may be lent.
-    RestoredShare,
-    /// A coordinator is about to order a share to be written.
-    CoordinatorSave,
-    /// All shares of a checkpoint are written, and a coordinator is about to have its manifest made.
-    CoordinatorCommit,
-    /// A checkpoint is committed, and nobody has been told.
-    CoordinatorCommitted,
-    /// The coordinator is about to tell of a generation to come.
-    CoordinatorPrepare,
-    /// The coordinator is about to ask the closer to switch.
-    CoordinatorSwitch,
-    /// The coordinator has asked the closer to switch; the trailer may come at any time.
-    CoordinatorSwitched,
-    /// The coordinator is about to tell the first that the job is done.
-    CoordinatorComplete,
-    /// A depot has written the pieces that were put, and not synced them.
-    DepotPut,
-    /// A depot has synced the pieces that were put, and not said so.
-    DepotSync,
-    /// A depot is about to make a manifest durable.
-    DepotCommit,
-    /// A depot has made a manifest durable, and not said so.
-    DepotCommitted,
-    /// A depot has read pieces that somebody asks for, and sent none of them. Of no step: it counts from step 0 on.
-    DepotGive,
+pub enum Role {
+    /// A worker.
+    Worker,
+    /// A coordinator.
+    Coordinator,
+    /// A checkpoint actor, in a process of its own or in its host's.
+    Depot,
+}
+
+/// Makes the enum, its names and its list from one table: a point cannot be left out of the tests that ask for all of them.
+macro_rules! points {
+    ($($role:ident { $($(#[doc = $what:literal])+ $point:ident = $name:literal,)+ })+) => {
+        /// A point in the life of a worker, a coordinator or a depot.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Point {
+            $($($(#[doc = $what])+ $point,)+)+
+        }
+
+        impl Point {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$($(Self::$point),+),+];
+
+            /// Its name in `SARDANA_FAULT`.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($(Self::$point => $name,)+)+
+                }
+            }
+
+            /// In whose process it is.
+            #[must_use]
+            pub const fn role(self) -> Role {
+                match self {
+                    $($(Self::$point)|+ => Role::$role,)+
+                }
+            }
+        }
+    };
+}
+
+points! {
+    Worker {
+        /// In a gradient; called by the model of a test.
+        InGradient = "in-gradient",
+        /// After a gradient was counted, before anybody is told.
+        Tallied = "tallied",
+        /// Before a chunk of the running sum is passed on.
+        BeforePass = "before-pass",
+        /// With half of a chunk passed on.
+        WhilePassing = "while-passing",
+        /// After a chunk was passed on.
+        AfterPass = "after-pass",
+        /// The whole sum is there, nothing is applied.
+        BeforeApply = "before-apply",
+        /// In an update; called by the model of a test.
+        InApply = "in-apply",
+        /// Applied, but nobody knows.
+        AfterApply = "after-apply",
+        /// `Halt` was received, `Halted` not sent.
+        Halt = "halt",
+        /// `Halted` was handed to the transport.
+        Halted = "halted",
+        /// `Form` was received, no link is made.
+        Form = "form",
+        /// A state or sum is being fetched.
+        Fetch = "fetch",
+        /// All links are made, `Ready` not sent.
+        Linked = "linked",
+        /// `Finished` was handed to the transport.
+        Finished = "finished",
+        /// A boundary's trailer wants a snapshot; nothing is copied.
+        Snapshot = "snapshot",
+        /// The shares of a snapshot are copied and hashed, but nobody knows.
+        Snapshotted = "snapshotted",
+        /// A joiner has asked for a share.
+        Copying = "copying",
+        /// A joiner has all shares.
+        Copied = "copied",
+        /// A joiner has asked for a sum.
+        Following = "following",
+        /// The links of the next generation are made beside the ring, `Ready` not sent.
+        Prepared = "prepared",
+        /// A trailer has switched to the next generation.
+        Switched = "switched",
+        /// A holder has announced a share to a joiner, and sent nothing of it.
+        ServingShare = "serving-share",
+        /// A keeper has announced a sum, and sent nothing of it.
+        ServingSum = "serving-sum",
+        /// A share of a snapshot is about to be written to depots.
+        Saving = "saving",
+        /// It is written, and nobody has been told.
+        Written = "written",
+        /// A piece of a share of a checkpoint is lent, and perhaps no other.
+        Lending = "lending",
+        /// A share of a checkpoint is read, and not all of it may be lent.
+        RestoredShare = "restored-share",
+    }
+    Coordinator {
+        /// The coordinator is about to tell the first to halt.
+        CoordinatorHalt = "coordinator-halt",
+        /// The coordinator is about to tell the first its place in a generation.
+        CoordinatorForm = "coordinator-form",
+        /// The coordinator has told one its place, the others not yet.
+        CoordinatorForms = "coordinator-forms",
+        /// The coordinator is about to ask for a snapshot.
+        CoordinatorSnapshot = "coordinator-snapshot",
+        /// The coordinator is about to tell a joiner what to copy.
+        CoordinatorCopy = "coordinator-copy",
+        /// A coordinator is about to order a share to be written.
+        CoordinatorSave = "coordinator-save",
+        /// All shares of a checkpoint are written, and a coordinator is about to have its manifest made.
+        CoordinatorCommit = "coordinator-commit",
+        /// A checkpoint is committed, and nobody has been told.
+        CoordinatorCommitted = "coordinator-committed",
+        /// The coordinator is about to tell of a generation to come.
+        CoordinatorPrepare = "coordinator-prepare",
+        /// The coordinator is about to ask the closer to switch.
+        CoordinatorSwitch = "coordinator-switch",
+        /// The coordinator has asked the closer to switch; the trailer may come at any time.
+        CoordinatorSwitched = "coordinator-switched",
+        /// The coordinator is about to tell the first that the job is done.
+        CoordinatorComplete = "coordinator-complete",
+    }
+    Depot {
+        /// A depot has written the pieces that were put, and not synced them.
+        DepotPut = "depot-put",
+        /// A depot has synced the pieces that were put, and not said so.
+        DepotSync = "depot-sync",
+        /// A depot is about to make a manifest durable.
+        DepotCommit = "depot-commit",
+        /// A depot has made a manifest durable, and not said so.
+        DepotCommitted = "depot-committed",
+        /// A depot has read pieces that somebody asks for, and sent none of them. Of no step: it counts from step 0 on.
+        DepotGive = "depot-give",
+    }
 }
 
 impl Point {
-    /// All of a worker.
-    pub const ALL: [Self; 23] = [
-        Self::InGradient,
-        Self::Tallied,
-        Self::BeforePass,
-        Self::WhilePassing,
-        Self::AfterPass,
-        Self::BeforeApply,
-        Self::InApply,
-        Self::AfterApply,
-        Self::Halt,
-        Self::Halted,
-        Self::Form,
-        Self::Fetch,
-        Self::Linked,
-        Self::Finished,
-        Self::Snapshot,
-        Self::Snapshotted,
-        Self::Copying,
-        Self::Copied,
-        Self::Following,
-        Self::Prepared,
-        Self::Switched,
-        Self::ServingShare,
-        Self::ServingSum,
-    ];
-
-    /// All of a coordinator.
-    pub const OF_COORDINATOR: [Self; 9] = [
-        Self::CoordinatorHalt,
-        Self::CoordinatorForm,
-        Self::CoordinatorForms,
-        Self::CoordinatorSnapshot,
-        Self::CoordinatorCopy,
-        Self::CoordinatorPrepare,
-        Self::CoordinatorSwitch,
-        Self::CoordinatorSwitched,
-        Self::CoordinatorComplete,
-    ];
-
-    /// All of a depot.
-    pub const OF_DEPOT: [Self; 5] = [
-        Self::DepotPut,
-        Self::DepotSync,
-        Self::DepotCommit,
-        Self::DepotCommitted,
-        Self::DepotGive,
-    ];
-
-    /// Its name in `SARDANA_FAULT`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::InGradient => "in-gradient",
-            Self::Tallied => "tallied",
-            Self::BeforePass => "before-pass",
-            Self::WhilePassing => "while-passing",
-            Self::AfterPass => "after-pass",
-            Self::BeforeApply => "before-apply",
-            Self::InApply => "in-apply",
-            Self::AfterApply => "after-apply",
-            Self::Halt => "halt",
-            Self::Halted => "halted",
-            Self::Form => "form",
-            Self::Fetch => "fetch",
-            Self::Linked => "linked",
-            Self::Finished => "finished",
-            Self::Snapshot => "snapshot",
-            Self::Snapshotted => "snapshotted",
-            Self::Copying => "copying",
-            Self::Copied => "copied",
-            Self::Following => "following",
-            Self::Prepared => "prepared",
-            Self::Switched => "switched",
-            Self::ServingShare => "serving-share",
-            Self::ServingSum => "serving-sum",
-            Self::CoordinatorHalt => "coordinator-halt",
-            Self::CoordinatorForm => "coordinator-form",
-            Self::CoordinatorForms => "coordinator-forms",
-            Self::CoordinatorSnapshot => "coordinator-snapshot",
-            Self::CoordinatorCopy => "coordinator-copy",
-            Self::Saving => "saving",
-            Self::Written => "written",
-            Self::Lending => "lending",
-            Self::RestoredShare => "restored-share",
-            Self::CoordinatorSave => "coordinator-save",
-            Self::CoordinatorCommit => "coordinator-commit",
-            Self::CoordinatorCommitted => "coordinator-committed",
-            Self::CoordinatorPrepare => "coordinator-prepare",
-            Self::CoordinatorSwitch => "coordinator-switch",
-            Self::CoordinatorSwitched => "coordinator-switched",
-            Self::CoordinatorComplete => "coordinator-complete",
-            Self::DepotPut => "depot-put",
-            Self::DepotSync => "depot-sync",
-            Self::DepotCommit => "depot-commit",
-            Self::DepotCommitted => "depot-committed",
-            Self::DepotGive => "depot-give",
-        }
+    /// All in processes of this role.
+    pub fn of(role: Role) -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(move |point| point.role() == role)
     }
 }
 

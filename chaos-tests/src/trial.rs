@@ -307,6 +307,11 @@ impl Hands<'_> {
 
     /// Sends a signal to a worker, if it runs.
     pub fn signal(&mut self, worker: WorkerId, signal: Signal) {
+        self.send(worker, signal);
+    }
+
+    /// Sends a signal to a worker: whether there was such a process.
+    pub fn send(&mut self, worker: WorkerId, signal: Signal) -> bool {
         let pid = self.pid(worker).and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         let sent = pid.is_some_and(|pid| kill_process(pid, signal).is_ok());
         if sent {
@@ -315,6 +320,7 @@ impl Hands<'_> {
             self.record.kills += u32::from(signal == Signal::KILL);
             self.record.stops += u32::from(signal == Signal::STOP);
         }
+        sent
     }
 
     /// Asks for something as an operator does.

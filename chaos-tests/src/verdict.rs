@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, ensure};
 use sardana::launch::Event;
 use sardana::reference::{self, Reference};
-use sardana::{Generation, JobEvent, Order, Step, StepReport, Summary};
+use sardana::{Generation, JobEvent, Loss, Order, Step, StepReport, Summary};
 
 use crate::journal::Journal;
 use crate::model::Touchy;
@@ -25,6 +25,9 @@ const BESIDE_TRAINING: [&str; 10] = [
     "serving-share",
     "serving-sum",
 ];
+
+/// So many steps may never be told of for each worker that ended, where several did.
+const FORGOTTEN_EACH: usize = 2;
 
 /// A trial that ended as it must.
 #[derive(Debug)]
@@ -93,9 +96,12 @@ impl Trial {
         })
     }
 
-    /// Whether so many died that nobody may be left who knows the sums of a step that was not told yet.
-    fn may_forget(&self, ended: &Ended) -> bool {
-        (ended.kills + ended.stops) as usize + self.armed().len() > 1
+    /// How many steps may never be told of: where several workers end, none may be left that knows the sums of a step that was not told.
+    fn may_forget(&self, ended: &Ended) -> usize {
+        match (ended.kills + ended.stops) as usize + self.armed().len() {
+            0 | 1 => 0,
+            ends => ends * FORGOTTEN_EACH,
+        }
     }
 
     /// The product's counts agree with each other and with what was really computed.
@@ -109,7 +115,13 @@ impl Trial {
             different == whole - empty,
             "{different} different gradients were computed, the job has {whole} less {empty} empty ones"
         );
-        if summary.unknown > 0 {
+        let (unknown, uncounted) = (summary.unknown, ended.lost_uncounted());
+        // A worker that comes back may leave it unsure what it had computed in vain.
+        ensure!(
+            unknown <= 2 * uncounted,
+            "{unknown} counts are said to be unknown, and {uncounted} workers were lost without theirs"
+        );
+        if unknown > 0 {
             return Ok(());
         }
         let Summary {
@@ -142,6 +154,15 @@ impl Trial {
 }
 
 impl Ended {
+    /// How many workers were lost, as far as was told, without the number of gradients that they had computed.
+    fn lost_uncounted(&self) -> u32 {
+        let counted = |cause: &Loss| matches!(cause, Loss::Exited { tally: Some(_), .. });
+        let uncounted = self
+            .job_events()
+            .filter(|event| matches!(event, JobEvent::Lost { cause, .. } if !counted(cause)));
+        u32::try_from(uncounted.count()).unwrap_or(u32::MAX)
+    }
+
     /// What happened to the job.
     pub fn job_events(&self) -> impl Iterator<Item = &JobEvent> {
         self.told.iter().filter_map(|(_, told)| match told {
@@ -151,9 +172,9 @@ impl Ended {
     }
 }
 
-/// Sums are told in step order, once, and they are the right ones. Only several deaths may leave a gap.
-fn reports(events: &[&JobEvent], expected: &[StepReport], may_forget: bool) -> Result<()> {
-    let mut next = 0;
+/// Sums are told in step order, once, and they are the right ones. Only several deaths may leave gaps, of so many steps in all.
+fn reports(events: &[&JobEvent], expected: &[StepReport], may_forget: usize) -> Result<()> {
+    let (mut next, mut forgotten) = (0, 0);
     for event in events {
         if let JobEvent::StateLost { from, .. } = event {
             next = from.get();
@@ -161,18 +182,17 @@ fn reports(events: &[&JobEvent], expected: &[StepReport], may_forget: bool) -> R
         let JobEvent::Steps(reports) = event else { continue };
         for report in reports {
             let step = report.step.get();
-            ensure!(
-                step == next || (may_forget && step > next),
-                "step {next} was to be told, found {step}"
-            );
+            ensure!(step >= next, "step {next} was to be told, found {step}");
+            forgotten += step - next;
             let expected = &expected[usize::try_from(step)?];
             ensure!(report == expected, "expected {expected:?}, found {report:?}");
             next = step + 1;
         }
     }
+    forgotten += expected.len() as u64 - next;
     ensure!(
-        may_forget || next == expected.len() as u64,
-        "the last step told is {next}, the job has {}",
+        forgotten <= may_forget as u64,
+        "{forgotten} of {} steps were never told of, at most {may_forget} may be; the last one is {next}",
         expected.len()
     );
     Ok(())

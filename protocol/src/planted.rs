@@ -106,6 +106,12 @@ bugs! {
     HangingNotEvicted,
     /// A member that has done its part and waits for another counts as one that hangs.
     WaitingCountsAsHanging,
+    /// A worker that is slow is given no more time than a fast one.
+    PaceIgnored,
+    /// An order that is said again names members as peers that the worker has nothing to do with.
+    MorePeersResaid,
+    /// The count of a lost worker, which its agent has told, is said to be unknown.
+    CountNotNoted,
     /// A member that is lost while others wait for it is only noted.
     LossIgnored,
     /// A manifest is made when the first share is written.

@@ -109,25 +109,51 @@ fn both_ways(one: IpAddr, other: IpAddr) -> Cuts {
     vec![(one, other), (other, one)]
 }
 
+/// Whether a fault found what it strikes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Struck {
+    Yes,
+    Nothing,
+}
+
+impl Struck {
+    fn is(struck: bool) -> Self {
+        if struck { Self::Yes } else { Self::Nothing }
+    }
+}
+
 impl Run {
-    /// Lets something go wrong.
+    /// Lets something go wrong. It counts only once it has.
     pub(super) fn strike(&mut self, fault: Fault) {
-        self.count("faults");
-        self.count(fault.name());
         self.tell(&format!("{}: {fault:?}", fault.name()));
+        match self.strikes(fault) {
+            Struck::Yes => {
+                self.count("faults");
+                self.count(fault.name());
+            }
+            Struck::Nothing => self.tell("it strikes nothing"),
+        }
+    }
+
+    fn strikes(&mut self, fault: Fault) -> Struck {
         match fault {
             Fault::KillWorker(who) => self.kill(who),
-            Fault::KillMost => (1..self.cluster.workers.len()).for_each(|_| self.kill(0)),
+            Fault::KillMost => {
+                let most = 1..self.cluster.workers.len();
+                let killed = most.filter(|_| self.kill(0) == Struck::Yes).count();
+                Struck::is(killed > 0)
+            }
             Fault::KillCoordinator(after) => self.kill_coordinator(after),
             Fault::LoseCoordinator(after) => {
-                self.kill_coordinator(after);
+                let struck = self.kill_coordinator(after);
                 self.cluster.lose_records();
+                struck
             }
             Fault::CutOff(who, long) => self.cut(who, long, both_ways),
-            Fault::CutPair(who, other, long) => {
-                let pair = self.ip(who).zip(self.ip(other));
-                self.begin(long, pair.map_or_else(Vec::new, |(one, other)| both_ways(one, other)));
-            }
+            Fault::CutPair(who, other, long) => match self.ip(who).zip(self.ip(other)) {
+                Some((one, other)) if one != other => self.begin_to_cut(long, both_ways(one, other)),
+                Some(_) | None => Struck::Nothing,
+            },
             Fault::CutControl(who, long) => {
                 let control = |own, other| {
                     if other == COORDINATOR.ip() {
@@ -136,72 +162,91 @@ impl Run {
                         Vec::new()
                     }
                 };
-                self.cut(who, long, control);
+                self.cut(who, long, control)
             }
             Fault::Mute(who, long) => self.cut(who, long, |own, other| vec![(own, other)]),
             Fault::CutCoordinator(long) => {
                 let cuts = self.hosts().into_iter().flat_map(|other| both_ways(COORDINATOR.ip(), other));
-                self.begin(long, cuts.collect());
+                self.begin_to_cut(long, cuts.collect())
             }
             Fault::Storm(long, lost, twice) => {
                 self.cluster.air.turn(|weather| (weather.lost, weather.twice) = (lost, twice));
-                self.begin(long, Vec::new());
+                self.begin(long, Vec::new())
             }
             Fault::Shuffle(long, jitter) => {
                 self.cluster.air.turn(|weather| weather.jitter = jitter);
-                self.begin(long, Vec::new());
+                self.begin(long, Vec::new())
             }
             Fault::Narrow(long) => {
                 self.cluster.air.turn(|weather| weather.mtu = super::weather::LEAST_MTU);
-                self.begin(long, Vec::new());
+                self.begin(long, Vec::new())
             }
             Fault::Freeze(who, long) => {
-                if let Some(member) = self.choose(who).and_then(|serial| self.cluster.workers.get(&serial)) {
-                    member.freeze(long);
-                }
-                self.begin(long, Vec::new());
+                let Some(member) = self.choose(who).and_then(|serial| self.cluster.workers.get(&serial)) else {
+                    return Struck::Nothing;
+                };
+                member.freeze(long);
+                self.begin(long, Vec::new())
             }
             Fault::Grow => {
                 self.cluster.start_worker();
+                Struck::Yes
             }
             Fault::Drain(who) => {
                 let id = self.choose(who).and_then(|serial| self.cluster.workers.get(&serial)?.id);
-                if let (Some(life), Some(id)) = (&self.cluster.coordinator, id) {
-                    let whom = id.to_string();
-                    life.coordinator.steering().request(OperatorRequest::Drain { whom });
-                }
+                let (Some(life), Some(id)) = (&self.cluster.coordinator, id) else {
+                    return Struck::Nothing;
+                };
+                let whom = id.to_string();
+                life.coordinator.steering().request(OperatorRequest::Drain { whom });
+                Struck::Yes
             }
         }
     }
 
-    fn kill(&mut self, who: u64) {
-        if let Some(serial) = self.choose(who) {
-            self.cluster.kill_worker(serial);
-            self.tell(&format!("worker {serial} is killed"));
-            self.replace();
-        }
+    fn kill(&mut self, who: u64) -> Struck {
+        let Some(serial) = self.choose(who) else {
+            return Struck::Nothing;
+        };
+        self.cluster.kill_worker(serial);
+        self.tell(&format!("worker {serial} is killed"));
+        self.replace();
+        Struck::Yes
     }
 
-    fn kill_coordinator(&mut self, after: Duration) {
-        if self.cluster.kill_coordinator() {
+    fn kill_coordinator(&mut self, after: Duration) -> Struck {
+        let killed = self.cluster.kill_coordinator();
+        if killed {
             self.open += 1;
             self.cluster.later(after, Happening::StartCoordinator);
         }
+        Struck::is(killed)
     }
 
     /// Cuts a worker off from all others, as `how` says.
-    fn cut(&mut self, who: u64, long: Duration, how: impl Fn(IpAddr, IpAddr) -> Cuts) {
-        let Some(own) = self.ip(who) else { return };
+    fn cut(&mut self, who: u64, long: Duration, how: impl Fn(IpAddr, IpAddr) -> Cuts) -> Struck {
+        let Some(own) = self.ip(who) else {
+            return Struck::Nothing;
+        };
         let others = self
             .hosts()
             .into_iter()
             .chain([COORDINATOR.ip()])
             .filter(|&other| other != own);
-        self.begin(long, others.flat_map(|other| how(own, other)).collect());
+        let cuts = others.flat_map(|other| how(own, other)).collect();
+        self.begin_to_cut(long, cuts)
+    }
+
+    /// Nothing passes from some to others for so long.
+    fn begin_to_cut(&mut self, long: Duration, cuts: Cuts) -> Struck {
+        if cuts.is_empty() {
+            return Struck::Nothing;
+        }
+        self.begin(long, cuts)
     }
 
     /// Something goes on for so long.
-    fn begin(&mut self, long: Duration, cuts: Cuts) {
+    fn begin(&mut self, long: Duration, cuts: Cuts) -> Struck {
         self.numbered += 1;
         let number = self.numbered;
         self.cluster.air.turn(|weather| {
@@ -209,6 +254,7 @@ impl Run {
         });
         self.open += 1;
         self.cluster.later(long, Happening::Over(number));
+        Struck::Yes
     }
 
     /// What went on is over. Weather of which there were two kinds at once is as it was before both.

@@ -42,6 +42,8 @@ pub struct Report {
     pub coverage: Coverage,
     /// How often each invariant was checked.
     pub checked: BTreeMap<&'static str, u64>,
+    /// How often a check was left out, and why.
+    pub excused: BTreeMap<&'static str, u64>,
     /// The seeds of the runs in which something did not hold, and what.
     pub violations: Vec<(u64, Violation)>,
 }
@@ -54,6 +56,9 @@ impl Report {
         self.coverage.add(&played.coverage);
         for (invariant, times) in played.checked {
             *self.checked.entry(invariant).or_default() += times;
+        }
+        for (why, times) in played.excused {
+            *self.excused.entry(why).or_default() += times;
         }
         self.violations.extend(played.violation.map(|violation| (seed, violation)));
     }
@@ -107,6 +112,7 @@ pub(crate) fn play_caught(seed: u64, minutes: u64, telling: Telling) -> Played {
             counts: Counts::default(),
             coverage: Coverage::default(),
             checked: BTreeMap::new(),
+            excused: BTreeMap::new(),
             violation: Some(Violation::new("no machine panics", text.unwrap_or_default())),
             digest: 0,
         }

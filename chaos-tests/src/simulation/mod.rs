@@ -5,6 +5,7 @@
 //! - [`preempt`]: one in which workers are lost, leave and come without end, and checkpoints must come all the same;
 //! - `world`: the cluster, with its depots; `calendar`: virtual time; `network`: who reaches whom; `swarm`: what a seed draws;
 //! - `faults`: what goes wrong, one file each; `invariants`: what must hold all the same, one file each;
+//! - `required`: what a campaign must have checked and struck to count, and how much it may have excused;
 //! - `planted`: bugs that it must find, with the feature `planted-bugs`;
 //! - [`coverage`]: which transitions were reached, by its `marks`; [`story`]: what happened, event by event; `model`: a stand-in for training.
 //!
@@ -25,6 +26,7 @@ mod marks;
 mod model;
 mod network;
 mod preempted;
+mod required;
 mod run;
 mod swarm;
 mod world;

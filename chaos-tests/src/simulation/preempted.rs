@@ -52,13 +52,12 @@ pub fn preempt(seed: u64, minutes: u64) -> Preempted {
     };
     let mut world = World::of(swarm, dice, seed, Story::new(Telling::No));
     let (end, mut next) = (Duration::from_secs(60 * minutes), APART * round);
-    let (mut saved, mut longest, mut since, mut struck) = (0, Duration::ZERO, Duration::ZERO, 0);
+    let (mut saved, mut longest, mut since) = (0, Duration::ZERO, Duration::ZERO);
     while world.now() < end && world.broken.is_none() && !world.given_up {
         if world.now() >= next {
             let kinds = [Fault::Kill, Fault::Drain, Fault::Storm];
             if let Some(fault) = world.dice.pick(&kinds) {
                 world.strike(fault);
-                struck += 1;
             }
             next = world.now() + APART * round + world.within(APART * round);
         }
@@ -73,7 +72,7 @@ pub fn preempt(seed: u64, minutes: u64) -> Preempted {
     Preempted {
         saved,
         not_saved: world.counts.not_saved,
-        struck,
+        struck: world.counts.all_faults(),
         longest,
         bound: interval + ROUNDS * round,
         violation: world.broken,

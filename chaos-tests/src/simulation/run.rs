@@ -25,6 +25,8 @@ pub struct Played {
     pub coverage: Coverage,
     /// How often each invariant was checked.
     pub checked: BTreeMap<&'static str, u64>,
+    /// How often a check was left out, and why.
+    pub excused: BTreeMap<&'static str, u64>,
     /// What did not hold, if something did not.
     pub violation: Option<Violation>,
     /// Its story as a number; 0 unless the digest was asked for.
@@ -47,6 +49,7 @@ pub fn play(seed: u64, minutes: u64, telling: Telling) -> Played {
     Played {
         digest: world.story.digest(),
         checked: world.law.checked(),
+        excused: world.law.excused(),
         counts: world.counts,
         coverage: world.coverage,
         violation: world.broken,
@@ -149,7 +152,7 @@ impl World {
 
     fn happen_healed(&mut self) {
         if self.waits_in_vain() {
-            self.given_up = true;
+            self.gives_up();
             return;
         }
         self.fill_up();

@@ -327,7 +327,8 @@ async fn dies_with_all(point: &str) -> Result<()> {
     Ok(())
 }
 
-const POINTS: [&str; 7] = [
+/// Where the coordinator's process ends, with the checkpoint actor in it.
+pub(crate) const OF_COORDINATORS: &[&str] = &[
     "depot-put",
     "depot-sync",
     "depot-commit",
@@ -337,9 +338,15 @@ const POINTS: [&str; 7] = [
     "coordinator-committed",
 ];
 
+/// Where a worker ends while it writes.
+pub(crate) const OF_WRITERS: &[&str] = &["saving", "written", "snapshot", "snapshotted"];
+
+/// Where a worker ends while all read.
+pub(crate) const OF_READERS: &[&str] = &["restored-share", "lending"];
+
 #[tokio::test]
 async fn a_coordinator_that_dies_at_any_point_of_a_checkpoint_is_followed_by_one_that_finds_a_whole_one() -> Result<()> {
-    for point in POINTS {
+    for &point in OF_COORDINATORS {
         dies_and_comes_back(point).await.with_context(|| point.to_owned())?;
     }
     Ok(())
@@ -347,7 +354,7 @@ async fn a_coordinator_that_dies_at_any_point_of_a_checkpoint_is_followed_by_one
 
 #[tokio::test]
 async fn all_die_at_any_point_of_a_checkpoint_and_what_was_committed_is_resumed_from() -> Result<()> {
-    for point in POINTS {
+    for &point in OF_COORDINATORS {
         dies_with_all(point).await.with_context(|| point.to_owned())?;
     }
     Ok(())
@@ -356,7 +363,7 @@ async fn all_die_at_any_point_of_a_checkpoint_and_what_was_committed_is_resumed_
 /// A worker ends at each point of writing and reading: another holder writes, another generation reads.
 #[tokio::test]
 async fn a_worker_dies_at_any_point_of_a_checkpoint() -> Result<()> {
-    for point in ["saving", "written", "snapshot", "snapshotted"] {
+    for point in OF_WRITERS {
         let trial = trial(setup(3))?.faults([format!("{point}@8").as_str()]);
         let folder = trial.folder().join("checkpoints");
         let pace = Place::Pace.close(trial.folder())?;
@@ -374,8 +381,12 @@ async fn a_worker_dies_at_any_point_of_a_checkpoint() -> Result<()> {
 
 #[tokio::test]
 async fn a_worker_dies_while_all_load_a_checkpoint() -> Result<()> {
-    for (point, apart) in [("restored-share@1", false), ("restored-share@1", true), ("lending@1", true)] {
-        let mut trial = trial(setup(3))?.faults([point]);
+    let [restored, lending] = OF_READERS else {
+        anyhow::bail!("expected two points, found {OF_READERS:?}");
+    };
+    // Those that see the depot's disk need not lend.
+    for (point, apart) in [(restored, false), (restored, true), (lending, true)] {
+        let mut trial = trial(setup(3))?.faults([format!("{point}@1").as_str()]);
         if apart {
             trial.keep_apart();
         }

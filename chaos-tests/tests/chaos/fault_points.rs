@@ -2,12 +2,12 @@
 
 use anyhow::{Result, ensure};
 use sardana::AgentEvent;
-use sardana::fault::{self, Point};
+use sardana::fault::{self, Point, Role};
 use sardana::launch::Event;
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::setup::Setup;
 
-use crate::trial;
+use crate::{checkpoints, joins, replicas, trial};
 
 /// Nobody gets beyond this step before all deaths below it have happened: else the job would end before a replacement has come.
 const GATE: u64 = 8;
@@ -167,11 +167,21 @@ async fn each_point_on_rank_2() -> Result<()> {
 #[test]
 fn fault_points_are_compiled_in_and_each_is_met() {
     const { assert!(fault::COMPILED_IN) };
+    let faults = [
+        OF_MEMBERS,
+        OF_THE_NEEDED,
+        joins::ALL,
+        checkpoints::OF_WRITERS,
+        checkpoints::OF_READERS,
+        checkpoints::OF_COORDINATORS,
+        &[replicas::GIVING],
+    ];
+    let faults = faults.concat();
     for point in Point::ALL {
-        let all = [OF_MEMBERS, OF_THE_NEEDED, crate::joins::ALL].concat();
-        let met = all.iter().flat_map(|faults| faults.split(' '));
+        let mut met = faults.iter().flat_map(|faults| faults.split(' '));
         let here = |fault: &str| fault.split(['#', '@']).next() == Some(point.name());
-        assert!(met.into_iter().any(here), "no death at {point:?}");
+        // A coordinator dies at all of its own points.
+        assert!(met.any(here) || point.role() == Role::Coordinator, "no death at {point:?}");
     }
 }
 

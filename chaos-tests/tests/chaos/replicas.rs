@@ -8,6 +8,9 @@ use sardana_protocol::checkpoint::placement::ranked;
 use crate::coordinated::{GATE, Site};
 use crate::depots::{ALWAYS, SAVED, Start, TWICE, id_of, newest, setup};
 
+/// A host dies once it is asked for pieces.
+pub(crate) const GIVING: &str = "depot-give@0";
+
 /// One of two hosts dies at this point of a checkpoint: it is committed on the other one, and placed on both once the host is back.
 async fn a_host_dies_at(point: &str) -> Result<()> {
     let mut site = Site::with(setup(2), None, &TWICE).await?;
@@ -150,7 +153,7 @@ async fn a_host_that_dies_while_workers_restore_is_done_without() -> Result<()> 
     };
     site.start_again(&ALWAYS).await?;
     let start = Start {
-        fault: Some("depot-give@0"),
+        fault: Some(GIVING),
         ..Start::default()
     };
     let mut asked = site.depot(asked, start).await?;
@@ -182,7 +185,7 @@ async fn the_only_host_dies_while_workers_restore_and_is_waited_for() -> Result<
     drop(host);
     site.start_again(&always).await?;
     let start = Start {
-        fault: Some("depot-give@0"),
+        fault: Some(GIVING),
         ..Start::default()
     };
     let mut one = site.depot("one", start).await?;

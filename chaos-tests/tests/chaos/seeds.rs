@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
-use sardana::fault::Point;
+use sardana::fault::{Point, Role};
 use sardana::launch::Event;
 use sardana::{Balance, Calm, JobEvent, WorkerId};
 use sardana_chaos_tests::dice::Dice;
@@ -21,6 +21,15 @@ use crate::trial;
 const MOST: usize = 8;
 
 const VARIABLE: &str = "SARDANA_CHAOS_SEED";
+
+/// These jobs keep no checkpoints.
+const OF_CHECKPOINTS: [Point; 4] = [Point::Saving, Point::Written, Point::Lending, Point::RestoredShare];
+
+/// So many seeds must have armed fault points, and met one in `LEAST_MET` of them.
+const ENOUGH: u64 = 8;
+
+/// See [`ENOUGH`].
+const LEAST_MET: usize = 2;
 
 /// When the adversary strikes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,11 +124,29 @@ impl Act {
     ];
 }
 
+/// Whether an act found a worker to do it to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Struck {
+    Yes,
+    NoOne,
+}
+
+/// An act that is still to come.
+#[derive(Debug)]
+struct Planned {
+    moment: Moment,
+    /// When this step was reported it comes, whether there was such a moment or not: nothing that is planned is left out.
+    latest: u64,
+    act: Act,
+}
+
 /// What a seed decides.
 #[derive(Debug)]
 struct Schedule {
     setup: Setup,
-    moments: Vec<(Moment, Act)>,
+    planned: Vec<Planned>,
+    /// The step that was reported last.
+    reported: u64,
     leaving: Vec<WorkerId>,
     /// Who is stopped, and for how many more events, unless it is left out before.
     stopped: Vec<(WorkerId, u64)>,
@@ -145,24 +172,29 @@ impl Schedule {
             gate_step: 4,
             ..Setup::new(workers)
         };
-        let act = |dice: &mut Dice| dice.pick(&Act::ALL).unwrap_or(Act::Kill);
-        let mut moments = vec![(Moment::Step(1 + dice.below(steps / 3)), act(&mut dice))];
-        for _ in 0..1 + dice.below(4) {
-            let moment = match dice.below(3) {
-                0 => Moment::Step(dice.below(steps)),
+        let acts = 2 + dice.below(4);
+        let planned = (0..acts).map(|number| Planned {
+            moment: match dice.below(3) {
+                0 => Moment::Step(1 + dice.below(steps / 2)),
                 _ => Moment::Next(dice.pick(&Kind::ALL).unwrap_or(Kind::Lost)),
-            };
-            moments.push((moment, act(&mut dice)));
-        }
+            },
+            latest: steps / 2 + number,
+            act: dice.pick(&Act::ALL).unwrap_or(Act::Kill),
+        });
+        let planned = planned.collect();
+        let reachable: Vec<Point> = Point::of(Role::Worker)
+            .filter(|point| !OF_CHECKPOINTS.contains(point))
+            .collect();
         let mut faults = Vec::new();
         for _ in 0..dice.below(3) {
-            if let Some(point) = dice.pick(&Point::ALL) {
-                faults.push(format!("{}@{}", point.name(), 1 + dice.below(steps - 1)));
+            if let Some(point) = dice.pick(&reachable) {
+                faults.push(format!("{}@{}", point.name(), 1 + dice.below(steps / 2)));
             }
         }
         Self {
             setup,
-            moments,
+            planned,
+            reported: 0,
             leaving: Vec::new(),
             stopped: Vec::new(),
             faults,
@@ -170,55 +202,75 @@ impl Schedule {
         }
     }
 
-    /// Strikes, if it is time. The job may end when it wants to once nearly all is trained.
+    /// Strikes with all that is due. An act that finds no worker is due again at the next event. The job may end when it wants to once
+    /// nearly all is trained.
     fn watch(&mut self, hands: &mut Hands<'_>, event: &Event) {
         self.wake(hands, event);
-        if reported(event).is_some_and(|step| step + 5 >= self.setup.steps) {
+        self.reported = reported(event).unwrap_or(self.reported);
+        if self.reported + 5 >= self.setup.steps {
             hands.open(Place::Pace);
         }
-        let due = match self.moments.first() {
-            Some((Moment::Step(step), _)) => reported(event).is_some_and(|reported| reported >= *step),
-            Some((Moment::Next(wanted), _)) => wanted.is(event),
-            None => false,
-        };
-        if due {
-            let (_, act) = self.moments.remove(0);
-            self.act(hands, act);
+        for mut planned in std::mem::take(&mut self.planned) {
+            let due = match planned.moment {
+                Moment::Step(step) => self.reported >= step,
+                Moment::Next(wanted) => wanted.is(event),
+            };
+            if !due && self.reported < planned.latest {
+                self.planned.push(planned);
+            } else if self.act(hands, planned.act) == Struck::NoOne {
+                planned.moment = Moment::Step(0);
+                self.planned.push(planned);
+            }
         }
     }
 
-    fn act(&mut self, hands: &mut Hands<'_>, act: Act) {
+    fn act(&mut self, hands: &mut Hands<'_>, act: Act) -> Struck {
         let staying = hands.running().iter().filter(|worker| !self.leaving.contains(worker));
         let staying: Vec<WorkerId> = staying.copied().collect();
         match act {
-            Act::Kill | Act::KillTwo => {
-                for _ in 0..if act == Act::Kill { 1 } else { 2 } {
-                    if let Some(worker) = self.dice.pick(hands.running()) {
-                        hands.kill(worker);
-                    }
+            Act::Kill => self.kill(hands),
+            Act::KillTwo => match self.kill(hands) {
+                // Where there is only one, one it is.
+                Struck::Yes => {
+                    self.kill(hands);
+                    Struck::Yes
                 }
-            }
+                Struck::NoOne => Struck::NoOne,
+            },
             Act::Stop => {
-                if let Some(worker) = self.dice.pick(hands.running()) {
-                    hands.signal(worker, Signal::STOP);
-                    self.stopped.push((worker, 1 + self.dice.below(8)));
-                }
+                let Some(worker) = self.dice.pick(hands.running()) else {
+                    return Struck::NoOne;
+                };
+                self.stopped.push((worker, 1 + self.dice.below(8)));
+                struck(hands.send(worker, Signal::STOP))
             }
             Act::Drain => {
-                // One must stay: who has left is not replaced.
-                if staying.len() > 1
-                    && let Some(worker) = self.dice.pick(&staying)
-                {
-                    self.leaving.push(worker);
-                    match self.dice.below(2) {
-                        0 => hands.drain(worker),
-                        _ => hands.signal(worker, Signal::TERM),
+                // One must stay: a worker that has left is not replaced.
+                let worker = if staying.len() > 1 { self.dice.pick(&staying) } else { None };
+                let Some(worker) = worker else { return Struck::NoOne };
+                self.leaving.push(worker);
+                match self.dice.below(2) {
+                    0 => {
+                        hands.drain(worker);
+                        Struck::Yes
                     }
+                    _ => struck(hands.send(worker, Signal::TERM)),
                 }
             }
-            Act::Join => hands.scale((staying.len() + 1).min(MOST)),
-            Act::JoinTwo => hands.scale((staying.len() + 2).min(MOST)),
+            Act::Join | Act::JoinTwo => {
+                let more = if act == Act::Join { 1 } else { 2 };
+                if staying.len() + more > MOST {
+                    return Struck::NoOne;
+                }
+                hands.scale(staying.len() + more);
+                Struck::Yes
+            }
         }
+    }
+
+    fn kill(&mut self, hands: &mut Hands<'_>) -> Struck {
+        let worker = self.dice.pick(hands.running());
+        struck(worker.is_some_and(|worker| hands.send(worker, Signal::KILL)))
     }
 
     /// Wakes up whom nobody waits for any more.
@@ -233,7 +285,18 @@ impl Schedule {
     }
 }
 
-async fn run(seed: u64) -> Result<()> {
+fn struck(sent: bool) -> Struck {
+    if sent { Struck::Yes } else { Struck::NoOne }
+}
+
+/// How many fault points were armed, and how many processes have died at one.
+#[derive(Debug, Default, Clone, Copy)]
+struct Fired {
+    armed: usize,
+    fired: usize,
+}
+
+async fn run(seed: u64) -> Result<Fired> {
     let mut schedule = Schedule::new(seed);
     let replay = format!("{VARIABLE}={seed} cargo test -p sardana-chaos-tests seeds -- --nocapture\n{schedule:?}");
     let faults = std::mem::take(&mut schedule.faults);
@@ -243,6 +306,7 @@ async fn run(seed: u64) -> Result<()> {
         .replay(replay);
     let ended = trial.run(&[Place::Pace], |hands, event| schedule.watch(hands, event)).await?;
     let verdict = trial.judge(&ended)?;
+    trial.demand(&ended, schedule.planned.is_empty(), "all that was planned was done")?;
     println!(
         "seed {seed}: {} processes, {} killed, {} stopped, {} fault points met, {} gradients computed again{}",
         ended.processes.len(),
@@ -252,19 +316,28 @@ async fn run(seed: u64) -> Result<()> {
         verdict.summary.recomputed,
         if verdict.state_lost { ", the state was lost" } else { "" }
     );
-    Ok(())
+    Ok(Fired {
+        armed: faults.len(),
+        fired: trial.fired(),
+    })
 }
 
 /// All are seen to their end: each failure has a seed of its own.
-async fn failing(seeds: Range<u64>) -> Vec<u64> {
-    let mut failed = Vec::new();
+async fn run_each(seeds: Range<u64>) -> (Fired, Vec<u64>) {
+    let (mut fired, mut failed) = (Fired::default(), Vec::new());
     for seed in seeds {
-        if let Err(error) = run(seed).await {
-            println!("seed {seed} FAILED: {error:?}");
-            failed.push(seed);
+        match run(seed).await {
+            Ok(one) => {
+                fired.armed += one.armed;
+                fired.fired += one.fired;
+            }
+            Err(error) => {
+                println!("seed {seed} FAILED: {error:?}");
+                failed.push(seed);
+            }
         }
     }
-    failed
+    (fired, failed)
 }
 
 /// What the environment names belongs to the first range.
@@ -278,9 +351,14 @@ async fn run_all(mut seeds: Range<u64>) -> Result<()> {
     }
     // Mostly they wait, so that several may run at once.
     let middle = seeds.start + (seeds.end - seeds.start) / 2;
-    let (mut failed, others) = tokio::join!(failing(seeds.start..middle), failing(middle..seeds.end));
+    let ((one, mut failed), (other, others)) = tokio::join!(run_each(seeds.start..middle), run_each(middle..seeds.end));
     failed.extend(others);
     ensure!(failed.is_empty(), "these seeds failed: {failed:?}");
+    let (armed, fired) = (one.armed + other.armed, one.fired + other.fired);
+    println!("of {armed} fault points that were armed {fired} were met");
+    // A random one may never be reached. One seed may have armed none.
+    let enough = seeds.end - seeds.start < ENOUGH || (armed > 0 && fired * LEAST_MET >= armed);
+    ensure!(enough, "of {armed} fault points that were armed only {fired} were met");
     Ok(())
 }
 

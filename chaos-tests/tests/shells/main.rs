@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use sardana_chaos_tests::shells::circumstances::Trouble;
 use sardana_chaos_tests::shells::story::Telling;
-use sardana_chaos_tests::shells::{Counts, Played, play};
+use sardana_chaos_tests::shells::{COVERED_WITHIN, Counts, Played, never, play};
 
 /// Seeds worth trying again, and what they found.
 const REMEMBERED: [(u64, &str); 3] = [
@@ -14,32 +14,6 @@ const REMEMBERED: [(u64, &str); 3] = [
         "a worker that came again after a partition was refused as a second process",
     ),
     (1_660, "the same, with another fault"),
-];
-
-/// What a few dozen runs must have gone through.
-const COVERED: [&str; 22] = [
-    "adopted",
-    "caught up",
-    "fault: a narrow path",
-    "fault: a storm",
-    "fault: a worker cut off",
-    "fault: a worker cut off from the coordinator",
-    "fault: a worker drained",
-    "fault: a worker frozen",
-    "fault: a worker killed",
-    "fault: a worker that nobody hears",
-    "fault: datagrams out of order",
-    "fault: most workers killed",
-    "fault: one worker more",
-    "fault: the coordinator cut off",
-    "fault: the coordinator killed",
-    "fault: the coordinator killed, and its records lost",
-    "fault: two workers cut off from each other",
-    "left",
-    "lost",
-    "resumed",
-    "state lost",
-    "switched",
 ];
 
 fn played(seed: u64, trouble: Trouble) -> Played {
@@ -109,14 +83,14 @@ fn seeds_that_are_remembered_find_nothing_any_more() {
 #[test]
 fn runs_under_faults_end_in_the_bits_of_a_plain_loop_and_go_everywhere() {
     let mut counts = Counts::new();
-    for seed in 100..140 {
+    for seed in 100..100 + COVERED_WITHIN {
         let played = played(seed, Trouble::Faults);
         require(seed, &played);
         for (what, often) in played.counts {
             *counts.entry(what).or_insert(0) += often;
         }
     }
-    let missing: Vec<&str> = COVERED.into_iter().filter(|what| !counts.contains_key(what)).collect();
+    let missing = never(&counts, COVERED_WITHIN);
     assert!(missing.is_empty(), "never: {missing:?}; {counts:#?}");
 }
 

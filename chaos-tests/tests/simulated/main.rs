@@ -54,6 +54,7 @@ fn fresh_runs_violate_nothing() {
         .collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert_eq!(report.runs, 12);
+    assert_eq!(report.lacks(), Vec::<String>::new());
     assert!(report.counts.steps > 0 && report.counts.all_faults() > 0 && report.counts.generations > 0);
 }
 

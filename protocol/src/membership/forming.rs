@@ -333,13 +333,21 @@ impl Membership {
                 record.rank = Some(rank);
                 record.place = Place::Called;
             }
-            self.send_form(worker, rank);
+            self.send_form(worker, rank, Said::First);
         }
     }
 
-    fn send_form(&mut self, worker: WorkerId, rank: Rank) {
-        let formation = self.formation.as_ref();
-        if let Some(form) = formation.and_then(|formation| formation.form(rank, self.next_report)) {
+    fn send_form(&mut self, worker: WorkerId, rank: Rank, said: Said) {
+        let Some(formation) = &self.formation else { return };
+        if let Some(mut form) = formation.form(rank, self.next_report) {
+            if said == Said::Again && bites(Bug::MorePeersResaid) {
+                let next = Rank::new((rank.get() + 1) % form.world_size);
+                let others = formation.form(next, self.next_report).map_or(Vec::new(), |next| next.peers);
+                let others = others
+                    .into_iter()
+                    .filter(|peer| peer.rank != rank && form.peer(peer.rank).is_none());
+                form.peers.extend(others.collect::<Vec<_>>());
+            }
             self.send(worker, CoordinatorMessage::Form(Box::new(form)));
         }
     }
@@ -368,13 +376,20 @@ impl Membership {
                         },
                     );
                 }
-                (Phase::Forming { .. }, Some(rank)) if called => self.send_form(worker, rank),
+                (Phase::Forming { .. }, Some(rank)) if called => self.send_form(worker, rank, Said::Again),
                 (Phase::Done, _) => self.complete(worker),
                 (Phase::Gathering { .. } | Phase::Halting { .. } | Phase::Forming { .. }, _)
                 | (Phase::Running { .. } | Phase::Failed, _) => {}
             }
         }
     }
+}
+
+/// Whether an order goes out for the first time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Said {
+    First,
+    Again,
 }
 
 /// What keeps a generation from being formed.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::messages::{Standing, Tally};
+use crate::planted::{Bug, bites};
 use crate::words::{Step, WorkerId};
 
 /// The count so far.
@@ -49,7 +50,7 @@ pub(super) enum Halted {
 impl Ledger {
     /// A worker was lost.
     pub(super) fn lost(&mut self, worker: WorkerId, tally: Option<Tally>) {
-        match tally {
+        match tally.filter(|_| !bites(Bug::CountNotNoted)) {
             Some(tally) => {
                 // One that has come back may have ended before it had said what it had computed in vain.
                 let vain = self.settle(worker, tally, 0).unwrap_or(0);

@@ -194,6 +194,7 @@ impl Membership {
         // Whoever fetches or loads the state first has no pace for that.
         let slowest = records().filter_map(|(_, _, record)| record.pace()).max();
         let patience = |rank: usize, record: &Record| match (record.pace(), slowest) {
+            (Some(_), Some(_)) if bites(Bug::PaceIgnored) => STALL_LEAST,
             (Some(_), Some(pace)) if !(begins && formation.catches_up(rank)) => STALL_LEAST.max(pace.of(STALL_SHARDS)),
             (Some(_) | None, _) => STALL_UNKNOWN,
         };

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use sardana_chaos_tests::shells::circumstances::Trouble;
 use sardana_chaos_tests::shells::story::Telling;
-use sardana_chaos_tests::shells::{Counts, play};
+use sardana_chaos_tests::shells::{Counts, never, play};
 
 /// Runs the real coordinator and workers over real QUIC, on a network in memory, in virtual time, under faults. Each run's job must end in
 /// the bits of a plain loop.
@@ -80,7 +80,15 @@ impl Shells {
             virtual_time.as_secs_f64(),
             began.elapsed().as_secs_f64()
         );
-        Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let missing = if self.calm { Vec::new() } else { never(&counts, runs) };
+        for what in &missing {
+            println!("LACKING: there was never: {what}");
+        }
+        Ok(if failed == 0 && missing.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
     }
 
     fn one(&self, seed: u64, trouble: Trouble, sum: &mut Sum) -> Result<()> {

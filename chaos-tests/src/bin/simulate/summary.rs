@@ -35,6 +35,8 @@ pub(crate) struct Summary {
     resumed_from_checkpoints: u64,
     events: u64,
     invariants_checked: BTreeMap<&'static str, u64>,
+    excused: BTreeMap<&'static str, u64>,
+    lacks: Vec<String>,
     transitions_expected: usize,
     transitions_reached: usize,
     not_reached: Vec<String>,
@@ -86,6 +88,8 @@ impl Summary {
             resumed_from_checkpoints: counts.resumed,
             events: counts.events,
             invariants_checked: report.checked.clone(),
+            excused: report.excused.clone(),
+            lacks: report.lacks(),
             transitions_expected: EXPECTED.len(),
             transitions_reached: EXPECTED.len() - missing.len(),
             not_reached: missing.iter().map(|reached| name(*reached)).collect(),
@@ -142,10 +146,17 @@ impl fmt::Display for Summary {
         for (invariant, times) in &self.invariants_checked {
             writeln!(f, "  {times:>12} {invariant}")?;
         }
+        writeln!(f, "checks left out, or let pass")?;
+        for (why, times) in &self.excused {
+            writeln!(f, "  {times:>12} {why}")?;
+        }
         let (reached, expected) = (self.transitions_reached, self.transitions_expected);
         writeln!(f, "{reached} of {expected} transitions, messages and events reached")?;
         for missing in &self.not_reached {
             writeln!(f, "  not reached: {missing}")?;
+        }
+        for lack in &self.lacks {
+            writeln!(f, "LACKING: {lack}")?;
         }
         if self.violations.is_empty() {
             writeln!(f, "0 violations")?;

@@ -131,7 +131,7 @@ impl Law {
 
     /// A manifest is to be made durable. `missing`: a depot that lacks a piece which it should have, though nothing has happened to it.
     pub(crate) fn all_durable_first(&mut self, snapshot: SnapshotId, missing: Option<DepotId>) -> Result<(), Violation> {
-        self.check("CKPT-1", missing.is_none(), || {
+        self.check("CKPT-1, pieces first", missing.is_none(), || {
             format!("the manifest of {snapshot} is to be kept, and {missing:?} lacks pieces")
         })
     }
@@ -165,21 +165,21 @@ impl Law {
     pub(crate) fn saved(&mut self, key: ManifestKey, hosts: u32, wanted: u32) -> Result<(), Violation> {
         let Some(contents) = self.checkpoints.manifests.get(&key) else {
             let text = format!("{key} is told to be committed, and no depot has it");
-            return Err(Violation::new("CKPT-1", text));
+            return Err(Violation::new("CKPT-1, committed", text));
         };
         let kept = |depot: &&DepotId| !self.checkpoints.kept.contains_key(&(**depot, key));
         let missing = contents.depots.iter().find(kept).copied();
         let depots = u32::try_from(contents.depots.len()).unwrap_or(u32::MAX);
         let told = (depots.min(contents.replicas), contents.replicas) == (hosts, wanted) && hosts > 0;
         self.checkpoints.saved = self.checkpoints.saved.max(key.step);
-        self.check("CKPT-1", missing.is_none() && told, || {
+        self.check("CKPT-1, committed", missing.is_none() && told, || {
             format!("{key} is told to be on {hosts} of {wanted}, and {missing:?} does not have it")
         })
     }
 
     /// The same. `missing`: one whose disk does not have all that it should.
     pub(crate) fn is_kept(&mut self, key: ManifestKey, missing: Option<DepotId>) -> Result<(), Violation> {
-        self.check("CKPT-1", missing.is_none(), || {
+        self.check("CKPT-1, pieces on disks", missing.is_none(), || {
             format!("{key} is told to be committed, and {missing:?} lacks pieces of it")
         })
     }
@@ -197,7 +197,7 @@ impl Law {
             complete.any(|one| one != key && snapshot(one) == snapshot(key) && self.checkpoints.margin(one) >= margin);
         drop(complete);
         let own = manifests.contains_key(&key);
-        self.check("CKPT-1", own && (replaced || newer >= last), || {
+        self.check("CKPT-1, deleting", own && (replaced || newer >= last), || {
             format!(
                 "{key} is to be deleted, which survives {margin} losses less one; {newer} complete ones are newer, of {last} that are to \
                  be kept"

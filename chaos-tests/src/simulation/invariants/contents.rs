@@ -27,7 +27,7 @@ impl Law {
         let own = self.checkpoints.manifests.contains_key(&key);
         self.checkpoints.resumes = Some(key);
         self.checkpoints.saved = self.checkpoints.saved.max(key.step);
-        self.check("CKPT-2", own, || {
+        self.check("CKPT-2, resuming", own, || {
             format!("training is to begin from {key}, which is no checkpoint of this job")
         })
     }

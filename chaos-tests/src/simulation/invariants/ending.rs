@@ -1,7 +1,7 @@
 //! The end: the last step, or the one where all were told to stop, with the state of an undisturbed run (BITS-1); and the count, as far
 //! as it can be known.
 
-use sardana_protocol::membership::Summary;
+use sardana_protocol::membership::{Loss, Summary};
 use sardana_protocol::words::{Step, WorkerId};
 
 use super::{Law, Violation};
@@ -24,6 +24,12 @@ impl Law {
         })
     }
 
+    /// A worker is lost.
+    pub(crate) fn loses(&mut self, cause: &Loss) {
+        let counted = matches!(cause, Loss::Exited { tally: Some(_), .. });
+        self.uncounted += u64::from(!counted);
+    }
+
     /// The job is done.
     pub(crate) fn ended(&mut self, summary: &Summary) -> Result<(), Violation> {
         let (step, last) = (summary.step, self.steps);
@@ -32,10 +38,23 @@ impl Law {
             format!("it ended at {step} of {last}")
         })?;
         let expected = hash_of(self.reference.at(step));
-        self.check("BITS-1", summary.hash == expected, || {
+        self.check("BITS-1, at the end", summary.hash == expected, || {
             format!("the final state at {step} is not that of an undisturbed run")
         })?;
-        if self.count == Count::Unknown || summary.unknown > 0 {
+        if self.count == Count::Unknown {
+            self.excuse("how many gradients were computed cannot be known");
+            return Ok(());
+        }
+        let (unknown, uncounted) = (summary.unknown, self.uncounted);
+        if self.lives > 1 && unknown > 0 {
+            self.excuse("a coordinator does not know what was counted in an earlier life");
+            return Ok(());
+        }
+        // One that comes back may have been lost without its count, and leave it unsure what it had computed in vain.
+        self.check("each count is known", u64::from(unknown) <= 2 * uncounted, || {
+            format!("{unknown} counts are said to be unknown, and {uncounted} workers were lost without theirs")
+        })?;
+        if unknown > 0 {
             return Ok(());
         }
         let (computed, again) = (summary.computed, summary.recomputed);

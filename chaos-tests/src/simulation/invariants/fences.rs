@@ -15,7 +15,7 @@ impl Law {
         if self.promised.contains_key(&worker) && before == incarnation {
             self.count = Count::Unknown;
         }
-        self.check("GEN-3", incarnation >= before, || {
+        self.check("GEN-3, welcoming", incarnation >= before, || {
             format!("{incarnation} welcomes {worker}, which knows {before}")
         })
     }

@@ -41,7 +41,12 @@ impl Law {
         self.newest = newest.max(generation);
         let excused = memory == Memory::Stale || self.unheard;
         self.unheard = excused && generation < newest;
-        let holds = excused || generation >= newest;
-        self.check("GEN-1", holds, || format!("{generation} is adopted after {newest}"))
+        if self.unheard {
+            self.excuse("a coordinator without its records adopts an older generation");
+            return Ok(());
+        }
+        self.check("GEN-1, adopting", generation >= newest, || {
+            format!("{generation} is adopted after {newest}")
+        })
     }
 }

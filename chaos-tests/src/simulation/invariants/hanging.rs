@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sardana_protocol::limits::{HALT_PATIENCE, STALL_LEAST};
+use sardana_protocol::limits::{HALT_PATIENCE, STALL_LEAST, STALL_SHARDS, STALL_UNKNOWN};
 use sardana_protocol::words::WorkerId;
 
 use super::{Law, Violation};
@@ -20,16 +20,23 @@ pub(crate) enum Doing {
 }
 
 impl Law {
-    /// The coordinator wants a worker killed that keeps the others from training, or from halting.
-    pub(crate) fn kills(&mut self, worker: WorkerId, doing: Doing, halting: bool) -> Result<(), Violation> {
-        let patience = if halting { HALT_PATIENCE } else { STALL_LEAST };
-        let holds = match doing {
-            Doing::Works(lasts) => lasts * FASTEST >= patience,
-            Doing::Hangs => true,
-        };
-        self.check("who works is not left out as one who hangs", holds, || {
-            let waits = if halting { "all halt" } else { "the others wait" };
-            format!("{worker} is killed while {waits}, and does this: {doing:?}")
+    /// The coordinator wants a worker killed that keeps the others from training, or from halting. `given`: how long it must be given, by
+    /// what it is known to do.
+    pub(crate) fn kills(&mut self, worker: WorkerId, doing: Doing, given: Duration) -> Result<(), Violation> {
+        let Doing::Works(lasts) = doing else { return Ok(()) };
+        self.check("who works is not left out as one who hangs", lasts * FASTEST >= given, || {
+            format!("{worker} is killed after {lasts:?} at one thing, for which it is to be given {given:?}")
         })
+    }
+}
+
+/// How long a worker must be given for what it does, while others wait for it. `gradient`: how long one takes it at least, if it has told
+/// how fast it is.
+pub(crate) fn given(gradient: Option<Duration>, halting: bool) -> Duration {
+    let gradients = gradient.map(|gradient| gradient * STALL_SHARDS);
+    match (halting, gradients) {
+        (true, gradients) => HALT_PATIENCE.max(gradients.unwrap_or_default()),
+        (false, Some(gradients)) => STALL_LEAST.max(gradients),
+        (false, None) => STALL_UNKNOWN,
     }
 }

@@ -20,9 +20,11 @@ impl Law {
     /// The job is done.
     pub(crate) fn last_is_saved(&mut self, step: Step) -> Result<(), Violation> {
         let checkpoints = &self.checkpoints;
+        if checkpoints.rule.is_none() {
+            return Ok(());
+        }
         let told = checkpoints.saved >= step || checkpoints.not_saved.contains(&step);
-        let holds = told || checkpoints.rule.is_none();
-        self.check("the last state is saved", holds, || {
+        self.check("the last state is saved", told, || {
             format!("the job is done at {step}, and people do not know whether that is saved")
         })
     }

@@ -33,6 +33,10 @@ impl Law {
         self.gone.insert(worker);
         let asked = self.leaving.remove(&worker);
         let waited = asked.map(|asked| clock.saturating_sub(asked));
+        if matches!(heirs, Heirs::Unknown) {
+            self.excuse("a worker leaves while one that is to stay is gone unseen");
+            return Ok(());
+        }
         let kept = match heirs {
             Heirs::Unknown => true,
             // The others load it from a checkpoint.
@@ -45,8 +49,11 @@ impl Law {
                 step == Step::ZERO || newest.max(Some(self.checkpoints.source)).map(Step::next) >= Some(step)
             }
         };
-        let holds = kept || waited.is_some_and(|waited| waited >= LEAVE_GRACE);
-        self.check("a leave loses nothing", holds, || {
+        if !kept && waited.is_some_and(|waited| waited >= LEAVE_GRACE) {
+            self.excuse("a worker that leaves has waited for an heir in vain");
+            return Ok(());
+        }
+        self.check("a leave loses nothing", kept, || {
             format!("{worker} is let go at {step} after {waited:?}, and the others are at {heirs:?}")
         })
     }
@@ -62,6 +69,7 @@ impl Law {
     /// The coordinator begins another life, at this time of its clock. `remembers`: whether it knows who was let go.
     pub(crate) fn begins_life(&mut self, clock: Duration, remembers: bool) {
         self.born = clock;
+        self.lives += 1;
         self.introduced.clear();
         self.leaving.clear();
         self.cut_off.clear();

@@ -36,7 +36,7 @@ use super::marks::Marks;
 use super::model::Reference;
 pub(crate) use ending::Count;
 pub(crate) use generations::Memory;
-pub(crate) use hanging::Doing;
+pub(crate) use hanging::{Doing, given};
 pub(crate) use leaving::Heirs;
 pub(crate) use progress::Floor;
 
@@ -86,8 +86,11 @@ pub(crate) struct Law {
     left_out: Vec<WorkerId>,
     /// When the coordinator last heard of a new step. This and what follows is by the clock of its present life.
     advanced: Option<Duration>,
-    /// When that life began.
+    /// When that life began, and which one it is.
     born: Duration,
+    lives: u64,
+    /// How many workers were lost, as people were told, without the number of gradients that they had computed.
+    uncounted: u64,
     /// What each worker has said to it of its generation, and of its ring, when it came.
     introduced: BTreeMap<WorkerId, (Generation, Option<Ring>)>,
     /// Who has a state that training has begun anew without.
@@ -106,6 +109,8 @@ pub(crate) struct Law {
     pub(crate) may_stop_early: bool,
     /// How often each invariant was checked.
     checked: Marks,
+    /// How often a check was left out, or what it found let pass, and why.
+    excused: Marks,
 }
 
 impl Law {
@@ -125,6 +130,8 @@ impl Law {
             left_out: Vec::new(),
             advanced: None,
             born: Duration::ZERO,
+            lives: 0,
+            uncounted: 0,
             introduced: BTreeMap::new(),
             given_up: BTreeSet::new(),
             leaving: BTreeMap::new(),
@@ -135,6 +142,7 @@ impl Law {
             count: Count::Exact,
             may_stop_early: false,
             checked: Marks::default(),
+            excused: Marks::default(),
         }
     }
 
@@ -165,11 +173,17 @@ impl Law {
 
     /// How often each invariant was checked.
     pub(crate) fn checked(&self) -> BTreeMap<&'static str, u64> {
-        let mut checked = BTreeMap::new();
-        for ((invariant, ..), times) in self.checked.counts() {
-            *checked.entry(invariant).or_default() += times;
-        }
-        checked
+        by_name(&self.checked)
+    }
+
+    /// How often each excuse was used.
+    pub(crate) fn excused(&self) -> BTreeMap<&'static str, u64> {
+        by_name(&self.excused)
+    }
+
+    /// Counts an excuse: a campaign fails when there are more of them than [`super::required::EXCUSES`] allows.
+    pub(crate) fn excuse(&mut self, why: &'static str) {
+        self.excused.mark((why, "", ""));
     }
 
     /// Counts a check, and says what did not hold if it did not.
@@ -181,4 +195,12 @@ impl Law {
             Err(Violation::new(invariant, text()))
         }
     }
+}
+
+fn by_name(marks: &Marks) -> BTreeMap<&'static str, u64> {
+    let mut counts = BTreeMap::new();
+    for ((name, ..), times) in marks.counts() {
+        *counts.entry(name).or_default() += times;
+    }
+    counts
 }

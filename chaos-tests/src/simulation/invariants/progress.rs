@@ -86,6 +86,6 @@ impl Law {
 
     /// The job that was asked to stop, or had only its end before it, has ended in time.
     pub(crate) fn ends(&mut self, done: bool, what: impl FnOnce() -> String) -> Result<(), Violation> {
-        self.check("LIVE-1", done, || format!("the job does not end: {}", what()))
+        self.check("LIVE-1, ending", done, || format!("the job does not end: {}", what()))
     }
 }

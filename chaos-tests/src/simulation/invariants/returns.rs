@@ -32,8 +32,8 @@ impl Law {
     /// does.
     pub(crate) fn begins_anew(&mut self, clock: Duration, training: Option<WorkerId>) -> Result<(), Violation> {
         let age = clock.saturating_sub(self.born);
-        let holds = training.is_none() || age >= ADOPTION_PATIENCE;
-        self.check("who comes back waits first", holds, || {
+        let Some(training) = training else { return Ok(()) };
+        self.check("who comes back waits first", age >= ADOPTION_PATIENCE, || {
             format!("a coordinator begins anew after {age:?}, and {training:?} trains")
         })
     }

@@ -32,15 +32,26 @@ impl Law {
     /// An order for a generation goes out to a worker.
     pub(super) fn well_formed(&mut self, worker: WorkerId, form: &Form) -> Result<(), Violation> {
         if self.orders.generation != form.generation {
+            let Orders { generation, told, whole } = &self.orders;
+            let (before, complete) = (*generation, *whole || told.is_empty());
+            self.check("GEN-2, all orders", complete, || {
+                format!("not all members of {before} were told their places")
+            })?;
             self.orders = Orders {
                 generation: form.generation,
                 ..Orders::NONE
             };
         }
         let before = self.orders.told.insert(form.rank, (worker, form.clone()));
-        let same = before.is_none_or(|(other, before)| other == worker && before.digest == form.digest);
-        let holds = same && self.can_be_executed(form) && self.make_one_generation(form.world_size);
-        self.check("GEN-2", holds, || format!("{worker} is told {form:?}"))
+        // A generation that is prepared begins at whatever step the trailer comes at.
+        let prepared = self.planned.0 == form.generation;
+        let same = before.is_none_or(|(other, mut before)| {
+            before.step = if prepared { form.step } else { before.step };
+            other == worker && says_the_same(before, form)
+        });
+        let holds = same && self.can_be_executed(form);
+        self.check("GEN-2, one order", holds, || format!("{worker} is told {form:?}"))?;
+        self.lay_side_by_side(form.world_size)
     }
 
     fn can_be_executed(&self, form: &Form) -> bool {
@@ -51,30 +62,47 @@ impl Law {
         executable(&form.first) && executable(&form.steady) && form.steady.shards().len() <= 1
     }
 
-    /// Whether the orders for all ranks, once they are there, fit each other. Said again, they are the same.
-    fn make_one_generation(&mut self, world_size: u32) -> bool {
+    /// Once the orders for all ranks are there, they fit each other.
+    fn lay_side_by_side(&mut self, world_size: u32) -> Result<(), Violation> {
         let Orders { told, whole, .. } = &mut self.orders;
         if *whole || told.len() < world_size as usize {
-            return true;
+            return Ok(());
         }
-        let forms = || told.values().map(|(_, form)| form);
-        let ranks = told.keys().copied().eq((0..world_size).map(Rank::new));
-        let workers: BTreeSet<WorkerId> = told.values().map(|(worker, _)| *worker).collect();
-        let digest = MembersDigest::of(told.values().map(|(worker, _)| *worker));
-        let named = |form: &Form| {
-            let mut peers = form.peers.iter();
-            let right = peers.all(|peer| told.get(&peer.rank).is_some_and(|(worker, _)| *worker == peer.member.worker));
-            right && form.digest == digest && form.world_size == world_size
-        };
-        *whole = ranks
-            && workers.len() == world_size as usize
-            && forms().all(named)
-            && covers(self.shards, forms().map(|form| &form.first))
-            && covers(self.shards, forms().map(|form| &form.steady))
-            && meet(forms().map(|form| (form.rank, &form.first)))
-            && meet(forms().map(|form| (form.rank, &form.steady)));
-        *whole
+        *whole = make_one_generation(told, world_size, self.shards);
+        let (holds, told) = (*whole, told.clone());
+        self.check("GEN-2, all orders", holds, || {
+            format!("these orders do not fit each other: {told:?}")
+        })
     }
+}
+
+/// Whether an order that is said again says the same. How much was reported, and whether the job is to end, may be news.
+fn says_the_same(before: Form, form: &Form) -> bool {
+    let news = Form {
+        report_from: form.report_from,
+        stop_at: form.stop_at,
+        ..before
+    };
+    news == *form
+}
+
+fn make_one_generation(told: &BTreeMap<Rank, (WorkerId, Form)>, world_size: u32, shards: u32) -> bool {
+    let forms = || told.values().map(|(_, form)| form);
+    let ranks = told.keys().copied().eq((0..world_size).map(Rank::new));
+    let workers: BTreeSet<WorkerId> = told.values().map(|(worker, _)| *worker).collect();
+    let digest = MembersDigest::of(told.values().map(|(worker, _)| *worker));
+    let named = |form: &Form| {
+        let mut peers = form.peers.iter();
+        let right = peers.all(|peer| told.get(&peer.rank).is_some_and(|(worker, _)| *worker == peer.member.worker));
+        right && form.digest == digest && form.world_size == world_size
+    };
+    ranks
+        && workers.len() == world_size as usize
+        && forms().all(named)
+        && covers(shards, forms().map(|form| &form.first))
+        && covers(shards, forms().map(|form| &form.steady))
+        && meet(forms().map(|form| (form.rank, &form.first)))
+        && meet(forms().map(|form| (form.rank, &form.steady)))
 }
 
 /// Whether each shard is somebody's, and nobody else's.

@@ -31,8 +31,11 @@ impl Law {
     /// The coordinator leaves out a worker for its silence, while the generation trains.
     pub(crate) fn silent(&mut self, worker: WorkerId, clock: Duration) -> Result<(), Violation> {
         let since = self.advanced.map(|advanced| clock.saturating_sub(advanced));
-        let holds = !self.seated.contains(&worker) || since.is_none_or(|since| since >= SILENCE_LEAST);
-        self.check("progress speaks for the silent", holds, || {
+        // Nothing speaks for one without a seat, nor where no step was heard of yet.
+        let Some(since) = since.filter(|_| self.seated.contains(&worker)) else {
+            return Ok(());
+        };
+        self.check("progress speaks for the silent", since >= SILENCE_LEAST, || {
             format!("{worker} is left out for its silence, and a step was heard of {since:?} ago")
         })
     }

@@ -15,7 +15,7 @@ impl Law {
 
     /// A worker says that it has halted. `update`: how far its state's next change is.
     pub(crate) fn halts(&mut self, worker: WorkerId, update: &'static str) -> Result<(), Violation> {
-        self.check("STEP-1", update == "none", || {
+        self.check("STEP-1, halting", update == "none", || {
             format!("{worker} says that it has halted, with an update that is {update}")
         })
     }
@@ -23,7 +23,7 @@ impl Law {
     /// A worker has applied a sum, which led it to this state.
     pub(crate) fn applied(&mut self, worker: WorkerId, step: Step, sum: &Sum, state: u64) -> Result<(), Violation> {
         let last = self.steps;
-        self.check("the job ends where it should", step < last, || {
+        self.check("nothing is applied after the end", step < last, || {
             format!("{worker} applied {step}, and the job has {last}")
         })?;
         self.each_shard_once(step, &sum.gradients)?;

@@ -181,6 +181,11 @@ impl World {
 
     /// A checkpoint is told to be committed: it can be loaded from what is on the disks, as far as they were not lost since.
     pub(super) fn pieces_are_kept(&mut self, key: ManifestKey) -> Result<(), Violation> {
+        let rotted = self.depots.iter().any(|depot| self.law.has_rotted(depot.id));
+        if rotted {
+            self.law
+                .excuse("a piece has rotted on a disk with a checkpoint that is told of");
+        }
         let missing = self
             .depots
             .iter()

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use sardana_protocol::member::Work;
-use sardana_protocol::membership::Phases;
+use sardana_protocol::membership::{Balance, Phases};
 use sardana_protocol::words::WorkerId;
 
 use super::{LastWords, Process, World};
 use crate::simulation::calendar::Happening;
 use crate::simulation::faults::Struck;
-use crate::simulation::invariants::Doing;
+use crate::simulation::invariants::{Doing, given};
 use crate::simulation::network::{IDLE, Node};
 
 impl World {
@@ -26,7 +26,13 @@ impl World {
     /// when it began to think.
     pub(super) fn order_kill(&mut self, worker: WorkerId, before: Phases) {
         if let Some(doing) = self.doing(worker) {
-            let held = self.law.kills(worker, doing, before.membership == "halting");
+            let paced = self
+                .processes
+                .get(&worker)
+                .filter(|process| self.swarm.balance != Balance::Off && process.member.tally().total > 0);
+            // What it tells is at least what a gradient takes on a host that is not slow, less what figures wander.
+            let gradient = paced.map(|_| self.swarm.gradient * 9 / 10);
+            let held = self.law.kills(worker, doing, given(gradient, before.membership == "halting"));
             self.require(held);
         }
         let now = self.now();

@@ -14,6 +14,9 @@ impl World {
         self.coverage.told(&event);
         self.story.tell(self.calendar.now(), || format!("people are told: {event:?}"));
         let clock = self.coordinator.clock(self.now());
+        if let JobEvent::Lost { cause, .. } = &event {
+            self.law.loses(cause);
+        }
         let held = match event {
             JobEvent::Forming {
                 generation,
@@ -109,12 +112,18 @@ impl World {
     /// The job fails: that is right only where all its checkpoints are gone; or, for a coordinator that has nothing written down of the
     /// job, those that it was told of. It cannot tell another job's store from a person's mistake, which is to be told at once.
     fn fails(&mut self, reason: String) -> Result<(), Violation> {
-        self.given_up = !self.coordinator.remembers && !self.knows_what_to_resume_from();
-        self.given_up |= self.nothing_to_resume_from();
-        if self.given_up {
+        let unknown = !self.coordinator.remembers && !self.knows_what_to_resume_from();
+        if unknown || self.nothing_to_resume_from() {
+            self.gives_up();
             return Ok(());
         }
         Err(Violation::new("the job must not fail", reason))
+    }
+
+    /// The run is over before its time, and that is no violation.
+    pub(crate) fn gives_up(&mut self) {
+        self.given_up = true;
+        self.law.excuse("a run is over since no checkpoint can be resumed from");
     }
 
     fn begins_at(&mut self, step: Step) -> Result<(), Violation> {
