@@ -34,6 +34,7 @@ mod overview;
 mod phases;
 mod planning;
 mod record;
+mod recounting;
 mod replicating;
 mod restoring;
 mod roster;
@@ -68,7 +69,7 @@ use silence::{Pulse, Work};
 use taking::Intake;
 
 use crate::job::Order;
-use crate::messages::{CoordinatorMessage, Last};
+use crate::messages::{Bounds, CoordinatorMessage, Last, Sensible};
 use crate::planted::{Bug, bites};
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Step, WorkerId};
@@ -300,7 +301,22 @@ impl Membership {
         std::mem::take(&mut self.out)
     }
 
+    /// What can be said in this job.
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            shards: self.config.shards,
+            steps: self.config.steps,
+        }
+    }
+
     fn arrived(&mut self, arrival: Arrival) {
+        if let Err(senseless) = arrival.introduction.check(self.bounds()) {
+            let reason = format!(
+                "worker {} is not taken in: {senseless}; start the worker anew",
+                arrival.worker
+            );
+            return self.send(arrival.worker, CoordinatorMessage::Dismiss { reason });
+        }
         if let (Some(&step), false) = (self.released.get(&arrival.worker), bites(Bug::ReleaseForgotten)) {
             return self.send(arrival.worker, CoordinatorMessage::Released { step });
         }

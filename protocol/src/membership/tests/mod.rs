@@ -11,6 +11,8 @@ mod last_saves;
 mod leaving;
 mod losses;
 mod planning;
+mod records;
+mod recounting;
 mod restoring;
 mod saving;
 mod silence;
