@@ -1,6 +1,7 @@
 //! Whole clusters of machines: one coordinator and its workers, under arbitrary deaths, joins, lost, delayed and reordered
 //! messages. The invariants are checked after every event; then the faults stop and the job must end with the reference state.
 
+mod hostile;
 mod model;
 mod ring;
 mod run;
@@ -108,6 +109,18 @@ proptest! {
         let chaos = Chaos { events: before, kills, losses, cuts, drains: 6, crashes };
         let stop = Chaos { events: after, kills, losses, cuts, drains: 6, crashes };
         Run { seed, workers, shards, steps, chaos, stop: Some(stop) }.play();
+    }
+
+    #[test]
+    fn a_coordinator_that_is_told_anything_does_not_end_and_does_not_grow(seed in any::<u64>()) {
+        let largest = hostile::alone::besiege_coordinator(seed, 3_000);
+        prop_assert!(largest > 0, "it was never looked at");
+    }
+
+    #[test]
+    fn a_worker_that_is_told_anything_does_not_end_and_does_not_grow(seed in any::<u64>()) {
+        let largest = hostile::alone::besiege_member(seed, 2_000);
+        prop_assert!(largest > 0, "it was never looked at");
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod process;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dice::Dice;
+pub(crate) use dice::Dice;
 use law::{Count, End, Law, Memory};
 use network::Mail;
 use process::Process;
