@@ -1,4 +1,6 @@
 //! The machines alone, told anything.
+//!
+//! A seed replays a run: it is printed when one fails.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU64;
@@ -68,6 +70,7 @@ struct Besieged {
 
 /// A coordinator is told so many things. Returns how large it was at most.
 pub(crate) fn besiege_coordinator(seed: u64, events: u32) -> usize {
+    let _on_failure = OnFailure("besiege_coordinator", seed);
     let mut besieged = Besieged {
         dice: Dice::new(seed),
         ear: Ear::default(),
@@ -275,6 +278,7 @@ impl Besieged {
 
 /// A worker is told so many things by its coordinator and its peers. Returns how large it was at most.
 pub(crate) fn besiege_member(seed: u64, events: u32) -> usize {
+    let _on_failure = OnFailure("besiege_member", seed);
     let mut dice = Dice::new(seed);
     let order = if dice.once_in(4) { Order::Fast } else { Order::Exact };
     let spec = JobSpec {
@@ -398,4 +402,16 @@ fn of_trainer(member: &mut Member) -> Option<member::Event> {
             heartbeat: Heartbeat::Due(None),
         },
     })
+}
+
+/// Says what replays a run that fails.
+struct OnFailure(&'static str, u64);
+
+impl Drop for OnFailure {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let Self(which, seed) = self;
+            eprintln!("to replay {which}: {}={seed}, test replay", super::siege::REPLAY);
+        }
+    }
 }

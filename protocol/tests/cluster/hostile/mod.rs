@@ -4,5 +4,7 @@
 //! What a worker can do all the same is the limit of trust: see ARCHITECTURE.md. A run that ends by it says whose word it was.
 
 pub(crate) mod alone;
+pub(crate) mod among;
 pub(crate) mod changing;
 pub(crate) mod corpus;
+pub(crate) mod siege;
