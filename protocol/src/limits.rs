@@ -145,6 +145,10 @@ pub const HALT_PATIENCE: Duration = Duration::from_secs(120);
 /// a message that fell into a broken connection; it is far above a round trip and far below [`SILENCE`].
 pub const RESEND: Duration = Duration::from_millis(300);
 
+/// A member that says that it is further than it can be is left out once two others have said so for this long: what they had said before
+/// it, and what was held up, has arrived by then. Below [`STALL_LEAST`], after which those would be left out whom it seems to wait for.
+pub const CONTRADICTED: Duration = Duration::from_secs(10);
+
 /// With many workers it is this for each of them, if that is more: a thousand need most of a second to be told and to answer, and
 /// what is said again meanwhile keeps the answers from coming, until all count as silent.
 pub const RESEND_EACH: Duration = Duration::from_millis(2);
@@ -218,6 +222,8 @@ pub const MAX_REPORTS: usize = 256;
 /// coordinator that was long away misses any; it then shows a gap in the metrics, never in the training.
 pub const MAX_KEPT_REPORTS: usize = 4_096;
 
+const _: () =
+    assert!(CONTRADICTED.as_millis() < STALL_LEAST.as_millis() && CONTRADICTED.as_millis() >= SILENCE_MOST.as_millis());
 const _: () = assert!(MAX_STEPS <= MAX_GRADIENTS / MAX_SHARDS as u64);
 const _: () = assert!(SILENCE.as_millis() >= 10 * HEARTBEAT.as_millis());
 const _: () = assert!(HEARTBEAT.as_millis() * (PACE_FIGURES as u128) < REBALANCE_EVERY.as_millis());

@@ -129,6 +129,7 @@ impl Membership {
             }
         }
         this.past = Past::Possible { gone: BTreeSet::new() };
+        this.resumed = true;
         this
     }
 

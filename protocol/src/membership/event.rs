@@ -93,7 +93,7 @@ pub enum Loss {
     },
     /// Others could not be linked with it, several times in a row.
     Unreachable,
-    /// Its model failed before it was a member.
+    /// Its model or its data failed, and another one tries.
     Failed {
         /// What it said.
         reason: String,
@@ -130,7 +130,7 @@ impl fmt::Display for Loss {
                 stood.as_secs_f64()
             ),
             Self::Unreachable => f.write_str("others could not link with it"),
-            Self::Failed { reason } => write!(f, "it failed before it took part ({reason})"),
+            Self::Failed { reason } => write!(f, "its model or its data failed ({reason})"),
             Self::Senseless(what) => write!(f, "{what}"),
         }
     }

@@ -57,6 +57,7 @@ impl Membership {
                 tally,
             } => {
                 record.computed = record.computed.max(tally.total);
+                record.work.told(step, tally, self.now);
                 self.switched_if_so(worker, generation, step);
                 self.finished(worker, generation, Ending { step, hash, results });
             }
@@ -82,7 +83,7 @@ impl Membership {
             // Certificates are not this machine's business.
             WorkerMessage::Renew { .. } => {}
             WorkerMessage::Failed { reason } if record.joining().is_some() => self.joiner_failed(worker, reason),
-            WorkerMessage::Failed { reason } => self.fail(format!("worker {worker}: {reason}")),
+            WorkerMessage::Failed { reason } => self.model_failed(worker, reason),
         }
     }
 
@@ -149,6 +150,12 @@ impl Membership {
             return;
         }
         let step = ending.step;
+        if !self.may_end_at(step) {
+            if let Some(record) = self.members.get_mut(&worker) {
+                record.stopped_unasked = true;
+            }
+            return self.disturb();
+        }
         if let Some(record) = self.members.get_mut(&worker) {
             record.place = Place::Finished(ending);
         }

@@ -2,6 +2,7 @@
 
 mod adopting;
 mod balancing;
+mod contradicting;
 mod cooling;
 mod depots;
 mod endings;
