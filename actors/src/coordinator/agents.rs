@@ -55,10 +55,12 @@ impl State {
         match message {
             // Nobody is started for a job that is over.
             AgentMessage::Certify { .. } if self.life == Life::Over => {}
+            // It has a certificate, and renews it itself.
+            AgentMessage::Certify { worker, .. } if self.workers.contains_key(&worker) => {
+                tracing::warn!(target: "sardana::event::refused", agent = %format_args!("{agent:016x}"), %worker, "an agent asks for the certificate of a worker that is connected");
+            }
             AgentMessage::Certify { worker, request } => {
-                // One that is connected has a certificate, and renews it itself.
-                let taken = self.workers.contains_key(&worker);
-                if let Some(certified) = self.certifying.child(agent, worker, &request).filter(|_| !taken) {
+                if let Some(certified) = self.certifying.child(agent, worker, &request) {
                     self.order(agent, certified);
                 }
             }
