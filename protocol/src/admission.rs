@@ -6,9 +6,9 @@
 use std::fmt::Display;
 
 use crate::job::{Fingerprint, JobIdentity, JobSpec};
-use crate::limits::{MAX_AUXILIARY, MAX_LIVES_AHEAD, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS};
-use crate::messages::{Call, Seated, WorkerHello};
-use crate::words::{Generation, Incarnation, JobId, Rank};
+use crate::limits::{MAX_AUXILIARY, MAX_LIVES_AHEAD, MAX_SHARDS, MAX_STEPS, MAX_TEXT_BYTES};
+use crate::messages::{Bounds, Call, Senseless, Sensible, WorkerHello};
+use crate::words::{Generation, Incarnation, JobId};
 
 /// Why a worker is refused. All of them end the worker: it must be fixed or be started anew.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -129,6 +129,9 @@ fn sensible(hello: &WorkerHello) -> Result<(), Refusal> {
     if spec.shards == 0 || spec.shards > MAX_SHARDS {
         return senseless(&format!("1 to {MAX_SHARDS} shards"), format!("{} shards", spec.shards));
     }
+    if spec.steps.get() > MAX_STEPS {
+        return senseless(&format!("a job of at most {MAX_STEPS} steps"), spec.steps.to_string());
+    }
     if hello.shard_capacity == 0 {
         return senseless("room for at least one shard", "room for none".to_owned());
     }
@@ -145,34 +148,17 @@ fn sensible(hello: &WorkerHello) -> Result<(), Refusal> {
             format!("{} sums", hello.auxiliary.len()),
         );
     }
-    if let Some(seat) = &hello.introduction.seat
-        && !seated_sensibly(seat, spec.shards)
-    {
-        return senseless(
-            &format!("a seat among at most {MAX_WORKERS} members, for shards of 0..{}", spec.shards),
-            format!(
-                "rank {} of {} members, with shards {} and {} peers",
-                seat.rank,
-                seat.world_size,
-                seat.shards,
-                seat.peers.len()
-            ),
-        );
-    }
-    if hello.introduction.standing.step > spec.steps {
-        return senseless(
-            &format!("a step up to {}", spec.steps),
-            format!("step {}", hello.introduction.standing.step),
-        );
-    }
-    Ok(())
+    let within = Bounds {
+        shards: spec.shards,
+        steps: spec.steps,
+    };
+    hello.introduction.check(within).map_err(Refusal::from)
 }
 
-fn seated_sensibly(seat: &Seated, shards: u32) -> bool {
-    let exists = |rank: Rank| rank.get() < seat.world_size;
-    let peers = seat.peers.is_sorted_by(|(rank, _), (next, _)| rank < next)
-        && seat.peers.iter().all(|&(rank, _)| exists(rank) && rank != seat.rank);
-    seat.world_size <= MAX_WORKERS && exists(seat.rank) && peers && seat.shards.end() <= shards
+impl From<Senseless> for Refusal {
+    fn from(Senseless { expected, found }: Senseless) -> Self {
+        Self::Senseless { expected, found }
+    }
 }
 
 fn same_identity(expected: &JobIdentity, found: &JobIdentity) -> Result<(), Refusal> {

@@ -3,11 +3,19 @@
 use std::time::Duration;
 
 /// Version of every message. A peer of another version is refused with both numbers.
-pub const WIRE_VERSION: u16 = 5;
+pub const WIRE_VERSION: u16 = 6;
 
 /// Most shards of a job. A message lists at most one range per shard, so this bounds messages; finer grain than 4,096 shards a
 /// step buys no balance. A job with more is refused when it is built.
 pub const MAX_SHARDS: u32 = 4_096;
+
+/// Most steps of a job: one each microsecond for nine years. With [`MAX_SHARDS`] gradients each, all of them can be counted in 64 bits. A
+/// longer job is refused when it is built, and whoever says that it stands further is dismissed.
+pub const MAX_STEPS: u64 = 1 << 48;
+
+/// Most gradients that one worker has computed: as many as the longest job has, several times over. A worker that says more is dismissed;
+/// a count that an agent has read and that is more is not known.
+pub const MAX_GRADIENTS: u64 = 1 << 62;
 
 /// Most workers of a generation. `Form` lists the members, about 40 bytes each, and must fit one control frame.
 pub const MAX_WORKERS: u32 = 1_024;
@@ -31,6 +39,10 @@ pub const MAX_RESULTS: usize = 128;
 
 /// Bytes of a piece of a tensor: large enough that its hash (32 bytes) is noise, small enough that a changed piece is cheap.
 pub const PIECE_BYTES: usize = 1 << 20;
+
+/// Most checkpoints that one depot tells of, and as many that it cannot read. A job keeps a few; a directory in which many jobs have left
+/// theirs has some hundreds. A depot that tells of more is done without until it is started again: it says which folder is too full.
+pub const MAX_HEADS: usize = 16_384;
 
 /// Pieces that one `Saved` names: of 32 bytes each, so that it fits into a frame several times.
 pub const SAVED_PIECES: usize = 2_048;
@@ -133,6 +145,10 @@ pub const HALT_PATIENCE: Duration = Duration::from_secs(120);
 /// a message that fell into a broken connection; it is far above a round trip and far below [`SILENCE`].
 pub const RESEND: Duration = Duration::from_millis(300);
 
+/// A member that says that it is further than it can be is left out once two others have said so for this long: what they had said before
+/// it, and what was held up, has arrived by then. Below [`STALL_LEAST`], after which those would be left out whom it seems to wait for.
+pub const CONTRADICTED: Duration = Duration::from_secs(10);
+
 /// With many workers it is this for each of them, if that is more: a thousand need most of a second to be told and to answer, and
 /// what is said again meanwhile keeps the answers from coming, until all count as silent.
 pub const RESEND_EACH: Duration = Duration::from_millis(2);
@@ -206,6 +222,9 @@ pub const MAX_REPORTS: usize = 256;
 /// coordinator that was long away misses any; it then shows a gap in the metrics, never in the training.
 pub const MAX_KEPT_REPORTS: usize = 4_096;
 
+const _: () =
+    assert!(CONTRADICTED.as_millis() < STALL_LEAST.as_millis() && CONTRADICTED.as_millis() >= SILENCE_MOST.as_millis());
+const _: () = assert!(MAX_STEPS <= MAX_GRADIENTS / MAX_SHARDS as u64);
 const _: () = assert!(SILENCE.as_millis() >= 10 * HEARTBEAT.as_millis());
 const _: () = assert!(HEARTBEAT.as_millis() * (PACE_FIGURES as u128) < REBALANCE_EVERY.as_millis());
 const _: () = assert!(FORGIVEN.as_millis() > COOL_MOST.as_millis());

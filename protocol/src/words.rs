@@ -29,13 +29,10 @@ macro_rules! number {
                 self.0
             }
 
-            /// The one after this.
-            ///
-            /// # Panics
-            /// At the last number of the type, which no run reaches.
+            /// The one after this. The last number of the type, which no run reaches, is its own: no peer's word can end this process.
             #[must_use]
-            pub fn next(self) -> Self {
-                Self(self.0.checked_add(1).expect(concat!(stringify!($name), " does not run out")))
+            pub const fn next(self) -> Self {
+                Self(self.0.saturating_add(1))
             }
 
             /// The one before this; none before the first.
@@ -112,15 +109,12 @@ impl Generation {
         self.count
     }
 
-    /// The generation after this one, of the same incarnation.
-    ///
-    /// # Panics
-    /// After 2⁶⁴ generations, which no run reaches.
+    /// The generation after this one, of the same incarnation. A coordinator counts its own alone, so that 2⁶⁴ are not reached.
     #[must_use]
-    pub fn next(self) -> Self {
+    pub const fn next(self) -> Self {
         Self {
             incarnation: self.incarnation,
-            count: self.count.checked_add(1).expect("generations do not run out"),
+            count: self.count.saturating_add(1),
         }
     }
 }

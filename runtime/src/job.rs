@@ -1,7 +1,7 @@
 //! A job as its author describes it: raw in [`JobBuilder`], checked once into [`Job`]. An invalid one cannot be held.
 
 use sardana_protocol::job::{JobSpec, Order};
-use sardana_protocol::limits::{MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS};
+use sardana_protocol::limits::{MAX_SHARDS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS};
 use sardana_protocol::membership::Balance;
 use sardana_protocol::words::Step;
 
@@ -64,6 +64,12 @@ pub enum JobError {
     TooLong {
         /// What was set.
         epochs: u64,
+    },
+    /// More steps than can be counted in gradients.
+    #[error("{steps} steps are too many, at most {MAX_STEPS} are possible: set fewer")]
+    TooManySteps {
+        /// What was set.
+        steps: u64,
     },
     /// The data order.
     #[error(transparent)]
@@ -218,6 +224,9 @@ impl JobBuilder {
             }
             (steps, epochs) => return Err(JobError::TwoLengths { steps, epochs }),
         };
+        if steps > MAX_STEPS {
+            return Err(JobError::TooManySteps { steps });
+        }
         Ok(Step::new(steps))
     }
 }
@@ -363,6 +372,8 @@ mod tests {
         assert_eq!(wrong(builder().steps(0)), JobError::NoSteps);
         assert!(matches!(wrong(builder().epochs(2)), JobError::TwoLengths { .. }));
         assert!(matches!(wrong(builder().steps(0).epochs(u64::MAX)), JobError::TooLong { .. }));
+        let steps = MAX_STEPS + 1;
+        assert_eq!(wrong(builder().steps(steps)), JobError::TooManySteps { steps });
         assert!(matches!(wrong(builder().data(0, 0)), JobError::Data(_)));
         assert!(matches!(wrong(builder().workers(0)), JobError::Staffing { .. }));
         assert!(matches!(wrong(builder().min_workers(2)), JobError::Staffing { .. }));

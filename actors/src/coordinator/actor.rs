@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use super::certifying::Certifying;
 use super::depots::{Hold, Seated};
 use super::faults;
+use super::hearsay::{Certainty, Hearsay};
 use super::operating::Operating;
 use super::records::{KeptJob, Newest};
 use super::session::{Outlet, SessionId};
@@ -125,7 +126,9 @@ pub(super) struct State {
     pub(super) hold: Hold,
     pub(super) operating: Operating,
     /// Workers whose end an agent has seen: a hello of theirs that comes late is nobody's.
-    pub(super) exited: BTreeSet<WorkerId>,
+    pub(super) exited: BTreeMap<WorkerId, Certainty>,
+    /// What agents say of workers that are connected.
+    pub(super) hearsay: Hearsay,
     pub(super) certifying: Certifying,
     /// Where what the next life should know is written, and what was last.
     pub(super) records: Option<Newest>,
@@ -169,7 +172,8 @@ impl Actor for Shell {
             hold: Hold::None,
             early: Vec::new(),
             operating: Operating::default(),
-            exited: BTreeSet::new(),
+            exited: BTreeMap::new(),
+            hearsay: Hearsay::default(),
             received: 0,
         };
         // What was written down says which job it is; the past is used up when it begins.
@@ -227,6 +231,7 @@ impl Actor for Shell {
             }
             Message::Tick => {
                 state.certifying.renew_own(SystemTime::now());
+                state.settle_hearsay();
                 state.decide(Event::Tick);
                 state.write_down();
             }
@@ -238,7 +243,7 @@ impl Actor for Shell {
 impl State {
     fn hello(&mut self, hello: WorkerHello, outlet: Outlet<CoordinatorMessage>, reply: oneshot::Sender<Greeting>) {
         let worker = hello.worker;
-        if self.exited.contains(&worker) {
+        if self.exited.get(&worker) == Some(&Certainty::Certain) {
             let reason = format!("the agent of worker {worker} has seen its process end: start a new worker");
             tracing::warn!(target: "sardana::event::refused", %worker, refusal = %reason, "a worker was refused");
             // Nobody takes it, if the agent is right.
@@ -286,6 +291,8 @@ impl State {
             outlet.connection.close(0_u32.into(), why.as_bytes());
             self.session_lost(worker, why.to_owned());
         }
+        // Whoever has said that it had ended was wrong.
+        self.exited.remove(&worker);
         self.certifying.is_back(worker);
         self.workers.insert(worker, outlet);
         self.calls.insert(worker, hello.call);
@@ -356,6 +363,7 @@ impl State {
     }
 
     fn said(&mut self, worker: WorkerId, message: WorkerMessage) {
+        self.hearsay.speaks(worker, Instant::now());
         if let WorkerMessage::Renew { request } = &message {
             // What it says after it was dismissed may come late.
             if let (true, Some(renewed)) = (

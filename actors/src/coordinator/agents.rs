@@ -2,9 +2,11 @@
 
 use sardana_protocol::membership::{Event, Loss};
 use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting};
+use sardana_protocol::words::WorkerId;
 use tokio::sync::oneshot;
 
 use super::actor::{Life, State};
+use super::hearsay::{Certainty, Report};
 use super::session::{Outlet, SessionId};
 
 impl State {
@@ -53,6 +55,10 @@ impl State {
         match message {
             // Nobody is started for a job that is over.
             AgentMessage::Certify { .. } if self.life == Life::Over => {}
+            // It has a certificate, and renews it itself.
+            AgentMessage::Certify { worker, .. } if self.workers.contains_key(&worker) => {
+                tracing::warn!(target: "sardana::event::refused", agent = %format_args!("{agent:016x}"), %worker, "an agent asks for the certificate of a worker that is connected");
+            }
             AgentMessage::Certify { worker, request } => {
                 if let Some(certified) = self.certifying.child(agent, worker, &request) {
                     self.order(agent, certified);
@@ -69,9 +75,6 @@ impl State {
                     self.order(agent, renewed);
                 }
             }
-            AgentMessage::ChildExited { worker, .. } if !self.certifying.may_report(agent, worker) => {
-                tracing::warn!(target: "sardana::event::refused", agent = %format_args!("{agent:016x}"), %worker, "an agent reports the end of another one's child");
-            }
             AgentMessage::ChildStarted { worker, pid } => self.operating.agents.started(agent, worker, pid),
             AgentMessage::Leave { reason } => self.agent_leaves(agent, &reason),
             AgentMessage::Stay { reason } => self.agent_stays(agent, &reason),
@@ -81,22 +84,39 @@ impl State {
                 tally,
                 restarting,
             } => {
-                if !self.exited.insert(worker) {
-                    // Its agent says so again, after it had lost this coordinator.
-                    return;
-                }
-                tracing::info!(target: "sardana::event::exited", %worker, %how, restarting, "a worker process ended");
-                self.certifying.is_gone(worker);
-                let now = self.started.elapsed();
-                self.operating.agents.exited(agent, worker, restarting, now);
-                if let Some(outlet) = self.forget(worker) {
-                    outlet.connection.close(0_u32.into(), b"its process has ended");
-                }
-                self.decide(Event::Lost {
-                    worker,
-                    cause: Loss::Exited { how, tally },
-                });
+                let report = Report {
+                    agent,
+                    how,
+                    tally,
+                    restarting,
+                };
+                self.child_exited(worker, report);
             }
         }
+    }
+
+    /// A worker's process has ended.
+    pub(super) fn has_exited(&mut self, worker: WorkerId, report: Report, certainty: Certainty) {
+        if self.exited.insert(worker, certainty).is_some() {
+            // Its agent says so again, after it had lost this coordinator.
+            return;
+        }
+        let Report {
+            agent,
+            how,
+            tally,
+            restarting,
+        } = report;
+        tracing::info!(target: "sardana::event::exited", %worker, %how, restarting, "a worker process ended");
+        self.certifying.is_gone(worker);
+        let now = self.started.elapsed();
+        self.operating.agents.exited(agent, worker, restarting, now);
+        if let Some(outlet) = self.forget(worker) {
+            outlet.connection.close(0_u32.into(), b"its process has ended");
+        }
+        self.decide(Event::Lost {
+            worker,
+            cause: Loss::Exited { how, tally },
+        });
     }
 }

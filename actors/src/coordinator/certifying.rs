@@ -23,6 +23,8 @@ pub(super) struct Certifying {
     own: Wallet,
     /// Children that have not ended, and whose they are.
     children: BTreeMap<WorkerId, u64>,
+    /// Workers that agents call their children, and whose certificates an earlier life has made.
+    claimed: BTreeMap<WorkerId, u64>,
     /// The id in each depot's certificate.
     depots: BTreeMap<DepotId, u64>,
     /// Workers that ended, or were dismissed or released, and whose they were. An id is never used again by another process.
@@ -49,6 +51,7 @@ impl Certifying {
             registrar,
             own,
             children: BTreeMap::new(),
+            claimed: BTreeMap::new(),
             depots: BTreeMap::new(),
             gone: BTreeMap::new(),
         }
@@ -69,7 +72,8 @@ impl Certifying {
         if self.gone.contains_key(&worker) {
             return Err(Refusal::Gone(worker));
         }
-        if !self.may_report(agent, worker) {
+        let claimed = self.claimed.get(&worker).is_some_and(|parent| *parent != agent);
+        if claimed || !self.may_report(agent, worker) {
             return Err(Refusal::OtherAgent(worker));
         }
         if self.children.values().filter(|&&parent| parent == agent).count() >= MAX_CHILDREN {
@@ -83,9 +87,10 @@ impl Certifying {
 
     /// An agent has these children: it may have had them certified by a coordinator before this one.
     pub(super) fn has_children(&mut self, agent: u64, children: &[WorkerId]) {
+        self.claimed.retain(|_, parent| *parent != agent);
         for &worker in children.iter().take(MAX_CHILDREN) {
-            if !self.gone.contains_key(&worker) {
-                self.children.entry(worker).or_insert(agent);
+            if !self.gone.contains_key(&worker) && !self.children.contains_key(&worker) {
+                self.claimed.entry(worker).or_insert(agent);
             }
         }
     }
@@ -136,7 +141,8 @@ impl Certifying {
 
     /// A worker has ended, or was dismissed or released.
     pub(super) fn is_gone(&mut self, worker: WorkerId) {
-        let agent = self.children.remove(&worker);
+        let claimed = self.claimed.remove(&worker);
+        let agent = self.children.remove(&worker).or(claimed);
         self.gone.entry(worker).or_insert(agent);
     }
 
@@ -147,7 +153,13 @@ impl Certifying {
         }
     }
 
-    /// Whether an agent may speak about a worker: nobody's but another agent's.
+    /// Whether this life has certified a worker for an agent.
+    pub(super) fn is_child(&self, agent: u64, worker: WorkerId) -> bool {
+        self.children.get(&worker) == Some(&agent)
+    }
+
+    /// Whether an agent may speak about a worker: not if this life has certified it for another one. What agents say of children whose
+    /// certificates an earlier life has made need not be true.
     pub(super) fn may_report(&self, agent: u64, worker: WorkerId) -> bool {
         self.children.get(&worker).is_none_or(|parent| *parent == agent)
     }

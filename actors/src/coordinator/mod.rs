@@ -5,6 +5,7 @@ mod agents;
 mod certifying;
 mod depots;
 mod faults;
+mod hearsay;
 mod operating;
 mod records;
 mod rivals;

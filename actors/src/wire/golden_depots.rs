@@ -6,7 +6,7 @@ use sardana_protocol::checkpoint::{
 use sardana_protocol::messages::{
     CoordinatorMessage, DepotHello, DepotMessage, DepotOrder, Hello, MemberAddress, Restore, Save, Told, WorkerMessage,
 };
-use sardana_protocol::state::StateHash;
+use sardana_protocol::state::{StateHash, StateSize};
 use sardana_protocol::words::{Generation, Incarnation, JobId, Rank, Step, WorkerId};
 
 use super::golden::{SNAPSHOT, golden};
@@ -62,12 +62,13 @@ fn what_is_said_of_writing() {
         share: 3,
         bytes: 300,
         description: vec![piece(0xcc)],
+        state: StateSize { pieces: 9, bytes: 900 },
         start: 4,
         pieces: vec![piece(0xdd)],
         told: Told::All,
     };
     let (one, two) = ("cc".repeat(32), "dd".repeat(32));
-    golden(&saved, &format!("09 0107 09 02 03 fb2c01 01 {one} 04 01 {two} 01"));
+    golden(&saved, &format!("09 0107 09 02 03 fb2c01 01 {one} 09 fb8403 04 01 {two} 01"));
     let (snapshot, attempt) = (SNAPSHOT, 2);
     golden(&WorkerMessage::Saving { snapshot, attempt }, "0a 0107 09 02");
     let not_saved = |depot| WorkerMessage::NotSaved {

@@ -156,6 +156,7 @@ impl Saver {
                     share,
                     bytes,
                     description: description.iter().map(|(piece, _)| *piece).collect(),
+                    state: pieces.size(),
                     pieces: cut.into_iter().map(|(piece, _)| piece).collect(),
                 })),
                 Err((depot, reason)) => Event::NotSaved {

@@ -1,10 +1,10 @@
 //! What a first message must be, and what happens to one that is not.
 
-use sardana_actors::trust::Role;
+use sardana_actors::trust::{PendingKey, Role};
 use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::membership::{JobEvent, Loss};
-use sardana_protocol::messages::{AgentMessage, Call, CoordinatorMessage, Greeting, Hello, WorkerHello};
+use sardana_protocol::messages::{AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, WorkerId};
 
@@ -214,6 +214,12 @@ async fn a_worker_whose_end_was_seen_is_lost_once_and_does_not_come_back() {
         tally: None,
         restarting: false,
     };
+    // Its own child: a certificate is made for it.
+    let certify = AgentMessage::Certify {
+        worker: WorkerId::new(2),
+        request: PendingKey::generate().unwrap().request().unwrap(),
+    };
+    agent.say(&certify).await;
     // One while it is connected, one before its hello has arrived.
     agent.say(&exited(1)).await;
     agent.say(&exited(2)).await;
@@ -234,4 +240,31 @@ async fn a_worker_whose_end_was_seen_is_lost_once_and_does_not_come_back() {
         }
     }
     assert_eq!(seen, [(1, "joined"), (1, "lost"), (3, "joined")]);
+}
+
+/// As after a coordinator's return: it does not know whose the worker is, and an agent may say anything of it.
+#[tokio::test]
+async fn what_an_agent_says_of_a_worker_that_is_not_its_own_does_not_keep_it_out() {
+    let mut site = Site::new().await;
+    let mut agent = site.dial(Role::Agent, 5).await;
+    agent.say(&super::raw::agent(JOB)).await;
+    assert_eq!(agent.hear::<Greeting>().await.unwrap(), Some(Greeting::Welcome));
+    let exited = AgentMessage::ChildExited {
+        worker: WorkerId::new(2),
+        how: "signal 9".to_owned(),
+        tally: None,
+        restarting: false,
+    };
+    let _first = site.join(1).await;
+    agent.say(&exited).await;
+    // One message follows the other: it has been heard by then.
+    let request = PendingKey::generate().unwrap().request().unwrap();
+    agent.say(&AgentMessage::Renew { request }).await;
+    assert!(matches!(
+        agent.hear::<AgentOrder>().await.unwrap(),
+        Some(AgentOrder::Renewed { .. })
+    ));
+    let _second = site.join(2).await;
+    let joined = |event: &JobEvent| matches!(event, JobEvent::Joined { worker, .. } if *worker == WorkerId::new(2));
+    while !joined(&site.event().await) {}
 }

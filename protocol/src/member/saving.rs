@@ -7,6 +7,7 @@ use crate::checkpoint::PieceHash;
 use crate::limits::SAVED_PIECES;
 use crate::messages::{Form, Last, Restore, Save, Told, WorkerMessage};
 use crate::snapshot::SnapshotId;
+use crate::state::StateSize;
 use crate::words::Generation;
 
 /// A share that is durable where it should be.
@@ -22,6 +23,8 @@ pub struct SavedShare {
     pub bytes: u64,
     /// The pieces that describe the state's tensors.
     pub description: Vec<PieceHash>,
+    /// How much the whole state is.
+    pub state: StateSize,
     /// Its pieces, in order.
     pub pieces: Vec<PieceHash>,
 }
@@ -86,6 +89,7 @@ impl Member {
                 share: saved.share,
                 bytes: saved.bytes,
                 description: saved.description.clone(),
+                state: saved.state,
                 start: start as u64,
                 pieces: saved.pieces[start..end].to_vec(),
                 told,

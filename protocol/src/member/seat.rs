@@ -187,7 +187,7 @@ impl Member {
             self.owed = Some(form.generation);
             return self.settle(out);
         }
-        self.stop_at = form.stop_at.or(self.stop_at);
+        self.stop_at = form.stop_at;
         self.report_from = form.report_from;
         self.unprepare(out);
         self.end_copy(out);

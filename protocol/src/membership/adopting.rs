@@ -109,7 +109,7 @@ impl Membership {
     pub fn resume(config: Config, incarnation: Incarnation, now: Duration, record: Option<JobRecord>) -> Self {
         let incarnation = Incarnation::new(incarnation.get() - u64::from(bites(Bug::ReusedIncarnation)));
         let mut this = Self::new(config, incarnation, now);
-        if let Some(record) = record {
+        if let Some(record) = record.map(|record| record.within(this.bounds())) {
             if bites(Bug::ReusedGeneration) {
                 this.generation = record.formed;
             }
@@ -129,6 +129,7 @@ impl Membership {
             }
         }
         this.past = Past::Possible { gone: BTreeSet::new() };
+        this.resumed = true;
         this
     }
 

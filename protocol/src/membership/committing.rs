@@ -23,15 +23,8 @@ impl Membership {
 
     fn send_commit(&mut self, to: Vec<DepotId>) {
         let Some(saving) = &self.saving else { return };
-        let mut shares = saving.shares.values();
-        let Some(first) = shares.next() else { return };
-        let description = first.description.clone();
-        if shares.any(|share| share.description != description) {
-            return self.fail(format!(
-                "two workers describe the tensors of the state at {} differently (BITS-1)",
-                saving.snapshot().step
-            ));
-        }
+        let Some(first) = saving.shares.values().next() else { return };
+        let description = first.described.description.clone();
         let contents = Contents {
             snapshot: saving.snapshot(),
             description,
@@ -40,7 +33,7 @@ impl Membership {
                 .values()
                 .flat_map(|share| share.pieces.iter().copied())
                 .collect(),
-            bytes: saving.shares.values().map(|share| share.bytes).sum(),
+            bytes: saving.shares.values().fold(0, |sum, share| sum.saturating_add(share.bytes)),
             replicas: self.config.saves.map_or(1, |saves| saves.replicas),
             depots: saving.depots.iter().map(|one| one.depot).collect(),
             placing: self.placing(saving.attempt),

@@ -25,7 +25,7 @@ impl Membership {
             .iter()
             .filter_map(|(worker, record)| Some((*worker, record.ending()?)))
             .collect();
-        let Some((first, ending)) = endings.first().copied() else {
+        let Some((_, ending)) = endings.first().copied() else {
             return;
         };
         // Whoever was left out has yet to tell its count.
@@ -36,12 +36,8 @@ impl Membership {
         if (endings.len() < seated.len() || !counted) && !bites(Bug::DoneTooEarly) {
             return;
         }
-        if let Some((other, found)) = endings.iter().find(|(_, found)| !found.same_bits(ending)) {
-            let reason = format!(
-                "the final states differ (BITS-1): worker {first} has {} at {}, worker {other} has {} at {}; \
-                 a machine computes wrongly or the model is not deterministic",
-                ending.hash, ending.step, found.hash, found.step
-            );
+        if endings.iter().any(|(_, found)| !found.same_bits(ending)) {
+            let reason = disagreement(&endings);
             return self.fail(reason);
         }
         let ending = ending.clone();
@@ -118,4 +114,27 @@ impl Membership {
         }
         self.tell(JobEvent::Failed { reason });
     }
+}
+
+/// Who is alone with what it ends with, and what the others have. All its gradients are in their state as well, so that nobody is right by
+/// being of the many.
+fn disagreement(endings: &[(&WorkerId, &Ending)]) -> String {
+    let alike = |one: &Ending| endings.iter().filter(|(_, other)| other.same_bits(one)).count();
+    let odd = endings.iter().min_by_key(|(_, ending)| alike(ending));
+    let many = endings.iter().rev().max_by_key(|(_, ending)| alike(ending));
+    let say = |who: Option<&(&WorkerId, &Ending)>| {
+        who.map_or_else(String::new, |(worker, ending)| {
+            let Ending { step, hash, .. } = ending;
+            format!(
+                "worker {worker} has {hash} at {step}, as {} of {} do",
+                alike(ending),
+                endings.len()
+            )
+        })
+    };
+    format!(
+        "the final states differ (BITS-1): {}, {}; a machine computes wrongly or the model is not deterministic",
+        say(odd),
+        say(many)
+    )
 }

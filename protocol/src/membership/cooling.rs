@@ -65,7 +65,7 @@ impl Membership {
             Loss::Silent { .. } | Loss::Stalled { .. } | Loss::Unreachable => {
                 again(&mut self.failures.hosts, record.address.ip(), now);
             }
-            Loss::Exited { .. } | Loss::Failed { .. } => {}
+            Loss::Exited { .. } | Loss::Failed { .. } | Loss::Senseless(_) => {}
         }
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::{Command, JobEvent, Membership};
 use crate::checkpoint::{Condition, DepotAddress, DepotId, Head, Keep, ManifestKey};
-use crate::limits::{DEPOT_REST, DEPOT_REST_MOST, MAX_DEPOTS};
-use crate::messages::{DepotMessage, DepotOrder, Told};
+use crate::limits::{DEPOT_REST, DEPOT_REST_MOST, MAX_DEPOTS, MAX_HEADS};
+use crate::messages::{DepotMessage, DepotOrder, Senseless, Sensible, Told};
 use crate::planted::{Bug, bites};
 use crate::words::WorkerId;
 
@@ -114,7 +114,16 @@ impl Membership {
         self.save_elsewhere(depot);
     }
 
+    /// A depot that says what cannot be is done without until it comes anew.
+    fn depot_is_at_fault(&mut self, depot: DepotId, senseless: &Senseless) {
+        let why = format!("{senseless}; start it anew, with another folder if that does not help");
+        self.depot(depot, DepotEvent::Lost { why });
+    }
+
     fn depot_said(&mut self, depot: DepotId, said: DepotMessage) {
+        if let Err(senseless) = said.check(self.bounds()) {
+            return self.depot_is_at_fault(depot, &senseless);
+        }
         match said {
             DepotMessage::Holds { heads, told, unreadable } => {
                 if let Some(known) = self.depots.get_mut(&depot) {
@@ -126,6 +135,11 @@ impl Membership {
                     known.unreadable.extend(unreadable);
                     known.heads.extend(heads.into_iter().map(|head| (head.key, head)));
                     known.told = told;
+                    let most = known.heads.len().max(known.unreadable.len());
+                    if most > MAX_HEADS {
+                        let (expected, found) = (format!("at most {MAX_HEADS} checkpoints"), format!("{most} checkpoints"));
+                        return self.depot_is_at_fault(depot, &Senseless { expected, found });
+                    }
                 }
                 if told == Told::All {
                     self.misses_no_checkpoints(depot);

@@ -10,7 +10,7 @@ use super::depots::DepotEvent;
 use super::saves::{Contents, SaveCounts};
 use crate::checkpoint::{DepotId, ManifestKey};
 use crate::job::Order;
-use crate::messages::{CoordinatorMessage, DepotOrder, Introduction, StepReport, Tally, WorkerMessage};
+use crate::messages::{CoordinatorMessage, DepotOrder, Introduction, Senseless, StepReport, Tally, WorkerMessage};
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
 
@@ -93,11 +93,13 @@ pub enum Loss {
     },
     /// Others could not be linked with it, several times in a row.
     Unreachable,
-    /// Its model failed before it was a member.
+    /// Its model or its data failed, and another one tries.
     Failed {
         /// What it said.
         reason: String,
     },
+    /// It has said what cannot be: it is at fault, and nothing that it says is believed any more.
+    Senseless(Senseless),
 }
 
 impl Loss {
@@ -110,7 +112,8 @@ impl Loss {
             | Self::Silent { .. }
             | Self::Stalled { .. }
             | Self::Unreachable
-            | Self::Failed { .. } => false,
+            | Self::Failed { .. }
+            | Self::Senseless(_) => false,
         }
     }
 }
@@ -127,7 +130,8 @@ impl fmt::Display for Loss {
                 stood.as_secs_f64()
             ),
             Self::Unreachable => f.write_str("others could not link with it"),
-            Self::Failed { reason } => write!(f, "it failed before it took part ({reason})"),
+            Self::Failed { reason } => write!(f, "its model or its data failed ({reason})"),
+            Self::Senseless(what) => write!(f, "{what}"),
         }
     }
 }

@@ -89,7 +89,9 @@ impl Formation {
             steps().max()
         }
         .unwrap_or(Step::ZERO);
+        // Who has been told so is there, or one step before.
         let stop_at = standings().filter_map(|standing| standing.stop_at).max();
+        let stop_at = stop_at.map(|stop| stop.min(step.next()));
         let kept = |standing: &Standing| {
             if standing.step == step {
                 standing.kept.clone()
@@ -275,6 +277,11 @@ impl Formation {
     /// Whether rank `rank` comes to the state first.
     pub(super) fn catches_up(&self, rank: usize) -> bool {
         self.catch_up.get(rank).is_some_and(|catch_up| *catch_up != CatchUp::None)
+    }
+
+    /// Nobody wants it to stop: what members may have been told does not count.
+    pub(super) fn goes_on(&mut self) {
+        self.stop_at = None;
     }
 
     pub(super) fn stop_at(&self) -> Option<Step> {

@@ -23,6 +23,7 @@ impl Membership {
     /// Asks everybody to halt for the next number.
     fn halt(&mut self) {
         let plan = self.plan.take();
+        self.switch_unseen |= plan.as_ref().is_some_and(Plan::is_ordered);
         // Who halts for this one leaves no snapshot behind.
         if plan.as_ref().is_some_and(Plan::is_pause) {
             self.saved.wanted = None;
@@ -279,6 +280,10 @@ impl Membership {
     }
 
     fn form(&mut self, since: Duration) {
+        if self.refute_standings() {
+            return;
+        }
+        let stops = self.may_have_been_stopped();
         self.renumber();
         self.past = Past::None;
         self.count_on();
@@ -308,9 +313,14 @@ impl Membership {
         let candidates = self.candidates();
         let members = || candidates.iter().map(|candidate| candidate.member).collect();
         let restore = source.map(|head| self.restore_of(&head, members()));
-        let Ok(formation) = Formation::decide(self.generation, self.sums(), &candidates, restore) else {
+        let Ok(mut formation) = Formation::decide(self.generation, self.sums(), &candidates, restore) else {
             return;
         };
+        if !stops {
+            formation.goes_on();
+        }
+        self.switch_unseen = false;
+        self.members.values_mut().for_each(|record| record.stopped_unasked = false);
         self.formed = self.generation;
         // In fast order a sum that is computed again may have other bits.
         if self.config.order == Order::Fast {

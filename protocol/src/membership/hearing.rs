@@ -4,19 +4,19 @@ use super::formation::Formation;
 use super::ledger::Halted;
 use super::planning::Purpose;
 use super::roster::{Ending, Place};
-use super::saves::WrittenPart;
+use super::saves::{Described, WrittenPart};
 use super::{JobEvent, Loss, Membership, Phase, Resumed};
 use crate::limits::MAX_LINK_FAILURES;
-use crate::messages::{Standing, StepReport, WorkerMessage};
+use crate::messages::{Sensible, Standing, StepReport, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Step, WorkerId};
 
 impl Membership {
     pub(super) fn said(&mut self, worker: WorkerId, message: WorkerMessage) {
+        let within = self.bounds();
         let Some(record) = self.members.get_mut(&worker) else { return };
-        // A worker that says only what cannot be counts as silent.
-        if newest_step(&message).is_some_and(|step| step > self.config.steps) {
-            return;
+        if let Err(senseless) = message.check(within) {
+            return self.evict(worker, Loss::Senseless(senseless));
         }
         record.pulse.beat(self.now.saturating_sub(record.heard));
         record.heard = self.now;
@@ -57,6 +57,7 @@ impl Membership {
                 tally,
             } => {
                 record.computed = record.computed.max(tally.total);
+                record.work.told(step, tally, self.now);
                 self.switched_if_so(worker, generation, step);
                 self.finished(worker, generation, Ending { step, hash, results });
             }
@@ -82,7 +83,7 @@ impl Membership {
             // Certificates are not this machine's business.
             WorkerMessage::Renew { .. } => {}
             WorkerMessage::Failed { reason } if record.joining().is_some() => self.joiner_failed(worker, reason),
-            WorkerMessage::Failed { reason } => self.fail(format!("worker {worker}: {reason}")),
+            WorkerMessage::Failed { reason } => self.model_failed(worker, reason),
         }
     }
 
@@ -93,6 +94,7 @@ impl Membership {
             share,
             bytes,
             description,
+            state,
             start,
             pieces,
             told,
@@ -104,7 +106,7 @@ impl Membership {
             attempt,
             share,
             bytes,
-            description,
+            described: Described { description, state },
             start,
             pieces,
             told,
@@ -148,6 +150,12 @@ impl Membership {
             return;
         }
         let step = ending.step;
+        if !self.may_end_at(step) {
+            if let Some(record) = self.members.get_mut(&worker) {
+                record.stopped_unasked = true;
+            }
+            return self.disturb();
+        }
         if let Some(record) = self.members.get_mut(&worker) {
             record.place = Place::Finished(ending);
         }
@@ -233,33 +241,5 @@ impl Membership {
 
     fn forget_accusations(&mut self) {
         self.members.values_mut().for_each(|record| record.accusations = 0);
-    }
-}
-
-/// The newest step that a message names.
-fn newest_step(message: &WorkerMessage) -> Option<Step> {
-    match message {
-        WorkerMessage::Halted { standing, .. } => Some(standing.step.max(standing.tally.step)),
-        WorkerMessage::Progress {
-            step, tally, reports, ..
-        } => {
-            let reported = reports.iter().map(|report| report.step).max();
-            Some(tally.step.max(*step)).max(reported)
-        }
-        WorkerMessage::Finished { step, tally, .. } => Some(tally.step.max(*step)),
-        WorkerMessage::Switched { step, .. } | WorkerMessage::CaughtUp { step, .. } => Some(*step),
-        WorkerMessage::Snapshotted { snapshot, .. }
-        | WorkerMessage::Saved { snapshot, .. }
-        | WorkerMessage::Saving { snapshot, .. }
-        | WorkerMessage::NotSaved { snapshot, .. } => Some(snapshot.step),
-        WorkerMessage::Ready { .. }
-        | WorkerMessage::RoomMade { .. }
-        | WorkerMessage::LinkBroken { .. }
-        | WorkerMessage::Dropped { .. }
-        | WorkerMessage::CopyFailed { .. }
-        | WorkerMessage::NotRestored { .. }
-        | WorkerMessage::Leave { .. }
-        | WorkerMessage::Renew { .. }
-        | WorkerMessage::Failed { .. } => None,
     }
 }

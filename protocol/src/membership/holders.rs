@@ -11,8 +11,15 @@ pub(super) struct Taken {
     pub(super) id: SnapshotId,
     /// By place.
     holders: Vec<Holder>,
-    /// By place.
-    shares: Vec<Option<StateHash>>,
+    /// By place: the hash, and who told it first.
+    shares: Vec<Option<(StateHash, WorkerId)>>,
+}
+
+/// Two holders of a share that have different bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Disagreement {
+    pub(super) share: u32,
+    pub(super) holders: [WorkerId; 2],
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -48,20 +55,25 @@ impl Taken {
         }
     }
 
-    /// What `worker` has copied. True if it is a holder.
+    /// What `worker` has copied: of shares that it does not hold it has nothing to say. True if it is a holder.
     ///
     /// # Errors
-    /// The index of a share that another holder has with other bytes.
-    pub(super) fn told(&mut self, worker: WorkerId, shares: Vec<(u32, StateHash)>) -> Result<bool, u32> {
+    /// A share that another holder has with other bytes.
+    pub(super) fn told(&mut self, worker: WorkerId, shares: Vec<(u32, StateHash)>) -> Result<bool, Disagreement> {
         let Some(place) = self.place_of(worker) else {
             return Ok(false);
         };
         self.holders[place].here = Here::Yes;
+        let of = self.holders();
         for (index, hash) in shares {
-            if let Some(share) = self.shares.get_mut(index as usize)
-                && share.replace(hash).is_some_and(|before| before != hash)
-            {
-                return Err(index);
+            let own = holders_of(index.min(of), of).contains(&u32::try_from(place).unwrap_or(u32::MAX));
+            let Some(share) = self.shares.get_mut(index as usize).filter(|_| own) else {
+                continue;
+            };
+            let (before, by) = *share.get_or_insert((hash, worker));
+            if before != hash {
+                let holders = [by, worker];
+                return Err(Disagreement { share: index, holders });
             }
         }
         Ok(true)
@@ -89,7 +101,8 @@ impl Taken {
 
     /// The hash of a share.
     pub(super) fn share(&self, index: u32) -> Option<StateHash> {
-        self.shares.get(index as usize).copied().flatten()
+        let share = self.shares.get(index as usize).copied().flatten();
+        share.map(|(hash, _)| hash)
     }
 
     /// Who may write a share to depots: its holders that are there, the one that should first.
@@ -131,7 +144,11 @@ impl Taken {
                 .iter()
                 .map(|holder| (holder.here == Here::Yes).then_some(holder.member))
                 .collect(),
-            shares: self.shares.iter().copied().collect::<Option<_>>()?,
+            shares: self
+                .shares
+                .iter()
+                .map(|share| share.map(|(hash, _)| hash))
+                .collect::<Option<_>>()?,
         })
     }
 }

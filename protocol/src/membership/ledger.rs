@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::messages::{Standing, Tally};
+use crate::messages::{Bounds, Sensible, Standing, Tally};
 use crate::planted::{Bug, bites};
 use crate::words::{Step, WorkerId};
 
@@ -48,6 +48,25 @@ pub(super) enum Halted {
 }
 
 impl Ledger {
+    /// As it may be believed: a life before this one has perhaps written down what nobody can have computed. Which of it was in vain, is not
+    /// known.
+    pub(super) fn within(mut self, bounds: Bounds) -> Self {
+        let told = self.recent.len();
+        self.recent
+            .retain(|(tally, counted)| tally.check(bounds).is_ok() && *counted <= tally.total);
+        let dropped = u32::try_from(told - self.recent.len()).unwrap_or(u32::MAX);
+        self.unsure = self.unsure.saturating_add(dropped);
+        let earlier = |step: &mut Step| *step = bounds.steps.min(*step);
+        self.vain.values_mut().for_each(earlier);
+        for missed in self.unknown.values_mut() {
+            match missed {
+                Missed::Since(step) => earlier(step),
+                Missed::Nothing | Missed::Everything => {}
+            }
+        }
+        self
+    }
+
     /// A worker was lost.
     pub(super) fn lost(&mut self, worker: WorkerId, tally: Option<Tally>) {
         match tally.filter(|_| !bites(Bug::CountNotNoted)) {
@@ -80,7 +99,7 @@ impl Ledger {
     /// used yet, unless others have it, too.
     pub(super) fn returned(&mut self, worker: WorkerId, standing: &Standing, halted: Halted, reached: Step) {
         let missed = self.unknown.get(&worker).copied();
-        let has = u64::from(standing.tally.this_step) + under_way(standing) > 0;
+        let has = standing.tally.this_step > 0 || under_way(standing) > 0;
         if let (Halted::Yes, Some(Missed::Since(_))) = (halted, missed)
             && has
             && standing.tally.step >= reached
@@ -109,10 +128,10 @@ impl Ledger {
         let vain = match self.unknown.remove(&worker)? {
             Missed::Nothing => 0,
             Missed::Since(step) if tally.step < step => 0,
-            Missed::Since(step) => lost_of(tally, step) + under_way,
-            Missed::Everything => tally.total + under_way,
+            Missed::Since(step) => lost_of(tally, step).saturating_add(under_way),
+            Missed::Everything => tally.total.saturating_add(under_way),
         };
-        self.recomputed += vain;
+        self.recomputed = self.recomputed.saturating_add(vain);
         Some(vain)
     }
 
@@ -126,10 +145,10 @@ impl Ledger {
                 Missed::Everything => Missed::Everything,
             };
         }
-        let mut again = 0;
+        let mut again: u64 = 0;
         for (tally, counted) in &mut self.recent {
             let lost = lost_of(*tally, step).max(*counted);
-            again += lost - *counted;
+            again = again.saturating_add(lost - *counted);
             *counted = lost;
         }
         // Steps only go back by one, unless the state is lost.
@@ -139,7 +158,7 @@ impl Ledger {
             .partition(|(tally, _)| step.previous().is_some_and(|previous| tally.step < previous));
         self.recent = recent;
         self.useful = self.useful.saturating_add(useful(settled));
-        self.recomputed += again;
+        self.recomputed = self.recomputed.saturating_add(again);
         again
     }
 
@@ -150,13 +169,13 @@ impl Ledger {
         self.useful = self.useful.saturating_add(useful(recent));
         let lost = self.useful.saturating_sub(kept);
         self.useful -= lost;
-        self.recomputed += lost;
+        self.recomputed = self.recomputed.saturating_add(lost);
     }
 
     /// Training starts from a state that holds `kept` gradients: those that nobody of this job's lives has told of count as computed before.
     pub(super) fn inherit(&mut self, kept: u64) {
         let missing = kept.saturating_sub(self.useful);
-        self.useful += missing;
+        self.useful = self.useful.saturating_add(missing);
         self.gone = self.gone.saturating_add(missing);
     }
 
@@ -188,9 +207,9 @@ fn under_way(standing: &Standing) -> u64 {
 }
 
 fn useful(tallies: Vec<(Tally, u64)>) -> u64 {
-    tallies
-        .into_iter()
-        .fold(0, |sum, (tally, counted)| sum.saturating_add(tally.total - counted))
+    tallies.into_iter().fold(0, |sum, (tally, counted)| {
+        sum.saturating_add(tally.total.saturating_sub(counted))
+    })
 }
 
 /// How many of a lost worker's gradients are not part of the state at `step`.

@@ -2,7 +2,7 @@
 
 use super::planning::Planned;
 use super::{JobEvent, Loss, Membership, Record, Stage};
-use crate::messages::CoordinatorMessage;
+use crate::messages::{CoordinatorMessage, Sensible};
 use crate::planted::{Bug, bites};
 use crate::words::{Step, WorkerId};
 
@@ -10,12 +10,13 @@ impl Membership {
     pub(super) fn lost(&mut self, worker: WorkerId, cause: Loss) {
         let tally = match &cause {
             // A count that cannot be is not known.
-            Loss::Exited { tally, .. } => tally.filter(|tally| tally.step <= self.config.steps),
+            Loss::Exited { tally, .. } => tally.filter(|tally| tally.check(self.bounds()).is_ok()),
             Loss::ConnectionLost { .. }
             | Loss::Silent { .. }
             | Loss::Stalled { .. }
             | Loss::Unreachable
-            | Loss::Failed { .. } => None,
+            | Loss::Failed { .. }
+            | Loss::Senseless(_) => None,
         };
         self.lost_in_the_past(worker, cause.is_certain());
         let Some(record) = self.members.remove(&worker) else {

@@ -19,6 +19,7 @@ mod adopting;
 mod balancing;
 mod committing;
 mod conclude;
+mod contradicting;
 mod cooling;
 mod depots;
 mod event;
@@ -34,6 +35,7 @@ mod overview;
 mod phases;
 mod planning;
 mod record;
+mod recounting;
 mod replicating;
 mod restoring;
 mod roster;
@@ -50,6 +52,7 @@ use std::time::Duration;
 
 use adopting::Past;
 pub use balancing::{Balance, Calm};
+use contradicting::ModelFailure;
 use cooling::Failures;
 pub use depots::DepotEvent;
 use depots::Depots;
@@ -68,7 +71,7 @@ use silence::{Pulse, Work};
 use taking::Intake;
 
 use crate::job::Order;
-use crate::messages::{CoordinatorMessage, Last};
+use crate::messages::{Bounds, CoordinatorMessage, Last, Sensible};
 use crate::planted::{Bug, bites};
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Step, WorkerId};
@@ -151,6 +154,11 @@ pub struct Membership {
     released: BTreeMap<WorkerId, Step>,
     /// Workers that were asked to leave in an earlier life, and have not come yet.
     asked_before: BTreeSet<WorkerId>,
+    /// Whether there was a life before this one, which may have ordered what this one does not know.
+    resumed: bool,
+    /// Whether a switch was ordered of which nobody has said that it happened: members of the last generation may be far apart.
+    switch_unseen: bool,
+    model_failure: Option<ModelFailure>,
     now: Duration,
     /// When it was last told that time passes.
     ticked: Duration,
@@ -221,6 +229,9 @@ impl Membership {
             claimed: Generation::NONE,
             released: BTreeMap::new(),
             asked_before: BTreeSet::new(),
+            resumed: false,
+            switch_unseen: false,
+            model_failure: None,
             now,
             ticked: now,
             out: Vec::new(),
@@ -300,7 +311,22 @@ impl Membership {
         std::mem::take(&mut self.out)
     }
 
+    /// What can be said in this job.
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            shards: self.config.shards,
+            steps: self.config.steps,
+        }
+    }
+
     fn arrived(&mut self, arrival: Arrival) {
+        if let Err(senseless) = arrival.introduction.check(self.bounds()) {
+            let reason = format!(
+                "worker {} is not taken in: {senseless}; start the worker anew",
+                arrival.worker
+            );
+            return self.send(arrival.worker, CoordinatorMessage::Dismiss { reason });
+        }
         if let (Some(&step), false) = (self.released.get(&arrival.worker), bites(Bug::ReleaseForgotten)) {
             return self.send(arrival.worker, CoordinatorMessage::Released { step });
         }
@@ -339,6 +365,8 @@ impl Membership {
             work: Work::at(self.now),
             asked: self.now,
             accusations: 0,
+            ahead: None,
+            stopped_unasked: false,
         };
         self.arrivals += 1;
         self.members.insert(worker, record);
@@ -359,6 +387,7 @@ impl Membership {
     fn tick(&mut self) {
         self.mind_the_clock();
         self.evict_silent();
+        self.refute_progress();
         self.evict_stalled();
         self.resend();
         self.ask_again_to_stop();

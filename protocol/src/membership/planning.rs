@@ -62,7 +62,7 @@ impl Plan {
     }
 
     /// Whether the switch may happen at any moment.
-    fn is_ordered(&self) -> bool {
+    pub(super) fn is_ordered(&self) -> bool {
         self.ordered.is_some()
     }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ledger::Ledger;
 use super::{Membership, Stop};
+use crate::messages::Bounds;
 use crate::words::{Generation, Step, WorkerId};
 
 /// A job as its coordinator knows it.
@@ -36,6 +37,16 @@ impl JobRecord {
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.formed.count() > 0 || self.reached > Step::ZERO
+    }
+
+    /// As it may be believed in a job with these bounds: an earlier version wrote down whatever it was told, and no life may be stuck for
+    /// that. What cannot be is as much as can be.
+    pub(super) fn within(mut self, bounds: Bounds) -> Self {
+        let steps = [&mut self.reached, &mut self.restarted, &mut self.saved, &mut self.next_report];
+        let left = self.released.values_mut();
+        steps.into_iter().chain(left).for_each(|step| *step = bounds.steps.min(*step));
+        self.ledger = self.ledger.within(bounds);
+        self
     }
 
     /// Whether the next life would miss more in `older` than some reports: then this is worth writing at once.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::depots::Depot;
-use super::{JobEvent, Membership, Need};
+use super::{JobEvent, Loss, Membership, Need};
 use crate::checkpoint::{DepotId, Head, ManifestKey};
 use crate::limits::{DEPOTS_PATIENCE, MAX_DEPOTS, RESTORE_ATTEMPTS};
 use crate::messages::{MemberAddress, Restore, Told};
@@ -318,6 +318,12 @@ impl Membership {
         }
     }
 
+    /// Whether it is always the same member that cannot load it, of several.
+    fn is_alone_unable(&self, worker: WorkerId) -> bool {
+        let others = self.formation.as_ref().map_or(0, |formation| formation.workers().count());
+        self.restoring.unable.len() == 1 && self.restoring.unable.contains(&worker) && others > 1
+    }
+
     /// A member could not load the checkpoint.
     pub(super) fn not_restored(&mut self, worker: WorkerId, generation: Generation, reason: String) {
         let Some((_, key)) = self.restoring.source.filter(|(source, _)| *source == generation) else {
@@ -332,6 +338,12 @@ impl Membership {
             return;
         }
         let times = self.restoring.failures.get(&key).map_or(0, |failure| failure.times) + 1;
+        if times.is_multiple_of(RESTORE_ATTEMPTS) && self.is_alone_unable(worker) {
+            // The others have read for it, and given it all: it is not the checkpoint.
+            self.restoring.failures.remove(&key);
+            self.restoring.unable.remove(&worker);
+            return self.evict(worker, Loss::Failed { reason });
+        }
         if times.is_multiple_of(RESTORE_ATTEMPTS) {
             // It is the checkpoint then, and not they.
             self.restoring.unable.clear();

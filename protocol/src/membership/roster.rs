@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::balancing::Measured;
+use super::contradicting::Ahead;
 use super::silence::{Pulse, Work};
 use crate::messages::{Standing, Tally};
 use crate::snapshot::SnapshotId;
@@ -35,6 +36,10 @@ pub(super) struct Record {
     pub(super) asked: Duration,
     /// How often in a row others could not link with it.
     pub(super) accusations: u32,
+    /// Whether it says that it is further than any other can be.
+    pub(super) ahead: Option<Ahead>,
+    /// Whether it has finished where nobody wanted the job to end.
+    pub(super) stopped_unasked: bool,
 }
 
 /// What a worker is doing, as far as the coordinator knows.

@@ -8,6 +8,7 @@ use crate::checkpoint::{DepotAddress, DepotId, Every, Head, Keep, PieceHash, Pla
 use crate::messages::Told;
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
+use crate::state::StateSize;
 use crate::words::{Step, WorkerId};
 
 /// When checkpoints are taken, where they are kept, and for how long.
@@ -112,10 +113,19 @@ pub(super) enum Stage {
 /// What a holder has said of a share.
 #[derive(Debug, Clone)]
 pub(super) struct Written {
+    pub(super) by: WorkerId,
     pub(super) bytes: u64,
-    pub(super) description: Vec<PieceHash>,
+    pub(super) described: Described,
     pub(super) pieces: Vec<PieceHash>,
     pub(super) told: Told,
+}
+
+/// What a holder says of the whole state.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Described {
+    /// The pieces that describe its tensors.
+    pub(super) description: Vec<PieceHash>,
+    pub(super) state: StateSize,
 }
 
 /// One part of what a holder says.
@@ -124,7 +134,7 @@ pub(super) struct WrittenPart {
     pub(super) attempt: u32,
     pub(super) share: u32,
     pub(super) bytes: u64,
-    pub(super) description: Vec<PieceHash>,
+    pub(super) described: Described,
     pub(super) start: u64,
     pub(super) pieces: Vec<PieceHash>,
     pub(super) told: Told,

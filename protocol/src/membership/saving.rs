@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::holders::Taken;
 use super::saves::{SaveCounts, Saving, Stage, Written, WrittenPart};
 use super::taking::Intake;
-use super::{JobEvent, Membership};
+use super::{JobEvent, Loss, Membership};
 use crate::checkpoint::DepotId;
-use crate::limits::{DESCRIPTION_PIECES, LAST_SAVE_PATIENCE, MAX_PIECES, RESEND, SAVE_ATTEMPTS, SAVE_PATIENCE};
+use crate::limits::{LAST_SAVE_PATIENCE, RESEND, SAVE_ATTEMPTS, SAVE_PATIENCE};
 use crate::messages::{CoordinatorMessage, DepotOrder, Needed, Save, Told};
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
@@ -103,7 +103,7 @@ impl Membership {
     }
 
     /// Tells holders what to write. At first all: who writes nothing keeps what it holds, since a writer may be lost.
-    fn send_saves(&mut self) {
+    pub(super) fn send_saves(&mut self) {
         let now = self.now;
         let Some(saving) = &mut self.saving else { return };
         let all = saving.asked < saving.heard || saving.tries == 1 && saving.asked == saving.begun;
@@ -128,6 +128,9 @@ impl Membership {
         let Some(saving) = self.saving.as_mut().filter(|saving| saving.snapshot() == snapshot) else {
             return self.send(worker, CoordinatorMessage::SaveOver { snapshot });
         };
+        if let Some(flaw) = saving.flaw_of(&part) {
+            return self.evict(worker, Loss::Senseless(flaw));
+        }
         let writes = saving.writer(part.share) == Some(worker);
         let other = part.attempt != saving.attempt && !bites(Bug::StaleSaved);
         if other || !writes || !matches!(saving.stage, Stage::Writing) {
@@ -135,8 +138,9 @@ impl Membership {
         }
         saving.heard = now;
         let written = saving.shares.entry(part.share).or_insert_with(|| Written {
+            by: worker,
             bytes: part.bytes,
-            description: part.description.clone(),
+            described: part.described.clone(),
             pieces: Vec::new(),
             told: Told::More,
         });
@@ -144,9 +148,8 @@ impl Membership {
             // It begins anew: what it said before fell into a connection that broke, or was said twice.
             return;
         }
-        if written.pieces.len() + part.pieces.len() > MAX_PIECES || part.description.len() > DESCRIPTION_PIECES {
-            return self.give_up_saving("a share has more pieces than a checkpoint may have");
-        }
+        // What it says of the whole state it says with each part.
+        written.described = part.described;
         written.pieces.extend(part.pieces);
         written.told = part.told;
         if part.told == Told::More {
@@ -159,10 +162,10 @@ impl Membership {
                 part.share, snapshot.step
             );
             saving.shares.remove(&part.share);
-            return self.give_up_saving(&reason);
+            return self.without_writers(&[worker], &reason);
         }
         if saving.is_written() {
-            self.commit();
+            self.commit_if_sound();
         }
     }
 

@@ -61,6 +61,11 @@ impl Work {
         }
     }
 
+    /// Where it stands.
+    pub(super) const fn step(&self) -> Step {
+        self.step
+    }
+
     /// From now on others wait for it.
     pub(super) fn waited_for(&mut self, now: Duration) {
         self.moved = now;
@@ -83,6 +88,9 @@ impl Membership {
             for record in self.members.values_mut() {
                 record.heard = (record.heard + late).min(self.now);
                 record.work.moved = (record.work.moved + late).min(self.now);
+                if let Some(ahead) = &mut record.ahead {
+                    ahead.later(late, self.now);
+                }
             }
             self.advanced = (self.advanced + late).min(self.now);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::formation::Formation;
-use super::holders::Taken;
+use super::holders::{Disagreement, Taken};
 use super::{JobEvent, Membership};
 use crate::messages::{CoordinatorMessage, Needed, Trailer};
 use crate::snapshot::SnapshotId;
@@ -94,9 +94,12 @@ impl Membership {
         match taken.told(worker, shares) {
             Ok(true) => self.settle_snapshot(),
             Ok(false) => {}
-            Err(index) => self.fail(format!(
-                "two holders of share {index} of the state at {} have different bytes (BITS-1), one of them worker {worker}; a \
-                 machine computes wrongly or the model is not deterministic",
+            Err(Disagreement {
+                share,
+                holders: [one, other],
+            }) => self.fail(format!(
+                "two holders of share {share} of the state at {} have different bytes (BITS-1): worker {one} and worker {other}; one of \
+                 the two machines computes wrongly, or the model is not deterministic",
                 id.step
             )),
         }

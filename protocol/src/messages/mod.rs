@@ -4,6 +4,7 @@
 
 mod depot;
 mod form;
+mod sense;
 
 use std::net::SocketAddr;
 
@@ -11,11 +12,12 @@ use serde::{Deserialize, Serialize};
 
 pub use depot::{DepotHello, DepotMessage, DepotOrder, Restore, Save, Told};
 pub use form::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer, Visit};
+pub use sense::{Bounds, Senseless, Sensible};
 
 use crate::checkpoint::{DepotId, PieceHash};
 use crate::job::JobIdentity;
 use crate::snapshot::SnapshotId;
-use crate::state::StateHash;
+use crate::state::{StateHash, StateSize};
 use crate::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
 /// First message on a control connection to a coordinator. [`Greeting`] comes back.
@@ -277,6 +279,8 @@ pub enum WorkerMessage {
         bytes: u64,
         /// The pieces that describe the state's tensors. With each part.
         description: Vec<PieceHash>,
+        /// How much the whole state is. With each part: the coordinator recounts the shares.
+        state: StateSize,
         /// Pieces of the share that were told before this part.
         start: u64,
         /// Its pieces from there, in order.

@@ -58,6 +58,15 @@ pub struct TensorSpec {
     pub shape: Vec<u64>,
 }
 
+/// How much a state is. Equal on all workers of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StateSize {
+    /// Pieces of all tensors: see [`StatePieces`].
+    pub pieces: u64,
+    /// Bytes of all tensors.
+    pub bytes: u64,
+}
+
 impl TensorSpec {
     /// A tensor called `name`.
     #[must_use]

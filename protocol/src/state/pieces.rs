@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::StateHash;
+use super::{StateHash, StateSize};
 use crate::checkpoint::PieceHash;
 use crate::limits::PIECE_BYTES;
 use crate::snapshot::Share;
@@ -31,6 +31,15 @@ impl StatePieces {
             }
         }
         Self { ends }
+    }
+
+    /// How much it is.
+    #[must_use]
+    pub fn size(&self) -> StateSize {
+        StateSize {
+            pieces: self.ends.len() as u64,
+            bytes: self.bytes() as u64,
+        }
     }
 
     /// Bytes of the whole state.

@@ -1,11 +1,14 @@
 //! Whole clusters of machines: one coordinator and its workers, under arbitrary deaths, joins, lost, delayed and reordered
 //! messages. The invariants are checked after every event; then the faults stop and the job must end with the reference state.
 
+mod hostile;
 mod model;
 mod ring;
 mod run;
 mod world;
 
+use hostile::alone::{besiege_coordinator, besiege_member};
+use hostile::siege::{End, Siege};
 use proptest::prelude::*;
 use run::{REPLAY, Run};
 use world::{Chaos, Story, World};
@@ -129,6 +132,40 @@ proptest! {
     }
 }
 
+/// The seeds of runs with peers that lie, which are longer than the others: always the same ones, and more of them on demand.
+fn sieges() -> impl Iterator<Item = u64> {
+    (0..cases().div_ceil(8)).map(|number| model::mix(1, number.into()))
+}
+
+#[test]
+fn a_coordinator_that_is_told_anything_does_not_end_and_does_not_grow() {
+    let largest = sieges().map(|seed| besiege_coordinator(seed, 4_000)).max();
+    println!("the coordinator was at most {largest:?} bytes of text");
+}
+
+#[test]
+fn a_worker_that_is_told_anything_does_not_end_and_does_not_grow() {
+    let largest = sieges().map(|seed| besiege_member(seed, 3_000)).max();
+    println!("a worker was at most {largest:?} bytes of text");
+}
+
+#[test]
+fn workers_that_lie_do_not_keep_the_honest_from_the_right_state() {
+    let (mut well, mut failed) = (0, Vec::new());
+    for seed in sieges() {
+        match Siege::drawn(seed).play(Story::Untold) {
+            End::Well => well += 1,
+            End::Failed(reason) => failed.push(reason),
+        }
+    }
+    println!("{well} ended well, {} by the word of who lies: {failed:#?}", failed.len());
+    assert!(
+        well > failed.len() * 2,
+        "{well} ended well, {} did not: {failed:#?}",
+        failed.len()
+    );
+}
+
 /// Shards move while nobody comes or goes, and each gradient is computed once.
 #[test]
 fn shards_move_towards_the_faster() {
@@ -143,9 +180,18 @@ fn shards_move_towards_the_faster() {
     assert!(most > moved.len() / 2, "shards moved so often: {moved:?}");
 }
 
-/// Tells the story of the run that [`REPLAY`] names, if it names one.
+/// Tells the story of the run that [`REPLAY`] names, if it names one, or [`hostile::siege::REPLAY`].
 #[test]
 fn replay() {
+    if let Ok(seed) = std::env::var(hostile::siege::REPLAY) {
+        let seed = seed.parse().expect("the number that a failing run has printed");
+        println!("{:?}", Siege::drawn(seed).play(Story::Told));
+        println!(
+            "{} and {} bytes",
+            besiege_coordinator(seed, 4_000),
+            besiege_member(seed, 3_000)
+        );
+    }
     if let Ok(words) = std::env::var(REPLAY) {
         let run: Run = words.parse().expect("the line that a failing run has printed");
         run.replay();

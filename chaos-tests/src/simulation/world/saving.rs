@@ -7,6 +7,7 @@ use sardana_protocol::checkpoint::{DepotId, PieceHash, placement};
 use sardana_protocol::member::{Event, SavedShare};
 use sardana_protocol::messages::{Save, WorkerMessage};
 use sardana_protocol::snapshot::{Share, SnapshotId};
+use sardana_protocol::state::StateSize;
 use sardana_protocol::words::WorkerId;
 
 use super::World;
@@ -298,6 +299,10 @@ impl World {
                 share: *index,
                 bytes: PIECE_BYTES * pieces.len() as u64,
                 description: description(),
+                state: StateSize {
+                    pieces: PIECES,
+                    bytes: PIECES * PIECE_BYTES,
+                },
                 pieces: pieces.into_iter().map(|(_, piece)| piece).collect(),
             }
         };

@@ -81,6 +81,14 @@ fn the_last_step_ends_the_job() {
     assert_eq!(said(&conclude(&mut worker, 10)), [rest, finished]);
 }
 
+/// The next generation of two, which ends where it begins.
+fn stops_at_one() -> Form {
+    Form {
+        stop_at: Some(s(1)),
+        ..pair(2, 0, 1)
+    }
+}
+
 #[test]
 fn finished_is_said_again_in_a_new_generation() {
     let (mut worker, _) = stopped();
@@ -91,7 +99,7 @@ fn finished_is_said_again_in_a_new_generation() {
         ["progress g1.2 s1 []"],
         "it has no seat"
     );
-    let again = form(&mut worker, pair(2, 0, 1));
+    let again = form(&mut worker, stops_at_one());
     let reported = "progress g1.2 s1 [s0]".to_owned();
     assert_eq!(said(&again), [reported, format!("finished g1.2 s1 {:?}", hash(1))]);
     assert_eq!(worker.next_work(), Work::Wait, "it is concluded once");
@@ -107,7 +115,17 @@ fn a_halt_before_the_conclusion_does_not_lose_it() {
         results: vec![],
     };
     assert_eq!(said(&worker.handle(concluded)), [""; 0]);
-    assert_eq!(said(&form(&mut worker, pair(2, 0, 1))).len(), 2);
+    assert_eq!(said(&form(&mut worker, stops_at_one())).len(), 2);
+}
+
+/// A closer has told it so by itself: the coordinator, whom an operator tells, knows nothing of it.
+#[test]
+fn a_stop_that_nobody_wants_is_forgotten() {
+    let (mut worker, _) = stopped();
+    let _ = conclude(&mut worker, 1);
+    halt(&mut worker, 2);
+    form(&mut worker, pair(2, 0, 1));
+    assert!(matches!(worker.next_work(), Work::Gradient { .. }), "it goes on");
 }
 
 /// A trailer reached only this worker, which was then cut off; the others computed the step again, without the stop, and more.

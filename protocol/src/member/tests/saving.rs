@@ -5,6 +5,7 @@ use crate::checkpoint::{DepotAddress, DepotId, ManifestId, ManifestKey, PieceHas
 use crate::limits::SAVED_PIECES;
 use crate::member::SavedShare;
 use crate::messages::{Last, Needed, Restore, Save, Serve, Told};
+use crate::state::StateSize;
 
 fn depots() -> Vec<DepotAddress> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 2));
@@ -47,6 +48,7 @@ fn saved(pieces: usize) -> SavedShare {
         share: 0,
         bytes: 8,
         description: vec![],
+        state: StateSize { pieces: 1, bytes: 8 },
         pieces: (0..pieces).map(|piece| PieceHash::of(&piece.to_le_bytes())).collect(),
     }
 }

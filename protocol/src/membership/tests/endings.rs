@@ -63,14 +63,6 @@ fn other_results_of_the_same_state_fail_the_job() {
 }
 
 #[test]
-fn a_worker_whose_model_fails_fails_the_job() {
-    let mut job = Job::training(2, config());
-    let reason = "no such file".to_owned();
-    let told = job.says(2, WorkerMessage::Failed { reason });
-    assert!(told[2].contains("no such file"), "{}", told[2]);
-}
-
-#[test]
 fn a_late_arrival_does_not_hold_the_end_up() {
     let mut job = at_the_end();
     job.says(1, finished(1, 10, hash(10)));

@@ -300,7 +300,7 @@ fn a_joiner_whose_model_fails_fails_only_itself() {
         told[..2],
         [
             "to w3: dismiss",
-            "lost w3 while running: it failed before it took part (no such file)"
+            "lost w3 while running: its model or its data failed (no such file)"
         ]
     );
     assert_eq!(job.membership.stage(), Stage::Running);

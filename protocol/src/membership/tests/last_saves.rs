@@ -6,7 +6,7 @@ use crate::checkpoint::PieceHash;
 use crate::limits::LAST_SAVE_PATIENCE;
 use crate::membership::Stage;
 use crate::messages::{DepotMessage, Told};
-use crate::state::share_hash;
+use crate::state::{StateSize, share_hash};
 
 #[test]
 fn the_job_ends_only_once_its_last_state_is_saved() {
@@ -92,6 +92,7 @@ fn who_leaves_last_is_let_go_once_its_state_is_saved() {
         share: 0,
         bytes: 8,
         description: vec![PieceHash::of(b"names")],
+        state: StateSize { pieces: 1, bytes: 8 },
         start: 0,
         pieces: vec![piece(8, 0)],
         told: Told::All,

@@ -2,6 +2,7 @@
 
 mod adopting;
 mod balancing;
+mod contradicting;
 mod cooling;
 mod depots;
 mod endings;
@@ -11,6 +12,8 @@ mod last_saves;
 mod leaving;
 mod losses;
 mod planning;
+mod records;
+mod recounting;
 mod restoring;
 mod saving;
 mod silence;

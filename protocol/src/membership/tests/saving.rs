@@ -7,7 +7,7 @@ use crate::checkpoint::{Condition, DepotId, Every, Head, Keep, ManifestId, Manif
 use crate::limits::{DEPOT_REST, DEPOT_REST_MOST, SAVE_ATTEMPTS, SAVE_PATIENCE};
 use crate::membership::{DepotEvent, Saves};
 use crate::messages::{DepotMessage, Told};
-use crate::state::share_hash;
+use crate::state::{StateSize, share_hash};
 use crate::words::{Incarnation, JobId};
 
 /// Every two steps, on two hosts, and the last two are kept.
@@ -153,6 +153,7 @@ impl Job {
             share,
             bytes: 8,
             description: vec![PieceHash::of(b"names")],
+            state: StateSize { pieces: 2, bytes: 16 },
             start: 0,
             pieces: vec![piece],
             told: Told::All,
@@ -451,9 +452,11 @@ fn a_depot_that_dies_while_the_manifest_is_written_is_done_without() {
 }
 
 #[test]
-fn pieces_that_are_not_those_that_were_copied_commit_nothing() {
+fn pieces_that_are_not_those_that_were_copied_are_written_by_another_holder_and_commit_nothing() {
     let mut job = Job::saving(3, saved_config());
-    let found = job.says_saved_with(1, 1, 0, 3, piece(3, 9));
+    let found = about_saves(&job.says_saved_with(1, 1, 0, 3, piece(3, 9)));
+    assert_eq!(found, ["to w2: save [0, 1] of g1.1@s3 to [7, 8]"]);
+    let found = job.says_saved_with(2, 1, 0, 3, piece(3, 9));
     let told = found
         .iter()
         .find(|text| text.starts_with("not saved"))
@@ -472,7 +475,7 @@ fn a_share_in_parts_is_put_together() {
     let pieces = [piece(3, 0), piece(3, 1), piece(3, 2)];
     let hash = share_hash(24, &pieces);
     for worker in [1, 2] {
-        let shares = vec![(0, hash), (1, share_hash(0, &[]))];
+        let shares = vec![(0, hash), (1, hash)];
         let snapshot = snapshot(1, 3);
         job.says(worker, WorkerMessage::Snapshotted { snapshot, shares });
     }
@@ -480,13 +483,14 @@ fn a_share_in_parts_is_put_together() {
         snapshot: snapshot(1, 3),
         attempt: 1,
         share,
-        bytes: if share == 0 { 24 } else { 0 },
+        bytes: 24,
         description: vec![],
+        state: StateSize { pieces: 6, bytes: 48 },
         start,
         pieces: pieces.to_vec(),
         told,
     };
-    job.says(2, part(1, 0, &[], Told::All));
+    job.says(2, part(1, 0, &pieces, Told::All));
     job.says(1, part(0, 0, &pieces[..2], Told::More));
     // Said twice, as after a connection that broke.
     job.says(1, part(0, 0, &pieces[..2], Told::More));

@@ -109,8 +109,9 @@ impl World {
         self.coordinator = Membership::resume(self.config, self.incarnation, self.now, written);
         self.mail.retain(|mail| match mail {
             Mail::Lost(..) => true,
-            Mail::ToWorker(..) | Mail::ToCoordinator(..) | Mail::Hello(_) => false,
+            Mail::ToWorker(..) | Mail::ToCoordinator(..) | Mail::Hello(_) | Mail::OfDepot(..) => false,
         });
+        self.depots_say_hello();
         self.mail.extend(self.processes.keys().copied().map(Mail::Hello));
         if self.operator == Operator::HasAsked {
             self.operator = Operator::WantsToStop;

@@ -9,9 +9,8 @@ use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
 
 use super::World;
-use super::law::hash_of;
 use super::process::Data;
-use crate::model;
+use super::stores::hash_of_share;
 
 /// A sum as it was applied: its step, gradients and trailer.
 pub(crate) type KeptSum = (Step, Vec<(u32, u64)>, Trailer);
@@ -38,7 +37,7 @@ pub(crate) struct Keeping {
 
 impl Keeping {
     pub(crate) fn take(&mut self, snapshot: SnapshotId, shares: &[Share], state: u64) {
-        let hashes = shares.iter().map(|share| (share.index, hash_of_share(state, share.index)));
+        let hashes = shares.iter().map(|share| (share.index, hash_of_share(state, *share)));
         self.unsaid = Some((snapshot, hashes.collect()));
         self.snapshot = Some((snapshot, shares.to_vec(), state));
         self.sums.clear();
@@ -58,6 +57,11 @@ impl Keeping {
         }
     }
 
+    /// What it holds, to be written.
+    pub(super) fn held(&self) -> Option<(SnapshotId, Vec<Share>, u64)> {
+        self.snapshot.clone()
+    }
+
     fn share(&self, joiner: WorkerId, id: SnapshotId, index: u32) -> Option<u64> {
         let (held, shares, state) = self.snapshot.as_ref()?;
         let has = *held == id && self.admitted.contains(&joiner) && shares.iter().any(|share| share.index == index);
@@ -70,10 +74,6 @@ enum Kept {
     Here(KeptSum, Step),
     NotYet,
     Never,
-}
-
-fn hash_of_share(state: u64, index: u32) -> StateHash {
-    hash_of(model::mix(state, u64::from(index)))
 }
 
 impl World {
@@ -126,7 +126,11 @@ impl World {
                     None,
                 );
             };
-            let hash = hash_of_share(state, index);
+            let hash = hash_of_share(state, Share { index, of });
+            if hash != snapshot.shares[index as usize] && self.liars.is_some() {
+                let (snapshot, reason) = (snapshot.id, format!("share {index} is another one than was told"));
+                return (Event::CopyFailed { snapshot, reason }, None);
+            }
             assert_eq!(hash, snapshot.shares[index as usize], "seed {}", self.law.seed);
             states.push(state);
         }

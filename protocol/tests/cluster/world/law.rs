@@ -1,10 +1,12 @@
 //! What must hold, whatever happens: the invariants, checked against an undisturbed run.
 
-use sardana_protocol::job::Order;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::Summary;
-use sardana_protocol::messages::Form;
+use sardana_protocol::messages::{Call, Form, Introduction, WorkerHello};
 use sardana_protocol::state::StateHash;
-use sardana_protocol::words::{Generation, Step};
+use sardana_protocol::words::{Generation, JobId, Step, WorkerId};
 
 use crate::model;
 
@@ -26,6 +28,48 @@ impl Law {
             steps: Step::new(steps),
             reference: model::reference(shards, steps),
             newest: Generation::NONE,
+        }
+    }
+
+    /// The undisturbed run's state at a step.
+    pub(crate) fn state_at(&self, step: Step) -> u64 {
+        self.reference[usize::try_from(step.get()).expect("steps are few")]
+    }
+
+    /// A worker's hello, that says this.
+    pub(crate) fn hello(&self, worker: WorkerId, introduction: Introduction) -> WorkerHello {
+        let hash = StateHash::of(b"x");
+        WorkerHello {
+            job: JobId::new([1; 16]),
+            worker,
+            identity: JobIdentity {
+                spec: JobSpec {
+                    name: "cluster".to_owned(),
+                    seed: self.seed,
+                    shards: self.shards,
+                    steps: self.steps,
+                    samples: 100,
+                    batch: 10,
+                    order: Order::Exact,
+                },
+                state_zero: hash,
+                fingerprint: Fingerprint {
+                    program: hash,
+                    tensors: hash,
+                    processor: String::new(),
+                    device: String::new(),
+                    libraries: String::new(),
+                    probe: hash,
+                },
+            },
+            introduction,
+            shard_capacity: self.shards,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            auxiliary: Vec::new(),
+            call: Call {
+                process: [1; 16],
+                count: 1,
+            },
         }
     }
 

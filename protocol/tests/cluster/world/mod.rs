@@ -6,11 +6,12 @@ mod joining;
 mod law;
 mod network;
 mod process;
+mod stores;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dice::Dice;
+pub(crate) use dice::Dice;
 use law::{Count, End, Law, Memory};
 use network::Mail;
 use process::Process;
@@ -19,7 +20,10 @@ use sardana_protocol::member::{self, Heartbeat};
 use sardana_protocol::membership::{Balance, Calm, Config, Event, JobRecord, Membership, Stage, Summary};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Incarnation, Pace, Step, WorkerId};
+use stores::Stores;
 
+use crate::hostile::alone::saves;
+use crate::hostile::among::Liars;
 use crate::ring::Sums;
 
 pub(crate) use faults::Chaos;
@@ -56,6 +60,11 @@ pub(crate) struct World {
     /// How often shards have moved although nobody came or went.
     pub(crate) moved: u32,
     summary: Option<Summary>,
+    pub(crate) stores: Stores,
+    /// Who lies, in some runs.
+    pub(crate) liars: Option<Liars>,
+    /// The longest text that the coordinator's machine was.
+    pub(crate) largest: usize,
 }
 
 /// Whether a run tells what happens. Beats, ticks and progress are left out.
@@ -124,10 +133,27 @@ impl World {
             members: Vec::new(),
             moved: 0,
             summary: None,
+            stores: Stores::default(),
+            liars: None,
+            largest: 0,
         };
         for _ in 0..workers {
             world.start();
         }
+        world
+    }
+
+    /// With checkpoints, and with workers among the first that lie, one in `rarity` times.
+    pub(crate) fn besieged(seed: u64, workers: u32, liars: u64, rarity: u64, steps: u64, story: Story) -> Self {
+        let mut world = Self::new(seed, workers, 8, steps, story);
+        world.config.saves = Some(saves());
+        world.coordinator = Membership::new(world.config, world.incarnation, Duration::ZERO);
+        // What they say of what they have computed is all that is known of it.
+        world.count = Count::Unknown;
+        world.open_depots(2);
+        let first = world.dice.below(u64::from(workers));
+        let which = (0..liars).map(|number| 1 + (first + number) % u64::from(workers));
+        world.liars = Some(Liars::new(which.map(WorkerId::new), rarity));
         world
     }
 
@@ -151,27 +177,53 @@ impl World {
 
     /// Ends all faults; the job must then end, within a bound.
     pub(crate) fn heal(&mut self) -> Summary {
+        let Some(summary) = self.end_of_it() else {
+            panic!("LIVE-1: seed {} makes no progress: {:#?}", self.law.seed, self.coordinator);
+        };
+        let end = match self.operator {
+            Operator::Watches | Operator::WantsToStop => End::Last,
+            Operator::HasAsked => End::AnyBoundary,
+        };
+        self.law.ended_well(&summary, end, self.count);
+        summary
+    }
+
+    /// How the job ends, if it does so within a bound.
+    fn end_of_it(&mut self) -> Option<Summary> {
         for _ in 0..PATIENCE {
             // Those that were asked to leave still do.
             while self.processes.len() < (self.min as usize).max(2) {
                 self.start();
             }
-            if let Some(summary) = self.summary.clone() {
-                let end = match self.operator {
-                    Operator::Watches | Operator::WantsToStop => End::Last,
-                    Operator::HasAsked => End::AnyBoundary,
-                };
-                self.law.ended_well(&summary, end, self.count);
-                return summary;
+            if self.summary.is_some() {
+                return self.summary.clone();
+            }
+            if self.liars.as_ref().is_some_and(|liars| liars.failed.is_some()) {
+                return None;
             }
             self.event();
         }
-        panic!("LIVE-1: seed {} makes no progress: {:#?}", self.law.seed, self.coordinator);
+        None
+    }
+
+    /// Those who lie go on with it, and the job ends all the same: well, or with a word of theirs that says why.
+    pub(crate) fn outlive_the_liars(&mut self) -> Result<Summary, String> {
+        let end = self.end_of_it();
+        self.measure();
+        match (end, self.liars.as_ref().and_then(|liars| liars.failed.clone())) {
+            (Some(summary), _) => {
+                self.law.ended_well(&summary, End::Last, Count::Unknown);
+                Ok(summary)
+            }
+            (None, Some(reason)) => Err(reason),
+            (None, None) => panic!("LIVE-1: seed {} makes no progress: {:#?}", self.law.seed, self.coordinator),
+        }
     }
 
     /// One thing happens, somewhere.
     pub(crate) fn event(&mut self) {
         self.operate();
+        self.lie();
         match self.dice.below(8) {
             0..=2 => self.deliver(),
             3 | 4 => self.train(),
@@ -209,8 +261,23 @@ impl World {
             self.processes.get_mut(&worker).expect("it was picked").set_pace(pace);
         }
         self.coordinate(Event::Tick);
+        if self.liars.is_some() && self.dice.once_in(50) {
+            self.measure();
+        }
         if self.dice.once_in(20) {
             self.record = Some(self.coordinator.record());
+        }
+    }
+
+    fn measure(&mut self) {
+        self.largest = self.largest.max(format!("{:?}", self.coordinator).len());
+    }
+
+    /// One that lies says something that nobody has asked for.
+    fn lie(&mut self) {
+        let invented = self.liars.as_mut().and_then(|liars| liars.invents(&mut self.dice));
+        if let Some((worker, message)) = invented.filter(|(worker, _)| self.processes.contains_key(worker)) {
+            self.mail.push(Mail::ToCoordinator(worker, message));
         }
     }
 
@@ -242,7 +309,10 @@ impl World {
         assert!(after >= before, "STEP-1: {worker} went back, seed {}", self.law.seed);
         let mut data = data;
         for command in commands {
-            if let Some(message) = process.obey(command, &mut data) {
+            if let Some(mut message) = process.obey(command, &mut data) {
+                if let Some(liars) = &mut self.liars {
+                    message = liars.says(worker, message, &mut self.dice);
+                }
                 self.mail.push(Mail::ToCoordinator(worker, message));
             }
         }

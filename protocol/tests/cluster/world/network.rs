@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use sardana_protocol::admission::{Acquaintance, admit};
+use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::member;
-use sardana_protocol::membership::{Arrival, Command, Event, JobEvent, Loss};
-use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
+use sardana_protocol::membership::{Arrival, Command, DepotEvent, Event, JobEvent, Loss};
+use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, Introduction, WorkerMessage};
 use sardana_protocol::words::WorkerId;
 
 use super::law::Count;
@@ -19,6 +21,7 @@ pub(super) enum Mail {
     ToCoordinator(WorkerId, WorkerMessage),
     Hello(WorkerId),
     Lost(WorkerId, Loss),
+    OfDepot(DepotId, DepotMessage),
 }
 
 impl Mail {
@@ -28,7 +31,9 @@ impl Mail {
             Self::ToWorker(other, CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }) => {
                 *other == worker
             }
-            Self::ToWorker(_, _) | Self::ToCoordinator(_, _) | Self::Hello(_) | Self::Lost(_, _) => false,
+            Self::ToWorker(_, _) | Self::ToCoordinator(_, _) | Self::Hello(_) | Self::Lost(_, _) | Self::OfDepot(..) => {
+                false
+            }
         }
     }
 
@@ -36,7 +41,7 @@ impl Mail {
     pub(super) fn travels_with(&self, worker: WorkerId) -> bool {
         match self {
             Self::ToWorker(other, _) | Self::ToCoordinator(other, _) => *other == worker,
-            Self::Hello(_) | Self::Lost(_, _) => false,
+            Self::Hello(_) | Self::Lost(_, _) | Self::OfDepot(..) => false,
         }
     }
 }
@@ -59,17 +64,30 @@ impl World {
             Mail::ToCoordinator(worker, message) => self.coordinate(Event::Said { worker, message }),
             Mail::Lost(worker, cause) => self.coordinate(Event::Lost { worker, cause }),
             Mail::Hello(worker) => self.hello(worker),
+            Mail::OfDepot(depot, said) => {
+                let event = DepotEvent::Said(Box::new(said));
+                self.coordinate(Event::Depot { depot, event });
+            }
         }
     }
 
     fn hello(&mut self, worker: WorkerId) {
         self.member(worker, member::Event::Introducing, None);
         let Some(process) = self.processes.get(&worker) else { return };
+        let mut introduction = process.member.introduction();
+        if let Some(liars) = &mut self.liars {
+            introduction = liars.introduces(worker, introduction, &mut self.dice);
+            // What the shell asks first; whoever is not admitted ends.
+            if !self.admits(worker, &introduction) {
+                self.end(worker, "exit code 1");
+                return self.start();
+            }
+        }
         let arrival = Arrival {
             worker,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             capacity: self.law.shards,
-            introduction: process.member.introduction(),
+            introduction,
         };
         let welcome = member::Event::Welcomed {
             incarnation: self.incarnation,
@@ -77,6 +95,12 @@ impl World {
         };
         self.member(worker, welcome, None);
         self.coordinate(Event::Arrived(Box::new(arrival)));
+    }
+
+    fn admits(&self, worker: WorkerId, introduction: &Introduction) -> bool {
+        let hello = self.law.hello(worker, introduction.clone());
+        let newest = self.coordinator.generation();
+        admit(hello.job, Some(&hello.identity), newest, Acquaintance::Greeted, &hello).is_ok()
     }
 
     fn tell_worker(&mut self, worker: WorkerId, message: CoordinatorMessage) {
@@ -127,6 +151,9 @@ impl World {
             if self.story == Story::Told {
                 println!("coordinator says {command:?}");
             }
+            if let (Some(liars), Command::Send { message, .. }) = (&mut self.liars, &command) {
+                liars.hear(message);
+            }
             match command {
                 Command::Send { worker, message } => {
                     if let CoordinatorMessage::Form(form) | CoordinatorMessage::Prepare(form) = &message {
@@ -139,8 +166,8 @@ impl World {
                         self.start();
                     }
                 }
-                // There are no depots here.
-                Command::Order { .. } | Command::Commit { .. } => {}
+                Command::Order { depot, order } => self.obey_at_depot(depot, *order),
+                Command::Commit { to, contents } => self.commit(&to, *contents),
                 Command::Tell(event) => self.told(event),
             }
         }
@@ -162,7 +189,10 @@ impl World {
                 self.members = members;
             }
             JobEvent::Done(summary) => self.summary = Some(summary),
-            JobEvent::Failed { reason } => panic!("seed {}: {reason}", self.law.seed),
+            JobEvent::Failed { reason } => match &mut self.liars {
+                Some(liars) => liars.failed = Some(reason),
+                None => panic!("seed {}: {reason}", self.law.seed),
+            },
             JobEvent::Fenced { .. }
             | JobEvent::Joined { .. }
             | JobEvent::Leaving { .. }
@@ -233,7 +263,8 @@ impl World {
     /// Links come up, or break because a peer is gone; donors deliver.
     pub(super) fn link_and_fetch(&mut self) {
         let Some(worker) = self.pick() else { return };
-        match self.dice.below(3) {
+        match self.dice.below(4) {
+            3 if self.liars.is_some() => self.save_or_restore(worker),
             0 if self.link(worker) => {}
             0 => self.fetch(worker),
             1 => self.tell_snapshot(worker),

@@ -7,6 +7,7 @@ use sardana_protocol::words::{Generation, Pace, ShardRange, Step};
 
 use super::joining::{Joining, Keeping, KeptSum};
 use super::law::{Law, hash_of};
+use super::stores::Saves;
 use crate::model::{self, Piece};
 use crate::ring::RingEnd;
 
@@ -24,6 +25,7 @@ pub(crate) struct Process {
     ended: Option<Generation>,
     pub(crate) joining: Joining,
     pub(crate) keeping: Keeping,
+    pub(super) saves: Saves,
     pub(super) state: u64,
     buffers: Vec<Piece>,
     pub(super) sum: Option<KeptSum>,
@@ -59,6 +61,7 @@ impl Process {
             ended: None,
             joining: Joining::default(),
             keeping: Keeping::default(),
+            saves: Saves::default(),
             state: model::ZERO,
             buffers: Vec::new(),
             sum: None,
@@ -79,8 +82,10 @@ impl Process {
     pub(crate) fn obey(&mut self, command: Command, data: &mut Option<Data>) -> Option<WorkerMessage> {
         match command {
             Command::Send(message) => return Some(message),
-            // There are no depots here.
-            Command::Save(_) | Command::EndSave | Command::Restore { .. } | Command::EndRestore => {}
+            Command::Save(save) => self.saves.save(*save, self.keeping.held()),
+            Command::EndSave => self.saves.end_save(),
+            Command::Restore { generation, restore, .. } => self.saves.restore(generation, restore),
+            Command::EndRestore => {}
             Command::Connect(form) => {
                 self.ended = None;
                 self.linking = Some(form.generation);

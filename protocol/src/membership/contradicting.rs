@@ -1,0 +1,215 @@
+//! One worker's word against that of many. Members are never more than one step apart, nobody is told to stop unless somebody wants it, and
+//! what one model cannot compute no other can: so who says otherwise and is alone with it is left out, and the others go on. Two who say
+//! different things are not told apart here.
+
+use std::time::Duration;
+
+use super::formation::Formation;
+use super::{Loss, Membership, Phase, Record, Stop};
+use crate::limits::{CONTRADICTED, HEARTBEAT};
+use crate::messages::{Senseless, Standing};
+use crate::words::{Step, WorkerId};
+
+/// So many others must say otherwise before one is not believed.
+const WITNESSES: usize = 2;
+
+/// The model or the data failed at a worker, and another one tries.
+#[derive(Debug, Clone)]
+pub(super) struct ModelFailure {
+    worker: WorkerId,
+    /// Where the job was.
+    step: Step,
+    reason: String,
+}
+
+/// Since when a member says that it is further than any other can be, and what it said first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ahead {
+    since: Duration,
+    step: Step,
+}
+
+impl Ahead {
+    /// The coordinator was held up, and has not listened for so long.
+    pub(super) fn later(&mut self, late: Duration, now: Duration) {
+        self.since = (self.since + late).min(now);
+    }
+}
+
+fn far_ahead(of: Step, found: Step) -> Loss {
+    Loss::Senseless(Senseless {
+        expected: format!("a step up to {}, as the others say", of.next()),
+        found: format!("step {found}"),
+    })
+}
+
+impl Membership {
+    /// Leaves out who has said for long that it is further than it can be, while others of its generation say where that is. Theirs must be
+    /// words that were said after its own.
+    pub(super) fn refute_progress(&mut self) {
+        let (Some(formation), Phase::Running { .. }) = (&self.formation, &self.phase) else {
+            return;
+        };
+        let now = self.now;
+        let members: Vec<WorkerId> = formation.workers().collect();
+        let said = |worker: &WorkerId| self.members.get(worker).map(|record| (record.work.step(), record.heard));
+        let words: Vec<(Step, Duration)> = members.iter().filter_map(said).collect();
+        let mut steps: Vec<Step> = words.iter().map(|(step, _)| *step).collect();
+        if steps.len() <= WITNESSES {
+            return;
+        }
+        // Where all but one are, at least.
+        let (_, common, _) = steps.select_nth_unstable(WITNESSES - 1);
+        let common = *common;
+        let behind = |than: Step| words.iter().filter(move |(step, _)| step.next() < than);
+        let mut refuted = None;
+        for worker in members {
+            let Some(record) = self.members.get_mut(&worker) else {
+                continue;
+            };
+            let step = record.work.step();
+            if step <= common.next() {
+                record.ahead = None;
+                continue;
+            }
+            let ahead = *record.ahead.get_or_insert(Ahead { since: now, step });
+            let since = |then: &Duration| then.saturating_sub(ahead.since);
+            // Each has beaten since then.
+            if since(&now) < CONTRADICTED + HEARTBEAT * 2 {
+                continue;
+            }
+            record.ahead = None;
+            let witness = |(_, heard): &&(Step, Duration)| since(heard) >= CONTRADICTED;
+            if behind(ahead.step).filter(witness).count() >= WITNESSES {
+                let others = behind(ahead.step).map(|(step, _)| *step).max();
+                refuted = refuted.or(Some((worker, far_ahead(others.unwrap_or_default(), step))));
+            }
+        }
+        if let Some((worker, cause)) = refuted {
+            self.leave_out_a_liar(worker, cause);
+        }
+    }
+
+    /// All have halted. Leaves out who says that it is further than it can be with those of its generation, or that it was told to stop
+    /// though nobody wants that. True if somebody was: then the others are looked at anew.
+    pub(super) fn refute_standings(&mut self) -> bool {
+        let Some((worker, cause)) = self.too_far().or_else(|| self.stopped_unasked()) else {
+            return false;
+        };
+        self.leave_out_a_liar(worker, cause);
+        true
+    }
+
+    /// Members of the last generation that stand still.
+    fn halted_members<'a>(&'a self, formation: &'a Formation) -> Vec<(WorkerId, &'a Record, &'a Standing)> {
+        let members = formation.workers().filter_map(|worker| {
+            let record = self.members.get(&worker)?;
+            Some((worker, record, record.quiet()?))
+        });
+        members.collect()
+    }
+
+    /// Nobody can finish a step without all others of its generation, so that nobody is two steps beyond any other, or beyond the step that
+    /// all had first to come to.
+    fn too_far(&self) -> Option<(WorkerId, Loss)> {
+        let formation = self.formation.as_ref().filter(|_| !self.switch_unseen)?;
+        let halted = self.halted_members(formation);
+        halted.iter().find_map(|(worker, _, standing)| {
+            let step = standing.step;
+            let behind = || {
+                halted
+                    .iter()
+                    .map(|(_, _, other)| other.step)
+                    .filter(|other| other.next() < step)
+            };
+            let alone = step > formation.step && behind().count() >= WITNESSES;
+            // Where the many stand, not the few.
+            let many = behind().count() * 2 > halted.len();
+            (alone && many).then(|| {
+                (
+                    *worker,
+                    far_ahead(behind().max().unwrap_or_default().max(formation.step), step),
+                )
+            })
+        })
+    }
+
+    /// Whether a trailer may have said stop: an operator wants it, or wanted it in a life of which not all is known.
+    pub(super) fn may_have_been_stopped(&self) -> bool {
+        let known = self.formed.count() > 0 && self.formed.incarnation() == self.generation.incarnation();
+        let told = self.formation.as_ref().is_some_and(|formation| formation.stop_at().is_some());
+        self.stop != Stop::No || told || (self.resumed && !known)
+    }
+
+    /// Those who say that they were told to stop though nobody wants it, if they are few. Many may be right: then the closer has lied to them.
+    fn stopped_unasked(&self) -> Option<(WorkerId, Loss)> {
+        let formation = self.formation.as_ref().filter(|_| !self.may_have_been_stopped())?;
+        let halted = self.halted_members(formation);
+        let claims = |record: &Record, standing: &Standing| record.stopped_unasked || standing.stop_at.is_some();
+        let mut claiming = halted.iter().filter(|(_, record, standing)| claims(record, standing));
+        let few = claiming.clone().count() * 2 <= halted.len();
+        let (worker, _, standing) = claiming.next().filter(|_| few)?;
+        let cause = Loss::Senseless(Senseless {
+            expected: format!("training until {}, since nobody has asked the job to stop", self.config.steps),
+            found: format!("a stop at {}", standing.stop_at.unwrap_or(standing.step)),
+        });
+        Some((*worker, cause))
+    }
+
+    /// A member says that the job ends here. Whether it may: otherwise all halt, and say where they stand.
+    pub(super) fn may_end_at(&self, step: Step) -> bool {
+        step == self.config.steps || self.may_have_been_stopped()
+    }
+
+    /// Nothing that it has said of where the job stands counts any more.
+    fn leave_out_a_liar(&mut self, worker: WorkerId, cause: Loss) {
+        self.evict(worker, cause);
+        let stands = |record: &Record| {
+            let still = record.quiet().map(|standing| standing.step);
+            still
+                .or(record.joining().map(|joining| joining.step))
+                .unwrap_or(record.work.step())
+        };
+        let least = self.formation.as_ref().map_or(self.restarted, |formation| formation.step);
+        let newest = self.members.values().map(stands).fold(least, Step::max);
+        self.reached = self.reached.min(newest);
+        self.next_report = self.next_report.min(newest);
+        self.advanced = self.now;
+    }
+
+    /// A worker's model or data failed. Another one tries the same: if it fails as well the job does, since it would for all. So it does
+    /// where the others cannot train without this one.
+    pub(super) fn model_failed(&mut self, worker: WorkerId, reason: String) {
+        let step = self.reached;
+        let before = self.model_failure.take();
+        if let Some(before) = before.filter(|before| before.worker != worker && step <= before.step.next()) {
+            let ModelFailure {
+                worker: first,
+                reason: why,
+                ..
+            } = before;
+            return self.fail(format!(
+                "worker {worker}: {reason}; so did worker {first} at the same step: {why}"
+            ));
+        }
+        let others = || {
+            self.members
+                .iter()
+                .filter(|(other, record)| **other != worker && record.leaving.is_none())
+        };
+        let room = others()
+            .map(|(_, record)| u64::from(record.capacity))
+            .fold(0, u64::saturating_add);
+        let enough = others().count() >= self.config.min.max(1) as usize && room >= u64::from(self.config.shards);
+        if !enough {
+            return self.fail(format!("worker {worker}: {reason}"));
+        }
+        let why = reason.clone();
+        self.model_failure = Some(ModelFailure {
+            worker,
+            step,
+            reason: why,
+        });
+        self.evict(worker, Loss::Failed { reason });
+    }
+}

@@ -1,0 +1,155 @@
+//! One worker that says otherwise than all others.
+
+use super::*;
+use crate::limits::{CONTRADICTED, STALL_LEAST};
+use crate::membership::Stage;
+
+const TICK: Duration = Duration::from_millis(500);
+
+fn failed(worker: u64) -> WorkerMessage {
+    let reason = format!("no file on {worker}");
+    WorkerMessage::Failed { reason }
+}
+
+fn is_left_out(found: &[String], worker: u64) -> bool {
+    found.iter().any(|text| text.starts_with(&format!("lost w{worker} ")))
+}
+
+/// It has stood at `step`, and says so when it has halted.
+fn stands(job: &mut Job, worker: u64, count: u64, standing: Standing) -> Vec<String> {
+    let generation = g(count);
+    job.says(worker, WorkerMessage::Halted { generation, standing })
+}
+
+#[test]
+fn a_model_that_fails_at_two_workers_fails_the_job_and_at_one_costs_that_one() {
+    let mut job = Job::training(3, config());
+    assert!(is_left_out(&job.says(2, failed(2)), 2));
+    assert_ne!(job.membership.stage(), Stage::Done, "another one tries it");
+    job.halted(1, 2, 0);
+    job.halted(3, 2, 0);
+    let told = job.says(3, failed(3));
+    let why = told
+        .iter()
+        .find(|text| text.starts_with("failed: "))
+        .expect("it would fail for all");
+    assert!(
+        why.contains("no file on 3") && why.contains("w0000000000000002") && why.contains("no file on 2"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_model_that_fails_at_another_worker_much_later_is_another_failure() {
+    let mut job = Job::training(4, config());
+    job.says(2, failed(2));
+    for worker in [1, 3, 4] {
+        job.halted(worker, 2, 0);
+        job.ready(worker, 2);
+    }
+    job.progress(1, 2, 5, &[]);
+    assert!(is_left_out(&job.says(3, failed(3)), 3));
+    assert_ne!(job.membership.stage(), Stage::Done);
+}
+
+#[test]
+fn a_model_that_fails_where_no_other_can_try_fails_the_job() {
+    let few = Config { min: 2, ..config() };
+    for (workers, config) in [(1, config()), (2, few)] {
+        let mut job = Job::training(workers, config);
+        let told = job.says(1, failed(1));
+        let why = told.last().expect("it fails");
+        assert!(why.starts_with("failed: ") && why.contains("no file on 1"), "{told:?}");
+    }
+}
+
+/// Trains at steps that all but one agree on, for so long. What is told of that one.
+fn claims(job: &mut Job, liar: u64, claimed: u64, least: Duration) -> Vec<String> {
+    let (from, mut told) = (job.now, Vec::new());
+    while job.now - from < least {
+        for worker in 1..=4 {
+            let step = if worker == liar { claimed } else { 3 };
+            told.extend(job.progress(worker, 1, step, &[]));
+        }
+        told.extend(job.passes(TICK));
+        if is_left_out(&told, liar) {
+            break;
+        }
+    }
+    told
+}
+
+#[test]
+fn one_that_says_it_is_further_than_it_can_be_is_left_out_before_others_are_for_its_sake() {
+    for claimed in [5, 10] {
+        let mut job = Job::training(4, config());
+        let told = claims(&mut job, 2, claimed, STALL_LEAST);
+        assert!(is_left_out(&told, 2), "{claimed}: {told:?}");
+        assert!(job.now >= CONTRADICTED && job.now < STALL_LEAST, "{:?}", job.now);
+        assert_eq!(job.membership.reached(), s(3), "nothing of it counts");
+        assert_eq!(told.iter().filter(|text| text.starts_with("lost")).count(), 1, "{told:?}");
+    }
+}
+
+#[test]
+fn one_step_more_than_the_others_is_nothing_to_wonder_at() {
+    let mut job = Job::training(4, config());
+    let told = claims(&mut job, 2, 4, STALL_LEAST - TICK);
+    assert!(!is_left_out(&told, 2), "{told:?}");
+}
+
+/// Only one is heard of for a while, and trains on with the others.
+#[test]
+fn one_whose_others_are_only_not_heard_of_is_believed() {
+    let mut job = Job::training(4, config());
+    let ticks = u64::try_from(CONTRADICTED.as_millis() / TICK.as_millis()).unwrap();
+    for worker in 1..=4 {
+        job.progress(worker, 1, 1, &[]);
+    }
+    for tick in 0..ticks * 2 {
+        job.progress(1, 1, (1 + tick / 6).min(9), &[]);
+        let told = job.passes(TICK);
+        assert!(!is_left_out(&told, 1), "{told:?}");
+    }
+}
+
+#[test]
+fn one_that_stands_where_it_cannot_is_left_out_and_the_others_go_on_from_theirs() {
+    let mut job = Job::training(4, config());
+    job.progress(1, 1, 3, &[]);
+    job.dies(4, 3);
+    job.halted(1, 2, 3);
+    job.halted(2, 2, 3);
+    let told = job.halted(3, 2, 9);
+    assert!(is_left_out(&told, 3), "{told:?}");
+    job.passes(TICK);
+    assert_eq!((job.membership.stage(), job.membership.reached()), (Stage::Forming, s(3)));
+}
+
+#[test]
+fn a_stop_that_nobody_wants_and_one_tells_of_ends_nothing() {
+    let mut job = Job::training(4, config());
+    job.progress(1, 1, 3, &[]);
+    assert_eq!(job.says(2, finished(1, 3, hash(3)))[0], "halting for g1.2");
+    for worker in [1, 3, 4] {
+        job.halted(worker, 2, 3);
+    }
+    let stop_at = Some(s(3));
+    let told = stands(&mut job, 2, 2, Standing { stop_at, ..standing(3) });
+    assert!(is_left_out(&told, 2), "{told:?}");
+    job.passes(TICK);
+    assert_eq!(job.membership.stage(), Stage::Forming);
+    assert_eq!(job.membership.formation.as_ref().unwrap().stop_at(), None, "they go on");
+}
+
+#[test]
+fn a_stop_that_an_operator_wants_ends_the_job_where_a_trailer_has_said_so() {
+    let mut job = Job::training(3, config());
+    job.progress(1, 1, 3, &[]);
+    job.event(Event::StopRequested);
+    job.dies(3, 3);
+    job.halted(1, 2, 3);
+    let stop_at = Some(s(4));
+    stands(&mut job, 2, 2, Standing { stop_at, ..standing(4) });
+    assert_eq!(job.membership.formation.as_ref().unwrap().stop_at(), stop_at);
+}

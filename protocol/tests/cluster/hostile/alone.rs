@@ -1,0 +1,417 @@
+//! The machines alone, told anything.
+//!
+//! A seed replays a run: it is printed when one fails.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use sardana_protocol::checkpoint::{DepotId, Every, Keep};
+use sardana_protocol::job::{JobSpec, Order};
+use sardana_protocol::member::{self, Heartbeat, Member, Work};
+use sardana_protocol::membership::{Arrival, Balance, Command, Config, DepotEvent, Event, Loss, Membership, Saves, Stage};
+use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, StepReport, Tally, Trailer, WorkerMessage};
+use sardana_protocol::snapshot::SnapshotId;
+use sardana_protocol::state::StateHash;
+use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
+
+use super::changing::Ear;
+use super::corpus;
+use crate::world::Dice;
+
+const TASK: StateHash = StateHash::new([1; 32]);
+const BUILD: StateHash = StateHash::new([2; 32]);
+
+/// Who speaks to the coordinator.
+const WORKERS: u64 = 6;
+const DEPOTS: u64 = 3;
+
+/// As text a machine is never longer than this: six workers, three depots, and all that any of them has said.
+const COORDINATOR_BYTES: usize = 4 << 20;
+const MEMBER_BYTES: usize = 1 << 20;
+
+/// When checkpoints are taken.
+pub(crate) fn saves() -> Saves {
+    Saves {
+        every: Every::Steps(NonZeroU64::MIN.saturating_add(2)),
+        replicas: 2,
+        keep: Keep::default(),
+    }
+}
+
+fn config() -> Config {
+    Config {
+        min: 1,
+        expected: 3,
+        max: 4,
+        shards: 8,
+        steps: Step::new(40),
+        order: Order::Exact,
+        balance: Balance::default(),
+        task: TASK,
+        build: BUILD,
+        saves: Some(saves()),
+    }
+}
+
+/// A coordinator among peers that all lie.
+struct Besieged {
+    dice: Dice,
+    ear: Ear,
+    of_worker: Vec<WorkerMessage>,
+    of_depot: Vec<DepotMessage>,
+    now: Duration,
+    life: u64,
+    machine: Membership,
+    /// What some of them will answer.
+    answers: Vec<(WorkerId, WorkerMessage)>,
+    largest: usize,
+}
+
+/// A coordinator is told so many things. Returns how large it was at most.
+pub(crate) fn besiege_coordinator(seed: u64, events: u32) -> usize {
+    let _on_failure = OnFailure("besiege_coordinator", seed);
+    let mut besieged = Besieged {
+        dice: Dice::new(seed),
+        ear: Ear::default(),
+        of_worker: corpus::of_worker(),
+        of_depot: corpus::of_depot(TASK, BUILD),
+        now: Duration::ZERO,
+        life: 1,
+        machine: Membership::new(config(), Incarnation::new(1), Duration::ZERO),
+        answers: Vec::new(),
+        largest: 0,
+    };
+    for number in 0..events {
+        besieged.event();
+        if number % 500 == 499 {
+            let bytes = format!("{:?}", besieged.machine).len();
+            assert!(
+                bytes < COORDINATOR_BYTES,
+                "the coordinator has grown to {bytes} bytes of text"
+            );
+            besieged.largest = besieged.largest.max(bytes);
+        }
+    }
+    besieged.largest
+}
+
+impl Besieged {
+    fn event(&mut self) {
+        let (worker, depot) = (
+            WorkerId::new(1 + self.dice.below(WORKERS)),
+            DepotId::new(1 + self.dice.below(DEPOTS)),
+        );
+        match self.dice.below(16) {
+            0 => self.arrives(worker),
+            1 if self.dice.once_in(4) => self.is_lost(worker),
+            2 if self.dice.once_in(300) => self.tell(Event::StopRequested),
+            2 => self.tell(Event::LeaveRequested {
+                worker,
+                reason: "test".to_owned(),
+            }),
+            3 | 4 => self.pass_time(),
+            5..=7 => self.depot(depot),
+            8..=11 if !self.answers.is_empty() => {
+                let index = self.dice.index(self.answers.len());
+                let (worker, message) = self.answers.swap_remove(index);
+                let message = if self.dice.once_in(3) {
+                    self.ear.changed(&message, &mut self.dice)
+                } else {
+                    message
+                };
+                self.tell(Event::Said { worker, message });
+            }
+            _ => {
+                let all = &self.of_worker;
+                let message = self.ear.changed(&all[self.dice.index(all.len())], &mut self.dice);
+                self.tell(Event::Said { worker, message });
+            }
+        }
+        // A job that is over, or a coordinator that dies: its next life reads what this one has written down.
+        if self.machine.stage() == Stage::Done || self.dice.once_in(5_000) {
+            self.life += 1;
+            let kept = self.dice.below(3) > 0;
+            let record = kept.then(|| self.machine.record());
+            self.machine = Membership::resume(config(), Incarnation::new(self.life), self.now, record);
+        }
+    }
+
+    fn arrives(&mut self, worker: WorkerId) {
+        let introduction = self.ear.changed(&corpus::introduction(), &mut self.dice);
+        let capacity = u32::try_from(1 + self.dice.below(1 << 32)).unwrap_or(u32::MAX);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        self.tell(Event::Arrived(Box::new(Arrival {
+            worker,
+            address,
+            capacity,
+            introduction,
+        })));
+    }
+
+    fn is_lost(&mut self, worker: WorkerId) {
+        let tally = Some(Tally {
+            total: 9,
+            ..Tally::default()
+        });
+        let cause = match self.dice.below(3) {
+            0 => Loss::Exited {
+                how: "signal 9".to_owned(),
+                tally: self.ear.changed(&tally, &mut self.dice),
+            },
+            1 => Loss::Exited {
+                how: "signal 9".to_owned(),
+                tally: None,
+            },
+            _ => Loss::ConnectionLost { why: "cut".to_owned() },
+        };
+        self.tell(Event::Lost { worker, cause });
+    }
+
+    fn depot(&mut self, depot: DepotId) {
+        let event = match self.dice.below(24) {
+            0 => DepotEvent::Lost { why: "cut".to_owned() },
+            1..=3 => DepotEvent::Arrived {
+                host: format!("host{depot}"),
+                certified: depot.get(),
+                address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            },
+            _ => {
+                let all = &self.of_depot;
+                let said = self.ear.changed(&all[self.dice.index(all.len())], &mut self.dice);
+                DepotEvent::Said(Box::new(said))
+            }
+        };
+        self.tell(Event::Depot { depot, event });
+    }
+
+    fn pass_time(&mut self) {
+        let most = if self.dice.once_in(40) { 40_000 } else { 400 };
+        self.now += Duration::from_millis(self.dice.below(most));
+        self.tell(Event::Tick);
+    }
+
+    fn tell(&mut self, event: Event) {
+        for command in self.machine.handle(self.now, event) {
+            match command {
+                Command::Send { worker, message } => self.hears(worker, &message),
+                Command::Order { order, .. } => self.ear.hear(&*order),
+                Command::Commit { contents, .. } => {
+                    let (depot, head) = (contents.depots.first().copied(), corpus::head(TASK, BUILD));
+                    let mut head = head;
+                    head.key.step = contents.snapshot.step;
+                    (head.snapshot, head.placing, head.depots) =
+                        (contents.snapshot, contents.placing, contents.depots.clone());
+                    let snapshot = contents.snapshot;
+                    let said = DepotMessage::Committed { snapshot, head };
+                    self.ear.hear(&said);
+                    if let Some(depot) = depot.filter(|_| self.answers.len() < 64) {
+                        let event = DepotEvent::Said(Box::new(said));
+                        let _ = self.machine.handle(self.now, Event::Depot { depot, event });
+                    }
+                }
+                Command::Kill { .. } | Command::Tell(_) => {}
+            }
+        }
+    }
+
+    /// Some do as they are told, so that the machine gets anywhere.
+    fn hears(&mut self, worker: WorkerId, message: &CoordinatorMessage) {
+        self.ear.hear(message);
+        let step = self.machine.reached();
+        let answer = match message {
+            CoordinatorMessage::Halt { generation } => match self.of_worker[0].clone() {
+                WorkerMessage::Halted { mut standing, .. } => {
+                    (standing.step, standing.sum, standing.stop_at) = (step, step.previous(), None);
+                    standing.tally.step = step;
+                    Some(WorkerMessage::Halted {
+                        generation: *generation,
+                        standing,
+                    })
+                }
+                other => Some(other),
+            },
+            CoordinatorMessage::Form(form) | CoordinatorMessage::Prepare(form) => {
+                let generation = form.generation;
+                self.answers.push((worker, WorkerMessage::Ready { generation }));
+                Some(WorkerMessage::Progress {
+                    generation,
+                    step: form.step.next(),
+                    tally: Tally::default(),
+                    pace: None,
+                    reports: Vec::new(),
+                })
+            }
+            CoordinatorMessage::Serve(serve) if serve.snapshot.is_none() => {
+                let generation = self.machine.generation();
+                Some(WorkerMessage::RoomMade { generation })
+            }
+            CoordinatorMessage::CloseWith {
+                generation,
+                trailer: Trailer::Snapshot,
+            } => {
+                let snapshot = SnapshotId {
+                    generation: *generation,
+                    step: step.next(),
+                };
+                for worker in 1..=WORKERS {
+                    let shares = Vec::new();
+                    self.answers
+                        .push((WorkerId::new(worker), WorkerMessage::Snapshotted { snapshot, shares }));
+                }
+                None
+            }
+            CoordinatorMessage::CloseWith { .. }
+            | CoordinatorMessage::Serve(_)
+            | CoordinatorMessage::Save(_)
+            | CoordinatorMessage::SaveOver { .. }
+            | CoordinatorMessage::Copy(_)
+            | CoordinatorMessage::Released { .. }
+            | CoordinatorMessage::Renewed { .. }
+            | CoordinatorMessage::Complete { .. }
+            | CoordinatorMessage::Dismiss { .. } => None,
+        };
+        self.answers.extend(answer.map(|answer| (worker, answer)));
+        self.answers.truncate(64);
+    }
+}
+
+/// A worker is told so many things by its coordinator and its peers. Returns how large it was at most.
+pub(crate) fn besiege_member(seed: u64, events: u32) -> usize {
+    let _on_failure = OnFailure("besiege_member", seed);
+    let mut dice = Dice::new(seed);
+    let order = if dice.once_in(4) { Order::Fast } else { Order::Exact };
+    let spec = JobSpec {
+        name: "hostile".to_owned(),
+        seed,
+        shards: 4,
+        steps: Step::new(40),
+        samples: 100,
+        batch: 10,
+        order,
+    };
+    let (mut member, mut ear, mut largest) = (Member::new(&spec, 6), Ear::default(), 0);
+    let mut form = Generation::NONE;
+    let all = corpus::of_coordinator();
+    for number in 0..events {
+        let event = match dice.below(6) {
+            0..=2 => {
+                let message = all[dice.index(all.len())].clone();
+                let message = if dice.once_in(3) {
+                    message
+                } else {
+                    ear.changed(&message, &mut dice)
+                };
+                ear.hear(&message);
+                if let CoordinatorMessage::Form(found) | CoordinatorMessage::Prepare(found) = &message {
+                    form = found.generation;
+                }
+                order_of(message)
+            }
+            3 => of_peers(&member, form, &ear, &mut dice),
+            _ => of_trainer(&mut member),
+        };
+        if let Some(event) = event {
+            let _ = member.handle(event);
+        }
+        let _ = (member.introduction(), member.phases());
+        if number % 500 == 499 {
+            let bytes = format!("{member:?}").len();
+            assert!(bytes < MEMBER_BYTES, "the worker has grown to {bytes} bytes of text");
+            largest = largest.max(bytes);
+        }
+        // Another life, or one that has come to its end.
+        if dice.once_in(800) {
+            member = Member::new(&spec, 6);
+        }
+    }
+    largest
+}
+
+fn order_of(message: CoordinatorMessage) -> Option<member::Event> {
+    Some(match message {
+        CoordinatorMessage::Halt { generation } => member::Event::Halt { generation },
+        CoordinatorMessage::Form(form) => member::Event::Form(form),
+        CoordinatorMessage::Prepare(form) => member::Event::Prepare(form),
+        CoordinatorMessage::CloseWith { generation, trailer } => member::Event::CloseWith { generation, trailer },
+        CoordinatorMessage::Serve(serve) => member::Event::Serve(Box::new(serve)),
+        CoordinatorMessage::Save(save) => member::Event::Save(save),
+        CoordinatorMessage::SaveOver { snapshot } => member::Event::SaveOver { snapshot },
+        CoordinatorMessage::Copy(snapshot) => member::Event::Copy(snapshot),
+        CoordinatorMessage::Complete { step, .. } => member::Event::Welcomed {
+            incarnation: Incarnation::new(1 + step.get() % 3),
+            report_from: step,
+        },
+        CoordinatorMessage::Renewed { .. } | CoordinatorMessage::Released { .. } | CoordinatorMessage::Dismiss { .. } => {
+            return None;
+        }
+    })
+}
+
+/// What comes over links: any orders, any steps.
+fn of_peers(member: &Member, generation: Generation, ear: &Ear, dice: &mut Dice) -> Option<member::Event> {
+    let (step, snapshot) = (
+        member.step(),
+        SnapshotId {
+            generation,
+            step: member.step(),
+        },
+    );
+    let (trailer, keeper_at) = ear.changed(&(Trailer::Switch(generation.next()), step), dice);
+    Some(match dice.below(9) {
+        0 => member::Event::LinksReady { generation },
+        1 => member::Event::LinkBroken {
+            generation,
+            peer: WorkerId::new(1),
+        },
+        2..=4 => member::Event::Summed {
+            generation,
+            step,
+            trailer,
+        },
+        5 => member::Event::Fetched { generation, step },
+        6 => member::Event::Copied {
+            snapshot: ear.changed(&snapshot, dice),
+        },
+        7 => member::Event::Followed {
+            step,
+            trailer,
+            keeper_at,
+        },
+        _ => member::Event::RoomMade,
+    })
+}
+
+/// What the worker's own trainer does.
+fn of_trainer(member: &mut Member) -> Option<member::Event> {
+    Some(match member.next_work() {
+        Work::Gradient { step, piece, shard } => member::Event::Computed { step, piece, shard },
+        Work::Apply { step } => member::Event::Applied {
+            report: StepReport {
+                step,
+                samples: 1,
+                sums: Vec::new(),
+            },
+        },
+        Work::Load { .. } => member::Event::Loaded,
+        Work::Conclude { .. } => member::Event::Concluded {
+            hash: StateHash::of(b"x"),
+            results: Vec::new(),
+        },
+        Work::Wait => member::Event::Beat {
+            heartbeat: Heartbeat::Due(None),
+        },
+    })
+}
+
+/// Says what replays a run that fails.
+struct OnFailure(&'static str, u64);
+
+impl Drop for OnFailure {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let Self(which, seed) = self;
+            eprintln!("to replay {which}: {}={seed}, test replay", super::siege::REPLAY);
+        }
+    }
+}
