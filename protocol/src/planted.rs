@@ -104,6 +104,8 @@ bugs! {
     SilentEvicted,
     /// Whoever hangs is waited for.
     HangingNotEvicted,
+    /// What a worker moves of the state that it comes to is no progress.
+    LoadingNotSeen,
     /// A member that has done its part and waits for another counts as one that hangs.
     WaitingCountsAsHanging,
     /// A member that is lost while others wait for it is only noted.

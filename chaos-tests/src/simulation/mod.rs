@@ -2,6 +2,7 @@
 //! their worst. One seed decides everything, and replays it.
 //!
 //! - [`play`]: one run; [`campaign`]: many, on all processors, until enough hours have passed;
+//! - [`load`]: one whose large state must move over slow links before the others can go on;
 //! - [`preempt`]: one in which workers are lost, leave and come without end, and checkpoints must come all the same;
 //! - `world`: the cluster, with its depots; `calendar`: virtual time; `network`: who reaches whom; `swarm`: what a seed draws;
 //! - `faults`: what goes wrong, one file each; `invariants`: what must hold all the same, one file each;
@@ -20,6 +21,7 @@ pub mod tally;
 mod calendar;
 mod expected;
 mod faults;
+mod heavy;
 mod invariants;
 mod marks;
 mod model;
@@ -29,6 +31,7 @@ mod run;
 mod swarm;
 mod world;
 
+pub use heavy::{Heavy, load};
 pub use invariants::Violation;
 pub use preempted::{Preempted, preempt};
 pub use run::{Played, play};

@@ -277,6 +277,12 @@ impl Formation {
         self.catch_up.get(rank).is_some_and(|catch_up| *catch_up != CatchUp::None)
     }
 
+    /// Who gives rank `rank` what it lacks, if a member does.
+    pub(super) fn donor(&self, rank: usize) -> Option<WorkerId> {
+        let donor = self.catch_up.get(rank)?.donor()?;
+        self.members.get(donor.index()).map(|member| member.worker)
+    }
+
     pub(super) fn stop_at(&self) -> Option<Step> {
         self.stop_at
     }

@@ -36,11 +36,12 @@ impl Membership {
                 generation,
                 step,
                 tally,
+                moved,
                 pace,
                 reports,
             } => {
                 record.computed = record.computed.max(tally.total);
-                record.work.told(step, tally, self.now);
+                record.work.told(step, tally, moved, self.now);
                 if let Some(figure) = pace {
                     self.paced(worker, figure);
                 }

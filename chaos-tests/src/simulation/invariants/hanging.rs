@@ -1,8 +1,9 @@
-//! Only who hangs is left out as one who hangs: its training thread has been at one thing for longer than anybody is given for it.
+//! Only who hangs is left out as one who hangs: its training thread has been at one thing for longer than anybody is given for it, or nothing
+//! came of the state that it fetches.
 
 use std::time::Duration;
 
-use sardana_protocol::limits::{HALT_PATIENCE, STALL_LEAST};
+use sardana_protocol::limits::{HALT_PATIENCE, STALL_LEAST, STALL_UNKNOWN};
 use sardana_protocol::words::WorkerId;
 
 use super::{Law, Violation};
@@ -15,6 +16,8 @@ const FASTEST: u32 = 2;
 pub(crate) enum Doing {
     /// It has been at one thing for so long, or was until just now. Nothing, if it waits for what comes next.
     Works(Duration),
+    /// It comes to a state, of which nothing has moved for so long.
+    Loads(Duration),
     /// It will never be done, or waits for one that will not.
     Hangs,
 }
@@ -25,6 +28,7 @@ impl Law {
         let patience = if halting { HALT_PATIENCE } else { STALL_LEAST };
         let holds = match doing {
             Doing::Works(lasts) => lasts * FASTEST >= patience,
+            Doing::Loads(stood) => stood * FASTEST >= STALL_UNKNOWN,
             Doing::Hangs => true,
         };
         self.check("who works is not left out as one who hangs", holds, || {

@@ -9,6 +9,7 @@ mod disks;
 mod hanging;
 mod joining;
 mod links;
+mod moving;
 mod process;
 mod restoring;
 mod ring;
