@@ -211,8 +211,13 @@ pub const PACE_AGREES_PERCENT: u32 = 25;
 /// So many figures in a row that agree, one with each heartbeat, make a pace that shards are moved for.
 pub const PACE_FIGURES: u32 = 4;
 
-/// A worker that this many generations in a row could not be linked with is left out of the next one.
+/// A worker that this many generations in a row could not be linked with is left out of the next one, if it is at fault: see
+/// `membership/blaming.rs`. Both ends of a link that breaks are charged, so that once is an accident and twice may be the other's fault.
 pub const MAX_LINK_FAILURES: u32 = 3;
+
+/// After the first report of a link that cannot be made the others have this long to tell of theirs. All have tried for seconds, and notice
+/// within milliseconds of each other; who noticed first says little of who is at fault.
+pub const LINK_GRACE: Duration = Duration::from_millis(500);
 
 /// Most step reports in one message: with [`MAX_AUXILIARY`] sums each they fit a control frame.
 pub const MAX_REPORTS: usize = 256;

@@ -59,7 +59,7 @@ pub fn load(seed: u64, telling: Telling) -> Heavy {
 
 impl World {
     /// Goes on until something is so, and returns how long that took; none if it was not so within `bound`.
-    fn until(&mut self, bound: Duration, is_so: impl Fn(&Self) -> bool) -> Option<Duration> {
+    pub(super) fn until(&mut self, bound: Duration, is_so: impl Fn(&Self) -> bool) -> Option<Duration> {
         let since = self.now();
         while self.broken.is_none() && !self.given_up && self.now() < since + bound {
             if is_so(self) {
@@ -73,7 +73,7 @@ impl World {
     }
 
     /// How many workers take part.
-    fn members(&self) -> usize {
+    pub(super) fn members(&self) -> usize {
         let seated = |seat: &str| matches!(seat, "linked");
         let seats = self.processes.values().map(|process| process.member.phases().seat);
         seats.filter(|seat| seated(seat)).count()

@@ -3,6 +3,7 @@
 //!
 //! - [`play`]: one run; [`campaign`]: many, on all processors, until enough hours have passed;
 //! - [`load`]: one whose large state must move over slow links before the others can go on;
+//! - [`break_port`]: one in which one worker cannot be linked with any more;
 //! - [`preempt`]: one in which workers are lost, leave and come without end, and checkpoints must come all the same;
 //! - `world`: the cluster, with its depots; `calendar`: virtual time; `network`: who reaches whom; `swarm`: what a seed draws;
 //! - `faults`: what goes wrong, one file each; `invariants`: what must hold all the same, one file each;
@@ -26,6 +27,7 @@ mod invariants;
 mod marks;
 mod model;
 mod network;
+mod port;
 mod preempted;
 mod run;
 mod swarm;
@@ -33,5 +35,6 @@ mod world;
 
 pub use heavy::{Heavy, load};
 pub use invariants::Violation;
+pub use port::{Broken, Port, break_port};
 pub use preempted::{Preempted, preempt};
 pub use run::{Played, play};

@@ -98,6 +98,12 @@ impl Swarm {
         self
     }
 
+    /// A job of so many workers that is saved, on healthy hosts, and has no end.
+    pub(crate) fn healthy(dice: &mut Dice, workers: u32) -> Self {
+        let swarm = Self::preempted(dice);
+        Self { workers, ..swarm }
+    }
+
     /// A job with a large state, on slow links and healthy hosts, that is saved, and has no end.
     pub(crate) fn of_a_large_state(dice: &mut Dice) -> Self {
         let swarm = Self::preempted(dice);

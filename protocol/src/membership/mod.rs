@@ -17,6 +17,7 @@
 
 mod adopting;
 mod balancing;
+mod blaming;
 mod committing;
 mod conclude;
 mod cooling;
@@ -50,6 +51,7 @@ use std::time::Duration;
 
 use adopting::Past;
 pub use balancing::{Balance, Calm};
+use blaming::Breaks;
 use cooling::Failures;
 pub use depots::DepotEvent;
 use depots::Depots;
@@ -143,6 +145,7 @@ pub struct Membership {
     switching: BTreeSet<WorkerId>,
     past: Past,
     failures: Failures,
+    breaks: Breaks,
     /// The generation that the record of an earlier life names.
     recorded: Generation,
     /// The newest that any worker has named since.
@@ -217,6 +220,7 @@ impl Membership {
             switching: BTreeSet::new(),
             past: Past::None,
             failures: Failures::default(),
+            breaks: Breaks::default(),
             recorded: Generation::NONE,
             claimed: Generation::NONE,
             released: BTreeMap::new(),
@@ -338,7 +342,6 @@ impl Membership {
             pulse: Pulse::default(),
             work: Work::at(self.now),
             asked: self.now,
-            accusations: 0,
         };
         self.arrivals += 1;
         self.members.insert(worker, record);
@@ -360,6 +363,7 @@ impl Membership {
         self.mind_the_clock();
         self.evict_silent();
         self.evict_stalled();
+        self.give_up_broken_links();
         self.resend();
         self.ask_again_to_stop();
         self.ask_again_for_the_plan();

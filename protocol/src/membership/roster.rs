@@ -33,8 +33,6 @@ pub(super) struct Record {
     pub(super) work: Work,
     /// When it was last asked something that it has not answered yet.
     pub(super) asked: Duration,
-    /// How often in a row others could not link with it.
-    pub(super) accusations: u32,
 }
 
 /// What a worker is doing, as far as the coordinator knows.
