@@ -134,11 +134,26 @@ pub const STALL_LEAST: Duration = Duration::from_secs(30);
 /// And for as long as the slowest worker takes for so many gradients.
 pub const STALL_SHARDS: u32 = 20;
 
-/// And for this long before it has computed any gradient, or while it fetches the state: compiling kernels takes minutes.
+/// And for this long before it has computed any gradient, since compiling kernels takes minutes; and while it comes to the state, for this
+/// long since it last moved [`MOVED_LEAST`] of it. However large a state is, it is waited for while it comes.
 pub const STALL_UNKNOWN: Duration = Duration::from_secs(600);
 
+/// Whoever fetches, loads or hashes a state moves at least so many bytes a second, or it counts as one that does nothing: a twentieth of what
+/// one stream carries where a round trip takes 100 ms. One that tells of a byte a second keeps the others waiting as long as one that tells
+/// of nothing.
+pub const LEAST_BYTES_A_SECOND: u64 = 1 << 20;
+
+/// So many bytes more count as progress of one that comes to the state: what [`LEAST_BYTES_A_SECOND`] makes of [`STALL_UNKNOWN`]. A smaller
+/// state that is not there within that time comes more slowly still.
+pub const MOVED_LEAST: u64 = LEAST_BYTES_A_SECOND * STALL_UNKNOWN.as_secs();
+
+/// Who comes to the state is waited for this long at most, whatever it says that it moves: the largest state ([`MAX_PIECES`]) takes as long at
+/// 20 MiB a second. How large a state is the coordinator knows from its workers alone, so that one which lies without end costs the others
+/// this; then it is left out.
+pub const LOAD_MOST: Duration = Duration::from_secs(30 * 3_600);
+
 /// A halt is answered once an update that is under way has ended. The longest of them take seconds. Whoever is known to be slow is given
-/// [`STALL_SHARDS`] gradients, if that is longer.
+/// [`STALL_SHARDS`] gradients, if that is longer; who may be loading a state, as long as one that is waited for in a step.
 pub const HALT_PATIENCE: Duration = Duration::from_secs(120);
 
 /// An unanswered `Halt`, `Form` or `Complete` is sent again after this. Control streams are reliable, so this only matters for
@@ -212,8 +227,13 @@ pub const PACE_AGREES_PERCENT: u32 = 25;
 /// So many figures in a row that agree, one with each heartbeat, make a pace that shards are moved for.
 pub const PACE_FIGURES: u32 = 4;
 
-/// A worker that this many generations in a row could not be linked with is left out of the next one.
+/// A worker that this many generations in a row could not be linked with is left out of the next one, if it is at fault: see
+/// `membership/blaming.rs`. Both ends of a link that breaks are charged, so that once is an accident and twice may be the other's fault.
 pub const MAX_LINK_FAILURES: u32 = 3;
+
+/// After the first report of a link that cannot be made the others have this long to tell of theirs. All have tried for seconds, and notice
+/// within milliseconds of each other; who noticed first says little of who is at fault.
+pub const LINK_GRACE: Duration = Duration::from_millis(500);
 
 /// Most step reports in one message: with [`MAX_AUXILIARY`] sums each they fit a control frame.
 pub const MAX_REPORTS: usize = 256;
@@ -232,6 +252,8 @@ const _: () = assert!(SILENCE_LEAST.as_millis() >= (SILENCE_GAPS as u128) * HEAR
 const _: () = assert!(RESEND.as_millis() * 10 <= SILENCE.as_millis());
 const _: () = assert!(RESEND_EACH.as_millis() * (MAX_WORKERS as u128) * 2 <= SILENCE.as_millis());
 const _: () = assert!(PIECE_BYTES.is_multiple_of(8));
+const _: () = assert!(LOAD_MOST.as_secs() >= (MAX_PIECES * PIECE_BYTES) as u64 / (20 * LEAST_BYTES_A_SECOND));
+const _: () = assert!(HALT_PATIENCE.as_secs() <= STALL_UNKNOWN.as_secs() && STALL_UNKNOWN.as_secs() < LOAD_MOST.as_secs());
 
 /// A notice for a moment that is further away is only noted, and heeded from then on. The longest ordinary notice is 15 minutes (Azure);
 /// what is announced for days ahead leaves days to train.

@@ -18,7 +18,7 @@ use crate::data::{Sampler, SamplerError};
 use crate::fingerprint;
 use crate::model::{
     Layout, LayoutError, ModelError, ProbeError, StateError, StateHash, StatePieces, Trainable, copy_shared, copy_shares,
-    describe, pieces, probe, restore, share_hashes, state_hash, tensors_hash,
+    describe, pieces, probe, restore_watched, share_hashes_watched, state_hash, tensors_hash,
 };
 
 /// Why training cannot go on. It would fail in the same way on every worker.
@@ -219,9 +219,10 @@ impl<'a, M: Trainable> Training<'a, M> {
             }
             Task::Load { step, state, shares } => {
                 copies.finish()?;
-                restore(model, &state)?;
+                let moved = |bytes| desk.moved(bytes);
+                restore_watched(model, &state, moved)?;
                 drop(state);
-                check_loaded(model, &facts.pieces, step, &shares)?;
+                check_loaded(model, &facts.pieces, step, &shares, moved)?;
                 desk.loaded();
             }
             Task::Copy { shares, room, reply } => match model.share() {
@@ -254,12 +255,18 @@ impl<'a, M: Trainable> Training<'a, M> {
 }
 
 /// Compares the model's state with the hashes of all shares of the snapshot that it was copied from, if it was.
-fn check_loaded(model: &dyn Trainable, pieces: &StatePieces, step: Step, shares: &[StateHash]) -> Result<(), TrainingError> {
+fn check_loaded(
+    model: &dyn Trainable,
+    pieces: &StatePieces,
+    step: Step,
+    shares: &[StateHash],
+    hashed: impl Fn(usize),
+) -> Result<(), TrainingError> {
     let of = u32::try_from(shares.len()).unwrap_or(u32::MAX);
     if of == 0 {
         return Ok(());
     }
-    let found = share_hashes(model, pieces, of)?;
+    let found = share_hashes_watched(model, pieces, of, hashed)?;
     match (0..of)
         .zip(shares.iter().zip(found))
         .find(|(_, (expected, found))| *expected != found)
@@ -368,16 +375,18 @@ mod tests {
         let step = Step::new(5);
         let mut good = Line::default();
         restore(&mut good, &save(&source).unwrap()).unwrap();
-        check_loaded(&good, &pieces, step, &shares).unwrap();
+        check_loaded(&good, &pieces, step, &shares, |_| ()).unwrap();
         // Its velocity stays as it was: the second of the two shares.
         let mut forgets = Line::faulty(Fault::LoadForgets);
         restore(&mut forgets, &save(&source).unwrap()).unwrap();
-        let error = check_loaded(&forgets, &pieces, step, &shares).unwrap_err().to_string();
+        let error = check_loaded(&forgets, &pieces, step, &shares, |_| ())
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("share 1 of 2") && error.contains("at s5") && error.contains("STEP-2"),
             "{error}"
         );
         // What was not copied from a snapshot has no such hashes.
-        check_loaded(&forgets, &pieces, step, &[]).unwrap();
+        check_loaded(&forgets, &pieces, step, &[], |_| ()).unwrap();
     }
 }

@@ -151,6 +151,7 @@ fn heartbeat() -> WorkerMessage {
         generation: Generation::NONE,
         step: Step::ZERO,
         tally: Tally::default(),
+        moved: 0,
         pace: None,
         reports: vec![],
     }

@@ -132,13 +132,15 @@ impl Depots {
     }
 
     /// Reads those of `pieces` that are nearby into `room`, in which they lie one after the other. The indices of those that are not there
-    /// then. None if the disk hangs: then the room is lost.
+    /// then. None if the disk hangs: then the room is lost. `moved` is told now and then about how many bytes more are there.
     pub(crate) async fn read_into(
         &self,
         nearby: Nearby,
         pieces: Vec<(PieceHash, Range<usize>)>,
         mut room: Room,
+        moved: impl Fn(usize) + Send,
     ) -> Option<(Room, Vec<usize>)> {
+        let bytes_each = pieces.last().map_or(0, |(_, range)| range.end / pieces.len());
         let given_up = GivenUp::default();
         let progress = Arc::clone(&given_up.0);
         let reading = self.ground.apart(move || {
@@ -166,7 +168,11 @@ impl Depots {
         loop {
             match timeout(self.patience.silent, &mut reading).await {
                 Ok(done) => return done,
-                Err(_) if given_up.0.read() > before => before = given_up.0.read(),
+                Err(_) if given_up.0.read() > before => {
+                    let read = given_up.0.read();
+                    moved((read - before) * bytes_each);
+                    before = read;
+                }
                 Err(_) => {
                     let after = self.patience.silent;
                     tracing::warn!(

@@ -121,9 +121,7 @@ impl Peers {
             };
             let checked = match received {
                 Ok(_) => {
-                    let pieces = Arc::clone(&self.pieces);
-                    let hashed = self.ground.beside(move || (pieces.hash_of(share, &part), part)).await;
-                    let Some((found, hashed)) = hashed else {
+                    let Some((found, hashed)) = self.hashed(share, part).await else {
                         tried.failed(&ending(holder.worker));
                         return Err(CopyError::Share { share, step, tried });
                     };

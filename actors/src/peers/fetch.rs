@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quinn::RecvStream;
 use sardana_protocol::messages::{MemberAddress, Trailer};
 use sardana_protocol::snapshot::Share;
-use sardana_protocol::state::StateHash;
+use sardana_protocol::state::{StateHash, share_hash};
 use sardana_protocol::words::{Generation, Step, WorkerId};
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,7 @@ use crate::fault::{self, Point};
 use crate::manifest::MANIFEST_BYTES;
 use crate::quic::ConnectError;
 use crate::wire::{FrameError, read_frame, write_frame};
+use crate::worker::names_watched;
 
 /// What is asked for. [`Answer`] comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,7 +189,7 @@ impl Peers {
         };
         check_length(donor, expected, bytes)?;
         let mut data = vec![0; expected];
-        receive(donor, &mut stream, &mut data).await?;
+        self.receive(donor, &mut stream, &mut data).await?;
         let hashed = self.ground.beside(move || (StateHash::of(&data), data)).await;
         let (found, bytes) = hashed.ok_or_else(|| ending(donor))?;
         check_hash(donor, hash, found)?;
@@ -206,12 +207,37 @@ impl Peers {
     pub async fn fetch_state(self: &Arc<Self>, donor: MemberAddress, step: Step) -> Result<Bytes, FetchError> {
         let mut data = vec![0; self.pieces.bytes()];
         let hash = self.fetch_share(donor, step, Share::WHOLE, &mut data).await?;
-        let pieces = Arc::clone(&self.pieces);
-        let hash_of = move || (pieces.hash_of(Share::WHOLE, &data), data);
-        let hashed = self.ground.beside(hash_of).await;
-        let (found, data) = hashed.ok_or_else(|| ending(donor.worker))?;
+        let (found, data) = self.hashed(Share::WHOLE, data).await.ok_or_else(|| ending(donor.worker))?;
         check_hash(donor.worker, hash, found)?;
         Ok(data.into())
+    }
+
+    /// A share with its hash. None if this process ends.
+    pub(super) async fn hashed<B: AsRef<[u8]> + Send + 'static>(&self, share: Share, bytes: B) -> Option<(StateHash, B)> {
+        let (pieces, desk) = (Arc::clone(&self.pieces), Arc::clone(&self.desk));
+        let hash = move || {
+            let names = names_watched(&pieces, share, bytes.as_ref(), |hashed| desk.moved(hashed));
+            (share_hash(bytes.as_ref().len() as u64, &names), bytes)
+        };
+        self.ground.beside(hash).await
+    }
+
+    /// Receives as many bytes as `into` has.
+    pub(super) async fn receive(&self, donor: WorkerId, stream: &mut RecvStream, into: &mut [u8]) -> Result<(), FetchError> {
+        let (mut come, expected) = (0, into.len());
+        while come < expected {
+            let reason = match stream.read(&mut into[come..]).await {
+                Ok(Some(more)) => {
+                    come += more;
+                    self.desk.moved(more);
+                    continue;
+                }
+                Ok(None) => format!("expected {expected} bytes, {come} came"),
+                Err(error) => error.to_string(),
+            };
+            return Err(FetchError::Broken { donor, reason });
+        }
+        Ok(())
     }
 
     /// Receives a share of the snapshot at `step` into `into`, which is as long as it. Returns the hash that the donor says it has;
@@ -224,7 +250,7 @@ impl Peers {
         into: &mut [u8],
     ) -> Result<StateHash, FetchError> {
         let (hash, mut stream) = self.open_share(member, Request::Share { step, share }, into.len()).await?;
-        receive(member.worker, &mut stream, into).await?;
+        self.receive(member.worker, &mut stream, into).await?;
         Ok(hash)
     }
 
@@ -336,11 +362,4 @@ pub(super) fn ending(donor: WorkerId) -> FetchError {
         donor,
         reason: "this worker is ending".to_owned(),
     }
-}
-
-pub(super) async fn receive(donor: WorkerId, stream: &mut RecvStream, into: &mut [u8]) -> Result<(), FetchError> {
-    stream.read_exact(into).await.map_err(|error| FetchError::Broken {
-        donor,
-        reason: error.to_string(),
-    })
 }

@@ -13,7 +13,7 @@ use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::{Generation, Step, WorkerId};
 
-use super::fetch::{FetchError, Request, ending, receive};
+use super::fetch::{FetchError, Request, ending};
 use super::{Circle, Peers};
 use crate::fault::{self, Point};
 use crate::manifest;
@@ -126,6 +126,7 @@ enum Next {
 
 /// A share that another member gives piece by piece.
 pub(crate) struct Borrowing {
+    peers: Arc<Peers>,
     donor: WorkerId,
     stream: RecvStream,
 }
@@ -133,7 +134,7 @@ pub(crate) struct Borrowing {
 impl Borrowing {
     /// The next bytes of it, as many as `into` has.
     pub(crate) async fn next(&mut self, into: &mut [u8]) -> Result<(), FetchError> {
-        receive(self.donor, &mut self.stream, into).await
+        self.peers.receive(self.donor, &mut self.stream, into).await
     }
 }
 
@@ -251,7 +252,8 @@ impl Peers {
         let request = Request::Lent { generation, step, share };
         let (_, stream) = self.open_share(member, request, expected).await?;
         let donor = member.worker;
-        Ok(Borrowing { donor, stream })
+        let peers = Arc::clone(self);
+        Ok(Borrowing { peers, donor, stream })
     }
 
     /// The manifest `key`, from a member that reads the checkpoint for `generation`.

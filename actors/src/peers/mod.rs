@@ -129,6 +129,11 @@ impl Peers {
         Ok(peers)
     }
 
+    /// So many more bytes of a state are here: see [`Desk::moved`].
+    pub(crate) fn moved(&self, bytes: usize) {
+        self.desk.moved(bytes);
+    }
+
     /// Where this worker listens.
     ///
     /// # Errors

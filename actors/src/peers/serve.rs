@@ -167,8 +167,9 @@ impl Peers {
             return None;
         }
         let bytes = self.desk.state_at(step).await?;
-        let pieces = Arc::clone(&self.pieces);
-        self.ground.beside(move || HeldShare::new(&pieces, share, bytes)).await
+        let (pieces, desk) = (Arc::clone(&self.pieces), Arc::clone(&self.desk));
+        let hash = move || HeldShare::new_watched(&pieces, share, bytes, |hashed| desk.moved(hashed));
+        self.ground.beside(hash).await
     }
 
     async fn sum(&self, step: Step, when: When) -> Option<KeptSum> {

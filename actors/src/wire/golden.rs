@@ -72,7 +72,7 @@ const STANDING: &str = "09  02 0002 0506  0108  00";
 fn a_frame() {
     let mut frame = Vec::new();
     write_frame_blocking(&mut frame, &WorkerMessage::Ready { generation: GENERATION }, 16).unwrap();
-    assert_eq!(frame, bytes("0500 0000 03000000  01 01 07"));
+    assert_eq!(frame, bytes("0600 0000 03000000  01 01 07"));
 }
 
 #[test]
@@ -170,6 +170,7 @@ fn worker_messages() {
         generation: GENERATION,
         step: Step::new(9),
         tally: tally(),
+        moved: 5,
         pace: Some(Pace::new(Duration::from_micros(300))),
         reports: vec![StepReport {
             step: Step::new(8),
@@ -179,7 +180,7 @@ fn worker_messages() {
     };
     golden(
         &progress,
-        &format!("02 0107 09 {TALLY} 01 fb2c01 01 08 40 01 000000000000f83f"),
+        &format!("02 0107 09 {TALLY} 05 01 fb2c01 01 08 40 01 000000000000f83f"),
     );
     let finished = WorkerMessage::Finished {
         generation: GENERATION,

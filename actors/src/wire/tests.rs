@@ -167,6 +167,7 @@ fn the_largest_messages_fit_their_frames() {
         generation: GENERATION,
         step: STEP,
         tally: largest_standing().tally,
+        moved: u64::MAX,
         pace: Some(Pace::new(Duration::MAX)),
         reports: vec![report; MAX_REPORTS],
     };

@@ -441,7 +441,7 @@ impl State {
         if heartbeat != Heartbeat::NotDue {
             self.spoke = Instant::now();
         }
-        self.desk.handle(Event::Beat { heartbeat }, Data::None);
+        self.desk.beat(heartbeat);
     }
 
     fn end(&mut self, outcome: Result<Ended, WorkerError>) {

@@ -31,6 +31,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 pub use control::JoinError;
+pub(crate) use desk::names_watched;
 pub use desk::{Data, Desk, Errand, HeldShare, KeptSum, Task};
 pub use tally::TallyFile;
 

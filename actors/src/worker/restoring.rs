@@ -106,7 +106,8 @@ impl Reader {
             let reading = loading.reading(&self.pieces, own, BytesMut::new());
             self.peers.begin_lending(loading.generation, reading);
         }
-        let (mut room, lacking) = self.depots.read_into(nearby, pieces, room.ok()?).await?;
+        let moved = |bytes| self.peers.moved(bytes);
+        let (mut room, lacking) = self.depots.read_into(nearby, pieces, room.ok()?, moved).await?;
         if lacking.len() > BATCH_PIECES {
             // The files are not there for this process: all share the work then.
             return None;
@@ -203,6 +204,7 @@ impl Reader {
         let names = loading.pieces_of(&self.pieces, share);
         let mut put = Ok(());
         let each = |index: usize, bytes: &[u8]| {
+            self.peers.moved(bytes.len());
             let lent = self.peers.lend(loading.generation, index, bytes);
             put = std::mem::replace(&mut put, Ok(())).and(lent);
         };
@@ -272,6 +274,7 @@ impl Reader {
         }
         let mut wrong = None;
         let each = |index: usize, bytes: &[u8]| {
+            self.peers.moved(bytes.len());
             let (number, index) = places[index];
             let Batch { pieces, bytes: all, .. } = &mut batches[number];
             let place = &mut all[pieces[index].1.clone()];

@@ -2,6 +2,8 @@
 //! their worst. One seed decides everything, and replays it.
 //!
 //! - [`play`]: one run; [`campaign`]: many, on all processors, until enough hours have passed;
+//! - [`load`]: one whose large state must move over slow links before the others can go on;
+//! - [`break_port`]: one in which one worker cannot be linked with any more;
 //! - [`preempt`]: one in which workers are lost, leave and come without end, and checkpoints must come all the same;
 //! - `world`: the cluster, with its depots; `calendar`: virtual time; `network`: who reaches whom; `swarm`: what a seed draws;
 //! - `faults`: what goes wrong, one file each; `invariants`: what must hold all the same, one file each;
@@ -21,16 +23,20 @@ pub mod tally;
 mod calendar;
 mod expected;
 mod faults;
+mod heavy;
 mod invariants;
 mod marks;
 mod model;
 mod network;
+mod port;
 mod preempted;
 mod required;
 mod run;
 mod swarm;
 mod world;
 
+pub use heavy::{Heavy, load};
 pub use invariants::Violation;
+pub use port::{Broken, Port, break_port};
 pub use preempted::{Preempted, preempt};
 pub use run::{Played, play};

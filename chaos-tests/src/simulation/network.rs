@@ -22,6 +22,12 @@ pub(crate) enum Node {
     Depot(usize),
 }
 
+impl Node {
+    fn is_worker(self) -> bool {
+        matches!(self, Self::Worker(_))
+    }
+}
+
 /// Which way a cut keeps things from passing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -32,6 +38,10 @@ pub(crate) enum Way {
     Both,
     /// Nothing passes between those inside and workers outside; others notice nothing.
     Workers,
+    /// What those inside send to workers outside does not leave.
+    ToWorkers,
+    /// What workers outside send does not come in.
+    FromWorkers,
 }
 
 /// Some are cut off from the rest for a while.
@@ -49,10 +59,9 @@ impl Cut {
             Way::Out => leaves && !enters,
             Way::In => enters && !leaves,
             Way::Both => leaves != enters,
-            Way::Workers => {
-                let worker = |node| matches!(node, Node::Worker(_));
-                (leaves && !enters && worker(to)) || (enters && !leaves && worker(from))
-            }
+            Way::Workers => (leaves && !enters && to.is_worker()) || (enters && !leaves && from.is_worker()),
+            Way::ToWorkers => leaves && !enters && to.is_worker(),
+            Way::FromWorkers => enters && !leaves && from.is_worker(),
         }
     }
 }
@@ -83,6 +92,17 @@ impl Network {
     pub(crate) fn cut_until(&self, now: Duration, from: Node, to: Node) -> Option<Duration> {
         let cuts = self.cuts.iter().filter(|cut| cut.until > now && cut.stops(from, to));
         cuts.map(|cut| cut.until).max()
+    }
+
+    /// Whether a worker gets the link that another makes towards it. What is lost one way only, one end alone notices: connections that
+    /// were there before need no answer at once.
+    pub(crate) fn links(&self, now: Duration, one: Node, other: Node) -> bool {
+        let cuts = self.cuts.iter().filter(|cut| cut.until > now);
+        let mut stops = cuts.map(|cut| match cut.way {
+            Way::ToWorkers | Way::FromWorkers => cut.stops(one, other),
+            Way::Out | Way::In | Way::Both | Way::Workers => cut.stops(one, other) || cut.stops(other, one),
+        });
+        !stops.any(|stops| stops)
     }
 
     pub(crate) fn reaches(&self, now: Duration, one: Node, other: Node) -> bool {

@@ -94,9 +94,10 @@ impl World {
         let each = self.swarm.shards.div_ceil(self.swarm.min.max(1)).max(1);
         let step = self.swarm.gradient * each + self.swarm.apply * 3;
         let hangs = self.hanging();
-        let floor = Floor::of(step, self.swarm.transfer, self.swarm.restart, self.swarm.gradient * SLOWEST)
+        let transfer = self.swarm.transfer + self.swarm.local + self.swarm.load;
+        let floor = Floor::of(step, transfer, self.swarm.restart, self.swarm.gradient * SLOWEST)
             .and_hangs(hangs, self.swarm.gradient)
-            .and_saves(self.swarm.saves, step);
+            .and_saves(self.swarm.saves, step, 2 * transfer);
         if !self.law.may_stop_early {
             self.go_on(floor);
         }

@@ -32,6 +32,12 @@ pub(crate) struct Swarm {
     pub(crate) transfer: Duration,
     /// How long a sum does, which is smaller.
     pub(crate) sum: Duration,
+    /// How many bytes of a state come over a link in a second.
+    pub(crate) rate: u64,
+    /// How long the training thread takes to load a state.
+    pub(crate) load: Duration,
+    /// How long memory for a state takes to be found, or a state to be hashed, at most.
+    pub(crate) local: Duration,
     /// How many sums a member may keep.
     pub(crate) keeps: u32,
     pub(crate) network: Network,
@@ -54,6 +60,15 @@ pub(crate) struct Swarm {
 /// Scrambles a seed for what has to do with checkpoints.
 const SAVES: u64 = 0x5a7e_d000;
 
+/// Scrambles a seed for what has to do with large states.
+const HEAVY: u64 = 0x4ea7_1000;
+
+/// One job of so many has a large state on slow links.
+const HEAVY_ONE_OF: u64 = 8;
+
+/// The longest that a state takes from one worker to another.
+const SLOWEST_TRANSFER: Duration = Duration::from_secs(3_600);
+
 /// Between two faults of any kind, on average, at most: so that an hour has enough of them.
 const RAREST: Duration = Duration::from_secs(150);
 
@@ -61,7 +76,45 @@ impl Swarm {
     pub(crate) fn draw(dice: &mut Dice, seed: u64, minutes: u64) -> Self {
         let swarm = Self::unsaved(dice, minutes);
         // With dice of their own: a job that is not saved goes as it would if there were no such thing.
-        swarm.saved(&mut Dice::new(mix(seed ^ SAVES)))
+        let swarm = swarm.saved(&mut Dice::new(mix(seed ^ SAVES)));
+        let mut dice = Dice::new(mix(seed ^ HEAVY));
+        match dice.below(HEAVY_ONE_OF) {
+            0 => swarm.heavy(&mut dice),
+            _ => swarm,
+        }
+    }
+
+    /// A state of 12 to 100 GiB, over links of 20 MiB to 1 Gbit a second. Between faults there is sometimes time to move it.
+    pub(crate) fn heavy(mut self, dice: &mut Dice) -> Self {
+        let (gib, mib_a_second) = (between(dice, 12, 100), between(dice, 20, 119));
+        self.transfer = Duration::from_millis(gib * 1_024 * 1_000 / mib_a_second).min(SLOWEST_TRANSFER);
+        self.rate = mib_a_second << 20;
+        self.sum = self.transfer / (3 + small(dice, 10));
+        self.local = Duration::from_secs(gib);
+        self.load = Duration::from_secs(2 * gib);
+        for (_, gap) in &mut self.faults {
+            *gap += self.transfer * small(dice, 4);
+        }
+        self
+    }
+
+    /// A job of so many workers that is saved, on healthy hosts, and has no end.
+    pub(crate) fn healthy(dice: &mut Dice, workers: u32) -> Self {
+        let swarm = Self::preempted(dice);
+        Self { workers, ..swarm }
+    }
+
+    /// A job with a large state, on slow links and healthy hosts, that is saved, and has no end.
+    pub(crate) fn of_a_large_state(dice: &mut Dice) -> Self {
+        let swarm = Self::preempted(dice);
+        let mut swarm = Self {
+            workers: 2 + small(dice, 6),
+            ..swarm
+        }
+        .heavy(dice);
+        // Its sums are as large: no member keeps many.
+        swarm.keeps = 2 + small(dice, 4);
+        swarm
     }
 
     /// A job that is saved on healthy hosts, and has no end. Its faults come from elsewhere.
@@ -162,6 +215,9 @@ impl Swarm {
             steps,
             gradient,
             apply,
+            rate: 100 << 20,
+            load: apply * 2,
+            local: transfer,
             transfer,
             sum,
             keeps: 2 + small(dice, 12),

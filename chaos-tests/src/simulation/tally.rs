@@ -30,6 +30,8 @@ pub struct Counts {
     pub not_saved: u64,
     /// How often training began from a checkpoint.
     pub resumed: u64,
+    /// Workers that the coordinator wanted killed because they seemed to do nothing.
+    pub killed: u64,
     /// Events handled.
     pub events: u64,
     /// Faults by kind.
@@ -76,6 +78,7 @@ impl Counts {
         self.replicated += other.replicated;
         self.not_saved += other.not_saved;
         self.resumed += other.resumed;
+        self.killed += other.killed;
         self.events += other.events;
         for (&fault, &times) in &other.faults {
             *self.faults.entry(fault).or_default() += times;

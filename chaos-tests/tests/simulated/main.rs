@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use sardana_chaos_tests::simulation::campaign::Campaign;
 use sardana_chaos_tests::simulation::story::Telling;
-use sardana_chaos_tests::simulation::{play, preempt};
+use sardana_chaos_tests::simulation::{load, play, preempt};
 
 /// Seeds worth trying again, each with the virtual minutes of its run and a word why.
 const CORPUS: &str = include_str!("../../corpus.txt");
@@ -83,4 +83,20 @@ fn preemption_without_end_does_not_starve_checkpoints() {
         assert!(played.longest <= played.bound, "seed {seed}: {played:?}");
         assert!(played.struck >= 5 && played.saved > played.struck, "seed {seed}: {played:?}");
     }
+}
+
+/// A state of 100 GiB takes a quarter of an hour over 1 Gbit/s, and longer over most links.
+#[test]
+fn a_state_that_takes_long_to_move_arrives_and_nobody_is_left_out_for_it() {
+    let mut longest = Duration::ZERO;
+    for seed in 0..24 {
+        let played = load(seed, Telling::No);
+        assert_eq!(played.violation, None, "seed {seed}");
+        assert_eq!(played.killed, 0, "seed {seed}: {played:?}");
+        let resumed = played.resumed.unwrap_or_else(|| panic!("seed {seed}: {played:?}"));
+        assert!(resumed >= played.transfer, "seed {seed}: {played:?}");
+        assert!(played.joined.is_some(), "seed {seed}: {played:?}");
+        longest = longest.max(played.transfer);
+    }
+    assert!(longest > Duration::from_secs(1_800), "some take long: {longest:?}");
 }

@@ -152,6 +152,11 @@ pub enum Event {
         /// What the model's evaluation found.
         results: Vec<(String, f64)>,
     },
+    /// So many bytes of states and sums were fetched, loaded or hashed in this process's whole life.
+    Moved {
+        /// How many.
+        bytes: u64,
+    },
     /// Reports are due; every so often a heartbeat as well.
     Beat {
         /// Whether to speak even without news.

@@ -75,6 +75,8 @@ pub struct Member {
     /// What it found there: the final state's hash, and the evaluation.
     concluded: Option<(StateHash, Vec<(String, f64)>)>,
     tally: Tally,
+    /// Bytes fetched, loaded or hashed.
+    moved: u64,
     /// How many sums it may keep for those who follow.
     keeps: u32,
     held: Option<Held>,
@@ -116,6 +118,7 @@ impl Member {
             concluded: None,
             concluding: None,
             tally: Tally::default(),
+            moved: 0,
             keeps,
             held: None,
             saving: None,
@@ -248,6 +251,7 @@ impl Member {
             Event::Applied { report } => self.applied(report, &mut out),
             Event::Loaded => self.loaded(&mut out),
             Event::Concluded { hash, results } => self.concluded(hash, results, &mut out),
+            Event::Moved { bytes } => self.moved = self.moved.max(bytes),
             Event::Beat { heartbeat } => {
                 self.beat(heartbeat, &mut out);
                 if let Heartbeat::Due(_) = heartbeat {

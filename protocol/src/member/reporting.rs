@@ -68,11 +68,12 @@ impl Member {
                 return;
             }
             due = false;
-            let (generation, step, tally) = (self.promised, self.step, self.tally);
+            let (generation, step, tally, moved) = (self.promised, self.step, self.tally, self.moved);
             out.push(Command::Send(WorkerMessage::Progress {
                 generation,
                 step,
                 tally,
+                moved,
                 pace: pace.take(),
                 reports,
             }));

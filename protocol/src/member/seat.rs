@@ -1,6 +1,7 @@
 //! A worker's seat in a generation: taking it, leaving it, and catching up with the others.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use super::Member;
 use super::event::{Command, Heartbeat};
@@ -23,14 +24,14 @@ pub(super) struct Seat {
 }
 
 /// Whether the links of the generation that end here are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Links {
     /// Being made.
     Pending,
     /// All made.
     Ready,
-    /// One could not be made, or has broken: the last that was heard of.
-    Broken(WorkerId),
+    /// Those with these workers could not be made, or have broken.
+    Broken(BTreeSet<WorkerId>),
 }
 
 /// Whether the coordinator knows that the generation works.
@@ -70,19 +71,31 @@ impl Seat {
     /// Says how its links stand, if there is news. Said again when the coordinator asks again: it may not have heard.
     fn say_links(&self, out: &mut Vec<Command>) {
         let generation = self.form.generation;
-        match self.links {
+        match &self.links {
             Links::Pending => {}
             Links::Ready => out.push(Command::Send(WorkerMessage::Ready { generation })),
             Links::Broken(_) => self.say_broken(out),
         }
     }
 
-    /// Says that a link is broken, if one is. Said again with each heartbeat: nobody asks for it.
+    /// Says which links are broken, if some are. Said again with each heartbeat: nobody asks for it.
     pub(super) fn say_broken(&self, out: &mut Vec<Command>) {
-        if let Links::Broken(peer) = self.links {
-            let generation = self.form.generation;
-            out.push(Command::Send(WorkerMessage::LinkBroken { generation, peer }));
-        }
+        let Links::Broken(peers) = &self.links else { return };
+        let generation = self.form.generation;
+        let said = |&peer: &WorkerId| Command::Send(WorkerMessage::LinkBroken { generation, peer });
+        out.extend(peers.iter().map(said));
+    }
+
+    /// A link with `peer` is broken: said at once, but not with the others that were said before.
+    fn breaks(&mut self, peer: WorkerId, out: &mut Vec<Command>) {
+        let mut peers = match std::mem::replace(&mut self.links, Links::Pending) {
+            Links::Broken(peers) => peers,
+            Links::Pending | Links::Ready => BTreeSet::new(),
+        };
+        peers.insert(peer);
+        self.links = Links::Broken(peers);
+        let generation = self.form.generation;
+        out.push(Command::Send(WorkerMessage::LinkBroken { generation, peer }));
     }
 
     pub(super) fn world_size(&self) -> u32 {
@@ -346,8 +359,7 @@ impl Member {
 
     pub(super) fn link_broken(&mut self, generation: Generation, peer: WorkerId, out: &mut Vec<Command>) {
         if let Some(seat) = self.seat_of(generation) {
-            seat.links = Links::Broken(peer);
-            seat.say_broken(out);
+            seat.breaks(peer, out);
         }
     }
 

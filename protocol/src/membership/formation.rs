@@ -284,6 +284,24 @@ impl Formation {
         self.stop_at = None;
     }
 
+    /// Whether `worker` has to do with `peer`: has links with it, or gives it something, or gets something from it.
+    pub(super) fn knows(&self, worker: WorkerId, peer: WorkerId) -> bool {
+        self.peers_of(worker).contains(&peer)
+    }
+
+    /// Whom a member has to do with.
+    pub(super) fn peers_of(&self, worker: WorkerId) -> Vec<WorkerId> {
+        let rank = self.workers().position(|member| member == worker);
+        let form = rank.and_then(|rank| self.form(rank_of(rank), Step::ZERO));
+        form.map_or_else(Vec::new, |form| form.peers.iter().map(|peer| peer.member.worker).collect())
+    }
+
+    /// Who gives rank `rank` what it lacks, if a member does.
+    pub(super) fn donor(&self, rank: usize) -> Option<WorkerId> {
+        let donor = self.catch_up.get(rank)?.donor()?;
+        self.members.get(donor.index()).map(|member| member.worker)
+    }
+
     pub(super) fn stop_at(&self) -> Option<Step> {
         self.stop_at
     }

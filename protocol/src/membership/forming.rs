@@ -84,6 +84,7 @@ impl Membership {
             && !self.anybody(Record::is_busy)
         {
             self.phase = Phase::Gathering { since, told: None };
+            self.leave_out_the_unreachable();
         }
         self.release_leavers();
         if let Phase::Gathering { since, told } = self.phase {
@@ -322,6 +323,7 @@ impl Membership {
         self.switch_unseen = false;
         self.members.values_mut().for_each(|record| record.stopped_unasked = false);
         self.formed = self.generation;
+        self.breaks.begin();
         // In fast order a sum that is computed again may have other bits.
         if self.config.order == Order::Fast {
             self.end_intake();

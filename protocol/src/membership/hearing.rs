@@ -2,11 +2,9 @@
 
 use super::formation::Formation;
 use super::ledger::Halted;
-use super::planning::Purpose;
 use super::roster::{Ending, Place};
 use super::saves::{Described, WrittenPart};
-use super::{JobEvent, Loss, Membership, Phase, Resumed};
-use crate::limits::MAX_LINK_FAILURES;
+use super::{JobEvent, Membership, Phase, Resumed};
 use crate::messages::{Sensible, Standing, StepReport, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Step, WorkerId};
@@ -36,11 +34,12 @@ impl Membership {
                 generation,
                 step,
                 tally,
+                moved,
                 pace,
                 reports,
             } => {
                 record.computed = record.computed.max(tally.total);
-                record.work.told(step, tally, self.now);
+                record.work.told(step, tally, moved, self.now);
                 if let Some(figure) = pace {
                     self.paced(worker, figure);
                 }
@@ -178,7 +177,7 @@ impl Membership {
                 }
         );
         if first && running && generation == self.formed {
-            self.forget_accusations();
+            self.forget_breaks();
             self.run(Resumed::Yes);
             if let Some(since) = self.disturbed.take() {
                 self.tell(JobEvent::Resumed {
@@ -207,39 +206,5 @@ impl Membership {
         if planned || self.switching.contains(&worker) {
             self.switched(worker, generation, step);
         }
-    }
-
-    fn link_broken(&mut self, worker: WorkerId, generation: Generation, peer: WorkerId) {
-        if let Some(purpose) = self.unplan(generation) {
-            // Nobody has begun it, so nobody needs to halt. Where only shards were to move, all stay as they are.
-            if purpose == Purpose::Balance {
-                return;
-            }
-            // Between a member and a joiner it is the joiner that is out of reach.
-            let joins = |one: &WorkerId| self.members.get(one).is_some_and(|record| record.joining().is_some());
-            let blamed = [peer, worker].into_iter().find(joins).unwrap_or(peer);
-            return self.accuse(blamed);
-        }
-        // Of the generation before, whose last sum this worker still waits for.
-        let late = generation < self.formed && self.switching.contains(&worker);
-        let current = generation == self.formed || self.plan.as_ref().is_some_and(|plan| plan.generation == generation);
-        if !(late || current) || !self.is_formed() {
-            return;
-        }
-        self.disturb();
-        self.accuse(peer);
-    }
-
-    fn accuse(&mut self, peer: WorkerId) {
-        if let Some(record) = self.members.get_mut(&peer) {
-            record.accusations += 1;
-            if record.accusations >= MAX_LINK_FAILURES && self.members.len() > 1 {
-                self.evict(peer, Loss::Unreachable);
-            }
-        }
-    }
-
-    fn forget_accusations(&mut self) {
-        self.members.values_mut().for_each(|record| record.accusations = 0);
     }
 }

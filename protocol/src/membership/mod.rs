@@ -17,6 +17,7 @@
 
 mod adopting;
 mod balancing;
+mod blaming;
 mod committing;
 mod conclude;
 mod contradicting;
@@ -52,6 +53,7 @@ use std::time::Duration;
 
 use adopting::Past;
 pub use balancing::{Balance, Calm};
+use blaming::Breaks;
 use contradicting::ModelFailure;
 use cooling::Failures;
 pub use depots::DepotEvent;
@@ -146,6 +148,7 @@ pub struct Membership {
     switching: BTreeSet<WorkerId>,
     past: Past,
     failures: Failures,
+    breaks: Breaks,
     /// The generation that the record of an earlier life names.
     recorded: Generation,
     /// The newest that any worker has named since.
@@ -225,6 +228,7 @@ impl Membership {
             switching: BTreeSet::new(),
             past: Past::None,
             failures: Failures::default(),
+            breaks: Breaks::default(),
             recorded: Generation::NONE,
             claimed: Generation::NONE,
             released: BTreeMap::new(),
@@ -364,7 +368,6 @@ impl Membership {
             pulse: Pulse::default(),
             work: Work::at(self.now),
             asked: self.now,
-            accusations: 0,
             ahead: None,
             stopped_unasked: false,
         };
@@ -389,6 +392,7 @@ impl Membership {
         self.evict_silent();
         self.refute_progress();
         self.evict_stalled();
+        self.give_up_broken_links();
         self.resend();
         self.ask_again_to_stop();
         self.ask_again_for_the_plan();

@@ -106,7 +106,11 @@ impl Membership {
         if stay.len() == members.len() && newcomers.is_empty() {
             return;
         }
-        let without = [stay.clone(), newcomers.clone()].concat();
+        let without = if newcomers.iter().any(|&joiner| self.breaks.is_to_change_sides(joiner)) {
+            [newcomers.clone(), stay.clone()].concat()
+        } else {
+            [stay.clone(), newcomers.clone()].concat()
+        };
         if self.is_enough(&without) && self.prepare(without, Purpose::Change) {
             return;
         }
@@ -169,6 +173,12 @@ impl Membership {
     pub(super) fn is_planned_without(&self, worker: WorkerId, generation: Generation) -> bool {
         let without = |plan: &Plan| plan.generation == generation && !plan.is_pause() && !plan.has(worker);
         self.plan.as_ref().is_some_and(without)
+    }
+
+    /// Whether `generation` is the one to come, and is like that.
+    pub(super) fn is_planned_with(&self, generation: Generation, is_so: impl Fn(&Formation) -> bool) -> bool {
+        let plan = self.plan.as_ref().filter(|plan| plan.generation == generation);
+        plan.and_then(|plan| plan.next.as_ref()).is_some_and(is_so)
     }
 
     /// Gives up a plan that counts on `worker`, if nobody has been told to switch to it.

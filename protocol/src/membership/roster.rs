@@ -34,8 +34,6 @@ pub(super) struct Record {
     pub(super) work: Work,
     /// When it was last asked something that it has not answered yet.
     pub(super) asked: Duration,
-    /// How often in a row others could not link with it.
-    pub(super) accusations: u32,
     /// Whether it says that it is further than any other can be.
     pub(super) ahead: Option<Ahead>,
     /// Whether it has finished where nobody wanted the job to end.

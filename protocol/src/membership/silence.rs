@@ -1,7 +1,8 @@
 //! Who counts as dead because nothing is heard of it, and who because it lives and does nothing while the others wait for it.
 //!
 //! How long a silence may be follows from the worker's own beats: on a calm machine a gap of a few beats says much, on a busy one
-//! little. A stall is judged by what a worker has computed, never by the clock of a step: the longest gradient is nobody's fault.
+//! little. A stall is judged by what a worker has computed, or moved of the state that it comes to, never by the clock of a step: the longest
+//! gradient is nobody's fault, nor is the largest state.
 
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use super::formation::Formation;
 use super::roster::Place;
 use super::{Command, Loss, Membership, Phase, Record, Stage};
 use crate::limits::{
-    DEAF, HALT_PATIENCE, HEARTBEAT, PULSE_BEATS, SILENCE, SILENCE_GAPS, SILENCE_LEAST, SILENCE_MOST, STALL_LEAST,
-    STALL_SHARDS, STALL_UNKNOWN,
+    DEAF, HALT_PATIENCE, HEARTBEAT, LOAD_MOST, MOVED_LEAST, PULSE_BEATS, SILENCE, SILENCE_GAPS, SILENCE_LEAST, SILENCE_MOST,
+    STALL_LEAST, STALL_SHARDS, STALL_UNKNOWN,
 };
 use crate::messages::Tally;
 use crate::planted::{Bug, bites};
@@ -43,12 +44,16 @@ impl Pulse {
     }
 }
 
-/// What a worker was last known to have computed.
+/// What a worker was last known to have computed and moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Work {
     tally: Tally,
     step: Step,
     /// When that last changed, or others began to wait for it.
+    worked: Duration,
+    /// Bytes that it had told of when it last was further by enough of them.
+    bytes: u64,
+    /// When that was.
     moved: Duration,
 }
 
@@ -56,6 +61,7 @@ impl Work {
     /// A worker that comes at `now`.
     pub(super) fn at(now: Duration) -> Self {
         Self {
+            worked: now,
             moved: now,
             ..Self::default()
         }
@@ -68,13 +74,40 @@ impl Work {
 
     /// From now on others wait for it.
     pub(super) fn waited_for(&mut self, now: Duration) {
-        self.moved = now;
+        (self.worked, self.moved) = (now, now);
     }
 
-    /// It says where it stands.
-    pub(super) fn told(&mut self, step: Step, tally: Tally, now: Duration) {
+    /// It says where it stands, and how many bytes it has moved.
+    pub(super) fn told(&mut self, step: Step, tally: Tally, bytes: u64, now: Duration) {
         if (self.step, self.tally) != (step, tally) {
-            *self = Self { tally, step, moved: now };
+            (self.step, self.tally, self.worked) = (step, tally, now);
+        }
+        if bytes.saturating_sub(self.bytes) >= MOVED_LEAST && !bites(Bug::LoadingNotSeen) {
+            (self.bytes, self.moved) = (bytes, now);
+        }
+    }
+
+    /// The coordinator has not listened for so long.
+    fn forgive(&mut self, late: Duration, now: Duration) {
+        self.worked = (self.worked + late).min(now);
+        self.moved = (self.moved + late).min(now);
+    }
+
+    /// For how long it has done nothing since `since`, when others began to wait for it.
+    fn stood(&self, since: Duration, now: Duration) -> Duration {
+        now.saturating_sub(self.worked.max(since))
+    }
+
+    /// The same for one that comes to the state. What it, or who gives it the state, says to have moved is believed for so long.
+    fn stood_loading(&self, donor: Option<&Self>, since: Duration, now: Duration) -> Duration {
+        let (stood, moved) = (
+            self.stood(since, now),
+            donor.map_or(self.moved, |donor| self.moved.max(donor.moved)),
+        );
+        if stood >= LOAD_MOST {
+            stood
+        } else {
+            stood.min(now.saturating_sub(moved))
         }
     }
 }
@@ -87,7 +120,7 @@ impl Membership {
         if late > Duration::ZERO {
             for record in self.members.values_mut() {
                 record.heard = (record.heard + late).min(self.now);
-                record.work.moved = (record.work.moved + late).min(self.now);
+                record.work.forgive(late, self.now);
                 if let Some(ahead) = &mut record.ahead {
                     ahead.later(late, self.now);
                 }
@@ -199,12 +232,22 @@ impl Membership {
         if !records().any(|(rank, _, record)| waits(rank, record)) {
             return Vec::new();
         }
-        // Whoever fetches or loads the state first has no pace for that.
         let slowest = records().filter_map(|(_, _, record)| record.pace()).max();
-        let patience = |rank: usize, record: &Record| match (record.pace(), slowest) {
-            (Some(_), Some(_)) if bites(Bug::PaceIgnored) => STALL_LEAST,
-            (Some(_), Some(pace)) if !(begins && formation.catches_up(rank)) => STALL_LEAST.max(pace.of(STALL_SHARDS)),
-            (Some(_) | None, _) => STALL_UNKNOWN,
+        let stands = |rank: usize, record: &Record| {
+            // Whoever fetches or loads the state first has no pace for that.
+            if begins && formation.catches_up(rank) {
+                let donor = formation.donor(rank).and_then(|donor| self.members.get(&donor));
+                let stood = record
+                    .work
+                    .stood_loading(donor.map(|donor| &donor.work), self.advanced, self.now);
+                return (stood, STALL_UNKNOWN);
+            }
+            let patience = match (record.pace(), slowest) {
+                (Some(_), Some(_)) if bites(Bug::PaceIgnored) => STALL_LEAST,
+                (Some(_), Some(pace)) => STALL_LEAST.max(pace.of(STALL_SHARDS)),
+                (Some(_) | None, _) => STALL_UNKNOWN,
+            };
+            (record.work.stood(self.advanced, self.now), patience)
         };
         // The first update may be heard of before the last `Ready`.
         let takes_part = |record: &Record| matches!(record.place, Place::Called | Place::Ready);
@@ -212,12 +255,9 @@ impl Membership {
             .filter(|(rank, _, record)| {
                 takes_part(record) && (!is_done(*rank, record) || bites(Bug::WaitingCountsAsHanging))
             })
-            .map(|(rank, worker, record)| {
-                let stood = self.now.saturating_sub(record.work.moved.max(self.advanced));
-                (worker, stood, patience(rank, record))
-            })
-            .filter(|(_, stood, patience)| stood >= patience)
-            .map(|(worker, stood, _)| (worker, stood))
+            .map(|(rank, worker, record)| (worker, stands(rank, record)))
+            .filter(|(_, (stood, patience))| stood >= patience)
+            .map(|(worker, (stood, _))| (worker, stood))
             .collect()
     }
 
@@ -228,14 +268,25 @@ impl Membership {
             .members
             .iter()
             .filter(|(worker, record)| record.is_busy() && is_to(**worker));
-        let patience = |record: &Record| {
+        let stands = |worker: WorkerId, record: &Record| {
+            if self.may_load(worker, record) {
+                return (record.work.stood_loading(None, since, self.now), STALL_UNKNOWN);
+            }
             let gradients = record.pace().map_or(Duration::ZERO, |pace| pace.of(STALL_SHARDS));
-            HALT_PATIENCE.max(gradients)
+            (record.work.stood(since, self.now), HALT_PATIENCE.max(gradients))
         };
-        busy.map(|(&worker, record)| (worker, record, self.now.saturating_sub(record.work.moved.max(since))))
-            .filter(|(_, record, stood)| *stood >= patience(record))
-            .map(|(worker, _, stood)| (worker, stood))
+        busy.map(|(&worker, record)| (worker, stands(worker, record)))
+            .filter(|(_, (stood, patience))| stood >= patience)
+            .map(|(worker, (stood, _))| (worker, stood))
             .collect()
+    }
+
+    /// Whether a worker may be loading a state: one that has never been a member, or that was to come to the state first and has not said
+    /// that it is there.
+    fn may_load(&self, worker: WorkerId, record: &Record) -> bool {
+        let Some(rank) = record.rank else { return true };
+        let seat = self.formation.as_ref().filter(|formation| formation.seats(worker, rank));
+        seat.is_some_and(|formation| formation.catches_up(rank.index()) && record.work.step < formation.step)
     }
 }
 

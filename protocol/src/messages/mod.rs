@@ -218,6 +218,8 @@ pub enum WorkerMessage {
         step: Step,
         /// Gradients computed.
         tally: Tally,
+        /// Bytes of states and sums that it has fetched, loaded or hashed in its whole life.
+        moved: u64,
         /// How fast it is, as last measured: with a heartbeat only, and none before it has computed some shards.
         pace: Option<Pace>,
         /// Reports of the last steps, by rank 0 only.

@@ -21,7 +21,7 @@ pub use sardana_collectives::layout::{Layout, LayoutError};
 pub use sardana_protocol::snapshot::Share;
 pub use sardana_protocol::state::{Dtype, StateHash, StatePieces, TensorSpec};
 pub use sardana_protocol::words::Step;
-pub(crate) use saved::copy_shared;
+pub(crate) use saved::{copy_shared, restore_watched, share_hashes_watched};
 pub use saved::{copy_shares, describe, pieces, restore, save, share_hashes};
 pub use state::{StateError, state_hash, tensors_hash};
 

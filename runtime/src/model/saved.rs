@@ -107,11 +107,22 @@ fn copy(
 /// # Errors
 /// When the model cannot show its state, or shows another one than before.
 pub fn share_hashes(model: &dyn Trainable, pieces: &StatePieces, of: u32) -> Result<Vec<StateHash>, StateError> {
+    share_hashes_watched(model, pieces, of, |_| ())
+}
+
+/// The same. `hashed` is told how many bytes more are hashed.
+pub(crate) fn share_hashes_watched(
+    model: &dyn Trainable,
+    pieces: &StatePieces,
+    of: u32,
+    hashed: impl Fn(usize),
+) -> Result<Vec<StateHash>, StateError> {
     let mut hasher = ShareHasher::new(pieces, of);
     let mut found = 0;
     visit_checked(model, &mut |_, bytes| {
         hasher.tensor(bytes);
         found += bytes.len();
+        hashed(bytes.len());
     })?;
     check_length(pieces.bytes(), found)?;
     Ok(hasher.finish())
@@ -123,6 +134,11 @@ pub fn share_hashes(model: &dyn Trainable, pieces: &StatePieces, of: u32) -> Res
 /// When the state is that of another model (the model is unchanged), or the model cannot take it (it may be half loaded: drop
 /// it).
 pub fn restore(model: &mut dyn Trainable, saved: &[u8]) -> Result<(), StateError> {
+    restore_watched(model, saved, |_| ())
+}
+
+/// The same. `loaded` is told how many bytes more are loaded.
+pub(crate) fn restore_watched(model: &mut dyn Trainable, saved: &[u8], loaded: impl Fn(usize)) -> Result<(), StateError> {
     let mut tensors: Vec<(TensorSpec, usize)> = Vec::new();
     visit_checked(model, &mut |spec, bytes| tensors.push((spec.clone(), bytes.len())))?;
     check_length(tensors.iter().map(|(_, bytes)| bytes).sum(), saved.len())?;
@@ -133,6 +149,7 @@ pub fn restore(model: &mut dyn Trainable, saved: &[u8]) -> Result<(), StateError
             operation: "load",
             source,
         })?;
+        loaded(*length);
         rest = after;
     }
     Ok(())

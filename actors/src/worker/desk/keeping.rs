@@ -2,6 +2,7 @@
 //! who waits for a sum to come. Knows nobody's name.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -82,7 +83,12 @@ impl HeldShare {
     /// A share that has these bytes, hashed, which takes a while: not for a thread that others wait for.
     #[must_use]
     pub fn new(pieces: &StatePieces, share: Share, bytes: Bytes) -> Self {
-        let names = pieces.names_of(share, &bytes);
+        Self::new_watched(pieces, share, bytes, |_| ())
+    }
+
+    /// The same. `hashed` is told how many bytes more are hashed.
+    pub(crate) fn new_watched(pieces: &StatePieces, share: Share, bytes: Bytes, hashed: impl Fn(usize)) -> Self {
+        let names = names_watched(pieces, share, &bytes, hashed);
         Self::named(share, bytes, names)
     }
 
@@ -95,6 +101,16 @@ impl HeldShare {
             bytes,
         }
     }
+}
+
+/// The names of a share's pieces. `hashed` is told how many bytes more are hashed: a whole state takes minutes.
+pub(crate) fn names_watched(pieces: &StatePieces, share: Share, bytes: &[u8], hashed: impl Fn(usize)) -> Vec<PieceHash> {
+    let name = |range: Range<usize>| {
+        let piece = bytes.get(range).unwrap_or_default();
+        hashed(piece.len());
+        PieceHash::of(piece)
+    };
+    pieces.pieces_in(share).map(name).collect()
 }
 
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@ mod meter;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::ring::{CompletedSum, RingInput};
 use sardana_protocol::job::JobSpec;
-use sardana_protocol::member::{Event, Member};
+use sardana_protocol::member::{Event, Heartbeat, Member};
 use sardana_protocol::messages::{
     CatchUp, Form, Introduction, MemberAddress, Restore, Save, Snapshot, StepReport, WorkerMessage,
 };
@@ -28,6 +29,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use super::limits::sums_kept;
 use super::tally::TallyFile;
 use inner::{Haste, Inner};
+pub(crate) use keeping::names_watched;
 pub use keeping::{HeldShare, KeptSum};
 
 /// What the training thread does next.
@@ -211,6 +213,8 @@ pub struct Desk {
     inner: Mutex<Inner>,
     changed: Changed,
     layout: Arc<Layout>,
+    /// Bytes of states and sums that were fetched, loaded or hashed.
+    moved: AtomicU64,
 }
 
 impl Desk {
@@ -233,6 +237,7 @@ impl Desk {
                 inner: Mutex::new(inner),
                 changed: Changed::default(),
                 layout,
+                moved: AtomicU64::new(0),
             }),
             receiver,
         )
@@ -268,6 +273,22 @@ impl Desk {
     #[must_use]
     pub fn pace(&self) -> Option<Pace> {
         self.lock().meter.pace()
+    }
+
+    /// So many more bytes of a state or sum are fetched, loaded or hashed. Others may wait for that: the coordinator is told with the next
+    /// heartbeat, and takes nobody who moves something for one that hangs.
+    pub fn moved(&self, bytes: usize) {
+        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// It is time for reports, and perhaps for a heartbeat.
+    pub fn beat(&self, heartbeat: Heartbeat) {
+        let bytes = self.moved.load(Ordering::Relaxed);
+        let mut inner = self.lock();
+        inner.handle(Event::Moved { bytes }, Data::None);
+        inner.handle(Event::Beat { heartbeat }, Data::None);
+        drop(inner);
+        self.changed.notify_all();
     }
 
     /// Hands in an event, with the data that came with it.

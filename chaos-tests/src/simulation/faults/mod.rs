@@ -271,7 +271,7 @@ impl World {
     }
 
     /// Some nodes are cut off. Connections across a cut that lasts too long break.
-    fn cut_off(&mut self, cut: Cut) {
+    pub(crate) fn cut_off(&mut self, cut: Cut) {
         let now = self.now();
         self.network.tidy(now);
         self.story.tell(now, || format!("{cut:?}"));

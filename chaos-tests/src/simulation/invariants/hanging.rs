@@ -1,4 +1,5 @@
-//! Only who hangs is left out as one who hangs: its training thread has been at one thing for longer than anybody is given for it.
+//! Only who hangs is left out as one who hangs: its training thread has been at one thing for longer than anybody is given for it, or nothing
+//! came of the state that it fetches.
 
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ const FASTEST: u32 = 2;
 pub(crate) enum Doing {
     /// It has been at one thing for so long, or was until just now. Nothing, if it waits for what comes next.
     Works(Duration),
+    /// It comes to a state, of which nothing has moved for so long.
+    Loads(Duration),
     /// It will never be done, or waits for one that will not.
     Hangs,
 }
@@ -23,9 +26,13 @@ impl Law {
     /// The coordinator wants a worker killed that keeps the others from training, or from halting. `given`: how long it must be given, by
     /// what it is known to do.
     pub(crate) fn kills(&mut self, worker: WorkerId, doing: Doing, given: Duration) -> Result<(), Violation> {
-        let Doing::Works(lasts) = doing else { return Ok(()) };
+        let (lasts, given) = match doing {
+            Doing::Works(lasts) => (lasts, given),
+            Doing::Loads(stood) => (stood, STALL_UNKNOWN),
+            Doing::Hangs => return Ok(()),
+        };
         self.check("who works is not left out as one who hangs", lasts * FASTEST >= given, || {
-            format!("{worker} is killed after {lasts:?} at one thing, for which it is to be given {given:?}")
+            format!("{worker} is killed after {lasts:?} at one thing ({doing:?}), for which it is to be given {given:?}")
         })
     }
 }

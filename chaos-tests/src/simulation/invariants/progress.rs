@@ -26,8 +26,8 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    /// The floor of a cluster whose steps take so long, whose states travel in `transfer`, and whose processes start within `restart`.
-    /// `slowest`: how long work takes that was begun when its worker was at its slowest.
+    /// The floor of a cluster whose steps take so long, whose states come to another worker within `transfer`, and whose processes start
+    /// within `restart`. `slowest`: how long work takes that was begun when its worker was at its slowest.
     pub(crate) fn of(step: Duration, transfer: Duration, restart: Duration, slowest: Duration) -> Self {
         // What is waited for, one after the other, at the very worst; thrice, as one may end in the other.
         let patience = ADOPTION_PATIENCE + GATHER + LEAVE_GRACE + SILENCE_MOST + STATE_GRACE + 2 * IDLE;
@@ -56,13 +56,13 @@ impl Floor {
 
     /// The job is saved: one that is due is committed within the time of all attempts, as each may run into one that stands still. The
     /// last one may come after another.
-    pub(crate) fn and_saves(self, saves: Option<Saves>, step: Duration) -> Self {
+    pub(crate) fn and_saves(self, saves: Option<Saves>, step: Duration, write: Duration) -> Self {
         let Some(saves) = saves else { return self };
         let interval = match saves.every {
             Every::Steps(steps) => step * u32::try_from(steps.get()).unwrap_or(u32::MAX),
             Every::Time(time) => time,
         };
-        let attempts = SAVE_ATTEMPTS * (SAVE_PATIENCE + step);
+        let attempts = SAVE_ATTEMPTS * (SAVE_PATIENCE + step + write);
         Self {
             saved_within: self.saved_within + interval + 2 * attempts,
             ends_within: self.ends_within + LAST_SAVE_PATIENCE + 2 * attempts,

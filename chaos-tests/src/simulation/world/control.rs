@@ -23,6 +23,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// An agent that has lost the coordinator looks for it this often.
 const AGENT_EVERY: Duration = Duration::from_millis(250);
 
+/// Each process has a host of its own.
+fn address_of(worker: WorkerId) -> SocketAddr {
+    let [.., a, b, c] = worker.get().to_be_bytes();
+    SocketAddr::from((Ipv4Addr::new(127, a, b, c), 1))
+}
+
 impl World {
     /// A worker looks for the coordinator.
     pub(super) fn dial(&mut self, worker: WorkerId) {
@@ -97,7 +103,7 @@ impl World {
         self.calendar.at(at, greeting);
         self.decide(Event::Arrived(Box::new(Arrival {
             worker,
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            address: address_of(worker),
             capacity: self.swarm.capacity,
             introduction,
         })));

@@ -235,6 +235,9 @@ impl World {
             message,
             CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }
         );
+        if matches!(message, CoordinatorMessage::Dismiss { .. }) {
+            self.dismissed.push(worker);
+        }
         self.send_down(worker, message);
         if last {
             self.coordinator.forget(worker);

@@ -25,6 +25,7 @@ impl World {
     /// The coordinator's machine wants a worker killed: its agent is told so, if that can be reached. `before`: where the machine stood
     /// when it began to think.
     pub(super) fn order_kill(&mut self, worker: WorkerId, before: Phases) {
+        self.counts.killed += 1;
         if let Some(doing) = self.doing(worker) {
             let paced = self
                 .processes
@@ -90,6 +91,9 @@ impl World {
             return Some(Doing::Hangs);
         }
         let now = self.now();
+        if let Some(since) = self.loads_since(process) {
+            return Some(Doing::Loads(now.saturating_sub(since)));
+        }
         let present = match process.working {
             None | Some(Work::Wait) => Duration::ZERO,
             Some(Work::Gradient { .. } | Work::Conclude { .. } | Work::Apply { .. } | Work::Load { .. }) => {

@@ -45,6 +45,11 @@ impl Default for Joining {
 }
 
 impl Joining {
+    /// Whether it copies a state.
+    pub(crate) fn copies(&self) -> bool {
+        matches!(self.goal, Some((Goal::State, _)))
+    }
+
     pub(crate) fn end(&mut self) {
         self.goal = None;
         self.aside = Data::None;
@@ -104,7 +109,7 @@ enum Answer<T> {
 impl World {
     pub(super) fn make_room(&mut self, worker: WorkerId, wanted: bool) {
         if wanted {
-            let delay = self.within(self.swarm.transfer);
+            let delay = self.within(self.swarm.local);
             self.calendar.after(delay, Happening::RoomMade { worker });
         }
     }
@@ -114,7 +119,7 @@ impl World {
     }
 
     pub(super) fn take_snapshot(&mut self, worker: WorkerId, snapshot: SnapshotId, shares: Vec<Share>) {
-        let delay = self.within(self.swarm.transfer);
+        let delay = self.within(self.swarm.local);
         if let Some(process) = self.processes.get_mut(&worker) {
             process.keeping.snapshot = Some((snapshot, shares, process.state, Hashed::NotYet));
             process.keeping.sums.clear();
@@ -211,7 +216,7 @@ impl World {
     }
 
     /// `other`, if it is there and says something to `worker`.
-    fn answers(&self, worker: WorkerId, other: WorkerId) -> Option<&Process> {
+    pub(super) fn answers(&self, worker: WorkerId, other: WorkerId) -> Option<&Process> {
         let process = self.processes.get(&other)?;
         let awake = process.frozen_until.is_none_or(|thaw| thaw <= self.now());
         (awake

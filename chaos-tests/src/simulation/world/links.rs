@@ -57,10 +57,10 @@ impl World {
             there
                 && self
                     .network
-                    .reaches(self.calendar.now(), Node::Worker(worker), Node::Worker(*peer))
+                    .links(self.calendar.now(), Node::Worker(*peer), Node::Worker(worker))
         };
-        let missing = peers.iter().find(|peer| !made(peer)).copied();
-        let links = match missing {
+        let missing: Vec<WorkerId> = peers.into_iter().filter(|peer| !made(peer)).collect();
+        let links = match missing.first() {
             None => Links::Made,
             Some(_) if now.saturating_sub(since) >= LINK_DEADLINE => Links::Broken,
             Some(_) => {
@@ -75,11 +75,40 @@ impl World {
         {
             ring.links = links;
         }
-        let event = match missing {
-            None => Event::LinksReady { generation },
-            Some(peer) => Event::LinkBroken { generation, peer },
-        };
-        self.leave_for(worker, event, Data::None);
+        if missing.is_empty() {
+            self.leave_for(worker, Event::LinksReady { generation }, Data::None);
+        }
+        if links == Links::Broken {
+            self.let_go_of_links(worker, generation);
+        }
+        for peer in missing {
+            self.leave_for(worker, Event::LinkBroken { generation, peer }, Data::None);
+        }
+    }
+
+    /// Whoever cannot make one link lets go of the others that it has made, as in the shell. Who waits for others still does not notice.
+    fn let_go_of_links(&mut self, worker: WorkerId, generation: Generation) {
+        let ring = self
+            .processes
+            .get_mut(&worker)
+            .and_then(|process| process.ring_of(generation));
+        for peer in ring.map_or_else(Vec::new, |ring| ring.neighbours()) {
+            let other = self.processes.get_mut(&peer).and_then(|process| process.ring_of(generation));
+            let made = other.is_some_and(|ring| ring.links == Links::Made);
+            if made
+                && self
+                    .network
+                    .links(self.calendar.now(), Node::Worker(worker), Node::Worker(peer))
+            {
+                let delay = self.network.delay(&mut self.dice);
+                let broken = Happening::LinkBroken {
+                    worker: peer,
+                    generation,
+                    peer: worker,
+                };
+                self.calendar.after(delay, broken);
+            }
+        }
     }
 
     /// A link has broken, as this worker sees it.

@@ -9,6 +9,7 @@ mod disks;
 mod hanging;
 mod joining;
 mod links;
+mod moving;
 mod process;
 mod restoring;
 mod ring;
@@ -80,6 +81,8 @@ pub(crate) struct World {
     pub(crate) done: Option<Summary>,
     /// The job cannot go on, and that is nobody's fault: all its checkpoints are gone.
     pub(crate) given_up: bool,
+    /// Those whom the coordinator has dismissed.
+    pub(crate) dismissed: Vec<WorkerId>,
     /// Since when training waits for a checkpoint.
     in_want: Option<Duration>,
     counted_to: Duration,
@@ -144,6 +147,7 @@ impl World {
             broken: None,
             done: None,
             given_up: false,
+            dismissed: Vec::new(),
             in_want: None,
             counted_to: Duration::ZERO,
             high: Step::ZERO,

@@ -11,6 +11,7 @@ use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 use super::joining::{Joining, Keeping};
+use super::moving::Moved;
 use super::restoring::Restoring;
 use super::saving::Saves;
 use crate::simulation::model::{self, Gradients, Sum};
@@ -31,6 +32,8 @@ pub(crate) struct Process {
     pub(crate) began: Duration,
     /// The longest that it did of late: when that ended, and how long it took.
     pub(crate) did: (Duration, Duration),
+    /// Bytes that it has fetched or loaded, when that was last counted, and when it last moved some.
+    pub(crate) moved: Moved,
     /// The buffer that the training thread writes to.
     pub(crate) desk: Option<Gradients>,
     pub(crate) buffers: BTreeMap<ShardRange, Gradients>,
@@ -194,6 +197,7 @@ impl Process {
             working: None,
             began: Duration::ZERO,
             did: (Duration::ZERO, Duration::ZERO),
+            moved: Moved::default(),
             desk: None,
             buffers: BTreeMap::new(),
             frozen_until: None,

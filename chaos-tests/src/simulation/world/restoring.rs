@@ -17,7 +17,7 @@ pub(crate) struct Restoring {
     serial: u64,
     since: Duration,
     generation: Generation,
-    restore: Restore,
+    pub(super) restore: Restore,
 }
 
 impl World {

@@ -165,7 +165,11 @@ impl World {
             }
             _ => Duration::ZERO,
         };
-        let delay = stands + self.within(2 * self.swarm.transfer) + self.network.stream_delay(&mut self.dice);
+        let writes = self.within(2 * self.swarm.transfer) + self.network.stream_delay(&mut self.dice);
+        if stands == Duration::ZERO && writes > SAY_EVERY {
+            self.calendar.after(SAY_EVERY, of(worker, serial, OfCheckpoint::StillSaving));
+        }
+        let delay = stands + writes;
         self.calendar.after(delay, of(worker, serial, OfCheckpoint::Written));
     }
 

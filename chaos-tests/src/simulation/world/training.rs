@@ -35,7 +35,7 @@ impl World {
         } else {
             None
         };
-        let only_speaks = matches!(event, Event::Beat { .. });
+        let only_speaks = matches!(event, Event::Beat { .. } | Event::Moved { .. });
         if !only_speaks {
             self.story.tell(now, || format!("{worker} at {step}: {event:?}"));
         }
@@ -197,6 +197,7 @@ impl World {
                 let next = HEARTBEAT.mul_f64(1_000.0 / process.rate.max(1) as f64);
                 let heartbeat = Beat::Heart;
                 self.calendar.after(next, Happening::Beat { worker, heartbeat });
+                self.count_moved(worker);
                 Heartbeat::Due(self.pace(worker))
             }
             Beat::Reports => {
@@ -247,7 +248,8 @@ impl World {
                 process.sum = process.take_sum(step);
                 self.swarm.apply
             }
-            Work::Load { .. } | Work::Conclude { .. } => self.swarm.apply * 2,
+            Work::Load { .. } => self.swarm.load,
+            Work::Conclude { .. } => self.swarm.apply * 2,
         };
         process.working = Some(work);
         process.began = self.calendar.now();

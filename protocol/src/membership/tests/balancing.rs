@@ -23,6 +23,7 @@ impl Job {
             generation: g(count),
             step: s(step),
             tally: tally(step),
+            moved: 0,
             pace: Some(Pace::new(Duration::from_millis(millis))),
             reports: vec![],
         };

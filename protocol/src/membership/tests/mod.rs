@@ -10,6 +10,7 @@ mod generations;
 mod joining;
 mod last_saves;
 mod leaving;
+mod loading;
 mod losses;
 mod planning;
 mod records;
@@ -179,6 +180,7 @@ impl Job {
             generation: g(count),
             step: s(step),
             tally: tally(step),
+            moved: 0,
             pace: None,
             reports: reports.iter().map(report).collect(),
         };

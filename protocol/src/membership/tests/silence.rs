@@ -14,6 +14,8 @@ struct Beats {
     step: u64,
     /// Gradients of that step.
     computed: u32,
+    /// Bytes moved, in all.
+    moved: u64,
     /// Milliseconds for a gradient.
     pace: Option<u64>,
 }
@@ -24,6 +26,7 @@ fn done(worker: u64, step: u64) -> Beats {
         worker,
         step,
         computed: 2,
+        moved: 0,
         pace: None,
     }
 }
@@ -49,6 +52,7 @@ impl Job {
                     this_step: beats.computed,
                     previous_step: if beats.step > 0 { 2 } else { 0 },
                 },
+                moved: beats.moved,
                 pace: beats.pace.map(|pace| Pace::new(Duration::from_millis(pace))),
                 reports: vec![],
             },

@@ -1,0 +1,81 @@
+//! A job whose state takes minutes or an hour to move: all lose it and load it from a checkpoint, one is lost and another joins. Whatever is
+//! waited for moves all the time, so that nobody may be left out for it, however long it takes (LIVE-1).
+
+use std::time::Duration;
+
+use super::faults::Fault;
+use super::invariants::Violation;
+use super::story::{Story, Telling};
+use super::swarm::Swarm;
+use super::world::World;
+use crate::dice::{Dice, mix};
+
+/// What becomes of such a job.
+#[derive(Debug)]
+pub struct Heavy {
+    /// How long its state takes from one worker to another.
+    pub transfer: Duration,
+    /// How long it took from the loss of all workers to the next update; none if that never came.
+    pub resumed: Option<Duration>,
+    /// How long it took until a successor of a lost worker was a member; none if none ever was.
+    pub joined: Option<Duration>,
+    /// How many workers the coordinator had killed because they seemed to do nothing.
+    pub killed: u64,
+    /// What did not hold, if something did not.
+    pub violation: Option<Violation>,
+}
+
+/// A state is fetched, loaded and hashed, and a checkpoint may be written before, each several times over.
+const AT_MOST: u32 = 12;
+
+/// What is waited for besides: see [`super::invariants`].
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Plays the run of `seed`.
+#[must_use]
+pub fn load(seed: u64, telling: Telling) -> Heavy {
+    let mut dice = Dice::new(mix(seed));
+    let swarm = Swarm::of_a_large_state(&mut dice);
+    let transfer = swarm.transfer;
+    let bound = AT_MOST * (transfer + swarm.local + swarm.load + swarm.step()) + PATIENCE;
+    let mut world = World::of(swarm, dice, seed, Story::new(telling));
+    world.until(bound, |world| world.counts.saved > 0);
+    for worker in world.processes.keys().copied().collect::<Vec<_>>() {
+        world.end_seen(worker, "signal 9", super::world::LastWords::No);
+    }
+    let before = world.counts.updates;
+    let resumed = world.until(bound, |world| world.counts.updates > before);
+    world.strike(Fault::Kill);
+    let members = world.members();
+    let joined = world.until(bound, |world| world.members() > members);
+    Heavy {
+        transfer,
+        resumed,
+        joined,
+        killed: world.counts.killed,
+        violation: world.broken,
+    }
+}
+
+impl World {
+    /// Goes on until something is so, and returns how long that took; none if it was not so within `bound`.
+    pub(super) fn until(&mut self, bound: Duration, is_so: impl Fn(&Self) -> bool) -> Option<Duration> {
+        let since = self.now();
+        while self.broken.is_none() && !self.given_up && self.now() < since + bound {
+            if is_so(self) {
+                return Some(self.now() - since);
+            }
+            if !self.happen() {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// How many workers take part.
+    pub(super) fn members(&self) -> usize {
+        let seated = |seat: &str| matches!(seat, "linked");
+        let seats = self.processes.values().map(|process| process.member.phases().seat);
+        seats.filter(|seat| seated(seat)).count()
+    }
+}

@@ -1,0 +1,88 @@
+//! A job in which one worker's own port breaks for good: no other worker reaches it, or it reaches no other, or both. All speak with the
+//! coordinator as before. Whom the others cannot link with is left out, and nobody else.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sardana_protocol::words::WorkerId;
+
+use super::invariants::Violation;
+use super::network::{Cut, Node, Way};
+use super::story::{Story, Telling};
+use super::swarm::Swarm;
+use super::world::World;
+use crate::dice::{Dice, mix};
+
+/// What does not pass any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// What the worker sends to others.
+    Out,
+    /// What others send to it.
+    In,
+    /// Both.
+    Both,
+}
+
+/// What becomes of such a job.
+#[derive(Debug)]
+pub struct Broken {
+    /// Whether the one with the broken port was left out.
+    pub broken_left_out: bool,
+    /// How many others were.
+    pub healthy_left_out: usize,
+    /// How long it took until as many workers as before trained without it.
+    pub whole: Option<Duration>,
+    /// Steps that were applied since.
+    pub steps: u64,
+    /// What did not hold, if something did not.
+    pub violation: Option<Violation>,
+}
+
+/// Links are tried some times, each for seconds, and a successor copies the state.
+const WITHIN: Duration = Duration::from_secs(600);
+
+/// Nobody else is left out afterwards.
+const AFTERWARDS: Duration = Duration::from_secs(300);
+
+/// Plays the run of `seed`: one of so many workers has a port that breaks like that.
+#[must_use]
+pub fn break_port(seed: u64, workers: u32, port: Port, telling: Telling) -> Broken {
+    let mut dice = Dice::new(mix(seed));
+    let swarm = Swarm::healthy(&mut dice, workers);
+    let mut world = World::of(swarm, dice, seed, Story::new(telling));
+    let all = workers as usize;
+    world.until(WITHIN, |world| world.members() == all && world.advances >= 3);
+    let broken = world.pick();
+    world.break_port_of(broken, port);
+    let before = world.advances;
+    let is_whole = |world: &World| {
+        let out = broken.is_some_and(|broken| world.dismissed.contains(&broken));
+        (out || all == 2) && world.members() == all && world.advances > before + 5
+    };
+    let whole = world.until(WITHIN, is_whole);
+    world.until(AFTERWARDS, |_| false);
+    let (left_out, others): (Vec<WorkerId>, Vec<WorkerId>) =
+        world.dismissed.iter().partition(|worker| Some(**worker) == broken);
+    Broken {
+        broken_left_out: !left_out.is_empty(),
+        healthy_left_out: others.into_iter().collect::<BTreeSet<_>>().len(),
+        whole,
+        steps: world.advances - before,
+        violation: world.broken,
+    }
+}
+
+impl World {
+    fn break_port_of(&mut self, worker: Option<WorkerId>, port: Port) {
+        let way = match port {
+            Port::Out => Way::ToWorkers,
+            Port::In => Way::FromWorkers,
+            Port::Both => Way::Workers,
+        };
+        // Longer than any run.
+        let until = self.now() + Duration::from_secs(1 << 30);
+        let inside = worker.into_iter().map(Node::Worker).collect();
+        self.cut_off(Cut { inside, way, until });
+    }
+}
