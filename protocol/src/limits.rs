@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Version of every message. A peer of another version is refused with both numbers.
-pub const WIRE_VERSION: u16 = 5;
+pub const WIRE_VERSION: u16 = 6;
 
 /// Most shards of a job. A message lists at most one range per shard, so this bounds messages; finer grain than 4,096 shards a
 /// step buys no balance. A job with more is refused when it is built.
@@ -95,6 +95,11 @@ pub const SILENCE_LEAST: Duration = Duration::from_secs(3);
 /// A silence that always is. A connection that carries nothing for so long is given up in any case.
 pub const SILENCE_MOST: Duration = Duration::from_secs(10);
 
+/// A worker whose process its agent sees stand still may do so for this long: who looks at a process with a debugger's help, or slows it
+/// down by signals, costs nobody a halt. Then it is left out, and its agent ends it. More than a [`HEARTBEAT`], so that one that goes on is
+/// heard of in time.
+pub const STOPPED_GRACE: Duration = Duration::from_millis(600);
+
 /// A member whose connection has broken so often within [`FORGIVEN`] of each other may come back as ever; once more, and it is
 /// dismissed: each time costs all others a halt.
 pub const FLAPS: u32 = 3;
@@ -136,6 +141,16 @@ pub const RESEND: Duration = Duration::from_millis(300);
 /// With many workers it is this for each of them, if that is more: a thousand need most of a second to be told and to answer, and
 /// what is said again meanwhile keeps the answers from coming, until all count as silent.
 pub const RESEND_EACH: Duration = Duration::from_millis(2);
+
+/// How long the successor of a worker waits that ended soon after its start and had not taken part in training, from the second such one in
+/// a row on: doubled each time up to [`REPLACE_LATER_MOST`], so that a program that cannot start does not spin.
+pub const REPLACE_LATER: Duration = Duration::from_millis(100);
+
+/// The longest such wait.
+pub const REPLACE_LATER_MOST: Duration = Duration::from_secs(10);
+
+/// A worker that lived this long could start, whatever became of it: the next one starts at once.
+pub const LIVED: Duration = Duration::from_secs(2);
 
 /// How long a gathering job waits for its expected workers before it starts with those present (at least `min`): starting a
 /// process takes well under a second, a slow host some.
@@ -208,6 +223,8 @@ pub const MAX_KEPT_REPORTS: usize = 4_096;
 
 const _: () = assert!(SILENCE.as_millis() >= 10 * HEARTBEAT.as_millis());
 const _: () = assert!(HEARTBEAT.as_millis() * (PACE_FIGURES as u128) < REBALANCE_EVERY.as_millis());
+const _: () = assert!(STOPPED_GRACE.as_millis() > HEARTBEAT.as_millis());
+const _: () = assert!(STOPPED_GRACE.as_millis() < SILENCE_LEAST.as_millis());
 const _: () = assert!(FORGIVEN.as_millis() > COOL_MOST.as_millis());
 const _: () = assert!(SILENCE_LEAST.as_millis() >= (SILENCE_GAPS as u128) * HEARTBEAT.as_millis());
 const _: () = assert!(RESEND.as_millis() * 10 <= SILENCE.as_millis());

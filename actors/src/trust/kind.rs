@@ -139,6 +139,7 @@ impl From<&AgentMessage> for Kind {
             AgentMessage::Renew { .. } => Self::Renewal,
             AgentMessage::ChildStarted { .. }
             | AgentMessage::ChildExited { .. }
+            | AgentMessage::ChildMotion { .. }
             | AgentMessage::Leave { .. }
             | AgentMessage::Stay { .. } => Self::ChildReport,
         }

@@ -306,6 +306,9 @@ fn agents_and_trailers() {
     };
     golden(&exited, &format!("05 05 08\"signal 9\" 01 {TALLY} 01"));
     golden(&AgentMessage::Stay { reason: reason() }, "06 04\"spot\"");
+    let moves = |motion| AgentMessage::ChildMotion { worker, motion };
+    golden(&moves(Motion::Runs), "07 05 00");
+    golden(&moves(Motion::Stopped), "07 05 01");
     golden(&AgentOrder::JobOver, "00");
     let certificate = vec![1, 2];
     golden(&AgentOrder::Certified { worker, certificate }, "01 05 02 0102");

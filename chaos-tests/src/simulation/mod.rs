@@ -3,6 +3,7 @@
 //!
 //! - [`play`]: one run; [`campaign`]: many, on all processors, until enough hours have passed;
 //! - [`preempt`]: one in which workers are lost, leave and come without end, and checkpoints must come all the same;
+//! - [`churn`]: one in which a worker is killed every moment, and training must go on all the same;
 //! - `world`: the cluster, with its depots; `calendar`: virtual time; `network`: who reaches whom; `swarm`: what a seed draws;
 //! - `faults`: what goes wrong, one file each; `invariants`: what must hold all the same, one file each;
 //! - `planted`: bugs that it must find, with the feature `planted-bugs`;
@@ -18,6 +19,7 @@ pub mod story;
 pub mod tally;
 
 mod calendar;
+mod churned;
 mod expected;
 mod faults;
 mod invariants;
@@ -29,6 +31,7 @@ mod run;
 mod swarm;
 mod world;
 
+pub use churned::{Churned, churn};
 pub use invariants::Violation;
 pub use preempted::{Preempted, preempt};
 pub use run::{Played, play};

@@ -13,6 +13,7 @@ impl Membership {
             Loss::Exited { tally, .. } => tally.filter(|tally| tally.step <= self.config.steps),
             Loss::ConnectionLost { .. }
             | Loss::Silent { .. }
+            | Loss::Stopped { .. }
             | Loss::Stalled { .. }
             | Loss::Unreachable
             | Loss::Failed { .. } => None,

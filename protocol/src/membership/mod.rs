@@ -292,6 +292,7 @@ impl Membership {
             Event::Said { worker, message } => self.said(worker, message),
             Event::Lost { worker, cause } => self.lost(worker, cause),
             Event::LeaveRequested { worker, reason } => self.leave_requested(worker, reason),
+            Event::Motion { worker, motion } => self.moves(worker, motion),
             Event::StopRequested => self.stop_requested(),
             Event::Depot { depot, event } => self.depot(depot, event),
             Event::Tick => self.tick(),
@@ -335,6 +336,7 @@ impl Membership {
             },
             leaving: None,
             heard: self.now,
+            stopped: None,
             pulse: Pulse::default(),
             work: Work::at(self.now),
             asked: self.now,
@@ -359,6 +361,7 @@ impl Membership {
     fn tick(&mut self) {
         self.mind_the_clock();
         self.evict_silent();
+        self.evict_stopped();
         self.evict_stalled();
         self.resend();
         self.ask_again_to_stop();

@@ -529,6 +529,22 @@ pub enum AgentMessage {
         /// Why, for people.
         reason: String,
     },
+    /// A child stands still, as by SIGSTOP, or goes on. Nothing comes back.
+    ChildMotion {
+        /// Which.
+        worker: WorkerId,
+        /// What its process does now.
+        motion: Motion,
+    },
+}
+
+/// Whether a process runs, as far as its agent sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Motion {
+    /// It runs.
+    Runs,
+    /// It stands still until a signal lets it go on.
+    Stopped,
 }
 
 /// From coordinator to agent. Nothing comes back.

@@ -24,6 +24,7 @@ use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::membership::{Config, Stage, Summary};
 use sardana_protocol::messages::Tally;
+use sardana_protocol::replacing::Replacing;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
 
@@ -74,6 +75,8 @@ pub(crate) struct World {
     serial: u64,
     /// Successors that are on their way.
     pub(crate) coming: usize,
+    /// When these are started, where one agent decides it. Else they take as long as it happens.
+    pub(crate) replacing: Option<Replacing>,
     pub(crate) faults: Faults,
     /// Why the run is over before its time, if it is.
     pub(crate) broken: Option<Violation>,
@@ -140,6 +143,7 @@ impl World {
             spec,
             serial: 0,
             coming: 0,
+            replacing: None,
             faults: Faults::Come,
             broken: None,
             done: None,
@@ -309,7 +313,7 @@ impl World {
         }
         let worker = WorkerId::new(self.dice.bits());
         let rate = 990 + self.dice.below(21);
-        let process = Process::new(&self.spec, self.swarm.keeps, rate);
+        let process = Process::new(&self.spec, self.swarm.keeps, rate, self.now());
         self.processes.insert(worker, process);
         self.calendar.after(Duration::ZERO, Happening::Dial { worker });
         let heartbeat = super::calendar::Beat::Heart;
@@ -320,12 +324,22 @@ impl World {
     /// A process ends. Whether anybody is told is another matter.
     pub(crate) fn end(&mut self, worker: WorkerId) -> Option<Tally> {
         let process = self.processes.remove(&worker)?;
+        let (lived, tally) = (self.now().saturating_sub(process.started), process.member.tally());
         // The fleet is kept at its size.
         if self.processes.len() + self.coming < self.swarm.workers as usize {
-            self.start_after(self.swarm.restart);
+            self.replace(lived, tally);
         }
         self.story.tell(self.calendar.now(), || format!("{worker} ends"));
-        Some(process.member.tally())
+        Some(tally)
+    }
+
+    fn replace(&mut self, lived: Duration, tally: Tally) {
+        let Some(replacing) = &mut self.replacing else {
+            return self.start_after(self.swarm.restart);
+        };
+        let wait = replacing.wait(lived, Some(tally));
+        self.coming += 1;
+        self.calendar.after(wait + self.swarm.restart, Happening::Start);
     }
 
     /// A process ends, and its agent sees it. `last_words`: whether it closes its connections.
