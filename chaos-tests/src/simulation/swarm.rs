@@ -37,6 +37,8 @@ pub(crate) struct Swarm {
     pub(crate) network: Network,
     /// Between the end of a process and its successor, at most.
     pub(crate) restart: Duration,
+    /// A dead process is seen by its agent after this at most.
+    pub(crate) seen: Duration,
     /// How long a task of a process may wait for its turn, at most: its host has more to do than processors.
     pub(crate) held_up: Duration,
     /// How long a write to the coordinator's disk takes.
@@ -55,6 +57,9 @@ pub(crate) struct Swarm {
 
 /// Scrambles a seed for what has to do with checkpoints.
 const SAVES: u64 = 0x5a7e_d000;
+
+/// A dead process is seen by its agent after this at most, on such hosts.
+const SEEN: Duration = Duration::from_millis(50);
 
 /// How long a task waits for its turn at most on hosts that are busy.
 const HELD_UP: Duration = Duration::from_millis(500);
@@ -100,7 +105,8 @@ impl Swarm {
         swarm.steps = u64::MAX >> 1;
         (swarm.gradient, swarm.apply) = (Duration::from_micros(2_500), Duration::from_micros(200));
         (swarm.transfer, swarm.sum, swarm.keeps) = (Duration::from_millis(5), Duration::from_millis(1), 16);
-        (swarm.restart, swarm.held_up) = (Duration::from_millis(150), Duration::from_micros(100));
+        swarm.restart = Duration::from_millis(150);
+        (swarm.seen, swarm.held_up) = (Duration::from_millis(5), Duration::from_micros(100));
         swarm.network.transport = Transport::Streams;
         (swarm.network.latency, swarm.network.loss, swarm.network.replay) = (Duration::from_micros(100), 0, 0);
         swarm.balance = Balance::Off;
@@ -187,6 +193,7 @@ impl Swarm {
             keeps: 2 + small(dice, 12),
             network: network(dice),
             restart: Duration::from_millis(between(dice, 100, 30_000)),
+            seen: SEEN,
             held_up: HELD_UP,
             sync: Duration::from_millis(between(dice, 1, 500)),
             saves: None,

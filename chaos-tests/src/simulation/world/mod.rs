@@ -49,9 +49,6 @@ const ENOUGH: usize = 3;
 /// More processes than this are not started, whatever happens.
 pub(crate) const CROWD: usize = 40;
 
-/// A dead process is seen by its agent after this at most.
-const SEEN: Duration = Duration::from_millis(50);
-
 /// What the job computes, and what computes it.
 pub(crate) const TASK: StateHash = StateHash::new([1; 32]);
 pub(crate) const BUILD: StateHash = StateHash::new([2; 32]);
@@ -347,7 +344,7 @@ impl World {
         let session = self.coordinator.session_of(worker);
         let ring = self.processes.get(&worker).and_then(Process::ring_members);
         let Some(tally) = self.end(worker) else { return };
-        let seen = self.within(SEEN);
+        let seen = self.within(self.swarm.seen);
         self.calendar.after(seen, Happening::Exited { worker, how, tally });
         if last_words == LastWords::Yes {
             self.reset_links(worker, ring);
