@@ -142,7 +142,10 @@ async fn measure(name: &str, rest_us: u64, rounds: u64, lasts: Duration) -> Resu
     }
     for (pace, mut goodputs) in PACES.into_iter().zip(goodputs) {
         let [min, median] = [0.0, 0.5].map(|share| quantile(&mut goodputs, share));
-        println!("{name}, a kill each {:>3} s: goodput min {min:.3}, median {median:.3}", pace.as_secs_f64());
+        println!(
+            "{name}, a kill each {:>3} s: goodput min {min:.3}, median {median:.3}",
+            pace.as_secs_f64()
+        );
     }
     Ok(())
 }

@@ -54,7 +54,8 @@ pub const DEPOT_REST: Duration = Duration::from_millis(200);
 /// A depot that fails time and again is asked again after this long at the latest: its disk may have been full, and be so no more.
 pub const DEPOT_REST_MOST: Duration = Duration::from_secs(10);
 
-/// So long the end of a job waits for its last checkpoint while none is under way.
+/// So long the end of a job waits for its last checkpoint while none is under way, and no holder says that it has come further with hashing
+/// what it has copied for it.
 pub const LAST_SAVE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// So often loading a checkpoint is tried before an older one is.
@@ -174,8 +175,12 @@ pub const MAX_COPY_ATTEMPTS: u32 = 3;
 pub const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 
 /// After this long without a word of a snapshot it is asked for again. Only a step that takes longer, or holders that hash for
-/// longer, come near it; asking twice costs a second snapshot.
+/// longer and say nothing, come near it; asking twice costs a second snapshot.
 pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A holder that hashes its shares of a snapshot says so after each such time in which it has come further: often enough for whoever waits
+/// for it.
+pub const HASHING_SIGN: Duration = Duration::from_secs(1);
 
 /// Each time in a row that a snapshot is asked for again it is waited for twice as long, up to so many times: shares that take longer to hash
 /// than that would never become a checkpoint otherwise.
@@ -225,6 +230,8 @@ const _: () = assert!(SILENCE.as_millis() >= 10 * HEARTBEAT.as_millis());
 const _: () = assert!(HEARTBEAT.as_millis() * (PACE_FIGURES as u128) < REBALANCE_EVERY.as_millis());
 const _: () = assert!(STOPPED_GRACE.as_millis() > HEARTBEAT.as_millis());
 const _: () = assert!(STOPPED_GRACE.as_millis() < SILENCE_LEAST.as_millis());
+const _: () = assert!(HASHING_SIGN.as_millis() * 5 <= SNAPSHOT_PATIENCE.as_millis());
+const _: () = assert!(HASHING_SIGN.as_millis() * 5 <= LAST_SAVE_PATIENCE.as_millis());
 const _: () = assert!(FORGIVEN.as_millis() > COOL_MOST.as_millis());
 const _: () = assert!(SILENCE_LEAST.as_millis() >= (SILENCE_GAPS as u128) * HEARTBEAT.as_millis());
 const _: () = assert!(RESEND.as_millis() * 10 <= SILENCE.as_millis());

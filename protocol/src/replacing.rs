@@ -80,7 +80,10 @@ mod tests {
             (Duration::ZERO, Some(had_the_state)),
             (LIVED, None),
         ] {
-            assert_eq!(waits(&[FAILED, FAILED, FAILED, good, FAILED, FAILED]), [0, 100, 200, 0, 0, 100]);
+            assert_eq!(
+                waits(&[FAILED, FAILED, FAILED, good, FAILED, FAILED]),
+                [0, 100, 200, 0, 0, 100]
+            );
             assert_eq!(waits(&[good; 9]), [0; 9]);
         }
     }

@@ -118,6 +118,7 @@ impl From<&WorkerMessage> for Kind {
             | WorkerMessage::LinkBroken { .. }
             | WorkerMessage::Switched { .. }
             | WorkerMessage::RoomMade { .. }
+            | WorkerMessage::Hashing { .. }
             | WorkerMessage::Snapshotted { .. }
             | WorkerMessage::Dropped { .. }
             | WorkerMessage::Saved { .. }

@@ -187,6 +187,7 @@ pub const EXPECTED: &[Reached] = &[
     ("worker says", "RoomMade", ""),
     ("worker says", "Saved", ""),
     ("worker says", "Saving", ""),
+    ("worker says", "Hashing", ""),
     ("worker says", "Snapshotted", ""),
     ("worker says", "Switched", ""),
 ];

@@ -277,6 +277,11 @@ impl Formation {
         self.catch_up.get(rank).is_some_and(|catch_up| *catch_up != CatchUp::None)
     }
 
+    /// All stop at this step, whatever they were told before, if there is one.
+    pub(super) fn stop_here(&mut self, step: Option<Step>) {
+        self.stop_at = step.or(self.stop_at);
+    }
+
     pub(super) fn stop_at(&self) -> Option<Step> {
         self.stop_at
     }

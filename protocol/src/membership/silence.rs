@@ -135,7 +135,10 @@ impl Membership {
         }
         // What was said after its agent saw it stop came from one that goes on: the agent has yet to say so.
         let stood = |record: &Record| Some(self.now.saturating_sub(record.stopped?.max(record.heard)));
-        let stopped = self.members.iter().filter_map(|(&worker, record)| Some((worker, stood(record)?)));
+        let stopped = self
+            .members
+            .iter()
+            .filter_map(|(&worker, record)| Some((worker, stood(record)?)));
         for (worker, stood) in stopped.filter(|(_, stood)| *stood >= STOPPED_GRACE).collect::<Vec<_>>() {
             self.out.push(Command::Kill { worker });
             self.evict(worker, Loss::Stopped { stood });

@@ -338,6 +338,11 @@ pub enum WorkerMessage {
         /// What it said.
         reason: String,
     },
+    /// It still hashes what it has copied of a snapshot, and has come further since it last said so. `Snapshotted` comes later.
+    Hashing {
+        /// Which snapshot.
+        snapshot: SnapshotId,
+    },
 }
 
 /// The auxiliary sums of one step over all its shards. Keyed by step: a step told twice counts once.

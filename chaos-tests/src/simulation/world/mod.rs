@@ -279,6 +279,7 @@ impl World {
             Happening::Fetched { worker, serial } => self.fetched(worker, serial),
             Happening::Transferred { worker, serial } => self.transferred(worker, serial),
             Happening::RoomMade { worker } => self.room_made(worker),
+            Happening::StillHashing { worker, snapshot } => self.still_hashing(worker, snapshot),
             Happening::Hashed { worker, snapshot } => self.hashed(worker, snapshot),
             Happening::Depot { place, what } => self.at_depot(place, what),
             Happening::Checkpoint { worker, serial, what } => self.of_checkpoint(worker, serial, what),

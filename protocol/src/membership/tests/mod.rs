@@ -14,6 +14,7 @@ mod planning;
 mod restoring;
 mod saving;
 mod silence;
+mod stopped;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
