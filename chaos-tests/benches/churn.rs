@@ -99,6 +99,14 @@ async fn run(setup: &Setup, pace: Option<Duration>, lasts: Duration, dice: &mut 
         }
     }
     watch.run.steps = watch.reached.saturating_sub(before);
+    // Who waits for workers has no state to stop with.
+    loop {
+        let event = launched.next_event().await.context("the job ended")?;
+        watch.see(&event)?;
+        if let Event::Job(JobEvent::Steps(_)) = event {
+            break;
+        }
+    }
     launched.steering().request_stop();
     let summary = launched.finish(|_, _| {}).await?;
     let plain = Setup {

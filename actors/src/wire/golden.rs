@@ -7,7 +7,8 @@ use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::Stage;
 use sardana_protocol::messages::{
     AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, Introduction, MemberAddress,
-    MembersDigest, Needed, Ring, Seated, Serve, Snapshot, Standing, StepReport, Tally, Trailer, WorkerHello, WorkerMessage,
+    MembersDigest, Motion, Needed, Ring, Seated, Serve, Snapshot, Standing, StepReport, Tally, Trailer, WorkerHello,
+    WorkerMessage,
 };
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
@@ -222,6 +223,7 @@ fn a_worker_that_comes_or_goes() {
     let (one, two) = ("ee".repeat(32), "dd".repeat(32));
     golden(&snapshotted, &format!("07 0107 09 02 01 {one} 02 {two}"));
     golden(&WorkerMessage::Dropped { snapshot: SNAPSHOT }, "08 0107 09");
+    golden(&WorkerMessage::Hashing { snapshot: SNAPSHOT }, "12 0107 09");
     let caught_up = WorkerMessage::CaughtUp {
         snapshot: SNAPSHOT,
         step: Step::new(300),
