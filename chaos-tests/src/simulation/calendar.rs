@@ -18,9 +18,7 @@ use super::world::{AtDepot, Data, OfCheckpoint};
 #[derive(Debug, Clone)]
 pub(crate) enum Happening {
     /// The coordinator's clock, in this life of it.
-    Tick {
-        life: Incarnation,
-    },
+    Tick { life: Incarnation },
     /// A message reaches the coordinator over this session.
     ToCoordinator {
         worker: WorkerId,
@@ -34,9 +32,7 @@ pub(crate) enum Happening {
         message: Box<CoordinatorMessage>,
     },
     /// A worker looks for the coordinator.
-    Dial {
-        worker: WorkerId,
-    },
+    Dial { worker: WorkerId },
     /// Its hello is there.
     Hello {
         worker: WorkerId,
@@ -51,44 +47,27 @@ pub(crate) enum Happening {
         report_from: Step,
     },
     /// No greeting has come.
-    Unanswered {
-        worker: WorkerId,
-        session: u64,
-    },
+    Unanswered { worker: WorkerId, session: u64 },
     /// An agent is told to kill its child.
-    Kill {
-        worker: WorkerId,
-    },
+    Kill { worker: WorkerId },
     /// An agent says that its child has ended.
     Exited {
         worker: WorkerId,
         how: &'static str,
         tally: Tally,
     },
+    /// An agent says whether its child stands still.
+    Looked { worker: WorkerId },
     /// The coordinator notices that a session is over.
-    SessionLost {
-        worker: WorkerId,
-        session: u64,
-    },
+    SessionLost { worker: WorkerId, session: u64 },
     /// The worker notices it.
-    ControlLost {
-        worker: WorkerId,
-        session: u64,
-    },
+    ControlLost { worker: WorkerId, session: u64 },
     /// A worker's clock.
-    Beat {
-        worker: WorkerId,
-        heartbeat: Beat,
-    },
+    Beat { worker: WorkerId, heartbeat: Beat },
     /// A training thread has done what it was doing.
-    Worked {
-        worker: WorkerId,
-    },
+    Worked { worker: WorkerId },
     /// A worker looks whether its links are made.
-    Link {
-        worker: WorkerId,
-        generation: Generation,
-    },
+    Link { worker: WorkerId, generation: Generation },
     /// A link to `peer` has broken.
     LinkBroken {
         worker: WorkerId,
@@ -112,38 +91,19 @@ pub(crate) enum Happening {
         gradients: std::rc::Rc<[(u32, u64)]>,
     },
     /// A worker's machine comes to an event that its ring or its links have left for it.
-    Mail {
-        worker: WorkerId,
-        mail: Box<Mail>,
-    },
+    Mail { worker: WorkerId, mail: Box<Mail> },
     /// What a member fetches may be there.
-    Fetched {
-        worker: WorkerId,
-        serial: u64,
-    },
+    Fetched { worker: WorkerId, serial: u64 },
     /// What a joiner copies may be there.
-    Transferred {
-        worker: WorkerId,
-        serial: u64,
-    },
+    Transferred { worker: WorkerId, serial: u64 },
     /// There is room for shares.
-    RoomMade {
-        worker: WorkerId,
-    },
+    RoomMade { worker: WorkerId },
     /// Shares are hashed.
-    Hashed {
-        worker: WorkerId,
-        snapshot: SnapshotId,
-    },
-    StillHashing {
-        worker: WorkerId,
-        snapshot: SnapshotId,
-    },
+    Hashed { worker: WorkerId, snapshot: SnapshotId },
+    /// They are being hashed.
+    StillHashing { worker: WorkerId, snapshot: SnapshotId },
     /// Something happens at a depot, or on its connection.
-    Depot {
-        place: usize,
-        what: AtDepot,
-    },
+    Depot { place: usize, what: AtDepot },
     /// What a worker does for a checkpoint is as far as this.
     Checkpoint {
         worker: WorkerId,
@@ -210,9 +170,13 @@ impl Happening {
             | Self::Checkpoint { worker, .. }
             | Self::StillHashing { worker, .. }
             | Self::Hashed { worker, .. } => Party::Worker(*worker),
-            Self::Kill { .. } | Self::Exited { .. } | Self::Revive | Self::Start | Self::Strike(_) | Self::Later(_) => {
-                Party::World
-            }
+            Self::Kill { .. }
+            | Self::Looked { .. }
+            | Self::Exited { .. }
+            | Self::Revive
+            | Self::Start
+            | Self::Strike(_)
+            | Self::Later(_) => Party::World,
         }
     }
 }

@@ -15,7 +15,7 @@ const FASTEST: u32 = 2;
 pub(crate) enum Doing {
     /// It has been at one thing for so long, or was until just now. Nothing, if it waits for what comes next.
     Works(Duration),
-    /// It will never be done, or waits for one that will not.
+    /// It will never be done, or waits for one that will not, or its process stands still.
     Hangs,
 }
 

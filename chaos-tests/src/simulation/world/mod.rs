@@ -243,6 +243,7 @@ impl World {
             } => self.greeted(worker, session, incarnation, report_from),
             Happening::Unanswered { worker, session } => self.unanswered(worker, session),
             Happening::Kill { worker } => self.killed(worker),
+            Happening::Looked { worker } => self.looked(worker),
             Happening::Exited { worker, how, tally } => self.exited(worker, how, tally),
             Happening::SessionLost { worker, session } => self.session_lost(worker, session),
             Happening::ControlLost { worker, session } => self.control_lost(worker, session),
