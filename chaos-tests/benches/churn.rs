@@ -1,5 +1,6 @@
 //! How much of training is left when a random one of four worker processes is killed each 0.2, 1 or 5 seconds. Goodput: the steps that
-//! the job has beyond where it stood when the time began, against those of a run in which nobody is killed, in the same time. Steps that
+//! the job has beyond where it stood when the time began, against those of the runs before and after in which nobody is killed, in the same
+//! time. Steps that
 //! are lost with the state count for nothing. Each run's last state is compared with the plain loop's.
 //!
 //! `cargo bench -p sardana-chaos-tests --bench churn [-- ROUNDS [SECONDS]]`
@@ -134,11 +135,16 @@ async fn measure(name: &str, rest_us: u64, rounds: u64, lasts: Duration) -> Resu
     let mut goodputs = PACES.map(|_| Vec::new());
     for round in 1..=rounds {
         let mut dice = Dice::new(round);
-        let undisturbed = run(&setup, None, lasts, &mut dice).await?;
-        println!("{name}, round {round}: {} steps undisturbed", undisturbed.steps);
-        for (pace, goodputs) in PACES.into_iter().zip(&mut goodputs) {
-            let killed = run(&setup, Some(pace), lasts, &mut dice).await?;
-            let goodput = killed.steps as f64 / undisturbed.steps as f64;
+        let mut killed = Vec::new();
+        // Whatever else the machine does meanwhile: before and after.
+        let before = run(&setup, None, lasts, &mut dice).await?.steps;
+        for pace in PACES {
+            killed.push((pace, run(&setup, Some(pace), lasts, &mut dice).await?));
+        }
+        let after = run(&setup, None, lasts, &mut dice).await?.steps;
+        println!("{name}, round {round}: {before} steps undisturbed before, {after} after");
+        for ((pace, killed), goodputs) in killed.into_iter().zip(&mut goodputs) {
+            let goodput = 2.0 * killed.steps as f64 / (before + after) as f64;
             println!(
                 "  a kill each {:>3} s: goodput {goodput:.3}; {} kills, the state was lost {} times",
                 pace.as_secs_f64(),

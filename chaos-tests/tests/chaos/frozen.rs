@@ -68,9 +68,13 @@ enum Wake {
 
 /// Why a worker was left out.
 fn cause(ended: &Ended, left_out: WorkerId) -> Option<Loss> {
-    ended.job_events().find_map(|event| match event {
-        JobEvent::Lost { worker, cause, .. } if *worker == left_out => Some(cause.clone()),
-        _ => None,
+    ended.job_events().find_map(|event| {
+        if let JobEvent::Lost { worker, cause, .. } = event
+            && *worker == left_out
+        {
+            return Some(cause.clone());
+        }
+        None
     })
 }
 

@@ -22,13 +22,15 @@ impl Membership {
         }
     }
 
+    /// Whether somebody who is there has a state that is worth being kept: not one that others have left behind.
     fn somebody_has_a_state(&self) -> bool {
         let step = |record: &Record| match (&record.place, record.joining()) {
             (_, Some(joining)) => joining.step,
             (Place::Quiet(standing) | Place::Left(_, standing), None) => standing.step,
             (Place::Called | Place::Ready | Place::Finished(_) | Place::Joining(_), None) => self.reached,
         };
-        self.members.values().any(|record| step(record) > Step::ZERO)
+        let least = self.behind_which_state_is_lost().max(Step::new(1));
+        self.members.values().any(|record| step(record) >= least)
     }
 
     /// Why a job that waits for workers cannot stop in good order, and what is lost.

@@ -210,9 +210,10 @@ fn where_memory_does_not_hold_the_shards_a_stop_ends_the_job_all_the_same() {
 fn a_stop_where_nobody_has_the_state_says_what_is_lost() {
     let mut job = waits_for_workers();
     job.dies(1, 3);
+    job.arrives(4, 0);
     let told = words(&job.event(Event::StopRequested));
     let lost = "failed: stopped while the job waited for workers; none that has the state at s3 is connected, and no checkpoint is there";
-    assert_eq!(told, [lost]);
+    assert_eq!(told, ["to w4: dismiss", lost]);
 }
 
 #[test]
