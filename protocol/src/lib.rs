@@ -10,7 +10,8 @@
 //! - [`checkpoint`]: what a checkpoint consists of, and who keeps it.
 //! - [`assign`]: which rank computes which shards; [`plan`]: along which hops their gradients are added.
 //! - [`admission`]: who may take part; [`membership`]: the coordinator's machine; [`member`]: a worker's machine.
-//! - [`notices`]: what an agent does when its cloud announces that the machine goes away.
+//! - [`notices`]: what an agent does when its cloud announces that the machine goes away; [`replacing`]: when it starts a worker in place
+//!   of one that ended.
 //! - [`planted`]: bugs for a simulator to find, none of them in what ships.
 //! - [`limits`]: every bound and timeout, with its argument.
 
@@ -25,6 +26,7 @@ pub mod messages;
 pub mod notices;
 pub mod plan;
 pub mod planted;
+pub mod replacing;
 pub mod snapshot;
 pub mod state;
 pub mod status;

@@ -66,7 +66,8 @@ pub const DEPOT_REST: Duration = Duration::from_millis(200);
 /// A depot that fails time and again is asked again after this long at the latest: its disk may have been full, and be so no more.
 pub const DEPOT_REST_MOST: Duration = Duration::from_secs(10);
 
-/// So long the end of a job waits for its last checkpoint while none is under way.
+/// So long the end of a job waits for its last checkpoint while none is under way, and no holder says that it has come further with hashing
+/// what it has copied for it.
 pub const LAST_SAVE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// So often loading a checkpoint is tried before an older one is.
@@ -106,6 +107,11 @@ pub const SILENCE_LEAST: Duration = Duration::from_secs(3);
 
 /// A silence that always is. A connection that carries nothing for so long is given up in any case.
 pub const SILENCE_MOST: Duration = Duration::from_secs(10);
+
+/// A worker whose process its agent sees stand still may do so for this long: who looks at a process with a debugger's help, or slows it
+/// down by signals, costs nobody a halt. Then it is left out, and its agent ends it. More than a [`HEARTBEAT`], so that one that goes on is
+/// heard of in time.
+pub const STOPPED_GRACE: Duration = Duration::from_millis(600);
 
 /// A member whose connection has broken so often within [`FORGIVEN`] of each other may come back as ever; once more, and it is
 /// dismissed: each time costs all others a halt.
@@ -168,6 +174,16 @@ pub const CONTRADICTED: Duration = Duration::from_secs(10);
 /// what is said again meanwhile keeps the answers from coming, until all count as silent.
 pub const RESEND_EACH: Duration = Duration::from_millis(2);
 
+/// How long the successor of a worker waits that ended soon after its start and had not taken part in training, from the second such one in
+/// a row on: doubled each time up to [`REPLACE_LATER_MOST`], so that a program that cannot start does not spin.
+pub const REPLACE_LATER: Duration = Duration::from_millis(100);
+
+/// The longest such wait.
+pub const REPLACE_LATER_MOST: Duration = Duration::from_secs(10);
+
+/// A worker that lived this long could start, whatever became of it: the next one starts at once.
+pub const LIVED: Duration = Duration::from_secs(2);
+
 /// How long a gathering job waits for its expected workers before it starts with those present (at least `min`): starting a
 /// process takes well under a second, a slow host some.
 pub const GATHER: Duration = Duration::from_secs(10);
@@ -190,8 +206,12 @@ pub const MAX_COPY_ATTEMPTS: u32 = 3;
 pub const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 
 /// After this long without a word of a snapshot it is asked for again. Only a step that takes longer, or holders that hash for
-/// longer, come near it; asking twice costs a second snapshot.
+/// longer and say nothing, come near it; asking twice costs a second snapshot.
 pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A holder that hashes its shares of a snapshot says so after each such time in which it has come further: often enough for whoever waits
+/// for it.
+pub const HASHING_SIGN: Duration = Duration::from_secs(1);
 
 /// Each time in a row that a snapshot is asked for again it is waited for twice as long, up to so many times: shares that take longer to hash
 /// than that would never become a checkpoint otherwise.
@@ -247,6 +267,10 @@ const _: () =
 const _: () = assert!(MAX_STEPS <= MAX_GRADIENTS / MAX_SHARDS as u64);
 const _: () = assert!(SILENCE.as_millis() >= 10 * HEARTBEAT.as_millis());
 const _: () = assert!(HEARTBEAT.as_millis() * (PACE_FIGURES as u128) < REBALANCE_EVERY.as_millis());
+const _: () = assert!(STOPPED_GRACE.as_millis() > HEARTBEAT.as_millis());
+const _: () = assert!(STOPPED_GRACE.as_millis() < SILENCE_LEAST.as_millis());
+const _: () = assert!(HASHING_SIGN.as_millis() * 5 <= SNAPSHOT_PATIENCE.as_millis());
+const _: () = assert!(HASHING_SIGN.as_millis() * 5 <= LAST_SAVE_PATIENCE.as_millis());
 const _: () = assert!(FORGIVEN.as_millis() > COOL_MOST.as_millis());
 const _: () = assert!(SILENCE_LEAST.as_millis() >= (SILENCE_GAPS as u128) * HEARTBEAT.as_millis());
 const _: () = assert!(RESEND.as_millis() * 10 <= SILENCE.as_millis());

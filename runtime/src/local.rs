@@ -299,6 +299,7 @@ impl Collected {
             WorkerMessage::Ready { .. }
             | WorkerMessage::Switched { .. }
             | WorkerMessage::RoomMade { .. }
+            | WorkerMessage::Hashing { .. }
             | WorkerMessage::Snapshotted { .. }
             | WorkerMessage::Dropped { .. }
             | WorkerMessage::Saved { .. }

@@ -6,7 +6,8 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use sardana_protocol::messages::{AgentMessage, AgentOrder};
+use sardana_protocol::messages::{AgentMessage, AgentOrder, Motion, Tally};
+use sardana_protocol::replacing::Replacing;
 use sardana_protocol::words::WorkerId;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -17,7 +18,8 @@ use super::away::{Absence, Mode};
 use super::certificates::Certificates;
 use super::child::{Ending, Order, Process, Program, Streams};
 use super::depot::Begun;
-use super::limits::{BACK_OFF, BACK_OFF_MOST, CERTIFICATES_EVERY, END_GRACE, LIVED};
+use super::limits::{CERTIFICATES_EVERY, END_GRACE};
+use super::motion::Watch;
 use super::notices::NoticeOrder;
 use super::output::Printer;
 use super::reporting::Reporting;
@@ -34,6 +36,8 @@ pub(super) enum Message {
     Start,
     /// By a child's task: it ended.
     Ended { worker: WorkerId, how: String, ending: Ending },
+    /// By the system: a child has stopped, has gone on, or has ended.
+    LookAtChildren,
     /// By the clock: look after the certificates.
     LookAfterCertificates,
     /// By the coordinator.
@@ -80,8 +84,7 @@ pub(super) struct State {
     pub(super) certificates: Certificates,
     printer: Option<Printer>,
     restarts_left: u32,
-    /// Children that ended soon after their start, in a row.
-    failures: u32,
+    replacing: Replacing,
     /// Starts that wait for their back-off, or for the certificate.
     pub(super) pending: u32,
     pub(super) mode: Mode,
@@ -92,6 +95,8 @@ pub(super) struct State {
     pub(super) no_depot: Option<String>,
     /// The same once the job is over: ends when the coordinator lets it go.
     pub(super) parting: Option<Depot>,
+    /// None where the system tells of no children. Ends with this.
+    _watch: Option<Watch>,
 }
 
 #[derive(Debug)]
@@ -102,6 +107,8 @@ pub(super) struct Running {
     tally: PathBuf,
     /// Whether it leaves because of a notice.
     pub(super) leaving: bool,
+    /// As last seen.
+    pub(super) motion: Motion,
 }
 
 impl Actor for Shell {
@@ -141,12 +148,13 @@ impl Actor for Shell {
             reporting,
             printer,
             certificates,
-            failures: 0,
+            replacing: Replacing::default(),
             mode: Mode::Keeping,
             absence: Absence::default(),
             depot: None,
             no_depot: None,
             parting: None,
+            _watch: watch(&myself),
         };
         state.want_depot();
         Ok(state)
@@ -168,6 +176,7 @@ impl Actor for Shell {
         match message {
             Message::Start => state.start(&myself),
             Message::Ended { worker, how, ending } => state.ended(&myself, worker, how, ending),
+            Message::LookAtChildren => state.look_at_children(),
             Message::LookAfterCertificates => state.look_after_certificates(&myself),
             Message::Ordered(order) => state.ordered(&myself, order),
             Message::ControlLost { why } => state.coordinator_lost(&myself, &why),
@@ -177,6 +186,7 @@ impl Actor for Shell {
                     state.reporting.say(message);
                 }
                 state.say_leave_again();
+                state.say_who_stands_still();
             }
             Message::DepotBegun(begun) => state.depot_begun(&myself, *begun),
             Message::DepotAgain => state.want_depot(),
@@ -247,7 +257,7 @@ impl State {
             reason: error.to_string(),
         });
         if self.restarts_left > 0 && error.may_pass() {
-            self.replace(myself, Duration::ZERO);
+            self.replace(myself, Duration::ZERO, None);
         } else {
             self.one_less();
         }
@@ -317,6 +327,7 @@ impl State {
                 started: Instant::now(),
                 tally,
                 leaving: false,
+                motion: Motion::Runs,
             },
         );
         Ok(pid)
@@ -349,7 +360,7 @@ impl State {
         if returning {
             self.start_one_more(myself);
         } else if failed {
-            self.replace(myself, lived);
+            self.replace(myself, lived, tally);
         } else if !(keeping && child.leaving) {
             self.one_less();
         }
@@ -373,12 +384,11 @@ impl State {
         }
     }
 
-    /// Starts a worker for one that ended, later if they end soon.
-    fn replace(&mut self, myself: &ActorRef<Message>, lived: Duration) {
+    /// Starts a worker for one that ended, or could not be started.
+    fn replace(&mut self, myself: &ActorRef<Message>, lived: Duration, tally: Option<Tally>) {
         self.restarts_left -= 1;
         self.pending += 1;
-        self.failures = if lived >= LIVED { 0 } else { self.failures + 1 };
-        let wait = back_off(self.failures);
+        let wait = self.replacing.wait(lived, tally);
         let agent = myself.clone();
         tokio::spawn(async move {
             sleep(wait).await;
@@ -387,7 +397,7 @@ impl State {
         });
     }
 
-    fn processes(&self) -> MutexGuard<'_, BTreeMap<WorkerId, u32>> {
+    pub(super) fn processes(&self) -> MutexGuard<'_, BTreeMap<WorkerId, u32>> {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -397,12 +407,11 @@ impl State {
     }
 }
 
-/// How long the next start waits after so many workers in a row that ended soon.
-fn back_off(failures: u32) -> Duration {
-    match failures.checked_sub(2) {
-        None => Duration::ZERO,
-        Some(doublings) => (BACK_OFF * 2_u32.pow(doublings.min(10))).min(BACK_OFF_MOST),
-    }
+/// Where nobody can be told of signals, one that stands still is only silent.
+fn watch(agent: &ActorRef<Message>) -> Option<Watch> {
+    Watch::start(agent)
+        .inspect_err(|error| tracing::warn!(%error, "nobody sees workers stand still"))
+        .ok()
 }
 
 /// A new folder for the children's counts, in memory where the system has such a place: children write there at every gradient.
@@ -410,16 +419,4 @@ fn count_folder() -> std::io::Result<TempDir> {
     const IN_MEMORY: &str = "/dev/shm";
     let folder = |place: &std::path::Path| tempfile::Builder::new().prefix("sardana-agent-").tempdir_in(place);
     folder(IN_MEMORY.as_ref()).or_else(|_| folder(&std::env::temp_dir()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn starts_back_off_up_to_a_bound() {
-        let waits: Vec<u128> = (0..6).map(|failures| back_off(failures).as_millis()).collect();
-        assert_eq!(waits, [0, 0, 100, 200, 400, 800]);
-        assert_eq!(back_off(u32::MAX), BACK_OFF_MOST);
-    }
 }

@@ -162,6 +162,7 @@ mod tests {
             | AgentMessage::Leave { .. }
             | AgentMessage::Stay { .. }
             | AgentMessage::Renew { .. }
+            | AgentMessage::ChildMotion { .. }
             | AgentMessage::ChildExited { .. }) => panic!("{other:?}"),
         }
     }

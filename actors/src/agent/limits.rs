@@ -2,15 +2,9 @@
 
 use std::time::Duration;
 
-/// How long a replacement waits after a child that ended soon after its start: doubled each time up to [`BACK_OFF_MOST`], so that a
-/// program that cannot start does not spin.
-pub const BACK_OFF: Duration = Duration::from_millis(100);
-
-/// The longest such wait.
-pub const BACK_OFF_MOST: Duration = Duration::from_secs(10);
-
-/// A child that lived this long is forgiven its end: the next one starts at once.
-pub const LIVED: Duration = Duration::from_secs(2);
+/// Between two looks at who of the children stands still, where many of them stop, go on or end at once: a look costs a system call for
+/// each. It is a small part of the time that one may stand still.
+pub const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How long children may take to end by themselves once the job is over.
 pub const END_GRACE: Duration = Duration::from_secs(5);

@@ -10,6 +10,7 @@ mod certificates;
 mod child;
 mod depot;
 pub mod limits;
+mod motion;
 pub mod notices;
 mod orders;
 mod output;

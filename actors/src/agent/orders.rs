@@ -25,7 +25,7 @@ impl State {
                 self.drop_starts();
             }
             AgentOrder::Kill { worker } => {
-                tracing::info!(target: "sardana::event::kill", %worker, "a worker is killed, as an operator wants it");
+                tracing::info!(target: "sardana::event::kill", %worker, "a worker is killed, as an operator wants it, or since it hangs or stands still");
                 if let Some(child) = self.children.get(&worker) {
                     // Its task is gone only if it has ended.
                     let _ = child.orders.send(Order::Kill);

@@ -75,6 +75,13 @@ impl State {
                     self.order(agent, renewed);
                 }
             }
+            AgentMessage::ChildMotion { worker, motion } if self.certifying.may_report(agent, worker) => {
+                tracing::info!(target: "sardana::event::motion", %worker, ?motion, "a worker's process stands still, or goes on");
+                self.decide(Event::Motion { worker, motion });
+            }
+            AgentMessage::ChildMotion { worker, .. } => {
+                tracing::warn!(target: "sardana::event::refused", agent = %format_args!("{agent:016x}"), %worker, "an agent reports of another one's child");
+            }
             AgentMessage::ChildStarted { worker, pid } => self.operating.agents.started(agent, worker, pid),
             AgentMessage::Leave { reason } => self.agent_leaves(agent, &reason),
             AgentMessage::Stay { reason } => self.agent_stays(agent, &reason),

@@ -118,6 +118,7 @@ impl From<&WorkerMessage> for Kind {
             | WorkerMessage::LinkBroken { .. }
             | WorkerMessage::Switched { .. }
             | WorkerMessage::RoomMade { .. }
+            | WorkerMessage::Hashing { .. }
             | WorkerMessage::Snapshotted { .. }
             | WorkerMessage::Dropped { .. }
             | WorkerMessage::Saved { .. }
@@ -139,6 +140,7 @@ impl From<&AgentMessage> for Kind {
             AgentMessage::Renew { .. } => Self::Renewal,
             AgentMessage::ChildStarted { .. }
             | AgentMessage::ChildExited { .. }
+            | AgentMessage::ChildMotion { .. }
             | AgentMessage::Leave { .. }
             | AgentMessage::Stay { .. } => Self::ChildReport,
         }

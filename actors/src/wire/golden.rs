@@ -7,7 +7,8 @@ use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::Stage;
 use sardana_protocol::messages::{
     AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, Introduction, MemberAddress,
-    MembersDigest, Needed, Ring, Seated, Serve, Snapshot, Standing, StepReport, Tally, Trailer, WorkerHello, WorkerMessage,
+    MembersDigest, Motion, Needed, Ring, Seated, Serve, Snapshot, Standing, StepReport, Tally, Trailer, WorkerHello,
+    WorkerMessage,
 };
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
@@ -223,6 +224,7 @@ fn a_worker_that_comes_or_goes() {
     let (one, two) = ("ee".repeat(32), "dd".repeat(32));
     golden(&snapshotted, &format!("07 0107 09 02 01 {one} 02 {two}"));
     golden(&WorkerMessage::Dropped { snapshot: SNAPSHOT }, "08 0107 09");
+    golden(&WorkerMessage::Hashing { snapshot: SNAPSHOT }, "12 0107 09");
     let caught_up = WorkerMessage::CaughtUp {
         snapshot: SNAPSHOT,
         step: Step::new(300),
@@ -307,6 +309,9 @@ fn agents_and_trailers() {
     };
     golden(&exited, &format!("05 05 08\"signal 9\" 01 {TALLY} 01"));
     golden(&AgentMessage::Stay { reason: reason() }, "06 04\"spot\"");
+    let moves = |motion| AgentMessage::ChildMotion { worker, motion };
+    golden(&moves(Motion::Runs), "07 05 00");
+    golden(&moves(Motion::Stopped), "07 05 01");
     golden(&AgentOrder::JobOver, "00");
     let certificate = vec![1, 2];
     golden(&AgentOrder::Certified { worker, certificate }, "01 05 02 0102");

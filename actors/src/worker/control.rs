@@ -340,6 +340,7 @@ fn at_fault_point(message: &WorkerMessage, desk: &Desk) {
         WorkerMessage::Ready { .. }
         | WorkerMessage::Switched { .. }
         | WorkerMessage::RoomMade { .. }
+        | WorkerMessage::Hashing { .. }
         | WorkerMessage::Snapshotted { .. }
         | WorkerMessage::Dropped { .. }
         | WorkerMessage::Saved { .. }

@@ -3,12 +3,14 @@
 //! does it that does not.
 
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use sardana_protocol::checkpoint::PieceHash;
+use sardana_protocol::limits::HASHING_SIGN;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::StatePieces;
 use tokio::time::timeout;
@@ -19,22 +21,25 @@ use crate::ground::Ground;
 /// So long copies on one host take at most, as a rule: several GiB.
 const GIVES_WAY: Duration = Duration::from_millis(500);
 
-/// The shares, hashed. None only when this process ends.
+/// The shares, hashed. `sign` is called from time to time, if more of them are than the last time. None only when this process ends.
 pub(super) async fn hashed(
     ground: &Ground,
     pieces: Arc<StatePieces>,
     copies: Vec<(Share, Bytes)>,
+    sign: impl Fn(),
 ) -> Option<Vec<HeldShare>> {
-    hashed_within(GIVES_WAY, ground, &pieces, copies).await
+    let hashing = Arc::new(Hashing::new(&pieces, copies));
+    let mut hashed = pin!(hashed_within(GIVES_WAY, ground, Arc::clone(&hashing)));
+    let mut told = 0;
+    loop {
+        match timeout(HASHING_SIGN, &mut hashed).await {
+            Ok(held) => return held,
+            Err(_) => hashing.tell_of_more_than(&mut told, &sign),
+        }
+    }
 }
 
-async fn hashed_within(
-    patience: Duration,
-    ground: &Ground,
-    pieces: &StatePieces,
-    copies: Vec<(Share, Bytes)>,
-) -> Option<Vec<HeldShare>> {
-    let hashing = Arc::new(Hashing::new(pieces, copies));
+async fn hashed_within(patience: Duration, ground: &Ground, hashing: Arc<Hashing>) -> Option<Vec<HeldShare>> {
     // A thread that others keep from running does not keep the copies from being let go of.
     let behind = Arc::downgrade(&hashing);
     let giving_way = ground.behind(move || while behind.upgrade().is_some_and(|hashing| hashing.one_more()) {});
@@ -88,6 +93,14 @@ impl Hashing {
         true
     }
 
+    /// Gives a sign if more pieces are named than were `told` of.
+    fn tell_of_more_than(&self, told: &mut usize, sign: impl Fn()) {
+        let named = self.named.load(Ordering::Acquire);
+        if named > std::mem::replace(told, named) {
+            sign();
+        }
+    }
+
     /// The shares; none if some piece has no name yet.
     fn finish(&self) -> Option<Vec<HeldShare>> {
         let name = |name: &OnceLock<PieceHash>| name.get().copied();
@@ -102,6 +115,8 @@ impl Hashing {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     fn copies(pieces: &StatePieces) -> Vec<(Share, Bytes)> {
@@ -124,9 +139,26 @@ mod tests {
     async fn all_copies_are_hashed_also_where_nobody_gives_the_first_thread_time() {
         let pieces = Arc::new(StatePieces::new([3, 4, 5, 6]));
         for patience in [GIVES_WAY, Duration::ZERO] {
-            let held = hashed_within(patience, &Ground::Host, &pieces, copies(&pieces)).await;
+            let hashing = Arc::new(Hashing::new(&pieces, copies(&pieces)));
+            let held = hashed_within(patience, &Ground::Host, hashing).await;
             assert_hashed(&pieces, &held.expect("this process does not end"));
         }
+    }
+
+    #[test]
+    fn a_sign_is_given_for_pieces_that_are_named_and_for_nothing_else() {
+        let pieces = StatePieces::new([3, 4, 5, 6]);
+        let hashing = Hashing::new(&pieces, copies(&pieces));
+        let (mut told, signs) = (0, Cell::new(0));
+        let mut look = |hashing: &Hashing| {
+            hashing.tell_of_more_than(&mut told, || signs.set(signs.get() + 1));
+            signs.get()
+        };
+        assert_eq!(look(&hashing), 0, "nothing is named");
+        assert!(hashing.one_more() && hashing.one_more());
+        assert_eq!((look(&hashing), look(&hashing)), (1, 1), "it stands still");
+        assert!(hashing.one_more());
+        assert_eq!(look(&hashing), 2);
     }
 
     #[test]

@@ -193,7 +193,8 @@ impl Transfers {
             let Ok(copies) = copies.await else { return };
             let copies = shares.into_iter().zip(copies.into_iter().map(given_back_aside)).collect();
             // It is cancelled only when the process ends.
-            if let Some(held) = hashed(peers.ground(), pieces, copies).await {
+            let sign = || desk.still_hashing(snapshot);
+            if let Some(held) = hashed(peers.ground(), pieces, copies, sign).await {
                 desk.snapshotted(snapshot, held);
             }
         });

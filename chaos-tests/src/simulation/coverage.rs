@@ -77,6 +77,7 @@ impl Coverage {
                 WorkerMessage::LinkBroken { .. } => "LinkBroken",
                 WorkerMessage::Switched { .. } => "Switched",
                 WorkerMessage::RoomMade { .. } => "RoomMade",
+                WorkerMessage::Hashing { .. } => "Hashing",
                 WorkerMessage::Snapshotted { .. } => "Snapshotted",
                 WorkerMessage::Saved { .. } => "Saved",
                 WorkerMessage::Saving { .. } => "Saving",

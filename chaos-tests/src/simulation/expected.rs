@@ -178,6 +178,7 @@ pub const EXPECTED: &[Reached] = &[
     ("worker says", "Dropped", ""),
     ("worker says", "Finished", ""),
     ("worker says", "Halted", ""),
+    ("worker says", "Hashing", ""),
     ("worker says", "Leave", ""),
     ("worker says", "LinkBroken", ""),
     ("worker says", "NotRestored", ""),

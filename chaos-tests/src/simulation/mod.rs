@@ -5,6 +5,7 @@
 //! - [`load`]: one whose large state must move over slow links before the others can go on;
 //! - [`break_port`]: one in which one worker cannot be linked with any more;
 //! - [`preempt`]: one in which workers are lost, leave and come without end, and checkpoints must come all the same;
+//! - [`churn`]: one in which a worker is killed every moment, and training must go on all the same;
 //! - `world`: the cluster, with its depots; `calendar`: virtual time; `network`: who reaches whom; `swarm`: what a seed draws;
 //! - `faults`: what goes wrong, one file each; `invariants`: what must hold all the same, one file each;
 //! - `required`: what a campaign must have checked and struck to count, and how much it may have excused;
@@ -21,6 +22,7 @@ pub mod story;
 pub mod tally;
 
 mod calendar;
+mod churned;
 mod expected;
 mod faults;
 mod heavy;
@@ -35,6 +37,7 @@ mod run;
 mod swarm;
 mod world;
 
+pub use churned::{Churned, churn};
 pub use heavy::{Heavy, load};
 pub use invariants::Violation;
 pub use port::{Broken, Port, break_port};

@@ -43,6 +43,10 @@ pub(crate) struct Swarm {
     pub(crate) network: Network,
     /// Between the end of a process and its successor, at most.
     pub(crate) restart: Duration,
+    /// A dead process is seen by its agent after this at most.
+    pub(crate) seen: Duration,
+    /// How long a task of a process may wait for its turn, at most: its host has more to do than processors.
+    pub(crate) held_up: Duration,
     /// How long a write to the coordinator's disk takes.
     pub(crate) sync: Duration,
     /// Whether workers tell how fast they are, so that shards move.
@@ -68,6 +72,11 @@ const HEAVY_ONE_OF: u64 = 8;
 
 /// The longest that a state takes from one worker to another.
 const SLOWEST_TRANSFER: Duration = Duration::from_secs(3_600);
+/// A dead process is seen by its agent after this at most, on such hosts.
+const SEEN: Duration = Duration::from_millis(50);
+
+/// How long a task waits for its turn at most on hosts that are busy.
+const HELD_UP: Duration = Duration::from_millis(500);
 
 /// Between two faults of any kind, on average, at most: so that an hour has enough of them.
 const RAREST: Duration = Duration::from_secs(150);
@@ -138,6 +147,22 @@ impl Swarm {
             },
         });
         swarm.depots = vec![0, 1];
+        swarm
+    }
+
+    /// A small job on hosts that have little to do, and next to each other; it has no end. Its faults come from elsewhere.
+    pub(crate) fn churned(dice: &mut Dice) -> Self {
+        let mut swarm = Self::unsaved(dice, 1);
+        (swarm.workers, swarm.min, swarm.max, swarm.shards, swarm.capacity) = (4, 1, 64, 8, 8);
+        swarm.steps = u64::MAX >> 1;
+        (swarm.gradient, swarm.apply) = (Duration::from_micros(2_500), Duration::from_micros(200));
+        (swarm.transfer, swarm.sum, swarm.keeps) = (Duration::from_millis(5), Duration::from_millis(1), 16);
+        swarm.restart = Duration::from_millis(150);
+        (swarm.seen, swarm.held_up) = (Duration::from_millis(5), Duration::from_micros(100));
+        swarm.network.transport = Transport::Streams;
+        (swarm.network.latency, swarm.network.loss, swarm.network.replay) = (Duration::from_micros(100), 0, 0);
+        swarm.balance = Balance::Off;
+        swarm.faults.clear();
         swarm
     }
 
@@ -223,6 +248,8 @@ impl Swarm {
             keeps: 2 + small(dice, 12),
             network: network(dice),
             restart: Duration::from_millis(between(dice, 100, 30_000)),
+            seen: SEEN,
+            held_up: HELD_UP,
             sync: Duration::from_millis(between(dice, 1, 500)),
             saves: None,
             writes_stand: true,

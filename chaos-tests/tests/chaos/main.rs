@@ -6,6 +6,7 @@ mod coordinators;
 mod depots;
 mod endings;
 mod fault_points;
+mod freezer;
 mod frozen;
 mod hangs;
 mod harmed;

@@ -1,14 +1,14 @@
-//! SIGSTOP while workers come and go, and SIGCONT once the others go on without: whoever wakes up is let go, or joins anew.
+//! Frozen while workers come and go, and thawed once the others go on without: whoever wakes up is let go, or joins anew.
 
 use anyhow::{Context, Result};
-use rustix::process::Signal;
 use sardana::launch::Event;
 use sardana::{AgentEvent, JobEvent, WorkerId};
 use sardana_chaos_tests::trial::Hands;
 
+use crate::freezer::{Frozen, can_freeze};
 use crate::paced::{paced, slow};
 
-/// Whoever is stopped.
+/// Whoever is frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whom {
     /// When it is admitted.
@@ -30,7 +30,7 @@ impl Whom {
         }
     }
 
-    /// Whom to stop at this event.
+    /// Whom to freeze at this event.
     fn found(self, hands: &Hands<'_>, event: &Event) -> Option<WorkerId> {
         match (self, event) {
             (Self::Joiner, Event::Job(JobEvent::Joined { worker, .. }))
@@ -41,22 +41,25 @@ impl Whom {
     }
 }
 
-/// Enough has happened when the stopped one was left out, woken up, and has ended or come back, and all whom the job wants are members.
+/// Enough has happened when the frozen one was left out, woken up, and has ended or come back, and all whom the job wants are members.
 /// It ends if it reads that it was dismissed before it notices that its connection is closed.
-async fn stop(whom: Whom) -> Result<()> {
+async fn freeze(whom: Whom) -> Result<()> {
     let whole = if whom == Whom::Leaver { 3 } else { 4 };
-    let (mut stopped, mut left_out, mut ended) = (None, false, false);
+    let (mut frozen, mut stopped, mut left_out, mut ended) = (None, None, false, false);
     let strike = |hands: &mut Hands<'_>| whom.strike(hands);
     let watch = |_: &mut (), hands: &mut Hands<'_>, event: &Event| {
         if stopped.is_none()
             && let Some(worker) = whom.found(hands, event)
         {
-            hands.signal(worker, Signal::STOP);
+            let pid = hands.pid(worker).expect("who comes or trains has a process");
+            frozen = Some(Frozen::new(pid).expect("it could be tried"));
             stopped = Some(worker);
         }
         match event {
             Event::Job(JobEvent::Lost { worker, .. } | JobEvent::Left { worker, .. }) if Some(*worker) == stopped => {
-                hands.signal(*worker, Signal::CONT);
+                if let Some(frozen) = &frozen {
+                    frozen.thaw().expect("what was frozen can be thawed");
+                }
                 left_out = true;
             }
             Event::Agent(AgentEvent::Ended { worker, .. }) => ended |= Some(*worker) == stopped,
@@ -67,12 +70,15 @@ async fn stop(whom: Whom) -> Result<()> {
         settled && hands.members().len() >= whole.min(hands.running().len())
     };
     let paced = paced(slow(3), "", strike, watch).await?;
-    stopped.context("somebody was stopped")?;
+    stopped.context("somebody was frozen")?;
     paced.demand(!paced.verdict.state_lost, "the others still had the state")
 }
 
 #[tokio::test]
 async fn a_joiner_a_donor_and_a_leaver() -> Result<()> {
-    tokio::try_join!(stop(Whom::Joiner), stop(Whom::Donor), stop(Whom::Leaver))?;
+    if !can_freeze() {
+        return Ok(());
+    }
+    tokio::try_join!(freeze(Whom::Joiner), freeze(Whom::Donor), freeze(Whom::Leaver))?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use sardana_chaos_tests::simulation::campaign::Campaign;
 use sardana_chaos_tests::simulation::story::Telling;
-use sardana_chaos_tests::simulation::{load, play, preempt};
+use sardana_chaos_tests::simulation::{churn, load, play, preempt};
 
 /// Seeds worth trying again, each with the virtual minutes of its run and a word why.
 const CORPUS: &str = include_str!("../../corpus.txt");
@@ -99,4 +99,21 @@ fn a_state_that_takes_long_to_move_arrives_and_nobody_is_left_out_for_it() {
         longest = longest.max(played.transfer);
     }
     assert!(longest > Duration::from_secs(1_800), "some take long: {longest:?}");
+}
+
+/// Five kills a second among four processes: each lives for less than a second on average, and most of them must be training by then.
+#[test]
+fn a_fleet_that_loses_a_process_every_moment_trains_on() {
+    let lasts = Duration::from_secs(30);
+    for seed in 0..20 {
+        let undisturbed = churn(seed, Duration::MAX / 2, lasts);
+        let killed = churn(seed, Duration::from_millis(200), lasts);
+        for played in [&undisturbed, &killed] {
+            assert_eq!(played.violation, None, "seed {seed}");
+        }
+        assert_eq!((undisturbed.kills, killed.kills), (0, 149));
+        let whole = undisturbed.steps;
+        assert!(killed.states_lost == 0, "seed {seed}: {killed:?} of {whole} steps");
+        assert!(killed.steps * 10 >= whole * 6, "seed {seed}: {killed:?} of {whole} steps");
+    }
 }

@@ -73,6 +73,11 @@ pub enum Event {
     },
     /// There is memory for the shares that [`Command::MakeRoom`] named.
     RoomMade,
+    /// The shares that [`Command::Snapshot`] asked for are being hashed, and more of them are than when this was last said.
+    Hashing {
+        /// Of which snapshot.
+        snapshot: SnapshotId,
+    },
     /// The shares that [`Command::Snapshot`] asked for are copied and hashed.
     Snapshotted {
         /// Which snapshot.

@@ -112,6 +112,13 @@ impl Member {
         Some(held.snapshot)
     }
 
+    /// Whoever waits for the snapshot may wait on.
+    pub(super) fn hashing(&self, snapshot: SnapshotId, out: &mut Vec<Command>) {
+        if self.snapshot_held() == Some(snapshot) {
+            out.push(Command::Send(WorkerMessage::Hashing { snapshot }));
+        }
+    }
+
     pub(super) fn snapshotted(&mut self, snapshot: SnapshotId, shares: Vec<(u32, StateHash)>, out: &mut Vec<Command>) {
         if self.held.as_ref().is_some_and(|held| held.snapshot == snapshot) {
             out.push(Command::Send(WorkerMessage::Snapshotted { snapshot, shares }));

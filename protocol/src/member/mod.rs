@@ -231,6 +231,7 @@ impl Member {
             Event::Copy(snapshot) => self.copy(*snapshot, &mut out),
             Event::Leave { reason } => self.leave(reason, &mut out),
             Event::RoomMade => self.room_made(&mut out),
+            Event::Hashing { snapshot } => self.hashing(snapshot, &mut out),
             Event::Snapshotted { snapshot, shares } => self.snapshotted(snapshot, shares, &mut out),
             Event::Copied { snapshot } => self.copied(snapshot, &mut out),
             Event::Followed {

@@ -227,6 +227,7 @@ impl Membership {
             WorkerMessage::Halted { .. }
             | WorkerMessage::Ready { .. }
             | WorkerMessage::RoomMade { .. }
+            | WorkerMessage::Hashing { .. }
             | WorkerMessage::Snapshotted { .. }
             | WorkerMessage::Dropped { .. }
             | WorkerMessage::Saved { .. }

@@ -69,7 +69,7 @@ impl Membership {
         if self.config.saves.is_none() || self.saved.last.0 >= end || bites(Bug::LastNotAwaited) {
             return false;
         }
-        let since = *self.saved.awaited.get_or_insert(self.now);
+        let since = (*self.saved.awaited.get_or_insert(self.now)).max(self.saved.hashed);
         if self.saving.is_some()
             || (self.last_to_save().is_some() && !self.targets().is_empty())
             || self.now.saturating_sub(since) < LAST_SAVE_PATIENCE

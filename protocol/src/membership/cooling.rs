@@ -5,8 +5,8 @@
 //!    3 times: as ever                                      twice: newcomers from its address are taken in as ever
 //!    then: dismissed, if the others train without it       then: after 1 s, 2 s, 4 s, … 5 min
 //! ```
-//! Ten minutes without trouble are forgiven. Nobody is kept waiting without whom the others cannot train. What an agent sees end is
-//! not counted here: the agent starts the next one later and later by itself.
+//! Ten minutes without trouble are forgiven. Nobody is kept waiting without whom the others cannot train. What an agent sees end
+//! or stand still is not counted here: people and supervisors do that to one process, and say nothing of its host.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -65,7 +65,7 @@ impl Membership {
             Loss::Silent { .. } | Loss::Stalled { .. } | Loss::Unreachable => {
                 again(&mut self.failures.hosts, record.address.ip(), now);
             }
-            Loss::Exited { .. } | Loss::Failed { .. } | Loss::Senseless(_) => {}
+            Loss::Exited { .. } | Loss::Stopped { .. } | Loss::Failed { .. } | Loss::Senseless(_) => {}
         }
     }
 

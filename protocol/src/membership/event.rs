@@ -10,7 +10,9 @@ use super::depots::DepotEvent;
 use super::saves::{Contents, SaveCounts};
 use crate::checkpoint::{DepotId, ManifestKey};
 use crate::job::Order;
-use crate::messages::{CoordinatorMessage, DepotOrder, Introduction, Senseless, StepReport, Tally, WorkerMessage};
+use crate::messages::{
+    CoordinatorMessage, DepotOrder, Introduction, Motion, Senseless, StepReport, Tally, WorkerMessage,
+};
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
 
@@ -39,6 +41,13 @@ pub enum Event {
         worker: WorkerId,
         /// Who wants it, and why, for people.
         reason: String,
+    },
+    /// The agent of a worker sees that its process stands still, or goes on.
+    Motion {
+        /// Who.
+        worker: WorkerId,
+        /// What it does.
+        motion: Motion,
     },
     /// An operator wants the job to end at the next boundary.
     StopRequested,
@@ -86,6 +95,11 @@ pub enum Loss {
         /// How long.
         silence: Duration,
     },
+    /// Its agent sees that its process stands still, for this long.
+    Stopped {
+        /// How long.
+        stood: Duration,
+    },
     /// It lives, and did nothing for this long while the others waited for it: its training thread hangs.
     Stalled {
         /// How long.
@@ -110,6 +124,7 @@ impl Loss {
             Self::Exited { .. } => true,
             Self::ConnectionLost { .. }
             | Self::Silent { .. }
+            | Self::Stopped { .. }
             | Self::Stalled { .. }
             | Self::Unreachable
             | Self::Failed { .. }
@@ -124,6 +139,11 @@ impl fmt::Display for Loss {
             Self::Exited { how, .. } => write!(f, "its agent saw it end ({how})"),
             Self::ConnectionLost { why } => write!(f, "its connection broke ({why})"),
             Self::Silent { silence } => write!(f, "it was silent for {:.1} s", silence.as_secs_f64()),
+            Self::Stopped { stood } => write!(
+                f,
+                "its agent saw it stand still for {:.1} s, as by SIGSTOP",
+                stood.as_secs_f64()
+            ),
             Self::Stalled { stood } => write!(
                 f,
                 "it did nothing for {:.1} s while the others waited for it",
@@ -146,7 +166,7 @@ pub enum Command {
         /// What.
         message: CoordinatorMessage,
     },
-    /// End a worker's process, if it runs under an agent: it hangs, and would end by itself never.
+    /// End a worker's process, if it runs under an agent: it hangs or stands still, and would end by itself never.
     Kill {
         /// Whose.
         worker: WorkerId,

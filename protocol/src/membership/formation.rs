@@ -302,6 +302,11 @@ impl Formation {
         self.members.get(donor.index()).map(|member| member.worker)
     }
 
+    /// All stop at this step, whatever they were told before, if there is one.
+    pub(super) fn stop_here(&mut self, step: Option<Step>) {
+        self.stop_at = step.or(self.stop_at);
+    }
+
     pub(super) fn stop_at(&self) -> Option<Step> {
         self.stop_at
     }

@@ -29,6 +29,7 @@ impl Membership {
             self.saved.wanted = None;
         }
         self.switching.clear();
+        self.joins_broken_off();
         // Always a number of its own: others may have been given away to generations that were prepared in vain.
         self.generation = if bites(Bug::PlannedNumberReused) {
             self.formed.next()
@@ -158,11 +159,8 @@ impl Membership {
         let have = count(|record| record.quiet().is_some());
         let joining = count(|record| record.joining().is_some());
         // Where nothing is left to be trained, nobody is waited for.
-        let min = if self.newest() == self.config.steps {
-            1
-        } else {
-            self.config.min.max(1)
-        };
+        let ends = self.nothing_is_left_to_train();
+        let min = if ends { 1 } else { self.config.min.max(1) };
         if have < min && have.saturating_add(joining) < min {
             return Lack::Need(Need::Workers(min));
         }
@@ -174,10 +172,10 @@ impl Membership {
             .iter()
             .map(|candidate| u64::from(candidate.means.capacity))
             .sum();
-        if room < u64::from(self.config.shards) && joining > 0 {
+        if room < u64::from(self.config.shards) && joining > 0 && !ends {
             return Lack::Joiners;
         }
-        if room < u64::from(self.config.shards) {
+        if room < u64::from(self.config.shards) && !ends {
             return Lack::Need(Need::Room {
                 room,
                 shards: self.config.shards,
@@ -202,7 +200,14 @@ impl Membership {
         if let Some(need) = self.lacks_checkpoints(self.newest(), since) {
             return Lack::Need(need);
         }
+        if self.joins_are_overdue(self.newest()) {
+            return Lack::Joiners;
+        }
         Lack::Nothing
+    }
+
+    fn nothing_is_left_to_train(&self) -> bool {
+        self.newest() == self.config.steps || self.stops_where_it_stands()
     }
 
     /// Whether training has begun before, as far as is known.
@@ -211,7 +216,7 @@ impl Membership {
     }
 
     /// The newest state that is present.
-    fn newest(&self) -> Step {
+    pub(super) fn newest(&self) -> Step {
         let quiet = self.members.values().filter_map(Record::quiet);
         quiet.map(|standing| standing.step).max().unwrap_or(Step::ZERO)
     }
@@ -253,7 +258,7 @@ impl Membership {
             .saturating_sub(of_the_living)
     }
 
-    fn candidates(&self) -> Vec<Candidate<'_>> {
+    pub(super) fn candidates(&self) -> Vec<Candidate<'_>> {
         let mut order: Vec<_> = self.members.iter().filter(|(_, record)| record.quiet().is_some()).collect();
         order.sort_by_key(|(worker, record)| record.order(**worker));
         order.truncate(MAX_WORKERS as usize);
@@ -311,7 +316,15 @@ impl Membership {
             self.end_intake();
             self.begin_without(newest);
         }
-        let candidates = self.candidates();
+        let stops_here = (source.is_none() && self.stops_where_it_stands()).then_some(newest);
+        let ends = source.is_none() && self.nothing_is_left_to_train();
+        let mut candidates = self.candidates();
+        // No gradient needs room any more.
+        let unbounded = self.config.shards;
+        candidates
+            .iter_mut()
+            .filter(|_| ends)
+            .for_each(|one| one.means.capacity = unbounded);
         let members = || candidates.iter().map(|candidate| candidate.member).collect();
         let restore = source.map(|head| self.restore_of(&head, members()));
         let Ok(mut formation) = Formation::decide(self.generation, self.sums(), &candidates, restore) else {
@@ -320,6 +333,7 @@ impl Membership {
         if !stops {
             formation.goes_on();
         }
+        formation.stop_here(stops_here);
         self.switch_unseen = false;
         self.members.values_mut().for_each(|record| record.stopped_unasked = false);
         self.formed = self.generation;

@@ -65,6 +65,7 @@ impl Membership {
             WorkerMessage::LinkBroken { generation, peer } => self.link_broken(worker, generation, peer),
             WorkerMessage::Switched { generation, step } => self.switched(worker, generation, step),
             WorkerMessage::RoomMade { generation } => self.room_made(worker, generation),
+            WorkerMessage::Hashing { snapshot } => self.still_hashing(snapshot),
             WorkerMessage::Snapshotted { snapshot, shares } => self.snapshotted(worker, snapshot, shares),
             message @ WorkerMessage::Saved { .. } => self.part_saved(worker, message),
             WorkerMessage::Saving { snapshot, attempt } => self.still_saving(snapshot, attempt),

@@ -195,6 +195,32 @@ impl Membership {
         }
     }
 
+    /// All halt, and the snapshot that is being taken will not be whole: who waits for it has waited in vain.
+    pub(super) fn joins_broken_off(&mut self) {
+        let broken_off = match &self.intake {
+            Intake::MakingRoom { .. } | Intake::Asked { .. } | Intake::Collecting { .. } => true,
+            Intake::Idle | Intake::Serving { .. } => false,
+        };
+        let waiting = self
+            .members
+            .values_mut()
+            .filter_map(Record::joining_mut)
+            .filter(|_| broken_off);
+        waiting.for_each(|joining| joining.attempts += 1);
+    }
+
+    /// Whether those who join have waited in vain so often that all wait for them now that they have halted anyway: workers are lost faster
+    /// than others come to the state. The last one that has it waits as soon as that has happened once: the state would be lost with it.
+    pub(super) fn joins_are_overdue(&self, newest: Step) -> bool {
+        let holders = self
+            .members
+            .values()
+            .filter_map(Record::quiet)
+            .filter(|standing| standing.step == newest);
+        let most = if holders.count() == 1 { 1 } else { MAX_COPY_ATTEMPTS };
+        newest > Step::ZERO && self.joiners().any(|(_, joining)| joining.attempts >= most)
+    }
+
     pub(super) fn dropped(&mut self, worker: WorkerId, id: SnapshotId) {
         let (Intake::Collecting { taken, .. } | Intake::Serving { taken, .. }) = &self.intake else {
             return;

@@ -86,7 +86,8 @@ impl Membership {
     pub(super) fn all_leave_once_saved(&self, since: Duration) -> bool {
         let leaves = |record: &Record| record.leaving.is_some();
         let all = !self.members.is_empty() && self.members.values().all(leaves);
-        let coming = self.saved.wanted.is_some() && self.now.saturating_sub(since) < LAST_SAVE_PATIENCE;
+        let waited = self.now.saturating_sub(since.max(self.saved.hashed));
+        let coming = self.saved.wanted.is_some() && waited < LAST_SAVE_PATIENCE;
         all && self.can_save() && (coming || self.saving.is_some())
     }
 

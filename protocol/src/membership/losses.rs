@@ -13,6 +13,7 @@ impl Membership {
             Loss::Exited { tally, .. } => tally.filter(|tally| tally.check(self.bounds()).is_ok()),
             Loss::ConnectionLost { .. }
             | Loss::Silent { .. }
+            | Loss::Stopped { .. }
             | Loss::Stalled { .. }
             | Loss::Unreachable
             | Loss::Failed { .. }

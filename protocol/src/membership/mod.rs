@@ -307,6 +307,7 @@ impl Membership {
             Event::Said { worker, message } => self.said(worker, message),
             Event::Lost { worker, cause } => self.lost(worker, cause),
             Event::LeaveRequested { worker, reason } => self.leave_requested(worker, reason),
+            Event::Motion { worker, motion } => self.moves(worker, motion),
             Event::StopRequested => self.stop_requested(),
             Event::Depot { depot, event } => self.depot(depot, event),
             Event::Tick => self.tick(),
@@ -365,6 +366,7 @@ impl Membership {
             },
             leaving: None,
             heard: self.now,
+            stopped: None,
             pulse: Pulse::default(),
             work: Work::at(self.now),
             asked: self.now,
@@ -391,6 +393,7 @@ impl Membership {
         self.mind_the_clock();
         self.evict_silent();
         self.refute_progress();
+        self.evict_stopped();
         self.evict_stalled();
         self.give_up_broken_links();
         self.resend();

@@ -29,6 +29,8 @@ pub(super) struct Record {
     pub(super) computed: u64,
     /// When it last said something.
     pub(super) heard: Duration,
+    /// Since when its process stands still, if its agent sees that.
+    pub(super) stopped: Option<Duration>,
     pub(super) pulse: Pulse,
     /// What it has computed, as last told.
     pub(super) work: Work,

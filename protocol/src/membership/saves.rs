@@ -65,6 +65,8 @@ pub(super) struct Saved {
     pub(super) tried: Option<SnapshotId>,
     /// When the end of the job was first held back for the last one.
     pub(super) awaited: Option<Duration>,
+    /// When a holder last said that it has come further with hashing a snapshot, or is done.
+    pub(super) hashed: Duration,
     pub(super) counts: SaveCounts,
     pub(super) attempt: u32,
 }
@@ -76,6 +78,7 @@ impl Saved {
             wanted: None,
             tried: None,
             awaited: None,
+            hashed: now,
             counts: SaveCounts::default(),
             attempt: 0,
         }

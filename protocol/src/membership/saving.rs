@@ -335,7 +335,8 @@ impl Membership {
             return None;
         };
         let tried = self.saved.tried == Some(taken.id);
-        let waited = self.saved.awaited.map(|since| self.now.saturating_sub(since));
+        let since = self.saved.awaited.map(|since| since.max(self.saved.hashed));
+        let waited = since.map(|since| self.now.saturating_sub(since));
         let again = !tried || waited.is_some_and(|waited| waited < LAST_SAVE_PATIENCE);
         (again && self.is_last(taken.id.step)).then(|| taken.clone())
     }

@@ -1,4 +1,5 @@
-//! Who counts as dead because nothing is heard of it, and who because it lives and does nothing while the others wait for it.
+//! Who counts as dead because nothing is heard of it, or because its agent sees it stand still, and who because it lives and does nothing
+//! while the others wait for it.
 //!
 //! How long a silence may be follows from the worker's own beats: on a calm machine a gap of a few beats says much, on a busy one
 //! little. A stall is judged by what a worker has computed, or moved of the state that it comes to, never by the clock of a step: the longest
@@ -11,9 +12,9 @@ use super::roster::Place;
 use super::{Command, Loss, Membership, Phase, Record, Stage};
 use crate::limits::{
     DEAF, HALT_PATIENCE, HEARTBEAT, LOAD_MOST, MOVED_LEAST, PULSE_BEATS, SILENCE, SILENCE_GAPS, SILENCE_LEAST, SILENCE_MOST,
-    STALL_LEAST, STALL_SHARDS, STALL_UNKNOWN,
+    STALL_LEAST, STALL_SHARDS, STALL_UNKNOWN, STOPPED_GRACE,
 };
-use crate::messages::Tally;
+use crate::messages::{Motion, Tally};
 use crate::planted::{Bug, bites};
 use crate::words::{Step, WorkerId};
 
@@ -153,6 +154,35 @@ impl Membership {
             .collect();
         for (worker, silence) in silent {
             self.evict(worker, Loss::Silent { silence });
+        }
+    }
+
+    /// The agent of a worker sees that its process stands still, or goes on.
+    pub(super) fn moves(&mut self, worker: WorkerId, motion: Motion) {
+        if let Some(record) = self.members.get_mut(&worker) {
+            record.stopped = match motion {
+                Motion::Runs => None,
+                Motion::Stopped => Some(record.stopped.unwrap_or(self.now)),
+            };
+        }
+    }
+
+    /// Leaves out who is seen to stand still, and has it ended: whatever wakes it later, it must begin anew. Where no other member moves
+    /// it is only silent, as they all are: somebody may have stopped the whole job, and let it go on soon.
+    pub(super) fn evict_stopped(&mut self) {
+        let another = |record: &Record| record.stopped.is_none() && record.joining().is_none();
+        if self.stage() == Stage::Done || !self.members.values().any(another) {
+            return;
+        }
+        // What was said after its agent saw it stop came from one that goes on: the agent has yet to say so.
+        let stood = |record: &Record| Some(self.now.saturating_sub(record.stopped?.max(record.heard)));
+        let stopped = self
+            .members
+            .iter()
+            .filter_map(|(&worker, record)| Some((worker, stood(record)?)));
+        for (worker, stood) in stopped.filter(|(_, stood)| *stood >= STOPPED_GRACE).collect::<Vec<_>>() {
+            self.out.push(Command::Kill { worker });
+            self.evict(worker, Loss::Stopped { stood });
         }
     }
 

@@ -1,8 +1,10 @@
 //! How an operator ends a job early: the rank that closes the sums says so in a trailer, and all stop at the same boundary.
 
-use super::{Membership, Phase, Stop};
+use super::roster::Place;
+use super::{Membership, Phase, Record, Stop};
 use crate::limits::RESEND;
 use crate::messages::{CoordinatorMessage, Trailer};
+use crate::words::Step;
 
 impl Membership {
     pub(super) fn stop_requested(&mut self) {
@@ -11,9 +13,53 @@ impl Membership {
                 self.stop = Stop::Wanted { asked: self.now };
                 self.close_with_stop();
             }
-            Phase::Gathering { .. } => self.fail("stopped while the job waited for workers".to_owned()),
+            // All that is left to do is to keep the state that is there.
+            Phase::Gathering { since, .. } if self.somebody_has_a_state() || self.may_be_missing_a_past(since) => {
+                self.stop = Stop::Wanted { asked: self.now };
+            }
+            Phase::Gathering { .. } => self.fail(self.stopped_in_vain()),
             Phase::Done | Phase::Failed => {}
         }
+    }
+
+    /// Whether somebody who is there has a state that is worth being kept: not one that others have left behind.
+    fn somebody_has_a_state(&self) -> bool {
+        let step = |record: &Record| match (&record.place, record.joining()) {
+            (_, Some(joining)) => joining.step,
+            (Place::Quiet(standing) | Place::Left(_, standing), None) => standing.step,
+            (Place::Called | Place::Ready | Place::Finished(_) | Place::Joining(_), None) => self.reached,
+        };
+        let least = self.behind_which_state_is_lost().max(Step::new(1));
+        self.members.values().any(|record| step(record) >= least)
+    }
+
+    /// Why a job that waits for workers cannot stop in good order, and what is lost.
+    fn stopped_in_vain(&self) -> String {
+        let reason = "stopped while the job waited for workers";
+        let (reached, kept) = (self.reached, self.newest_checkpoint_step());
+        if reached == Step::ZERO {
+            return reason.to_owned();
+        }
+        let kept = if kept == Step::ZERO {
+            "no checkpoint is there".to_owned()
+        } else {
+            format!("the newest checkpoint is of {kept}")
+        };
+        format!("{reason}; none that has the state at {reached} is connected, and {kept}")
+    }
+
+    /// Whether the job was asked to stop, and those who are there have its state and could not train: they end where they stand, so that it
+    /// is kept.
+    pub(super) fn stops_where_it_stands(&self) -> bool {
+        let newest = self.newest();
+        let has_it = newest > Step::ZERO && newest >= self.behind_which_state_is_lost();
+        self.stop != Stop::No && has_it && !self.could_train()
+    }
+
+    fn could_train(&self) -> bool {
+        let candidates = self.candidates();
+        let room: u64 = candidates.iter().map(|one| u64::from(one.means.capacity)).sum();
+        candidates.len() >= self.config.min.max(1) as usize && room >= u64::from(self.config.shards)
     }
 
     pub(super) fn close_with_stop(&mut self) {

@@ -67,8 +67,26 @@ impl Membership {
         }
     }
 
+    /// A holder hashes what it has copied, and has come further: large shares take longer than anybody waits for one that says nothing.
+    pub(super) fn still_hashing(&mut self, id: SnapshotId) {
+        let now = self.now;
+        if id.generation == self.formed {
+            self.saved.hashed = now;
+        }
+        match &mut self.intake {
+            Intake::Asked { at } if id.generation == self.formed => *at = now,
+            Intake::Collecting { taken, at } if taken.id == id => *at = now,
+            Intake::Idle
+            | Intake::MakingRoom { .. }
+            | Intake::Asked { .. }
+            | Intake::Collecting { .. }
+            | Intake::Serving { .. } => {}
+        }
+    }
+
     /// A holder has copied its shares.
     pub(super) fn snapshotted(&mut self, worker: WorkerId, id: SnapshotId, shares: Vec<(u32, StateHash)>) {
+        self.still_hashing(id);
         let known = match &self.intake {
             // What is taken at the end of a job, nobody has asked for.
             Intake::Idle if self.config.saves.is_none() => return self.is_not_needed(worker, id),

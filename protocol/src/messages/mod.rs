@@ -344,6 +344,11 @@ pub enum WorkerMessage {
         /// What it said.
         reason: String,
     },
+    /// It still hashes what it has copied of a snapshot, and has come further since it last said so. `Snapshotted` comes later.
+    Hashing {
+        /// Which snapshot.
+        snapshot: SnapshotId,
+    },
 }
 
 /// The auxiliary sums of one step over all its shards. Keyed by step: a step told twice counts once.
@@ -535,6 +540,22 @@ pub enum AgentMessage {
         /// Why, for people.
         reason: String,
     },
+    /// A child stands still, as by SIGSTOP, or goes on. Nothing comes back.
+    ChildMotion {
+        /// Which.
+        worker: WorkerId,
+        /// What its process does now.
+        motion: Motion,
+    },
+}
+
+/// Whether a process runs, as far as its agent sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Motion {
+    /// It runs.
+    Runs,
+    /// It stands still until a signal lets it go on.
+    Stopped,
 }
 
 /// From coordinator to agent. Nothing comes back.

@@ -378,6 +378,11 @@ impl Desk {
         inner.handle(Event::RoomMade, Data::None);
     }
 
+    /// The shares that [`Errand::Snapshot`] spoke of are being hashed, and more of them are than when this was last said.
+    pub fn still_hashing(&self, snapshot: SnapshotId) {
+        self.lock().handle(Event::Hashing { snapshot }, Data::None);
+    }
+
     /// The shares that [`Errand::Snapshot`] spoke of are hashed: from now on they are there for others, unless another snapshot is
     /// wanted by now.
     pub fn snapshotted(&self, snapshot: SnapshotId, shares: Vec<HeldShare>) {

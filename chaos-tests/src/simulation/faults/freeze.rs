@@ -1,9 +1,14 @@
-//! A worker's process stands still for a while, as by SIGSTOP, and then goes on as if nothing had happened.
+//! A worker's process stands still for a while, as by SIGSTOP or in a container that is paused, and then goes on as if nothing had happened.
+
+use std::time::Duration;
 
 use super::Struck;
 use crate::simulation::calendar::Happening;
 use crate::simulation::network::IDLE;
 use crate::simulation::world::{Process, World};
+
+/// An agent sees a child stop, or go on, after this.
+const LOOKS: Duration = Duration::from_millis(20);
 
 impl World {
     pub(super) fn freeze(&mut self) -> Struck {
@@ -16,6 +21,11 @@ impl World {
             return Struck::Nobody;
         };
         process.frozen_until = Some(thaw);
+        // Its agent sees a signal; nobody sees a container that is paused.
+        if worker.get().is_multiple_of(2) {
+            self.calendar.after(LOOKS, Happening::Looked { worker });
+            self.calendar.at(thaw + LOOKS, Happening::Looked { worker });
+        }
         if lasts > IDLE {
             // The others give it up; it learns that when it wakes.
             self.links_go_idle(worker, ring.clone());

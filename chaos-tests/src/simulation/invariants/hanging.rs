@@ -18,7 +18,7 @@ pub(crate) enum Doing {
     Works(Duration),
     /// It comes to a state, of which nothing has moved for so long.
     Loads(Duration),
-    /// It will never be done, or waits for one that will not.
+    /// It will never be done, or waits for one that will not, or its process stands still.
     Hangs,
 }
 

@@ -87,7 +87,9 @@ impl World {
     /// What a worker's training thread does.
     fn doing(&self, worker: WorkerId) -> Option<Doing> {
         let process = self.processes.get(&worker)?;
-        if process.hung || self.awaits_one_that_hangs(process) {
+        // One that its agent has seen stopped may go on since, which nobody has heard of yet.
+        let stood_still = process.frozen_until.is_some_and(|thaw| thaw + IDLE > self.now());
+        if stood_still || process.hung || self.awaits_one_that_hangs(process) {
             return Some(Doing::Hangs);
         }
         let now = self.now();

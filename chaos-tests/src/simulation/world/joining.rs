@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use sardana_protocol::limits::HASHING_SIGN;
 use sardana_protocol::member::Event;
 use sardana_protocol::messages::{CatchUp, Snapshot, Trailer};
 use sardana_protocol::snapshot::{Share, SnapshotId, holders_of, keepers_of};
@@ -123,8 +124,21 @@ impl World {
         if let Some(process) = self.processes.get_mut(&worker) {
             process.keeping.snapshot = Some((snapshot, shares, process.state, Hashed::NotYet));
             process.keeping.sums.clear();
+            self.calendar
+                .after(HASHING_SIGN, Happening::StillHashing { worker, snapshot });
             self.calendar.after(delay, Happening::Hashed { worker, snapshot });
         }
+    }
+
+    pub(super) fn still_hashing(&mut self, worker: WorkerId, snapshot: SnapshotId) {
+        let process = self.processes.get(&worker).filter(|process| !process.hung);
+        let hashing = process.and_then(|process| process.keeping.snapshot.as_ref());
+        if !hashing.is_some_and(|(held, _, _, hashed)| *held == snapshot && *hashed == Hashed::NotYet) {
+            return;
+        }
+        self.calendar
+            .after(HASHING_SIGN, Happening::StillHashing { worker, snapshot });
+        self.member(worker, Event::Hashing { snapshot }, Data::None);
     }
 
     pub(super) fn hashed(&mut self, worker: WorkerId, snapshot: SnapshotId) {

@@ -25,6 +25,7 @@ use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::membership::{Config, Stage, Summary};
 use sardana_protocol::messages::Tally;
+use sardana_protocol::replacing::Replacing;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
 
@@ -49,9 +50,6 @@ const ENOUGH: usize = 3;
 /// More processes than this are not started, whatever happens.
 pub(crate) const CROWD: usize = 40;
 
-/// A dead process is seen by its agent after this at most.
-const SEEN: Duration = Duration::from_millis(50);
-
 /// What the job computes, and what computes it.
 pub(crate) const TASK: StateHash = StateHash::new([1; 32]);
 pub(crate) const BUILD: StateHash = StateHash::new([2; 32]);
@@ -75,6 +73,8 @@ pub(crate) struct World {
     serial: u64,
     /// Successors that are on their way.
     pub(crate) coming: usize,
+    /// When these are started, where one agent decides it. Else they take as long as it happens.
+    pub(crate) replacing: Option<Replacing>,
     pub(crate) faults: Faults,
     /// Why the run is over before its time, if it is.
     pub(crate) broken: Option<Violation>,
@@ -143,6 +143,7 @@ impl World {
             spec,
             serial: 0,
             coming: 0,
+            replacing: None,
             faults: Faults::Come,
             broken: None,
             done: None,
@@ -246,6 +247,7 @@ impl World {
             } => self.greeted(worker, session, incarnation, report_from),
             Happening::Unanswered { worker, session } => self.unanswered(worker, session),
             Happening::Kill { worker } => self.killed(worker),
+            Happening::Looked { worker } => self.looked(worker),
             Happening::Exited { worker, how, tally } => self.exited(worker, how, tally),
             Happening::SessionLost { worker, session } => self.session_lost(worker, session),
             Happening::ControlLost { worker, session } => self.control_lost(worker, session),
@@ -282,6 +284,7 @@ impl World {
             Happening::Fetched { worker, serial } => self.fetched(worker, serial),
             Happening::Transferred { worker, serial } => self.transferred(worker, serial),
             Happening::RoomMade { worker } => self.room_made(worker),
+            Happening::StillHashing { worker, snapshot } => self.still_hashing(worker, snapshot),
             Happening::Hashed { worker, snapshot } => self.hashed(worker, snapshot),
             Happening::Depot { place, what } => self.at_depot(place, what),
             Happening::Checkpoint { worker, serial, what } => self.of_checkpoint(worker, serial, what),
@@ -313,7 +316,7 @@ impl World {
         }
         let worker = WorkerId::new(self.dice.bits());
         let rate = 990 + self.dice.below(21);
-        let process = Process::new(&self.spec, self.swarm.keeps, rate);
+        let process = Process::new(&self.spec, self.swarm.keeps, rate, self.now());
         self.processes.insert(worker, process);
         self.calendar.after(Duration::ZERO, Happening::Dial { worker });
         let heartbeat = super::calendar::Beat::Heart;
@@ -324,12 +327,22 @@ impl World {
     /// A process ends. Whether anybody is told is another matter.
     pub(crate) fn end(&mut self, worker: WorkerId) -> Option<Tally> {
         let process = self.processes.remove(&worker)?;
+        let (lived, tally) = (self.now().saturating_sub(process.started), process.member.tally());
         // The fleet is kept at its size.
         if self.processes.len() + self.coming < self.swarm.workers as usize {
-            self.start_after(self.swarm.restart);
+            self.replace(lived, tally);
         }
         self.story.tell(self.calendar.now(), || format!("{worker} ends"));
-        Some(process.member.tally())
+        Some(tally)
+    }
+
+    fn replace(&mut self, lived: Duration, tally: Tally) {
+        let Some(replacing) = &mut self.replacing else {
+            return self.start_after(self.swarm.restart);
+        };
+        let wait = replacing.wait(lived, Some(tally));
+        self.coming += 1;
+        self.calendar.after(wait + self.swarm.restart, Happening::Start);
     }
 
     /// A process ends, and its agent sees it. `last_words`: whether it closes its connections.
@@ -337,7 +350,7 @@ impl World {
         let session = self.coordinator.session_of(worker);
         let ring = self.processes.get(&worker).and_then(Process::ring_members);
         let Some(tally) = self.end(worker) else { return };
-        let seen = self.within(SEEN);
+        let seen = self.within(self.swarm.seen);
         self.calendar.after(seen, Happening::Exited { worker, how, tally });
         if last_words == LastWords::Yes {
             self.reset_links(worker, ring);

@@ -19,6 +19,7 @@ use crate::simulation::network::IDLE;
 
 /// What a worker's process has.
 pub(crate) struct Process {
+    pub(crate) started: Duration,
     pub(crate) member: Member,
     pub(crate) control: Control,
     /// Said while there is no connection: the next one carries it.
@@ -187,8 +188,9 @@ impl RingEnd {
 }
 
 impl Process {
-    pub(crate) fn new(spec: &JobSpec, keeps: u32, rate: u64) -> Self {
+    pub(crate) fn new(spec: &JobSpec, keeps: u32, rate: u64, started: Duration) -> Self {
         Self {
+            started,
             member: Member::new(spec, keeps),
             control: Control::Dialing,
             outbox: Vec::new(),

@@ -19,9 +19,6 @@ use crate::simulation::model::{self, hash_of};
 /// Between a step and its report, as in the shell.
 const REPORTED: Duration = Duration::from_millis(50);
 
-/// How long a task of a process may wait for its turn, at most: its host has more to do than processors.
-const HELD_UP: Duration = Duration::from_millis(500);
-
 impl World {
     /// Gives a worker's machine an event, and does what it commands.
     pub(super) fn member(&mut self, worker: WorkerId, event: Event, data: Data) {
@@ -60,7 +57,7 @@ impl World {
     /// tasks of a process share it; but nothing that is left for it overtakes what was left before.
     pub(super) fn leave_for(&mut self, worker: WorkerId, event: Event, data: Data) {
         let pause = match self.dice.below(16) {
-            0 => self.within(HELD_UP),
+            0 => self.within(self.swarm.held_up),
             _ => Duration::from_micros(20),
         };
         let now = self.now();

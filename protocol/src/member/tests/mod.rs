@@ -218,6 +218,7 @@ fn said(commands: &[Command]) -> Vec<String> {
         }
         Command::Send(WorkerMessage::Switched { generation, step }) => Some(format!("switched {generation} at {step}")),
         Command::Send(WorkerMessage::RoomMade { generation }) => Some(format!("room made {generation}")),
+        Command::Send(WorkerMessage::Hashing { snapshot }) => Some(format!("hashing {snapshot}")),
         Command::Send(WorkerMessage::Snapshotted { snapshot, shares }) => {
             let shares: Vec<u32> = shares.iter().map(|(index, _)| *index).collect();
             Some(format!("snapshotted {snapshot} {shares:?}"))

@@ -152,6 +152,62 @@ fn a_stop_that_a_trailer_has_told_is_passed_on_to_all() {
     assert_eq!(job.ready(3, 2), ["formed g1.2"], "no closer needs to be asked");
 }
 
+/// Of three workers that need each other the last has halted at s3.
+fn waits_for_workers() -> Job {
+    let mut job = Job::training(3, Config { min: 3, ..config() });
+    job.progress(1, 1, 3, &[0, 1, 2]);
+    job.dies(2, 3);
+    job.halted(1, 2, 3);
+    job.dies(3, 3);
+    job
+}
+
+#[test]
+fn a_stop_while_those_who_have_the_state_wait_for_others_ends_the_job_with_it() {
+    let mut job = waits_for_workers();
+    let forms = forms(&job.event(Event::StopRequested));
+    let stands = |(worker, form): &(u64, Form)| (*worker, form.step, form.stop_at);
+    assert_eq!(forms.iter().map(stands).collect::<Vec<_>>(), [(1, s(3), Some(s(3)))]);
+    assert_eq!(job.ready(1, 2), ["formed g1.2"], "nothing is trained any more");
+    let told = job.says(1, finished(2, 3, hash(3)));
+    assert_eq!(told.last(), Some(&format!("done at s3 with {:?}", hash(3))));
+}
+
+#[test]
+fn a_stop_that_came_while_others_halted_ends_where_too_few_are_left() {
+    let mut job = Job::training(3, Config { min: 2, ..config() });
+    job.progress(1, 1, 3, &[0, 1, 2]);
+    job.dies(2, 3);
+    assert_eq!(job.event(Event::StopRequested), []);
+    job.dies(3, 3);
+    let told = job.halted(1, 2, 3);
+    assert_eq!(told, ["forming g1.2 of [1] at s3", "to w1: form g1.2 r0 at s3"]);
+}
+
+#[test]
+fn where_memory_does_not_hold_the_shards_a_stop_ends_the_job_all_the_same() {
+    let shards = 60;
+    let mut job = Job::training(3, Config { shards, ..config() });
+    job.progress(1, 1, 3, &[0, 1, 2]);
+    job.dies(2, 3);
+    job.halted(1, 2, 3);
+    assert_eq!(
+        job.halted(3, 2, 3).last(),
+        Some(&"waiting: 2 here, needs room for 60 shards, there is room for 48".to_owned())
+    );
+    assert_eq!(forms(&job.event(Event::StopRequested)).len(), 2);
+}
+
+#[test]
+fn a_stop_where_nobody_has_the_state_says_what_is_lost() {
+    let mut job = waits_for_workers();
+    job.dies(1, 3);
+    job.arrives(4, 0);
+    let told = words(&job.event(Event::StopRequested));
+    let lost = "failed: stopped while the job waited for workers; none that has the state at s3 is connected, and no checkpoint is there";
+    assert_eq!(told, ["to w4: dismiss", lost]);
+}
+
 #[test]
 fn a_stop_while_waiting_ends_the_job_at_once() {
     let mut job = Job::new(config());

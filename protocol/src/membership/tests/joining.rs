@@ -278,6 +278,44 @@ fn a_joiner_whose_holders_drop_what_it_copies_time_and_again_is_waited_for() {
 }
 
 #[test]
+fn the_last_holder_waits_for_a_joiner_whose_snapshot_was_broken_off() {
+    let mut job = Job::training(2, config());
+    job.progress(1, 1, 5, &[]);
+    job.arrives(3, 0);
+    job.room_made(1, 1);
+    job.dies(2, 5);
+    let told = job.halted(1, 2, 5);
+    assert_eq!(
+        told,
+        ["held for w3", "to w3: halt g1.2"],
+        "it would be lost with the state's last holder"
+    );
+    assert_eq!(
+        job.halted(3, 2, 0),
+        [
+            "forming g1.2 of [1, 3] at s5",
+            "to w1: form g1.2 r0 at s5",
+            "to w3: form g1.2 r1 at s5, state from r0"
+        ]
+    );
+}
+
+#[test]
+fn while_several_have_the_state_a_joiner_waits_in_vain_some_times_before_it_is_waited_for() {
+    let mut job = Job::training(3 + u64::from(MAX_COPY_ATTEMPTS), config());
+    job.progress(1, 1, 5, &[]);
+    job.arrives(9, 0);
+    for attempt in 1..=MAX_COPY_ATTEMPTS {
+        let (lost, next) = (7 - u64::from(attempt), 1 + u64::from(attempt));
+        job.dies(lost, 5);
+        let told: Vec<String> = (1..lost).flat_map(|worker| job.halted(worker, next, 5)).collect();
+        let waited_for = told.contains(&"held for w9".to_owned());
+        assert_eq!(waited_for, attempt == MAX_COPY_ATTEMPTS, "{told:?}");
+        (1..lost).for_each(|worker| drop(job.ready(worker, next)));
+    }
+}
+
+#[test]
 fn a_joiner_that_dies_stops_nobody() {
     let mut job = Job::joined(config());
     let told = job.dies(3, 0);

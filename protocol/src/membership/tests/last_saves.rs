@@ -66,6 +66,63 @@ fn a_job_that_is_stopped_saves_its_last_state_and_waits_no_longer_than_it_may() 
 }
 
 #[test]
+fn a_job_that_is_stopped_while_it_waits_for_workers_saves_the_state_that_is_there() {
+    let mut job = Job::saved(Config {
+        min: 2,
+        ..saved_config()
+    });
+    job.progress(1, 1, 7, &[]);
+    job.dies(2, 7);
+    job.halted(1, 2, 7);
+    assert_eq!(forms(&job.event(Event::StopRequested)).len(), 1);
+    job.ready(1, 2);
+    let found = job.says(1, finished(2, 7, hash(7)));
+    assert!(!found.iter().any(|text| text.starts_with("done")), "{found:?}");
+    let snapshotted = WorkerMessage::Snapshotted {
+        snapshot: snapshot(2, 7),
+        shares: vec![(0, share_hash(8, &[piece(7, 0)]))],
+    };
+    assert_eq!(
+        about_saves(&job.says(1, snapshotted)),
+        ["to w1: save [0] of g1.2@s7 to [7, 8]"]
+    );
+}
+
+#[test]
+fn the_last_state_is_waited_for_as_long_as_holders_come_further_with_hashing_it() {
+    let mut config = saved_config();
+    config.steps = s(5);
+    let mut job = Job::saved(config);
+    job.progress(1, 1, 5, &[]);
+    job.says(1, finished(1, 5, hash(5)));
+    job.says(2, finished(1, 5, hash(5)));
+    for _ in 0..5 {
+        job.now += LAST_SAVE_PATIENCE - Duration::from_millis(1);
+        let snapshot = snapshot(1, 5);
+        let found = job.says(2, WorkerMessage::Hashing { snapshot });
+        assert_eq!(found, [""; 0]);
+        assert_eq!(job.says(1, finished(1, 5, hash(5))), [""; 0]);
+    }
+    assert_eq!(about_saves(&job.copied(5)).len(), 2, "it is not too late");
+    let mut job = Job::saved(Config {
+        steps: s(5),
+        ..saved_config()
+    });
+    job.progress(1, 1, 5, &[]);
+    job.says(1, finished(1, 5, hash(5)));
+    job.says(2, finished(1, 5, hash(5)));
+    job.says(
+        2,
+        WorkerMessage::Hashing {
+            snapshot: snapshot(1, 5),
+        },
+    );
+    job.now += LAST_SAVE_PATIENCE;
+    let found = job.says(1, finished(1, 5, hash(5)));
+    assert!(found[0].starts_with("not saved s5"), "it has come no further: {found:?}");
+}
+
+#[test]
 fn who_leaves_last_is_let_go_once_its_state_is_saved() {
     let mut job = Job::saved(saved_config());
     job.leaves(1);

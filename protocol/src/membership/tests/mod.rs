@@ -18,6 +18,7 @@ mod recounting;
 mod restoring;
 mod saving;
 mod silence;
+mod stopped;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
