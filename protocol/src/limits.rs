@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Version of every message. A peer of another version is refused with both numbers.
-pub const WIRE_VERSION: u16 = 5;
+pub const WIRE_VERSION: u16 = 6;
 
 /// Most shards of a job. A message lists at most one range per shard, so this bounds messages; finer grain than 4,096 shards a
 /// step buys no balance. A job with more is refused when it is built.
@@ -11,6 +11,11 @@ pub const MAX_SHARDS: u32 = 4_096;
 
 /// Most workers of a generation. `Form` lists the members, about 40 bytes each, and must fit one control frame.
 pub const MAX_WORKERS: u32 = 1_024;
+
+/// Most members that hold a snapshot. Each who copies it is told all of them with the hash of each share, some 60 bytes, and connects to all
+/// of them: four kilobytes and 64 connections are nothing, a thousand of them for each of a thousand are. So many give more bytes in a
+/// second than any joiner or store takes. In larger generations the others hold nothing.
+pub const MAX_HOLDERS: u32 = 64;
 
 /// Most tensors of a state or gradient: a length that came over a link is compared with it before anything is allocated.
 pub const MAX_TENSORS: usize = 65_536;
@@ -210,6 +215,7 @@ const _: () = assert!(SILENCE.as_millis() >= 10 * HEARTBEAT.as_millis());
 const _: () = assert!(HEARTBEAT.as_millis() * (PACE_FIGURES as u128) < REBALANCE_EVERY.as_millis());
 const _: () = assert!(FORGIVEN.as_millis() > COOL_MOST.as_millis());
 const _: () = assert!(SILENCE_LEAST.as_millis() >= (SILENCE_GAPS as u128) * HEARTBEAT.as_millis());
+const _: () = assert!(MAX_HOLDERS <= MAX_WORKERS);
 const _: () = assert!(RESEND.as_millis() * 10 <= SILENCE.as_millis());
 const _: () = assert!(RESEND_EACH.as_millis() * (MAX_WORKERS as u128) * 2 <= SILENCE.as_millis());
 const _: () = assert!(PIECE_BYTES.is_multiple_of(8));

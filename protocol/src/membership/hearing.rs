@@ -27,7 +27,7 @@ impl Membership {
             WorkerMessage::Ready { generation } => {
                 let forming = matches!(self.phase, Phase::Forming { .. });
                 if forming && generation == self.formed && record.is_called() {
-                    record.place = Place::Ready;
+                    self.members.put(worker, Place::Ready);
                 } else {
                     self.plan_ready(worker, generation);
                 }
@@ -77,6 +77,7 @@ impl Membership {
             WorkerMessage::NotRestored { generation, reason } => self.not_restored(worker, generation, reason),
             WorkerMessage::Dropped { snapshot } => self.dropped(worker, snapshot),
             WorkerMessage::CaughtUp { snapshot, step } => self.caught_up(worker, snapshot, step),
+            WorkerMessage::Copying { snapshot } => self.copy_answered(worker, snapshot),
             WorkerMessage::CopyFailed { snapshot, reason } => self.copy_failed(worker, snapshot, reason),
             WorkerMessage::Leave { reason } => self.leave_requested(worker, reason),
             // Certificates are not this machine's business.
@@ -137,7 +138,7 @@ impl Membership {
         if let Some(record) = self.members.get_mut(&worker) {
             record.computed = record.computed.max(standing.tally.total);
             if !bites(Bug::HaltedForgotten) {
-                record.place = Place::Quiet(standing);
+                self.members.put(worker, Place::Quiet(standing));
             }
         }
     }
@@ -148,9 +149,7 @@ impl Membership {
             return;
         }
         let step = ending.step;
-        if let Some(record) = self.members.get_mut(&worker) {
-            record.place = Place::Finished(ending);
-        }
+        self.members.put(worker, Place::Finished(ending));
         self.reach(step);
     }
 
@@ -256,6 +255,7 @@ fn newest_step(message: &WorkerMessage) -> Option<Step> {
         | WorkerMessage::RoomMade { .. }
         | WorkerMessage::LinkBroken { .. }
         | WorkerMessage::Dropped { .. }
+        | WorkerMessage::Copying { .. }
         | WorkerMessage::CopyFailed { .. }
         | WorkerMessage::NotRestored { .. }
         | WorkerMessage::Leave { .. }

@@ -101,7 +101,7 @@ impl Membership {
     /// All checkpoints, and for each why it would not be taken.
     fn unused(&self) -> BTreeMap<ManifestKey, String> {
         let known = self.known().into_iter();
-        let known = known.map(|(key, head)| (key, self.why_not(key, &head)));
+        let known = known.map(|(key, head)| (key, self.why_not(key, head)));
         let why = || "its manifest cannot be read where it is kept, as its checkpoint actor says".to_owned();
         let unreadable = self.unreadable().into_iter().map(|key| (key, why()));
         known.chain(unreadable).collect()
@@ -133,19 +133,19 @@ impl Membership {
     /// The checkpoint to resume from.
     fn choice(&self) -> Option<(Head, Worth)> {
         let known = self.known().into_values();
-        let worth = known.filter_map(|head| Some((self.worth(head.key, &head).ok()?, head)));
+        let worth = known.filter_map(|head| Some((self.worth(head.key, head).ok()?, head)));
         let oldest = bites(Bug::OlderChosen);
-        let (worth, head) = worth.min_by_key(|(worth, head)| {
+        let (worth, head) = worth.min_by_key(|(worth, head): &(Worth, &Head)| {
             let newest = if oldest { Step::ZERO } else { head.key.step };
             (self.failed(head.key), worth.clone(), Reverse(newest))
         })?;
-        Some((head, worth))
+        Some((head.clone(), worth))
     }
 
     /// The step of the newest checkpoint that there is, or was, as far as is known: it may come back.
     fn newest_to_hope_for(&self) -> Step {
         let known = self.known();
-        let hoped = |(key, head): &(&ManifestKey, &Head)| self.worth(**key, head).is_ok();
+        let hoped = |(key, head): &(&ManifestKey, &&Head)| self.worth(**key, head).is_ok();
         let newest = known.iter().rfind(hoped).map_or(Step::ZERO, |(key, _)| key.step);
         let away = self.restoring.away.values().max().copied().unwrap_or(Step::ZERO);
         newest.max(self.restoring.recorded).max(self.saved.last.0).max(away)

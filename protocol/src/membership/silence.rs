@@ -198,7 +198,7 @@ impl Membership {
             (Some(_) | None, _) => STALL_UNKNOWN,
         };
         // The first update may be heard of before the last `Ready`.
-        let takes_part = |record: &Record| matches!(record.place, Place::Called | Place::Ready);
+        let takes_part = |record: &Record| matches!(record.place(), Place::Called | Place::Ready);
         records()
             .filter(|(rank, _, record)| {
                 takes_part(record) && (!is_done(*rank, record) || bites(Bug::WaitingCountsAsHanging))

@@ -4,7 +4,7 @@ use super::*;
 use crate::checkpoint::{DepotAddress, DepotId, ManifestId, ManifestKey, PieceHash};
 use crate::limits::SAVED_PIECES;
 use crate::member::SavedShare;
-use crate::messages::{Last, Needed, Restore, Save, Serve, Told};
+use crate::messages::{Joiners, Last, Needed, Restore, Save, Serve, Told};
 
 fn depots() -> Vec<DepotAddress> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 2));
@@ -77,7 +77,7 @@ fn shares_that_are_held_are_written_and_kept_until_it_is_over() {
     assert_eq!(save(&mut worker, &order), [Command::Save(Box::new(order.clone()))]);
     // Joiners do not need it any more, which says nothing of the checkpoint.
     let serve = Event::Serve(Box::new(Serve {
-        joiners: vec![],
+        joiners: Joiners::Only(vec![]),
         snapshot: Some(snapshot(1, 1)),
         shares: Needed::No,
         sums_from: Step::ZERO,
