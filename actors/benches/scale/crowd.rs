@@ -70,8 +70,18 @@ pub(crate) struct Crowd {
     closed: BTreeMap<Step, Trailer>,
     /// How the next one will be.
     closing: Trailer,
+    /// Whether what is copied comes at once.
+    pub(crate) copying: Copying,
     pub(crate) heard: Heard,
     pub(crate) cost: Cost,
+}
+
+/// How long a copy takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Copying {
+    AtOnce,
+    /// As long as this is said.
+    Held,
 }
 
 fn task() -> StateHash {
@@ -143,6 +153,7 @@ impl Crowd {
             events: VecDeque::new(),
             closed: BTreeMap::new(),
             closing: Trailer::Continue,
+            copying: Copying::AtOnce,
             heard: Heard::default(),
             cost: Cost::default(),
         }
@@ -244,9 +255,16 @@ impl Crowd {
         Ok(())
     }
 
-    /// Those who follow get what is there, until nothing is.
+    /// Those who copy and follow get what is there, until nothing is.
     fn follow(&mut self) -> Result<bool> {
         let mut followed = false;
+        if self.copying == Copying::AtOnce {
+            for worker in self.workers.keys().copied().collect::<Vec<_>>() {
+                let said = self.workers.get_mut(&worker).map(Worker::copied).unwrap_or_default();
+                followed |= !said.messages.is_empty();
+                self.says(worker, said)?;
+            }
+        }
         let keeper_at = self.closed.keys().next_back().map_or(Step::ZERO, |step| step.next());
         let following = self.workers.iter().filter_map(|(&worker, process)| {
             let step = process.follows?;

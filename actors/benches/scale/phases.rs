@@ -6,7 +6,7 @@ use sardana_protocol::checkpoint::{Every, Keep};
 use sardana_protocol::limits::MAX_WORKERS;
 use sardana_protocol::membership::Saves;
 
-use super::crowd::{Cost, Crowd, Result};
+use super::crowd::{Copying, Cost, Crowd, Result};
 
 /// Checkpoints that depots keep in the phases with some.
 const KEPT: u32 = 500;
@@ -19,6 +19,8 @@ const IDLE: u32 = 50;
 pub(crate) enum Phase {
     /// Half of the workers train; the other half come at once.
     Join,
+    /// Half of the workers train; the others come one after the other, while the first of them still copy.
+    Trickle,
     /// All come at once, and load a checkpoint.
     Restore,
     /// A checkpoint of all, on depots that keep many.
@@ -30,11 +32,19 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    pub(crate) const ALL: [Self; 5] = [Self::Join, Self::Restore, Self::Commit, Self::Storm, Self::Idle];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Join,
+        Self::Trickle,
+        Self::Restore,
+        Self::Commit,
+        Self::Storm,
+        Self::Idle,
+    ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Join => "join",
+            Self::Trickle => "trickle",
             Self::Restore => "restore",
             Self::Commit => "commit",
             Self::Storm => "storm",
@@ -46,6 +56,7 @@ impl Phase {
     pub(crate) fn measure(self, workers: u32) -> Result<Cost> {
         match self {
             Self::Join => join(workers),
+            Self::Trickle => trickle(workers),
             Self::Restore => restore(workers),
             Self::Commit => commit(workers),
             Self::Storm => storm(workers),
@@ -85,6 +96,25 @@ fn join(workers: u32) -> Result<Cost> {
     let mut crowd = Crowd::new(half, None);
     trains(&mut crowd, half)?;
     crowd.come(half..workers);
+    crowd.until("a join", |heard| heard.members == members(workers))?;
+    Ok(crowd.cost)
+}
+
+fn trickle(workers: u32) -> Result<Cost> {
+    let half = workers / 2;
+    let mut crowd = Crowd::new(half, None);
+    trains(&mut crowd, half)?;
+    crowd.copying = Copying::Held;
+    for (round, worker) in (0..).zip(half..workers) {
+        crowd.come(worker..worker + 1);
+        crowd.settle()?;
+        // So many come between two ticks.
+        if round % (half / 20).max(1) == 0 {
+            crowd.boundary()?;
+            crowd.passes(round)?;
+        }
+    }
+    crowd.copying = Copying::AtOnce;
     crowd.until("a join", |heard| heard.members == members(workers))?;
     Ok(crowd.cost)
 }

@@ -8,7 +8,7 @@ use sardana_protocol::limits::PIECE_BYTES;
 use sardana_protocol::member::{Command, Event, Heartbeat, Member, SavedShare, Work};
 use sardana_protocol::membership::Arrival;
 use sardana_protocol::messages::{CoordinatorMessage, Save, StepReport, Trailer, WorkerMessage};
-use sardana_protocol::snapshot::Share;
+use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::state::{StateHash, share_hash};
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
@@ -32,6 +32,8 @@ pub(crate) struct Worker {
     pub(crate) member: Member,
     /// The sum that it waits for beside the ring.
     pub(crate) follows: Option<Step>,
+    /// The snapshot that it copies.
+    copies: Option<SnapshotId>,
     /// The shares that it has copied last.
     held: Vec<Share>,
 }
@@ -41,6 +43,7 @@ impl Worker {
         Self {
             member: Member::new(job, KEEPS),
             follows: None,
+            copies: None,
             held: Vec::new(),
         }
     }
@@ -104,6 +107,15 @@ impl Worker {
         said
     }
 
+    /// What it copies is there.
+    pub(crate) fn copied(&mut self) -> Said {
+        let mut said = Said::default();
+        if let Some(snapshot) = self.copies.take() {
+            self.happens(Event::Copied { snapshot }, &mut said);
+        }
+        said
+    }
+
     /// The sum that it follows with is there.
     pub(crate) fn followed(&mut self, step: Step, trailer: Trailer, keeper_at: Step) -> Said {
         let mut said = Said::default();
@@ -162,9 +174,9 @@ impl Worker {
                 let shares = shares.into_iter().map(|share| (share.index, hash_of(share))).collect();
                 events.push(Event::Snapshotted { snapshot, shares });
             }
-            Command::Copy(snapshot) => events.push(Event::Copied { snapshot: snapshot.id }),
+            Command::Copy(snapshot) => self.copies = Some(snapshot.id),
             Command::Follow { step, .. } => self.follows = Some(step),
-            Command::EndCopy | Command::Switch { .. } => self.follows = None,
+            Command::EndCopy | Command::Switch { .. } => (self.copies, self.follows) = (None, None),
             Command::Fetch { generation, step, .. } => events.push(Event::Fetched { generation, step }),
             Command::Restore { generation, restore, .. } => events.push(Event::Fetched {
                 generation,

@@ -22,9 +22,11 @@ use super::certifying::Certifying;
 use super::depots::{Hold, Seated};
 use super::faults;
 use super::operating::Operating;
+use super::outlet::Outlet;
 use super::records::{KeptJob, Newest};
-use super::session::{Outlet, SessionId};
+use super::session::SessionId;
 use super::{CoordinatorConfig, Past};
+use crate::ground::Ground;
 use crate::quic::explain;
 use crate::trust::Wallet;
 
@@ -101,6 +103,7 @@ pub(super) struct Shell;
 pub(super) struct Arguments {
     pub(super) config: CoordinatorConfig,
     pub(super) wallet: Wallet,
+    pub(super) ground: Ground,
     pub(super) records: Option<Newest>,
     pub(super) events: mpsc::UnboundedSender<JobEvent>,
 }
@@ -127,6 +130,7 @@ pub(super) struct State {
     /// Workers whose end an agent has seen: a hello of theirs that comes late is nobody's.
     pub(super) exited: BTreeSet<WorkerId>,
     pub(super) certifying: Certifying,
+    pub(super) ground: Ground,
     /// Where what the next life should know is written, and what was last.
     pub(super) records: Option<Newest>,
     pub(super) written: Option<(Instant, KeptJob)>,
@@ -154,6 +158,7 @@ impl Actor for Shell {
         let config = arguments.config;
         let mut state = State {
             certifying: Certifying::new(Arc::clone(&config.registrar), arguments.wallet),
+            ground: arguments.ground,
             records: arguments.records,
             written: None,
             config,
@@ -259,12 +264,13 @@ impl State {
         if let Some(error) = gone {
             self.session_lost(worker, explain(&error));
         }
-        if let Err(Refusal::Fenced { own, by }) = self.admit(&hello) {
+        let admitted = self.admit(&hello);
+        if let Err(Refusal::Fenced { own, by }) = admitted {
             // The session is gone if nobody takes it.
             let _ = reply.send(Greeting::Fenced);
             return self.fenced(own, by);
         }
-        if let Err(refusal) = self.admit(&hello) {
+        if let Err(refusal) = admitted {
             tracing::warn!(target: "sardana::event::refused", %worker, %refusal, "a worker was refused");
             // The session is gone if nobody takes it.
             let _ = reply.send(Greeting::Refused {
@@ -415,7 +421,7 @@ impl State {
         if let Some(outlet) = self.workers.get(&worker) {
             let afterwards = faults::before(&message, step);
             // A session that is over has said so, or will.
-            let _ = outlet.queue.send(message);
+            outlet.say(message);
             faults::after(afterwards, step);
         }
         if last {
@@ -433,7 +439,7 @@ impl State {
                 newest.send_replace(None);
             }
             for agent in self.agents.values() {
-                let _ = agent.queue.send(AgentOrder::JobOver);
+                agent.say(AgentOrder::JobOver);
             }
             self.end_depots();
         }

@@ -5,7 +5,9 @@ mod agents;
 mod certifying;
 mod depots;
 mod faults;
+mod limits;
 mod operating;
+mod outlet;
 mod records;
 mod rivals;
 mod session;
@@ -189,6 +191,7 @@ pub async fn start_on(
     let arguments = Arguments {
         config,
         wallet: wallet.clone(),
+        ground: ground.clone(),
         records,
         events,
     };

@@ -227,7 +227,10 @@ impl Formation {
     /// Whether a member that stands like this can begin it.
     pub(super) fn fits(&self, worker: WorkerId, standing: &Standing) -> bool {
         let rank = self.rank_of(worker);
-        match rank.and_then(|rank| self.catch_up.get(rank.index())).unwrap_or(&CatchUp::None) {
+        match rank
+            .and_then(|rank| self.catch_up.get(rank.index()))
+            .unwrap_or(&CatchUp::None)
+        {
             CatchUp::None if bites(Bug::StaleMember) => standing.step.next() >= self.step,
             CatchUp::None => standing.step == self.step,
             CatchUp::Sum { .. } => standing.step.next() == self.step,

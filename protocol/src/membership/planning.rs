@@ -378,7 +378,9 @@ impl Membership {
 
     /// Whether `worker` is a member of the current generation.
     pub(super) fn is_member(&self, worker: WorkerId) -> bool {
-        self.formation.as_ref().is_some_and(|formation| formation.rank_of(worker).is_some())
+        self.formation
+            .as_ref()
+            .is_some_and(|formation| formation.rank_of(worker).is_some())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who is known to the coordinator, and where each stands. What is asked with every message is counted when a place changes, and not
 //! looked for among all.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::time::Duration;
@@ -254,25 +254,61 @@ impl Deref for Roster {
     type Target = BTreeMap<WorkerId, Record>;
 
     fn deref(&self) -> &Self::Target {
-        #[cfg(test)]
-        self.visited.set(self.visited.get() + 1);
+        self.visit(1);
         &self.records
     }
 }
 
 impl Roster {
+    /// So many records are looked at.
+    fn visit(&self, records: usize) {
+        #[cfg(test)]
+        self.visited.set(self.visited.get() + records);
+        #[cfg(not(test))]
+        let _ = records;
+    }
+
+    /// How many records were looked at, since this was asked last.
+    #[cfg(test)]
+    pub(super) fn take_visited(&self) -> usize {
+        self.visited.take()
+    }
+
     pub(super) fn census(&self) -> Census {
         self.census
     }
 
+    pub(super) fn iter(&self) -> btree_map::Iter<'_, WorkerId, Record> {
+        self.visit(self.records.len());
+        self.records.iter()
+    }
+
+    pub(super) fn keys(&self) -> btree_map::Keys<'_, WorkerId, Record> {
+        self.visit(self.records.len());
+        self.records.keys()
+    }
+
+    pub(super) fn values(&self) -> btree_map::Values<'_, WorkerId, Record> {
+        self.visit(self.records.len());
+        self.records.values()
+    }
+
     /// Those who join.
     pub(super) fn joining(&self) -> impl Iterator<Item = (WorkerId, &Record)> {
-        self.joining.iter().filter_map(|&worker| Some((worker, self.records.get(&worker)?)))
+        let look = |&worker: &WorkerId| {
+            self.visit(1);
+            Some((worker, self.records.get(&worker)?))
+        };
+        self.joining.iter().filter_map(look)
     }
 
     /// Those who are to leave.
     pub(super) fn leaving(&self) -> impl Iterator<Item = (WorkerId, &Record)> {
-        self.leaving.iter().filter_map(|&worker| Some((worker, self.records.get(&worker)?)))
+        let look = |&worker: &WorkerId| {
+            self.visit(1);
+            Some((worker, self.records.get(&worker)?))
+        };
+        self.leaving.iter().filter_map(look)
     }
 
     pub(super) fn is_anybody_leaving(&self) -> bool {
@@ -286,6 +322,7 @@ impl Roster {
 
     /// All records, but for their places.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Record> {
+        self.visit(self.records.len());
         self.records.values_mut()
     }
 

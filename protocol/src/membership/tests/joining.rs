@@ -89,7 +89,11 @@ fn who_dies_before_there_is_room_leaves_nothing_to_be_made() {
 #[test]
 fn who_comes_before_anything_is_let_go_copies_the_same_snapshot() {
     let mut job = Job::joined(config());
-    assert_eq!(job.arrives(4, 0), ["joined w4 at s0"], "those who come at once are told of at once");
+    assert_eq!(
+        job.arrives(4, 0),
+        ["joined w4 at s0"],
+        "those who come at once are told of at once"
+    );
     assert_eq!(job.arrives(5, 0), ["joined w5 at s0"]);
     assert_eq!(
         job.passes(Duration::ZERO),
@@ -157,7 +161,10 @@ fn a_copy_that_is_not_answered_is_ordered_again() {
     let told = job.dies(2, 5);
     assert!(told.contains(&"to w3: copy g1.1@s5 from [1]".to_owned()), "{told:?}");
     job.passes(Duration::ZERO);
-    assert_eq!(job.passes(RESEND).last().map(String::as_str), Some("to w3: copy g1.1@s5 from [1]"));
+    assert_eq!(
+        job.passes(RESEND).last().map(String::as_str),
+        Some("to w3: copy g1.1@s5 from [1]")
+    );
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod losses;
 mod planning;
 mod restoring;
 mod saving;
+mod scale;
 mod silence;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,8 +21,8 @@ use std::time::Duration;
 
 use super::{Arrival, Balance, Command, Config, Event, JobEvent, Loss, Membership};
 use crate::messages::{
-    CatchUp, CoordinatorMessage, DepotOrder, Form, Introduction, Joiners, Needed, Serve, Standing, StepReport, Tally, Trailer,
-    WorkerMessage,
+    CatchUp, CoordinatorMessage, DepotOrder, Form, Introduction, Joiners, Needed, Serve, Standing, StepReport, Tally,
+    Trailer, WorkerMessage,
 };
 use crate::snapshot::{SnapshotId, shares_of};
 use crate::state::StateHash;
