@@ -65,6 +65,11 @@ pub const LAST_SAVE_PATIENCE: Duration = Duration::from_secs(10);
 /// So often loading a checkpoint is tried before an older one is.
 pub const RESTORE_ATTEMPTS: u32 = 3;
 
+/// So many members load a checkpoint together, each reading a part of it and giving that to the others. In larger generations there are
+/// several such groups, and depots give each of them all of it: a connection between any two of a thousand members would cost more. Where
+/// fewer members than groups can read, the groups are larger.
+pub const RESTORE_TOGETHER: usize = 64;
+
 /// So long the depots must have been the same before a checkpoint that is on fewer hosts than it should be is placed on those that came:
 /// they often come one after the other.
 pub const DEPOTS_SETTLE: Duration = Duration::from_secs(30);

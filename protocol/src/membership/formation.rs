@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::restoring::Restores;
 use crate::assign::{Means, NoRoom, Seat, retry, slowest, steady};
 use crate::job::Order;
-use crate::messages::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer, Restore, Standing, Visit};
+use crate::messages::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer, Standing, Visit};
 use crate::plan::Plan;
 use crate::planted::{Bug, bites};
 use crate::snapshot::{holders_among, rank_at};
@@ -44,7 +45,7 @@ pub(super) struct Formation {
     /// Whom each rank gives the state or a sum to.
     fetchers: BTreeMap<Rank, Vec<Rank>>,
     /// What all load, if nobody has the state.
-    restore: Option<Box<Restore>>,
+    restore: Option<Restores>,
     stop_at: Option<Step>,
     last: Last,
 }
@@ -90,7 +91,7 @@ impl Formation {
         generation: Generation,
         sums: Sums,
         candidates: &[Candidate<'_>],
-        restore: Option<Restore>,
+        restore: Option<Restores>,
     ) -> Result<Self, NoRoom> {
         let standings = || candidates.iter().map(|candidate| candidate.standing);
         let steps = || standings().map(|standing| standing.step);
@@ -137,7 +138,7 @@ impl Formation {
             ranks: ranks_of(&members),
             members,
             catch_up,
-            restore: restore.map(Box::new),
+            restore,
             stop_at,
             last: sums.last,
         })
@@ -212,7 +213,11 @@ impl Formation {
             first,
             steady,
             catch_up,
-            restore: self.restore.clone().filter(|_| catch_up == CatchUp::Checkpoint),
+            restore: self
+                .restore
+                .as_ref()
+                .filter(|_| catch_up == CatchUp::Checkpoint)
+                .and_then(|restores| restores.of(rank)),
             report_from,
             stop_at: self.stop_at,
             last: self.last,

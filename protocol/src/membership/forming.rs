@@ -306,8 +306,8 @@ impl Membership {
             self.begin_without(newest);
         }
         let candidates = self.candidates();
-        let members = || candidates.iter().map(|candidate| candidate.member).collect();
-        let restore = source.map(|head| self.restore_of(&head, members()));
+        let members = || -> Vec<MemberAddress> { candidates.iter().map(|candidate| candidate.member).collect() };
+        let restore = source.map(|head| self.restores_of(&head, &members()));
         let Ok(formation) = Formation::decide(self.generation, self.sums(), &candidates, restore) else {
             return;
         };

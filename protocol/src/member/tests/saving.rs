@@ -4,7 +4,7 @@ use super::*;
 use crate::checkpoint::{DepotAddress, DepotId, ManifestId, ManifestKey, PieceHash};
 use crate::limits::SAVED_PIECES;
 use crate::member::SavedShare;
-use crate::messages::{Joiners, Last, Needed, Restore, Save, Serve, Told};
+use crate::messages::{Joiners, Last, Needed, Peer, Restore, Save, Serve, Told};
 
 fn depots() -> Vec<DepotAddress> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 2));
@@ -60,7 +60,12 @@ fn restored() -> Form {
     let restore = Restore {
         key,
         depots: depots(),
-        members: vec![member(0), member(1)],
+        members: [0, 1]
+            .map(|rank| Peer {
+                rank: Rank::new(rank),
+                member: member(rank),
+            })
+            .to_vec(),
         readers: vec![Rank::new(0), Rank::new(1)],
     };
     Form {
