@@ -1,14 +1,17 @@
 //! Carries messages over one control stream, both ways, until it breaks. The same for workers, agents and the coordinator.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use quinn::{RecvStream, SendStream};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use crate::quic::limits::HANDSHAKE_DEADLINE;
 use crate::wire::limits::CONTROL_FRAME_BYTES;
-use crate::wire::{read_frame, write_frame};
+use crate::wire::{FrameError, read_frame, write_frame};
 
 /// Whether to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,12 +20,41 @@ pub(crate) enum Next {
     Stop,
 }
 
+/// What is sent next.
+#[derive(Debug)]
+pub(crate) enum Item<Out> {
+    Message(Out),
+    /// Whole frames, as soon as they are made. None if they cannot be.
+    Frames(Later<[Bytes]>),
+}
+
+/// Something that is made aside, once for several.
+pub(crate) type Later<T> = watch::Receiver<Option<Arc<T>>>;
+
+/// Where what is sent comes from.
+pub(crate) trait Queue<Out> {
+    /// The next; none when the queue is closed.
+    async fn next(&mut self) -> Option<Item<Out>>;
+}
+
+impl<Out> Queue<Out> for mpsc::UnboundedReceiver<Out> {
+    async fn next(&mut self) -> Option<Item<Out>> {
+        self.recv().await.map(Item::Message)
+    }
+}
+
+impl<Out> Queue<Out> for mpsc::Receiver<Item<Out>> {
+    async fn next(&mut self) -> Option<Item<Out>> {
+        self.recv().await
+    }
+}
+
 /// Sends what comes from `queue`, and hands what arrives to `arrived`, until either side ends. Returns why it ended. What was
 /// queued before the queue was closed is delivered first.
 pub(crate) async fn carry<In: DeserializeOwned, Out: Serialize>(
     mut send: SendStream,
     mut receive: RecvStream,
-    mut queue: mpsc::UnboundedReceiver<Out>,
+    mut queue: impl Queue<Out>,
     mut arrived: impl FnMut(In) -> Next,
     sent: impl Fn(&Out),
 ) -> String {
@@ -39,11 +71,17 @@ pub(crate) async fn carry<In: DeserializeOwned, Out: Serialize>(
         }
     };
     let writing = async {
-        while let Some(message) = queue.recv().await {
-            if let Err(error) = write_frame(&mut send, &message, CONTROL_FRAME_BYTES).await {
+        while let Some(item) = queue.next().await {
+            let written = match item {
+                Item::Message(message) => {
+                    let written = write_frame(&mut send, &message, CONTROL_FRAME_BYTES).await;
+                    written.map(|()| sent(&message))
+                }
+                Item::Frames(frames) => write_frames(&mut send, frames).await,
+            };
+            if let Err(error) = written {
                 return error.to_string();
             }
-            sent(&message);
         }
         // Only fails when the stream has ended already.
         let _ = send.finish();
@@ -55,4 +93,13 @@ pub(crate) async fn carry<In: DeserializeOwned, Out: Serialize>(
         why = reading => why,
         why = writing => why,
     }
+}
+
+async fn write_frames(send: &mut SendStream, mut frames: Later<[Bytes]>) -> Result<(), FrameError> {
+    // Where nothing came of making them there is nothing to be sent.
+    let made = frames.wait_for(Option::is_some).await.ok().and_then(|made| made.clone());
+    for frame in made.iter().flat_map(|frames| frames.iter()) {
+        send.write_chunk(frame.clone()).await?;
+    }
+    Ok(())
 }

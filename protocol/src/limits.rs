@@ -20,6 +20,11 @@ pub const MAX_GRADIENTS: u64 = 1 << 62;
 /// Most workers of a generation. `Form` lists the members, about 40 bytes each, and must fit one control frame.
 pub const MAX_WORKERS: u32 = 1_024;
 
+/// Most members that hold a snapshot. Each who copies it is told all of them with the hash of each share, some 60 bytes, and connects to all
+/// of them: four kilobytes and 64 connections are nothing, a thousand of them for each of a thousand are. So many give more bytes in a
+/// second than any joiner or store takes. In larger generations the others hold nothing.
+pub const MAX_HOLDERS: u32 = 64;
+
 /// Most tensors of a state or gradient: a length that came over a link is compared with it before anything is allocated.
 pub const MAX_TENSORS: usize = 65_536;
 
@@ -72,6 +77,11 @@ pub const LAST_SAVE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// So often loading a checkpoint is tried before an older one is.
 pub const RESTORE_ATTEMPTS: u32 = 3;
+
+/// So many members load a checkpoint together, each reading a part of it and giving that to the others. In larger generations there are
+/// several such groups, and depots give each of them all of it: a connection between any two of a thousand members would cost more. Where
+/// fewer members than groups can read, the groups are larger.
+pub const RESTORE_TOGETHER: usize = 64;
 
 /// So long the depots must have been the same before a checkpoint that is on fewer hosts than it should be is placed on those that came:
 /// they often come one after the other.
@@ -273,6 +283,7 @@ const _: () = assert!(HASHING_SIGN.as_millis() * 5 <= SNAPSHOT_PATIENCE.as_milli
 const _: () = assert!(HASHING_SIGN.as_millis() * 5 <= LAST_SAVE_PATIENCE.as_millis());
 const _: () = assert!(FORGIVEN.as_millis() > COOL_MOST.as_millis());
 const _: () = assert!(SILENCE_LEAST.as_millis() >= (SILENCE_GAPS as u128) * HEARTBEAT.as_millis());
+const _: () = assert!(MAX_HOLDERS <= MAX_WORKERS);
 const _: () = assert!(RESEND.as_millis() * 10 <= SILENCE.as_millis());
 const _: () = assert!(RESEND_EACH.as_millis() * (MAX_WORKERS as u128) * 2 <= SILENCE.as_millis());
 const _: () = assert!(PIECE_BYTES.is_multiple_of(8));

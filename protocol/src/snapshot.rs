@@ -1,14 +1,16 @@
 //! Who holds what of a snapshot: the state at a boundary in shares, and the sums of the steps after it.
 //!
-//! At the boundary each of the M members of the generation copies two shares of M: its own and the next rank's. So every share
+//! At the boundary the holders, M members of the generation, copy two shares of M each: their own and the next holder's. So every share
 //! has two holders, and losing one member loses nothing. The sum of each later step stays with two of the same members, in turn.
-//! Who holds what is a pure function of places in that generation, so that nobody has to be told.
+//! Who holds what is a pure function of ranks in that generation, so that nobody has to be told. All members are holders, unless
+//! they are more than [`MAX_HOLDERS`]: what is said of a snapshot to each who copies it, and to each who holds it, grows no further.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::words::{Generation, Step};
+use crate::limits::MAX_HOLDERS;
+use crate::words::{Generation, Rank, Step};
 
 /// Names a snapshot: the boundary it was taken at, and the generation whose members took it. Later ones are greater.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -61,6 +63,29 @@ impl fmt::Display for Share {
     }
 }
 
+/// How many members of a generation of `world_size` hold its snapshots.
+#[must_use]
+pub fn holders_among(world_size: u32) -> u32 {
+    world_size.min(MAX_HOLDERS)
+}
+
+/// The rank of the holder at `place`, in a generation of `world_size`. Holders are spread evenly over the ranks, and so over hosts.
+#[must_use]
+pub fn rank_at(place: u32, world_size: u32) -> Rank {
+    let of = u64::from(holders_among(world_size).max(1));
+    let rank = u64::from(place) * u64::from(world_size) / of;
+    Rank::new(u32::try_from(rank).unwrap_or(u32::MAX))
+}
+
+/// The place of `rank` among the holders, if it is one.
+#[must_use]
+pub fn place_of(rank: Rank, world_size: u32) -> Option<u32> {
+    let of = holders_among(world_size);
+    let place = (u64::from(rank.get()) * u64::from(of)).div_ceil(u64::from(world_size.max(1)));
+    let place = u32::try_from(place).ok().filter(|place| *place < of)?;
+    (rank_at(place, world_size) == rank).then_some(place)
+}
+
 /// The shares that the member at `place` of `of` copies.
 #[must_use]
 pub fn shares_of(place: u32, of: u32) -> Vec<Share> {
@@ -107,6 +132,24 @@ mod tests {
                 assert_eq!(keepers_of(Step::new(step), of).len(), enough);
             }
         }
+    }
+
+    #[test]
+    fn of_many_members_some_hold_and_each_knows_its_place() {
+        for world_size in [1, 2, 63, 64, 65, 100, 1_000, 1_024] {
+            let places: Vec<u32> = (0..world_size)
+                .filter_map(|rank| place_of(Rank::new(rank), world_size))
+                .collect();
+            let all: Vec<u32> = (0..holders_among(world_size)).collect();
+            assert_eq!(places, all, "of {world_size}");
+            for place in all {
+                let rank = rank_at(place, world_size);
+                assert_eq!(place_of(rank, world_size), Some(place), "of {world_size}");
+            }
+        }
+        assert_eq!(holders_among(1_024), MAX_HOLDERS);
+        let (first, second) = (rank_at(0, 1_024).get(), rank_at(1, 1_024).get());
+        assert_eq!(second - first, 1_024 / MAX_HOLDERS, "they are spread");
     }
 
     #[test]

@@ -307,6 +307,7 @@ impl Collected {
             | WorkerMessage::NotSaved { .. }
             | WorkerMessage::NotRestored { .. }
             | WorkerMessage::CaughtUp { .. }
+            | WorkerMessage::Copying { .. }
             | WorkerMessage::CopyFailed { .. }
             | WorkerMessage::Leave { .. }
             | WorkerMessage::Renew { .. }

@@ -23,9 +23,11 @@ use super::depots::{Hold, Seated};
 use super::faults;
 use super::hearsay::{Certainty, Hearsay};
 use super::operating::Operating;
+use super::outlet::Outlet;
 use super::records::{KeptJob, Newest};
-use super::session::{Outlet, SessionId};
+use super::session::SessionId;
 use super::{CoordinatorConfig, Past};
+use crate::ground::Ground;
 use crate::quic::explain;
 use crate::trust::Wallet;
 
@@ -102,6 +104,7 @@ pub(super) struct Shell;
 pub(super) struct Arguments {
     pub(super) config: CoordinatorConfig,
     pub(super) wallet: Wallet,
+    pub(super) ground: Ground,
     pub(super) records: Option<Newest>,
     pub(super) events: mpsc::UnboundedSender<JobEvent>,
 }
@@ -130,6 +133,7 @@ pub(super) struct State {
     /// What agents say of workers that are connected.
     pub(super) hearsay: Hearsay,
     pub(super) certifying: Certifying,
+    pub(super) ground: Ground,
     /// Where what the next life should know is written, and what was last.
     pub(super) records: Option<Newest>,
     pub(super) written: Option<(Instant, KeptJob)>,
@@ -157,6 +161,7 @@ impl Actor for Shell {
         let config = arguments.config;
         let mut state = State {
             certifying: Certifying::new(Arc::clone(&config.registrar), arguments.wallet),
+            ground: arguments.ground,
             records: arguments.records,
             written: None,
             config,
@@ -264,12 +269,13 @@ impl State {
         if let Some(error) = gone {
             self.session_lost(worker, explain(&error));
         }
-        if let Err(Refusal::Fenced { own, by }) = self.admit(&hello) {
+        let admitted = self.admit(&hello);
+        if let Err(Refusal::Fenced { own, by }) = admitted {
             // The session is gone if nobody takes it.
             let _ = reply.send(Greeting::Fenced);
             return self.fenced(own, by);
         }
-        if let Err(refusal) = self.admit(&hello) {
+        if let Err(refusal) = admitted {
             tracing::warn!(target: "sardana::event::refused", %worker, %refusal, "a worker was refused");
             // The session is gone if nobody takes it.
             let _ = reply.send(Greeting::Refused {
@@ -423,7 +429,7 @@ impl State {
         if let Some(outlet) = self.workers.get(&worker) {
             let afterwards = faults::before(&message, step);
             // A session that is over has said so, or will.
-            let _ = outlet.queue.send(message);
+            outlet.say(message);
             faults::after(afterwards, step);
         }
         if last {
@@ -441,7 +447,7 @@ impl State {
                 newest.send_replace(None);
             }
             for agent in self.agents.values() {
-                let _ = agent.queue.send(AgentOrder::JobOver);
+                agent.say(AgentOrder::JobOver);
             }
             self.end_depots();
         }

@@ -7,7 +7,8 @@ use tokio::sync::oneshot;
 
 use super::actor::{Life, State};
 use super::hearsay::{Certainty, Report};
-use super::session::{Outlet, SessionId};
+use super::outlet::Outlet;
+use super::session::SessionId;
 
 impl State {
     pub(super) fn agent_hello(
@@ -20,7 +21,7 @@ impl State {
         self.certifying.has_children(agent, &hello.children);
         self.operating.agents.came(agent, hello, outlet.connection.remote_address());
         if self.life == Life::Over {
-            let _ = outlet.queue.send(AgentOrder::JobOver);
+            outlet.say(AgentOrder::JobOver);
         }
         if let Some(before) = self.agents.insert(agent, outlet) {
             self.received += before.connection.stats().udp_rx.bytes;
@@ -47,7 +48,7 @@ impl State {
     pub(super) fn order(&self, agent: u64, order: AgentOrder) {
         if let Some(outlet) = self.agents.get(&agent) {
             // A session that is over has said so.
-            let _ = outlet.queue.send(order);
+            outlet.say(order);
         }
     }
 

@@ -1,17 +1,22 @@
 //! What depots tell the coordinator, and what it orders them. Part of its actor.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, Part};
 use sardana_protocol::limits::MAX_DEPOTS;
 use sardana_protocol::membership::{Contents, DepotEvent, Event, Membership};
 use sardana_protocol::messages::{DepotHello, DepotMessage, DepotOrder, Greeting};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::actor::{Life, State};
 use super::faults;
 use super::operating::plain;
-use super::session::{Outlet, SessionId};
+use super::outlet::Outlet;
+use super::session::SessionId;
 use crate::manifest;
 use crate::operator::limits::HOST_BYTES;
+use crate::wire::framed;
 use crate::wire::limits::CONTROL_FRAME_BYTES;
 
 /// Bytes of a manifest in one order: several fit into a frame.
@@ -74,7 +79,7 @@ impl State {
     pub(super) fn end_depots(&self) {
         if self.hold == Hold::None {
             for depot in self.depots.values() {
-                let _ = depot.outlet.queue.send(DepotOrder::JobOver);
+                depot.outlet.say(DepotOrder::JobOver);
             }
         }
     }
@@ -187,14 +192,14 @@ impl State {
     pub(super) fn order_depot(&self, depot: DepotId, order: DepotOrder) {
         if let Some(seated) = self.depots.get(&depot) {
             // A session that is over has said so.
-            let _ = seated.outlet.queue.send(order);
+            seated.outlet.say(order);
         }
     }
 
-    /// Makes a manifest of these contents, and gives it to depots.
+    /// Has a manifest made of these contents, and gives it to depots in its turn: it may be long, so it is made once, and aside.
     pub(super) fn commit(&self, to: &[DepotId], contents: Contents) {
         let Some((identity, _)) = &self.job else { return };
-        let (snapshot, depots, placing) = (contents.snapshot, contents.depots.clone(), contents.placing);
+        let snapshot = contents.snapshot;
         faults::before_commit(snapshot);
         let manifest = Manifest {
             run: self.config.registrar.job(),
@@ -205,26 +210,42 @@ impl State {
             bytes: contents.bytes,
             replicas: contents.replicas,
             depots: contents.depots,
-            placing,
+            placing: contents.placing,
         };
-        let bytes = match manifest::encode(&manifest) {
-            Ok(bytes) => bytes,
-            Err(error) => return tracing::error!(%snapshot, %error, "a checkpoint cannot be described"),
-        };
-        let of = bytes.len() as u64;
-        for &depot in to {
-            let mut start = 0;
-            for chunk in bytes.chunks(PART_BYTES) {
-                let order = DepotOrder::Commit {
-                    snapshot,
-                    depots: depots.clone(),
-                    placing,
-                    part: Part { start, of },
-                    bytes: chunk.to_vec(),
-                };
-                self.order_depot(depot, order);
-                start += chunk.len() as u64;
+        let (made, frames) = watch::channel(None);
+        for depot in to {
+            if let Some(seated) = self.depots.get(depot) {
+                // A session that is over has said so.
+                seated.outlet.say_frames(frames.clone());
             }
         }
+        let ground = self.ground.clone();
+        tokio::spawn(async move {
+            match ground.beside(move || frames_of(&manifest)).await {
+                Some(Ok(frames)) => drop(made.send_replace(Some(frames))),
+                Some(Err(error)) => tracing::error!(%snapshot, %error, "a checkpoint cannot be described"),
+                // The process ends.
+                None => {}
+            }
+        });
     }
+}
+
+/// The order to commit a manifest, which is the same for all depots, as frames.
+fn frames_of(manifest: &Manifest) -> Result<Arc<[Bytes]>, String> {
+    let bytes = manifest::encode(manifest).map_err(|error| error.to_string())?;
+    let of = bytes.len() as u64;
+    let starts = (0..).step_by(PART_BYTES);
+    let frame = |(start, chunk): (u64, &[u8])| {
+        let order = DepotOrder::Commit {
+            snapshot: manifest.snapshot,
+            depots: manifest.depots.clone(),
+            placing: manifest.placing,
+            part: Part { start, of },
+            bytes: chunk.to_vec(),
+        };
+        framed(&order, CONTROL_FRAME_BYTES).map(Bytes::from)
+    };
+    let frames: Result<Arc<[Bytes]>, _> = starts.zip(bytes.chunks(PART_BYTES)).map(frame).collect();
+    frames.map_err(|error| error.to_string())
 }

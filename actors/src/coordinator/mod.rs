@@ -6,7 +6,9 @@ mod certifying;
 mod depots;
 mod faults;
 mod hearsay;
+mod limits;
 mod operating;
+mod outlet;
 mod records;
 mod rivals;
 mod session;
@@ -190,6 +192,7 @@ pub async fn start_on(
     let arguments = Arguments {
         config,
         wallet: wallet.clone(),
+        ground: ground.clone(),
         records,
         events,
     };

@@ -12,7 +12,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::actor::Message;
-use crate::control::{Next, carry};
+use super::limits::{DEPOT_QUEUE, QUEUE};
+use super::outlet::Outlet;
+use crate::control::{Item, Next, carry};
 use crate::enrol::EnrolService;
 use crate::operator::limits::MAX_OPERATORS;
 use crate::quic::limits::{HANDSHAKE_DEADLINE, MAX_HANDSHAKES};
@@ -21,20 +23,13 @@ use crate::trust::{Kind, PeerIdentity, Role, may_send};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{read_frame, write_frame};
 
-/// What the coordinator keeps of a session.
-#[derive(Debug)]
-pub(super) struct Outlet<Out> {
-    pub(super) queue: mpsc::UnboundedSender<Out>,
-    pub(super) connection: Connection,
-}
-
 /// Tells a session from the one before, which may say its goodbye late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SessionId(usize);
 
-impl<Out> Outlet<Out> {
-    pub(super) fn session(&self) -> SessionId {
-        SessionId(self.connection.stable_id())
+impl SessionId {
+    pub(super) fn of(connection: &Connection) -> Self {
+        Self(connection.stable_id())
     }
 }
 
@@ -94,12 +89,8 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
     let allowed = may_send(peer.role, Kind::from(&hello), Role::Coordinator);
     match hello {
         Hello::Worker(hello) if allowed && hello.worker.get() == peer.id => {
-            let (queue, outgoing) = mpsc::unbounded_channel();
+            let (outlet, outgoing) = Outlet::new(streams.connection.clone(), QUEUE);
             let (reply, greeting) = oneshot::channel();
-            let outlet = Outlet {
-                queue,
-                connection: streams.connection.clone(),
-            };
             let goodbye = Goodbye {
                 worker: hello.worker,
                 session: outlet.session(),
@@ -171,12 +162,8 @@ impl Streams {
     }
 
     async fn greet_agent(self, agent: u64, hello: AgentHello, coordinator: &ActorRef<Message>) {
-        let (queue, outgoing) = mpsc::unbounded_channel();
+        let (outlet, outgoing) = Outlet::new(self.connection.clone(), QUEUE);
         let (reply, greeting) = oneshot::channel();
-        let outlet = Outlet {
-            queue,
-            connection: self.connection.clone(),
-        };
         let session = outlet.session();
         let asked = coordinator.cast(Message::AgentHello {
             agent,
@@ -192,12 +179,8 @@ impl Streams {
     }
 
     async fn greet_depot(self, certified: u64, hello: DepotHello, coordinator: &ActorRef<Message>) {
-        let (queue, outgoing) = mpsc::unbounded_channel();
+        let (outlet, outgoing) = Outlet::new(self.connection.clone(), DEPOT_QUEUE);
         let (reply, greeting) = oneshot::channel();
-        let outlet = Outlet {
-            queue,
-            connection: self.connection.clone(),
-        };
         let (depot, session) = (hello.depot, outlet.session());
         let asked = coordinator.cast(Message::DepotHello {
             certified,
@@ -223,7 +206,7 @@ impl Streams {
         let _ = coordinator.cast(Message::DepotLost { depot, session, why });
     }
 
-    async fn serve_worker(self, mut goodbye: Goodbye, outgoing: mpsc::UnboundedReceiver<CoordinatorMessage>) {
+    async fn serve_worker(self, mut goodbye: Goodbye, outgoing: mpsc::Receiver<Item<CoordinatorMessage>>) {
         goodbye.why = "its session failed".to_owned();
         let worker = goodbye.worker;
         let said = |message: WorkerMessage| {
@@ -240,7 +223,7 @@ impl Streams {
         goodbye.why = why;
     }
 
-    async fn serve_agent(self, agent: u64, coordinator: &ActorRef<Message>, outgoing: mpsc::UnboundedReceiver<AgentOrder>) {
+    async fn serve_agent(self, agent: u64, coordinator: &ActorRef<Message>, outgoing: mpsc::Receiver<Item<AgentOrder>>) {
         let said = |message: AgentMessage| {
             if !may_send(Role::Agent, Kind::from(&message), Role::Coordinator) {
                 return Next::Stop;

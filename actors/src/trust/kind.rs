@@ -126,6 +126,7 @@ impl From<&WorkerMessage> for Kind {
             | WorkerMessage::NotSaved { .. }
             | WorkerMessage::NotRestored { .. }
             | WorkerMessage::CaughtUp { .. }
+            | WorkerMessage::Copying { .. }
             | WorkerMessage::CopyFailed { .. }
             | WorkerMessage::Leave { .. }
             | WorkerMessage::Failed { .. } => Self::Membership,

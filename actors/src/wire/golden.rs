@@ -6,7 +6,7 @@ use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::Stage;
 use sardana_protocol::messages::{
-    AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, Introduction, MemberAddress,
+    AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, Introduction, Joiners, MemberAddress,
     MembersDigest, Motion, Needed, Ring, Seated, Serve, Snapshot, Standing, StepReport, Tally, Trailer, WorkerHello,
     WorkerMessage,
 };
@@ -242,6 +242,7 @@ fn a_worker_that_comes_or_goes() {
         "0f 07\"SIGTERM\"",
     );
     golden(&WorkerMessage::Renew { request: vec![1, 2] }, "10 02 0102");
+    golden(&WorkerMessage::Copying { snapshot: SNAPSHOT }, "12 0107 09");
 }
 
 #[test]
@@ -263,16 +264,20 @@ fn coordinator_messages() {
 
 #[test]
 fn what_a_coordinator_says_of_joins_and_leaves() {
-    let serve = |snapshot, shares| {
+    let serve = |joiners, snapshot, shares| {
         CoordinatorMessage::Serve(Serve {
-            joiners: vec![WorkerId::new(5), WorkerId::new(6)],
+            joiners,
             snapshot,
             shares,
             sums_from: Step::new(4),
         })
     };
-    golden(&serve(None, Needed::Yes), "04 02 05 06 00 00 04");
-    golden(&serve(Some(SNAPSHOT), Needed::No), "04 02 05 06 01 0107 09 01 04");
+    let five = || vec![WorkerId::new(5)];
+    let only = Joiners::Only([five(), vec![WorkerId::new(6)]].concat());
+    golden(&serve(only, None, Needed::Yes), "04 00 02 05 06 00 00 04");
+    let (came, gone) = (five(), vec![]);
+    let changed = Joiners::Changed { came, gone };
+    golden(&serve(changed, Some(SNAPSHOT), Needed::No), "04 01 01 05 00 01 0107 09 01 04");
     let holder = MemberAddress {
         worker: WorkerId::new(5),
         address: "10.0.0.1:1".parse().unwrap(),

@@ -4,7 +4,7 @@ use sardana_protocol::checkpoint::{
     Condition, DepotAddress, DepotId, Head, ManifestId, ManifestKey, Part, PieceHash, Placing,
 };
 use sardana_protocol::messages::{
-    CoordinatorMessage, DepotHello, DepotMessage, DepotOrder, Hello, MemberAddress, Restore, Save, Told, WorkerMessage,
+    CoordinatorMessage, DepotHello, DepotMessage, DepotOrder, Hello, MemberAddress, Peer, Restore, Save, Told, WorkerMessage,
 };
 use sardana_protocol::state::{StateHash, StateSize};
 use sardana_protocol::words::{Generation, Incarnation, JobId, Rank, Step, WorkerId};
@@ -42,16 +42,19 @@ pub(super) fn restore() -> Restore {
     Restore {
         key: key(),
         depots: depots(),
-        members: vec![MemberAddress {
-            worker: WorkerId::new(5),
-            address: "10.0.0.2:2".parse().unwrap(),
+        members: vec![Peer {
+            rank: Rank::ZERO,
+            member: MemberAddress {
+                worker: WorkerId::new(5),
+                address: "10.0.0.2:2".parse().unwrap(),
+            },
         }],
         readers: vec![Rank::ZERO],
     }
 }
 
 pub(super) fn restore_text() -> String {
-    format!("{} {DEPOTS} 01 05 00 0a000002 02 01 00", key_text())
+    format!("{} {DEPOTS} 01 00 05 00 0a000002 02 01 00", key_text())
 }
 
 #[test]

@@ -20,4 +20,5 @@ mod over_quic;
 mod tests;
 
 pub use codec::{decode, encode};
+pub(crate) use frame::framed;
 pub use frame::{FrameError, read_frame, read_frame_blocking, write_frame, write_frame_blocking};

@@ -80,7 +80,7 @@ fn largest_form() -> CoordinatorMessage {
                 };
                 MAX_DEPOTS
             ],
-            members: vec![member; MAX_WORKERS as usize],
+            members: vec![Peer { rank, member }; MAX_WORKERS as usize],
             readers: vec![Rank::new(MAX_WORKERS); MAX_WORKERS as usize],
         })),
         report_from: STEP,

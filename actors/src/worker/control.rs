@@ -348,6 +348,7 @@ fn at_fault_point(message: &WorkerMessage, desk: &Desk) {
         | WorkerMessage::NotSaved { .. }
         | WorkerMessage::NotRestored { .. }
         | WorkerMessage::CaughtUp { .. }
+        | WorkerMessage::Copying { .. }
         | WorkerMessage::CopyFailed { .. }
         | WorkerMessage::Leave { .. }
         | WorkerMessage::Renew { .. }

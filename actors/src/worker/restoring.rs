@@ -61,7 +61,7 @@ impl Reader {
     /// The whole state, with the hash that each of its shares should have once it is loaded.
     pub(super) async fn load(self, generation: Generation, rank: Rank, restore: Restore) -> Result<Data, String> {
         self.peers
-            .will_lend(generation, restore.members.iter().map(|member| member.worker));
+            .will_lend(generation, restore.members.iter().map(|peer| peer.member.worker));
         let manifest = Arc::new(self.manifest(generation, rank, &restore).await?);
         let loading = Arc::new(Loading {
             generation,
@@ -87,10 +87,10 @@ impl Reader {
         Ok(Data::State { bytes, shares })
     }
 
-    /// The whole state, if all members are on this host, and depots on it keep all: from their disk, into memory that becomes the state.
+    /// The whole state, if all members of the group are on this host, and depots on it keep all: from their disk, into memory that becomes the state.
     async fn read_from_this_host(&self, loading: &Loading, own: Option<Share>) -> Option<Bytes> {
         // Members elsewhere are given each piece as it comes.
-        if !loading.restore.members.iter().all(|member| is_here(member.address)) {
+        if !loading.restore.members.iter().all(|peer| is_here(peer.member.address)) {
             return None;
         }
         let names = &loading.manifest.pieces;
@@ -169,7 +169,7 @@ impl Reader {
         let mut tried = Vec::new();
         let reads = restore.readers.contains(&rank);
         for &reader in restore.readers.iter().filter(|_| !reads) {
-            let member = restore.members[reader.index()];
+            let Some(member) = restore.member(reader) else { continue };
             match self.peers.borrow_manifest(member, generation, restore.key).await {
                 Ok(manifest) => return self.check(manifest),
                 Err(error) => tried.push(error.to_string()),
@@ -215,7 +215,8 @@ impl Reader {
 
     /// Gets a share from the member that reads it, as it comes; what that does not give, from depots.
     async fn borrow(&self, loading: &Loading, share: Share, reader: Rank, mut part: BytesMut) -> Result<BytesMut, String> {
-        let member = loading.restore.members[reader.index()];
+        let member = loading.restore.member(reader);
+        let member = member.ok_or_else(|| format!("{share} is to come from {reader}, which is not named"))?;
         let (generation, step) = (loading.generation, loading.restore.key.step);
         let borrowed = self.peers.borrow(member, (generation, step), share, part.len()).await;
         let mut borrowing = borrowed.map_err(|error| not_given(share, &error)).ok();

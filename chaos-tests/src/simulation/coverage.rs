@@ -85,6 +85,7 @@ impl Coverage {
                 WorkerMessage::NotRestored { .. } => "NotRestored",
                 WorkerMessage::Dropped { .. } => "Dropped",
                 WorkerMessage::CaughtUp { .. } => "CaughtUp",
+                WorkerMessage::Copying { .. } => "Copying",
                 WorkerMessage::CopyFailed { .. } => "CopyFailed",
                 WorkerMessage::Leave { .. } => "Leave",
                 WorkerMessage::Renew { .. } => "Renew",

@@ -175,6 +175,7 @@ pub const EXPECTED: &[Reached] = &[
     ("worker does", "Unprepare", ""),
     ("worker says", "CaughtUp", ""),
     ("worker says", "CopyFailed", ""),
+    ("worker says", "Copying", ""),
     ("worker says", "Dropped", ""),
     ("worker says", "Finished", ""),
     ("worker says", "Halted", ""),

@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn the_newest_and_the_first_of_each_multiple_are_kept() {
         assert_eq!(expired("last=2", &[30, 10, 20]), [10]);
-        assert_eq!(expired("last=3", &[10, 20]), []);
+        assert_eq!(expired("last=3", &[10, 20]), Vec::<u64>::new());
         assert_eq!(
             expired("last=1,every=100", &[50, 99, 101, 150, 203, 260, 300]),
             [99, 150, 260]

@@ -7,7 +7,7 @@ use super::Member;
 use super::event::Command;
 use super::update::Update;
 use crate::job::Order;
-use crate::limits::MAX_WORKERS;
+use crate::limits::MAX_HOLDERS;
 use crate::messages::{Snapshot, Trailer, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
@@ -74,6 +74,7 @@ impl Member {
         if self.seat.is_some() || self.owed.is_some() || !self.is_sound_snapshot(&snapshot) {
             return;
         }
+        out.push(Command::Send(WorkerMessage::Copying { snapshot: snapshot.id }));
         match &mut self.follow {
             Some(follow) if follow.snapshot.id == snapshot.id => {
                 follow.snapshot = snapshot;
@@ -101,7 +102,7 @@ impl Member {
 
     fn is_sound_snapshot(&self, snapshot: &Snapshot) -> bool {
         let of = snapshot.holders.len();
-        (1..=MAX_WORKERS as usize).contains(&of) && snapshot.shares.len() == of && snapshot.id.step <= self.end
+        (1..=MAX_HOLDERS as usize).contains(&of) && snapshot.shares.len() == of && snapshot.id.step <= self.end
     }
 
     /// Begins what was ordered, unless something else is still being loaded or applied.
@@ -200,6 +201,15 @@ impl Member {
         }
         if follow.aside.is_none() {
             self.ask_after(step, trailer, out);
+        }
+    }
+
+    /// Says with a heartbeat that it has caught up: nobody asks for it.
+    pub(super) fn say_caught_up(&self, out: &mut Vec<Command>) {
+        let told = self.follow.as_ref().filter(|follow| follow.told == Told::Yes);
+        if let Some(Follow { snapshot, .. }) = told {
+            let (snapshot, step) = (snapshot.id, self.step);
+            out.push(Command::Send(WorkerMessage::CaughtUp { snapshot, step }));
         }
     }
 

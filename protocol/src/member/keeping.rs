@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Member;
 use super::event::Command;
-use crate::messages::{Needed, Serve, WorkerMessage};
+use crate::messages::{Joiners, Needed, Serve, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::snapshot::{SnapshotId, keepers_of, shares_of};
 use crate::state::StateHash;
@@ -29,7 +29,7 @@ impl Member {
     fn make_room(&self, needed: Needed, out: &mut Vec<Command>) {
         let Some(seat) = &self.seat else { return };
         let shares = match needed {
-            Needed::Yes => shares_of(seat.form.rank.get(), seat.world_size()),
+            Needed::Yes => seat.place().map_or(Vec::new(), |(place, of)| shares_of(place, of)),
             Needed::No => Vec::new(),
         };
         out.push(Command::MakeRoom { shares });
@@ -42,9 +42,13 @@ impl Member {
         }
     }
 
-    /// At a boundary, by trailer: copies this member's shares.
+    /// At a boundary, by trailer: copies this member's shares, if it is a holder. What it has of an earlier snapshot nobody needs any more.
     pub(super) fn take_snapshot(&mut self, out: &mut Vec<Command>) {
         let Some(seat) = &self.seat else { return };
+        let Some((place, of)) = seat.place() else {
+            self.let_go(out);
+            return;
+        };
         let snapshot = SnapshotId {
             generation: seat.form.generation,
             step: if bites(Bug::SnapshotOfAnotherStep) {
@@ -53,8 +57,6 @@ impl Member {
                 self.step
             },
         };
-        let place = seat.form.rank.get();
-        let of = seat.world_size();
         out.push(Command::Snapshot {
             snapshot,
             shares: shares_of(place, of),
@@ -125,9 +127,22 @@ impl Member {
         }
     }
 
+    fn admit(&mut self, joiners: Joiners, out: &mut Vec<Command>) {
+        match joiners {
+            Joiners::Only(joiners) => self.admitted = joiners.into_iter().collect(),
+            Joiners::Changed { came, gone } if came.is_empty() && gone.is_empty() => return,
+            Joiners::Changed { came, gone } => {
+                self.admitted.retain(|joiner| !gone.contains(joiner));
+                self.admitted.extend(came);
+            }
+        }
+        let joiners = self.admitted.iter().copied().collect();
+        out.push(Command::Admit { joiners });
+    }
+
     pub(super) fn serve(&mut self, serve: Serve, out: &mut Vec<Command>) {
-        let nobody = serve.joiners.is_empty();
-        out.push(Command::Admit { joiners: serve.joiners });
+        let nobody = serve.joiners.is_nobody();
+        self.admit(serve.joiners, out);
         let Some(needed) = serve.snapshot else {
             return self.make_room(serve.shares, out);
         };

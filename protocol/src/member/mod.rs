@@ -25,7 +25,7 @@ mod seat;
 mod tests;
 mod update;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 pub use event::{Command, Event, Heartbeat, Work};
 use following::{Follow, GivenUp};
@@ -41,7 +41,7 @@ use crate::messages::{CatchUp, Introduction, Standing, StepReport, Tally, Worker
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
-use crate::words::{Generation, Incarnation, ShardRange, Step};
+use crate::words::{Generation, Incarnation, ShardRange, Step, WorkerId};
 
 /// A worker's machine.
 #[derive(Debug, Clone)]
@@ -80,6 +80,8 @@ pub struct Member {
     /// How many sums it may keep for those who follow.
     keeps: u32,
     held: Option<Held>,
+    /// Joiners that it serves.
+    admitted: BTreeSet<WorkerId>,
     /// The snapshot whose shares it writes to depots.
     saving: Option<SnapshotId>,
     /// Why the checkpoint that this generation starts from cannot be loaded.
@@ -121,6 +123,7 @@ impl Member {
             moved: 0,
             keeps,
             held: None,
+            admitted: BTreeSet::new(),
             saving: None,
             unrestored: None,
             follow: None,

@@ -53,6 +53,9 @@ impl Member {
         if let (Heartbeat::Due(_), Some(reason)) = (heartbeat, &self.leaving) {
             out.push(Command::Send(WorkerMessage::Leave { reason: reason.clone() }));
         }
+        if let Heartbeat::Due(_) = heartbeat {
+            self.say_caught_up(out);
+        }
         if let (Heartbeat::Due(_), Some(seat)) = (heartbeat, &self.seat) {
             seat.say_broken(out);
             self.say_unrestored(out);

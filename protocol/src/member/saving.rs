@@ -134,13 +134,13 @@ impl Member {
 impl Restore {
     /// Whether it can be what `form` starts from.
     pub(super) fn is_sound(&self, form: &Form) -> bool {
-        let own = self.members.get(form.rank.index());
         self.key.step == form.step
-            && self.members.len() == form.world_size as usize
-            && own.is_some()
+            && self.members.len() <= form.world_size as usize
+            && self.members.is_sorted_by(|one, next| one.rank < next.rank)
+            && self.member(form.rank).is_some()
             && !self.readers.is_empty()
             && self.readers.is_sorted_by(|one, next| one < next)
-            && self.readers.iter().all(|reader| reader.index() < self.members.len())
+            && self.readers.iter().all(|reader| self.member(*reader).is_some())
             && !self.depots.is_empty()
     }
 }

@@ -9,6 +9,7 @@ use super::update::Update;
 use crate::messages::{CatchUp, Form, Ring, Seated, Trailer, WorkerMessage};
 use crate::plan::Part;
 use crate::planted::{Bug, bites};
+use crate::snapshot::{holders_among, place_of};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 /// A place in a generation.
@@ -98,8 +99,10 @@ impl Seat {
         out.push(Command::Send(WorkerMessage::LinkBroken { generation, peer }));
     }
 
-    pub(super) fn world_size(&self) -> u32 {
-        self.form.world_size
+    /// Its place among those that hold a snapshot, and how many they are; none if it is none of them.
+    pub(super) fn place(&self) -> Option<(u32, u32)> {
+        let of = self.form.world_size;
+        Some((place_of(self.form.rank, of)?, holders_among(of)))
     }
 
     pub(super) fn assigned(&self, step: Step) -> Vec<ShardRange> {

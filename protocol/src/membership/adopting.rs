@@ -235,6 +235,7 @@ impl Membership {
             | WorkerMessage::NotSaved { .. }
             | WorkerMessage::NotRestored { .. }
             | WorkerMessage::CaughtUp { .. }
+            | WorkerMessage::Copying { .. }
             | WorkerMessage::CopyFailed { .. }
             | WorkerMessage::Leave { .. }
             | WorkerMessage::Renew { .. }
@@ -248,9 +249,7 @@ impl Membership {
         }
         let earlier = generation.incarnation() < self.generation.incarnation();
         if earlier && generation > self.formed && self.is_formed() {
-            if let Some(record) = self.members.get_mut(&worker) {
-                record.place = Place::Called;
-            }
+            self.members.put(worker, Place::Called);
             self.disturb();
         }
     }
@@ -326,8 +325,8 @@ impl Membership {
         for (index, worker) in formation.workers().enumerate() {
             if let Some(record) = self.members.get_mut(&worker) {
                 record.rank = Some(Rank::new(u32::try_from(index).unwrap_or(u32::MAX)));
-                record.place = Place::Ready;
             }
+            self.members.put(worker, Place::Ready);
         }
         let members: Vec<WorkerId> = formation.workers().collect();
         self.tell(JobEvent::Adopted {

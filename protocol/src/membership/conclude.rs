@@ -12,7 +12,9 @@ impl Membership {
     /// Ends the job if every member of the generation has finished. Workers that came too late do not count.
     pub(super) fn conclude(&mut self) {
         // Asked with every message, and nearly always for nothing.
-        if !self.is_ending() {
+        let census = self.members.census();
+        let all = census.finished == census.busy;
+        if census.finished == 0 || !(all || bites(Bug::DoneTooEarly)) {
             return;
         }
         let takes_part = |worker: &WorkerId, record: &Record| record.is_busy() && self.is_member(*worker);
@@ -55,10 +57,8 @@ impl Membership {
             saves: self.saved.counts,
         };
         self.phase = Phase::Done;
-        for record in self.members.values_mut() {
-            record.place = Place::Finished(ending.clone());
-        }
         for worker in self.members.keys().copied().collect::<Vec<_>>() {
+            self.members.put(worker, Place::Finished(ending.clone()));
             self.complete(worker);
         }
         self.tell(JobEvent::Done(summary));

@@ -195,7 +195,7 @@ impl Membership {
         let others = || {
             self.members
                 .iter()
-                .filter(|(other, record)| **other != worker && record.leaving.is_none())
+                .filter(|(other, record)| **other != worker && record.leaving().is_none())
         };
         let room = others()
             .map(|(_, record)| u64::from(record.capacity))

@@ -124,6 +124,7 @@ impl Membership {
         if let Err(senseless) = said.check(self.bounds()) {
             return self.depot_is_at_fault(depot, &senseless);
         }
+        self.replicas_to_be_looked_at();
         match said {
             DepotMessage::Holds { heads, told, unreadable } => {
                 if let Some(known) = self.depots.get_mut(&depot) {
@@ -217,7 +218,7 @@ impl Membership {
     }
 
     /// Checkpoints of which each piece is somewhere, by what the depots say.
-    pub(super) fn whole_checkpoints(&self) -> BTreeMap<ManifestKey, Head> {
+    pub(super) fn whole_checkpoints(&self) -> BTreeMap<ManifestKey, &Head> {
         self.known()
             .into_iter()
             .filter(|(key, head)| self.lacks_of(*key, head) == 0)
@@ -225,9 +226,9 @@ impl Membership {
     }
 
     /// All checkpoints that any depot keeps.
-    pub(super) fn known(&self) -> BTreeMap<ManifestKey, Head> {
+    pub(super) fn known(&self) -> BTreeMap<ManifestKey, &Head> {
         let heads = self.depots.values().flat_map(|depot| &depot.heads);
-        heads.map(|(&key, head)| (key, head.clone())).collect()
+        heads.map(|(&key, head)| (key, head)).collect()
     }
 
     /// How many of the depots that a checkpoint was placed on are missed beyond those that may be.

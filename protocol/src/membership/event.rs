@@ -10,9 +10,7 @@ use super::depots::DepotEvent;
 use super::saves::{Contents, SaveCounts};
 use crate::checkpoint::{DepotId, ManifestKey};
 use crate::job::Order;
-use crate::messages::{
-    CoordinatorMessage, DepotOrder, Introduction, Motion, Senseless, StepReport, Tally, WorkerMessage,
-};
+use crate::messages::{CoordinatorMessage, DepotOrder, Introduction, Motion, Senseless, StepReport, Tally, WorkerMessage};
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
 

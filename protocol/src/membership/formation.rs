@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::restoring::Restores;
 use crate::assign::{Means, NoRoom, Seat, retry, slowest, steady};
 use crate::job::Order;
-use crate::messages::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer, Restore, Standing, Visit};
+use crate::messages::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer, Standing, Visit};
 use crate::plan::Plan;
 use crate::planted::{Bug, bites};
+use crate::snapshot::{holders_among, rank_at};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
 /// What is summed in each step of the job, and how.
@@ -34,6 +36,8 @@ pub(super) struct Formation {
     pub(super) generation: Generation,
     pub(super) step: Step,
     members: Vec<MemberAddress>,
+    /// The rank of each, by id.
+    ranks: BTreeMap<WorkerId, Rank>,
     digest: MembersDigest,
     first: Schedule,
     steady: Schedule,
@@ -41,7 +45,7 @@ pub(super) struct Formation {
     /// Whom each rank gives the state or a sum to.
     fetchers: BTreeMap<Rank, Vec<Rank>>,
     /// What all load, if nobody has the state.
-    restore: Option<Box<Restore>>,
+    restore: Option<Restores>,
     stop_at: Option<Step>,
     last: Last,
 }
@@ -51,20 +55,30 @@ pub(super) struct Formation {
 struct Schedule {
     visits: Vec<Visit>,
     plan: Plan,
+    /// The shards that each rank computes: how many, and which it begins with.
+    shares: Vec<(u32, ShardRange)>,
 }
 
 impl Schedule {
     fn new(order: Order, world_size: usize, visits: Vec<Visit>) -> Self {
+        let mut shares: Vec<Option<(u32, ShardRange)>> = vec![None; world_size];
+        for visit in &visits {
+            if let Some(share) = shares.get_mut(visit.rank.index()) {
+                let (count, first) = share.unwrap_or((0, visit.shards));
+                *share = Some((count.saturating_add(visit.shards.len()), first));
+            }
+        }
+        let none = (0, ShardRange::new(0, 0));
         let world_size = u32::try_from(world_size).unwrap_or(u32::MAX);
         Self {
             plan: Plan::new(order, world_size, &visits),
             visits,
+            shares: shares.into_iter().map(|share| share.unwrap_or(none)).collect(),
         }
     }
 
     fn len_of(&self, rank: usize) -> u32 {
-        let own = self.visits.iter().filter(|visit| visit.rank.index() == rank);
-        own.map(|visit| visit.shards.len()).fold(0, u32::saturating_add)
+        self.shares.get(rank).map_or(0, |(count, _)| *count)
     }
 }
 
@@ -77,7 +91,7 @@ impl Formation {
         generation: Generation,
         sums: Sums,
         candidates: &[Candidate<'_>],
-        restore: Option<Restore>,
+        restore: Option<Restores>,
     ) -> Result<Self, NoRoom> {
         let standings = || candidates.iter().map(|candidate| candidate.standing);
         let steps = || standings().map(|standing| standing.step);
@@ -123,9 +137,10 @@ impl Formation {
             first: Schedule::new(sums.order, members.len(), retry(sums.shards, &seats)?),
             steady: Schedule::new(sums.order, members.len(), steady(sums.shards, &means)?),
             fetchers: fetchers(&catch_up),
+            ranks: ranks_of(&members),
             members,
             catch_up,
-            restore: restore.map(Box::new),
+            restore,
             stop_at,
             last: sums.last,
         })
@@ -150,6 +165,7 @@ impl Formation {
             digest: MembersDigest::of(members.iter().map(|member| member.worker)),
             first: steady.clone(),
             steady,
+            ranks: ranks_of(&members),
             members,
             catch_up: Vec::new(),
             fetchers: BTreeMap::new(),
@@ -172,10 +188,6 @@ impl Formation {
             follows.then_some(next.max(visit.shards.end()))
         });
         (end == Some(sums.shards)).then(|| Self::simple(generation, sums, step, members, steady))
-    }
-
-    pub(super) fn members(&self) -> impl Iterator<Item = MemberAddress> + '_ {
-        self.members.iter().copied()
     }
 
     /// What rank `rank` is told; none if it has no such rank. `report_from` is the first step whose report is missing.
@@ -203,7 +215,11 @@ impl Formation {
             first,
             steady,
             catch_up,
-            restore: self.restore.clone().filter(|_| catch_up == CatchUp::Checkpoint),
+            restore: self
+                .restore
+                .as_ref()
+                .filter(|_| catch_up == CatchUp::Checkpoint)
+                .and_then(|restores| restores.of(rank)),
             report_from,
             stop_at: self.stop_at,
             last: self.last,
@@ -217,8 +233,11 @@ impl Formation {
 
     /// Whether a member that stands like this can begin it.
     pub(super) fn fits(&self, worker: WorkerId, standing: &Standing) -> bool {
-        let rank = self.workers().position(|member| member == worker);
-        match rank.and_then(|rank| self.catch_up.get(rank)).unwrap_or(&CatchUp::None) {
+        let rank = self.rank_of(worker);
+        match rank
+            .and_then(|rank| self.catch_up.get(rank.index()))
+            .unwrap_or(&CatchUp::None)
+        {
             CatchUp::None if bites(Bug::StaleMember) => standing.step.next() >= self.step,
             CatchUp::None => standing.step == self.step,
             CatchUp::Sum { .. } => standing.step.next() == self.step,
@@ -230,25 +249,31 @@ impl Formation {
         self.members.iter().map(|member| member.worker)
     }
 
-    /// Whether `worker` has this rank.
-    pub(super) fn seats(&self, worker: WorkerId, rank: Rank) -> bool {
-        self.members.get(rank.index()).is_some_and(|member| member.worker == worker)
+    pub(super) fn world_size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The rank of `worker`; none if it is no member.
+    pub(super) fn rank_of(&self, worker: WorkerId) -> Option<Rank> {
+        self.ranks.get(&worker).copied()
+    }
+
+    /// The members that hold its snapshots, by place.
+    pub(super) fn holders(&self) -> impl Iterator<Item = MemberAddress> + '_ {
+        let world_size = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
+        let places = 0..holders_among(world_size);
+        places.filter_map(move |place| self.members.get(rank_at(place, world_size).index()).copied())
     }
 
     /// What `worker` computes in every step but the first; none if it is no member.
     pub(super) fn steady_shards(&self, worker: WorkerId) -> Option<ShardRange> {
-        let rank = self.members.iter().position(|member| member.worker == worker)?;
-        let visit = self.steady.visits.iter().find(|visit| visit.rank.index() == rank)?;
-        Some(visit.shards)
+        let rank = self.rank_of(worker)?;
+        self.steady.shares.get(rank.index()).map(|(_, shards)| *shards)
     }
 
     /// What each member computes in every step but the first, by rank.
     pub(super) fn ranges(&self) -> Vec<ShardRange> {
-        let range = |rank: usize| self.steady.visits.iter().find(|visit| visit.rank.index() == rank);
-        let ranks = 0..self.members.len();
-        ranks
-            .map(|rank| range(rank).map_or(ShardRange::new(0, 0), |visit| visit.shards))
-            .collect()
+        self.steady.shares.iter().map(|(_, shards)| *shards).collect()
     }
 
     /// How long the slowest member computes in a step but the first, and how long it would with the best ranges that there are, if the
@@ -291,8 +316,7 @@ impl Formation {
 
     /// Whom a member has to do with.
     pub(super) fn peers_of(&self, worker: WorkerId) -> Vec<WorkerId> {
-        let rank = self.workers().position(|member| member == worker);
-        let form = rank.and_then(|rank| self.form(rank_of(rank), Step::ZERO));
+        let form = self.rank_of(worker).and_then(|rank| self.form(rank, Step::ZERO));
         form.map_or_else(Vec::new, |form| form.peers.iter().map(|peer| peer.member.worker).collect())
     }
 
@@ -342,6 +366,11 @@ impl Form {
         let ranks = (0..formation.members.len()).map(rank_of);
         ranks.filter_map(|rank| formation.form(rank, Step::ZERO)).collect()
     }
+}
+
+fn ranks_of(members: &[MemberAddress]) -> BTreeMap<WorkerId, Rank> {
+    let ranks = members.iter().enumerate();
+    ranks.map(|(index, member)| (member.worker, rank_of(index))).collect()
 }
 
 fn rank_of(index: usize) -> Rank {

@@ -36,33 +36,30 @@ impl Membership {
         } else {
             self.generation.next()
         };
-        for (&worker, record) in &mut self.members {
+        let mut moved: Vec<(WorkerId, Place)> = Vec::new();
+        for (&worker, record) in self.members.iter() {
             let part = plan.as_ref().map_or(Planned::No, |plan| plan.part_of(worker));
-            match &record.place {
+            match record.place() {
                 // It may have begun what was planned.
-                Place::Joining(_) if part == Planned::Ordered => record.place = Place::Called,
+                Place::Joining(_) if part == Planned::Ordered => moved.push((worker, Place::Called)),
                 // Whoever has not gone yet when something breaks takes part once more.
-                Place::Left(_, standing) => record.place = Place::Quiet(standing.clone()),
+                Place::Left(_, standing) => moved.push((worker, Place::Quiet(standing.clone()))),
                 Place::Quiet(_) | Place::Called | Place::Ready | Place::Finished(_) | Place::Joining(_) => {}
             }
+        }
+        for (worker, place) in moved {
+            self.members.put(worker, place);
         }
         self.phase = Phase::Halting { since: self.now };
         let generation = self.generation;
         self.tell(JobEvent::Halting { generation });
         for worker in self.busy() {
-            if let Some(record) = self.members.get_mut(&worker) {
-                record.place = Place::Called;
-            }
+            self.members.put(worker, Place::Called);
             self.send(worker, CoordinatorMessage::Halt { generation });
         }
     }
 
-    /// Asked with every message: it ends at the first.
-    fn anybody(&self, is: fn(&Record) -> bool) -> bool {
-        self.members.values().any(is)
-    }
-
-    fn busy(&self) -> Vec<WorkerId> {
+    pub(super) fn busy(&self) -> Vec<WorkerId> {
         self.members
             .iter()
             .filter(|(_, record)| record.is_busy())
@@ -76,13 +73,13 @@ impl Membership {
             return;
         }
         if let Phase::Gathering { since, .. } = self.phase
-            && self.anybody(Record::is_busy)
+            && self.members.census().busy > 0
             && !self.may_be_missing_a_past(since)
         {
             self.halt();
         }
         if let Phase::Halting { since } = self.phase
-            && !self.anybody(Record::is_busy)
+            && self.members.census().busy == 0
         {
             self.phase = Phase::Gathering { since, told: None };
             self.leave_out_the_unreachable();
@@ -104,7 +101,7 @@ impl Membership {
             }
         }
         if let Phase::Forming { .. } = self.phase
-            && !self.anybody(Record::is_called)
+            && self.members.census().called == 0
         {
             self.run(Resumed::NotYet);
         }
@@ -119,8 +116,7 @@ impl Membership {
     fn call_in_joiners(&mut self, since: Duration) {
         self.renumber();
         self.phase = Phase::Halting { since };
-        let joining = self.members.iter().filter(|(_, record)| record.joining().is_some());
-        for worker in joining.map(|(&worker, _)| worker).collect::<Vec<_>>() {
+        for worker in self.members.joining().map(|(worker, _)| worker).collect::<Vec<_>>() {
             self.call_in(worker);
         }
     }
@@ -130,7 +126,7 @@ impl Membership {
         if let Phase::Forming { since } = self.phase {
             self.give_up_collecting();
             self.ask_anew_for_snapshot();
-            let world_size = self.formation.as_ref().map_or(0, |formation| formation.workers().count());
+            let world_size = self.formation.as_ref().map_or(0, Formation::world_size);
             self.tell(JobEvent::Formed {
                 generation: self.formed,
                 world_size: u32::try_from(world_size).unwrap_or(u32::MAX),
@@ -152,12 +148,9 @@ impl Membership {
         if self.all_leave_once_saved(since) {
             return Lack::Patience;
         }
-        let count = |wanted: fn(&Record) -> bool| {
-            let found = self.members.values().filter(|record| wanted(record)).count();
-            u32::try_from(found).unwrap_or(u32::MAX)
-        };
-        let have = count(|record| record.quiet().is_some());
-        let joining = count(|record| record.joining().is_some());
+        let count = |found: usize| u32::try_from(found).unwrap_or(u32::MAX);
+        let have = count(self.members.census().quiet);
+        let joining = count(self.members.joining().count());
         // Where nothing is left to be trained, nobody is waited for.
         let ends = self.nothing_is_left_to_train();
         let min = if ends { 1 } else { self.config.min.max(1) };
@@ -167,11 +160,7 @@ impl Membership {
         if have < min {
             return Lack::Joiners;
         }
-        let room: u64 = self
-            .candidates()
-            .iter()
-            .map(|candidate| u64::from(candidate.means.capacity))
-            .sum();
+        let room = self.room();
         if room < u64::from(self.config.shards) && joining > 0 && !ends {
             return Lack::Joiners;
         }
@@ -192,12 +181,13 @@ impl Membership {
                 .values()
                 .any(|&since| self.now.saturating_sub(since) < STATE_GRACE)
         };
+        let newest = self.newest();
         // Who may be on the way back is not waited for where a checkpoint has as much.
-        let kept = self.newest_checkpoint_step() >= self.reached;
-        if self.newest() < self.behind_which_state_is_lost() && !kept && on_its_way() && !bites(Bug::HoldersNotAwaited) {
+        let kept = || self.newest_checkpoint_step() >= self.reached;
+        if newest < self.behind_which_state_is_lost() && !kept() && on_its_way() && !bites(Bug::HoldersNotAwaited) {
             return Lack::Need(Need::State);
         }
-        if let Some(need) = self.lacks_checkpoints(self.newest(), since) {
+        if let Some(need) = self.lacks_checkpoints(newest, since) {
             return Lack::Need(need);
         }
         if self.joins_are_overdue(self.newest()) {
@@ -207,7 +197,17 @@ impl Membership {
     }
 
     fn nothing_is_left_to_train(&self) -> bool {
-        self.newest() == self.config.steps || self.stops_where_it_stands()
+        (self.reached >= self.config.steps && self.newest() == self.config.steps) || self.stops_where_it_stands()
+    }
+
+    /// Of how many shards the gradients fit into the memory of those who are quiet.
+    fn room(&self) -> u64 {
+        let census = self.members.census();
+        if census.quiet <= self.config.max.min(MAX_WORKERS) as usize {
+            return census.room;
+        }
+        let candidates = self.candidates();
+        candidates.iter().map(|candidate| u64::from(candidate.means.capacity)).sum()
     }
 
     /// Whether training has begun before, as far as is known.
@@ -325,8 +325,8 @@ impl Membership {
             .iter_mut()
             .filter(|_| ends)
             .for_each(|one| one.means.capacity = unbounded);
-        let members = || candidates.iter().map(|candidate| candidate.member).collect();
-        let restore = source.map(|head| self.restore_of(&head, members()));
+        let members = || -> Vec<MemberAddress> { candidates.iter().map(|candidate| candidate.member).collect() };
+        let restore = source.map(|head| self.restores_of(&head, &members()));
         let Ok(mut formation) = Formation::decide(self.generation, self.sums(), &candidates, restore) else {
             return;
         };
@@ -357,8 +357,8 @@ impl Membership {
             let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
             if let Some(record) = self.members.get_mut(&worker) {
                 record.rank = Some(rank);
-                record.place = Place::Called;
             }
+            self.members.put(worker, Place::Called);
             self.send_form(worker, rank, Said::First);
         }
     }
@@ -378,14 +378,23 @@ impl Membership {
         }
     }
 
+    /// After this long what was not answered is said again.
+    pub(super) fn resend_patience(&self) -> Duration {
+        RESEND.max(self.telling_all())
+    }
+
+    /// So long it takes to tell all members something and to hear their answers.
+    pub(super) fn telling_all(&self) -> Duration {
+        RESEND_EACH * u32::try_from(self.members.len()).unwrap_or(MAX_WORKERS).min(MAX_WORKERS)
+    }
+
     /// Sends again what was not answered.
     pub(super) fn resend(&mut self) {
         if matches!(self.phase, Phase::Gathering { .. } | Phase::Running { .. } | Phase::Failed) || bites(Bug::NothingResent)
         {
             return;
         }
-        let members = u32::try_from(self.members.len().min(MAX_WORKERS as usize)).unwrap_or(MAX_WORKERS);
-        let patience = RESEND.max(RESEND_EACH * members);
+        let patience = self.resend_patience();
         let due: Vec<(WorkerId, Option<Rank>, bool)> = self
             .members
             .iter()

@@ -4,7 +4,7 @@ use super::formation::Formation;
 use super::ledger::Halted;
 use super::roster::{Ending, Place};
 use super::saves::{Described, WrittenPart};
-use super::{JobEvent, Membership, Phase, Resumed};
+use super::{JobEvent, Loss, Membership, Phase, Resumed};
 use crate::messages::{Sensible, Standing, StepReport, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Step, WorkerId};
@@ -25,7 +25,7 @@ impl Membership {
             WorkerMessage::Ready { generation } => {
                 let forming = matches!(self.phase, Phase::Forming { .. });
                 if forming && generation == self.formed && record.is_called() {
-                    record.place = Place::Ready;
+                    self.members.put(worker, Place::Ready);
                 } else {
                     self.plan_ready(worker, generation);
                 }
@@ -56,7 +56,8 @@ impl Membership {
                 tally,
             } => {
                 record.computed = record.computed.max(tally.total);
-                record.work.told(step, tally, self.now);
+                // It has no more bytes to move.
+                record.work.told(step, tally, 0, self.now);
                 self.switched_if_so(worker, generation, step);
                 self.finished(worker, generation, Ending { step, hash, results });
             }
@@ -78,6 +79,7 @@ impl Membership {
             WorkerMessage::NotRestored { generation, reason } => self.not_restored(worker, generation, reason),
             WorkerMessage::Dropped { snapshot } => self.dropped(worker, snapshot),
             WorkerMessage::CaughtUp { snapshot, step } => self.caught_up(worker, snapshot, step),
+            WorkerMessage::Copying { snapshot } => self.copy_answered(worker, snapshot),
             WorkerMessage::CopyFailed { snapshot, reason } => self.copy_failed(worker, snapshot, reason),
             WorkerMessage::Leave { reason } => self.leave_requested(worker, reason),
             // Certificates are not this machine's business.
@@ -139,7 +141,7 @@ impl Membership {
         if let Some(record) = self.members.get_mut(&worker) {
             record.computed = record.computed.max(standing.tally.total);
             if !bites(Bug::HaltedForgotten) {
-                record.place = Place::Quiet(standing);
+                self.members.put(worker, Place::Quiet(standing));
             }
         }
     }
@@ -156,9 +158,7 @@ impl Membership {
             }
             return self.disturb();
         }
-        if let Some(record) = self.members.get_mut(&worker) {
-            record.place = Place::Finished(ending);
-        }
+        self.members.put(worker, Place::Finished(ending));
         self.reach(step);
     }
 

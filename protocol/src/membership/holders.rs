@@ -37,7 +37,7 @@ enum Here {
 }
 
 impl Taken {
-    /// Of a snapshot that these members have taken, in rank order. `is_here`: whether a member is still there.
+    /// Of a snapshot that these members hold, by place. `is_here`: whether a member is still there.
     pub(super) fn new(
         id: SnapshotId,
         members: impl Iterator<Item = MemberAddress>,

@@ -9,28 +9,36 @@
 //! ```
 //! It outlives generations: holders are known by their place among those that took the snapshot.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::formation::Formation;
 use super::planning::Planned;
 use super::roster::{Joining, Place};
 use super::taking::Intake;
 use super::{JobEvent, Loss, Membership, Phase, Record, Stop};
-use crate::limits::{CATCH_UP_PATIENCE, MAX_COPY_ATTEMPTS, RESEND, ROOM_PATIENCE, SNAPSHOT_DOUBLINGS, SNAPSHOT_PATIENCE};
-use crate::messages::{CoordinatorMessage, Needed, Serve};
+use crate::limits::{
+    CATCH_UP_PATIENCE, MAX_COPY_ATTEMPTS, MAX_WORKERS, ROOM_PATIENCE, SNAPSHOT_DOUBLINGS, SNAPSHOT_PATIENCE,
+};
+use crate::messages::{CoordinatorMessage, Joiners, Needed, Serve};
 use crate::snapshot::SnapshotId;
 use crate::words::{Step, WorkerId};
 
 impl Membership {
     /// Takes joiners in, as far as that goes at the moment.
     pub(super) fn take_in(&mut self) {
-        // Whoever is being switched in may still need the last sum.
-        let switching = !self.switching.is_empty();
-        if switching || self.stop != Stop::No || self.is_ending() || !matches!(self.phase, Phase::Running { .. }) {
+        if !self.takes_in() {
             return;
         }
         let due = self.is_save_due();
-        let waiting = self.joiners().any(|(_, joining)| joining.copies.is_none());
-        let fresh = |id: SnapshotId| self.joiners().any(|(_, one)| one.copies.is_none() && one.failed != Some(id));
+        if !self.members.take_stirred() {
+            // Nobody came, went, or failed since this was looked at last.
+            if due && matches!(self.intake, Intake::Idle) {
+                self.make_room();
+            }
+            return;
+        }
+        let waiting = self.has_seats() && self.joiners().any(|(_, joining)| joining.copies.is_none());
         let copied = |id: SnapshotId| self.joiners().any(|(_, joining)| joining.copies == Some(id));
         match &self.intake {
             Intake::Idle if waiting || due => self.make_room(),
@@ -45,10 +53,6 @@ impl Membership {
                     self.make_room();
                 }
             }
-            // Nothing of it is let go yet, so that who comes now can copy it too.
-            Intake::Serving { taken, told } if fresh(taken.id) && *told == (Needed::Yes, taken.id.step) => {
-                self.share_snapshot()
-            }
             Intake::Idle
             | Intake::MakingRoom { .. }
             | Intake::Asked { .. }
@@ -57,89 +61,164 @@ impl Membership {
         }
     }
 
+    fn takes_in(&self) -> bool {
+        // Whoever is being switched in may still need the last sum.
+        let settled = self.switching.is_empty() && self.stop == Stop::No && !self.is_ending();
+        settled && matches!(self.phase, Phase::Running { .. })
+    }
+
+    /// Whether a generation has room for more members than there are and will be once all who copy have come.
+    fn has_seats(&self) -> bool {
+        let members = self.formation.as_ref().map_or(0, Formation::world_size);
+        members + self.members.census().copying < MAX_WORKERS as usize
+    }
+
     /// Those who join, but for those who leave again and are not planned in.
     fn joiners(&self) -> impl Iterator<Item = (WorkerId, &Joining)> {
         let begun = |record: &Record| record.joining().is_some_and(|joining| joining.copies.is_some());
         let comes = move |worker, record: &Record| {
-            (record.leaving.is_none() || self.planned(worker) != Planned::No)
+            (record.leaving().is_none() || self.planned(worker) != Planned::No)
                 && (begun(record) || self.cools_for(record) == Duration::ZERO)
         };
-        let joiners = self.members.iter().filter(move |(worker, record)| comes(**worker, record));
-        joiners.filter_map(|(&worker, record)| Some((worker, record.joining()?)))
+        let joiners = self.members.joining().filter(move |(worker, record)| comes(*worker, record));
+        joiners.filter_map(|(worker, record)| Some((worker, record.joining()?)))
     }
 
-    /// Lets the members serve those who join, and those who have just switched and may lack the last sum.
-    pub(super) fn send_serve(&mut self, snapshot: Option<SnapshotId>, shares: Needed, sums_from: Step) {
-        let serve = self.serving(snapshot, shares, sums_from);
-        self.serve(serve);
-    }
-
-    /// What members are told of those who join, and of a snapshot.
-    pub(super) fn serving(&self, snapshot: Option<SnapshotId>, shares: Needed, sums_from: Step) -> Serve {
+    /// All whom those who hold a snapshot serve: those who join, and those who have just switched and may lack the last sum.
+    pub(super) fn served(&self) -> BTreeSet<WorkerId> {
         let joiners = self.joiners().map(|(worker, _)| worker);
-        Serve {
-            joiners: joiners.chain(self.switching.iter().copied()).collect(),
-            snapshot,
-            shares,
-            sums_from,
+        joiners.chain(self.switching.iter().copied()).collect()
+    }
+
+    /// The members are told of a snapshot to come, or that none will: those who are to hold it.
+    pub(super) fn ask_for_room(&mut self, needed: Needed) {
+        let holders: Vec<WorkerId> = self
+            .formation
+            .iter()
+            .flat_map(Formation::holders)
+            .map(|member| member.worker)
+            .collect();
+        let joiners = Joiners::Only(self.served().into_iter().collect());
+        self.serve(
+            holders,
+            &Serve {
+                joiners,
+                snapshot: None,
+                shares: needed,
+                sums_from: Step::ZERO,
+            },
+        );
+    }
+
+    /// Tells those of `workers` who are there, and no joiners themselves.
+    fn serve(&mut self, workers: Vec<WorkerId>, serve: &Serve) {
+        let donates = |record: &Record| record.joining().is_none();
+        for worker in workers {
+            if self.members.get(&worker).is_some_and(donates) {
+                self.send(worker, CoordinatorMessage::Serve(serve.clone()));
+            }
         }
     }
 
-    /// Tells all but the joiners themselves.
-    fn serve(&mut self, serve: Serve) {
-        let donors = self.members.iter().filter(|(_, record)| record.joining().is_none());
-        for worker in donors.map(|(&worker, _)| worker).collect::<Vec<_>>() {
-            self.send(worker, CoordinatorMessage::Serve(serve.clone()));
+    /// Tells those who hold the snapshot that is served what has changed: whom they serve, and what of it is needed.
+    fn serve_changes(&mut self, needed: (Needed, Step)) {
+        let served = self.served();
+        let Intake::Serving { taken, told, named } = &mut self.intake else {
+            return;
+        };
+        let came: Vec<WorkerId> = served.difference(named).copied().collect();
+        let gone: Vec<WorkerId> = named.difference(&served).copied().collect();
+        if *told == needed && came.is_empty() && gone.is_empty() {
+            return;
         }
+        (*told, *named) = (needed, served);
+        let (holders, id) = (taken.all().collect(), taken.id);
+        self.serve(
+            holders,
+            &Serve {
+                joiners: Joiners::Changed { came, gone },
+                snapshot: Some(id),
+                shares: needed.0,
+                sums_from: needed.1,
+            },
+        );
     }
 
     /// No snapshot is needed any more, or it is not whole any more: nobody keeps anything of it.
     pub(super) fn end_intake(&mut self) {
+        self.members.stir();
         match std::mem::replace(&mut self.intake, Intake::Idle) {
             Intake::Idle => {}
-            Intake::MakingRoom { .. } | Intake::Asked { .. } => self.send_serve(None, Needed::No, Step::ZERO),
+            Intake::MakingRoom { .. } | Intake::Asked { .. } => self.ask_for_room(Needed::No),
             Intake::Collecting { taken, .. } | Intake::Serving { taken, .. } => {
                 self.forget_copies();
-                self.serve(Serve {
-                    joiners: Vec::new(),
-                    snapshot: Some(taken.id),
-                    shares: Needed::No,
-                    sums_from: Step::ZERO,
-                });
+                // Also those who have one from before, since they have not seen the trailer that asked for this one.
+                let all = self.members.keys().copied().collect();
+                self.serve(
+                    all,
+                    &Serve {
+                        joiners: Joiners::Only(Vec::new()),
+                        snapshot: Some(taken.id),
+                        shares: Needed::No,
+                        sums_from: Step::ZERO,
+                    },
+                );
             }
         }
     }
 
     pub(super) fn forget_copies(&mut self) {
-        for record in self.members.values_mut() {
-            if let Place::Joining(joining) = &mut record.place {
+        for worker in self.members.joining().map(|(worker, _)| worker).collect::<Vec<_>>() {
+            self.members.join(worker, |joining| {
                 joining.copies = None;
                 joining.caught_up = false;
-            }
+            });
         }
     }
 
-    /// Lets all joiners copy the snapshot that do not copy it yet.
+    /// A snapshot is there: those who hold it are told whom they serve, and all joiners copy it.
     pub(super) fn share_snapshot(&mut self) {
-        let Intake::Serving { taken, told } = &self.intake else {
+        let copying = self.let_copy();
+        let served = self.served();
+        let Intake::Serving { taken, told, named } = &mut self.intake else {
             return;
         };
-        let (id, told) = (taken.id, *told);
+        named.clone_from(&served);
+        let serve = Serve {
+            joiners: Joiners::Only(served.into_iter().collect()),
+            snapshot: Some(taken.id),
+            shares: told.0,
+            sums_from: told.1,
+        };
+        let holders = taken.all().collect();
+        self.serve(holders, &serve);
+        copying.into_iter().for_each(|worker| self.send_copy(worker));
+    }
+
+    /// All joiners copy the snapshot that is served, as far as there is room for them among the members. Who did not before?
+    fn let_copy(&mut self) -> Vec<WorkerId> {
+        let Intake::Serving { taken, .. } = &self.intake else {
+            return Vec::new();
+        };
+        let id = taken.id;
         let joiners: Vec<WorkerId> = self
             .joiners()
             .filter(|(_, one)| one.copies != Some(id) && one.failed != Some(id))
             .map(|(worker, _)| worker)
             .collect();
-        for worker in &joiners {
-            if let Some(joining) = self.members.get_mut(worker).and_then(Record::joining_mut) {
-                joining.copies = Some(id);
-                joining.loaded = false;
-                joining.follows = None;
-                joining.caught_up = false;
+        let begins = |joining: &mut Joining| {
+            joining.copies = Some(id);
+            joining.loaded = false;
+            joining.follows = None;
+            joining.caught_up = false;
+        };
+        let mut copying = Vec::new();
+        for worker in joiners {
+            if self.has_seats() && self.members.join(worker, begins).is_some() {
+                copying.push(worker);
             }
         }
-        self.send_serve(Some(id), told.0, told.1);
-        joiners.into_iter().for_each(|worker| self.send_copy(worker));
+        copying
     }
 
     /// Tells a joiner what to copy, and from whom.
@@ -151,8 +230,15 @@ impl Membership {
         if copies.is_some_and(|joining| joining.copies == Some(taken.id))
             && let Some(order) = taken.order()
         {
+            self.members.join(worker, |joining| joining.answered = false);
             self.send(worker, CoordinatorMessage::Copy(Box::new(order)));
         }
+    }
+
+    /// A joiner has its order to copy.
+    pub(super) fn copy_answered(&mut self, worker: WorkerId, id: SnapshotId) {
+        self.members
+            .join(worker, |joining| joining.answered |= joining.copies == Some(id));
     }
 
     /// A worker is gone, or has dropped what it held.
@@ -182,13 +268,13 @@ impl Membership {
 
     /// A joiner's copy will not become a state. After some such times it is waited for.
     fn copied_in_vain(&mut self, worker: WorkerId, reason: String) {
-        let Some(joining) = self.members.get_mut(&worker).and_then(Record::joining_mut) else {
-            return;
-        };
-        joining.copies = None;
-        joining.caught_up = false;
-        joining.attempts += 1;
-        let again = joining.attempts < MAX_COPY_ATTEMPTS;
+        let again = self.members.join(worker, |joining| {
+            joining.copies = None;
+            joining.caught_up = false;
+            joining.attempts += 1;
+            joining.attempts < MAX_COPY_ATTEMPTS
+        });
+        let Some(again) = again else { return };
         self.tell(JobEvent::JoinsAnew { worker, reason });
         if !again {
             self.hold(worker);
@@ -201,12 +287,15 @@ impl Membership {
             Intake::MakingRoom { .. } | Intake::Asked { .. } | Intake::Collecting { .. } => true,
             Intake::Idle | Intake::Serving { .. } => false,
         };
-        let waiting = self
+        let waiting: Vec<WorkerId> = self
             .members
-            .values_mut()
-            .filter_map(Record::joining_mut)
-            .filter(|_| broken_off);
-        waiting.for_each(|joining| joining.attempts += 1);
+            .joining()
+            .map(|(worker, _)| worker)
+            .filter(|_| broken_off)
+            .collect();
+        for worker in waiting {
+            self.members.join(worker, |joining| joining.attempts += 1);
+        }
     }
 
     /// Whether those who join have waited in vain so often that all wait for them now that they have halted anyway: workers are lost faster
@@ -231,13 +320,16 @@ impl Membership {
     }
 
     pub(super) fn caught_up(&mut self, worker: WorkerId, id: SnapshotId, step: Step) {
-        let joining = self.members.get_mut(&worker).and_then(Record::joining_mut);
-        let Some(joining) = joining.filter(|joining| joining.copies == Some(id)) else {
-            return;
-        };
-        joining.step = joining.step.max(step);
-        joining.loaded = true;
-        if !std::mem::replace(&mut joining.caught_up, true) {
+        let news = self.members.join(worker, |joining| {
+            let copies = joining.copies == Some(id);
+            if copies {
+                joining.answered = true;
+                joining.step = joining.step.max(step);
+                joining.loaded = true;
+            }
+            copies && !std::mem::replace(&mut joining.caught_up, true)
+        });
+        if news == Some(true) {
             self.tell(JobEvent::CaughtUp { worker, step });
         }
     }
@@ -245,15 +337,14 @@ impl Membership {
     /// A worker says where its state stands. False if it is no joiner.
     pub(super) fn joiner_at(&mut self, worker: WorkerId, step: Step) -> bool {
         let now = self.now;
-        let Some(joining) = self.members.get_mut(&worker).and_then(Record::joining_mut) else {
-            return false;
-        };
-        joining.step = step;
-        joining.loaded |= joining.copies.is_some_and(|id| step >= id.step);
-        if joining.loaded {
-            joining.follows.get_or_insert(now);
-        }
-        true
+        let joins = self.members.join(worker, |joining| {
+            joining.step = step;
+            joining.loaded |= joining.copies.is_some_and(|id| step >= id.step);
+            if joining.loaded {
+                joining.follows.get_or_insert(now);
+            }
+        });
+        joins.is_some()
     }
 
     pub(super) fn copy_failed(&mut self, worker: WorkerId, id: SnapshotId, reason: String) {
@@ -262,12 +353,16 @@ impl Membership {
             return self.disturb();
         }
         self.unplan_with(worker);
-        let joining = self.members.get_mut(&worker).and_then(Record::joining_mut);
-        let Some(joining) = joining.filter(|joining| joining.copies == Some(id)) else {
-            return;
-        };
-        joining.failed = Some(id);
-        self.copied_in_vain(worker, reason);
+        let failed = self.members.join(worker, |joining| {
+            let copies = joining.copies == Some(id);
+            if copies {
+                joining.failed = Some(id);
+            }
+            copies
+        });
+        if failed == Some(true) {
+            self.copied_in_vain(worker, reason);
+        }
     }
 
     /// Copying beside the ring has failed time and again: all wait at a boundary until this worker has the state.
@@ -282,8 +377,8 @@ impl Membership {
     /// Takes a joiner into the next generation with whatever state it has; it catches up while the others wait.
     pub(super) fn call_in(&mut self, worker: WorkerId) {
         self.tell(JobEvent::Held { worker });
+        self.members.put(worker, Place::Called);
         if let Some(record) = self.members.get_mut(&worker) {
-            record.place = Place::Called;
             // The others may have waited long, but not for this one.
             record.work.waited_for(self.now);
         }
@@ -314,39 +409,46 @@ impl Membership {
                 }
             }
             Intake::Serving { .. } if !self.switching.is_empty() => {}
-            Intake::Serving { taken, told } => {
-                let (id, told) = (taken.id, *told);
-                let copying = || self.joiners().filter(|(_, joining)| joining.copies == Some(id));
-                // Nobody copies the last state any more, but it is to be saved.
-                let last = self.last_to_save().is_some();
-                let shares = if !last && copying().all(|(_, joining)| joining.loaded) {
-                    Needed::No
-                } else {
-                    Needed::Yes
-                };
-                let from = copying()
-                    .map(|(_, joining)| joining.step.max(id.step))
-                    .min()
-                    .unwrap_or(id.step);
-                let from = if shares == Needed::No { from } else { id.step };
-                let late: Vec<WorkerId> = copying()
-                    .filter(|(_, joining)| !joining.caught_up)
-                    .map(|(worker, _)| worker)
-                    .filter(|worker| {
-                        let asked = self.members.get(worker).map(|record| record.asked);
-                        asked.is_some_and(|asked| now.saturating_sub(asked) >= RESEND)
-                    })
-                    .collect();
-                if (shares, from) != told {
-                    if let Intake::Serving { told, .. } = &mut self.intake {
-                        *told = (shares, from);
-                    }
-                    self.send_serve(Some(id), shares, from);
-                }
-                late.into_iter().for_each(|worker| self.send_copy(worker));
-                self.hold_the_slow();
-            }
+            Intake::Serving { .. } => self.tend_those_who_copy(),
         }
+    }
+
+    fn tend_those_who_copy(&mut self) {
+        let Intake::Serving { taken, told, .. } = &self.intake else {
+            return;
+        };
+        let id = taken.id;
+        // Nothing of it is let go yet, so that those who have come since can copy it too.
+        let came = if *told == (Needed::Yes, id.step) && self.takes_in() {
+            self.let_copy()
+        } else {
+            Vec::new()
+        };
+        let copying = || self.joiners().filter(|(_, joining)| joining.copies == Some(id));
+        // Nobody copies the last state any more, but it is to be saved.
+        let last = self.last_to_save().is_some();
+        let shares = if !last && copying().all(|(_, joining)| joining.loaded) {
+            Needed::No
+        } else {
+            Needed::Yes
+        };
+        let from = copying()
+            .map(|(_, joining)| joining.step.max(id.step))
+            .min()
+            .unwrap_or(id.step);
+        let from = if shares == Needed::No { from } else { id.step };
+        let (now, patience) = (self.now, self.resend_patience());
+        let late = |worker: &WorkerId| {
+            let asked = self.members.get(worker).map(|record| record.asked);
+            asked.is_some_and(|asked| now.saturating_sub(asked) >= patience)
+        };
+        let late: Vec<WorkerId> = copying()
+            .filter(|(worker, joining)| !joining.answered && late(worker))
+            .map(|(worker, _)| worker)
+            .collect();
+        self.serve_changes((shares, from));
+        came.into_iter().chain(late).for_each(|worker| self.send_copy(worker));
+        self.hold_the_slow();
     }
 
     /// Whether there will be another boundary.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::planning::Planned;
 use super::roster::Place;
-use super::{JobEvent, Membership, Phase, Record};
+use super::{JobEvent, Membership, Phase};
 use crate::limits::{LAST_SAVE_PATIENCE, LEAVE_GRACE, RESEND};
 use crate::messages::{CoordinatorMessage, Standing};
 use crate::planted::{Bug, bites};
@@ -16,10 +16,9 @@ use crate::words::{Generation, Step, WorkerId};
 impl Membership {
     pub(super) fn leave_requested(&mut self, worker: WorkerId, reason: String) {
         let now = self.now;
-        let Some(record) = self.members.get_mut(&worker).filter(|record| record.leaving.is_none()) else {
+        if !self.members.leave(worker, now) {
             return;
-        };
-        record.leaving = Some(now);
+        }
         self.tell(JobEvent::Leaving { worker, reason });
     }
 
@@ -34,7 +33,7 @@ impl Membership {
             return false;
         };
         record.computed = record.computed.max(standing.tally.total);
-        record.place = Place::Left(generation, standing.clone());
+        self.members.put(worker, Place::Left(generation, standing.clone()));
         self.reach(standing.step);
         self.begin_plan(generation, standing.step);
         true
@@ -42,7 +41,7 @@ impl Membership {
 
     /// Lets those go whom nobody needs any more.
     pub(super) fn release_leavers(&mut self) {
-        if self.members.values().all(|record| record.leaving.is_none()) {
+        if !self.members.is_anybody_leaving() {
             return;
         }
         // Whoever has begun without it has the last sum; nobody else is missing.
@@ -55,16 +54,16 @@ impl Membership {
         let gathering = matches!(self.phase, Phase::Gathering { .. });
         // After a restart a joiner may be the only one left that has a state.
         let trains = self.is_formed() || bites(Bug::LoneJoinerReleased);
-        let safe = self.state_is_safe_without_leavers();
+        let safe = gathering && self.state_is_safe_without_leavers();
         let over = |since: Duration| self.now.saturating_sub(since) >= LEAVE_GRACE;
         // Whoever holds what is being written stays until it is, or is given up.
         let gone = |since: Duration| over(since) && self.saving.is_none();
         let free: Vec<(WorkerId, Step)> = self
             .members
-            .iter()
-            .filter_map(|(&worker, record)| {
-                let since = record.leaving?;
-                let step = match &record.place {
+            .leaving()
+            .filter_map(|(worker, record)| {
+                let since = record.leaving()?;
+                let step = match record.place() {
                     Place::Left(generation, standing) => begun(*generation).then_some(standing.step),
                     Place::Joining(joining) if self.planned(worker) == Planned::No && (trains || over(since)) => {
                         Some(joining.step)
@@ -84,8 +83,7 @@ impl Membership {
 
     /// Whether all who are there leave, and are let go as soon as their state is kept: nobody trains on until then.
     pub(super) fn all_leave_once_saved(&self, since: Duration) -> bool {
-        let leaves = |record: &Record| record.leaving.is_some();
-        let all = !self.members.is_empty() && self.members.values().all(leaves);
+        let all = !self.members.is_empty() && self.members.leaving().count() == self.members.len();
         let waited = self.now.saturating_sub(since.max(self.saved.hashed));
         let coming = self.saved.wanted.is_some() && waited < LAST_SAVE_PATIENCE;
         all && self.can_save() && (coming || self.saving.is_some())
@@ -98,7 +96,7 @@ impl Membership {
     /// Whether somebody who stays has what the newest has.
     fn state_is_safe_without_leavers(&self) -> bool {
         let newest = |leavers: bool| {
-            let records = self.members.values().filter(|record| leavers || record.leaving.is_none());
+            let records = self.members.values().filter(|record| leavers || record.leaving().is_none());
             records
                 .filter_map(|record| record.quiet())
                 .map(|standing| standing.step)

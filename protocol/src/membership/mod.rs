@@ -66,10 +66,9 @@ use planning::Plan;
 pub use record::JobRecord;
 use replicating::Replicating;
 use restoring::Restoring;
-use roster::{Joining, Place, Record};
+use roster::{Joining, Place, Record, Roster};
 pub use saves::{Contents, SaveCounts, Saves};
 use saves::{Saved, Saving};
-use silence::{Pulse, Work};
 use taking::Intake;
 
 use crate::job::Order;
@@ -113,7 +112,7 @@ pub struct Membership {
     /// The newest number that was formed.
     formed: Generation,
     formation: Option<Formation>,
-    members: BTreeMap<WorkerId, Record>,
+    members: Roster,
     arrivals: u64,
     ledger: Ledger,
     /// Workers that may be on their way back, and since when they are missed.
@@ -163,8 +162,9 @@ pub struct Membership {
     switch_unseen: bool,
     model_failure: Option<ModelFailure>,
     now: Duration,
-    /// When it was last told that time passes.
+    /// When it was last told that time passes, and whether that is what it is told now.
     ticked: Duration,
+    at_tick: bool,
     out: Vec<Command>,
 }
 
@@ -204,7 +204,7 @@ impl Membership {
             generation: none,
             formed: none,
             formation: None,
-            members: BTreeMap::new(),
+            members: Roster::default(),
             arrivals: 0,
             ledger: Ledger::default(),
             missed: BTreeMap::new(),
@@ -238,6 +238,7 @@ impl Membership {
             model_failure: None,
             now,
             ticked: now,
+            at_tick: false,
             out: Vec::new(),
         }
     }
@@ -302,6 +303,7 @@ impl Membership {
     #[must_use]
     pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Command> {
         self.now = now;
+        self.at_tick = matches!(event, Event::Tick);
         match event {
             Event::Arrived(arrival) => self.arrived(*arrival),
             Event::Said { worker, message } => self.said(worker, message),
@@ -341,7 +343,7 @@ impl Membership {
         let ahead = self.has_trained_further(&arrival.introduction);
         let in_the_past = self.place_in_the_past(&arrival);
         let (worker, training) = (arrival.worker, arrival.introduction.training);
-        let standing = arrival.introduction.standing;
+        let standing = arrival.introduction.standing.clone();
         self.missed.remove(&worker);
         let halted = if training { Halted::NotYet } else { Halted::Yes };
         self.ledger.returned(worker, &standing, halted, self.reached);
@@ -350,29 +352,14 @@ impl Membership {
         self.tell(JobEvent::Joined { worker, step });
         // Whoever stands where the others stand need not copy anything; the first generation stands nowhere.
         let beside = !self.is_formed() && step.next() >= self.reached;
-        let record = Record {
-            arrival: self.arrivals,
-            address: arrival.address,
-            capacity: arrival.capacity,
-            measured: None,
-            rank: None,
-            computed: standing.tally.total,
-            // What it says of itself holds only once it has halted: it may have been following the others until now.
-            place: match in_the_past {
-                Some(place) => place,
-                None if training || ahead || (beside && self.formed.count() > 0) => Place::Called,
-                None if self.formed.count() == 0 => Place::Quiet(standing),
-                None => Place::Joining(Joining::new(&standing)),
-            },
-            leaving: None,
-            heard: self.now,
-            stopped: None,
-            pulse: Pulse::default(),
-            work: Work::at(self.now),
-            asked: self.now,
-            ahead: None,
-            stopped_unasked: false,
+        // What it says of itself holds only once it has halted: it may have been following the others until now.
+        let place = match in_the_past {
+            Some(place) => place,
+            None if training || ahead || (beside && self.formed.count() > 0) => Place::Called,
+            None if self.formed.count() == 0 => Place::Quiet(standing),
+            None => Place::Joining(Joining::new(&standing)),
         };
+        let record = Record::new(&arrival, self.arrivals, place, self.now);
         self.arrivals += 1;
         self.members.insert(worker, record);
         self.tell_if_cooling(worker);
@@ -391,6 +378,7 @@ impl Membership {
 
     fn tick(&mut self) {
         self.mind_the_clock();
+        self.members.stir();
         self.evict_silent();
         self.refute_progress();
         self.evict_stopped();
@@ -407,7 +395,7 @@ impl Membership {
 
     /// Whether some member has finished the job.
     fn is_ending(&self) -> bool {
-        self.members.values().any(|record| record.ending().is_some())
+        self.members.census().finished > 0
     }
 
     /// Whether a generation is formed or being formed.

@@ -68,7 +68,7 @@ impl Membership {
     fn view(&self, now: Duration, worker: WorkerId, record: &Record) -> WorkerView {
         let shards = self.formation.as_ref().and_then(|formation| formation.steady_shards(worker));
         let rank = record.rank.filter(|_| shards.is_some());
-        let doing = match &record.place {
+        let doing = match record.place() {
             Place::Quiet(_) => Doing::Waiting,
             // A step is applied only with all: who has not said that it is ready, is, and says so late.
             Place::Called if !matches!(self.phase, Phase::Running { .. }) => Doing::Answering,
@@ -86,7 +86,7 @@ impl Membership {
             shards,
             pace: record.measured.map(Measured::pace),
             doing,
-            leaving: record.leaving.is_some(),
+            leaving: record.leaving().is_some(),
             step: record.joining().map_or(self.reached, |joining| joining.step),
             computed: record.computed,
             silent: now.saturating_sub(record.heard),

@@ -14,7 +14,7 @@ use super::formation::Formation;
 use super::roster::Place;
 use super::{JobEvent, Membership, Phase, Record, Resumed, Stop};
 use crate::assign::Means;
-use crate::limits::{LEAVE_GRACE, RESEND};
+use crate::limits::{LEAVE_GRACE, MAX_WORKERS, RESEND};
 use crate::messages::{CoordinatorMessage, Form, MemberAddress, Trailer};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, Step, WorkerId};
@@ -81,9 +81,7 @@ impl Plan {
     }
 
     fn has(&self, worker: WorkerId) -> bool {
-        self.next
-            .as_ref()
-            .is_some_and(|next| next.workers().any(|member| member == worker))
+        self.next.as_ref().is_some_and(|next| next.rank_of(worker).is_some())
     }
 }
 
@@ -91,7 +89,7 @@ impl Membership {
     /// Plans the next generation, if there is a reason to and nothing else goes on.
     pub(super) fn plan_ahead(&mut self) {
         // Asked with every message, and nearly always for nothing.
-        if !self.changes_anyway() {
+        if !self.changes_anyway() || self.more_catch_up_soon() {
             return;
         }
         let gives_way = |plan: &mut Plan| plan.purpose == Purpose::Balance && !plan.is_ordered();
@@ -100,9 +98,9 @@ impl Membership {
             return;
         }
         let members: Vec<WorkerId> = self.formation.iter().flat_map(Formation::workers).collect();
-        let leaves = |worker: &&WorkerId| self.members.get(worker).is_some_and(|record| record.leaving.is_some());
+        let leaves = |worker: &&WorkerId| self.members.get(worker).is_some_and(|record| record.leaving().is_some());
         let stay: Vec<WorkerId> = members.iter().filter(|worker| !leaves(worker)).copied().collect();
-        let newcomers = self.newcomers();
+        let newcomers = self.newcomers(MAX_WORKERS as usize - stay.len().min(MAX_WORKERS as usize));
         if stay.len() == members.len() && newcomers.is_empty() {
             return;
         }
@@ -138,19 +136,27 @@ impl Membership {
 
     /// Whether somebody is about to come or go.
     pub(super) fn changes_anyway(&self) -> bool {
-        let changes = |record: &Record| record.leaving.is_some() || has_caught_up(record);
-        self.members.values().any(changes)
+        self.members.is_anybody_leaving() || self.members.census().caught_up > 0
     }
 
-    /// Joiners that have caught up, in order of arrival.
-    fn newcomers(&self) -> Vec<WorkerId> {
+    /// Whether joiners that have caught up wait for others that copy, to come in with them: each plan is told to all. Until the next tick,
+    /// and where many are told for as long as that takes.
+    fn more_catch_up_soon(&self) -> bool {
+        let census = self.members.census();
+        let waits = !self.at_tick || self.now.saturating_sub(self.settled) < self.telling_all();
+        !self.members.is_anybody_leaving() && census.caught_up < census.copying && waits
+    }
+
+    /// Joiners that have caught up, in order of arrival, at most so many.
+    fn newcomers(&self, most: usize) -> Vec<WorkerId> {
         let mut newcomers: Vec<(u64, WorkerId)> = self
             .members
-            .iter()
-            .filter(|(_, record)| record.leaving.is_none() && has_caught_up(record))
-            .map(|(&worker, record)| (record.arrival, worker))
+            .joining()
+            .filter(|(_, record)| record.leaving().is_none() && has_caught_up(record))
+            .map(|(worker, record)| (record.arrival, worker))
             .collect();
         newcomers.sort_unstable();
+        newcomers.truncate(most);
         newcomers.into_iter().map(|(_, worker)| worker).collect()
     }
 
@@ -160,7 +166,7 @@ impl Membership {
 
     /// Whether the last holder that leaves has waited long enough.
     fn grace_is_over(&self) -> bool {
-        let mut since = self.members.values().filter_map(|record| record.leaving);
+        let mut since = self.members.values().filter_map(Record::leaving);
         since.all(|since| self.now.saturating_sub(since) >= LEAVE_GRACE)
     }
 
@@ -196,7 +202,7 @@ impl Membership {
     pub(super) fn prepare(&mut self, workers: Vec<WorkerId>, purpose: Purpose) -> bool {
         let members: Vec<(MemberAddress, Means)> = workers
             .into_iter()
-            .take(crate::limits::MAX_WORKERS as usize)
+            .take(MAX_WORKERS as usize)
             .enumerate()
             .filter_map(|(index, worker)| {
                 let address = self.members.get(&worker)?.address;
@@ -215,7 +221,7 @@ impl Membership {
             ready: BTreeSet::new(),
             ordered: None,
         });
-        self.send_prepares();
+        self.send_prepares(|_| true);
         true
     }
 
@@ -232,20 +238,21 @@ impl Membership {
         self.order_switch();
     }
 
-    /// Sends the orders to those of the plan who have not said that they are ready. Joiners get them again until they have begun:
-    /// one that has given up says so.
-    fn send_prepares(&mut self) {
+    /// Sends the orders to those of the plan who have not said that they are ready, if they are due. Joiners get them again until they have
+    /// begun: one that has given up says so.
+    fn send_prepares(&mut self, is_due: impl Fn(&Record) -> bool) {
         let Some(Plan {
             next: Some(next), ready, ..
         }) = &self.plan
         else {
             return;
         };
-        let joins = |worker: &WorkerId| self.members.get(worker).is_some_and(|record| record.joining().is_some());
+        let record = |worker: &WorkerId| self.members.get(worker);
+        let joins = |worker: &WorkerId| record(worker).is_some_and(|record| record.joining().is_some());
         let forms: Vec<_> = next
             .workers()
             .enumerate()
-            .filter(|(_, worker)| !ready.contains(worker) || joins(worker))
+            .filter(|(_, worker)| record(worker).is_some_and(&is_due) && (!ready.contains(worker) || joins(worker)))
             .filter_map(|(index, worker)| {
                 let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
                 Some((worker, next.form(rank, self.next_report)?))
@@ -261,11 +268,11 @@ impl Membership {
         let Some(plan) = self.plan.as_mut().filter(|plan| plan.generation == generation) else {
             return;
         };
-        plan.ready.insert(worker);
-        let all = plan
-            .next
-            .as_ref()
-            .is_some_and(|next| next.workers().all(|member| plan.ready.contains(&member)));
+        let Some(next) = &plan.next else { return };
+        if next.rank_of(worker).is_some() {
+            plan.ready.insert(worker);
+        }
+        let all = plan.ready.len() == next.world_size();
         if (all || bites(Bug::SwitchedBeforeReady)) && !plan.is_ordered() {
             self.order_switch();
         }
@@ -288,14 +295,16 @@ impl Membership {
             return;
         }
         self.planned_at = self.now;
+        let (now, patience) = (self.now, self.resend_patience());
+        let is_due = |record: &Record| now.saturating_sub(record.asked) >= patience;
         match self.plan.as_ref().map(Plan::is_ordered) {
             Some(true) => {
                 self.order_switch();
-                self.send_prepares();
+                self.send_prepares(is_due);
             }
-            Some(false) => self.send_prepares(),
+            Some(false) => self.send_prepares(is_due),
             None => {
-                self.say_begun();
+                self.say_begun(is_due);
                 self.ask_leavers();
             }
         }
@@ -303,13 +312,13 @@ impl Membership {
 
     /// A joiner that stands beyond the boundary of the switch sees no trailer that says so: it had the sum before that boundary from a
     /// generation whose other holders died, closed with other orders than the one that was computed again.
-    fn say_begun(&mut self) {
+    fn say_begun(&mut self, is_due: impl Fn(&Record) -> bool) {
         let Some(formation) = &self.formation else { return };
         let late: Vec<(WorkerId, Form)> = self
             .switching
             .iter()
             .filter_map(|&worker| {
-                let rank = self.members.get(&worker)?.rank?;
+                let rank = self.members.get(&worker).filter(|record| is_due(record))?.rank?;
                 Some((worker, formation.form(rank, self.next_report)?))
             })
             .collect();
@@ -324,9 +333,11 @@ impl Membership {
             return;
         }
         self.phase = Phase::Halting { since: self.now };
-        for record in self.members.values_mut().filter(|record| record.is_busy()) {
-            record.place = Place::Called;
-            record.asked = self.now;
+        for worker in self.busy() {
+            self.members.put(worker, Place::Called);
+            if let Some(record) = self.members.get_mut(&worker) {
+                record.asked = self.now;
+            }
         }
     }
 
@@ -354,8 +365,8 @@ impl Membership {
         for (index, member) in members.iter().enumerate() {
             if let Some(record) = self.members.get_mut(member) {
                 record.rank = Some(Rank::new(u32::try_from(index).unwrap_or(u32::MAX)));
-                record.place = Place::Ready;
             }
+            self.members.put(*member, Place::Ready);
         }
         let shards = next.ranges();
         self.formation = Some(next);
@@ -377,10 +388,9 @@ impl Membership {
 
     /// Whether `worker` is a member of the current generation.
     pub(super) fn is_member(&self, worker: WorkerId) -> bool {
-        let Some(formation) = &self.formation else { return false };
-        // Asked of every member, often: where its rank says so, nobody else need be looked at.
-        let rank = self.members.get(&worker).and_then(|record| record.rank);
-        rank.is_some_and(|rank| formation.seats(worker, rank)) || formation.workers().any(|member| member == worker)
+        self.formation
+            .as_ref()
+            .is_some_and(|formation| formation.rank_of(worker).is_some())
     }
 }
 

@@ -80,7 +80,7 @@ impl Membership {
     /// What the next life of this coordinator should know.
     #[must_use]
     pub fn record(&self) -> JobRecord {
-        let leaving = self.members.iter().filter(|(_, record)| record.leaving.is_some());
+        let leaving = self.members.iter().filter(|(_, record)| record.leaving().is_some());
         JobRecord {
             formed: if self.formed.count() > 0 { self.formed } else { self.recorded },
             workers: self.members.keys().chain(self.missed.keys()).copied().collect(),

@@ -4,7 +4,7 @@
 //!
 //! One at a time, the newest first, and only while none is being written: what is new matters more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{JobEvent, Membership};
@@ -12,6 +12,7 @@ use crate::checkpoint::{DepotId, Head, ManifestKey, Placing};
 use crate::limits::{DEPOT_GONE, DEPOTS_SETTLE, SAVE_PATIENCE};
 use crate::messages::{DepotOrder, Told};
 use crate::planted::{Bug, bites};
+use crate::snapshot::SnapshotId;
 
 /// What is known of that.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +20,16 @@ pub(super) struct Replicating {
     /// When a depot last came, went, or could not do what it should.
     restless: Duration,
     order: Option<Fetching>,
+    /// What there was when nothing was found to be done, if nothing was told since: how many depots could keep a checkpoint, and whether
+    /// those that are gone were waited for any longer.
+    idle: Option<(usize, Gone)>,
+}
+
+/// Whether a depot that is gone may come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gone {
+    Awaited,
+    GivenUp,
 }
 
 /// An order to all depots that a checkpoint is placed on.
@@ -38,12 +49,18 @@ impl Membership {
         self.replicating = Replicating {
             restless: self.now,
             order: None,
+            idle: None,
         };
     }
 
     /// A checkpoint is to be written: that comes first.
     pub(super) fn end_replicating(&mut self) {
         self.replicating.order = None;
+    }
+
+    /// A depot has told something of what it keeps.
+    pub(super) fn replicas_to_be_looked_at(&mut self) {
+        self.replicating.idle = None;
     }
 
     /// Places the newest checkpoint that needs it on all depots that are there.
@@ -66,12 +83,19 @@ impl Membership {
         };
         let targets = self.targets();
         let depots: Vec<DepotId> = targets.iter().map(|one| one.depot).collect();
+        let gone = if quiet >= DEPOT_GONE { Gone::GivenUp } else { Gone::Awaited };
+        // Looking at all that is kept takes long.
+        if self.replicating.idle == Some((depots.len(), gone)) {
+            return;
+        }
         let mut kept = self.kept_checkpoints();
         // What has expired is being deleted.
         let keys: Vec<ManifestKey> = kept.iter().map(|head| head.key).collect();
         let expired = saves.keep.expired(|key: ManifestKey| key.step, &keys);
         kept.retain(|head| !expired.contains(&head.key));
-        let Some(old) = kept.into_iter().rfind(|head| self.is_on_too_few(head, depots.len(), quiet)) else {
+        let thin = kept.into_iter().rfind(|head| self.is_on_too_few(head, depots.len(), gone));
+        let Some(old) = thin.cloned() else {
+            self.replicating.idle = Some((depots.len(), gone));
             return;
         };
         self.name_to_depots();
@@ -104,11 +128,11 @@ impl Membership {
 
     /// Whether a complete checkpoint is on fewer hosts than it could be, with so many there. Who is gone may come back for a while; who is
     /// there and has lost something does not get it back by itself.
-    fn is_on_too_few(&self, head: &Head, targets: usize, quiet: Duration) -> bool {
+    fn is_on_too_few(&self, head: &Head, targets: usize, gone: Gone) -> bool {
         let wanted = (head.replicas.max(1) as usize).min(targets);
         let whole = head.depots.iter().filter(|depot| self.has_whole(**depot, head.key)).count();
         let all_there = head.depots.iter().all(|depot| self.depots.contains_key(depot));
-        let lacks = whole < head.depots.len() && targets >= 2 && (all_there || quiet >= DEPOT_GONE);
+        let lacks = whole < head.depots.len() && targets >= 2 && (all_there || gone == Gone::GivenUp);
         head.depots.len() < wanted || lacks
     }
 
@@ -145,16 +169,27 @@ impl Membership {
     }
 
     /// The job's complete checkpoints, oldest first: of those that were made of one snapshot, the one that most depots have.
-    pub(super) fn kept_checkpoints(&self) -> Vec<Head> {
+    pub(super) fn kept_checkpoints(&self) -> Vec<&Head> {
         let own = self.own_checkpoints();
-        let better = |one: &Head| own.iter().any(|other| self.replaces(other, one));
-        own.iter().filter(|one| !better(one)).cloned().collect()
+        let best = self.best_of(&own);
+        own.into_iter()
+            .filter(|head| best.get(&head.snapshot).is_some_and(|best| best.key == head.key))
+            .collect()
     }
 
     /// Complete checkpoints whose place another has taken: on as many hosts as it should be, or wherever they are. As long as it has not,
     /// both together survive what neither would.
     pub(super) fn replaced_checkpoints(&self) -> Vec<ManifestKey> {
         let own = self.own_checkpoints();
+        let mut of_one: BTreeMap<SnapshotId, Vec<&Head>> = BTreeMap::new();
+        for head in own {
+            of_one.entry(head.snapshot).or_default().push(head);
+        }
+        let several = of_one.into_values().filter(|heads| heads.len() > 1);
+        several.flat_map(|heads| self.replaced_among(&heads)).collect()
+    }
+
+    fn replaced_among(&self, heads: &[&Head]) -> Vec<ManifestKey> {
         let holders = |head: &Head| {
             head.depots
                 .iter()
@@ -166,20 +201,30 @@ impl Membership {
             let (has, needs): (BTreeSet<DepotId>, BTreeSet<DepotId>) = (holders(one), holders(other));
             self.margin(one) >= one.replicas.max(1) as usize || has.is_superset(&needs)
         };
-        let better = |one: &&Head| own.iter().any(|other| self.replaces(other, one) && placed(other, one));
-        own.iter().filter(better).map(|head| head.key).collect()
+        let replaces = |one: &Head, other: &Head| self.goodness(one) > self.goodness(other) && placed(one, other);
+        let replaced = heads.iter().filter(|head| heads.iter().any(|other| replaces(other, head)));
+        replaced.map(|head| head.key).collect()
     }
 
-    /// Whether both are of one snapshot, and `one` is the better: it survives the loss of more hosts, or as many and is on more of them.
-    fn replaces(&self, one: &Head, other: &Head) -> bool {
-        let rank = |head: &Head| {
-            let whole = head.depots.iter().filter(|depot| self.has_whole(**depot, head.key)).count();
-            if bites(Bug::ThinnerKept) {
-                return (0, whole, None, head.key);
+    /// Of those that are of one snapshot, the best.
+    fn best_of<'a>(&self, heads: &[&'a Head]) -> BTreeMap<SnapshotId, &'a Head> {
+        let mut best: BTreeMap<SnapshotId, &Head> = BTreeMap::new();
+        for head in heads {
+            let before = best.entry(head.snapshot).or_insert(head);
+            if before.key != head.key && self.goodness(head) > self.goodness(before) {
+                *before = head;
             }
-            (self.margin(head), whole, Some(head.placing), head.key)
-        };
-        one.snapshot == other.snapshot && rank(one) > rank(other)
+        }
+        best
+    }
+
+    /// Of two that are of one snapshot that is the better which survives the loss of more hosts, or of as many and is on more of them.
+    fn goodness(&self, head: &Head) -> (usize, usize, Option<Placing>, ManifestKey) {
+        let whole = head.depots.iter().filter(|depot| self.has_whole(**depot, head.key)).count();
+        if bites(Bug::ThinnerKept) {
+            return (0, whole, None, head.key);
+        }
+        (self.margin(head), whole, Some(head.placing), head.key)
     }
 
     /// How many more of its hosts must be lost, at least, before some of it is nowhere.
@@ -188,7 +233,7 @@ impl Membership {
         head.is_kept_by().saturating_sub(missing)
     }
 
-    fn own_checkpoints(&self) -> Vec<Head> {
+    fn own_checkpoints(&self) -> Vec<&Head> {
         self.whole_checkpoints()
             .into_values()
             .filter(|head| self.is_own(head))

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::depots::Depot;
 use super::{JobEvent, Loss, Membership, Need};
-use crate::checkpoint::{DepotId, Head, ManifestKey};
-use crate::limits::{DEPOTS_PATIENCE, MAX_DEPOTS, RESTORE_ATTEMPTS};
-use crate::messages::{MemberAddress, Restore, Told};
+use crate::checkpoint::{DepotAddress, DepotId, Head, ManifestKey};
+use crate::limits::{DEPOTS_PATIENCE, MAX_DEPOTS, RESTORE_ATTEMPTS, RESTORE_TOGETHER};
+use crate::messages::{MemberAddress, Peer, Restore, Told};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, Step, WorkerId};
 
@@ -46,6 +46,56 @@ enum Worth {
     Whole,
     /// More depots lack something of it than may. What they lack need not be the same, which only who reads it finds out.
     Perhaps,
+}
+
+/// What the members of a generation are told that starts from a checkpoint.
+#[derive(Debug, Clone)]
+pub(super) struct Restores {
+    pub(super) key: ManifestKey,
+    depots: Vec<DepotAddress>,
+    groups: Vec<Group>,
+}
+
+/// Members that load a checkpoint together.
+#[derive(Debug, Clone, Default)]
+struct Group {
+    /// In rank order.
+    members: Vec<Peer>,
+    readers: Vec<Rank>,
+}
+
+impl Restores {
+    /// What the member of this rank is told.
+    pub(super) fn of(&self, rank: Rank) -> Option<Box<Restore>> {
+        let is_in = |group: &&Group| group.members.binary_search_by_key(&rank, |peer| peer.rank).is_ok();
+        let group = self.groups.iter().find(is_in)?;
+        Some(Box::new(Restore {
+            key: self.key,
+            depots: self.depots.clone(),
+            members: group.members.clone(),
+            readers: group.readers.clone(),
+        }))
+    }
+}
+
+/// Groups of about [`RESTORE_TOGETHER`], each with some who can read. Those who read are neighbours, as far as that goes: ranks of one host
+/// are.
+fn groups(readers: &[Peer], others: &[Peer]) -> Vec<Group> {
+    let count = (readers.len() + others.len()).div_ceil(RESTORE_TOGETHER);
+    let count = count.min(readers.len()).max(1);
+    let mut groups = vec![Group::default(); count];
+    for (index, &peer) in readers.iter().enumerate() {
+        let group = &mut groups[index * count / readers.len()];
+        group.members.push(peer);
+        group.readers.push(peer.rank);
+    }
+    for (index, &peer) in others.iter().enumerate() {
+        groups[index % count].members.push(peer);
+    }
+    for group in &mut groups {
+        group.members.sort_unstable_by_key(|peer| peer.rank);
+    }
+    groups
 }
 
 impl Membership {
@@ -101,7 +151,7 @@ impl Membership {
     /// All checkpoints, and for each why it would not be taken.
     fn unused(&self) -> BTreeMap<ManifestKey, String> {
         let known = self.known().into_iter();
-        let known = known.map(|(key, head)| (key, self.why_not(key, &head)));
+        let known = known.map(|(key, head)| (key, self.why_not(key, head)));
         let why = || "its manifest cannot be read where it is kept, as its checkpoint actor says".to_owned();
         let unreadable = self.unreadable().into_iter().map(|key| (key, why()));
         known.chain(unreadable).collect()
@@ -133,19 +183,19 @@ impl Membership {
     /// The checkpoint to resume from.
     fn choice(&self) -> Option<(Head, Worth)> {
         let known = self.known().into_values();
-        let worth = known.filter_map(|head| Some((self.worth(head.key, &head).ok()?, head)));
+        let worth = known.filter_map(|head| Some((self.worth(head.key, head).ok()?, head)));
         let oldest = bites(Bug::OlderChosen);
-        let (worth, head) = worth.min_by_key(|(worth, head)| {
+        let (worth, head) = worth.min_by_key(|(worth, head): &(Worth, &Head)| {
             let newest = if oldest { Step::ZERO } else { head.key.step };
             (self.failed(head.key), worth.clone(), Reverse(newest))
         })?;
-        Some((head, worth))
+        Some((head.clone(), worth))
     }
 
     /// The step of the newest checkpoint that there is, or was, as far as is known: it may come back.
     fn newest_to_hope_for(&self) -> Step {
         let known = self.known();
-        let hoped = |(key, head): &(&ManifestKey, &Head)| self.worth(**key, head).is_ok();
+        let hoped = |(key, head): &(&ManifestKey, &&Head)| self.worth(**key, head).is_ok();
         let newest = known.iter().rfind(hoped).map_or(Step::ZERO, |(key, _)| key.step);
         let away = self.restoring.away.values().max().copied().unwrap_or(Step::ZERO);
         newest.max(self.restoring.recorded).max(self.saved.last.0).max(away)
@@ -302,19 +352,19 @@ impl Membership {
     }
 
     /// What the members of that generation are told.
-    pub(super) fn restore_of(&self, head: &Head, members: Vec<MemberAddress>) -> Restore {
+    pub(super) fn restores_of(&self, head: &Head, members: &[MemberAddress]) -> Restores {
         let unable = &self.restoring.unable;
-        let all = || (0..).map(Rank::new).zip(&members);
-        let able = all().filter(|(_, member)| !unable.contains(&member.worker));
-        let mut readers: Vec<Rank> = able.map(|(rank, _)| rank).collect();
-        if readers.is_empty() {
-            readers = all().map(|(rank, _)| rank).collect();
-        }
-        Restore {
+        let peers = (0..).map(Rank::new).zip(members);
+        let peers = peers.map(|(rank, &member)| Peer { rank, member });
+        let (unable, able): (Vec<Peer>, Vec<Peer>) = peers.partition(|peer| unable.contains(&peer.member.worker));
+        Restores {
             key: head.key,
             depots: self.depot_addresses(),
-            members,
-            readers,
+            groups: if able.is_empty() {
+                groups(&unable, &[])
+            } else {
+                groups(&able, &unable)
+            },
         }
     }
 
@@ -352,5 +402,55 @@ impl Membership {
         self.restoring.failures.insert(key, Failure { times, at, reason: why });
         self.tell(JobEvent::NotRestored { key, worker, reason });
         self.disturb();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use super::*;
+
+    fn peers(ranks: impl Iterator<Item = u32>) -> Vec<Peer> {
+        let member = |rank| MemberAddress {
+            worker: WorkerId::new(u64::from(rank)),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+        };
+        let peer = |rank| Peer {
+            rank: Rank::new(rank),
+            member: member(rank),
+        };
+        ranks.map(peer).collect()
+    }
+
+    #[test]
+    fn each_member_is_in_one_group_of_few_with_some_who_can_read() {
+        for (able, unable) in [(1, 0), (64, 0), (65, 0), (1_000, 24), (500, 500), (3, 1_000), (1, 100)] {
+            let groups = groups(&peers(unable..unable + able), &peers(0..unable));
+            let mut all: Vec<u32> = groups
+                .iter()
+                .flat_map(|group| group.members.iter().map(|peer| peer.rank.get()))
+                .collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..able + unable), "{able} and {unable}");
+            for group in &groups {
+                assert!(!group.readers.is_empty(), "{able} and {unable}");
+                assert!(group.members.is_sorted_by_key(|peer| peer.rank));
+                let enough = able as usize * RESTORE_TOGETHER >= (able + unable) as usize;
+                let most = RESTORE_TOGETHER + 1;
+                assert!(
+                    !enough || group.members.len() <= most,
+                    "{} of {able} and {unable}",
+                    group.members.len()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn as_many_as_load_together_are_one_group() {
+        let groups = groups(&peers(0..64), &[]);
+        assert_eq!(groups.len(), 1);
+        assert_eq!(groups[0].readers.len(), 64);
     }
 }

@@ -1,8 +1,12 @@
-//! Who is known to the coordinator, and where each stands.
+//! Who is known to the coordinator, and where each stands. What is asked with every message is counted when a place changes, and not
+//! looked for among all.
 
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::time::Duration;
 
+use super::Arrival;
 use super::balancing::Measured;
 use super::contradicting::Ahead;
 use super::silence::{Pulse, Work};
@@ -22,9 +26,9 @@ pub(super) struct Record {
     pub(super) measured: Option<Measured>,
     /// Its rank in the last generation that was formed with it.
     pub(super) rank: Option<Rank>,
-    pub(super) place: Place,
+    place: Place,
     /// Since when it is to leave, if it is.
-    pub(super) leaving: Option<Duration>,
+    leaving: Option<Duration>,
     /// Gradients computed, as last told.
     pub(super) computed: u64,
     /// When it last said something.
@@ -74,6 +78,8 @@ pub(super) struct Joining {
     pub(super) step: Step,
     /// Copies that have failed.
     pub(super) attempts: u32,
+    /// Whether it has said that its order to copy has come.
+    pub(super) answered: bool,
     /// The last snapshot that could not be copied.
     pub(super) failed: Option<SnapshotId>,
     tally: Tally,
@@ -88,6 +94,7 @@ impl Joining {
             follows: None,
             step: standing.step,
             attempts: 0,
+            answered: false,
             failed: None,
             tally: standing.tally,
         }
@@ -117,6 +124,36 @@ impl Ending {
 }
 
 impl Record {
+    /// Of the worker that comes as the `number`th.
+    pub(super) fn new(arrival: &Arrival, number: u64, place: Place, now: Duration) -> Self {
+        Self {
+            arrival: number,
+            address: arrival.address,
+            capacity: arrival.capacity,
+            measured: None,
+            rank: None,
+            place,
+            leaving: None,
+            computed: arrival.introduction.standing.tally.total,
+            heard: now,
+            pulse: Pulse::default(),
+            work: Work::at(now),
+            asked: now,
+            ahead: None,
+            stopped: None,
+            stopped_unasked: false,
+        }
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Since when it is to leave, if it is.
+    pub(super) fn leaving(&self) -> Option<Duration> {
+        self.leaving
+    }
+
     pub(super) fn quiet(&self) -> Option<&Standing> {
         match &self.place {
             Place::Quiet(standing) => Some(standing),
@@ -133,13 +170,6 @@ impl Record {
 
     pub(super) fn joining(&self) -> Option<&Joining> {
         match &self.place {
-            Place::Joining(joining) => Some(joining),
-            Place::Quiet(_) | Place::Called | Place::Ready | Place::Finished(_) | Place::Left(..) => None,
-        }
-    }
-
-    pub(super) fn joining_mut(&mut self) -> Option<&mut Joining> {
-        match &mut self.place {
             Place::Joining(joining) => Some(joining),
             Place::Quiet(_) | Place::Called | Place::Ready | Place::Finished(_) | Place::Left(..) => None,
         }
@@ -171,5 +201,204 @@ impl Record {
     /// Survivors keep their order, newcomers follow in order of arrival.
     pub(super) fn order(&self, worker: WorkerId) -> (bool, Option<Rank>, u64, WorkerId) {
         (self.rank.is_none(), self.rank, self.arrival, worker)
+    }
+}
+
+/// All who are known. Its records are looked at as in any map; places change only here, so that how many there are of each kind is known.
+#[derive(Debug, Default)]
+pub(super) struct Roster {
+    records: BTreeMap<WorkerId, Record>,
+    census: Census,
+    joining: BTreeSet<WorkerId>,
+    leaving: BTreeSet<WorkerId>,
+    /// Some joiner has come, gone, or copies something else, since that was last looked at.
+    stirred: bool,
+    #[cfg(test)]
+    visited: std::cell::Cell<usize>,
+}
+
+/// How many there are of some kinds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Census {
+    pub(super) quiet: usize,
+    pub(super) busy: usize,
+    pub(super) called: usize,
+    pub(super) finished: usize,
+    /// Joiners that were told to copy.
+    pub(super) copying: usize,
+    pub(super) caught_up: usize,
+    /// Shards that the memory of those holds who are quiet.
+    pub(super) room: u64,
+}
+
+impl Census {
+    fn add(&mut self, record: &Record) {
+        let quiet = record.quiet().is_some();
+        self.quiet += usize::from(quiet);
+        self.busy += usize::from(record.is_busy());
+        self.called += usize::from(record.is_called());
+        self.finished += usize::from(record.ending().is_some());
+        let joining = record.joining();
+        self.copying += usize::from(joining.is_some_and(|joining| joining.copies.is_some()));
+        self.caught_up += usize::from(joining.is_some_and(|joining| joining.caught_up));
+        self.room += if quiet { u64::from(record.capacity) } else { 0 };
+    }
+
+    fn take(&mut self, record: &Record) {
+        let mut of_it = Self::default();
+        of_it.add(record);
+        self.quiet -= of_it.quiet;
+        self.busy -= of_it.busy;
+        self.called -= of_it.called;
+        self.finished -= of_it.finished;
+        self.copying -= of_it.copying;
+        self.caught_up -= of_it.caught_up;
+        self.room -= of_it.room;
+    }
+}
+
+impl Deref for Roster {
+    type Target = BTreeMap<WorkerId, Record>;
+
+    fn deref(&self) -> &Self::Target {
+        self.visit(1);
+        &self.records
+    }
+}
+
+impl Roster {
+    /// So many records are looked at.
+    fn visit(&self, records: usize) {
+        #[cfg(test)]
+        self.visited.set(self.visited.get() + records);
+        #[cfg(not(test))]
+        let _ = records;
+    }
+
+    /// How many records were looked at, since this was asked last.
+    #[cfg(test)]
+    pub(super) fn take_visited(&self) -> usize {
+        self.visited.take()
+    }
+
+    pub(super) fn census(&self) -> Census {
+        self.census
+    }
+
+    pub(super) fn iter(&self) -> btree_map::Iter<'_, WorkerId, Record> {
+        self.visit(self.records.len());
+        self.records.iter()
+    }
+
+    pub(super) fn keys(&self) -> btree_map::Keys<'_, WorkerId, Record> {
+        self.visit(self.records.len());
+        self.records.keys()
+    }
+
+    pub(super) fn values(&self) -> btree_map::Values<'_, WorkerId, Record> {
+        self.visit(self.records.len());
+        self.records.values()
+    }
+
+    /// Those who join.
+    pub(super) fn joining(&self) -> impl Iterator<Item = (WorkerId, &Record)> {
+        let look = |&worker: &WorkerId| {
+            self.visit(1);
+            Some((worker, self.records.get(&worker)?))
+        };
+        self.joining.iter().filter_map(look)
+    }
+
+    /// Those who are to leave.
+    pub(super) fn leaving(&self) -> impl Iterator<Item = (WorkerId, &Record)> {
+        let look = |&worker: &WorkerId| {
+            self.visit(1);
+            Some((worker, self.records.get(&worker)?))
+        };
+        self.leaving.iter().filter_map(look)
+    }
+
+    pub(super) fn is_anybody_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// A record, but for its place.
+    pub(super) fn get_mut(&mut self, worker: &WorkerId) -> Option<&mut Record> {
+        self.records.get_mut(worker)
+    }
+
+    /// All records, but for their places.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Record> {
+        self.visit(self.records.len());
+        self.records.values_mut()
+    }
+
+    pub(super) fn insert(&mut self, worker: WorkerId, record: Record) {
+        self.remove(&worker);
+        self.census.add(&record);
+        if record.joining().is_some() {
+            self.joining.insert(worker);
+            self.stirred = true;
+        }
+        self.records.insert(worker, record);
+    }
+
+    pub(super) fn remove(&mut self, worker: &WorkerId) -> Option<Record> {
+        let record = self.records.remove(worker)?;
+        self.census.take(&record);
+        self.stirred |= self.joining.remove(worker);
+        self.leaving.remove(worker);
+        Some(record)
+    }
+
+    /// From now on `worker` has this place.
+    pub(super) fn put(&mut self, worker: WorkerId, place: Place) {
+        let Some(record) = self.records.get_mut(&worker) else { return };
+        self.census.take(record);
+        record.place = place;
+        self.census.add(record);
+        if record.joining().is_some() {
+            self.stirred |= self.joining.insert(worker);
+        } else {
+            self.stirred |= self.joining.remove(&worker);
+        }
+    }
+
+    /// `worker` is to leave. False if it is not there, or was to leave before.
+    pub(super) fn leave(&mut self, worker: WorkerId, now: Duration) -> bool {
+        let Some(record) = self.records.get_mut(&worker).filter(|record| record.leaving.is_none()) else {
+            return false;
+        };
+        record.leaving = Some(now);
+        self.leaving.insert(worker);
+        self.stirred = true;
+        true
+    }
+
+    /// Changes how far a joiner is. None if `worker` is none.
+    pub(super) fn join<R>(&mut self, worker: WorkerId, change: impl FnOnce(&mut Joining) -> R) -> Option<R> {
+        let record = self.records.get_mut(&worker)?;
+        self.census.take(record);
+        let changed = match &mut record.place {
+            Place::Joining(joining) => {
+                let before = (joining.copies, joining.failed);
+                let changed = change(joining);
+                self.stirred |= before != (joining.copies, joining.failed);
+                Some(changed)
+            }
+            Place::Quiet(_) | Place::Called | Place::Ready | Place::Finished(_) | Place::Left(..) => None,
+        };
+        self.census.add(record);
+        changed
+    }
+
+    /// Who joins, and what they copy, is to be looked at.
+    pub(super) fn stir(&mut self) {
+        self.stirred = true;
+    }
+
+    /// Whether it is; from now on it is not.
+    pub(super) fn take_stirred(&mut self) -> bool {
+        std::mem::take(&mut self.stirred)
     }
 }

@@ -330,6 +330,7 @@ impl Membership {
         let Intake::Serving {
             taken,
             told: (Needed::Yes, _),
+            ..
         } = &self.intake
         else {
             return None;

@@ -280,7 +280,7 @@ impl Membership {
             (record.work.stood(self.advanced, self.now), patience)
         };
         // The first update may be heard of before the last `Ready`.
-        let takes_part = |record: &Record| matches!(record.place, Place::Called | Place::Ready);
+        let takes_part = |record: &Record| matches!(record.place(), Place::Called | Place::Ready);
         records()
             .filter(|(rank, _, record)| {
                 takes_part(record) && (!is_done(*rank, record) || bites(Bug::WaitingCountsAsHanging))
@@ -315,7 +315,10 @@ impl Membership {
     /// that it is there.
     fn may_load(&self, worker: WorkerId, record: &Record) -> bool {
         let Some(rank) = record.rank else { return true };
-        let seat = self.formation.as_ref().filter(|formation| formation.seats(worker, rank));
+        let seat = self
+            .formation
+            .as_ref()
+            .filter(|formation| formation.rank_of(worker) == Some(rank));
         seat.is_some_and(|formation| formation.catches_up(rank.index()) && record.work.step < formation.step)
     }
 }

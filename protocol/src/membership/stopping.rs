@@ -24,7 +24,7 @@ impl Membership {
 
     /// Whether somebody who is there has a state that is worth being kept: not one that others have left behind.
     fn somebody_has_a_state(&self) -> bool {
-        let step = |record: &Record| match (&record.place, record.joining()) {
+        let step = |record: &Record| match (record.place(), record.joining()) {
             (_, Some(joining)) => joining.step,
             (Place::Quiet(standing) | Place::Left(_, standing), None) => standing.step,
             (Place::Called | Place::Ready | Place::Finished(_) | Place::Joining(_), None) => self.reached,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::formation::Formation;
 use super::holders::{Disagreement, Taken};
 use super::{JobEvent, Membership};
-use crate::messages::{CoordinatorMessage, Needed, Trailer};
+use crate::messages::{CoordinatorMessage, Joiners, Needed, Serve, Trailer};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
 use crate::words::{Generation, Step, WorkerId};
@@ -23,15 +23,21 @@ pub(super) enum Intake {
     /// Some holders have said what they copied.
     Collecting { taken: Taken, at: Duration },
     /// Joiners copy it.
-    Serving { taken: Taken, told: (Needed, Step) },
+    Serving {
+        taken: Taken,
+        /// What of it its holders were told to keep, and for whom.
+        told: (Needed, Step),
+        named: BTreeSet<WorkerId>,
+    },
 }
 
 impl Membership {
     /// The members are told of a snapshot to come.
     pub(super) fn make_room(&mut self) {
-        let awaited = self.formation.iter().flat_map(Formation::workers).collect();
+        let holders = self.formation.iter().flat_map(Formation::holders);
+        let awaited = holders.map(|member| member.worker).collect();
         self.intake = Intake::MakingRoom { awaited, at: self.now };
-        self.send_serve(None, Needed::Yes, Step::ZERO);
+        self.ask_for_room(Needed::Yes);
     }
 
     /// A member has memory for its shares.
@@ -64,6 +70,7 @@ impl Membership {
     pub(super) fn ask_anew_for_snapshot(&mut self) {
         if matches!(self.intake, Intake::MakingRoom { .. } | Intake::Asked { .. }) {
             self.intake = Intake::Idle;
+            self.members.stir();
         }
     }
 
@@ -99,7 +106,7 @@ impl Membership {
             let Some(formation) = self.formation.as_ref().filter(|_| id.generation == self.formed) else {
                 return self.is_not_needed(worker, id);
             };
-            let taken = Taken::new(id, formation.members(), |worker| self.members.contains_key(&worker));
+            let taken = Taken::new(id, formation.holders(), |worker| self.members.contains_key(&worker));
             self.intake = Intake::Collecting { taken, at: self.now };
             self.forget_copies();
         }
@@ -125,7 +132,12 @@ impl Membership {
 
     /// A holder has copied what nobody asks for any more.
     fn is_not_needed(&mut self, worker: WorkerId, id: SnapshotId) {
-        let serve = self.serving(Some(id), Needed::No, Step::ZERO);
+        let serve = Serve {
+            joiners: Joiners::Only(self.served().into_iter().collect()),
+            snapshot: Some(id),
+            shares: Needed::No,
+            sums_from: Step::ZERO,
+        };
         self.send(worker, CoordinatorMessage::Serve(serve));
     }
 
@@ -148,7 +160,9 @@ impl Membership {
             holders: taken.holders(),
         });
         let told = (Needed::Yes, taken.id.step);
-        self.intake = Intake::Serving { taken, told };
+        let named = BTreeSet::new();
+        self.intake = Intake::Serving { taken, told, named };
+        self.members.stir();
         self.share_snapshot();
     }
 }

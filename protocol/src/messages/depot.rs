@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::MemberAddress;
+use super::{MemberAddress, Peer};
 use crate::checkpoint::{DepotAddress, DepotId, Head, ManifestKey, Part, Placing};
 use crate::snapshot::{Share, SnapshotId};
 use crate::words::{Incarnation, JobId, Rank, WorkerId};
@@ -145,22 +145,29 @@ pub struct Save {
     pub replicas: u32,
 }
 
-/// The checkpoint that a generation starts from. Each reader reads one share of as many as there are readers, and gives it to all other
-/// members.
+/// The checkpoint that a generation starts from. Members load it in groups, so that none has to do with all others: each reader of a group
+/// reads one share of as many as the group has readers, and gives it to all others of the group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restore {
     /// Which.
     pub key: ManifestKey,
     /// Who may have it.
     pub depots: Vec<DepotAddress>,
-    /// All members, in rank order.
-    pub members: Vec<MemberAddress>,
-    /// Who reads, in ascending order: the first reads the first share. All members but those that could not load a checkpoint when it was
-    /// tried last; all, if nobody could.
+    /// The members of the receiver's group, itself among them, in rank order.
+    pub members: Vec<Peer>,
+    /// Who of them reads, in ascending order: the first reads the first share. All but those that could not load a checkpoint when it was
+    /// tried last; all, if no member of the generation could.
     pub readers: Vec<Rank>,
 }
 
 impl Restore {
+    /// The member of the group at this rank.
+    #[must_use]
+    pub fn member(&self, rank: Rank) -> Option<MemberAddress> {
+        let place = self.members.binary_search_by_key(&rank, |peer| peer.rank).ok()?;
+        self.members.get(place).map(|peer| peer.member)
+    }
+
     /// The shares, and who reads each.
     pub fn shares(&self) -> impl ExactSizeIterator<Item = (Share, Rank)> + '_ {
         let of = u32::try_from(self.readers.len()).unwrap_or(u32::MAX);

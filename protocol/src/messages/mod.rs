@@ -349,6 +349,11 @@ pub enum WorkerMessage {
         /// Which snapshot.
         snapshot: SnapshotId,
     },
+    /// Answer to `Copy`: it has come. `CaughtUp` or `CopyFailed` follows when the joiner is as far.
+    Copying {
+        /// Which snapshot.
+        snapshot: SnapshotId,
+    },
 }
 
 /// The auxiliary sums of one step over all its shards. Keyed by step: a step told twice counts once.
@@ -383,8 +388,8 @@ pub enum CoordinatorMessage {
         /// What its next trailer says, unless it says stop already.
         trailer: Trailer,
     },
-    /// To every member: whom it serves besides members, and what of a snapshot they may still need. `RoomMade` comes back if the
-    /// snapshot is yet to be taken.
+    /// To those who hold a snapshot, or are to: whom they serve besides members, and what of it these may still need. `RoomMade` comes back
+    /// if the snapshot is yet to be taken. To every member: it is over.
     Serve(Serve),
     /// To a holder of a snapshot: write it down. `Saved` comes back for each share, or `NotSaved`.
     Save(Box<Save>),
@@ -393,7 +398,7 @@ pub enum CoordinatorMessage {
         /// Which snapshot.
         snapshot: SnapshotId,
     },
-    /// To a joiner: copy this snapshot, then follow. Sent again when a holder is gone.
+    /// To a joiner: copy this snapshot, then follow. `Copying` comes back. Sent again when a holder is gone.
     Copy(Box<Snapshot>),
     /// The worker has left in good order: its shares are others' now. It ends well.
     Released {
@@ -424,7 +429,7 @@ pub enum CoordinatorMessage {
 pub struct Snapshot {
     /// Which.
     pub id: SnapshotId,
-    /// The members that took it, by place; none for one that is gone.
+    /// The members that hold it, by place; none for one that is gone.
     pub holders: Vec<Option<MemberAddress>>,
     /// The hash of each share, by place.
     pub shares: Vec<StateHash>,
@@ -434,13 +439,35 @@ pub struct Snapshot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Serve {
     /// Joiners that may fetch shares and sums. Whoever is not named is served nothing.
-    pub joiners: Vec<WorkerId>,
+    pub joiners: Joiners,
     /// The snapshot that they copy; older ones are dropped. None if it is yet to be taken.
     pub snapshot: Option<SnapshotId>,
     /// Whether its shares are still needed.
     pub shares: Needed,
     /// Sums of older steps are not needed any more.
     pub sums_from: Step,
+}
+
+/// Who may fetch of a snapshot. A list grows with those who join, so that only the first word of a snapshot says all of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Joiners {
+    /// These, and nobody else.
+    Only(Vec<WorkerId>),
+    /// As before, but for these.
+    Changed {
+        /// They may from now on.
+        came: Vec<WorkerId>,
+        /// They may no longer.
+        gone: Vec<WorkerId>,
+    },
+}
+
+impl Joiners {
+    /// Whether nobody may.
+    #[must_use]
+    pub fn is_nobody(&self) -> bool {
+        matches!(self, Self::Only(joiners) if joiners.is_empty())
+    }
 }
 
 /// Whether a snapshot's shares are still needed.

@@ -176,6 +176,8 @@ impl Sensible for WorkerMessage {
             Self::Saved { .. } => self.check_saved(within),
             Self::Saving { snapshot, .. }
             | Self::NotSaved { snapshot, .. }
+            | Self::Hashing { snapshot }
+            | Self::Copying { snapshot }
             | Self::Dropped { snapshot }
             | Self::CopyFailed { snapshot, .. } => step_within(snapshot.step, within),
             Self::Ready { .. }

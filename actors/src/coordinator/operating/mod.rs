@@ -176,7 +176,7 @@ impl State {
     /// Whether an agent was told to kill this worker.
     fn order_kill(&self, worker: WorkerId) -> bool {
         let agent = self.operating.agents.parent(worker).and_then(|agent| self.agents.get(&agent));
-        agent.is_some_and(|agent| agent.queue.send(AgentOrder::Kill { worker }).is_ok())
+        agent.is_some_and(|agent| agent.say(AgentOrder::Kill { worker }))
     }
 
     /// A worker that lives and does nothing is of no use to anybody, and would end by itself never.
@@ -227,7 +227,7 @@ impl State {
         for (agent, workers) in orders {
             if let Some(outlet) = self.agents.get(&agent) {
                 // A session that is over has said so, or will; the workers that are missing then can be asked for again.
-                let _ = outlet.queue.send(AgentOrder::Start { workers });
+                outlet.say(AgentOrder::Start { workers });
                 self.operating.agents.ordered(agent, workers, now);
                 told.push(format!("{workers} on {}", self.operating.agents.host_of(agent)));
             }

@@ -5,7 +5,7 @@ use sardana_protocol::messages::{MemberAddress, Restore};
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::words::{Rank, WorkerId};
 
-use super::restoring::{GENERATION, STATE, key, loaded, manifest, pieces};
+use super::restoring::{GENERATION, STATE, key, loaded, manifest, pieces, ranked};
 use super::*;
 use crate::depot::{Depots, Patience, Reach, Server};
 use crate::ground::Ground;
@@ -88,7 +88,7 @@ async fn given(before: impl FnOnce(&std::path::Path, &Store)) -> u64 {
             certified: 9,
             address: server.local_address().unwrap(),
         }],
-        members: ids.into_iter().zip(&workers).map(member).collect(),
+        members: ranked(ids.into_iter().zip(&workers).map(member)),
         readers: vec![Rank::new(0)],
     };
     let reaches = [Reach::Host, Reach::Network].into_iter();

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, ManifestKey, PieceHash, Placing};
-use sardana_protocol::messages::{MemberAddress, Restore};
+use sardana_protocol::messages::{MemberAddress, Peer, Restore};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::state::share_hash;
 use sardana_protocol::words::{Generation, Incarnation, Rank, Step, WorkerId};
@@ -52,6 +52,12 @@ pub(super) fn key() -> ManifestKey {
     key_of(&manifest, &encode(&manifest).unwrap())
 }
 
+/// These members, in rank order.
+pub(super) fn ranked(members: impl IntoIterator<Item = MemberAddress>) -> Vec<Peer> {
+    let members = (0..).map(Rank::new).zip(members);
+    members.map(|(rank, member)| Peer { rank, member }).collect()
+}
+
 /// Two members that read, and one that does not.
 struct Site {
     workers: Vec<Arc<Peers>>,
@@ -92,7 +98,7 @@ impl Site {
             restore: Restore {
                 key: key(),
                 depots: vec![nobody],
-                members,
+                members: ranked(members),
                 readers: readers.iter().copied().map(Rank::new).collect(),
             },
         }
@@ -156,7 +162,7 @@ async fn what_is_lent_is_there_before_all_of_it_has_come_and_when_it_has_been_pu
     let (share, parts) = site.begins(0);
     let [lender, borrower] = [0, 2].map(|place| &site.workers[place]);
     let when = (GENERATION, Step::new(5));
-    let borrow = || borrower.borrow(site.restore.members[0], when, share, STATE.len());
+    let borrow = || borrower.borrow(site.restore.members[0].member, when, share, STATE.len());
     let mut borrowing = borrow().await.unwrap();
     for (index, part) in parts.iter().enumerate() {
         lender.lend(GENERATION, index, part).unwrap();
@@ -170,7 +176,7 @@ async fn what_is_lent_is_there_before_all_of_it_has_come_and_when_it_has_been_pu
     let whole = lender.take_lent(GENERATION).expect("it is read").freeze();
     assert_eq!(whole, &STATE[..]);
     let late = tokio::spawn({
-        let (borrower, member) = (Arc::clone(borrower), site.restore.members[0]);
+        let (borrower, member) = (Arc::clone(borrower), site.restore.members[0].member);
         async move {
             let mut bytes = [0; STATE.len()];
             let mut borrowing = borrower.borrow(member, when, share, STATE.len()).await.unwrap();

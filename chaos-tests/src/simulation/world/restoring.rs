@@ -68,7 +68,7 @@ impl World {
 
     /// The same for a worker that does not read itself: from all who do, each of which gives it a share.
     fn borrow(&mut self, worker: WorkerId, restore: &Restore) -> Option<u64> {
-        let member = |rank: &Rank| restore.members.get(rank.index()).map(|member| member.worker);
+        let member = |rank: &Rank| restore.member(*rank).map(|member| member.worker);
         let readers: Vec<WorkerId> = restore.readers.iter().filter_map(member).collect();
         let gives = |&reader: &WorkerId| {
             let (from, to) = (Node::Worker(reader), Node::Worker(worker));

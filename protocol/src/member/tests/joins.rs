@@ -12,8 +12,14 @@ fn taken(holders: [bool; 2]) -> Snapshot {
     }
 }
 
+/// What follows from an order to copy, once it has been said that it has come.
 fn copy(worker: &mut Member, snapshot: Snapshot) -> Vec<Command> {
-    worker.handle(Event::Copy(Box::new(snapshot)))
+    let answer = Command::Send(WorkerMessage::Copying { snapshot: snapshot.id });
+    let mut commands = worker.handle(Event::Copy(Box::new(snapshot)));
+    if !commands.is_empty() {
+        assert_eq!(commands.remove(0), answer);
+    }
+    commands
 }
 
 fn follow(step: u64) -> Command {
@@ -199,7 +205,10 @@ fn that_it_has_caught_up_is_said_once_when_the_keeper_is_at_most_one_step_ahead(
     let _ = apply(&mut worker, 6);
     assert_eq!(said(&followed(&mut worker, 7, Trailer::Continue, 8)), [""; 0]);
     let _ = apply(&mut worker, 7);
-    // The coordinator says `Copy` again as long as it has not heard.
+    let heartbeat = Heartbeat::Due(None);
+    let beat = said(&worker.handle(Event::Beat { heartbeat }));
+    assert_eq!(beat[0], "caught up from g1.1@s5 s8", "nobody asks whether it has: {beat:?}");
+    // The coordinator says `Copy` again if it has not heard that the first one came.
     assert_eq!(copy(&mut worker, taken([true; 2])), [follow(8)]);
     assert_eq!(
         said(&followed(&mut worker, 8, Trailer::Continue, 9)),

@@ -231,6 +231,7 @@ fn said(commands: &[Command]) -> Vec<String> {
         Command::Send(WorkerMessage::NotRestored { generation, .. }) => Some(format!("not restored {generation}")),
         Command::Send(WorkerMessage::Dropped { snapshot }) => Some(format!("dropped {snapshot}")),
         Command::Send(WorkerMessage::CaughtUp { snapshot, step }) => Some(format!("caught up from {snapshot} {step}")),
+        Command::Send(WorkerMessage::Copying { snapshot }) => Some(format!("copying {snapshot}")),
         Command::Send(WorkerMessage::CopyFailed { snapshot, reason }) => {
             Some(format!("copy of {snapshot} failed: {reason}"))
         }

@@ -4,7 +4,7 @@ use super::*;
 use crate::checkpoint::{DepotAddress, DepotId, ManifestId, ManifestKey, PieceHash};
 use crate::limits::SAVED_PIECES;
 use crate::member::SavedShare;
-use crate::messages::{Last, Needed, Restore, Save, Serve, Told};
+use crate::messages::{Joiners, Last, Needed, Peer, Restore, Save, Serve, Told};
 use crate::state::StateSize;
 
 fn depots() -> Vec<DepotAddress> {
@@ -62,7 +62,12 @@ fn restored() -> Form {
     let restore = Restore {
         key,
         depots: depots(),
-        members: vec![member(0), member(1)],
+        members: [0, 1]
+            .map(|rank| Peer {
+                rank: Rank::new(rank),
+                member: member(rank),
+            })
+            .to_vec(),
         readers: vec![Rank::new(0), Rank::new(1)],
     };
     Form {
@@ -79,7 +84,7 @@ fn shares_that_are_held_are_written_and_kept_until_it_is_over() {
     assert_eq!(save(&mut worker, &order), [Command::Save(Box::new(order.clone()))]);
     // Joiners do not need it any more, which says nothing of the checkpoint.
     let serve = Event::Serve(Box::new(Serve {
-        joiners: vec![],
+        joiners: Joiners::Only(vec![]),
         snapshot: Some(snapshot(1, 1)),
         shares: Needed::No,
         sums_from: Step::ZERO,

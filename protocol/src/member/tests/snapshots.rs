@@ -1,7 +1,7 @@
 //! Snapshots and the sums after them: taken at the boundary, kept in turn, let go of.
 
 use super::*;
-use crate::messages::{Needed, Serve};
+use crate::messages::{Joiners, Needed, Serve};
 use crate::snapshot::Share;
 
 /// A member at `rank` of two that took a snapshot at s1.
@@ -18,9 +18,13 @@ fn step_with(worker: &mut Member, rank: u32, step: u64, trailer: Trailer) -> Vec
     apply(worker, step)
 }
 
+fn only(joiners: &[u64]) -> Joiners {
+    Joiners::Only(joiners.iter().copied().map(WorkerId::new).collect())
+}
+
 fn serve(worker: &mut Member, joiners: &[u64], snapshot: Option<SnapshotId>, shares: Needed, from: u64) -> Vec<Command> {
     worker.handle(Event::Serve(Box::new(Serve {
-        joiners: joiners.iter().copied().map(WorkerId::new).collect(),
+        joiners: only(joiners),
         snapshot,
         shares,
         sums_from: s(from),

@@ -91,12 +91,23 @@ fn who_comes_before_anything_is_let_go_copies_the_same_snapshot() {
     let mut job = Job::joined(config());
     assert_eq!(
         job.arrives(4, 0),
+        ["joined w4 at s0"],
+        "those who come at once are told of at once"
+    );
+    assert_eq!(job.arrives(5, 0), ["joined w5 at s0"]);
+    assert_eq!(
+        job.passes(Duration::ZERO),
         [
-            "joined w4 at s0",
-            "to w1: serve [3, 4] g1.1@s5, all, sums from s5",
-            "to w2: serve [3, 4] g1.1@s5, all, sums from s5",
+            "to w1: serve +[4, 5] -[] g1.1@s5, all, sums from s5",
+            "to w2: serve +[4, 5] -[] g1.1@s5, all, sums from s5",
             "to w4: copy g1.1@s5 from [1, 2]",
+            "to w5: copy g1.1@s5 from [1, 2]",
         ]
+    );
+    assert_eq!(
+        job.dies(5, 0)[1..],
+        [""; 0],
+        "what holders are told of it can wait, too: nobody dials for one that is gone"
     );
     for joiner in [3, 4] {
         job.progress(joiner, 1, 6, &[]);
@@ -104,28 +115,32 @@ fn who_comes_before_anything_is_let_go_copies_the_same_snapshot() {
     assert_eq!(
         job.passes(Duration::ZERO),
         [
-            "to w1: serve [3, 4] g1.1@s5, no shares, sums from s6",
-            "to w2: serve [3, 4] g1.1@s5, no shares, sums from s6",
+            "to w1: serve +[] -[5] g1.1@s5, no shares, sums from s6",
+            "to w2: serve +[] -[5] g1.1@s5, no shares, sums from s6",
         ]
     );
-    assert_eq!(job.arrives(5, 0), ["joined w5 at s0"], "it waits for the next snapshot");
+    assert_eq!(job.arrives(6, 0), ["joined w6 at s0"]);
+    let told = job.passes(Duration::ZERO);
+    let copy = |told: &&String| told.contains("copy");
+    assert_eq!(told.iter().find(copy), None, "it waits for the next snapshot");
 }
 
 #[test]
 fn sums_are_kept_from_the_step_of_the_slowest_joiner() {
     let mut job = Job::joined(config());
     job.arrives(4, 0);
+    job.passes(Duration::ZERO);
     job.progress(3, 1, 8, &[]);
     assert_eq!(job.passes(Duration::ZERO), [""; 0], "w4 still copies shares");
     job.progress(4, 1, 5, &[]);
     assert_eq!(
         job.passes(Duration::ZERO)[0],
-        "to w1: serve [3, 4] g1.1@s5, no shares, sums from s5"
+        "to w1: serve +[] -[] g1.1@s5, no shares, sums from s5"
     );
     job.progress(4, 1, 7, &[]);
     assert_eq!(
         job.passes(Duration::ZERO)[0],
-        "to w1: serve [3, 4] g1.1@s5, no shares, sums from s7"
+        "to w1: serve +[] -[] g1.1@s5, no shares, sums from s7"
     );
     assert_eq!(job.passes(Duration::ZERO), [""; 0], "it is said once");
 }
@@ -138,7 +153,18 @@ fn a_copy_that_is_not_answered_is_ordered_again() {
     assert_eq!(job.passes(RESEND - Duration::from_millis(1)), [""; 0]);
     job.progress(3, 1, 5, &[]);
     let told = job.passes(Duration::from_millis(1));
-    assert_eq!(told.last().map(String::as_str), Some(again[0]), "loaded is not caught up");
+    assert_eq!(told.last().map(String::as_str), Some(again[0]), "loaded is not answered");
+    let snapshot = snapshot(1, 5);
+    let message = WorkerMessage::Copying { snapshot };
+    let _ = job.event(Event::Said { worker: w(3), message });
+    assert_eq!(job.passes(RESEND * 3), [""; 0], "it has its order");
+    let told = job.dies(2, 5);
+    assert!(told.contains(&"to w3: copy g1.1@s5 from [1]".to_owned()), "{told:?}");
+    job.passes(Duration::ZERO);
+    assert_eq!(
+        job.passes(RESEND).last().map(String::as_str),
+        Some("to w3: copy g1.1@s5 from [1]")
+    );
 }
 
 #[test]

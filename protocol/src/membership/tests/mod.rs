@@ -17,6 +17,7 @@ mod records;
 mod recounting;
 mod restoring;
 mod saving;
+mod scale;
 mod silence;
 mod stopped;
 
@@ -25,8 +26,8 @@ use std::time::Duration;
 
 use super::{Arrival, Balance, Command, Config, Event, JobEvent, Loss, Membership};
 use crate::messages::{
-    CatchUp, CoordinatorMessage, DepotOrder, Form, Introduction, Needed, Serve, Standing, StepReport, Tally, Trailer,
-    WorkerMessage,
+    CatchUp, CoordinatorMessage, DepotOrder, Form, Introduction, Joiners, Needed, Serve, Standing, StepReport, Tally,
+    Trailer, WorkerMessage,
 };
 use crate::snapshot::{SnapshotId, shares_of};
 use crate::state::StateHash;
@@ -369,15 +370,18 @@ fn numbers(workers: &[WorkerId]) -> Vec<u64> {
 }
 
 fn serve_words(serve: &Serve) -> String {
-    let joiners: Vec<u64> = serve.joiners.iter().map(|joiner| joiner.get()).collect();
+    let joiners = match &serve.joiners {
+        Joiners::Only(joiners) => format!("{:?}", numbers(joiners)),
+        Joiners::Changed { came, gone } => format!("+{:?} -{:?}", numbers(came), numbers(gone)),
+    };
     let Some(snapshot) = serve.snapshot else {
-        return format!("serve {joiners:?}");
+        return format!("serve {joiners}");
     };
     let shares = match serve.shares {
         Needed::Yes => "all",
         Needed::No => "no shares",
     };
-    format!("serve {joiners:?} {snapshot}, {shares}, sums from {}", serve.sums_from)
+    format!("serve {joiners} {snapshot}, {shares}, sums from {}", serve.sums_from)
 }
 
 fn event_words(event: &JobEvent) -> String {

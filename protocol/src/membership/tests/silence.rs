@@ -336,7 +336,10 @@ fn a_joiner_that_is_called_in_after_a_long_halt_has_time_to_answer() {
     }
     assert!(told.contains(&"held for w3".to_owned()), "{told:?}");
     let told = job.passes(TICK);
-    assert_eq!(told, [""; 0], "worker 3 is waited for");
+    assert!(
+        !told.iter().any(|told| told.contains("w3")),
+        "worker 3 is waited for: {told:?}"
+    );
     let told = job.halted(3, 2, 5);
     assert!(told.contains(&"forming g1.2 of [1, 3] at s5".to_owned()), "{told:?}");
 }

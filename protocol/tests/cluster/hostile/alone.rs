@@ -239,6 +239,7 @@ impl Besieged {
                     step: form.step.next(),
                     tally: Tally::default(),
                     pace: None,
+                    moved: 0,
                     reports: Vec::new(),
                 })
             }

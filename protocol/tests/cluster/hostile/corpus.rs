@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use sardana_protocol::checkpoint::{Condition, DepotAddress, DepotId, Head, ManifestId, ManifestKey, PieceHash, Placing};
 use sardana_protocol::messages::{
-    CatchUp, CoordinatorMessage, DepotMessage, Form, Introduction, Last, MemberAddress, MembersDigest, Needed, Peer,
-    Restore, Ring, Save, Seated, Serve, Snapshot, Standing, StepReport, Tally, Told, Trailer, WorkerMessage,
+    CatchUp, CoordinatorMessage, DepotMessage, Form, Introduction, Joiners, Last, MemberAddress, MembersDigest, Needed,
+    Peer, Restore, Ring, Save, Seated, Serve, Snapshot, Standing, StepReport, Tally, Told, Trailer, WorkerMessage,
 };
 use sardana_protocol::plan::{OrderedPart, Part, Stay};
 use sardana_protocol::snapshot::SnapshotId;
@@ -67,6 +67,7 @@ pub(crate) fn of_worker() -> Vec<WorkerMessage> {
             step,
             tally,
             pace: Some(Pace::new(std::time::Duration::from_millis(3))),
+            moved: 5,
             reports: vec![StepReport {
                 step: Step::new(1),
                 samples: 3,
@@ -80,6 +81,8 @@ pub(crate) fn of_worker() -> Vec<WorkerMessage> {
             results: vec![("steps".to_owned(), 1.0)],
             tally,
         },
+        WorkerMessage::Hashing { snapshot },
+        WorkerMessage::Copying { snapshot },
         WorkerMessage::LinkBroken {
             generation,
             peer: WorkerId::new(1),
@@ -200,7 +203,10 @@ fn form(catch_up: CatchUp) -> Form {
             certified: 1,
             address: address(),
         }],
-        members: vec![member(1)],
+        members: vec![Peer {
+            rank: Rank::new(1),
+            member: member(1),
+        }],
         readers: vec![Rank::ZERO],
     };
     Form {
@@ -249,7 +255,16 @@ pub(crate) fn of_coordinator() -> Vec<CoordinatorMessage> {
     all.extend([
         CoordinatorMessage::Halt { generation },
         CoordinatorMessage::Serve(Serve {
-            joiners: vec![WorkerId::new(1)],
+            joiners: Joiners::Only(vec![WorkerId::new(1)]),
+            snapshot: Some(snapshot),
+            shares: Needed::Yes,
+            sums_from: step,
+        }),
+        CoordinatorMessage::Serve(Serve {
+            joiners: Joiners::Changed {
+                came: vec![WorkerId::new(2)],
+                gone: vec![WorkerId::new(1)],
+            },
             snapshot: Some(snapshot),
             shares: Needed::Yes,
             sums_from: step,

@@ -311,6 +311,7 @@ fn is_routine(event: &Event) -> bool {
         Event::Arrived(_)
         | Event::Lost { .. }
         | Event::LeaveRequested { .. }
+        | Event::Motion { .. }
         | Event::StopRequested
         | Event::Depot { .. } => false,
     }

@@ -1,0 +1,49 @@
+//! What a coordinator's machine costs as workers grow in number: messages, bytes and processor time of joining, restoring, committing, all of
+//! them at once, and of idling.
+//!
+//! The workers are their own machines, and answer in no time. More of them than a generation takes (`MAX_WORKERS`) can be present; the
+//! others wait, and beat.
+//!
+//! `cargo bench -p sardana-actors --bench scale [-- WORKERS...]`; 100, 1,000 and 10,000 unless told otherwise.
+
+#[path = "scale/crowd.rs"]
+mod crowd;
+#[path = "scale/phases.rs"]
+mod phases;
+#[path = "scale/worker.rs"]
+mod worker;
+
+use crowd::Result;
+use phases::Phase;
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let benchmark = arguments.iter().any(|argument| argument == "--bench");
+    let given = arguments.iter().filter(|argument| !argument.starts_with("--"));
+    let mut sizes = given
+        .map(|given| given.parse())
+        .collect::<std::result::Result<Vec<u32>, _>>()?;
+    if sizes.is_empty() {
+        // Tests of all targets run this as well; then it only has to work.
+        sizes = if benchmark { vec![100, 1_000, 10_000] } else { vec![10] };
+    }
+    for phase in Phase::ALL {
+        for &workers in &sizes {
+            let cost = phase.measure(workers)?;
+            let each = |total: u64| total as f64 / f64::from(workers);
+            println!(
+                "scale/{}/{workers}: {:.2} messages and {:.0} bytes a worker; the machine {:.2?} for {} events, {:.2?} each, {:.2?} at most; \
+                 encoding {:.2?}",
+                phase.name(),
+                each(cost.messages),
+                each(cost.bytes),
+                cost.deciding,
+                cost.events,
+                cost.deciding / u32::try_from(cost.events).unwrap_or(u32::MAX).max(1),
+                cost.longest,
+                cost.encoding
+            );
+        }
+    }
+    Ok(())
+}

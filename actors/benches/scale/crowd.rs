@@ -1,0 +1,431 @@
+//! A coordinator's machine among workers and checkpoint actors that answer at once, without a network. What is said is counted: how often,
+//! and in how many bytes, as the wire encodes it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use sardana_actors::manifest::{encode as encode_manifest, head_of, key_of};
+use sardana_actors::wire::encode;
+use sardana_actors::wire::limits::CONTROL_FRAME_BYTES;
+use sardana_protocol::checkpoint::{Condition, DepotId, Head, Manifest, ManifestId, ManifestKey, Placing};
+use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
+use sardana_protocol::limits::{MAX_SHARDS, MAX_WORKERS};
+use sardana_protocol::membership::{
+    Balance, Command, Config, Contents, DepotEvent, Event, JobEvent, Loss, Membership, Saves,
+};
+use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, DepotOrder, Told, Trailer, WorkerMessage};
+use sardana_protocol::snapshot::SnapshotId;
+use sardana_protocol::state::StateHash;
+use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
+use serde::Serialize;
+
+use super::worker::{Said, Worker};
+
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Between two ticks of the coordinator's clock.
+pub(crate) const TICK: Duration = Duration::from_millis(100);
+
+/// A phase that takes more rounds than this goes nowhere.
+const ROUNDS: u32 = 400;
+
+const JOB: JobId = JobId::new([3; 16]);
+const LIFE: Incarnation = Incarnation::new(2);
+const DEPOTS: u64 = 4;
+
+/// What a phase has cost.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Cost {
+    /// Messages in both directions, heartbeats not counted.
+    pub(crate) messages: u64,
+    /// Their payloads.
+    pub(crate) bytes: u64,
+    /// Inside the machine.
+    pub(crate) deciding: Duration,
+    /// Events that it was told for that, heartbeats and ticks among them.
+    pub(crate) events: u64,
+    /// The longest of them.
+    pub(crate) longest: Duration,
+    /// Making bytes of what the coordinator has said, one after the other.
+    pub(crate) encoding: Duration,
+}
+
+/// What people were told that ends a phase.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// Members of the generation that works.
+    pub(crate) members: usize,
+    pub(crate) saved: u32,
+    pub(crate) resumed: u32,
+}
+
+pub(crate) struct Crowd {
+    machine: Membership,
+    now: Duration,
+    job: JobSpec,
+    workers: BTreeMap<WorkerId, Worker>,
+    events: VecDeque<Event>,
+    /// How the sum of each step was closed.
+    closed: BTreeMap<Step, Trailer>,
+    /// How the next one will be.
+    closing: Trailer,
+    /// Whether what is copied comes at once.
+    pub(crate) copying: Copying,
+    pub(crate) heard: Heard,
+    pub(crate) cost: Cost,
+}
+
+/// How long a copy takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Copying {
+    AtOnce,
+    /// As long as this is said.
+    Held,
+}
+
+fn task() -> StateHash {
+    identity().task()
+}
+
+pub(crate) fn identity() -> JobIdentity {
+    let hash = StateHash::new([7; 32]);
+    JobIdentity {
+        spec: spec(8),
+        state_zero: hash,
+        fingerprint: Fingerprint {
+            program: hash,
+            tensors: hash,
+            processor: "x86_64".to_owned(),
+            device: "cpu".to_owned(),
+            libraries: String::new(),
+            probe: hash,
+        },
+    }
+}
+
+fn spec(shards: u32) -> JobSpec {
+    JobSpec {
+        name: "scale".to_owned(),
+        seed: 1,
+        shards,
+        steps: Step::new(1_000_000),
+        samples: 1 << 20,
+        batch: 1 << 13,
+        order: Order::Exact,
+    }
+}
+
+pub(crate) fn worker_id(number: u32) -> WorkerId {
+    WorkerId::new((u64::from(number) + 1) << 40 | 0x5a5a)
+}
+
+fn depot_ids() -> Vec<DepotId> {
+    (1..=DEPOTS).map(DepotId::new).collect()
+}
+
+/// The bytes of a message's payload.
+fn length<T: Serialize>(message: &T) -> Result<u64> {
+    Ok(encode(message, CONTROL_FRAME_BYTES)?.len() as u64)
+}
+
+impl Crowd {
+    /// A job for `members` workers, none of which has come yet.
+    pub(crate) fn new(members: u32, saves: Option<Saves>) -> Self {
+        let shards = members.clamp(1, MAX_SHARDS);
+        let config = Config {
+            min: 1,
+            expected: members.min(MAX_WORKERS),
+            max: members,
+            shards,
+            steps: spec(shards).steps,
+            order: Order::Exact,
+            balance: Balance::Off,
+            task: task(),
+            build: identity().build(),
+            saves,
+        };
+        Self {
+            machine: Membership::new(config, LIFE, Duration::ZERO),
+            now: Duration::ZERO,
+            job: spec(shards),
+            workers: BTreeMap::new(),
+            events: VecDeque::new(),
+            closed: BTreeMap::new(),
+            closing: Trailer::Continue,
+            copying: Copying::AtOnce,
+            heard: Heard::default(),
+            cost: Cost::default(),
+        }
+    }
+
+    /// The checkpoint actors come, and tell that they keep so many checkpoints.
+    pub(crate) fn depots_come(&mut self, kept: u32) -> Result<()> {
+        for depot in depot_ids() {
+            let arrived = DepotEvent::Arrived {
+                host: format!("host {depot}"),
+                certified: depot.get(),
+                address: SocketAddr::from(([10, 0, 1, 1], 40_000)),
+            };
+            self.events.push_back(Event::Depot { depot, event: arrived });
+            let holds = DepotMessage::Holds {
+                heads: (1..=kept).map(|step| head(u64::from(step) * 10)).collect(),
+                told: Told::All,
+                unreadable: vec![],
+            };
+            self.depot_says(depot, holds)?;
+        }
+        self.settle()
+    }
+
+    /// These workers come, one after the other, before anybody has answered anything.
+    pub(crate) fn come(&mut self, numbers: std::ops::Range<u32>) {
+        for worker in numbers.map(worker_id) {
+            let mut process = Worker::new(&self.job);
+            let arrival = process.arrives(worker, self.job.shards, LIFE);
+            self.workers.insert(worker, process);
+            self.events.push_back(Event::Arrived(Box::new(arrival)));
+        }
+    }
+
+    /// These workers are seen to end.
+    pub(crate) fn end(&mut self, numbers: impl Iterator<Item = u32>) {
+        for worker in numbers.map(worker_id) {
+            let tally = self.workers.remove(&worker).map(|process| process.member.tally());
+            let how = "signal 9".to_owned();
+            let cause = Loss::Exited { how, tally };
+            self.events.push_back(Event::Lost { worker, cause });
+        }
+    }
+
+    /// Goes on, boundary by boundary and tick by tick, until `done`.
+    pub(crate) fn until(&mut self, what: &str, done: impl Fn(&Heard) -> bool) -> Result<()> {
+        for round in 0..ROUNDS {
+            self.settle()?;
+            if done(&self.heard) {
+                return Ok(());
+            }
+            self.boundary()?;
+            self.settle()?;
+            self.passes(round)?;
+        }
+        let (heard, stage) = (&self.heard, self.machine.stage());
+        Err(format!("{what} did not come to its end: {heard:?}, {stage}").into())
+    }
+
+    /// A tick, and a heartbeat of each worker now and then, which is not counted as a message.
+    pub(crate) fn passes(&mut self, round: u32) -> Result<()> {
+        self.now += TICK;
+        if round.is_multiple_of(5) {
+            for worker in self.workers.keys().copied().collect::<Vec<_>>() {
+                let said = self.workers.get_mut(&worker).map(Worker::beats).unwrap_or_default();
+                let said = said.messages.into_iter();
+                self.events.extend(said.map(|message| Event::Said { worker, message }));
+            }
+        }
+        self.events.push_back(Event::Tick);
+        self.settle()
+    }
+
+    /// The ring of the newest generation closes the next sum.
+    pub(crate) fn boundary(&mut self) -> Result<()> {
+        let at = |process: &Worker| {
+            let introduction = process.member.introduction();
+            let seat = introduction.seat?;
+            Some((introduction.generation, seat.world_size, process.member.step()))
+        };
+        let Some(newest @ (generation, world_size, step)) = self.workers.values().filter_map(at).max() else {
+            return Ok(());
+        };
+        let ring: Vec<WorkerId> = self
+            .workers
+            .iter()
+            .filter(|(_, process)| at(process) == Some(newest))
+            .map(|(&worker, _)| worker)
+            .collect();
+        if ring.len() < world_size as usize {
+            return Ok(());
+        }
+        let trailer = std::mem::replace(&mut self.closing, Trailer::Continue);
+        self.closed.insert(step, trailer);
+        for worker in ring {
+            let said = self.workers.get_mut(&worker).map(|one| one.summed(generation, step, trailer));
+            self.says(worker, said.unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    /// Those who copy and follow get what is there, until nothing is.
+    fn follow(&mut self) -> Result<bool> {
+        let mut followed = false;
+        if self.copying == Copying::AtOnce {
+            for worker in self.workers.keys().copied().collect::<Vec<_>>() {
+                let said = self.workers.get_mut(&worker).map(Worker::copied).unwrap_or_default();
+                followed |= !said.messages.is_empty();
+                self.says(worker, said)?;
+            }
+        }
+        let keeper_at = self.closed.keys().next_back().map_or(Step::ZERO, |step| step.next());
+        let following = self.workers.iter().filter_map(|(&worker, process)| {
+            let step = process.follows?;
+            Some((worker, step, *self.closed.get(&step)?))
+        });
+        for (worker, step, trailer) in following.collect::<Vec<_>>() {
+            followed = true;
+            let said = self
+                .workers
+                .get_mut(&worker)
+                .map(|one| one.followed(step, trailer, keeper_at));
+            self.says(worker, said.unwrap_or_default())?;
+        }
+        Ok(followed)
+    }
+
+    /// Lets all answer until nothing is left to be said.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        loop {
+            while let Some(event) = self.events.pop_front() {
+                let began = Instant::now();
+                let commands = self.machine.handle(self.now, event);
+                let took = began.elapsed();
+                self.cost.deciding += took;
+                self.cost.longest = self.cost.longest.max(took);
+                self.cost.events += 1;
+                commands.into_iter().try_for_each(|command| self.does(command))?;
+            }
+            if !self.follow()? && self.events.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn does(&mut self, command: Command) -> Result<()> {
+        match command {
+            Command::Send { worker, message } => self.tells(worker, message),
+            Command::Order { order, .. } => self.count::<DepotOrder>(&order),
+            Command::Commit { to, contents } => self.commits(&to, *contents),
+            Command::Kill { worker } => Err(format!("{worker} does not hang").into()),
+            Command::Tell(event) => self.hears(event),
+        }
+    }
+
+    fn tells(&mut self, worker: WorkerId, message: CoordinatorMessage) -> Result<()> {
+        if let CoordinatorMessage::Dismiss { reason } = &message {
+            return Err(format!("{worker} is dismissed: {reason}").into());
+        }
+        let began = Instant::now();
+        self.count(&message)?;
+        self.cost.encoding += began.elapsed();
+        let said = self.workers.get_mut(&worker).map(|process| process.told(message));
+        self.says(worker, said.unwrap_or_default())
+    }
+
+    fn says(&mut self, worker: WorkerId, said: Said) -> Result<()> {
+        if let Some(trailer) = said.closing {
+            self.closing = self.closing.and(trailer);
+        }
+        for message in said.messages {
+            self.count::<WorkerMessage>(&message)?;
+            self.events.push_back(Event::Said { worker, message });
+        }
+        Ok(())
+    }
+
+    fn depot_says(&mut self, depot: DepotId, message: DepotMessage) -> Result<()> {
+        // What is told at first grows with what is kept, which is not what is looked at here.
+        if !matches!(message, DepotMessage::Holds { .. }) {
+            self.count(&message)?;
+        }
+        let event = DepotEvent::Said(Box::new(message));
+        self.events.push_back(Event::Depot { depot, event });
+        Ok(())
+    }
+
+    fn commits(&mut self, to: &[DepotId], contents: Contents) -> Result<()> {
+        let snapshot = contents.snapshot;
+        let manifest = Manifest {
+            run: JOB,
+            snapshot,
+            identity: identity(),
+            description: contents.description,
+            pieces: contents.pieces,
+            bytes: contents.bytes,
+            replicas: contents.replicas,
+            depots: contents.depots,
+            placing: contents.placing,
+        };
+        let bytes = encode_manifest(&manifest)?;
+        let head = head_of(&manifest, key_of(&manifest, &bytes), Condition::Whole);
+        for &depot in to {
+            self.cost.messages += (bytes.len() as u64).div_ceil(CONTROL_FRAME_BYTES as u64 / 4);
+            self.cost.bytes += bytes.len() as u64;
+            let head = head.clone();
+            self.depot_says(depot, DepotMessage::Committed { snapshot, head })?;
+        }
+        Ok(())
+    }
+
+    fn count<T: Serialize>(&mut self, message: &T) -> Result<()> {
+        self.cost.messages += 1;
+        self.cost.bytes += length(message)?;
+        Ok(())
+    }
+
+    fn hears(&mut self, event: JobEvent) -> Result<()> {
+        match event {
+            JobEvent::Formed { world_size, .. } => self.heard.members = world_size as usize,
+            JobEvent::Switched { members, .. } => self.heard.members = members.len(),
+            JobEvent::Halting { .. } => self.heard.members = 0,
+            JobEvent::Saved { .. } => self.heard.saved += 1,
+            JobEvent::Resumes { .. } => self.heard.resumed += 1,
+            JobEvent::Failed { reason } | JobEvent::NotSaved { reason, .. } => return Err(reason.into()),
+            JobEvent::Joined { .. }
+            | JobEvent::Adopted { .. }
+            | JobEvent::Fenced { .. }
+            | JobEvent::Lost { .. }
+            | JobEvent::Leaving { .. }
+            | JobEvent::Left { .. }
+            | JobEvent::Snapshot { .. }
+            | JobEvent::CaughtUp { .. }
+            | JobEvent::JoinsAnew { .. }
+            | JobEvent::Held { .. }
+            | JobEvent::Forming { .. }
+            | JobEvent::CoolsDown { .. }
+            | JobEvent::Resumed { .. }
+            | JobEvent::Steps(_)
+            | JobEvent::Waiting { .. }
+            | JobEvent::DepotCame { .. }
+            | JobEvent::DepotLost { .. }
+            | JobEvent::DepotRefused { .. }
+            | JobEvent::NotRestored { .. }
+            | JobEvent::StateLost { .. }
+            | JobEvent::Done(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// A checkpoint of this job that all depots keep.
+fn head(step: u64) -> Head {
+    let step = Step::new(step);
+    Head {
+        key: ManifestKey {
+            step,
+            id: ManifestId::of(&step.get().to_le_bytes()),
+        },
+        run: JOB,
+        snapshot: SnapshotId {
+            generation: Generation::new(Incarnation::new(1), 1),
+            step,
+        },
+        task: task(),
+        build: identity().build(),
+        replicas: 2,
+        depots: depot_ids(),
+        placing: Placing {
+            incarnation: Incarnation::new(1),
+            number: u32::try_from(step.get()).unwrap_or(u32::MAX),
+        },
+        condition: Condition::Whole,
+    }
+}
