@@ -1,7 +1,6 @@
 //! How much of training is left when a random one of four worker processes is killed each 0.2, 1 or 5 seconds. Goodput: the steps that
-//! the job has beyond where it stood when the time began, against those of the runs before and after in which nobody is killed, in the same
-//! time. Steps that
-//! are lost with the state count for nothing. Each run's last state is compared with the plain loop's.
+//! the job has beyond where it stood when the time began, against those of the runs before and after in which nobody is killed, in the
+//! same time. Steps that are lost with the state count for nothing. Each run's last state is compared with the plain loop's.
 //!
 //! `cargo bench -p sardana-chaos-tests --bench churn [-- ROUNDS [SECONDS]]`
 

@@ -30,7 +30,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(100);
 /// A phase that takes more rounds than this goes nowhere.
 const ROUNDS: u32 = 400;
 
-const JOB: JobId = JobId::new([3; 16]);
+pub(crate) const JOB: JobId = JobId::new([3; 16]);
 const LIFE: Incarnation = Incarnation::new(2);
 const DEPOTS: u64 = 4;
 
@@ -84,14 +84,11 @@ pub(crate) enum Copying {
     Held,
 }
 
-fn task() -> StateHash {
-    identity().task()
-}
-
-pub(crate) fn identity() -> JobIdentity {
+/// Of a job with so many shards.
+pub(crate) fn identity(shards: u32) -> JobIdentity {
     let hash = StateHash::new([7; 32]);
     JobIdentity {
-        spec: spec(8),
+        spec: spec(shards),
         state_zero: hash,
         fingerprint: Fingerprint {
             program: hash,
@@ -141,8 +138,8 @@ impl Crowd {
             steps: spec(shards).steps,
             order: Order::Exact,
             balance: Balance::Off,
-            task: task(),
-            build: identity().build(),
+            task: identity(shards).task(),
+            build: identity(shards).build(),
             saves,
         };
         Self {
@@ -169,7 +166,7 @@ impl Crowd {
             };
             self.events.push_back(Event::Depot { depot, event: arrived });
             let holds = DepotMessage::Holds {
-                heads: (1..=kept).map(|step| head(u64::from(step) * 10)).collect(),
+                heads: (1..=kept).map(|step| head(u64::from(step) * 10, self.job.shards)).collect(),
                 told: Told::All,
                 unreadable: vec![],
             };
@@ -346,7 +343,7 @@ impl Crowd {
         let manifest = Manifest {
             run: JOB,
             snapshot,
-            identity: identity(),
+            identity: identity(self.job.shards),
             description: contents.description,
             pieces: contents.pieces,
             bytes: contents.bytes,
@@ -406,7 +403,7 @@ impl Crowd {
 }
 
 /// A checkpoint of this job that all depots keep.
-fn head(step: u64) -> Head {
+fn head(step: u64, shards: u32) -> Head {
     let step = Step::new(step);
     Head {
         key: ManifestKey {
@@ -418,8 +415,8 @@ fn head(step: u64) -> Head {
             generation: Generation::new(Incarnation::new(1), 1),
             step,
         },
-        task: task(),
-        build: identity().build(),
+        task: identity(shards).task(),
+        build: identity(shards).build(),
         replicas: 2,
         depots: depot_ids(),
         placing: Placing {

@@ -32,26 +32,6 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    pub(crate) const ALL: [Self; 6] = [
-        Self::Join,
-        Self::Trickle,
-        Self::Restore,
-        Self::Commit,
-        Self::Storm,
-        Self::Idle,
-    ];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Join => "join",
-            Self::Trickle => "trickle",
-            Self::Restore => "restore",
-            Self::Commit => "commit",
-            Self::Storm => "storm",
-            Self::Idle => "idle",
-        }
-    }
-
     /// What it costs with so many workers.
     pub(crate) fn measure(self, workers: u32) -> Result<Cost> {
         match self {
