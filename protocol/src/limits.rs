@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Version of every message. A peer of another version is refused with both numbers.
-pub const WIRE_VERSION: u16 = 5;
+pub const WIRE_VERSION: u16 = 6;
 
 /// Most shards of a job. A message lists at most one range per shard, so this bounds messages; finer grain than 4,096 shards a
 /// step buys no balance. A job with more is refused when it is built.
@@ -11,6 +11,19 @@ pub const MAX_SHARDS: u32 = 4_096;
 
 /// Most workers of a generation. `Form` lists the members, about 40 bytes each, and must fit one control frame.
 pub const MAX_WORKERS: u32 = 1_024;
+
+/// Of so many workers that have left the coordinator knows the names, and where they left: all that a job can have, four times over. A
+/// worker that was let go and has not heard of it looks for its coordinator for an hour at most, and in an hour few jobs exchange all
+/// their workers so often. One that left before the last so many is known by the generation that it names.
+pub const RELEASED_KEPT: usize = 4 * MAX_WORKERS as usize;
+
+/// So many workers that were lost, and may be on their way back, the coordinator waits for. Of more, the one that is missed for longest
+/// is forgotten: it may come as a newcomer, and what it had computed counts as unknown.
+pub const MISSED_KEPT: usize = 4 * MAX_WORKERS as usize;
+
+/// Of so many lost workers it is open at once whether their last gradients were in vain: of as many as can be lost from one generation.
+/// It is settled when the next one has applied two steps. Of more, the oldest is settled by a guess, which counts as unknown.
+pub const OPEN_TALLIES: usize = MAX_WORKERS as usize;
 
 /// Most tensors of a state or gradient: a length that came over a link is compared with it before anything is allocated.
 pub const MAX_TENSORS: usize = 65_536;

@@ -81,7 +81,7 @@ impl State {
                 tally,
                 restarting,
             } => {
-                if !self.exited.insert(worker) {
+                if self.exited.insert(worker, ()).is_some() {
                     // Its agent says so again, after it had lost this coordinator.
                     return;
                 }

@@ -1,7 +1,6 @@
 //! What the coordinator certifies for those it knows: children of agents, and the next certificates of whoever is still part of the
 //! job. Whoever is not is refused, so what it holds is worthless soon.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -10,6 +9,8 @@ use sardana_protocol::limits::MAX_WORKERS;
 use sardana_protocol::messages::{AgentOrder, CoordinatorMessage, DepotOrder};
 use sardana_protocol::words::WorkerId;
 
+use super::lately::Lately;
+use super::limits::{DEPOTS_KEPT, WORKERS_KEPT};
 use crate::enrol::Registrar;
 use crate::trust::{CertifyError, Role, Wallet};
 
@@ -21,12 +22,14 @@ const MAX_CHILDREN: usize = MAX_WORKERS as usize;
 pub(super) struct Certifying {
     registrar: Arc<Registrar>,
     own: Wallet,
-    /// Children that have not ended, and whose they are.
-    children: BTreeMap<WorkerId, u64>,
+    /// Children of which no end was seen, and whose they are: the last ones, as agents may vanish with theirs. Of one that is forgotten
+    /// any agent may speak.
+    children: Lately<WorkerId, u64>,
     /// The id in each depot's certificate.
-    depots: BTreeMap<DepotId, u64>,
+    depots: Lately<DepotId, u64>,
     /// Workers that ended, or were dismissed or released, and whose they were. An id is never used again by another process.
-    gone: BTreeMap<WorkerId, Option<u64>>,
+    /// One that is forgotten has no connection on which it could ask.
+    gone: Lately<WorkerId, Option<u64>>,
 }
 
 /// Why a certificate was refused.
@@ -48,9 +51,9 @@ impl Certifying {
         Self {
             registrar,
             own,
-            children: BTreeMap::new(),
-            depots: BTreeMap::new(),
-            gone: BTreeMap::new(),
+            children: Lately::new(WORKERS_KEPT),
+            depots: Lately::new(DEPOTS_KEPT),
+            gone: Lately::new(WORKERS_KEPT),
         }
     }
 
@@ -66,7 +69,7 @@ impl Certifying {
     }
 
     fn certify_child(&mut self, agent: u64, worker: WorkerId, request: &[u8]) -> Result<Vec<u8>, Refusal> {
-        if self.gone.contains_key(&worker) {
+        if self.gone.contains(&worker) {
             return Err(Refusal::Gone(worker));
         }
         if !self.may_report(agent, worker) {
@@ -84,8 +87,8 @@ impl Certifying {
     /// An agent has these children: it may have had them certified by a coordinator before this one.
     pub(super) fn has_children(&mut self, agent: u64, children: &[WorkerId]) {
         for &worker in children.iter().take(MAX_CHILDREN) {
-            if !self.gone.contains_key(&worker) {
-                self.children.entry(worker).or_insert(agent);
+            if !self.gone.contains(&worker) {
+                self.children.insert_new(worker, agent);
             }
         }
     }
@@ -98,7 +101,7 @@ impl Certifying {
 
     /// A worker wants its next certificate. None if it is refused.
     pub(super) fn renewed_worker(&self, worker: WorkerId, request: &[u8]) -> Option<CoordinatorMessage> {
-        if self.gone.contains_key(&worker) {
+        if self.gone.contains(&worker) {
             let refusal = Refusal::Gone(worker);
             tracing::warn!(target: "sardana::event::refused", %worker, %refusal, "a certificate was not renewed");
             return None;
@@ -137,7 +140,7 @@ impl Certifying {
     /// A worker has ended, or was dismissed or released.
     pub(super) fn is_gone(&mut self, worker: WorkerId) {
         let agent = self.children.remove(&worker);
-        self.gone.entry(worker).or_insert(agent);
+        self.gone.insert_new(worker, agent);
     }
 
     /// A worker that was dismissed never heard of it, and takes part again: it is whose it was.
@@ -242,7 +245,9 @@ mod tests {
     #[test]
     fn an_agent_has_a_bounded_number_of_children() {
         let (mut certifying, _) = certifying();
-        certifying.children = (0..MAX_CHILDREN as u64).map(|id| (WorkerId::new(id + 10), 1)).collect();
+        for id in 0..MAX_CHILDREN as u64 {
+            certifying.children.insert(WorkerId::new(id + 10), 1);
+        }
         assert!(certifying.child(1, WORKER, &request()).is_none());
         assert!(certifying.child(2, WORKER, &request()).is_some());
         certifying.is_gone(WorkerId::new(10));

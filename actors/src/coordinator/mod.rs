@@ -5,8 +5,13 @@ mod agents;
 mod certifying;
 mod depots;
 mod faults;
+mod journal;
+mod lately;
+pub mod limits;
 mod operating;
 mod records;
+#[cfg(test)]
+mod records_tests;
 mod rivals;
 mod session;
 

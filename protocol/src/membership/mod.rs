@@ -34,6 +34,7 @@ mod overview;
 mod phases;
 mod planning;
 mod record;
+mod remembering;
 mod replicating;
 mod restoring;
 mod roster;
@@ -58,7 +59,8 @@ use formation::{Formation, Sums};
 use ledger::{Halted, Ledger};
 pub use phases::Phases;
 use planning::Plan;
-pub use record::JobRecord;
+pub use record::{EarlierRecord, JobRecord, WorkerRecord};
+use remembering::Released;
 use replicating::Replicating;
 use restoring::Restoring;
 use roster::{Joining, Place, Record};
@@ -148,7 +150,7 @@ pub struct Membership {
     /// The newest that any worker has named since.
     claimed: Generation,
     /// Workers that have left in good order, and where. One that has not heard of it is told again.
-    released: BTreeMap<WorkerId, Step>,
+    released: Released,
     /// Workers that were asked to leave in an earlier life, and have not come yet.
     asked_before: BTreeSet<WorkerId>,
     now: Duration,
@@ -219,7 +221,7 @@ impl Membership {
             failures: Failures::default(),
             recorded: Generation::NONE,
             claimed: Generation::NONE,
-            released: BTreeMap::new(),
+            released: Released::default(),
             asked_before: BTreeSet::new(),
             now,
             ticked: now,
@@ -301,7 +303,7 @@ impl Membership {
     }
 
     fn arrived(&mut self, arrival: Arrival) {
-        if let (Some(&step), false) = (self.released.get(&arrival.worker), bites(Bug::ReleaseForgotten)) {
+        if let (Some(step), false) = (self.has_left(&arrival), bites(Bug::ReleaseForgotten)) {
             return self.send(arrival.worker, CoordinatorMessage::Released { step });
         }
         if self.is_dismissed_for_flapping(&arrival) {

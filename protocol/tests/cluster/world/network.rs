@@ -184,6 +184,8 @@ impl World {
             | JobEvent::Saved { .. }
             | JobEvent::NotSaved { .. }
             | JobEvent::Resumes { .. }
+            | JobEvent::NotRecorded { .. }
+            | JobEvent::RecordedAgain { .. }
             | JobEvent::NotRestored { .. }
             | JobEvent::StateLost { .. } => {}
         }
