@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::messages::{AgentMessage, AgentOrder};
 use sardana_protocol::words::WorkerId;
-use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
@@ -16,6 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::away::{Absence, Mode};
 use super::certificates::Certificates;
 use super::child::{Ending, Order, Process, Program, Streams};
+use super::counts::Counts;
 use super::depot::Begun;
 use super::limits::{BACK_OFF, BACK_OFF_MOST, CERTIFICATES_EVERY, END_GRACE, LIVED};
 use super::notices::NoticeOrder;
@@ -74,7 +74,7 @@ pub(super) struct State {
     events: mpsc::UnboundedSender<AgentEvent>,
     processes: Processes,
     /// Where children count their gradients; private to this user, and gone with the agent.
-    folder: TempDir,
+    counts: Counts,
     pub(super) children: BTreeMap<WorkerId, Running>,
     pub(super) reporting: Reporting,
     pub(super) certificates: Certificates,
@@ -116,7 +116,7 @@ impl Actor for Shell {
             processes,
             printer,
         } = arguments;
-        let folder = count_folder()?;
+        let counts = Counts::make()?;
         let wallet = Wallet::from(&config.credentials);
         let (certificates, children) = (Certificates::new(wallet.clone()), Arc::clone(&processes));
         let reporting = Reporting::start(wallet, &config, children, &myself).await?;
@@ -136,7 +136,7 @@ impl Actor for Shell {
             config,
             events,
             processes,
-            folder,
+            counts,
             children: BTreeMap::new(),
             reporting,
             printer,
@@ -276,7 +276,7 @@ impl State {
     }
 
     fn spawn(&mut self, myself: &ActorRef<Message>, worker: WorkerId, credentials: Credentials) -> Result<u32, StartError> {
-        let tally = self.folder.path().join(worker.to_string());
+        let tally = self.counts.of(worker);
         std::fs::write(&tally, []).map_err(|error| StartError::System(format!("{}: {error}", tally.display())))?;
         let log = match &self.printer {
             Some(printer) => printer.log(worker).map_err(|error| StartError::System(error.to_string()))?,
@@ -326,6 +326,8 @@ impl State {
         self.processes().remove(&worker);
         let Some(child) = self.children.remove(&worker) else { return };
         let tally = TallyFile::read(&child.tally);
+        // Read once: a host has thousands of children in the life of a long job. One that cannot be removed goes with its folder.
+        let _ = std::fs::remove_file(&child.tally);
         let lived = child.started.elapsed();
         let keeping = self.mode == Mode::Keeping;
         // Who left because of a notice that is withdrawn by now has done nothing that its successor could repeat.
@@ -403,13 +405,6 @@ fn back_off(failures: u32) -> Duration {
         None => Duration::ZERO,
         Some(doublings) => (BACK_OFF * 2_u32.pow(doublings.min(10))).min(BACK_OFF_MOST),
     }
-}
-
-/// A new folder for the children's counts, in memory where the system has such a place: children write there at every gradient.
-fn count_folder() -> std::io::Result<TempDir> {
-    const IN_MEMORY: &str = "/dev/shm";
-    let folder = |place: &std::path::Path| tempfile::Builder::new().prefix("sardana-agent-").tempdir_in(place);
-    folder(IN_MEMORY.as_ref()).or_else(|_| folder(&std::env::temp_dir()))
 }
 
 #[cfg(test)]

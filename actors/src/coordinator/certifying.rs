@@ -255,6 +255,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_known_of_the_gone_does_not_grow_with_the_lives_of_workers() {
+        let (mut certifying, _) = certifying();
+        let request = request();
+        for life in 0..3 * WORKERS_KEPT as u64 {
+            let worker = WorkerId::new(life + 10);
+            // Some end as their agents see; some agents vanish with their children.
+            certifying.has_children(life % 5, &[worker]);
+            if life % 5 > 0 {
+                certifying.is_gone(worker);
+                assert!(certifying.renewed_worker(worker, &request).is_none());
+            }
+        }
+        let known = certifying.gone.len() + certifying.children.len();
+        assert!(known <= 2 * WORKERS_KEPT, "{known}");
+    }
+
+    #[test]
     fn the_coordinator_renews_its_own() {
         let (certifying, own) = certifying();
         let before = own.current();

@@ -67,6 +67,7 @@ impl<K: Ord + Copy, V> Lately<K, V> {
         self.known.values().map(|(_, value)| value)
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }
