@@ -24,6 +24,18 @@ pub const MAX_WORKERS: u32 = 1_024;
 /// of them: four kilobytes and 64 connections are nothing, a thousand of them for each of a thousand are. So many give more bytes in a
 /// second than any joiner or store takes. In larger generations the others hold nothing.
 pub const MAX_HOLDERS: u32 = 64;
+/// Of so many workers that have left the coordinator knows the names, and where they left: all that a job can have, four times over. A
+/// worker that was let go and has not heard of it looks for its coordinator for an hour at most, and in an hour few jobs exchange all
+/// their workers so often. One that left before the last so many is known by the generation that it names.
+pub const RELEASED_KEPT: usize = 4 * MAX_WORKERS as usize;
+
+/// So many workers that were lost, and may be on their way back, the coordinator waits for. Of more, the one that is missed for longest
+/// is forgotten: it may come as a newcomer, and what it had computed counts as unknown.
+pub const MISSED_KEPT: usize = 4 * MAX_WORKERS as usize;
+
+/// Of so many lost workers it is open at once whether their last gradients were in vain: of as many as can be lost from one generation.
+/// It is settled when the next one has applied two steps. Of more, the oldest is settled by a guess, which counts as unknown.
+pub const OPEN_TALLIES: usize = MAX_WORKERS as usize;
 
 /// Most tensors of a state or gradient: a length that came over a link is compared with it before anything is allocated.
 pub const MAX_TENSORS: usize = 65_536;

@@ -75,6 +75,24 @@ pub struct JobStatus {
     pub round_trips: Vec<(WorkerId, Duration)>,
     /// What happened last, oldest first: how long ago, and what, for people.
     pub events: Vec<(Duration, String)>,
+    /// Whether the coordinator's next life would know of all this.
+    pub recording: Recording,
+}
+
+/// Whether what the coordinator's next life should know is written down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Recording {
+    /// There is no next life, as the coordinator has no state directory.
+    Off,
+    /// It is, or is being.
+    On,
+    /// It cannot be, and is tried again and again.
+    Failing {
+        /// For so long.
+        since: Duration,
+        /// What was wrong the last time, and what to do.
+        reason: String,
+    },
 }
 
 /// An agent as the coordinator knows it.

@@ -78,6 +78,12 @@ fn log_job(event: &JobEvent) {
         | JobEvent::NotSaved { .. }
         | JobEvent::Resumes { .. }
         | JobEvent::NotRestored { .. } => log_checkpoints(event),
+        JobEvent::NotRecorded { reason } => {
+            tracing::error!(target: "sardana::event::not_recorded", %reason, "the job cannot be written down for the coordinator's next life; it is tried again, and training goes on");
+        }
+        JobEvent::RecordedAgain { after } => {
+            tracing::info!(target: "sardana::event::recorded_again", ?after, "the job is written down again");
+        }
         JobEvent::Joined { .. }
         | JobEvent::CaughtUp { .. }
         | JobEvent::CoolsDown { .. }

@@ -9,7 +9,6 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::messages::{AgentMessage, AgentOrder, Motion, Tally};
 use sardana_protocol::replacing::Replacing;
 use sardana_protocol::words::WorkerId;
-use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
@@ -17,6 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::away::{Absence, Mode};
 use super::certificates::Certificates;
 use super::child::{Ending, Order, Process, Program, Streams};
+use super::counts::Counts;
 use super::depot::Begun;
 use super::limits::{CERTIFICATES_EVERY, END_GRACE};
 use super::motion::Watch;
@@ -78,7 +78,7 @@ pub(super) struct State {
     events: mpsc::UnboundedSender<AgentEvent>,
     processes: Processes,
     /// Where children count their gradients; private to this user, and gone with the agent.
-    folder: TempDir,
+    counts: Counts,
     pub(super) children: BTreeMap<WorkerId, Running>,
     pub(super) reporting: Reporting,
     pub(super) certificates: Certificates,
@@ -123,7 +123,7 @@ impl Actor for Shell {
             processes,
             printer,
         } = arguments;
-        let folder = count_folder()?;
+        let counts = Counts::make()?;
         let wallet = Wallet::from(&config.credentials);
         let (certificates, children) = (Certificates::new(wallet.clone()), Arc::clone(&processes));
         let reporting = Reporting::start(wallet, &config, children, &myself).await?;
@@ -143,7 +143,7 @@ impl Actor for Shell {
             config,
             events,
             processes,
-            folder,
+            counts,
             children: BTreeMap::new(),
             reporting,
             printer,
@@ -286,7 +286,7 @@ impl State {
     }
 
     fn spawn(&mut self, myself: &ActorRef<Message>, worker: WorkerId, credentials: Credentials) -> Result<u32, StartError> {
-        let tally = self.folder.path().join(worker.to_string());
+        let tally = self.counts.of(worker);
         std::fs::write(&tally, []).map_err(|error| StartError::System(format!("{}: {error}", tally.display())))?;
         let log = match &self.printer {
             Some(printer) => printer.log(worker).map_err(|error| StartError::System(error.to_string()))?,
@@ -337,6 +337,8 @@ impl State {
         self.processes().remove(&worker);
         let Some(child) = self.children.remove(&worker) else { return };
         let tally = TallyFile::read(&child.tally);
+        // Read once: a host has thousands of children in the life of a long job. One that cannot be removed goes with its folder.
+        let _ = std::fs::remove_file(&child.tally);
         let lived = child.started.elapsed();
         let keeping = self.mode == Mode::Keeping;
         // Who left because of a notice that is withdrawn by now has done nothing that its successor could repeat.
@@ -412,11 +414,4 @@ fn watch(agent: &ActorRef<Message>) -> Option<Watch> {
     Watch::start(agent)
         .inspect_err(|error| tracing::warn!(%error, "nobody sees workers stand still"))
         .ok()
-}
-
-/// A new folder for the children's counts, in memory where the system has such a place: children write there at every gradient.
-fn count_folder() -> std::io::Result<TempDir> {
-    const IN_MEMORY: &str = "/dev/shm";
-    let folder = |place: &std::path::Path| tempfile::Builder::new().prefix("sardana-agent-").tempdir_in(place);
-    folder(IN_MEMORY.as_ref()).or_else(|_| folder(&std::env::temp_dir()))
 }

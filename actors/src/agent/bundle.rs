@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process;
 
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::trust::Credentials;
@@ -14,6 +15,9 @@ use crate::wire::{FrameError, read_frame_blocking};
 
 /// The environment variable that tells a program that it is a worker with a bundle on its standard input.
 pub const BUNDLE_VARIABLE: &str = "SARDANA_WORKER";
+
+/// The value that says that the process was started in a group of its own, which ends with it. Any other promises nothing.
+pub(super) const OWN_GROUP: &str = "stdin, own group";
 
 /// The exit code of a worker whose agent is gone.
 const ORPHANED: i32 = 4;
@@ -47,14 +51,14 @@ pub enum BundleError {
 }
 
 /// The bundle on this process's standard input, if the environment says that there is one. From then on the process ends when its
-/// agent does: a thread waits for the end of the input.
+/// agent does, and all that it has started: a thread waits for the end of the input.
 ///
 /// # Errors
 /// See [`BundleError`].
 pub fn receive_bundle() -> Result<Option<Bundle>, BundleError> {
-    if std::env::var_os(BUNDLE_VARIABLE).is_none() {
+    let Some(how) = std::env::var_os(BUNDLE_VARIABLE) else {
         return Ok(None);
-    }
+    };
     // Somebody who set it by hand would wait for ever.
     if io::stdin().is_terminal() {
         return Err(BundleError::Missing);
@@ -62,9 +66,13 @@ pub fn receive_bundle() -> Result<Option<Bundle>, BundleError> {
     let bundle = read_frame_blocking(&mut io::stdin().lock(), BUNDLE_BYTES)?.ok_or(BundleError::Missing)?;
     std::thread::Builder::new()
         .name("agent-watch".to_owned())
-        .spawn(|| {
+        .spawn(move || {
             // Nothing more is ever sent: whatever this returns, the other end is gone.
             let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            if how == OWN_GROUP {
+                // With all that this process has started, and itself.
+                let _ = rustix::process::kill_current_process_group(Signal::KILL);
+            }
             process::exit(ORPHANED);
         })
         .map_err(FrameError::Io)?;

@@ -5,12 +5,12 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 
-use super::bundle::{BUNDLE_VARIABLE, Bundle};
+use super::bundle::{BUNDLE_VARIABLE, Bundle, OWN_GROUP};
+use super::group::Group;
 use crate::wire::limits::BUNDLE_BYTES;
 use crate::wire::write_frame_blocking;
 
@@ -41,18 +41,26 @@ pub(super) enum Streams {
 /// What is done to a process before it has ended by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// SIGKILL: it ends at once.
+    /// SIGKILL: it ends at once, and all that it has started.
     Kill,
     /// SIGTERM: it is to end in good order.
     Terminate,
 }
 
-/// A started process. Dropping it kills it.
+/// A started process. Dropping it kills it, and all that it has started.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
     /// Stays open as long as the agent lives.
     lifeline: ChildStdin,
+    /// None once it has ended.
+    group: Option<Group>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill_group();
+    }
 }
 
 impl Process {
@@ -64,8 +72,8 @@ impl Process {
         let mut child = Command::new(&program.program)
             .args(&program.arguments)
             .envs(program.environment.iter().map(|(name, value)| (name, value)))
-            .env(BUNDLE_VARIABLE, "stdin")
-            // A signal from the terminal is for the launcher, which ends its workers in good order.
+            .env(BUNDLE_VARIABLE, OWN_GROUP)
+            // A signal from the terminal is for the launcher, which ends its workers in good order. And what the worker starts ends with it.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(output())
@@ -76,7 +84,8 @@ impl Process {
             .stdin
             .take()
             .ok_or_else(|| io::Error::other("the child has no standard input"))?;
-        Ok(Self { child, lifeline })
+        let group = child.id().and_then(Group::led_by);
+        Ok(Self { child, lifeline, group })
     }
 
     pub(super) fn pid(&self) -> Option<u32> {
@@ -103,6 +112,8 @@ impl Process {
             tokio::select! {
                 biased;
                 ended = self.child.wait() => {
+                    // What it has started ends with it.
+                    self.kill_group();
                     return match ended {
                         Ok(status) => (words(status), Ending::of(status)),
                         Err(error) => (format!("it could not be waited for: {error}"), Ending::Bad),
@@ -113,18 +124,18 @@ impl Process {
         }
     }
 
-    fn obey(&mut self, order: Order) {
-        let obeyed = match order {
-            Order::Kill => self.child.start_kill(),
-            // None once it was waited for: the number may be another's by then.
-            Order::Terminate => match self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
-                Some(pid) => kill_process(pid, Signal::TERM).map_err(io::Error::from),
-                None => Ok(()),
-            },
-        };
-        if let Err(error) = obeyed {
-            // It has ended, which is what was wanted.
-            tracing::debug!(%error, ?order, "a signal did not reach a worker");
+    fn obey(&self, order: Order) {
+        match (order, &self.group) {
+            (Order::Kill, Some(group)) => group.kill(),
+            (Order::Terminate, Some(group)) => group.terminate(),
+            (Order::Kill | Order::Terminate, None) => {}
+        }
+    }
+
+    /// Once: then the number is free for others.
+    fn kill_group(&mut self) {
+        if let Some(group) = self.group.take() {
+            group.kill();
         }
     }
 }

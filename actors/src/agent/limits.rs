@@ -31,6 +31,16 @@ pub const PIPE_BYTES: usize = 8 << 10;
 /// Lines that wait for a terminal before children wait. With [`LINE_BYTES`] it bounds the memory of a flood.
 pub const LINES_WAITING: usize = 128;
 
+/// Most bytes that are kept of a worker's output, unless said otherwise: a day of a talkative one. The older half goes first.
+pub const LOG_BYTES: u64 = 32 << 20;
+
+/// Fewer bytes are not kept: a line must fit into half of them.
+pub const LOG_BYTES_LEAST: u64 = 4 * LINE_BYTES as u64;
+
+/// Of so many workers of a host the output is kept, unless said otherwise, beyond those that run: with [`LOG_BYTES`] 2 GiB. Whoever looks
+/// for the cause of a failure finds it in the last ones.
+pub const LOG_FILES: usize = 64;
+
 /// How long an agent that ends waits until its children's last lines are written.
 pub const OUTPUT_GRACE: Duration = Duration::from_secs(2);
 

@@ -1,14 +1,18 @@
 //! An agent: one per host. Starts workers, sees them end, and reports it at once, so that nobody waits for a timeout.
 //!
 //! A child gets its credentials through its standard input, which stays open: when the agent is gone, the child reads the end of
-//! it and ends as well. Must not know what the children compute.
+//! it and ends as well, with all that it has started. So does a child whose agent ends it, or sees its end: each has a process group of
+//! its own. What moves to another group or session, and what is left of a child that was killed at the moment at which its agent was killed
+//! as well, nobody ends. Must not know what the children compute.
 
 mod actor;
 mod away;
 mod bundle;
 mod certificates;
 mod child;
+mod counts;
 mod depot;
+mod group;
 pub mod limits;
 mod motion;
 pub mod notices;
@@ -31,7 +35,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 pub use bundle::{BUNDLE_VARIABLE, Bundle, BundleError, receive_bundle};
 pub use child::{EXIT_GIVE_UP, EXIT_RETRY};
-pub use output::{Colour, Output, OutputError};
+pub use output::{Colour, LogBounds, Output, OutputError};
 
 use crate::trust::Credentials;
 use crate::whereabouts::Whereabouts;

@@ -1,6 +1,6 @@
 //! The coordinator's actor: receives, asks the membership's machine, sends. Takes no decision.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -22,9 +22,11 @@ use super::certifying::Certifying;
 use super::depots::{Hold, Seated};
 use super::faults;
 use super::hearsay::{Certainty, Hearsay};
+use super::lately::Lately;
+use super::limits::WORKERS_KEPT;
 use super::operating::Operating;
 use super::outlet::Outlet;
-use super::records::{KeptJob, Newest};
+use super::records::{KeptJob, Recorder};
 use super::session::SessionId;
 use super::{CoordinatorConfig, Past};
 use crate::ground::Ground;
@@ -105,7 +107,7 @@ pub(super) struct Arguments {
     pub(super) config: CoordinatorConfig,
     pub(super) wallet: Wallet,
     pub(super) ground: Ground,
-    pub(super) records: Option<Newest>,
+    pub(super) records: Option<Recorder>,
     pub(super) events: mpsc::UnboundedSender<JobEvent>,
 }
 
@@ -117,8 +119,8 @@ pub(super) struct State {
     /// Set by the first worker.
     pub(super) job: Option<(JobIdentity, Membership)>,
     pub(super) workers: BTreeMap<WorkerId, Outlet<CoordinatorMessage>>,
-    /// All that this life has greeted.
-    greeted: BTreeSet<WorkerId>,
+    /// Whom this life has greeted last.
+    greeted: Lately<WorkerId, ()>,
     /// By which call each of them came.
     calls: BTreeMap<WorkerId, Call>,
     pub(super) agents: BTreeMap<u64, Outlet<AgentOrder>>,
@@ -128,14 +130,14 @@ pub(super) struct State {
     /// Whether they stay when the job is over.
     pub(super) hold: Hold,
     pub(super) operating: Operating,
-    /// Workers whose end an agent has seen: a hello of theirs that comes late is nobody's.
-    pub(super) exited: BTreeMap<WorkerId, Certainty>,
+    /// The last workers whose end an agent has seen: a hello of theirs that comes late is nobody's. It comes within seconds.
+    pub(super) exited: Lately<WorkerId, Certainty>,
     /// What agents say of workers that are connected.
     pub(super) hearsay: Hearsay,
     pub(super) certifying: Certifying,
     pub(super) ground: Ground,
     /// Where what the next life should know is written, and what was last.
-    pub(super) records: Option<Newest>,
+    pub(super) records: Option<Recorder>,
     pub(super) written: Option<(Instant, KeptJob)>,
     /// Bytes from connections that are over.
     pub(super) received: u64,
@@ -170,14 +172,14 @@ impl Actor for Shell {
             life: Life::Open,
             job: None,
             workers: BTreeMap::new(),
-            greeted: BTreeSet::new(),
+            greeted: Lately::new(WORKERS_KEPT),
             calls: BTreeMap::new(),
             agents: BTreeMap::new(),
             depots: BTreeMap::new(),
             hold: Hold::None,
             early: Vec::new(),
             operating: Operating::default(),
-            exited: BTreeMap::new(),
+            exited: Lately::new(WORKERS_KEPT),
             hearsay: Hearsay::default(),
             received: 0,
         };
@@ -239,6 +241,7 @@ impl Actor for Shell {
                 state.settle_hearsay();
                 state.decide(Event::Tick);
                 state.write_down();
+                state.mind_the_records();
             }
         }
         Ok(())
@@ -288,7 +291,7 @@ impl State {
             report_from: self.next_report(),
         };
         // Before it can know.
-        self.greeted.insert(worker);
+        self.greeted.insert(worker, ());
         if reply.send(greeting).is_err() {
             return;
         }
@@ -360,7 +363,9 @@ impl State {
         if let Some(&present) = self.calls.get(&hello.worker) {
             take_over(present, hello)?;
         }
-        let acquaintance = if self.greeted.contains(&hello.worker) {
+        // Once any was forgotten nobody knows who was greeted by another coordinator with this one's number: one that takes this for a
+        // proof would end a job for a worker that comes back late. Rivals that meet tell each other as well.
+        let acquaintance = if self.greeted.contains(&hello.worker) || self.greeted.has_forgotten() {
             Acquaintance::Greeted
         } else {
             Acquaintance::None
@@ -438,13 +443,13 @@ impl State {
         }
     }
 
-    fn tell(&mut self, event: JobEvent) {
+    pub(super) fn tell(&mut self, event: JobEvent) {
         faults::before_telling(&event);
         self.operating.note(self.started.elapsed(), &event);
         if matches!(event, JobEvent::Done(_) | JobEvent::Failed { .. }) {
             self.life = Life::Over;
-            if let Some(newest) = &self.records {
-                newest.send_replace(None);
+            if let Some(recorder) = &self.records {
+                recorder.over();
             }
             for agent in self.agents.values() {
                 agent.say(AgentOrder::JobOver);

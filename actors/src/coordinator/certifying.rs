@@ -1,7 +1,6 @@
 //! What the coordinator certifies for those it knows: children of agents, and the next certificates of whoever is still part of the
 //! job. Whoever is not is refused, so what it holds is worthless soon.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -10,6 +9,8 @@ use sardana_protocol::limits::MAX_WORKERS;
 use sardana_protocol::messages::{AgentOrder, CoordinatorMessage, DepotOrder};
 use sardana_protocol::words::WorkerId;
 
+use super::lately::Lately;
+use super::limits::{DEPOTS_KEPT, WORKERS_KEPT};
 use crate::enrol::Registrar;
 use crate::trust::{CertifyError, Role, Wallet};
 
@@ -21,14 +22,16 @@ const MAX_CHILDREN: usize = MAX_WORKERS as usize;
 pub(super) struct Certifying {
     registrar: Arc<Registrar>,
     own: Wallet,
-    /// Children that have not ended, and whose they are.
-    children: BTreeMap<WorkerId, u64>,
-    /// Workers that agents call their children, and whose certificates an earlier life has made.
-    claimed: BTreeMap<WorkerId, u64>,
+    /// Children of which no end was seen, and whose they are: the last ones, as agents may vanish with theirs. Of one that is forgotten
+    /// any agent may speak.
+    children: Lately<WorkerId, u64>,
+    /// Workers that agents call their children, and whose certificates an earlier life has made: the last ones, too.
+    claimed: Lately<WorkerId, u64>,
     /// The id in each depot's certificate.
-    depots: BTreeMap<DepotId, u64>,
+    depots: Lately<DepotId, u64>,
     /// Workers that ended, or were dismissed or released, and whose they were. An id is never used again by another process.
-    gone: BTreeMap<WorkerId, Option<u64>>,
+    /// One that is forgotten has no connection on which it could ask.
+    gone: Lately<WorkerId, Option<u64>>,
 }
 
 /// Why a certificate was refused.
@@ -50,10 +53,10 @@ impl Certifying {
         Self {
             registrar,
             own,
-            children: BTreeMap::new(),
-            claimed: BTreeMap::new(),
-            depots: BTreeMap::new(),
-            gone: BTreeMap::new(),
+            children: Lately::new(WORKERS_KEPT),
+            claimed: Lately::new(WORKERS_KEPT),
+            depots: Lately::new(DEPOTS_KEPT),
+            gone: Lately::new(WORKERS_KEPT),
         }
     }
 
@@ -69,7 +72,7 @@ impl Certifying {
     }
 
     fn certify_child(&mut self, agent: u64, worker: WorkerId, request: &[u8]) -> Result<Vec<u8>, Refusal> {
-        if self.gone.contains_key(&worker) {
+        if self.gone.contains(&worker) {
             return Err(Refusal::Gone(worker));
         }
         let claimed = self.claimed.get(&worker).is_some_and(|parent| *parent != agent);
@@ -87,10 +90,10 @@ impl Certifying {
 
     /// An agent has these children: it may have had them certified by a coordinator before this one.
     pub(super) fn has_children(&mut self, agent: u64, children: &[WorkerId]) {
-        self.claimed.retain(|_, parent| *parent != agent);
+        self.claimed.retain(|parent| *parent != agent);
         for &worker in children.iter().take(MAX_CHILDREN) {
-            if !self.gone.contains_key(&worker) && !self.children.contains_key(&worker) {
-                self.claimed.entry(worker).or_insert(agent);
+            if !self.gone.contains(&worker) && !self.children.contains(&worker) {
+                self.claimed.insert_new(worker, agent);
             }
         }
     }
@@ -103,7 +106,7 @@ impl Certifying {
 
     /// A worker wants its next certificate. None if it is refused.
     pub(super) fn renewed_worker(&self, worker: WorkerId, request: &[u8]) -> Option<CoordinatorMessage> {
-        if self.gone.contains_key(&worker) {
+        if self.gone.contains(&worker) {
             let refusal = Refusal::Gone(worker);
             tracing::warn!(target: "sardana::event::refused", %worker, %refusal, "a certificate was not renewed");
             return None;
@@ -143,7 +146,7 @@ impl Certifying {
     pub(super) fn is_gone(&mut self, worker: WorkerId) {
         let claimed = self.claimed.remove(&worker);
         let agent = self.children.remove(&worker).or(claimed);
-        self.gone.entry(worker).or_insert(agent);
+        self.gone.insert_new(worker, agent);
     }
 
     /// A worker that was dismissed never heard of it, and takes part again: it is whose it was.
@@ -254,11 +257,30 @@ mod tests {
     #[test]
     fn an_agent_has_a_bounded_number_of_children() {
         let (mut certifying, _) = certifying();
-        certifying.children = (0..MAX_CHILDREN as u64).map(|id| (WorkerId::new(id + 10), 1)).collect();
+        for id in 0..MAX_CHILDREN as u64 {
+            certifying.children.insert(WorkerId::new(id + 10), 1);
+        }
         assert!(certifying.child(1, WORKER, &request()).is_none());
         assert!(certifying.child(2, WORKER, &request()).is_some());
         certifying.is_gone(WorkerId::new(10));
         assert!(certifying.child(1, WorkerId::new(6), &request()).is_some());
+    }
+
+    #[test]
+    fn what_is_known_of_the_gone_does_not_grow_with_the_lives_of_workers() {
+        let (mut certifying, _) = certifying();
+        let request = request();
+        for life in 0..3 * WORKERS_KEPT as u64 {
+            let worker = WorkerId::new(life + 10);
+            // Some end as their agents see; some agents vanish with their children.
+            certifying.has_children(life % 5, &[worker]);
+            if life % 5 > 0 {
+                certifying.is_gone(worker);
+                assert!(certifying.renewed_worker(worker, &request).is_none());
+            }
+        }
+        let known = certifying.gone.len() + certifying.children.len();
+        assert!(known <= 2 * WORKERS_KEPT, "{known}");
     }
 
     #[test]

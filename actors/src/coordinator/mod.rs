@@ -6,10 +6,14 @@ mod certifying;
 mod depots;
 mod faults;
 mod hearsay;
-mod limits;
+mod journal;
+mod lately;
+pub mod limits;
 mod operating;
 mod outlet;
 mod records;
+#[cfg(test)]
+mod records_tests;
 mod rivals;
 mod session;
 

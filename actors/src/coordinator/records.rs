@@ -5,26 +5,23 @@ use std::path::Path;
 use std::time::Duration;
 
 use sardana_protocol::job::JobIdentity;
-use sardana_protocol::membership::JobRecord;
-use serde::{Deserialize, Serialize};
+use sardana_protocol::limits::MAX_TEXT_BYTES;
+use sardana_protocol::membership::{JobEvent, JobRecord};
+use sardana_protocol::status::Recording;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::actor::{Life, State};
-use crate::catalogue::limits::VALUE_BYTES;
-use crate::catalogue::{Batch, Catalogue, CatalogueError, Repair};
+use super::journal::Journal;
+use super::limits::{RECORD_AGAIN, RECORD_AGAIN_MOST};
+use super::operating::plain;
+use crate::catalogue::{CatalogueError, Repair};
 use crate::ground::Ground;
-use crate::wire::{FrameError, decode, encode};
-
-/// The table of the job's record: its parts, numbered.
-const TABLE: &str = "job";
-
-/// Most parts, each as long as a value may be: they change in one commit.
-const PARTS: u8 = 3;
+use crate::wire::FrameError;
 
 /// A job as its coordinator last knew it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct KeptJob {
     /// What every worker of it computes.
     pub identity: JobIdentity,
@@ -40,7 +37,7 @@ pub struct Records(Kept);
 
 #[derive(Debug)]
 enum Kept {
-    Catalogue(Catalogue),
+    Journal(Journal),
     /// By whoever embeds the coordinator.
     Elsewhere(mpsc::UnboundedSender<Option<KeptJob>>),
 }
@@ -68,13 +65,8 @@ impl Records {
     /// # Errors
     /// See [`RecordsError`].
     pub fn open(path: &Path) -> Result<(Self, Option<KeptJob>, Vec<Repair>), RecordsError> {
-        let opened = Catalogue::open(path)?;
-        let repairs = match opened.found {
-            crate::catalogue::Found::Fresh | crate::catalogue::Found::Used => Vec::new(),
-            crate::catalogue::Found::Repaired(repairs) => repairs,
-        };
-        let job = read(&opened.catalogue)?;
-        Ok((Self(Kept::Catalogue(opened.catalogue)), job, repairs))
+        let (journal, job, repairs) = Journal::open(path)?;
+        Ok((Self(Kept::Journal(journal)), job, repairs))
     }
 
     /// Records that are kept elsewhere: what is to be written comes through the receiver, and nothing once the job is over. For a
@@ -85,13 +77,14 @@ impl Records {
         (Self(Kept::Elsewhere(kept)), written)
     }
 
-    /// Writes the job down, or that it is over. On the disk when this returns. Blocks.
+    /// Writes down what has changed of the job, or that it is over. On the disk when this returns. After a failure the next call begins
+    /// anew with what is on the disk. Blocks.
     ///
     /// # Errors
     /// See [`RecordsError`].
-    pub fn write(&self, job: Option<&KeptJob>) -> Result<(), RecordsError> {
-        match &self.0 {
-            Kept::Catalogue(catalogue) => write(catalogue, job),
+    pub fn write(&mut self, job: Option<&KeptJob>) -> Result<(), RecordsError> {
+        match &mut self.0 {
+            Kept::Journal(journal) => journal.write(job).map(drop),
             Kept::Elsewhere(kept) => {
                 // Whoever does not listen does not want it.
                 let _ = kept.send(job.cloned());
@@ -101,36 +94,63 @@ impl Records {
     }
 }
 
-fn read(catalogue: &Catalogue) -> Result<Option<KeptJob>, RecordsError> {
-    let table = catalogue.table(TABLE)?;
-    let mut bytes = Vec::new();
-    for part in 0..PARTS {
-        let Some(more) = table.get(&[part])? else { break };
-        bytes.extend(more);
+#[cfg(test)]
+impl Records {
+    /// As after a failure.
+    pub(super) fn fail(&mut self) {
+        if let Kept::Journal(journal) = &mut self.0 {
+            journal.close();
+        }
     }
-    Ok(if bytes.is_empty() {
-        None
-    } else {
-        Some(decode(&bytes, usize::from(PARTS) * VALUE_BYTES)?)
-    })
 }
 
-fn write(catalogue: &Catalogue, job: Option<&KeptJob>) -> Result<(), RecordsError> {
-    let bytes = match job {
-        Some(job) => encode(job, usize::from(PARTS) * VALUE_BYTES)?,
-        None => Vec::new(),
-    };
-    let mut parts = bytes.chunks(VALUE_BYTES);
-    let batch = (0..PARTS).fold(Batch::new(), |batch, part| match parts.next() {
-        Some(bytes) => batch.put(TABLE, &[part], bytes),
-        None => batch.remove(TABLE, &[part]),
-    });
-    catalogue.commit(&batch)?;
-    Ok(())
+/// What the coordinator has of the task that writes.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    /// What is to be written: the newest counts.
+    newest: watch::Sender<Option<KeptJob>>,
+    /// Why it cannot be, if so.
+    trouble: watch::Receiver<Option<Trouble>>,
+    /// Since when people know.
+    told: Option<Instant>,
 }
 
-/// What is to be written: the newest counts.
-pub(super) type Newest = watch::Sender<Option<KeptJob>>;
+/// The job cannot be written down.
+#[derive(Debug, Clone)]
+struct Trouble {
+    since: Instant,
+    reason: String,
+}
+
+impl Recorder {
+    /// This is to be written.
+    pub(super) fn write(&self, job: KeptJob) {
+        self.newest.send_replace(Some(job));
+    }
+
+    /// The job is over: nothing is left for a next life.
+    pub(super) fn over(&self) {
+        self.newest.send_replace(None);
+    }
+
+    /// What people should be told that they were not told yet.
+    pub(super) fn news(&mut self) -> Option<JobEvent> {
+        let trouble = self.trouble.borrow_and_update().clone();
+        match (trouble, self.told) {
+            (Some(trouble), None) => {
+                self.told = Some(trouble.since);
+                let reason = trouble.reason;
+                Some(JobEvent::NotRecorded { reason })
+            }
+            (None, Some(since)) => {
+                self.told = None;
+                let after = since.elapsed();
+                Some(JobEvent::RecordedAgain { after })
+            }
+            (Some(_), Some(_)) | (None, None) => None,
+        }
+    }
+}
 
 /// Between two writings of how far the job is, if nothing else has changed: what the next life tells people again, or not at all.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
@@ -138,7 +158,7 @@ const WRITE_EVERY: Duration = Duration::from_secs(1);
 impl State {
     /// Has what the next life should know written down: at once if that is not only that training goes on.
     pub(super) fn write_down(&mut self) {
-        let (Some(newest), Some((identity, membership)), Life::Open) = (&self.records, &self.job, self.life) else {
+        let (Some(recorder), Some((identity, membership)), Life::Open) = (&self.records, &self.job, self.life) else {
             return;
         };
         let record = membership.record();
@@ -151,103 +171,85 @@ impl State {
                 auxiliary: self.operating.auxiliary().to_vec(),
                 record,
             };
-            newest.send_replace(Some(job.clone()));
+            recorder.write(job.clone());
             self.written = Some((Instant::now(), job));
+        }
+    }
+
+    /// Tells people whether the job is written down, when that changes.
+    pub(super) fn mind_the_records(&mut self) {
+        let news = self.records.as_mut().and_then(Recorder::news);
+        // How an end is written down is the log's.
+        if let (Some(event), Life::Open) = (news, self.life) {
+            self.tell(event);
+        }
+    }
+
+    /// As an operator sees it.
+    pub(super) fn recording(&self) -> Recording {
+        let Some(recorder) = &self.records else {
+            return Recording::Off;
+        };
+        match &*recorder.trouble.borrow() {
+            None => Recording::On,
+            Some(trouble) => Recording::Failing {
+                since: trouble.since.elapsed(),
+                reason: plain(&trouble.reason, MAX_TEXT_BYTES),
+            },
         }
     }
 }
 
 /// Writes what comes until nothing more does, beside those who wait for the coordinator. Then the records are closed.
-pub(super) fn keep_writing(ground: Ground, records: Records) -> (Newest, JoinHandle<()>) {
+///
+/// ```text
+///  something has changed ──▶ written, all that has come until then
+///                               │ ▲
+///                    it cannot  ▼ │ it can: people are told
+///                   people are told; again after 1 s, 2 s, 4 s, … 30 s
+/// ```
+/// Once the coordinator ends it is tried a last time.
+pub(super) fn keep_writing(ground: Ground, records: Records) -> (Recorder, JoinHandle<()>) {
     let (newest, mut coming) = watch::channel(None);
+    let (tell, trouble) = watch::channel(None);
     let writing = tokio::spawn(async move {
         let mut records = records;
         while coming.changed().await.is_ok() {
-            let job = coming.borrow_and_update().clone();
-            let writing = ground.beside(move || (records.write(job.as_ref()), records));
-            // It is cancelled only when the process ends.
-            let Some((written, back)) = writing.await else { return };
-            records = back;
-            if let Err(error) = written {
-                tracing::error!(target: "sardana::event::records", %error, "the job is not written down any more; training goes on");
-                return;
+            let mut wait = RECORD_AGAIN;
+            loop {
+                let job = coming.borrow_and_update().clone();
+                let writing = ground.beside(move || (records.write(job.as_ref()), records));
+                // It is cancelled only when the process ends.
+                let Some((written, back)) = writing.await else { return };
+                records = back;
+                let Err(error) = written else { break };
+                has_failed(&tell, &error);
+                // What comes meanwhile is written with the rest.
+                let ends = async { while coming.changed().await.is_ok() {} };
+                if timeout(wait, ends).await.is_ok() {
+                    let job = coming.borrow().clone();
+                    return last_try(&ground, records, job).await;
+                }
+                wait = (wait * 2).min(RECORD_AGAIN_MOST);
             }
+            tell.send_if_modified(|trouble| trouble.take().is_some());
         }
     });
-    (newest, writing)
+    let told = None;
+    (Recorder { newest, trouble, told }, writing)
 }
 
-#[cfg(test)]
-mod tests {
-    use sardana_protocol::job::{Fingerprint, JobSpec, Order};
-    use sardana_protocol::membership::{Balance, Config, Membership};
-    use sardana_protocol::state::StateHash;
-    use sardana_protocol::words::{Incarnation, Step};
-
-    use super::*;
-
-    fn job(name: &str) -> KeptJob {
-        let hash = StateHash::of(b"x");
-        let spec = JobSpec {
-            name: name.to_owned(),
-            seed: 1,
-            shards: 8,
-            steps: Step::new(10),
-            samples: 64,
-            batch: 16,
-            order: Order::Exact,
-        };
-        let config = Config {
-            min: 1,
-            expected: 1,
-            max: 8,
-            shards: 8,
-            steps: Step::new(10),
-            order: Order::Exact,
-            balance: Balance::default(),
-            task: hash,
-            build: hash,
-            saves: None,
-        };
-        KeptJob {
-            identity: JobIdentity {
-                spec,
-                state_zero: hash,
-                fingerprint: Fingerprint {
-                    program: hash,
-                    tensors: hash,
-                    processor: "x".to_owned(),
-                    device: "cpu".to_owned(),
-                    libraries: "l".to_owned(),
-                    probe: hash,
-                },
-            },
-            auxiliary: vec!["loss".to_owned()],
-            record: Membership::new(config, Incarnation::new(1), Duration::ZERO).record(),
-        }
+async fn last_try(ground: &Ground, mut records: Records, job: Option<KeptJob>) {
+    let written = ground.beside(move || records.write(job.as_ref())).await;
+    if let Some(Err(error)) = written {
+        tracing::error!(target: "sardana::event::records", %error, "the job could not be written down to its end");
     }
+}
 
-    #[test]
-    fn a_job_is_there_until_it_is_over() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("records");
-        let (records, none, _) = Records::open(&path).unwrap();
-        assert_eq!(none, None);
-        records.write(Some(&job("one"))).unwrap();
-        // Longer than one value may be.
-        let long = job(&"x".repeat(VALUE_BYTES + 5));
-        records.write(Some(&long)).unwrap();
-        drop(records);
-        let (records, found, _) = Records::open(&path).unwrap();
-        assert_eq!(found, Some(long));
-        records.write(Some(&job("two"))).unwrap();
-        drop(records);
-        let (records, found, _) = Records::open(&path).unwrap();
-        assert_eq!(found, Some(job("two")));
-        let too_long = job(&"x".repeat(usize::from(PARTS) * VALUE_BYTES));
-        assert!(matches!(records.write(Some(&too_long)), Err(RecordsError::Record(_))));
-        records.write(None).unwrap();
-        drop(records);
-        assert_eq!(Records::open(&path).unwrap().1, None);
-    }
+fn has_failed(tell: &watch::Sender<Option<Trouble>>, error: &RecordsError) {
+    let reason = error.to_string();
+    tell.send_modify(|trouble| {
+        let since = trouble.as_ref().map_or_else(Instant::now, |before| before.since);
+        *trouble = Some(Trouble { since, reason });
+    });
 }

@@ -13,8 +13,8 @@ use sardana_protocol::messages::{
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::status::{
-    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, OperatorAnswer, OperatorRequest, Overview, SavedView,
-    WorkerView,
+    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, OperatorAnswer, OperatorRequest, Overview, Recording,
+    SavedView, WorkerView,
 };
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 use serde::Serialize;
@@ -404,6 +404,10 @@ fn what_an_operator_sees() {
         }],
         round_trips: vec![(WorkerId::new(5), Duration::new(0, 8))],
         events: vec![(Duration::new(1, 0), "x".to_owned())],
+        recording: Recording::Failing {
+            since: Duration::new(2, 1),
+            reason: "y".to_owned(),
+        },
     };
     let address = "00 0a000001 01";
     let text = format!(
@@ -412,7 +416,7 @@ fn what_an_operator_sees() {
          01 01 07 02 00 03 01 01 08 00 06 02 0b 0c 0d 0e 01 05 01\"h\" {address} 04 \
          01 08 40 01 000000000000f83f 00000000000000c0 03 07 \
          01 01\"h\" {address} 02 05 01 fb2c01 06 00 \
-         01 05 00 08 01 01 00 01\"x\"",
+         01 05 00 08 01 01 00 01\"x\" 02 02 01 01\"y\"",
         "aa".repeat(16)
     );
     golden(&OperatorAnswer::Status(Box::new(status)), &text);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use sardana_actors::agent::{AgentError, AgentEvent, Colour, Output};
+use sardana_actors::agent::{AgentError, AgentEvent, Colour, LogBounds, Output};
 
 use super::orders::start;
 use super::raw::Site;
@@ -12,6 +12,7 @@ use super::raw::Site;
 fn prefixed(folder: &Path) -> Output {
     Output::Prefixed {
         log_dir: Some(folder.to_owned()),
+        bounds: LogBounds::default(),
         colour: Colour::Off,
     }
 }

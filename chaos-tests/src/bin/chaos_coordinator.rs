@@ -116,6 +116,8 @@ fn words(event: &JobEvent) -> String {
         JobEvent::NotSaved { step, .. } => format!("not saved {}", step.get()),
         JobEvent::Resumes { key, .. } => format!("resumes {}", key.step.get()),
         other @ (JobEvent::Joined { .. }
+        | JobEvent::NotRecorded { .. }
+        | JobEvent::RecordedAgain { .. }
         | JobEvent::Fenced { .. }
         | JobEvent::Lost { .. }
         | JobEvent::Leaving { .. }

@@ -248,6 +248,8 @@ impl Run {
             | JobEvent::Saved { .. }
             | JobEvent::NotSaved { .. }
             | JobEvent::Resumes { .. }
+            | JobEvent::NotRecorded { .. }
+            | JobEvent::RecordedAgain { .. }
             | JobEvent::NotRestored { .. }
             | JobEvent::Joined { .. }
             | JobEvent::Adopted { .. }

@@ -75,6 +75,8 @@ pub(super) fn words(event: &JobEvent) -> String {
         | JobEvent::Saved { .. }
         | JobEvent::NotSaved { .. }
         | JobEvent::Resumes { .. }
+        | JobEvent::NotRecorded { .. }
+        | JobEvent::RecordedAgain { .. }
         | JobEvent::NotRestored { .. }
         | JobEvent::Failed { .. } => format!("{event:?}"),
     }
@@ -109,6 +111,8 @@ pub(super) const fn name(event: &JobEvent) -> &'static str {
         JobEvent::NotSaved { .. } => "not saved",
         JobEvent::Resumes { .. } => "resumes",
         JobEvent::NotRestored { .. } => "not restored",
+        JobEvent::NotRecorded { .. } => "not recorded",
+        JobEvent::RecordedAgain { .. } => "recorded again",
         JobEvent::Done(_) => "done",
         JobEvent::Failed { .. } => "failed",
     }

@@ -187,6 +187,8 @@ impl Coverage {
                 JobEvent::NotSaved { .. } => "NotSaved",
                 JobEvent::Resumes { .. } => "Resumes",
                 JobEvent::NotRestored { .. } => "NotRestored",
+                JobEvent::NotRecorded { .. } => "NotRecorded",
+                JobEvent::RecordedAgain { .. } => "RecordedAgain",
                 JobEvent::Done(_) => "Done",
                 JobEvent::Failed { .. } => "Failed",
             },

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::formation::Formation;
 use super::record::JobRecord;
+use super::remembering::Released;
 use super::roster::Place;
 use super::{Arrival, Config, JobEvent, Joining, Membership, Phase, Record, Resumed, Stop};
 use crate::limits::ADOPTION_PATIENCE;
@@ -113,17 +114,18 @@ impl Membership {
             if bites(Bug::ReusedGeneration) {
                 this.generation = record.formed;
             }
-            this.missed = record.workers.iter().map(|&worker| (worker, now)).collect();
+            this.asked_before = record.leaving;
+            this.released = Released::recall(record.released, record.forgotten);
             if !bites(Bug::LedgerForgotten) {
                 this.ledger = record.ledger;
             }
             for &worker in &record.workers {
                 this.ledger.lost(worker, None);
+                this.miss(worker, now);
             }
             (this.reached, this.restarted) = (record.reached, record.restarted);
             this.restoring.recorded = record.saved;
             (this.recorded, this.next_report) = (record.formed, record.next_report);
-            (this.asked_before, this.released) = (record.leaving, record.released);
             if record.stop {
                 this.stop = Stop::Wanted { asked: now };
             }

@@ -419,6 +419,16 @@ pub enum JobEvent {
         /// What was wrong.
         reason: String,
     },
+    /// What the coordinator's next life should know cannot be written down. It is tried again; training needs none of it.
+    NotRecorded {
+        /// What was wrong, and what to do.
+        reason: String,
+    },
+    /// It is written down again, whole.
+    RecordedAgain {
+        /// For how long it was not.
+        after: Duration,
+    },
     /// Everybody reported the last step and the same hash.
     Done(Summary),
     /// The job cannot be finished.

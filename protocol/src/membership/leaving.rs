@@ -107,12 +107,12 @@ impl Membership {
 
     fn release(&mut self, worker: WorkerId, step: Step) {
         self.send(worker, CoordinatorMessage::Released { step });
-        self.released.insert(worker, step);
+        self.remember_release(worker, step);
         if let Some(record) = self.members.remove(&worker) {
             // Who has halted goes on with a gradient under way; its count is known once its agent has seen its end.
             let counting = record.quiet().is_some();
             if counting {
-                self.missed.insert(worker, self.now);
+                self.miss(worker, self.now);
             }
             self.ledger.lost(worker, record.tally().filter(|_| !counting));
         }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::OPEN_TALLIES;
 use crate::messages::{Bounds, Sensible, Standing, Tally};
 use crate::planted::{Bug, bites};
 use crate::words::{Step, WorkerId};
@@ -31,7 +32,7 @@ pub(super) struct Ledger {
 
 /// What a lost worker has missed. It decides which of its gradients were in vain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Missed {
+pub(super) enum Missed {
     /// No generation resumed without it.
     Nothing,
     /// One did, at this step or later ones.
@@ -75,7 +76,7 @@ impl Ledger {
                 let vain = self.settle(worker, tally, 0).unwrap_or(0);
                 self.doubt(worker, tally);
                 self.gone = self.gone.saturating_add(tally.total);
-                self.recent.push((tally, vain));
+                self.leave_open(tally, vain);
             }
             None => {
                 self.unknown.entry(worker).or_insert(Missed::Nothing);
@@ -89,9 +90,49 @@ impl Ledger {
         if let Some(vain) = self.settle(worker, tally, 0) {
             self.doubt(worker, tally);
             self.gone = self.gone.saturating_add(tally.total);
-            self.recent.push((tally, vain));
+            self.leave_open(tally, vain);
         }
         news
+    }
+
+    /// The last gradients of a lost worker may still be lost; so many of them are.
+    fn leave_open(&mut self, tally: Tally, vain: u64) {
+        // One that has computed nothing has lost nothing: a program that ends at once does so again and again.
+        if tally.total == 0 {
+            return;
+        }
+        self.recent.push((tally, vain));
+        if self.recent.len() > OPEN_TALLIES {
+            let oldest = self.recent.remove(0);
+            self.useful = self.useful.saturating_add(useful(vec![oldest]));
+            self.unsure = self.unsure.saturating_add(1);
+        }
+    }
+
+    /// The count of a lost worker is not waited for any more. It stays unknown.
+    pub(super) fn forget(&mut self, worker: WorkerId) {
+        if self.unknown.remove(&worker).is_some() {
+            self.unsure = self.unsure.saturating_add(1);
+        }
+        self.vain.remove(&worker);
+    }
+
+    /// Of how many lost workers it is open whether their last gradients were in vain.
+    #[cfg(test)]
+    pub(super) fn open(&self) -> usize {
+        self.recent.len()
+    }
+
+    /// What was counted, and apart from it what concerns single workers: whose count is not known, and who has computed in vain.
+    pub(super) fn apart(mut self) -> (Self, BTreeMap<WorkerId, Missed>, BTreeMap<WorkerId, Step>) {
+        let unknown = std::mem::take(&mut self.unknown);
+        let vain = std::mem::take(&mut self.vain);
+        (self, unknown, vain)
+    }
+
+    /// The reverse of [`Self::apart`].
+    pub(super) fn together(self, unknown: BTreeMap<WorkerId, Missed>, vain: BTreeMap<WorkerId, Step>) -> Self {
+        Self { unknown, vain, ..self }
     }
 
     /// A worker that was lost is back; it is one of the living again. What it has computed in vain is known once it has halted: until

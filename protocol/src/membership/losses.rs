@@ -27,15 +27,17 @@ impl Membership {
             {
                 self.reached = self.reached.max(tally.step);
             }
+            self.lost_for_good(worker, &cause);
             return;
         };
         if self.stage() == Stage::Done {
             return;
         }
         if !cause.is_certain() {
-            self.missed.insert(worker, self.now);
+            self.miss(worker, self.now);
         }
         self.ledger.lost(worker, tally);
+        self.lost_for_good(worker, &cause);
         self.reached = self.reached.max(tally.map_or(Step::ZERO, |tally| tally.step));
         self.tell(JobEvent::Lost {
             worker,
@@ -65,6 +67,14 @@ impl Membership {
         self.unplan_with(worker);
         if self.is_formed() && takes_part && !all_ended && !bites(Bug::LossIgnored) {
             self.disturb();
+        }
+    }
+
+    /// A worker that has certainly ended is not waited for: what it has not told by now it never will.
+    fn lost_for_good(&mut self, worker: WorkerId, cause: &Loss) {
+        if cause.is_certain() {
+            self.ledger.forget(worker);
+            self.asked_before.remove(&worker);
         }
     }
 

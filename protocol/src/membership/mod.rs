@@ -37,6 +37,7 @@ mod phases;
 mod planning;
 mod record;
 mod recounting;
+mod remembering;
 mod replicating;
 mod restoring;
 mod roster;
@@ -63,7 +64,8 @@ use formation::{Formation, Sums};
 use ledger::{Halted, Ledger};
 pub use phases::Phases;
 use planning::Plan;
-pub use record::JobRecord;
+pub use record::{EarlierRecord, JobRecord, WorkerRecord};
+use remembering::Released;
 use replicating::Replicating;
 use restoring::Restoring;
 use roster::{Joining, Place, Record, Roster};
@@ -153,7 +155,7 @@ pub struct Membership {
     /// The newest that any worker has named since.
     claimed: Generation,
     /// Workers that have left in good order, and where. One that has not heard of it is told again.
-    released: BTreeMap<WorkerId, Step>,
+    released: Released,
     /// Workers that were asked to leave in an earlier life, and have not come yet.
     asked_before: BTreeSet<WorkerId>,
     /// Whether there was a life before this one, which may have ordered what this one does not know.
@@ -231,7 +233,7 @@ impl Membership {
             breaks: Breaks::default(),
             recorded: Generation::NONE,
             claimed: Generation::NONE,
-            released: BTreeMap::new(),
+            released: Released::default(),
             asked_before: BTreeSet::new(),
             resumed: false,
             switch_unseen: false,
@@ -334,7 +336,7 @@ impl Membership {
             );
             return self.send(arrival.worker, CoordinatorMessage::Dismiss { reason });
         }
-        if let (Some(&step), false) = (self.released.get(&arrival.worker), bites(Bug::ReleaseForgotten)) {
+        if let (Some(step), false) = (self.has_left(&arrival), bites(Bug::ReleaseForgotten)) {
             return self.send(arrival.worker, CoordinatorMessage::Released { step });
         }
         if self.is_dismissed_for_flapping(&arrival) {

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Missed};
+use super::remembering::Release;
 use super::{Membership, Stop};
 use crate::messages::Bounds;
 use crate::words::{Generation, Step, WorkerId};
@@ -19,8 +20,10 @@ pub struct JobRecord {
     pub(super) workers: BTreeSet<WorkerId>,
     /// Those that were to leave.
     pub(super) leaving: BTreeSet<WorkerId>,
-    /// Those that have left, and where.
-    pub(super) released: BTreeMap<WorkerId, Step>,
+    /// Those that have left last, and where.
+    pub(super) released: BTreeMap<WorkerId, Release>,
+    /// Of those that left before them, none knows of a newer generation.
+    pub(super) forgotten: Generation,
     /// Whether the job was to end at the next boundary.
     pub(super) stop: bool,
     /// The newest step that anybody was known to have reached.
@@ -32,7 +35,111 @@ pub struct JobRecord {
     pub(super) ledger: Ledger,
 }
 
+/// What a record says of one worker. A record changes in few of them at a time.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerRecord {
+    /// Whether it was connected, or missed.
+    there: bool,
+    /// Whether it was to leave.
+    leaving: bool,
+    released: Option<Release>,
+    unknown: Option<Missed>,
+    vain: Option<Step>,
+}
+
+/// A record as versions up to wire version 5 wrote it: with all workers that had ever left.
+#[derive(Debug, Clone, Deserialize)]
+pub struct EarlierRecord {
+    formed: Generation,
+    workers: BTreeSet<WorkerId>,
+    leaving: BTreeSet<WorkerId>,
+    released: BTreeMap<WorkerId, Step>,
+    stop: bool,
+    reached: Step,
+    restarted: Step,
+    saved: Step,
+    next_report: Step,
+    ledger: Ledger,
+}
+
+impl From<EarlierRecord> for JobRecord {
+    fn from(earlier: EarlierRecord) -> Self {
+        // In which generation each has left was not written down.
+        let generation = earlier.formed;
+        let release = |(worker, step)| (worker, Release { step, generation });
+        Self {
+            formed: earlier.formed,
+            workers: earlier.workers,
+            leaving: earlier.leaving,
+            released: earlier.released.into_iter().map(release).collect(),
+            forgotten: Generation::NONE,
+            stop: earlier.stop,
+            reached: earlier.reached,
+            restarted: earlier.restarted,
+            saved: earlier.saved,
+            next_report: earlier.next_report,
+            ledger: earlier.ledger,
+        }
+    }
+}
+
 impl JobRecord {
+    /// The record without its workers, and what it says of each of them.
+    #[must_use]
+    pub fn apart(self) -> (Self, BTreeMap<WorkerId, WorkerRecord>) {
+        let (ledger, unknown, vain) = self.ledger.apart();
+        let mut each: BTreeMap<WorkerId, WorkerRecord> = BTreeMap::new();
+        for worker in self.workers {
+            each.entry(worker).or_default().there = true;
+        }
+        for worker in self.leaving {
+            each.entry(worker).or_default().leaving = true;
+        }
+        for (worker, release) in self.released {
+            each.entry(worker).or_default().released = Some(release);
+        }
+        for (worker, missed) in unknown {
+            each.entry(worker).or_default().unknown = Some(missed);
+        }
+        for (worker, step) in vain {
+            each.entry(worker).or_default().vain = Some(step);
+        }
+        let rest = Self {
+            workers: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            released: BTreeMap::new(),
+            ledger,
+            ..self
+        };
+        (rest, each)
+    }
+
+    /// The reverse of [`Self::apart`].
+    #[must_use]
+    pub fn together(rest: Self, each: BTreeMap<WorkerId, WorkerRecord>) -> Self {
+        let (mut record, mut unknown, mut vain) = (rest, BTreeMap::new(), BTreeMap::new());
+        for (worker, one) in each {
+            if one.there {
+                record.workers.insert(worker);
+            }
+            if one.leaving {
+                record.leaving.insert(worker);
+            }
+            record.released.extend(one.released.map(|release| (worker, release)));
+            unknown.extend(one.unknown.map(|missed| (worker, missed)));
+            vain.extend(one.vain.map(|step| (worker, step)));
+        }
+        record.ledger = record.ledger.together(unknown, vain);
+        record
+    }
+
+    /// It was read while it was being changed: parts of it are newer than others, and its count is not sure.
+    #[must_use]
+    pub fn torn(mut self) -> Self {
+        self.ledger.rescued();
+        self
+    }
+
     /// Whether training had begun.
     #[must_use]
     pub fn has_begun(&self) -> bool {
@@ -43,7 +150,7 @@ impl JobRecord {
     /// that. What cannot be is as much as can be.
     pub(super) fn within(mut self, bounds: Bounds) -> Self {
         let steps = [&mut self.reached, &mut self.restarted, &mut self.saved, &mut self.next_report];
-        let left = self.released.values_mut();
+        let left = self.released.values_mut().map(|release| &mut release.step);
         steps.into_iter().chain(left).for_each(|step| *step = bounds.steps.min(*step));
         self.ledger = self.ledger.within(bounds);
         self
@@ -57,6 +164,7 @@ impl JobRecord {
             workers,
             leaving,
             released,
+            forgotten,
             stop,
             reached: _,
             restarted,
@@ -71,6 +179,7 @@ impl JobRecord {
             && *workers == older.workers
             && *leaving == older.leaving
             && *released == older.released
+            && *forgotten == older.forgotten
             && *ledger == older.ledger;
         !same
     }
@@ -84,8 +193,12 @@ impl Membership {
         JobRecord {
             formed: if self.formed.count() > 0 { self.formed } else { self.recorded },
             workers: self.members.keys().chain(self.missed.keys()).copied().collect(),
-            leaving: leaving.map(|(&worker, _)| worker).collect(),
-            released: self.released.clone(),
+            leaving: leaving
+                .map(|(&worker, _)| worker)
+                .chain(self.asked_before.iter().copied())
+                .collect(),
+            released: self.released.by_name().clone(),
+            forgotten: self.released.forgotten(),
             stop: self.stop != Stop::No,
             reached: self.reached,
             restarted: self.restarted,

@@ -1,6 +1,6 @@
 //! A status for programs. Ids are texts: they are too large for the numbers of many readers.
 
-use sardana_protocol::status::{AgentStatus, CheckpointsView, DepotView, JobStatus, WorkerView};
+use sardana_protocol::status::{AgentStatus, CheckpointsView, DepotView, JobStatus, Recording, WorkerView};
 use serde_json::{Value, json as value};
 
 use super::words::{doing, host, round_trip, sums};
@@ -38,7 +38,18 @@ pub fn json(status: &JobStatus) -> Value {
             .iter()
             .map(|(ago, words)| value!({ "seconds_ago": ago.as_secs_f64(), "words": words }))
             .collect::<Vec<_>>(),
+        "recording": recording(&status.recording),
     })
+}
+
+fn recording(recording: &Recording) -> Value {
+    match recording {
+        Recording::Off => value!({ "state": "off" }),
+        Recording::On => value!({ "state": "on" }),
+        Recording::Failing { since, reason } => {
+            value!({ "state": "failing", "seconds": since.as_secs_f64(), "reason": reason })
+        }
+    }
 }
 
 fn worker(status: &JobStatus, view: &WorkerView) -> Value {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use sardana_protocol::membership::Stage;
-use sardana_protocol::status::JobStatus;
+use sardana_protocol::status::{JobStatus, Recording};
 
 use super::words::{COLUMNS, checkpoints, depot, plain, progress, rate, rest, row, span, sums};
 
@@ -24,6 +24,14 @@ pub fn table(status: &JobStatus) -> String {
     let saved = status.overview.checkpoints.as_ref();
     if let Some(saved) = saved {
         let _ = writeln!(text, "{}", checkpoints(saved));
+    }
+    if let Recording::Failing { since, reason } = &status.recording {
+        let _ = writeln!(
+            text,
+            "not written down for the coordinator's next life, since {}: {}",
+            span(*since),
+            plain(reason)
+        );
     }
     text.push('\n');
     text.push_str(&workers(status));

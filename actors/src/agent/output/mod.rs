@@ -1,19 +1,20 @@
 //! What children print: passed on as it is, or line by line with the worker that said it, and into a file for each.
 //!
 //! ```text
-//!  child ══ pipe ══▶ pump (a task per pipe) ── few lines ──▶ writer (a thread per stream) ──▶ terminal, and the worker's file
+//!  child ══ pipe ══▶ pump (a task per pipe) ── few lines ──▶ writer (a thread per stream) ──▶ terminal, and the worker's files
 //! ```
 //! Nothing is kept beyond a few lines: a reader that is slow makes the writer wait, the writer the pumps, and these the child. The
 //! writers are threads, so that a terminal that is stopped holds up nobody else in this process.
 
 mod lines;
+mod logs;
 mod pump;
 mod writer;
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,9 +22,11 @@ use sardana_protocol::words::{Rank, WorkerId};
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 
+pub use logs::LogBounds;
+use logs::{Log, Logs};
 use pump::{Label, pump};
+use writer::Line;
 pub(super) use writer::Writers;
-use writer::{Line, Log};
 
 /// Where the output of children goes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -35,6 +38,8 @@ pub enum Output {
     Prefixed {
         /// In addition to one file per worker in this folder.
         log_dir: Option<PathBuf>,
+        /// How much is kept there.
+        bounds: LogBounds,
         /// Whether names are coloured.
         colour: Colour,
     },
@@ -94,7 +99,7 @@ fn writable(folder: &Path) -> io::Result<()> {
 /// Passes on what children print.
 #[derive(Debug, Clone)]
 pub(super) struct Printer {
-    log_dir: Option<PathBuf>,
+    logs: Option<Arc<Logs>>,
     colour: Colour,
     ranks: Ranks,
     out: mpsc::Sender<Line>,
@@ -105,13 +110,13 @@ impl Printer {
     /// None if children print for themselves.
     pub(super) fn start(output: &Output, ranks: &Ranks) -> Result<Option<(Self, Writers)>, OutputError> {
         output.check()?;
-        let Output::Prefixed { log_dir, colour } = output else {
+        let Output::Prefixed { log_dir, bounds, colour } = output else {
             return Ok(None);
         };
         let (out, out_done) = writer::start("workers-out", io::stdout()).map_err(OutputError::Thread)?;
         let (err, err_done) = writer::start("workers-err", io::stderr()).map_err(OutputError::Thread)?;
         let printer = Self {
-            log_dir: log_dir.clone(),
+            logs: log_dir.as_ref().map(|folder| Arc::new(Logs::new(folder, *bounds))),
             colour: *colour,
             ranks: Arc::clone(ranks),
             out,
@@ -121,19 +126,15 @@ impl Printer {
     }
 
     /// The file of a worker's output, if there is to be one.
-    pub(super) fn log(&self, worker: WorkerId) -> io::Result<Option<File>> {
-        let Some(folder) = &self.log_dir else { return Ok(None) };
-        let path = folder.join(format!("{worker}.log"));
-        let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        opened.map(Some).map_err(named)
+    pub(super) fn log(&self, worker: WorkerId) -> io::Result<Option<Arc<Log>>> {
+        self.logs.as_ref().map(|logs| logs.of(worker)).transpose()
     }
 
     /// Passes on what a child prints from now on.
     pub(super) fn carry(
         &self,
         worker: WorkerId,
-        log: Option<File>,
+        log: Option<Arc<Log>>,
         stdout: Option<impl AsyncRead + Unpin + Send + 'static>,
         stderr: Option<impl AsyncRead + Unpin + Send + 'static>,
     ) {
@@ -141,7 +142,7 @@ impl Printer {
             worker,
             ranks: Arc::clone(&self.ranks),
             colour: self.colour,
-            log: log.map(|file| Arc::new(Log::new(file))),
+            log,
         };
         if let Some(stdout) = stdout {
             tokio::spawn(pump(stdout, label.clone(), self.out.clone()));

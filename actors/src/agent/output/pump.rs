@@ -7,7 +7,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 
 use super::lines::{Lines, Then};
-use super::writer::{Line, Log};
+use super::logs::Log;
+use super::writer::Line;
 use super::{Colour, Ranks};
 use crate::agent::limits::PIPE_BYTES;
 

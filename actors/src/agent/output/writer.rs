@@ -1,16 +1,15 @@
 //! Writes lines to one of this process's own streams, and to workers' files, from a thread of its own.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::logs::Log;
 use crate::agent::limits::{LINE_BYTES, LINES_WAITING};
 
 /// One line of a worker, or a piece of a long one.
@@ -21,31 +20,6 @@ pub(super) struct Line {
     /// Which of them the worker printed.
     pub(super) own: Range<usize>,
     pub(super) log: Option<Arc<Log>>,
-}
-
-/// A worker's file.
-#[derive(Debug)]
-pub(super) struct Log {
-    file: File,
-    /// It failed, and people were told.
-    failed: AtomicBool,
-}
-
-impl Log {
-    pub(super) fn new(file: File) -> Self {
-        Self {
-            file,
-            failed: AtomicBool::new(false),
-        }
-    }
-
-    fn append(&self, bytes: &[u8]) {
-        if let Err(error) = (&self.file).write_all(bytes)
-            && !self.failed.swap(true, Ordering::Relaxed)
-        {
-            tracing::warn!(%error, "a worker's log is not complete");
-        }
-    }
 }
 
 /// Starts a writer. It ends, and says so, when all senders are gone.
@@ -136,8 +110,9 @@ mod tests {
 
     #[tokio::test]
     async fn files_are_complete_although_nobody_reads_the_terminal() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let log = Arc::new(Log::new(file.reopen().unwrap()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.log");
+        let log = Arc::new(Log::open(&path, 1 << 20).unwrap());
         let shown = Arc::new(Mutex::new(Vec::new()));
         let screen = Screen {
             shown: Arc::clone(&shown),
@@ -156,6 +131,6 @@ mod tests {
         drop(sender);
         done.await.unwrap();
         assert!(shown.lock().unwrap().is_empty());
-        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "0\n1\n2\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "0\n1\n2\n");
     }
 }

@@ -121,6 +121,7 @@ impl State {
                 .iter()
                 .map(|(at, words)| (now.saturating_sub(*at), words.clone()))
                 .collect(),
+            recording: self.recording(),
         }
     }
 

@@ -89,6 +89,13 @@ pub(super) fn words(event: &JobEvent) -> Option<String> {
         | JobEvent::NotSaved { .. }
         | JobEvent::Resumes { .. }
         | JobEvent::NotRestored { .. } => return about_checkpoints(event),
+        JobEvent::NotRecorded { reason } => {
+            format!("the job cannot be written down for the coordinator's next life, and is tried again: {reason}")
+        }
+        JobEvent::RecordedAgain { after } => {
+            let after = after.as_secs_f64();
+            format!("the job is written down again, whole, after {after:.1} s")
+        }
         JobEvent::Done(Summary { step, hash, .. }) => format!("the job is done at {step}, state {hash}"),
         JobEvent::Failed { reason } => format!("the job failed: {reason}"),
     })

@@ -65,6 +65,8 @@ impl World {
             JobEvent::Saved { .. }
             | JobEvent::NotSaved { .. }
             | JobEvent::Resumes { .. }
+            | JobEvent::NotRecorded { .. }
+            | JobEvent::RecordedAgain { .. }
             | JobEvent::NotRestored { .. }
             | JobEvent::Resumed { .. }
             | JobEvent::Waiting { .. } => self.told_of_checkpoints(&event),

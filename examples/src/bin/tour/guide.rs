@@ -161,7 +161,12 @@ impl<'a> Guide<'a> {
             | JobEvent::Resumes { .. }
             | JobEvent::NotRestored { .. } => self.checkpoints(event),
             // The coordinator ends with this process.
-            JobEvent::Adopted { .. } | JobEvent::Fenced { .. } | JobEvent::Halting { .. } | JobEvent::Done(_) => {}
+            JobEvent::Adopted { .. }
+            | JobEvent::NotRecorded { .. }
+            | JobEvent::RecordedAgain { .. }
+            | JobEvent::Fenced { .. }
+            | JobEvent::Halting { .. }
+            | JobEvent::Done(_) => {}
         }
     }
 
@@ -218,6 +223,8 @@ impl<'a> Guide<'a> {
             | JobEvent::NotSaved { .. }
             | JobEvent::Resumes { .. }
             | JobEvent::NotRestored { .. }
+            | JobEvent::NotRecorded { .. }
+            | JobEvent::RecordedAgain { .. }
             | JobEvent::Joined { .. }
             | JobEvent::Adopted { .. }
             | JobEvent::Fenced { .. }

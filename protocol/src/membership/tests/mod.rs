@@ -15,6 +15,7 @@ mod losses;
 mod planning;
 mod records;
 mod recounting;
+mod remembering;
 mod restoring;
 mod saving;
 mod scale;
@@ -434,6 +435,7 @@ fn event_words(event: &JobEvent) -> String {
         JobEvent::NotSaved { step, reason } => format!("not saved {step}: {reason}"),
         JobEvent::Resumes { key, passed_over } => format!("resumes from {}, passing over {}", key.step, passed_over.len()),
         JobEvent::NotRestored { key, reason, .. } => format!("not restored {}: {reason}", key.step),
+        JobEvent::NotRecorded { .. } | JobEvent::RecordedAgain { .. } => unreachable!("the machine writes nothing"),
         JobEvent::Done(summary) => format!("done at {} with {:?}", summary.step, summary.hash),
         JobEvent::Failed { reason } => format!("failed: {reason}"),
     }

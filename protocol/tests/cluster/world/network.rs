@@ -214,6 +214,8 @@ impl World {
             | JobEvent::Saved { .. }
             | JobEvent::NotSaved { .. }
             | JobEvent::Resumes { .. }
+            | JobEvent::NotRecorded { .. }
+            | JobEvent::RecordedAgain { .. }
             | JobEvent::NotRestored { .. }
             | JobEvent::StateLost { .. } => {}
         }

@@ -8,7 +8,7 @@ use anstream::{AutoStream, ColorChoice};
 use clap::{Args, ValueEnum};
 use sardana::hosts::default_place;
 use sardana::job::Staffing;
-use sardana::launch::{Colour, LaunchConfig, Output, Steering, launch};
+use sardana::launch::{Colour, LOG_BYTES, LOG_FILES, LaunchConfig, LogBounds, Output, Steering, launch};
 use sardana::notices::NoticesConfig;
 use sardana::{Balance, Checkpointing, Summary, train};
 
@@ -90,6 +90,12 @@ pub(crate) struct Printing {
     /// Keep the output of each worker in a file of this folder as well, named after the worker.
     #[arg(long, value_name = "DIR", conflicts_with = "no_prefix")]
     log_dir: Option<PathBuf>,
+    /// Most MiB that are kept of each worker's output: in the file, and the part before it in a second one that ends in .1.
+    #[arg(long, value_name = "MIB", requires = "log_dir", default_value_t = LOG_BYTES >> 20, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    log_mib: u64,
+    /// Of how many workers the output is kept, beyond those that run: of the last ones.
+    #[arg(long, value_name = "N", requires = "log_dir", default_value_t = LOG_FILES)]
+    log_files: usize,
     /// Pass on the output of workers as it is, without [rank worker] before each line.
     #[arg(long)]
     no_prefix: bool,
@@ -105,6 +111,7 @@ impl Printing {
             [AutoStream::choice(&std::io::stdout()), AutoStream::choice(&std::io::stderr())].contains(&ColorChoice::Never);
         let output = Output::Prefixed {
             log_dir: self.log_dir,
+            bounds: LogBounds::new(self.log_mib << 20, self.log_files),
             colour: if plain { Colour::Off } else { Colour::On },
         };
         output.check().map_err(Failure::usage)?;

@@ -9,7 +9,9 @@ use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::membership::Stage;
 use sardana_protocol::messages::StepReport;
-use sardana_protocol::status::{AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, Overview, SavedView, WorkerView};
+use sardana_protocol::status::{
+    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, Overview, Recording, SavedView, WorkerView,
+};
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
 use super::{History, draw};
@@ -90,6 +92,7 @@ fn status() -> JobStatus {
         }],
         round_trips: vec![(WorkerId::new(0xa1 << 48), Duration::from_micros(300))],
         events: vec![(Duration::from_secs(12), "w00d4 joined\r\nat s100".to_owned())],
+        recording: Recording::On,
     }
 }
 
