@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Version of every message. A peer of another version is refused with both numbers.
-pub const WIRE_VERSION: u16 = 5;
+pub const WIRE_VERSION: u16 = 6;
 
 /// Most shards of a job. A message lists at most one range per shard, so this bounds messages; finer grain than 4,096 shards a
 /// step buys no balance. A job with more is refused when it is built.

@@ -11,7 +11,7 @@ use sardana_protocol::messages::{AgentOrder, CoordinatorMessage, DepotOrder};
 use sardana_protocol::words::WorkerId;
 
 use crate::enrol::Registrar;
-use crate::trust::{CertifyError, Role, Wallet};
+use crate::trust::{CertifyError, Clock, Moment, Role, Wallet};
 
 /// Most children of one agent that have not ended: as many as a job can have.
 const MAX_CHILDREN: usize = MAX_WORKERS as usize;
@@ -21,6 +21,7 @@ const MAX_CHILDREN: usize = MAX_WORKERS as usize;
 pub(super) struct Certifying {
     registrar: Arc<Registrar>,
     own: Wallet,
+    clock: Clock,
     /// Children that have not ended, and whose they are.
     children: BTreeMap<WorkerId, u64>,
     /// The id in each depot's certificate.
@@ -44,10 +45,11 @@ enum Refusal {
 
 impl Certifying {
     /// Certifies through `registrar`. `own` is the coordinator's wallet.
-    pub(super) fn new(registrar: Arc<Registrar>, own: Wallet) -> Self {
+    pub(super) fn new(registrar: Arc<Registrar>, own: Wallet, clock: Clock) -> Self {
         Self {
             registrar,
             own,
+            clock,
             children: BTreeMap::new(),
             depots: BTreeMap::new(),
             gone: BTreeMap::new(),
@@ -138,10 +140,13 @@ impl Certifying {
     pub(super) fn is_gone(&mut self, worker: WorkerId) {
         let agent = self.children.remove(&worker);
         self.gone.entry(worker).or_insert(agent);
+        // Nor by showing one that has run out.
+        self.registrar.note_gone(worker, Moment::of(self.clock.now()));
     }
 
     /// A worker that was dismissed never heard of it, and takes part again: it is whose it was.
     pub(super) fn is_back(&mut self, worker: WorkerId) {
+        self.registrar.note_back(worker);
         if let Some(Some(agent)) = self.gone.remove(&worker) {
             self.children.insert(worker, agent);
         }
@@ -153,7 +158,11 @@ impl Certifying {
     }
 
     /// Renews the coordinator's own certificate, if it is time.
-    pub(super) fn renew_own(&self, now: SystemTime) {
+    pub(super) fn renew_own(&self) {
+        self.renew_own_at(self.clock.now());
+    }
+
+    fn renew_own_at(&self, now: SystemTime) {
         if !self.own.is_due(now) {
             return;
         }
@@ -183,7 +192,8 @@ mod tests {
     fn certifying() -> (Certifying, Wallet) {
         let authority = Arc::new(Authority::new(JOB).unwrap());
         let own = Wallet::from(authority.issue(Role::Coordinator, 0).unwrap());
-        (Certifying::new(Arc::new(Registrar::new(authority)), own.clone()), own)
+        let registrar = Arc::new(Registrar::new(authority));
+        (Certifying::new(registrar, own.clone(), Clock::Host), own)
     }
 
     fn request() -> Vec<u8> {
@@ -254,9 +264,9 @@ mod tests {
         let (certifying, own) = certifying();
         let before = own.current();
         let now = SystemTime::now();
-        certifying.renew_own(now + CERTIFICATE_VALIDITY / 4);
+        certifying.renew_own_at(now + CERTIFICATE_VALIDITY / 10);
         assert_eq!(own.current(), before);
-        certifying.renew_own(now + CERTIFICATE_VALIDITY * 3 / 4);
+        certifying.renew_own_at(now + CERTIFICATE_VALIDITY * 3 / 4);
         assert_ne!(own.current().certificate(), before.certificate());
         assert_eq!(own.current().identity(), before.identity());
         assert!(!own.is_due(now + CERTIFICATE_VALIDITY * 3 / 4 + Duration::from_secs(1)));

@@ -38,6 +38,11 @@ impl JobRecord {
         self.formed.count() > 0 || self.reached > Step::ZERO
     }
 
+    /// Those that have left.
+    pub fn released(&self) -> impl Iterator<Item = WorkerId> + '_ {
+        self.released.keys().copied()
+    }
+
     /// Whether the next life would miss more in `older` than some reports: then this is worth writing at once.
     #[must_use]
     pub fn differs_from(&self, older: &Self) -> bool {

@@ -36,7 +36,12 @@ fn an_agent_that_is_asked_to_end_drains_its_workers() {
     let join = site.invite("state", "worker", "1", "worker.join");
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "worker::becomes_a_worker", "--nocapture"]);
-    let by_hand = Running::start(command.env("SARDANA_JOIN", &join).stdin(std::process::Stdio::null()));
+    let by_hand = Running::start(
+        command
+            .env("SARDANA_JOIN", &join)
+            .env("XDG_STATE_HOME", site.path(""))
+            .stdin(std::process::Stdio::null()),
+    );
     until(&site, operator, 3);
     let unowned = site.status(&["--join", operator]);
     let unowned = unowned["workers"]
