@@ -1,7 +1,7 @@
 //! What the coordinator certifies for those it knows: children of agents, and the next certificates of whoever is still part of the
 //! job. Whoever is not is refused, so what it holds is worthless soon.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -83,9 +83,13 @@ impl Certifying {
         Ok(certificate)
     }
 
-    /// An agent has these children: it may have had them certified by a coordinator before this one.
+    /// An agent has these children: it may have had them certified by a coordinator before this one. It has no others: their ends it reports
+    /// next, and what it still waits for it asks for again. One that was started anew under the same id knows nothing of those before.
     pub(super) fn has_children(&mut self, agent: u64, children: &[WorkerId]) {
-        for &worker in children.iter().take(MAX_CHILDREN) {
+        let present: BTreeSet<WorkerId> = children.iter().take(MAX_CHILDREN).copied().collect();
+        self.children
+            .retain(|worker, parent| *parent != agent || present.contains(worker));
+        for worker in present {
             if !self.gone.contains_key(&worker) {
                 self.children.entry(worker).or_insert(agent);
             }
@@ -257,6 +261,18 @@ mod tests {
         assert!(certifying.child(2, WORKER, &request()).is_some());
         certifying.is_gone(WorkerId::new(10));
         assert!(certifying.child(1, WorkerId::new(6), &request()).is_some());
+    }
+
+    #[test]
+    fn an_agent_that_is_started_anew_has_room_for_children_whatever_became_of_those_before() {
+        let (mut certifying, _) = certifying();
+        certifying.children = (0..MAX_CHILDREN as u64).map(|id| (WorkerId::new(id + 10), 1)).collect();
+        certifying.children.insert(WorkerId::new(9), 2);
+        certifying.has_children(1, &[WorkerId::new(10), WorkerId::new(8)]);
+        assert!(certifying.child(1, WORKER, &request()).is_some());
+        let mine = |worker| certifying.children.get(&WorkerId::new(worker)).copied();
+        assert_eq!([mine(8), mine(10), mine(11), mine(9)], [Some(1), Some(1), None, Some(2)]);
+        assert!(certifying.may_report(1, WorkerId::new(11)), "it may still say how they ended");
     }
 
     #[test]

@@ -113,15 +113,39 @@ pub async fn enrol_on(ground: &Ground, join: &JoinFile, role: Role) -> Result<En
 /// # Errors
 /// See [`EnrolError`].
 pub async fn enrol_kept(path: &Path, role: Role, keyring: &Keyring) -> Result<Enrolled, EnrolError> {
+    enrol_with(path, role, keyring, Sought::Good).await
+}
+
+/// The same, when the coordinator does not take what the keyring has although it seems good here: the clocks differ.
+///
+/// # Errors
+/// As [`enrol_kept`].
+pub async fn enrol_anew(path: &Path, role: Role, keyring: &Keyring) -> Result<Enrolled, EnrolError> {
+    enrol_with(path, role, keyring, Sought::New).await
+}
+
+/// Which credentials are sought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sought {
+    /// Any that are good, as far as is known here.
+    Good,
+    /// New ones.
+    New,
+}
+
+async fn enrol_with(path: &Path, role: Role, keyring: &Keyring, sought: Sought) -> Result<Enrolled, EnrolError> {
     let join = JoinFile::read_any(path)?;
     is_for(&join, role)?;
     let now = SystemTime::now();
     let mut held = keyring.hold(&join, Moment::of(now))?;
+    if sought == Sought::New {
+        held.forget();
+    }
     let errand = held.errand(&join, join.is_good(path, Moment::of(now)), now)?;
     let (coordinator, credentials) = find(&Ground::Host, &join, &errand).await?;
     match errand {
         Errand::Show(_) => {}
-        Errand::Ask { .. } => held.keep(&credentials, SystemTime::now())?,
+        Errand::Ask(_) => held.keep(&credentials, SystemTime::now())?,
     }
     Ok(Enrolled {
         credentials,
@@ -212,7 +236,7 @@ async fn attempt(ground: &Ground, join: &JoinFile, address: SocketAddr, errand: 
             stranger.leave().await;
             return Ok(credentials.clone());
         }
-        Errand::Ask { key, asked } => (key, asked),
+        Errand::Ask(asking) => (&asking.key, &asking.asked),
     };
     let answered = stranger.ask(asked).await;
     stranger.leave().await;

@@ -11,12 +11,16 @@ pub(super) enum Errand {
     /// Nothing: these credentials are good.
     Show(Credentials),
     /// A certificate is asked for.
-    Ask {
-        /// For this key.
-        key: PendingKey,
-        /// Like this.
-        asked: EnrolRequest,
-    },
+    Ask(Box<Asking>),
+}
+
+/// A certificate that is asked for.
+#[derive(Debug)]
+pub(super) struct Asking {
+    /// For this key.
+    pub(super) key: PendingKey,
+    /// Like this.
+    pub(super) asked: EnrolRequest,
 }
 
 impl Errand {
@@ -26,7 +30,7 @@ impl Errand {
             invitation: join.invitation.clone(),
             request: ground.signed(|| key.request())?,
         };
-        Ok(Self::Ask { key, asked })
+        Ok(Self::Ask(Box::new(Asking { key, asked })))
     }
 
     /// To ask for the next certificate of who has these, which have run out or are about to.
@@ -36,6 +40,6 @@ impl Errand {
             certificate: credentials.certificate().to_vec(),
             request: ground.signed(|| key.request())?,
         };
-        Ok(Self::Ask { key, asked })
+        Ok(Self::Ask(Box::new(Asking { key, asked })))
     }
 }

@@ -24,7 +24,7 @@ mod uses;
 #[cfg(test)]
 mod tests;
 
-pub use client::{EnrolError, Enrolled, answers, enrol, enrol_kept, enrol_on};
+pub use client::{EnrolError, Enrolled, answers, enrol, enrol_anew, enrol_kept, enrol_on};
 pub use invitation::{Invitation, InvitationError, InvitationKey, Nonce, Terms, Used};
 pub use join_file::{JoinFile, JoinFileError};
 pub use keyring::{Kept, Keyring, KeyringError};

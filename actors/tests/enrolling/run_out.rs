@@ -163,13 +163,18 @@ async fn strangers_other_jobs_the_late_and_the_gone_are_told_why_not() {
             "its join file serves until it expires",
         ),
         (shared.old(Role::Coordinator, 0, 3 * HOUR), "is not renewed for anybody"),
-        (believing(&other_job, &site), "not of this job's authority"),
         (believing(&same_name, &site), "not of this job's authority"),
     ] {
         let reason = refused(&site, &credentials).await;
         assert!(reason.contains(words), "{words}: {reason}");
         log.refused(&["somebody was not enrolled", words]).await;
     }
+    // Of another job, it already dials nobody here.
+    let wallet = Wallet::from(believing(&other_job, &site));
+    let error = renew_run_out(&Ground::Host, &wallet, site.coordinator.address())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("expected coordinator of job 0404"), "{error}");
     // One that can be renewed is.
     let wallet = Wallet::from(shared.old(Role::Worker, 1, 3 * HOUR));
     renew_run_out(&Ground::Host, &wallet, site.coordinator.address())

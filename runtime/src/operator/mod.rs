@@ -13,6 +13,7 @@ mod words;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use sardana_actors::enrol::enrol_anew;
 pub use sardana_actors::operator::{Operator, OperatorError, limits};
 use sardana_actors::trust::{Credentials, Role};
 pub use sardana_protocol::status::{
@@ -70,12 +71,22 @@ impl Access {
         }
     }
 
-    /// Connects.
+    /// Connects. With a new certificate, if the coordinator does not take this one any more and there is a way to one.
     ///
     /// # Errors
     /// See [`OperatorError`].
     pub async fn connect(&self) -> Result<Operator, OperatorError> {
-        Operator::connect(&self.credentials, self.coordinator).await
+        let connected = Operator::connect(&self.credentials, self.coordinator).await;
+        let (Err(OperatorError::RunOut { .. }), Some(way)) = (&connected, &self.way) else {
+            return connected;
+        };
+        match enrol_anew(&way.join, Role::Operator, &way.keyring).await {
+            Ok(enrolled) => Operator::connect(&enrolled.credentials, enrolled.coordinator.found()).await,
+            Err(error) => {
+                tracing::warn!(%error, "the join file gave no new certificate");
+                connected
+            }
+        }
     }
 }
 

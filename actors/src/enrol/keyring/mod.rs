@@ -175,6 +175,11 @@ impl Held {
         Ok(Errand::invited(&Ground::Host, join, key)?)
     }
 
+    /// What it got before is of no use, whatever its times say.
+    pub(super) fn forget(&mut self) {
+        self.entry.certified = None;
+    }
+
     /// These were got. A worker's are for one process only.
     pub(super) fn keep(&mut self, credentials: &Credentials, received: SystemTime) -> Result<(), KeyringError> {
         if credentials.role() == Role::Worker {

@@ -83,7 +83,7 @@ impl Site {
 
 fn asks(errand: Errand) -> (PendingKey, EnrolRequest) {
     match errand {
-        Errand::Ask { key, asked } => (key, asked),
+        Errand::Ask(asking) => (asking.key, asking.asked),
         Errand::Show(credentials) => panic!("expected a request, found {credentials:?}"),
     }
 }
@@ -91,7 +91,7 @@ fn asks(errand: Errand) -> (PendingKey, EnrolRequest) {
 fn shows(errand: Errand) -> Credentials {
     match errand {
         Errand::Show(credentials) => credentials,
-        Errand::Ask { .. } => panic!("expected credentials, found a request"),
+        Errand::Ask(_) => panic!("expected credentials, found a request"),
     }
 }
 
