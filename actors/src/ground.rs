@@ -1,4 +1,4 @@
-//! What the actors of a process stand on: UDP sockets, TLS's algorithms, and threads beside the network's. In production always the
+//! What the actors of a process stand on: UDP sockets, TLS's algorithms, a clock, and threads beside the network's. In production always the
 //! host's own; a simulation gives another, on which nothing happens but by its seed. Must not know what is done on it.
 
 use std::fmt::Debug;
@@ -6,12 +6,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::SystemTime;
 
 use quinn::AsyncUdpSocket;
 use rustls::crypto::CryptoProvider;
 use tokio::sync::oneshot;
 
-use crate::trust::ends_evenly;
+use crate::trust::{Clock, ends_evenly};
 
 /// What a process stands on.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +37,9 @@ pub trait Given: Debug + Send + Sync {
 
     /// TLS's algorithms.
     fn cryptography(&self) -> Arc<CryptoProvider>;
+
+    /// By which clock certificates begin and run out.
+    fn clock(&self) -> Clock;
 }
 
 impl Ground {
@@ -99,6 +103,20 @@ impl Ground {
                 Self::Given(_) | Self::Host => return Ok(signed),
             }
         }
+    }
+
+    /// By which clock certificates begin and run out.
+    pub(crate) fn clock(&self) -> Clock {
+        match self {
+            Self::Host => Clock::Host,
+            Self::Given(given) => given.clock(),
+        }
+    }
+
+    /// What time it is, for certificates.
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        self.clock().now()
     }
 
     /// TLS's algorithms. Chosen here and not for the process, so that a program that embeds us may choose others for itself.

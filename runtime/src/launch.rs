@@ -277,7 +277,7 @@ pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
         None => None,
     };
     let agent = AgentConfig {
-        credentials: authority.issue(Role::Agent, getrandom::u64().map_err(random)?)?,
+        credentials: authority.issue(Role::Agent, getrandom::u64().map_err(random)?)?.into(),
         coordinator: coordinator.address().into(),
         listen: SocketAddr::new(coordinator.address().ip(), 0),
         advertise: None,

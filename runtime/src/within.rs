@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sardana_actors::agent::Bundle;
 pub use sardana_actors::ground::{Given, Ground};
+pub use sardana_actors::trust::Clock;
 use sardana_actors::worker::{self, Desk, ModelFailure, Sigterm, Task};
 use sardana_protocol::job::JobSpec;
 use tokio::time::sleep;
@@ -50,7 +51,7 @@ where
 {
     let mut prepared = trainer::prepare(job.spec(), build)?;
     let (desk, errands) = Desk::new(job.spec(), Arc::clone(&prepared.layout), None);
-    let config = config(bundle, job, &prepared.facts, Sigterm::NotOurs);
+    let config = config(&ground, bundle, job, &prepared.facts, Sigterm::NotOurs);
     let (failure, failures) = ModelFailure::channel();
     let network = async {
         // The model waits at its desk; it must learn of any end of the network.

@@ -7,6 +7,8 @@ use std::thread::{self, JoinHandle};
 
 use sardana_actors::agent::{Bundle, BundleError, receive_bundle};
 pub use sardana_actors::agent::{EXIT_GIVE_UP, EXIT_RETRY};
+use sardana_actors::ground::Ground;
+use sardana_actors::trust::Wallet;
 pub use sardana_actors::worker::Ended;
 use sardana_actors::worker::{self, Desk, Errand, ModelFailure, Sigterm, TallyFile, WorkerConfig, WorkerError};
 use sardana_protocol::job::JobSpec;
@@ -131,7 +133,7 @@ where
     let preparing = catch_unwind(AssertUnwindSafe(|| trainer::prepare(job.spec(), build)));
     let mut prepared = preparing.map_err(|_| ProcessError::Panicked)??;
     let (desk, errands) = Desk::new(job.spec(), Arc::clone(&prepared.layout), tally);
-    let config = config(bundle, job, &prepared.facts, sigterm);
+    let config = config(&Ground::Host, bundle, job, &prepared.facts, sigterm);
     let (failure, failures) = ModelFailure::channel();
     let network = Network::start(config, Arc::clone(&desk), errands, failures, sigterm)?;
     // Told also when the model's code panics: the others must not wait for this worker.
@@ -145,9 +147,9 @@ where
 }
 
 /// What the actors of a worker need.
-pub(crate) fn config(bundle: Bundle, job: &Job, facts: &Facts, sigterm: Sigterm) -> WorkerConfig {
+pub(crate) fn config(ground: &Ground, bundle: Bundle, job: &Job, facts: &Facts, sigterm: Sigterm) -> WorkerConfig {
     WorkerConfig {
-        credentials: bundle.credentials.into(),
+        credentials: Wallet::new(bundle.credentials, ground.now()),
         coordinator: bundle.coordinator,
         listen: bundle.listen,
         advertise: bundle.advertise,

@@ -78,6 +78,7 @@ async fn trained() -> Job {
     let access = Access {
         coordinator: coordinator.address(),
         credentials: authority.issue(Role::Operator, 1).unwrap(),
+        way: None,
     };
     Job {
         authority,

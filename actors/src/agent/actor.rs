@@ -26,7 +26,7 @@ use super::reporting::Reporting;
 use super::start_error::StartError;
 use super::{AgentConfig, AgentEvent, Bundle, Processes};
 use crate::depot::Depot;
-use crate::trust::{Credentials, Wallet};
+use crate::trust::Credentials;
 use crate::worker::TallyFile;
 
 /// What the actor is told.
@@ -124,7 +124,7 @@ impl Actor for Shell {
             printer,
         } = arguments;
         let counts = Counts::make()?;
-        let wallet = Wallet::from(&config.credentials);
+        let wallet = config.credentials.clone();
         let (certificates, children) = (Certificates::new(wallet.clone()), Arc::clone(&processes));
         let reporting = Reporting::start(wallet, &config, children, &myself).await?;
         // The interval ends with the actor.

@@ -15,6 +15,9 @@ pub const ENDS_KEPT: usize = 1_024;
 /// Between two attempts to reach a coordinator that was lost. Ends of workers are reported after it at the latest.
 pub const RECONNECT_EVERY: Duration = Duration::from_millis(250);
 
+/// The same when the coordinator does not renew the certificate that has run out: what has to be done about it people do.
+pub const REFUSED_EVERY: Duration = Duration::from_secs(60);
+
 /// How long an agent that was asked to leave waits for its children: they finish a step and hand over what they hold. Supervisors
 /// kill after 30 s by habit, so it is less. Then they are ended.
 pub const LEAVE_PATIENCE: Duration = Duration::from_secs(25);

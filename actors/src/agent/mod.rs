@@ -37,7 +37,7 @@ pub use bundle::{BUNDLE_VARIABLE, Bundle, BundleError, receive_bundle};
 pub use child::{EXIT_GIVE_UP, EXIT_RETRY};
 pub use output::{Colour, LogBounds, Output, OutputError};
 
-use crate::trust::Credentials;
+use crate::trust::Wallet;
 use crate::whereabouts::Whereabouts;
 use actor::{Arguments, Message, Shell};
 use limits::OUTPUT_GRACE;
@@ -48,7 +48,7 @@ use output::{Printer, Ranks, Writers};
 #[derive(Debug)]
 pub struct AgentConfig {
     /// Its own certificate and key.
-    pub credentials: Credentials,
+    pub credentials: Wallet,
     /// Where the coordinator listens, and may listen some day.
     pub coordinator: Whereabouts,
     /// Where children listen for each other; port 0 takes any.

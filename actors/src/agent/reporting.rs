@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use ractor::{ActorProcessingErr, ActorRef};
 use sardana_protocol::limits::MAX_WORKERS;
@@ -11,9 +12,11 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::actor::Message;
-use super::limits::{ENDS_KEPT, RECONNECT_EVERY};
+use super::limits::{ENDS_KEPT, RECONNECT_EVERY, REFUSED_EVERY};
 use super::{AgentConfig, Processes};
-use crate::control::{Next, carry};
+use crate::control::{Next, Unmade, carry};
+use crate::enrol::{RenewError, renew_run_out};
+use crate::ground::Ground;
 use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{Purpose, bind_client, close, connect};
 use crate::trust::{PeerIdentity, Wallet};
@@ -42,6 +45,13 @@ struct Link {
     processes: Processes,
 }
 
+/// The coordinator was not reached.
+struct Unreached {
+    why: String,
+    /// When it makes sense to try again.
+    pause: Duration,
+}
+
 impl Reporting {
     /// Makes the first connection.
     pub(super) async fn start(
@@ -56,7 +66,7 @@ impl Reporting {
             host: config.host.clone(),
             processes,
         };
-        let queue = link.connect(agent).await?;
+        let queue = link.connect(agent).await.map_err(|unreached| unreached.why)?;
         Ok(Self {
             link,
             queue: Some(queue),
@@ -108,9 +118,9 @@ impl Reporting {
         tokio::spawn(async move {
             let message = match link.connect(&agent).await {
                 Ok(queue) => Message::ControlMade { queue },
-                Err(error) => {
-                    sleep(RECONNECT_EVERY).await;
-                    Message::ControlLost { why: error.to_string() }
+                Err(Unreached { why, pause }) => {
+                    sleep(pause).await;
+                    Message::ControlLost { why }
                 }
             };
             // The agent is gone only when its program ends.
@@ -141,21 +151,37 @@ impl Link {
         }
     }
 
-    /// At the next address, if that fails at this one.
-    async fn connect(&self, agent: &ActorRef<Message>) -> Result<mpsc::UnboundedSender<AgentMessage>, ActorProcessingErr> {
-        let connected = self.connect_to(self.coordinator.here(), agent).await;
-        if connected.is_err() {
-            self.coordinator.look_elsewhere();
+    /// At the next address, if that fails at this one. With a new certificate, if the one it has has run out meanwhile.
+    async fn connect(&self, agent: &ActorRef<Message>) -> Result<mpsc::UnboundedSender<AgentMessage>, Unreached> {
+        let address = self.coordinator.here();
+        let mut connected = self.connect_to(address, agent).await;
+        let mut pause = RECONNECT_EVERY;
+        if let Err(Unmade::RunOut(_)) = &connected {
+            connected = match renew_run_out(&Ground::Host, &self.wallet, address).await {
+                Ok(()) => self.connect_to(address, agent).await,
+                Err(error) => {
+                    if matches!(error, RenewError::Refused { .. }) {
+                        pause = REFUSED_EVERY;
+                    }
+                    Err(Unmade::Otherwise(error.to_string()))
+                }
+            };
         }
-        connected
+        connected.map_err(|unmade| {
+            self.coordinator.look_elsewhere();
+            let (Unmade::RunOut(why) | Unmade::Otherwise(why)) = unmade;
+            Unreached { why, pause }
+        })
     }
 
     async fn connect_to(
         &self,
         address: SocketAddr,
         agent: &ActorRef<Message>,
-    ) -> Result<mpsc::UnboundedSender<AgentMessage>, ActorProcessingErr> {
-        let endpoint = bind_client(&self.wallet, Purpose::Control, address)?;
+    ) -> Result<mpsc::UnboundedSender<AgentMessage>, Unmade> {
+        let no = |why: String| Err(Unmade::Otherwise(why));
+        let endpoint =
+            bind_client(&self.wallet, Purpose::Control, address).map_err(|error| Unmade::Otherwise(error.to_string()))?;
         let job = self.wallet.job();
         let coordinator = PeerIdentity::coordinator(job);
         let connection = connect(&endpoint, address, coordinator, CONNECT_DEADLINE).await?;
@@ -167,15 +193,15 @@ impl Link {
         match timeout(CONNECT_DEADLINE, greeting).await {
             Ok(Ok(Some(Greeting::Welcome))) => {}
             Ok(Ok(Some(Greeting::Refused { reason }))) => {
-                return Err(format!("the coordinator at {address} refused this agent: {reason}").into());
+                return no(format!("the coordinator at {address} refused this agent: {reason}"));
             }
             Ok(Ok(Some(Greeting::Fenced | Greeting::Leads { .. } | Greeting::Joined { .. }))) => {
-                return Err("another coordinator leads the job".into());
+                return no("another coordinator leads the job".to_owned());
             }
-            Ok(Ok(Some(Greeting::Over))) => return Err("the job is over: start a new one".into()),
-            Ok(Ok(None)) => return Err(format!("{address} closed without an answer").into()),
+            Ok(Ok(Some(Greeting::Over))) => return no("the job is over: start a new one".to_owned()),
+            Ok(Ok(None)) => return no(format!("{address} closed without an answer")),
             Ok(Err(error)) => return Err(error.into()),
-            Err(_) => return Err(format!("{address} did not answer a hello within {CONNECT_DEADLINE:?}").into()),
+            Err(_) => return no(format!("{address} did not answer a hello within {CONNECT_DEADLINE:?}")),
         }
         let (queue, outgoing) = mpsc::unbounded_channel();
         let agent = agent.clone();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::admission::{Acquaintance, Refusal, admit, take_over};
@@ -31,7 +31,7 @@ use super::session::SessionId;
 use super::{CoordinatorConfig, Past};
 use crate::ground::Ground;
 use crate::quic::explain;
-use crate::trust::Wallet;
+use crate::trust::{Clock, Wallet};
 
 /// Between two looks at what is due. The machine's shortest timeout is three times as long.
 const TICK: Duration = Duration::from_millis(100);
@@ -107,6 +107,7 @@ pub(super) struct Arguments {
     pub(super) config: CoordinatorConfig,
     pub(super) wallet: Wallet,
     pub(super) ground: Ground,
+    pub(super) clock: Clock,
     pub(super) records: Option<Recorder>,
     pub(super) events: mpsc::UnboundedSender<JobEvent>,
 }
@@ -162,7 +163,7 @@ impl Actor for Shell {
         drop(myself.send_interval(TICK, || Message::Tick));
         let config = arguments.config;
         let mut state = State {
-            certifying: Certifying::new(Arc::clone(&config.registrar), arguments.wallet),
+            certifying: Certifying::new(Arc::clone(&config.registrar), arguments.wallet, arguments.clock),
             ground: arguments.ground,
             records: arguments.records,
             written: None,
@@ -187,6 +188,8 @@ impl Actor for Shell {
         if let Past::Known(job) = &state.config.past {
             let (identity, auxiliary) = (job.identity.clone(), job.auxiliary.clone());
             state.operating.named(&auxiliary);
+            let left: Vec<WorkerId> = job.record.released().collect();
+            left.into_iter().for_each(|worker| state.certifying.is_gone(worker));
             state.begin(identity);
         }
         Ok(state)
@@ -237,7 +240,7 @@ impl Actor for Shell {
                 let _ = reply.send(());
             }
             Message::Tick => {
-                state.certifying.renew_own(SystemTime::now());
+                state.certifying.renew_own();
                 state.settle_hearsay();
                 state.decide(Event::Tick);
                 state.write_down();

@@ -1,6 +1,7 @@
 //! What the coordinator certifies for those it knows: children of agents, and the next certificates of whoever is still part of the
 //! job. Whoever is not is refused, so what it holds is worthless soon.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -12,7 +13,7 @@ use sardana_protocol::words::WorkerId;
 use super::lately::Lately;
 use super::limits::{DEPOTS_KEPT, WORKERS_KEPT};
 use crate::enrol::Registrar;
-use crate::trust::{CertifyError, Role, Wallet};
+use crate::trust::{CertifyError, Clock, Moment, Role, Wallet};
 
 /// Most children of one agent that have not ended: as many as a job can have.
 const MAX_CHILDREN: usize = MAX_WORKERS as usize;
@@ -22,6 +23,7 @@ const MAX_CHILDREN: usize = MAX_WORKERS as usize;
 pub(super) struct Certifying {
     registrar: Arc<Registrar>,
     own: Wallet,
+    clock: Clock,
     /// Children of which no end was seen, and whose they are: the last ones, as agents may vanish with theirs. Of one that is forgotten
     /// any agent may speak.
     children: Lately<WorkerId, u64>,
@@ -49,10 +51,11 @@ enum Refusal {
 
 impl Certifying {
     /// Certifies through `registrar`. `own` is the coordinator's wallet.
-    pub(super) fn new(registrar: Arc<Registrar>, own: Wallet) -> Self {
+    pub(super) fn new(registrar: Arc<Registrar>, own: Wallet, clock: Clock) -> Self {
         Self {
             registrar,
             own,
+            clock,
             children: Lately::new(WORKERS_KEPT),
             claimed: Lately::new(WORKERS_KEPT),
             depots: Lately::new(DEPOTS_KEPT),
@@ -88,10 +91,14 @@ impl Certifying {
         Ok(certificate)
     }
 
-    /// An agent has these children: it may have had them certified by a coordinator before this one.
+    /// An agent has these children: it may have had them certified by a coordinator before this one. It has no others: their ends it reports
+    /// next, and what it still waits for it asks for again. One that was started anew under the same id knows nothing of those before.
     pub(super) fn has_children(&mut self, agent: u64, children: &[WorkerId]) {
-        self.claimed.retain(|parent| *parent != agent);
-        for &worker in children.iter().take(MAX_CHILDREN) {
+        let present: BTreeSet<WorkerId> = children.iter().take(MAX_CHILDREN).copied().collect();
+        self.children
+            .retain(|worker, parent| *parent != agent || present.contains(worker));
+        self.claimed.retain(|_, parent| *parent != agent);
+        for worker in present {
             if !self.gone.contains(&worker) && !self.children.contains(&worker) {
                 self.claimed.insert_new(worker, agent);
             }
@@ -147,10 +154,13 @@ impl Certifying {
         let claimed = self.claimed.remove(&worker);
         let agent = self.children.remove(&worker).or(claimed);
         self.gone.insert_new(worker, agent);
+        // Nor by showing one that has run out.
+        self.registrar.note_gone(worker, Moment::of(self.clock.now()));
     }
 
     /// A worker that was dismissed never heard of it, and takes part again: it is whose it was.
     pub(super) fn is_back(&mut self, worker: WorkerId) {
+        self.registrar.note_back(worker);
         if let Some(Some(agent)) = self.gone.remove(&worker) {
             self.children.insert(worker, agent);
         }
@@ -168,7 +178,11 @@ impl Certifying {
     }
 
     /// Renews the coordinator's own certificate, if it is time.
-    pub(super) fn renew_own(&self, now: SystemTime) {
+    pub(super) fn renew_own(&self) {
+        self.renew_own_at(self.clock.now());
+    }
+
+    fn renew_own_at(&self, now: SystemTime) {
         if !self.own.is_due(now) {
             return;
         }
@@ -198,7 +212,8 @@ mod tests {
     fn certifying() -> (Certifying, Wallet) {
         let authority = Arc::new(Authority::new(JOB).unwrap());
         let own = Wallet::from(authority.issue(Role::Coordinator, 0).unwrap());
-        (Certifying::new(Arc::new(Registrar::new(authority)), own.clone()), own)
+        let registrar = Arc::new(Registrar::new(authority));
+        (Certifying::new(registrar, own.clone(), Clock::Host), own)
     }
 
     fn request() -> Vec<u8> {
@@ -279,8 +294,23 @@ mod tests {
                 assert!(certifying.renewed_worker(worker, &request).is_none());
             }
         }
-        let known = certifying.gone.len() + certifying.children.len();
-        assert!(known <= 2 * WORKERS_KEPT, "{known}");
+        let known = certifying.gone.len() + certifying.children.len() + certifying.claimed.len();
+        assert!(known <= 3 * WORKERS_KEPT, "{known}");
+    }
+
+    #[test]
+    fn an_agent_that_is_started_anew_has_room_for_children_whatever_became_of_those_before() {
+        let (mut certifying, _) = certifying();
+        for id in 0..MAX_CHILDREN as u64 {
+            certifying.children.insert(WorkerId::new(id + 10), 1);
+        }
+        certifying.children.insert(WorkerId::new(9), 2);
+        certifying.has_children(1, &[WorkerId::new(10), WorkerId::new(8)]);
+        assert!(certifying.child(1, WORKER, &request()).is_some());
+        let mine = |worker| certifying.children.get(&WorkerId::new(worker)).copied();
+        assert_eq!([mine(8), mine(10), mine(11), mine(9)], [None, Some(1), None, Some(2)]);
+        assert_eq!(certifying.claimed.get(&WorkerId::new(8)), Some(&1));
+        assert!(certifying.may_report(1, WorkerId::new(11)), "it may still say how they ended");
     }
 
     #[test]
@@ -288,9 +318,9 @@ mod tests {
         let (certifying, own) = certifying();
         let before = own.current();
         let now = SystemTime::now();
-        certifying.renew_own(now + CERTIFICATE_VALIDITY / 4);
+        certifying.renew_own_at(now + CERTIFICATE_VALIDITY / 10);
         assert_eq!(own.current(), before);
-        certifying.renew_own(now + CERTIFICATE_VALIDITY * 3 / 4);
+        certifying.renew_own_at(now + CERTIFICATE_VALIDITY * 3 / 4);
         assert_ne!(own.current().certificate(), before.certificate());
         assert_eq!(own.current().identity(), before.identity());
         assert!(!own.is_due(now + CERTIFICATE_VALIDITY * 3 / 4 + Duration::from_secs(1)));

@@ -56,8 +56,8 @@ impl<K: Ord + Copy, V> Lately<K, V> {
     }
 
     /// Forgets those of which `keep` says no.
-    pub(super) fn retain(&mut self, keep: impl Fn(&V) -> bool) {
-        self.known.retain(|_, (_, value)| keep(value));
+    pub(super) fn retain(&mut self, keep: impl Fn(&K, &V) -> bool) {
+        self.known.retain(|key, (_, value)| keep(key, value));
         let known = &self.known;
         self.order.retain(|_, key| known.contains_key(key));
     }

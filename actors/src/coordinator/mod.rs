@@ -177,7 +177,7 @@ pub async fn start_on(
     ground: Ground,
     config: CoordinatorConfig,
 ) -> Result<(Coordinator, mpsc::UnboundedReceiver<JobEvent>), CoordinatorError> {
-    let wallet = Wallet::from(config.registrar.authority().issue(Role::Coordinator, 0)?);
+    let wallet = Wallet::new(config.registrar.authority().issue(Role::Coordinator, 0)?, ground.now());
     let enrolling = EnrolService::on(ground.clone(), Arc::clone(&config.registrar));
     let resets = ResetKey(config.registrar.authority().derived_key(RESET_CONTEXT));
     let endpoint = bind_coordinator(&ground, &wallet, config.listen, resets)?;
@@ -197,6 +197,7 @@ pub async fn start_on(
         config,
         wallet: wallet.clone(),
         ground: ground.clone(),
+        clock: ground.clock(),
         records,
         events,
     };

@@ -109,6 +109,7 @@ impl LookError {
         match self {
             Self::Connect(
                 ConnectError::Refused { .. }
+                | ConnectError::NotValidNow { .. }
                 | ConnectError::WrongPeer { .. }
                 | ConnectError::OtherProtocol { .. }
                 | ConnectError::Local { .. },

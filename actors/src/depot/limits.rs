@@ -85,6 +85,9 @@ pub const RECONNECT_FIRST: Duration = Duration::from_millis(250);
 /// The longest such wait.
 pub const RECONNECT_MOST: Duration = Duration::from_secs(5);
 
+/// The least such wait when the coordinator does not renew a certificate that has run out: what has to be done about it people do.
+pub const REFUSED_EVERY: Duration = Duration::from_secs(60);
+
 /// How long after it has failed a store is opened anew; doubled each time that it fails again soon or cannot be opened, up to
 /// [`REOPEN_MOST`]. Opening reads what was perhaps never written, which a disk that is busy failing need not do in a loop.
 pub const REOPEN_FIRST: Duration = Duration::from_millis(500);

@@ -12,8 +12,9 @@ use tokio::time::{sleep, timeout};
 
 use super::actor::Message;
 use super::keeper::Keeper;
-use super::limits::{RECONNECT_FIRST, RECONNECT_MOST};
-use crate::control::{Next, carry};
+use super::limits::{RECONNECT_FIRST, RECONNECT_MOST, REFUSED_EVERY};
+use crate::control::{Next, Unmade, carry};
+use crate::enrol::{RenewError, renew_run_out};
 use crate::ground::Ground;
 use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{Purpose, bind_client_on, close, connect};
@@ -35,13 +36,27 @@ pub(super) struct Link {
 }
 
 /// Why there is no connection, or none any more.
+#[derive(Debug)]
 enum Ended {
     /// Another try may fare better.
     Lost(String),
+    /// Another try may fare better once the certificate is renewed.
+    RunOut(String),
+    /// Another try would end in the same way until people have done something.
+    Hopeless(String),
     /// The job is over.
     Over,
     /// The depot ends.
     Here,
+}
+
+impl From<Unmade> for Ended {
+    fn from(unmade: Unmade) -> Self {
+        match unmade {
+            Unmade::RunOut(why) => Self::RunOut(why),
+            Unmade::Otherwise(why) => Self::Lost(why),
+        }
+    }
 }
 
 impl Link {
@@ -51,8 +66,21 @@ impl Link {
         loop {
             let address = self.coordinator.here();
             let mut joined = false;
-            let why = match self.connect(address, &depot, &mut joined).await {
-                Ended::Lost(why) => why,
+            let mut ended = self.connect(address, &depot, &mut joined).await;
+            if let Ended::RunOut(_) = &ended {
+                ended = match renew_run_out(&self.ground, &self.wallet, address).await {
+                    Ok(()) => self.connect(address, &depot, &mut joined).await,
+                    Err(error @ RenewError::Again { .. }) => Ended::Lost(error.to_string()),
+                    Err(error @ RenewError::Refused { .. }) => Ended::Hopeless(error.to_string()),
+                };
+            }
+            let mut least = Duration::ZERO;
+            let why = match ended {
+                Ended::Lost(why) | Ended::RunOut(why) => why,
+                Ended::Hopeless(why) => {
+                    least = REFUSED_EVERY;
+                    why
+                }
                 // The actor is gone only if it ends.
                 Ended::Over => return drop(depot.cast(Message::JobOver)),
                 Ended::Here => return,
@@ -64,7 +92,7 @@ impl Link {
                 self.coordinator.look_elsewhere();
             }
             tracing::warn!(target: "sardana::event::control_lost", coordinator = %address, %why, "the coordinator is looked for");
-            sleep(pause).await;
+            sleep(pause.max(least)).await;
             pause = longer(pause);
         }
     }
@@ -78,7 +106,7 @@ impl Link {
         let expected = PeerIdentity::coordinator(self.wallet.job());
         let ended = match connect(&endpoint, address, expected, CONNECT_DEADLINE).await {
             Ok(connection) => self.talk(&connection, depot, joined).await,
-            Err(error) => Ended::Lost(error.to_string()),
+            Err(error) => Unmade::from(error).into(),
         };
         close(&endpoint, "the depot leaves this connection").await;
         ended
@@ -87,7 +115,7 @@ impl Link {
     async fn talk(&self, connection: &quinn::Connection, depot: &ActorRef<Message>, joined: &mut bool) -> Ended {
         let (mut send, mut receive) = match connection.open_bi().await {
             Ok(streams) => streams,
-            Err(error) => return Ended::Lost(crate::quic::explain(&error)),
+            Err(error) => return Unmade::from(error).into(),
         };
         let hello = Hello::Depot(self.hello());
         let greeting = async {
@@ -96,7 +124,7 @@ impl Link {
         };
         let greeting = match timeout(CONNECT_DEADLINE, greeting).await {
             Ok(Ok(greeting)) => greeting,
-            Ok(Err(error)) => return Ended::Lost(error.to_string()),
+            Ok(Err(error)) => return Unmade::from(error).into(),
             Err(_) => return Ended::Lost(format!("it did not answer a hello within {CONNECT_DEADLINE:?}")),
         };
         let incarnation = match greeted(greeting) {

@@ -1,20 +1,20 @@
-//! The end of an enrolment that has no certificate yet: makes a key, asks for its certificate, and has credentials.
+//! Getting in with a join file: looks for the coordinator, and has credentials that are good there: new ones, or those that a keyring has.
 
 use std::net::SocketAddr;
+use std::path::Path;
+use std::time::SystemTime;
 
-use quinn::{Connection, ConnectionError, Endpoint};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
+use super::errand::Errand;
+use super::exchange::{AskError, DialError, Stranger};
 use super::join_file::{JoinFile, JoinFileError};
-use super::limits::{ENROL_AGAIN, ENROL_DEADLINE, ENROL_FRAME_BYTES, ENROL_PATIENCE};
-use super::messages::{EnrolAnswer, EnrolRequest};
-use super::service::COME_AGAIN;
+use super::keyring::{Kept, Keyring, KeyringError};
+use super::limits::{ENROL_AGAIN, ENROL_PATIENCE};
 use crate::ground::Ground;
-use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{BindError, ConnectError, bind_stranger, bind_stranger_on, close, connect, explain};
-use crate::trust::{AuthorityError, Credentials, CredentialsError, PeerIdentity, PendingKey, Role};
+use crate::quic::{BindError, ConnectError};
+use crate::trust::{AuthorityError, Credentials, CredentialsError, Moment, PeerIdentity, PendingKey, Role};
 use crate::whereabouts::Whereabouts;
-use crate::wire::{FrameError, read_frame, write_frame};
 
 /// Credentials of a job, and where its coordinator is.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub struct Enrolled {
     pub credentials: Credentials,
     /// Where the coordinator answered, and where else it may be some day.
     pub coordinator: Whereabouts,
+    /// Where their renewals are kept, if somewhere.
+    pub kept: Option<Kept>,
 }
 
 /// Why somebody could not enrol. The user does what the message says.
@@ -64,16 +66,9 @@ pub enum EnrolError {
         /// Expected, found, and what to do.
         reason: String,
     },
-    /// The connection broke after the request was sent: it may count as a use.
-    #[error(
-        "the coordinator at {address} gave no answer: {reason}; try again, or ask for a new join file if this one is used up"
-    )]
-    NoAnswer {
-        /// Where it is.
-        address: SocketAddr,
-        /// What happened.
-        reason: String,
-    },
+    /// What the join file was used with cannot be kept, or what is kept cannot be used.
+    #[error(transparent)]
+    Keyring(#[from] KeyringError),
     /// The certificate is not the one asked for. The coordinator is broken.
     #[error("the coordinator at {address} sent a certificate that cannot be used: {source}")]
     Certificate {
@@ -85,13 +80,7 @@ pub enum EnrolError {
     },
 }
 
-/// One attempt's end: try again, or not.
-enum Attempt {
-    Again(String),
-    Never(EnrolError),
-}
-
-/// Trades the join file for credentials of `role` with a new key.
+/// Trades the join file for credentials of `role` with a new key, and keeps them nowhere.
 ///
 /// Must be called inside a tokio runtime.
 ///
@@ -106,24 +95,88 @@ pub async fn enrol(join: &JoinFile, role: Role) -> Result<Enrolled, EnrolError> 
 /// # Errors
 /// As [`enrol`].
 pub async fn enrol_on(ground: &Ground, join: &JoinFile, role: Role) -> Result<Enrolled, EnrolError> {
-    let found = join.invitation.role();
-    if found != role {
-        return Err(EnrolError::Role { expected: role, found });
+    is_for(join, role)?;
+    let errand = Errand::invited(ground, join, PendingKey::generate()?)?;
+    let (coordinator, credentials) = find(ground, join, &errand).await?;
+    Ok(Enrolled {
+        credentials,
+        coordinator,
+        kept: None,
+    })
+}
+
+/// Has credentials of `role` by the join file at `path`: those that `keyring` has, if they are good; else new ones for the key that it has,
+/// which is made and kept before it is first used. So one file serves its holder until it expires, and counts as used once.
+///
+/// Must be called inside a tokio runtime.
+///
+/// # Errors
+/// See [`EnrolError`].
+pub async fn enrol_kept(path: &Path, role: Role, keyring: &Keyring) -> Result<Enrolled, EnrolError> {
+    enrol_with(path, role, keyring, Sought::Good).await
+}
+
+/// The same, when the coordinator does not take what the keyring has although it seems good here: the clocks differ.
+///
+/// # Errors
+/// As [`enrol_kept`].
+pub async fn enrol_anew(path: &Path, role: Role, keyring: &Keyring) -> Result<Enrolled, EnrolError> {
+    enrol_with(path, role, keyring, Sought::New).await
+}
+
+/// Which credentials are sought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sought {
+    /// Any that are good, as far as is known here.
+    Good,
+    /// New ones.
+    New,
+}
+
+async fn enrol_with(path: &Path, role: Role, keyring: &Keyring, sought: Sought) -> Result<Enrolled, EnrolError> {
+    let join = JoinFile::read_any(path)?;
+    is_for(&join, role)?;
+    let now = SystemTime::now();
+    let mut held = keyring.hold(&join, Moment::of(now))?;
+    if sought == Sought::New {
+        held.forget();
     }
+    let errand = held.errand(&join, join.is_good(path, Moment::of(now)), now)?;
+    let (coordinator, credentials) = find(&Ground::Host, &join, &errand).await?;
+    match errand {
+        Errand::Show(_) => {}
+        Errand::Ask(_) => held.keep(&credentials, SystemTime::now())?,
+    }
+    Ok(Enrolled {
+        credentials,
+        coordinator,
+        kept: held.kept(),
+    })
+}
+
+fn is_for(join: &JoinFile, role: Role) -> Result<(), EnrolError> {
+    let found = join.invitation.role();
+    if found == role {
+        Ok(())
+    } else {
+        Err(EnrolError::Role { expected: role, found })
+    }
+}
+
+/// One attempt's end: try again, or not.
+enum Attempt {
+    Again(String),
+    Never(EnrolError),
+}
+
+/// Looks for the coordinator at the join file's addresses, and does the errand there.
+async fn find(ground: &Ground, join: &JoinFile, errand: &Errand) -> Result<(Whereabouts, Credentials), EnrolError> {
     let give_up = Instant::now() + ENROL_PATIENCE;
     let mut last = "it names no address".to_owned();
     loop {
         for &address in &join.coordinators {
-            let endpoint = bind_stranger_on(ground, join.authority(), address)?;
-            let attempt = attempt(ground, &endpoint, join, address).await;
-            close(&endpoint, "enrolled").await;
-            match attempt {
-                Ok(credentials) => {
-                    return Ok(Enrolled {
-                        credentials,
-                        coordinator: Whereabouts::new(address, &join.coordinators),
-                    });
-                }
+            match attempt(ground, join, address, errand).await {
+                Ok(credentials) => return Ok((Whereabouts::new(address, &join.coordinators), credentials)),
                 Err(Attempt::Never(error)) => return Err(error),
                 Err(Attempt::Again(why)) => last = why,
             }
@@ -141,89 +194,71 @@ pub async fn enrol_on(ground: &Ground, join: &JoinFile, role: Role) -> Result<En
 /// When no local socket can be had.
 pub async fn answers(join: &JoinFile) -> Result<bool, BindError> {
     for &address in &join.coordinators {
-        let endpoint = bind_stranger(join.authority(), address)?;
-        let coordinator = PeerIdentity::coordinator(join.invitation.job());
-        let connected = connect(&endpoint, address, coordinator, CONNECT_DEADLINE).await;
-        close(&endpoint, "only asked whether it is there").await;
-        match connected {
-            Ok(_) | Err(ConnectError::Busy { .. }) => return Ok(true),
-            Err(
+        match Stranger::dial(&Ground::Host, join.authority(), join.invitation.job(), address).await {
+            Ok(stranger) => {
+                stranger.leave().await;
+                return Ok(true);
+            }
+            Err(DialError::Connect(ConnectError::Busy { .. })) => return Ok(true),
+            Err(DialError::Bind(error)) => return Err(error),
+            Err(DialError::Connect(
                 ConnectError::Unreachable { .. }
                 | ConnectError::Refused { .. }
+                | ConnectError::NotValidNow { .. }
                 | ConnectError::WrongPeer { .. }
                 | ConnectError::OtherProtocol { .. }
                 | ConnectError::Lost { .. }
                 | ConnectError::Local { .. },
-            ) => {}
+            )) => {}
         }
     }
     Ok(false)
 }
 
-async fn attempt(
-    ground: &Ground,
-    endpoint: &Endpoint,
-    join: &JoinFile,
-    address: SocketAddr,
-) -> Result<Credentials, Attempt> {
-    let job = join.invitation.job();
-    let connected = connect(endpoint, address, PeerIdentity::coordinator(job), CONNECT_DEADLINE).await;
-    let connection = connected.map_err(|error| match error {
-        ConnectError::Unreachable { .. } | ConnectError::Busy { .. } | ConnectError::Lost { .. } => {
-            Attempt::Again(error.to_string())
+async fn attempt(ground: &Ground, join: &JoinFile, address: SocketAddr, errand: &Errand) -> Result<Credentials, Attempt> {
+    let stranger = Stranger::dial(ground, join.authority(), join.invitation.job(), address)
+        .await
+        .map_err(|error| match error {
+            DialError::Bind(error) => Attempt::Never(error.into()),
+            DialError::Connect(
+                error @ (ConnectError::Unreachable { .. } | ConnectError::Busy { .. } | ConnectError::Lost { .. }),
+            ) => Attempt::Again(error.to_string()),
+            DialError::Connect(
+                error @ (ConnectError::Refused { .. }
+                | ConnectError::NotValidNow { .. }
+                | ConnectError::WrongPeer { .. }
+                | ConnectError::OtherProtocol { .. }
+                | ConnectError::Local { .. }),
+            ) => Attempt::Never(EnrolError::NotTrusted(error)),
+        })?;
+    let (key, asked) = match errand {
+        Errand::Show(credentials) => {
+            stranger.leave().await;
+            return Ok(credentials.clone());
         }
-        ConnectError::Refused { .. }
-        | ConnectError::WrongPeer { .. }
-        | ConnectError::OtherProtocol { .. }
-        | ConnectError::Local { .. } => Attempt::Never(EnrolError::NotTrusted(error)),
+        Errand::Ask(asking) => (&asking.key, &asking.asked),
+    };
+    let answered = stranger.ask(asked).await;
+    stranger.leave().await;
+    let certificate = answered.map_err(|error| match error {
+        AskError::Again(why) => Attempt::Again(format!("{address}: {why}")),
+        AskError::Refused(reason) => Attempt::Never(EnrolError::Refused { address, reason }),
     })?;
-    let key = PendingKey::generate().map_err(|error| Attempt::Never(error.into()))?;
-    let asked = EnrolRequest {
-        invitation: join.invitation.clone(),
-        request: ground
-            .signed(|| key.request())
-            .map_err(|error| Attempt::Never(error.into()))?,
-    };
-    let no_answer = |reason: String| Attempt::Never(EnrolError::NoAnswer { address, reason });
-    let answer = match timeout(ENROL_DEADLINE, ask(&connection, &asked)).await {
-        Ok(Ok(Some(answer))) => answer,
-        Ok(Ok(None)) => return Err(no_answer("it ended the stream".to_owned())),
-        // It has not looked at the request.
-        Ok(Err(FrameError::Connection(error))) if is_come_again(&error) => return Err(Attempt::Again(explain(&error))),
-        Ok(Err(error)) => return Err(no_answer(error.to_string())),
-        Err(_) => return Err(no_answer(format!("nothing came within {ENROL_DEADLINE:?}"))),
-    };
-    match answer {
-        EnrolAnswer::Refused { reason } => Err(Attempt::Never(EnrolError::Refused { address, reason })),
-        EnrolAnswer::Enrolled { certificate } => {
-            let wrong = |source| Attempt::Never(EnrolError::Certificate { address, source });
-            let credentials = key.certified(&join.authority(), certificate).map_err(wrong)?;
-            let expected = PeerIdentity {
-                job,
-                role: join.invitation.role(),
-                id: credentials.id(),
-            };
-            if credentials.identity() == expected {
-                Ok(credentials)
-            } else {
-                let found = credentials.identity();
-                Err(wrong(CredentialsError::Mismatch { expected, found }))
-            }
-        }
+    let wrong = |source| Attempt::Never(EnrolError::Certificate { address, source });
+    let credentials = key.certified(&join.authority(), certificate).map_err(wrong)?;
+    let (found, expected) = (credentials.identity(), expected(join, &credentials));
+    if found == expected {
+        Ok(credentials)
+    } else {
+        Err(wrong(CredentialsError::Mismatch { expected, found }))
     }
 }
 
-async fn ask(connection: &Connection, asked: &EnrolRequest) -> Result<Option<EnrolAnswer>, FrameError> {
-    let (mut send, mut receive) = connection.open_bi().await.map_err(FrameError::Connection)?;
-    match write_frame(&mut send, asked, ENROL_FRAME_BYTES).await {
-        // Why it stopped reading is said when the connection ends.
-        Ok(()) | Err(FrameError::Stream { .. }) => {}
-        Err(error) => return Err(error),
+/// Whom the certificate should be for: which id it is, the coordinator says.
+fn expected(join: &JoinFile, credentials: &Credentials) -> PeerIdentity {
+    PeerIdentity {
+        job: join.invitation.job(),
+        role: join.invitation.role(),
+        id: credentials.id(),
     }
-    let _ = send.finish();
-    read_frame(&mut receive, ENROL_FRAME_BYTES).await
-}
-
-fn is_come_again(error: &ConnectionError) -> bool {
-    matches!(error, ConnectionError::ApplicationClosed(close) if close.error_code == COME_AGAIN)
 }

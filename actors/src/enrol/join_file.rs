@@ -120,14 +120,23 @@ impl JoinFile {
     /// When others can read it, it is no join file, or of another version, or has expired.
     pub fn read(path: &Path, now: Moment) -> Result<Self, JoinFileError> {
         let join = Self::read_any(path)?;
-        let expires = join.invitation.expires;
-        if expires <= now {
-            return Err(JoinFileError::Invitation {
-                path: path.display().to_string(),
-                source: InvitationError::Expired { at: expires, now },
-            });
-        }
+        join.is_good(path, now)?;
         Ok(join)
+    }
+
+    /// Whether it, which is at `path`, has not expired at `now`.
+    ///
+    /// # Errors
+    /// When it has.
+    pub fn is_good(&self, path: &Path, now: Moment) -> Result<(), JoinFileError> {
+        let at = self.invitation.expires;
+        if now < at {
+            return Ok(());
+        }
+        Err(JoinFileError::Invitation {
+            path: path.display().to_string(),
+            source: InvitationError::Expired { at, now },
+        })
     }
 
     /// Reads the join file at `path`, expired or not.

@@ -4,13 +4,34 @@ use serde::{Deserialize, Serialize};
 
 use super::invitation::Invitation;
 
-/// From somebody without a certificate to the coordinator. [`EnrolAnswer`] comes back, and the connection ends.
+/// From somebody without a valid certificate to the coordinator. [`EnrolAnswer`] comes back, and the connection ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EnrolRequest {
-    /// Why it should get one.
-    pub invitation: Invitation,
-    /// The request for it, PKCS #10 in DER.
-    pub request: Vec<u8>,
+pub enum EnrolRequest {
+    /// By who was invited. The same key again is the same use of the invitation.
+    Invited {
+        /// Why it should get one.
+        invitation: Invitation,
+        /// The request for it, PKCS #10 in DER.
+        request: Vec<u8>,
+    },
+    /// By a process of the job whose certificate has run out, or is about to.
+    RunOut {
+        /// That certificate, X.509 in DER.
+        certificate: Vec<u8>,
+        /// The request for the next one, PKCS #10 in DER, for the same key.
+        request: Vec<u8>,
+    },
+}
+
+impl EnrolRequest {
+    /// What it is, for people.
+    #[must_use]
+    pub fn what(&self) -> String {
+        match self {
+            Self::Invited { invitation, .. } => format!("{} by invitation", invitation.role()),
+            Self::RunOut { .. } => "a certificate that had run out".to_owned(),
+        }
+    }
 }
 
 /// The coordinator's answer.

@@ -3,13 +3,16 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sardana_protocol::words::JobId;
+use sardana_protocol::words::{JobId, WorkerId};
 
 use super::invitation::{Invitation, InvitationError, InvitationKey, Terms};
 use super::messages::EnrolRequest;
+use super::run_out::{Gone, RunOutRefusal, decide};
 use super::uses::{Uses, UsesError};
-use crate::trust::Moment;
-use crate::trust::{Authority, CertifyError, PrivateFolder};
+use crate::trust::{Authority, CertifyError, HolderError, KeyDigest, Moment, PrivateFolder, Role, SigningRequest};
+
+/// What the key is derived for with which ids follow from keys.
+const ID_CONTEXT: &str = "sardana 2026-11 ids of enrolled processes";
 
 /// The authority with what it needs to certify others.
 #[derive(Debug)]
@@ -17,6 +20,7 @@ pub struct Registrar {
     authority: Arc<Authority>,
     key: InvitationKey,
     uses: Mutex<Uses>,
+    gone: Mutex<Gone>,
     ids: Ids,
 }
 
@@ -55,6 +59,12 @@ pub enum EnrolRefusal {
     /// The signing request is not.
     #[error(transparent)]
     Certify(#[from] CertifyError),
+    /// The certificate that has run out says nothing.
+    #[error(transparent)]
+    Holder(#[from] HolderError),
+    /// It is not renewed.
+    #[error(transparent)]
+    RunOut(#[from] RunOutRefusal),
     /// Its use could not be remembered.
     #[error(transparent)]
     Uses(#[from] UsesError),
@@ -94,6 +104,7 @@ impl Registrar {
             key: InvitationKey::of(&authority),
             authority,
             uses: Mutex::new(uses),
+            gone: Mutex::default(),
             ids: Ids::System,
         }
     }
@@ -125,20 +136,71 @@ impl Registrar {
         invite(&self.authority, terms, now)
     }
 
-    /// Enrols somebody who was invited, and returns the certificate. The role is the invitation's, the id is drawn here. May write
-    /// to a disk.
+    /// Certifies who has no valid certificate, and returns one. May write to a disk.
     ///
     /// # Errors
     /// Why not, and what to do.
     pub fn enrol(&self, asked: &EnrolRequest, now: Moment) -> Result<Vec<u8>, EnrolRefusal> {
-        let EnrolRequest { invitation, request } = asked;
-        let id = self.ids.draw()?;
+        match asked {
+            EnrolRequest::Invited { invitation, request } => self.invited(invitation, request, now),
+            EnrolRequest::RunOut { certificate, request } => self.run_out(certificate, request, now),
+        }
+    }
+
+    /// Enrols somebody who was invited. The role is the invitation's.
+    fn invited(&self, invitation: &Invitation, request: &[u8], now: Moment) -> Result<Vec<u8>, EnrolRefusal> {
         // Held to the end: two who come at once cannot both have the last use.
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
-        invitation.decide(&self.key, self.job(), uses.of(&invitation.nonce()), now)?;
-        let certificate = self.authority.certify(invitation.role(), id, request)?;
-        uses.note(invitation, now)?;
+        // Before anything else is looked at.
+        invitation.decide(&self.key, self.job(), None, now)?;
+        let request = SigningRequest::read(request)?;
+        // Whoever has used it may use it again, until it expires.
+        let again = uses.is_of(&invitation.nonce(), request.digest());
+        if !again {
+            invitation.decide(&self.key, self.job(), uses.of(&invitation.nonce()), now)?;
+        }
+        let id = self.id(invitation.role(), request.digest())?;
+        let certificate = self.authority.certify_read(invitation.role(), id, &request)?;
+        if !again {
+            uses.note(invitation, request.digest(), now)?;
+        }
         Ok(certificate)
+    }
+
+    /// Certifies a process of the job whose certificate has run out: with the same role, id and key.
+    fn run_out(&self, certificate: &[u8], request: &[u8], now: Moment) -> Result<Vec<u8>, EnrolRefusal> {
+        let holder = self.authority.holder_of(certificate)?;
+        let request = SigningRequest::read(request)?;
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        decide(holder, self.job(), request.digest(), &gone, now)?;
+        drop(gone);
+        Ok(self
+            .authority
+            .certify_read(holder.identity.role, holder.identity.id, &request)?)
+    }
+
+    /// The id of who enrols as `role` with `key`. A worker's is new with every process; the others are known by their keys, so that one
+    /// that enrols again is who it was.
+    fn id(&self, role: Role, key: KeyDigest) -> Result<u64, EnrolRefusal> {
+        match role {
+            Role::Worker => self.ids.draw(),
+            Role::Agent | Role::Operator | Role::Checkpoint | Role::Coordinator => {
+                let hash = blake3::keyed_hash(&self.authority.derived_key(ID_CONTEXT), &key.bytes());
+                let mut id = [0; 8];
+                id.copy_from_slice(&hash.as_bytes()[..8]);
+                Ok(u64::from_le_bytes(id))
+            }
+        }
+    }
+
+    /// A worker has left, was left out, or was seen to end: it gets no further certificate.
+    pub fn note_gone(&self, worker: WorkerId, now: Moment) {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner).note(worker, now);
+    }
+
+    /// It is there after all.
+    pub fn note_back(&self, worker: WorkerId) {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner).forgive(worker);
     }
 }
 
@@ -155,10 +217,10 @@ pub fn invite(authority: &Authority, terms: Terms, now: Moment) -> Result<Invita
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::trust::{Otherwise, PendingKey, Role};
+    use crate::trust::{Clock, Credentials, Otherwise, PeerIdentity, PendingKey};
 
     const JOB: JobId = JobId::new([7; 16]);
 
@@ -171,10 +233,20 @@ mod tests {
     }
 
     fn asked(invitation: &Invitation) -> EnrolRequest {
-        EnrolRequest {
+        asked_with(invitation, &PendingKey::generate().unwrap())
+    }
+
+    fn asked_with(invitation: &Invitation, key: &PendingKey) -> EnrolRequest {
+        EnrolRequest::Invited {
             invitation: invitation.clone(),
-            request: PendingKey::generate().unwrap().request().unwrap(),
+            request: key.request().unwrap(),
         }
+    }
+
+    /// Whom a certificate for `key` names.
+    fn identity(registrar: &Registrar, key: &PendingKey, certificate: Vec<u8>) -> PeerIdentity {
+        let credentials = key.certified(registrar.authority().certificate(), certificate);
+        credentials.unwrap().identity()
     }
 
     #[test]
@@ -204,8 +276,10 @@ mod tests {
         let now = Moment::of(SystemTime::now());
         let registrar = Registrar::new(Arc::new(Authority::new(JOB).unwrap()));
         let invitation = registrar.invite(terms(now, 1), now).unwrap();
-        let mut senseless = asked(&invitation);
-        senseless.request = vec![1; 100];
+        let senseless = EnrolRequest::Invited {
+            invitation: invitation.clone(),
+            request: vec![1; 100],
+        };
         assert!(matches!(registrar.enrol(&senseless, now), Err(EnrolRefusal::Certify(_))));
         registrar.enrol(&asked(&invitation), now).unwrap();
     }
@@ -222,5 +296,90 @@ mod tests {
             tries.into_iter().map(|join| join.join().unwrap()).filter(|&ok| ok).count()
         });
         assert_eq!(enrolled, 3);
+    }
+
+    #[test]
+    fn the_same_key_is_the_same_use_also_across_a_restart_and_another_key_is_another() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = PrivateFolder::open(&place.path().join("state"), Otherwise::Make).unwrap();
+        let now = Moment::of(SystemTime::now());
+        let authority = Arc::new(Authority::new(JOB).unwrap());
+        let mut registrar = Registrar::kept(Arc::clone(&authority), &folder).unwrap();
+        let (invitation, key) = (registrar.invite(terms(now, 1), now).unwrap(), PendingKey::generate().unwrap());
+        let mut ids = Vec::new();
+        for _ in 0..3 {
+            let certificate = registrar.enrol(&asked_with(&invitation, &key), now).unwrap();
+            ids.push(identity(&registrar, &key, certificate));
+            let error = registrar.enrol(&asked(&invitation), now).unwrap_err().to_string();
+            assert!(error.contains("used up (1 of 1)"), "{error}");
+            registrar = Registrar::kept(Arc::clone(&authority), &folder).unwrap();
+        }
+        assert!(ids.iter().all(|id| *id == ids[0]), "an agent is who it was: {ids:?}");
+        let late = invitation.expires();
+        let error = registrar.enrol(&asked_with(&invitation, &key), late).unwrap_err().to_string();
+        assert!(error.contains("expired at"), "{error}");
+    }
+
+    #[test]
+    fn a_worker_that_enrols_again_is_another_worker() {
+        let now = Moment::of(SystemTime::now());
+        let registrar = Registrar::new(Arc::new(Authority::new(JOB).unwrap()));
+        let terms = Terms {
+            role: Role::Worker,
+            ..terms(now, 1)
+        };
+        let (invitation, key) = (registrar.invite(terms, now).unwrap(), PendingKey::generate().unwrap());
+        let [one, two] = [(), ()].map(|()| {
+            let certificate = registrar.enrol(&asked_with(&invitation, &key), now).unwrap();
+            identity(&registrar, &key, certificate)
+        });
+        assert_ne!(one, two);
+    }
+
+    fn run_out(credentials: &Credentials) -> EnrolRequest {
+        EnrolRequest::RunOut {
+            certificate: credentials.certificate().to_vec(),
+            request: PendingKey::of(credentials).unwrap().request().unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_has_run_out_is_renewed_for_who_has_its_key_and_is_not_gone() {
+        const HOURS: Duration = Duration::from_secs(3 * 60 * 60);
+        let now = Moment::of(SystemTime::now());
+        let place = tempfile::tempdir().unwrap();
+        let folder = PrivateFolder::open(&place.path().join("state"), Otherwise::Make).unwrap();
+        let registrar = Registrar::new(Arc::new(Authority::load_or_create(&folder, JOB).unwrap()));
+        let before = Authority::load(&folder).unwrap().with_clock(Clock::behind(HOURS));
+        for role in [Role::Worker, Role::Agent, Role::Checkpoint] {
+            let old = before.issue(role, 5).unwrap();
+            let certificate = registrar.enrol(&run_out(&old), now).unwrap();
+            let key = PendingKey::of(&old).unwrap();
+            assert_eq!(identity(&registrar, &key, certificate), old.identity());
+        }
+        let old = before.issue(Role::Worker, 5).unwrap();
+        registrar.note_gone(WorkerId::new(5), now);
+        let error = registrar.enrol(&run_out(&old), now).unwrap_err();
+        assert!(
+            error.to_string().contains("worker w5") || error.to_string().contains("0005 has left"),
+            "{error}"
+        );
+        registrar.note_back(WorkerId::new(5));
+        registrar.enrol(&run_out(&old), now).unwrap();
+
+        let stolen = EnrolRequest::RunOut {
+            certificate: old.certificate().to_vec(),
+            request: PendingKey::generate().unwrap().request().unwrap(),
+        };
+        let error = registrar.enrol(&stolen, now).unwrap_err();
+        assert!(matches!(error, EnrolRefusal::RunOut(RunOutRefusal::OtherKey)), "{error}");
+        let foreign = Authority::new(JOB).unwrap().with_clock(Clock::behind(HOURS));
+        let error = registrar
+            .enrol(&run_out(&foreign.issue(Role::Worker, 5).unwrap()), now)
+            .unwrap_err();
+        assert!(matches!(error, EnrolRefusal::Holder(_)), "{error}");
+        let operator = before.issue(Role::Operator, 5).unwrap();
+        let error = registrar.enrol(&run_out(&operator), now).unwrap_err().to_string();
+        assert!(error.contains("its join file serves until it expires"), "{error}");
     }
 }

@@ -1,7 +1,6 @@
 //! The coordinator's end of an enrolment: one message, one answer, and the connection ends.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use quinn::{Connection, ConnectionError, VarInt};
 use tokio::sync::Semaphore;
@@ -71,9 +70,11 @@ impl EnrolService {
         };
         let asked = read_frame::<EnrolRequest>(&mut receive, ENROL_FRAME_BYTES).await;
         let asked = asked.map_err(|error| error.to_string())?.ok_or("it asked for nothing")?;
-        let (role, registrar) = (asked.invitation.role(), Arc::clone(&self.registrar));
+        let registrar = Arc::clone(&self.registrar);
+        let what = asked.what();
         // It signs, and may wait for a disk.
-        let decide = move || registrar.enrol(&asked, Moment::of(SystemTime::now()));
+        let now = Moment::of(self.ground.now());
+        let decide = move || registrar.enrol(&asked, now);
         let decided = self.ground.beside(decide).await.ok_or("the coordinator ends")?;
         let (answer, refused) = match decided {
             Ok(certificate) => (EnrolAnswer::Enrolled { certificate }, None),
@@ -91,7 +92,7 @@ impl EnrolService {
         match refused {
             Some(reason) => Err(reason),
             None => {
-                tracing::info!(target: "sardana::event::enrolled", from = %connection.remote_address(), %role);
+                tracing::info!(target: "sardana::event::enrolled", from = %connection.remote_address(), %what);
                 Ok(())
             }
         }

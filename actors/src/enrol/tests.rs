@@ -11,7 +11,7 @@ use crate::wire::{decode, encode};
 
 #[test]
 fn golden_bytes() {
-    let request = EnrolRequest {
+    let invited = EnrolRequest::Invited {
         invitation: Invitation {
             version: 1,
             job: JobId::new([0xaa; 16]),
@@ -24,7 +24,7 @@ fn golden_bytes() {
         request: vec![0xdd, 0xee],
     };
     let bytes = [
-        vec![1],
+        vec![0, 1],
         vec![0xaa; 16],
         vec![3, 9, 3],
         vec![0xbb; 16],
@@ -32,8 +32,14 @@ fn golden_bytes() {
         vec![2, 0xdd, 0xee],
     ]
     .concat();
-    assert_eq!(encode(&request, ENROL_FRAME_BYTES).unwrap(), bytes);
-    assert_eq!(decode::<EnrolRequest>(&bytes, ENROL_FRAME_BYTES).unwrap(), request);
+    let run_out = EnrolRequest::RunOut {
+        certificate: vec![7],
+        request: vec![8, 9],
+    };
+    for (request, bytes) in [(invited, bytes), (run_out, vec![1, 1, 7, 2, 8, 9])] {
+        assert_eq!(encode(&request, ENROL_FRAME_BYTES).unwrap(), bytes);
+        assert_eq!(decode::<EnrolRequest>(&bytes, ENROL_FRAME_BYTES).unwrap(), request);
+    }
     for (answer, bytes) in [
         (EnrolAnswer::Enrolled { certificate: vec![7] }, vec![0, 1, 7]),
         (EnrolAnswer::Refused { reason: "no".to_owned() }, vec![1, 2, b'n', b'o']),

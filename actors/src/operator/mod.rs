@@ -10,7 +10,7 @@ use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use tokio::time::timeout;
 
 use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{BindError, ConnectError, Purpose, bind_client, close, connect, explain, is_refusal};
+use crate::quic::{BindError, ConnectError, Purpose, Whose, bind_client, close, connect, explain, is_refusal, is_run_out};
 use crate::trust::{Credentials, PeerIdentity};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{FrameError, read_frame, write_frame};
@@ -31,6 +31,14 @@ pub enum OperatorError {
         /// Who was asked.
         address: SocketAddr,
         /// What it said.
+        reason: String,
+    },
+    /// Its certificate has run out. Use the join file again.
+    #[error("the coordinator at {address} refused: {reason}; an operator's join file gives a new one until it expires")]
+    RunOut {
+        /// Who was asked.
+        address: SocketAddr,
+        /// Which times, and what to do.
         reason: String,
     },
     /// The connection broke, or something unreadable came. Ask again; if it persists, both must run the same release.
@@ -73,7 +81,9 @@ impl Operator {
     pub async fn connect(credentials: &Credentials, address: SocketAddr) -> Result<Self, OperatorError> {
         let endpoint = bind_client(credentials, Purpose::Control, address)?;
         let coordinator = PeerIdentity::coordinator(credentials.job());
-        let connection = connect(&endpoint, address, coordinator, CONNECT_DEADLINE).await?;
+        let connection = connect(&endpoint, address, coordinator, CONNECT_DEADLINE)
+            .await
+            .map_err(not_connected)?;
         let opened = connection.open_bi().await;
         let (send, receive) = opened.map_err(|error| broken(address, FrameError::Connection(error)))?;
         let mut operator = Self {
@@ -132,6 +142,18 @@ impl Operator {
     }
 }
 
+fn not_connected(error: ConnectError) -> OperatorError {
+    if let ConnectError::NotValidNow {
+        address,
+        whose: Whose::Ours,
+        reason,
+    } = error
+    {
+        return OperatorError::RunOut { address, reason };
+    }
+    error.into()
+}
+
 fn broken(address: SocketAddr, source: FrameError) -> OperatorError {
     match &source {
         // It closes its endpoint when the job is over.
@@ -139,6 +161,10 @@ fn broken(address: SocketAddr, source: FrameError) -> OperatorError {
             OperatorError::Ended { address }
         }
         // A certificate that it refuses shows at the first answer.
+        FrameError::Connection(error) if is_run_out(error) => OperatorError::RunOut {
+            address,
+            reason: explain(error),
+        },
         FrameError::Connection(error) if is_refusal(error) => OperatorError::Refused {
             address,
             reason: explain(error),

@@ -44,6 +44,17 @@ pub enum ConnectError {
         /// Whose certificate, and what to do.
         reason: String,
     },
+    /// A certificate is not valid at this time, by the clock of whoever looked at it. If it is this end's that has run out, have it renewed;
+    /// else try again, as long as that makes sense: the other end renews its own.
+    #[error("{address}: {reason}")]
+    NotValidNow {
+        /// Whom was dialled.
+        address: SocketAddr,
+        /// Whose certificate it is.
+        whose: Whose,
+        /// Which times, and what to do.
+        reason: String,
+    },
     /// The peer is of this job, but somebody else. Ask anew where the right one is.
     #[error("{address}: expected {expected}, found {}; see whether the address is still the right one", found_words(.found.as_ref()))]
     WrongPeer {
@@ -78,6 +89,15 @@ pub enum ConnectError {
         /// Why.
         reason: String,
     },
+}
+
+/// Whose certificate something is said of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// This end's.
+    Ours,
+    /// The other end's.
+    Theirs,
 }
 
 /// Dials `expected` at `address` and gives up after `deadline`.
@@ -149,7 +169,11 @@ fn failed(address: SocketAddr, expected: PeerIdentity, after: Duration, error: C
                 found: ours.and_then(|reason| presented(reason)),
             }
         }
-        Some(Alert::BadCertificate | Alert::Expired | Alert::OtherAuthority | Alert::WrongUse | Alert::NoCertificate) => {
+        Some(Alert::Expired) => {
+            let whose = if ours.is_some() { Whose::Theirs } else { Whose::Ours };
+            ConnectError::NotValidNow { address, whose, reason }
+        }
+        Some(Alert::BadCertificate | Alert::OtherAuthority | Alert::WrongUse | Alert::NoCertificate) => {
             ConnectError::Refused { address, reason }
         }
         Some(Alert::Other(_)) | None => ConnectError::Lost { address, reason },

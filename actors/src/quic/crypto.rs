@@ -40,7 +40,7 @@ pub(super) fn server(
         Clients::Certified => (verifier, vec![purpose]),
         Clients::Strangers => (verifier.allow_unauthenticated(), vec![purpose, Purpose::Enrolment]),
     };
-    let mut tls = ServerConfig::builder_with_provider(Arc::clone(&provider))
+    let mut tls = ServerConfig::builder_with_details(Arc::clone(&provider), Arc::new(ground.clock()))
         .with_protocol_versions(&[&TLS13])
         .map_err(unusable)?
         .with_client_cert_verifier(verifier.build().map_err(unusable)?)
@@ -55,7 +55,7 @@ pub(super) fn server(
 /// TLS as the dialling end.
 pub(super) fn client(ground: &Ground, wallet: &Wallet, purpose: Purpose) -> Result<QuicClientConfig, BindError> {
     let provider = ground.cryptography();
-    let tls = ClientConfig::builder_with_provider(Arc::clone(&provider))
+    let tls = ClientConfig::builder_with_details(Arc::clone(&provider), Arc::new(ground.clock()))
         .with_protocol_versions(&[&TLS13])
         .map_err(unusable)?
         .with_root_certificates(roots(wallet.current().authority())?)
@@ -65,7 +65,7 @@ pub(super) fn client(ground: &Ground, wallet: &Wallet, purpose: Purpose) -> Resu
 
 /// TLS as an end without a certificate, that believes `authority` and wants to enrol.
 pub(super) fn stranger(ground: &Ground, authority: CertificateDer<'static>) -> Result<QuicClientConfig, BindError> {
-    let tls = ClientConfig::builder_with_provider(ground.cryptography())
+    let tls = ClientConfig::builder_with_details(ground.cryptography(), Arc::new(ground.clock()))
         .with_protocol_versions(&[&TLS13])
         .map_err(unusable)?
         .with_root_certificates(roots(authority)?)

@@ -50,13 +50,29 @@ pub fn explain(error: &ConnectionError) -> String {
 }
 
 /// Whether the peer has refused this end for what it is or says: trying again would end in the same way. A connection that it only closed
-/// while it was made, because what it waited for did not come in time, is no refusal.
+/// while it was made, because what it waited for did not come in time, is no refusal, and neither is a certificate that has run out: see
+/// [`is_run_out`].
 #[must_use]
 pub(crate) fn is_refusal(error: &ConnectionError) -> bool {
     match error {
-        ConnectionError::ConnectionClosed(close) => Alert::of(close.error_code).is_some(),
+        ConnectionError::ConnectionClosed(close) => Alert::of(close.error_code).is_some_and(|alert| alert != Alert::Expired),
         ConnectionError::ApplicationClosed(close) => close.error_code == REFUSED,
         ConnectionError::VersionMismatch
+        | ConnectionError::TransportError(_)
+        | ConnectionError::Reset
+        | ConnectionError::TimedOut
+        | ConnectionError::LocallyClosed
+        | ConnectionError::CidsExhausted => false,
+    }
+}
+
+/// Whether the peer does not take this end's certificate, since it is not valid at this time by the peer's clock.
+#[must_use]
+pub(crate) fn is_run_out(error: &ConnectionError) -> bool {
+    match error {
+        ConnectionError::ConnectionClosed(close) => Alert::of(close.error_code) == Some(Alert::Expired),
+        ConnectionError::ApplicationClosed(_)
+        | ConnectionError::VersionMismatch
         | ConnectionError::TransportError(_)
         | ConnectionError::Reset
         | ConnectionError::TimedOut
@@ -223,6 +239,7 @@ mod tests {
         assert!(!closed(TransportErrorCode::APPLICATION_ERROR), "its deadline has passed");
         assert!(!closed(TransportErrorCode::CONNECTION_REFUSED));
         assert!(closed(TransportErrorCode::crypto(48)));
+        assert!(!closed(TransportErrorCode::crypto(45)), "it is renewed");
         let said = |error_code| {
             let reason = Default::default();
             is_refusal(&ConnectionError::ApplicationClosed(ApplicationClose { error_code, reason }))

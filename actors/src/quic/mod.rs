@@ -16,11 +16,11 @@ mod reset;
 #[cfg(test)]
 mod tests;
 
-pub use connect::{AcceptError, ConnectError, REFUSED, Visitor, accept, connect, next_incoming, receive};
+pub use connect::{AcceptError, ConnectError, REFUSED, Visitor, Whose, accept, connect, next_incoming, receive};
 pub(crate) use endpoint::towards;
 pub use endpoint::{BindError, bind_client, bind_server, bind_stranger, close};
 pub(crate) use endpoint::{bind_client_on, bind_coordinator, bind_server_on, bind_stranger_on};
 pub use explain::explain;
-pub(crate) use explain::is_refusal;
+pub(crate) use explain::{is_refusal, is_run_out};
 pub use purpose::Purpose;
 pub use reset::ResetKey;

@@ -2,19 +2,21 @@
 //! the job is to outlive this process.
 
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, date_time_ymd,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, date_time_ymd,
 };
-use rustls_pki_types::{CertificateDer, CertificateSigningRequestDer, PrivatePkcs8KeyDer};
+use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use sardana_protocol::words::JobId;
 
+use super::clock::Clock;
 use super::credentials::Credentials;
 use super::even::{ends_evenly, even_serial};
 use super::identity::PeerIdentity;
-use super::limits::{AUTHORITY_VALIDITY, CERTIFICATE_VALIDITY, CLOCK_SLACK, SIGNING_REQUEST_BYTES};
+use super::limits::{AUTHORITY_VALIDITY, CERTIFICATE_VALIDITY, CLOCK_SLACK};
+use super::public_key::SigningRequest;
 use super::role::Role;
 
 /// Certifies the processes of one job.
@@ -23,8 +25,7 @@ pub struct Authority {
     certificate: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
     validity: Duration,
-    /// By how much its clock is ahead of this host's.
-    ahead: Duration,
+    clock: Clock,
     lengths: Lengths,
 }
 
@@ -69,7 +70,7 @@ impl Authority {
     /// When the system gives no randomness or no time.
     pub fn new(job: JobId) -> Result<Self, AuthorityError> {
         // The job is in the name so that a certificate of another job is told from a forged one of this job.
-        let mut params = params(format!("sardana job {job}"), Duration::ZERO, AUTHORITY_VALIDITY)?;
+        let mut params = params(format!("sardana job {job}"), &Clock::Host, AUTHORITY_VALIDITY)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
@@ -79,7 +80,7 @@ impl Authority {
             certificate,
             issuer: Issuer::new(params, key),
             validity: CERTIFICATE_VALIDITY,
-            ahead: Duration::ZERO,
+            clock: Clock::Host,
             lengths: Lengths::Any,
         })
     }
@@ -93,7 +94,7 @@ impl Authority {
             issuer: Issuer::from_ca_cert_der(&certificate, key)?,
             certificate,
             validity: CERTIFICATE_VALIDITY,
-            ahead: Duration::ZERO,
+            clock: Clock::Host,
             lengths: Lengths::Any,
         })
     }
@@ -105,10 +106,10 @@ impl Authority {
         self
     }
 
-    /// The same authority with a clock that is ahead of this host's by so much: for tests of what a host does whose clock is behind.
+    /// The same authority with another clock than the host's: for simulations, and for tests of what hosts do whose clocks disagree.
     #[must_use]
-    pub const fn with_clock_ahead(mut self, by: Duration) -> Self {
-        self.ahead = by;
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
         self
     }
 
@@ -163,24 +164,20 @@ impl Authority {
     /// # Errors
     /// When the request is not signed with the key that it is for, or is none.
     pub fn certify(&self, role: Role, id: u64, request: &[u8]) -> Result<Vec<u8>, CertifyError> {
-        let refused = |reason: String| CertifyError::Request { reason };
-        if request.len() > SIGNING_REQUEST_BYTES {
-            let found = request.len();
-            return Err(refused(format!(
-                "it has {found} bytes, at most {SIGNING_REQUEST_BYTES} are looked at"
-            )));
-        }
-        let request = CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(request))
-            .map_err(|error| refused(error.to_string()))?;
-        if *request.public_key.algorithm() != PKCS_ECDSA_P256_SHA256 {
-            return Err(refused("its key is of another kind".to_owned()));
-        }
-        Ok(self.sign(role, id, &request.public_key)?.1)
+        self.certify_read(role, id, &SigningRequest::read(request)?)
+    }
+
+    /// The same, for a request that was looked at.
+    ///
+    /// # Errors
+    /// When the system gives no time.
+    pub fn certify_read(&self, role: Role, id: u64, request: &SigningRequest) -> Result<Vec<u8>, CertifyError> {
+        Ok(self.sign(role, id, request.key())?.1)
     }
 
     fn sign(&self, role: Role, id: u64, key: &impl PublicKeyData) -> Result<(PeerIdentity, Vec<u8>), AuthorityError> {
         let identity = PeerIdentity { job: self.job, role, id };
-        let mut params = params(format!("sardana {role}"), self.ahead, self.validity)?;
+        let mut params = params(format!("sardana {role}"), &self.clock, self.validity)?;
         params.subject_alt_names = vec![rcgen::SanType::DnsName(identity.server_name().try_into()?)];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
@@ -204,11 +201,9 @@ impl fmt::Debug for Authority {
 }
 
 /// What all certificates have in common.
-fn params(common_name: String, ahead: Duration, validity: Duration) -> Result<CertificateParams, AuthorityError> {
-    let since_1970 = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_err(|_| AuthorityError::Clock)?;
-    let now = date_time_ymd(1970, 1, 1) + since_1970 + ahead;
+fn params(common_name: String, clock: &Clock, validity: Duration) -> Result<CertificateParams, AuthorityError> {
+    let since_1970 = clock.now().duration_since(UNIX_EPOCH).map_err(|_| AuthorityError::Clock)?;
+    let now = date_time_ymd(1970, 1, 1) + since_1970;
     let mut params = CertificateParams::default();
     params.not_before = now - CLOCK_SLACK;
     params.not_after = now + validity;
@@ -222,6 +217,7 @@ mod tests {
     use sardana_protocol::words::WorkerId;
 
     use super::super::credentials::CredentialsError;
+    use super::super::limits::SIGNING_REQUEST_BYTES;
     use super::super::request::PendingKey;
     use super::*;
 

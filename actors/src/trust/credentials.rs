@@ -97,6 +97,11 @@ impl Credentials {
         PrivatePkcs8KeyDer::from(self.key.clone()).into()
     }
 
+    /// The same in bytes: for the one file that may hold it.
+    pub(crate) fn key_bytes(&self) -> &[u8] {
+        &self.key
+    }
+
     /// Checks that the certificate is for the identity they are for: they may have come from another process.
     ///
     /// # Errors

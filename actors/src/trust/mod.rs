@@ -4,29 +4,36 @@
 //! configured or what is said over them.
 
 mod authority;
+mod clock;
 mod credentials;
 mod even;
+mod holder;
 mod identity;
 mod kind;
 pub mod limits;
 mod moment;
 mod private;
+mod public_key;
 mod request;
 mod role;
 mod store;
 mod wallet;
 
 pub use authority::{Authority, AuthorityError, CertifyError};
+pub use clock::Clock;
 pub use credentials::{Credentials, CredentialsError};
 pub use even::EVEN_BYTES;
 pub(crate) use even::ends_evenly;
+pub use holder::{Holder, HolderError};
 pub use identity::{IdentityError, PeerIdentity, identity_of};
 pub use kind::Kind;
 pub use moment::Moment;
 pub use private::{
     Otherwise, PrivateError, PrivateFolder, open_private, open_private_to_read, own_user, read_private, write_private,
 };
+pub use public_key::{KeyDigest, SigningRequest};
 pub use request::PendingKey;
+pub(crate) use request::certificate_ends;
 pub use role::{Role, may_connect, may_send};
 pub use store::{AUTHORITY_FILE, StoreError};
-pub use wallet::{Renewal, Wallet};
+pub use wallet::{Renewal, Renewals, Wallet};

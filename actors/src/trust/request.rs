@@ -4,13 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use rcgen::{CertificateParams, DistinguishedName, KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData};
-use rustls_pki_types::CertificateDer;
+use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::authority::AuthorityError;
 use super::credentials::{Credentials, CredentialsError};
 use super::identity::{IdentityError, PeerIdentity};
 use super::limits::{CERTIFICATE_BYTES, CLOCK_SLACK};
+use super::moment::Moment;
 
 /// A key without a certificate. Not shown by `Debug`.
 pub struct PendingKey(KeyPair);
@@ -22,6 +23,28 @@ impl PendingKey {
     /// When the system gives no randomness.
     pub fn generate() -> Result<Self, AuthorityError> {
         Ok(Self(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?))
+    }
+
+    /// The key of `credentials`, for another certificate.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn of(credentials: &Credentials) -> Result<Self, AuthorityError> {
+        Self::from_bytes(credentials.key_bytes())
+    }
+
+    /// The key in PKCS #8, as [`Self::to_bytes`] has given it.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, AuthorityError> {
+        let der = PrivatePkcs8KeyDer::from(bytes);
+        Ok(Self(KeyPair::from_pkcs8_der_and_sign_algo(&der, &PKCS_ECDSA_P256_SHA256)?))
+    }
+
+    /// The key in PKCS #8: for the one file that may hold it.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        self.0.serialize_der()
     }
 
     /// The signing request for it: PKCS #10 in DER. It asks for nothing but a certificate: name and role are the authority's to
@@ -72,6 +95,12 @@ pub(super) fn life_of(certificate: &[u8]) -> Result<Duration, CredentialsError> 
     let whole = validity.not_after.timestamp().saturating_sub(validity.not_before.timestamp());
     let whole = Duration::from_secs(u64::try_from(whole).unwrap_or(0));
     Ok(whole.saturating_sub(CLOCK_SLACK))
+}
+
+/// The last second in which `certificate` is valid.
+pub(crate) fn certificate_ends(certificate: &[u8]) -> Result<Moment, CredentialsError> {
+    let seconds = parsed(certificate)?.validity().not_after.timestamp();
+    Ok(Moment::new(u64::try_from(seconds).unwrap_or(0)))
 }
 
 fn parsed(certificate: &[u8]) -> Result<X509Certificate<'_>, CredentialsError> {

@@ -1,10 +1,11 @@
 //! What all parts of a process share of its credentials: the present ones, which a renewal replaces under their hands.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sardana_protocol::words::JobId;
+use tokio::sync::watch;
 
 use super::credentials::{Credentials, CredentialsError};
 use super::identity::PeerIdentity;
@@ -17,9 +18,10 @@ use super::role::Role;
 #[derive(Clone)]
 pub struct Wallet {
     identity: PeerIdentity,
-    held: Arc<RwLock<Held>>,
+    held: Arc<watch::Sender<Held>>,
 }
 
+#[derive(Debug)]
 struct Held {
     credentials: Arc<Credentials>,
     since: SystemTime,
@@ -32,14 +34,14 @@ impl Wallet {
     pub fn new(credentials: Credentials, now: SystemTime) -> Self {
         Self {
             identity: credentials.identity(),
-            held: Arc::new(RwLock::new(Held::new(credentials, now))),
+            held: Arc::new(watch::Sender::new(Held::new(credentials, now))),
         }
     }
 
     /// The present credentials.
     #[must_use]
     pub fn current(&self) -> Arc<Credentials> {
-        Arc::clone(&self.held.read().unwrap_or_else(PoisonError::into_inner).credentials)
+        Arc::clone(&self.held.borrow().credentials)
     }
 
     /// Whom they are for.
@@ -77,21 +79,27 @@ impl Wallet {
                 found: credentials.identity(),
             });
         }
-        *self.held.write().unwrap_or_else(PoisonError::into_inner) = Held::new(credentials, now);
+        self.held.send_replace(Held::new(credentials, now));
         Ok(())
     }
 
     /// Whether it is time to renew them.
     #[must_use]
     pub fn is_due(&self, now: SystemTime) -> bool {
-        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        let held = self.held.borrow();
         // A clock that was set back says nothing of their age: they are renewed to be safe.
         now.duration_since(held.since)
             .map_or(true, |age| age >= renew_after(held.life, self.identity.id))
     }
 
+    /// Tells of each renewal from now on.
+    #[must_use]
+    pub fn renewals(&self) -> Renewals {
+        Renewals(self.held.subscribe())
+    }
+
     fn life(&self) -> Duration {
-        self.held.read().unwrap_or_else(PoisonError::into_inner).life
+        self.held.borrow().life
     }
 }
 
@@ -138,7 +146,21 @@ impl fmt::Debug for Wallet {
     }
 }
 
-/// When credentials with such a life are renewed: about in the middle, and not all at once.
+/// Tells of the renewals of a wallet.
+#[derive(Debug)]
+pub struct Renewals(watch::Receiver<Held>);
+
+impl Renewals {
+    /// The credentials after the next renewal, and when they were received; of several that happen meanwhile the last. None once nobody
+    /// has the wallet any more.
+    pub async fn next(&mut self) -> Option<(Arc<Credentials>, SystemTime)> {
+        self.0.changed().await.ok()?;
+        let held = self.0.borrow_and_update();
+        Some((Arc::clone(&held.credentials), held.since))
+    }
+}
+
+/// When credentials with such a life are renewed: early, so that much of their life is left whatever happens, and not all at once.
 fn renew_after(life: Duration, id: u64) -> Duration {
     let hash = blake3::hash(&id.to_le_bytes());
     let spread = u32::from(hash.as_bytes()[0]) * RENEW_SPREAD_PERCENT / u32::from(u8::MAX);
@@ -216,9 +238,9 @@ mod tests {
     }
 
     #[test]
-    fn renewals_are_due_about_in_the_middle_and_not_all_at_once() {
+    fn renewals_are_due_early_and_not_all_at_once() {
         let due: std::collections::BTreeSet<Duration> = (0..100).map(|id| renew_after(LIFE, id)).collect();
-        assert!(due.iter().all(|due| (500..=600).contains(&due.as_secs())), "{due:?}");
+        assert!(due.iter().all(|due| (150..=250).contains(&due.as_secs())), "{due:?}");
         assert!(due.len() > 5, "{due:?}");
     }
 
@@ -227,17 +249,17 @@ mod tests {
         let (authority, wallet, now) = wallet();
         let mut renewal = Renewal::new(wallet.clone());
         let at = |seconds| now + Duration::from_secs(seconds);
-        assert_eq!(renewal.request_due(at(499)), None);
-        assert!(renewal.request_due(at(600)).is_some());
-        assert_eq!(renewal.request_due(at(649)), None, "the answer may be on its way");
-        let request = renewal.request_due(at(651)).expect("no answer came");
+        assert_eq!(renewal.request_due(at(149)), None);
+        assert!(renewal.request_due(at(250)).is_some());
+        assert_eq!(renewal.request_due(at(299)), None, "the answer may be on its way");
+        let request = renewal.request_due(at(301)).expect("no answer came");
         let before = wallet.current();
         let certificate = authority.certify(Role::Worker, 3, &request).unwrap();
-        renewal.renewed(certificate.clone(), at(652)).unwrap();
+        renewal.renewed(certificate.clone(), at(302)).unwrap();
         assert_ne!(wallet.current().certificate(), before.certificate());
         assert_eq!(wallet.current().certificate().to_vec(), certificate);
-        assert_eq!(renewal.request_due(at(1_100)), None);
-        assert!(renewal.request_due(at(1_260)).is_some());
+        assert_eq!(renewal.request_due(at(450)), None);
+        assert!(renewal.request_due(at(560)).is_some());
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
@@ -15,12 +14,9 @@ use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, interval, timeout};
 
-use super::control::{Control, ControlArguments, JoinError, Link};
+use super::control::{Control, ControlArguments, JoinError, Link, Looking};
 use super::desk::{Data, Desk, Errand};
-use super::limits::{
-    AUXILIARY_NAME_BYTES, BEAT_EVERY, COORDINATOR_ABSENCE, COORDINATOR_PATIENCE, LAST_WORDS, LEAVE_PATIENCE, PASSING_ON,
-    RETRY_EVERY,
-};
+use super::limits::{AUXILIARY_NAME_BYTES, BEAT_EVERY, LAST_WORDS, LEAVE_PATIENCE, PASSING_ON};
 use super::renewal::WorkerRenewal;
 use super::restoring::Reader;
 use super::rings::Rings;
@@ -172,9 +168,9 @@ impl Actor for Worker {
             pieces: Arc::clone(&config.pieces),
             description,
         };
-        let control = connect(&myself, &link, &desk, &hello, (COORDINATOR_PATIENCE, Duration::ZERO)).await?;
+        let control = connect(&myself, &link, &desk, &hello, Looking::First).await?;
         Ok(State {
-            renewal: WorkerRenewal::new(&config.credentials),
+            renewal: WorkerRenewal::new(&config.credentials, peers.ground()),
             hello,
             link,
             desk,
@@ -204,8 +200,7 @@ impl Actor for Worker {
             Message::ControlLost { .. } if state.ended.is_none() || state.joined == Joined::Released => {}
             Message::ControlLost { why } => {
                 tracing::warn!(target: "sardana::event::control_lost", %why, "training goes on, looking for the coordinator");
-                let patience = (COORDINATOR_ABSENCE, RETRY_EVERY);
-                state.control = connect(&myself, &state.link, &state.desk, &state.hello, patience).await?;
+                state.control = connect(&myself, &state.link, &state.desk, &state.hello, Looking::Again).await?;
             }
             Message::NotJoined(error) => state.end(Err(Box::new(error).into())),
             Message::Do(errand) => state.execute(&myself, errand),
@@ -299,15 +294,14 @@ async fn connect(
     link: &Link,
     desk: &Arc<Desk>,
     hello: &WorkerHello,
-    (patience, pause): (Duration, Duration),
+    looking: Looking,
 ) -> Result<ActorRef<WorkerMessage>, ActorProcessingErr> {
     let arguments = ControlArguments {
         link: link.clone(),
         worker: myself.clone(),
         desk: Arc::clone(desk),
         hello: hello.clone(),
-        patience,
-        pause,
+        looking,
     };
     let (control, _) = Actor::spawn_linked(None, Control, arguments, myself.get_cell()).await?;
     Ok(control)

@@ -17,12 +17,15 @@ use tokio::time::{Instant, sleep, timeout};
 use super::WorkerConfig;
 use super::actor::Message;
 use super::desk::{Data, Desk};
-use super::limits::{GREETING_DEADLINE, LAST_WORDS, RETRY_EVERY};
+use super::limits::{COORDINATOR_ABSENCE, COORDINATOR_PATIENCE, GREETING_DEADLINE, LAST_WORDS, RETRY_EVERY};
 use crate::control::{Next, carry as carry_messages};
+use crate::enrol::{RenewError, renew_run_out};
 use crate::fault::{self, Point};
 use crate::ground::Ground;
 use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{BindError, ConnectError, Purpose, bind_client_on, close, connect, explain, is_refusal, towards};
+use crate::quic::{
+    BindError, ConnectError, Purpose, Whose, bind_client_on, close, connect, explain, is_refusal, is_run_out, towards,
+};
 use crate::trust::{PeerIdentity, Wallet};
 use crate::whereabouts::Search;
 use crate::wire::limits::HELLO_FRAME_BYTES;
@@ -69,12 +72,42 @@ pub enum JoinError {
 /// One attempt's end: try again, or not.
 enum Attempt {
     Again(String),
+    /// The coordinator does not take this worker's certificate any more.
+    RunOut(String),
     Never(JoinError),
+}
+
+/// For which time the coordinator is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Looking {
+    /// The first time: what is wrong now is the fault of whoever started this worker.
+    First,
+    /// Once more. The worker may have a state that others need: it ends only if the coordinator does not want it.
+    Again,
+}
+
+impl Looking {
+    /// How long it is looked for.
+    const fn patience(self) -> Duration {
+        match self {
+            Self::First => COORDINATOR_PATIENCE,
+            Self::Again => COORDINATOR_ABSENCE,
+        }
+    }
+
+    /// How long to wait first: a connection that breaks each time must not be made without end.
+    const fn pause(self) -> Duration {
+        match self {
+            Self::First => Duration::ZERO,
+            Self::Again => RETRY_EVERY,
+        }
+    }
 }
 
 /// What a control connection is made from.
 #[derive(Debug, Clone)]
 pub(super) struct Link {
+    ground: Ground,
     pub(super) credentials: Wallet,
     pub(super) coordinator: Search,
     /// One for each kind of address, by where it is bound.
@@ -99,6 +132,7 @@ impl Link {
             }
         }
         Ok(Self {
+            ground: ground.clone(),
             process,
             calls: Arc::default(),
             credentials: config.credentials.clone(),
@@ -122,15 +156,25 @@ impl Link {
     }
 
     /// Dials and says hello until the coordinator welcomes this worker, or refuses it, or patience ends.
-    async fn join(&self, hello: impl Fn() -> WorkerHello, patience: Duration) -> Result<Carrier, JoinError> {
+    async fn join(&self, hello: impl Fn() -> WorkerHello, looking: Looking) -> Result<Carrier, JoinError> {
+        let patience = looking.patience();
         let give_up = Instant::now() + patience;
         loop {
             let address = self.coordinator.here();
-            let last = match self.attempt(address, &hello).await {
+            let mut attempt = self.attempt(address, &hello, looking).await;
+            if let Err(Attempt::RunOut(why)) = &attempt {
+                tracing::debug!(coordinator = %address, %why, "the certificate has run out");
+                attempt = match renew_run_out(&self.ground, &self.credentials, address).await {
+                    Ok(()) => self.attempt(address, &hello, looking).await,
+                    Err(error @ RenewError::Again { .. }) => Err(Attempt::Again(error.to_string())),
+                    Err(RenewError::Refused { address, reason }) => Err(refused(address, reason)),
+                };
+            }
+            let last = match attempt {
                 Ok(carrier) => return Ok(carrier),
                 Err(Attempt::Never(error)) if self.ends_the_search(&error) => return Err(error),
                 Err(Attempt::Never(error)) => error.to_string(),
-                Err(Attempt::Again(last)) => last,
+                Err(Attempt::Again(last) | Attempt::RunOut(last)) => last,
             };
             if Instant::now() + RETRY_EVERY > give_up {
                 return Err(JoinError::NotThere { address, patience, last });
@@ -149,7 +193,12 @@ impl Link {
         }
     }
 
-    async fn attempt(&self, address: SocketAddr, hello: impl Fn() -> WorkerHello) -> Result<Carrier, Attempt> {
+    async fn attempt(
+        &self,
+        address: SocketAddr,
+        hello: impl Fn() -> WorkerHello,
+        looking: Looking,
+    ) -> Result<Carrier, Attempt> {
         let local = towards(address);
         let Some((_, endpoint)) = self.endpoints.iter().find(|(bound, _)| *bound == local) else {
             return Err(Attempt::Again(format!("this host has no way to {address}")));
@@ -157,21 +206,16 @@ impl Link {
         let expected = PeerIdentity::coordinator(self.credentials.job());
         let connection = connect(endpoint, address, expected, CONNECT_DEADLINE)
             .await
-            .map_err(|source| match source {
-                ConnectError::Unreachable { .. } | ConnectError::Busy { .. } | ConnectError::Lost { .. } => {
-                    Attempt::Again(source.to_string())
-                }
-                ConnectError::Refused { .. }
-                | ConnectError::WrongPeer { .. }
-                | ConnectError::OtherProtocol { .. }
-                | ConnectError::Local { .. } => Attempt::Never(JoinError::NotTrusted { address, source }),
-            })?;
+            .map_err(|source| not_connected(address, source, looking))?;
         let again = |error: FrameError| Attempt::Again(error.to_string());
-        let refused = |reason: String| Attempt::Never(JoinError::Refused { address, reason });
-        let (mut send, mut receive) = connection
-            .open_bi()
-            .await
-            .map_err(|error| again(FrameError::Connection(error)))?;
+        let refused = |reason: String| refused(address, reason);
+        let (mut send, mut receive) = connection.open_bi().await.map_err(|error| {
+            if is_run_out(&error) {
+                Attempt::RunOut(explain(&error))
+            } else {
+                again(FrameError::Connection(error))
+            }
+        })?;
         // Not before the coordinator is there: a hello binds who says it, and dialling may have taken seconds.
         let hello = Hello::Worker(Box::new(hello()));
         let greeting = async {
@@ -198,12 +242,35 @@ impl Link {
             Ok(Ok(None)) => Err(Attempt::Again("it closed without an answer".to_owned())),
             // A certificate that it refuses, a hello that it cannot read, or another version shows only now.
             Ok(Err(error @ FrameError::Version { .. })) => Err(refused(error.to_string())),
+            Ok(Err(FrameError::Connection(error))) if is_run_out(&error) => Err(Attempt::RunOut(explain(&error))),
             Ok(Err(FrameError::Connection(error))) if is_refusal(&error) => Err(refused(explain(&error))),
             Ok(Err(error)) => Err(again(error)),
             Err(_) => Err(Attempt::Again(format!(
                 "it did not answer a hello within {GREETING_DEADLINE:?}"
             ))),
         }
+    }
+}
+
+fn refused(address: SocketAddr, reason: String) -> Attempt {
+    Attempt::Never(JoinError::Refused { address, reason })
+}
+
+/// What it means that there is no connection.
+fn not_connected(address: SocketAddr, source: ConnectError, looking: Looking) -> Attempt {
+    match (&source, looking) {
+        (ConnectError::Unreachable { .. } | ConnectError::Busy { .. } | ConnectError::Lost { .. }, _)
+        // It makes itself a new one.
+        | (ConnectError::NotValidNow { whose: Whose::Theirs, .. }, Looking::Again) => Attempt::Again(source.to_string()),
+        (ConnectError::NotValidNow { whose: Whose::Ours, .. }, _) => Attempt::RunOut(source.to_string()),
+        (
+            ConnectError::Refused { .. }
+            | ConnectError::NotValidNow { .. }
+            | ConnectError::WrongPeer { .. }
+            | ConnectError::OtherProtocol { .. }
+            | ConnectError::Local { .. },
+            _,
+        ) => Attempt::Never(JoinError::NotTrusted { address, source }),
     }
 }
 
@@ -226,10 +293,7 @@ pub(super) struct ControlArguments {
     pub(super) desk: Arc<Desk>,
     /// The hello without what changes from one connection to the next.
     pub(super) hello: WorkerHello,
-    /// How long to look for the coordinator.
-    pub(super) patience: Duration,
-    /// How long to wait first: a connection that breaks each time must not be made without end.
-    pub(super) pause: Duration,
+    pub(super) looking: Looking,
 }
 
 pub(super) struct ControlState {
@@ -291,10 +355,9 @@ async fn carry(
         worker,
         desk,
         hello,
-        patience,
-        pause,
+        looking,
     } = arguments;
-    sleep(pause).await;
+    sleep(looking.pause()).await;
     let current = || WorkerHello {
         introduction: desk.introduce(),
         call: link.next_call(),
@@ -306,7 +369,7 @@ async fn carry(
         receive,
         incarnation,
         report_from,
-    } = match link.join(current, patience).await {
+    } = match link.join(current, looking).await {
         Ok(carrier) => carrier,
         Err(error) => {
             let _ = worker.cast(Message::NotJoined(error));

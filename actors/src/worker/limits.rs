@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use sardana_protocol::limits::REBALANCE_STEPS;
 
+use crate::trust::limits::{CLOCK_SLACK, LEAST_LEFT};
+
 /// How long a worker looks for its coordinator before it gives up: a coordinator that is started with its workers is there
 /// within a second; one that is restarted needs a few.
 pub const COORDINATOR_PATIENCE: Duration = Duration::from_secs(15);
 
-/// How long a worker that has once been welcomed trains on and looks for a coordinator that is away: for as long as its certificate
-/// may hold.
+/// How long a worker that has once been welcomed trains on and looks for a coordinator that is away. Its certificate outlives that, also
+/// where clocks differ.
 pub const COORDINATOR_ABSENCE: Duration = Duration::from_secs(60 * 60);
 
 /// Between two attempts to reach the coordinator.
@@ -58,5 +60,6 @@ pub const PACE_WINDOW: usize = 16;
 /// Fewer gradients than this make no pace: the first ones of a process wait for memory and for compilers.
 pub const PACE_LEAST: usize = 4;
 
+const _: () = assert!(LEAST_LEFT.as_secs() >= COORDINATOR_ABSENCE.as_secs() + CLOCK_SLACK.as_secs());
 const _: () = assert!(PACE_WINDOW as u64 <= REBALANCE_STEPS);
 const _: () = assert!(PACE_LEAST <= PACE_WINDOW);

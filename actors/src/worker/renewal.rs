@@ -1,30 +1,35 @@
 //! The renewal of a worker's own certificate, over its control connection: asked for at a beat, taken in when the answer comes.
 
-use std::time::SystemTime;
-
 use sardana_protocol::messages::WorkerMessage;
 
+use crate::ground::Ground;
 use crate::trust::{Renewal, Wallet};
 
 /// A worker's renewal. Without a coordinator nobody answers: it is asked for again in time, until the certificate runs out.
 #[derive(Debug)]
-pub(super) struct WorkerRenewal(Renewal);
+pub(super) struct WorkerRenewal {
+    renewal: Renewal,
+    ground: Ground,
+}
 
 impl WorkerRenewal {
     /// The renewal of the worker with this wallet.
-    pub(super) fn new(wallet: &Wallet) -> Self {
-        Self(Renewal::new(wallet.clone()))
+    pub(super) fn new(wallet: &Wallet, ground: &Ground) -> Self {
+        Self {
+            renewal: Renewal::new(wallet.clone()),
+            ground: ground.clone(),
+        }
     }
 
     /// What to say now, if it is time.
     pub(super) fn beat(&mut self) -> Option<WorkerMessage> {
-        let request = self.0.request_due(SystemTime::now())?;
+        let request = self.renewal.request_due(self.ground.now())?;
         Some(WorkerMessage::Renew { request })
     }
 
     /// The coordinator's answer came.
     pub(super) fn renewed(&mut self, certificate: Vec<u8>) {
-        match self.0.renewed(certificate, SystemTime::now()) {
+        match self.renewal.renewed(certificate, self.ground.now()) {
             Ok(()) => tracing::debug!("the worker's certificate is renewed"),
             Err(error) => tracing::warn!(%error, "the worker's new certificate cannot be used; it is asked for again"),
         }

@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
 mod invited;
+mod kept;
 #[path = "../strangers/log.rs"]
 mod log;
 mod renewed;
+mod run_out;
 mod site;
 mod uninvited;

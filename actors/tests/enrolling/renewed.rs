@@ -8,13 +8,14 @@ use sardana_actors::quic::{Purpose, bind_client, connect};
 use sardana_actors::trust::{Authority, PendingKey, Role, Wallet};
 use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_actors::wire::{read_frame, write_frame};
-use sardana_actors::worker::{self, Desk, ModelFailure, Sigterm, WorkerConfig};
+use sardana_actors::worker::{self, Desk, Errand, ModelFailure, Sigterm, WorkerConfig};
 use sardana_collectives::layout::Layout;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::JobEvent;
 use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting, Hello};
 use sardana_protocol::state::{Dtype, StateHash, StatePieces, TensorSpec};
 use sardana_protocol::words::Step;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
 use super::log::Log;
@@ -46,8 +47,38 @@ fn identity() -> JobIdentity {
     }
 }
 
+/// What a worker of `site` with this wallet is run with.
+pub(crate) fn a_worker(
+    wallet: &Wallet,
+    site: &Site,
+) -> (
+    WorkerConfig,
+    Arc<Desk>,
+    UnboundedReceiver<Errand>,
+    ModelFailure,
+    UnboundedReceiver<String>,
+) {
+    let identity = identity();
+    let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
+    let (desk, errands) = Desk::new(&identity.spec, Arc::new(layout), None);
+    let (failure, failures) = ModelFailure::channel();
+    let config = WorkerConfig {
+        credentials: wallet.clone(),
+        coordinator: site.coordinator.address().into(),
+        listen: LOOPBACK,
+        advertise: None,
+        identity,
+        shard_capacity: 4,
+        pieces: Arc::new(StatePieces::new([24])),
+        description: bytes::Bytes::new(),
+        auxiliary: vec![],
+        sigterm: Sigterm::NotOurs,
+    };
+    (config, desk, errands, failure, failures)
+}
+
 /// Waits until `is_so`.
-async fn until(is_so: impl Fn() -> bool, what: &str) {
+pub(crate) async fn until(is_so: impl Fn() -> bool, what: &str) {
     let waiting = async {
         while !is_so() {
             tokio::task::yield_now().await;
@@ -63,22 +94,8 @@ async fn a_worker_and_its_coordinator_live_longer_than_their_certificates() {
     let wallet = Wallet::from(site.authority.issue(Role::Worker, 1).unwrap());
     let before = wallet.current();
     let listen = std::net::UdpSocket::bind(LOOPBACK).unwrap().local_addr().unwrap();
-    let identity = identity();
-    let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
-    let (desk, errands) = Desk::new(&identity.spec, Arc::new(layout), None);
-    let (_failure, failures) = ModelFailure::channel();
-    let config = WorkerConfig {
-        credentials: wallet.clone(),
-        coordinator: site.coordinator.address().into(),
-        listen,
-        advertise: None,
-        identity,
-        shard_capacity: 4,
-        pieces: Arc::new(StatePieces::new([24])),
-        description: bytes::Bytes::new(),
-        auxiliary: vec![],
-        sigterm: Sigterm::NotOurs,
-    };
+    let (config, desk, errands, _failure, failures) = a_worker(&wallet, &site);
+    let config = WorkerConfig { listen, ..config };
     let running = tokio::spawn(worker::run(config, desk, errands, failures));
     let joined = timeout(PATIENCE, site.events.recv()).await.unwrap().unwrap();
     assert!(matches!(joined, JobEvent::Joined { .. }), "{joined:?}");

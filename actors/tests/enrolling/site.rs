@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use quinn::Connection;
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Succession};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Succession};
 use sardana_actors::enrol::{Invitation, JoinFile, Moment, Registrar, Terms, invite};
 use sardana_actors::quic::limits::CONNECT_DEADLINE;
 use sardana_actors::quic::{Purpose, bind_client, connect};
@@ -26,6 +26,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Site {
     pub(crate) authority: Arc<Authority>,
+    pub(crate) registrar: Arc<Registrar>,
     pub(crate) coordinator: Coordinator,
     pub(crate) events: mpsc::UnboundedReceiver<JobEvent>,
 }
@@ -36,12 +37,31 @@ impl Site {
     }
 
     pub(crate) async fn of(authority: Authority) -> Self {
+        Self::with(Arc::new(authority), LOOPBACK, Past::None).await.unwrap()
+    }
+
+    /// The next life of the one that was at `address`, and in this very process may still be letting go of it.
+    pub(crate) async fn again(authority: Authority, address: SocketAddr) -> Self {
         let authority = Arc::new(authority);
+        let trying = async {
+            loop {
+                match Self::with(Arc::clone(&authority), address, Past::Unknown).await {
+                    Ok(site) => return site,
+                    Err(CoordinatorError::Bind(_)) => tokio::task::yield_now().await,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        timeout(PATIENCE, trying).await.expect("the address is free in time")
+    }
+
+    async fn with(authority: Arc<Authority>, listen: SocketAddr, past: Past) -> Result<Self, CoordinatorError> {
+        let registrar = Arc::new(Registrar::new(Arc::clone(&authority)));
         let config = CoordinatorConfig {
-            registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
-            listen: LOOPBACK,
-            incarnation: Incarnation::new(1),
-            past: Past::None,
+            registrar: Arc::clone(&registrar),
+            listen,
+            incarnation: Incarnation::new(if past == Past::None { 1 } else { 2 }),
+            past,
             succession: Succession::Resume,
             records: None,
             min: 2,
@@ -50,12 +70,13 @@ impl Site {
             balance: Balance::default(),
             saves: None,
         };
-        let (coordinator, events) = coordinator::start(config).await.unwrap();
-        Self {
+        let (coordinator, events) = coordinator::start(config).await?;
+        Ok(Self {
             authority,
+            registrar,
             coordinator,
             events,
-        }
+        })
     }
 
     pub(crate) fn join_file(&self, role: Role, uses: u32) -> JoinFile {

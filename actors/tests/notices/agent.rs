@@ -24,7 +24,7 @@ struct Watching {
 impl Watching {
     async fn start(site: &Site, cloud: &FakeCloud, script: &str, workers: u32) -> Self {
         let agent = AgentConfig {
-            credentials: site.authority.issue(Role::Agent, 1).unwrap(),
+            credentials: site.authority.issue(Role::Agent, 1).unwrap().into(),
             coordinator: site.coordinator.address().into(),
             listen: LOOPBACK,
             advertise: None,

@@ -15,7 +15,7 @@ use super::raw::{LOOPBACK, PATIENCE, Site};
 
 pub(crate) async fn start(site: &Site, script: &str, workers: u32, output: Output) -> (Agent, Told) {
     let config = AgentConfig {
-        credentials: site.authority.issue(Role::Agent, 1).unwrap(),
+        credentials: site.authority.issue(Role::Agent, 1).unwrap().into(),
         coordinator: site.coordinator.address().into(),
         listen: LOOPBACK,
         advertise: None,

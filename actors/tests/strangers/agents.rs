@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentEvent, Output};
-use sardana_actors::trust::{Authority, Role};
+use sardana_actors::trust::{Authority, Credentials, Role};
 use sardana_protocol::membership::JobEvent;
 use sardana_protocol::messages::Greeting;
 use tokio::sync::mpsc;
@@ -16,7 +16,7 @@ use super::raw::{JOB, LOOPBACK, PATIENCE, Site, hello, worker};
 /// An agent of `site` that runs `program`, and what it tells.
 async fn start(site: &Site, program: &str, arguments: &[&str], workers: u32, restarts: u32) -> (Agent, Told) {
     let config = AgentConfig {
-        credentials: site.authority.issue(Role::Agent, 1).unwrap(),
+        credentials: site.authority.issue(Role::Agent, 1).unwrap().into(),
         coordinator: site.coordinator.address().into(),
         listen: LOOPBACK,
         advertise: None,
@@ -215,8 +215,8 @@ async fn an_agent_that_comes_after_the_job_is_told_so() {
 async fn an_agent_with_credentials_of_another_role_or_job_does_not_start() {
     let log = Log::new();
     let site = Site::new().await;
-    let config = |credentials| AgentConfig {
-        credentials,
+    let config = |credentials: Credentials| AgentConfig {
+        credentials: credentials.into(),
         coordinator: site.coordinator.address().into(),
         listen: LOOPBACK,
         advertise: None,

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use sardana_actors::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
 use sardana_actors::quic::{Purpose, bind_client, connect, explain};
-use sardana_actors::trust::{Authority, Credentials, Moment, Otherwise, PeerIdentity, PrivateFolder, Role};
+use sardana_actors::trust::{Authority, Clock, Credentials, Moment, Otherwise, PeerIdentity, PrivateFolder, Role};
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::words::JobId;
 use tokio::time::{sleep, timeout};
@@ -112,7 +112,7 @@ async fn a_certificate_that_is_not_valid_now_is_no_good() {
     let expired = same().with_validity(Duration::ZERO).issue(Role::Worker, 1).unwrap();
     next_second().await;
     let early = same()
-        .with_clock_ahead(Duration::from_secs(7_200))
+        .with_clock(Clock::ahead(Duration::from_secs(7_200)))
         .issue(Role::Worker, 1)
         .unwrap();
     for (credentials, words) in [(&expired, "it ran out at"), (&early, "it begins at")] {

@@ -6,9 +6,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use quinn::udp::EcnCodepoint;
+use sardana::within::Clock;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -34,6 +35,8 @@ pub(super) struct Air {
 struct Inner {
     seed: u64,
     began: Instant,
+    /// What clocks said then.
+    began_at: SystemTime,
     weather: Weather,
     bound: BTreeMap<SocketAddr, Arc<Mailbox>>,
     next_port: BTreeMap<IpAddr, u16>,
@@ -104,6 +107,7 @@ impl Air {
             inner: Mutex::new(Inner {
                 seed,
                 began: Instant::now(),
+                began_at: whole_second(SystemTime::now()),
                 weather,
                 bound: BTreeMap::new(),
                 next_port: BTreeMap::new(),
@@ -117,6 +121,15 @@ impl Air {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The clock of all hosts: it goes as the run's time does, so that certificates run out in a run that lasts for hours.
+    pub(super) fn clock(&self) -> Clock {
+        let (began, began_at) = {
+            let inner = self.lock();
+            (inner.began, inner.began_at)
+        };
+        Clock::given(move || began_at + Instant::now().saturating_duration_since(began))
     }
 
     /// Changes the weather.
@@ -257,4 +270,10 @@ fn number(address: SocketAddr) -> u64 {
 /// How long since the run began.
 pub(super) fn since(air: &Air) -> Duration {
     Instant::now().saturating_duration_since(air.lock().began)
+}
+
+/// A clock that begins within a second would decide by that when a certificate runs out.
+fn whole_second(time: SystemTime) -> SystemTime {
+    let since_1970 = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    SystemTime::UNIX_EPOCH + Duration::from_secs(since_1970.as_secs())
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sardana::{Balance, Step};
+use sardana_actors::trust::limits::{CERTIFICATE_VALIDITY, RENEW_FROM_PERCENT};
 
 use super::faults::Fault;
 use super::weather::Weather;
@@ -16,6 +17,10 @@ pub enum Trouble {
     None,
     /// What the seed draws.
     Faults,
+    /// Nothing but that the coordinator goes away, just before certificates are renewed, and comes back after this time.
+    Away(Duration),
+    /// The same, with certificates that have run out by then.
+    AwayTooLong(Duration),
     /// Nothing but that one bit of one worker's state is wrong: the checks must find it.
     WrongBit,
 }
@@ -31,6 +36,8 @@ pub struct Circumstances {
     pub update: Duration,
     /// How long it takes to start a worker in the place of one that ended.
     pub restart: Duration,
+    /// For how long certificates hold.
+    pub validity: Duration,
     /// The update that goes wrong on one worker, by one bit.
     pub wrong: Option<Step>,
     /// What goes wrong, in order.
@@ -71,6 +78,7 @@ impl Circumstances {
             gradient,
             update: Duration::from_millis(1 + dice.below(10)),
             restart: Duration::from_millis(200 + dice.below(4_000)),
+            validity: CERTIFICATE_VALIDITY,
             wrong: (trouble == Trouble::WrongBit).then(|| Step::new(5)),
             faults: Vec::new(),
             weather: weather(&mut dice),
@@ -78,9 +86,28 @@ impl Circumstances {
         };
         match trouble {
             Trouble::None | Trouble::WrongBit => circumstances.weather.calm_down(),
+            Trouble::Away(long) => circumstances.leave_alone(long),
+            Trouble::AwayTooLong(long) => {
+                circumstances.validity = long / 2;
+                circumstances.leave_alone(long);
+            }
             Trouble::Faults => circumstances.faults = Fault::draw_all(&mut dice, lasts),
         }
         circumstances
+    }
+}
+
+impl Circumstances {
+    /// The coordinator goes away for so long, in a job of few steps that outlasts it.
+    fn leave_alone(&mut self, long: Duration) {
+        let at = self.validity / 100 * RENEW_FROM_PERCENT - Duration::from_secs(1);
+        self.weather.calm_down();
+        self.faults = vec![(at, Fault::KillCoordinator(long))];
+        self.setup.balance = Balance::Off;
+        self.gradient = Duration::from_secs(8);
+        let step = self.gradient * self.setup.shards.div_ceil(self.setup.workers) + self.update;
+        let lasts = at + long + Duration::from_secs(10 * 60);
+        self.setup.steps = u64::try_from(lasts.as_millis() / step.as_millis()).unwrap_or(1);
     }
 }
 

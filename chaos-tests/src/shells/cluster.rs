@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sardana::model::StateHash;
@@ -123,12 +123,17 @@ impl Cluster {
     ) -> Result<(Self, mpsc::UnboundedReceiver<Happening>)> {
         let mut name = [0; 16];
         name[..8].copy_from_slice(&seed.to_le_bytes());
-        let authority = Arc::new(Authority::new(JobId::new(name))?.with_even_lengths());
+        let authority = Arc::new(
+            Authority::new(JobId::new(name))?
+                .with_even_lengths()
+                .with_clock(air.clock())
+                .with_validity(circumstances.validity),
+        );
         let drawn = AtomicU64::new(0);
         // Of one length on the wire.
         let id = move || mix(seed ^ mix(drawn.fetch_add(1, Ordering::Relaxed))) | 1 << 63;
         let registrar = Arc::new(Registrar::new(authority).with_ids(id));
-        let now = Moment::of(SystemTime::now());
+        let now = Moment::of(air.clock().now());
         let terms = Terms {
             role: Role::Worker,
             expires: Moment::new(now.seconds() + INVITED),
@@ -352,8 +357,9 @@ fn ended(error: &WorkerError) -> Ending {
 fn not_enrolled(error: &EnrolError) -> Ending {
     let words = format!("it could not enrol: {error}");
     match error {
-        EnrolError::NotThere { .. } | EnrolError::NoAnswer { .. } => Ending::Anew(words),
+        EnrolError::NotThere { .. } => Ending::Anew(words),
         EnrolError::JoinFile(_)
+        | EnrolError::Keyring(_)
         | EnrolError::Role { .. }
         | EnrolError::Bind(_)
         | EnrolError::Key(_)

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
 use rustls::crypto::CryptoProvider;
-use sardana::within::{Given, Ground};
+use sardana::within::{Clock, Given, Ground};
 
 use super::air::{Air, Mailbox};
 use super::even;
@@ -108,6 +108,10 @@ impl Given for Inner {
 
     fn cryptography(&self) -> Arc<CryptoProvider> {
         even::cryptography()
+    }
+
+    fn clock(&self) -> Clock {
+        self.air.clock()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The second level of simulation in the test suite: the real shells over real QUIC on a network in memory, in virtual time.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use sardana_chaos_tests::shells::circumstances::Trouble;
 use sardana_chaos_tests::shells::story::Telling;
@@ -102,6 +102,32 @@ fn fresh_seeds_end_in_the_bits_of_a_plain_loop() {
     for seed in first..first + 10 {
         require(seed, &played(seed, Trouble::Faults));
     }
+}
+
+/// Requires that the coordinator found, after this time, the ring that had trained meanwhile, and left it as it was.
+fn require_adopted(minutes: u64, trouble: impl Fn(Duration) -> Trouble) {
+    let away = Duration::from_secs(60 * minutes);
+    let played = played(minutes, trouble(away));
+    require(minutes, &played);
+    assert!(played.took > away, "{:?}", played.took);
+    let count = |what| played.counts.get(what).copied();
+    let once = (count("fault: the coordinator killed"), count("adopted"), count("done"));
+    assert_eq!(once, (Some(1), Some(1), Some(1)), "{minutes} minutes: {:#?}", played.counts);
+    for worse in ["lost", "state lost", "halting"] {
+        assert_eq!(count(worse), None, "{minutes} minutes: {:#?}", played.counts);
+    }
+}
+
+#[test]
+fn a_ring_that_trained_while_its_coordinator_was_away_is_adopted() {
+    for minutes in [20, 30, 45, 59] {
+        require_adopted(minutes, Trouble::Away);
+    }
+}
+
+#[test]
+fn a_ring_whose_certificates_have_run_out_meanwhile_renews_them_and_is_adopted() {
+    require_adopted(59, Trouble::AwayTooLong);
 }
 
 #[test]

@@ -156,6 +156,11 @@ impl JobRecord {
         self
     }
 
+    /// Those that have left.
+    pub fn released(&self) -> impl Iterator<Item = WorkerId> + '_ {
+        self.released.keys().copied()
+    }
+
     /// Whether the next life would miss more in `older` than some reports: then this is worth writing at once.
     #[must_use]
     pub fn differs_from(&self, older: &Self) -> bool {

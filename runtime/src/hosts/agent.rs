@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent, Output};
 use sardana_actors::enrol::Enrolled;
-use sardana_actors::trust::Role;
+use sardana_actors::trust::{Role, Wallet};
 use sardana_protocol::words::WorkerId;
 use tokio::sync::mpsc;
 
@@ -79,6 +79,7 @@ pub async fn agent(join: AgentJoin) -> Result<AgentHost, AgentHostError> {
     let Enrolled {
         credentials,
         coordinator,
+        kept,
     } = join.enrolled;
     if credentials.role() != Role::Agent {
         return Err(AgentHostError::Role {
@@ -94,8 +95,12 @@ pub async fn agent(join: AgentJoin) -> Result<AgentHost, AgentHostError> {
     };
     let mut environment = threads(join.workers);
     environment.extend(join.environment);
+    let wallet = Wallet::from(credentials);
+    if let Some(kept) = kept {
+        kept.follow(&wallet);
+    }
     let config = AgentConfig {
-        credentials,
+        credentials: wallet,
         coordinator,
         listen: SocketAddr::new(listen, 0),
         advertise: join.advertise,

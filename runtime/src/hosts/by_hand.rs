@@ -6,10 +6,10 @@ use std::path::Path;
 use std::thread;
 
 use sardana_actors::agent::Bundle;
-use sardana_actors::enrol::{EnrolError, Enrolled};
+use sardana_actors::enrol::{EnrolError, Enrolled, Keyring};
 use sardana_actors::trust::Role;
 
-use super::enrolling::{enrol, local_ip_towards};
+use super::enrolling::{NoKeyring, default_keyring, enrol_kept, local_ip_towards};
 
 /// The environment variable with the path of a join file for a worker: a program that embeds this library takes part as one.
 pub const JOIN_VARIABLE: &str = "SARDANA_JOIN";
@@ -20,31 +20,36 @@ pub enum ByHandError {
     /// It could not enrol.
     #[error("{JOIN_VARIABLE}: {0}")]
     Enrol(#[from] EnrolError),
+    /// The key of its join file cannot be kept.
+    #[error("{JOIN_VARIABLE}: {0}")]
+    NoKeyring(#[from] NoKeyring),
     /// The system gives no runtime, or knows no way to the coordinator.
     #[error("{JOIN_VARIABLE}: the worker could not start: {0}")]
     System(#[from] io::Error),
 }
 
-/// What this process needs to be a worker, if its environment names a join file. Blocks while it enrols.
+/// What this process needs to be a worker, if its environment names a join file, whose key is on this user's keyring. Blocks while it enrols.
 ///
 /// # Errors
 /// See [`ByHandError`].
 pub fn bundle_by_hand() -> Result<Option<Bundle>, ByHandError> {
     std::env::var_os(JOIN_VARIABLE)
-        .map(|path| bundle_from(Path::new(&path)))
+        .map(|path| bundle_from(Path::new(&path), &default_keyring()?))
         .transpose()
 }
 
-/// What this process needs to be a worker, by the join file at `path`. Blocks while it enrols.
+/// What this process needs to be a worker, by the join file at `path`, whose key `keyring` has. Each process is another worker; all of this
+/// keyring are one use of the file. Blocks while it enrols.
 ///
 /// # Errors
 /// See [`ByHandError`].
-pub fn bundle_from(path: &Path) -> Result<Bundle, ByHandError> {
+pub fn bundle_from(path: &Path, keyring: &Keyring) -> Result<Bundle, ByHandError> {
     // On a thread of its own: the caller's may be one of another runtime.
-    let enrolling = thread::scope(|scope| scope.spawn(|| enrol_blocking(path)).join());
+    let enrolling = thread::scope(|scope| scope.spawn(|| enrol_blocking(path, keyring)).join());
     let Enrolled {
         credentials,
         coordinator,
+        kept: _,
     } = enrolling.map_err(|_| io::Error::other("its enrolment panicked"))??;
     Ok(Bundle {
         credentials,
@@ -55,7 +60,7 @@ pub fn bundle_from(path: &Path) -> Result<Bundle, ByHandError> {
     })
 }
 
-fn enrol_blocking(path: &Path) -> Result<Enrolled, ByHandError> {
+fn enrol_blocking(path: &Path, keyring: &Keyring) -> Result<Enrolled, ByHandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(enrol(path, Role::Worker))?)
+    Ok(runtime.block_on(enrol_kept(path, Role::Worker, keyring))?)
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use sardana_actors::agent::host_name;
 use sardana_actors::depot::{self, Depot, DepotConfig, DepotStartError};
 use sardana_actors::enrol::Enrolled;
-use sardana_actors::trust::Role;
+use sardana_actors::trust::{Role, Wallet};
 
 use super::enrolling::local_ip_towards;
 use super::name::HostName;
@@ -58,6 +58,7 @@ pub async fn keep_checkpoints(join: DepotJoin) -> Result<Depot, DepotHostError> 
     let Enrolled {
         credentials,
         coordinator,
+        kept,
     } = join.enrolled;
     if credentials.role() != Role::Checkpoint {
         return Err(DepotHostError::Role {
@@ -71,9 +72,13 @@ pub async fn keep_checkpoints(join: DepotJoin) -> Result<Depot, DepotHostError> 
             reason: error.to_string(),
         })?,
     };
+    let wallet = Wallet::from(credentials);
+    if let Some(kept) = kept {
+        kept.follow(&wallet);
+    }
     let config = DepotConfig {
         folder: join.dir,
-        credentials: credentials.into(),
+        credentials: wallet,
         coordinator,
         listen: SocketAddr::new(listen, 0),
         advertise: join.advertise,

@@ -1,14 +1,15 @@
-//! Trades a join file for credentials.
+//! Trades a join file for credentials, and keeps them for the next time.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use sardana_actors::enrol::{self, EnrolError, Enrolled, JoinFile, Moment};
+use sardana_actors::enrol::{self, EnrolError, Enrolled, JoinFile, Keyring, KeyringError, Moment};
 use sardana_actors::trust::Role;
 
-/// Reads the join file at `path` and trades it for credentials of `role`, with a key that is made here and never leaves.
+/// Reads the join file at `path` and trades it for credentials of `role`, with a key that is made here and never leaves. Nothing is kept: the
+/// next time counts as another use. See [`enrol_kept`].
 ///
 /// Must be called inside a tokio runtime.
 ///
@@ -17,6 +18,42 @@ use sardana_actors::trust::Role;
 pub async fn enrol(path: &Path, role: Role) -> Result<Enrolled, EnrolError> {
     let join = JoinFile::read(path, Moment::of(SystemTime::now()))?;
     enrol::enrol(&join, role).await
+}
+
+/// Has credentials of `role` by the join file at `path`, with what `keyring` has of it: one file serves its holder, this user on this host,
+/// until it expires, and counts as used once.
+///
+/// Must be called inside a tokio runtime.
+///
+/// # Errors
+/// When the file or the keyring cannot be used, the coordinator is not there, or it refuses; the message says what to do.
+pub async fn enrol_kept(path: &Path, role: Role, keyring: &Keyring) -> Result<Enrolled, EnrolError> {
+    enrol::enrol_kept(path, role, keyring).await
+}
+
+/// Why there is no keyring.
+#[derive(Debug, thiserror::Error)]
+pub enum NoKeyring {
+    /// Nobody says where this user's files are.
+    #[error(
+        "neither XDG_STATE_HOME nor HOME is set to an absolute path, so that nobody knows where to keep the key of the join file; set one, or \
+         give a folder: --keyring DIR"
+    )]
+    NoHome,
+    /// It cannot be used.
+    #[error(transparent)]
+    Keyring(#[from] KeyringError),
+}
+
+/// The keyring of this user on this host: in `sardana/keyring` of `XDG_STATE_HOME`, or of `~/.local/state`. It is made if it is not there.
+///
+/// # Errors
+/// When others can enter it, or there is no place for it.
+pub fn default_keyring() -> Result<Keyring, NoKeyring> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+    let folder = state.ok_or(NoKeyring::NoHome)?.join("sardana/keyring");
+    Ok(Keyring::open(&folder)?)
 }
 
 /// The address of this host from which `peer` is reached, and so at which others on the way there reach this host. Sends nothing.

@@ -11,14 +11,17 @@ pub mod watch;
 mod words;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
+use sardana_actors::enrol::enrol_anew;
 pub use sardana_actors::operator::{Operator, OperatorError, limits};
-use sardana_actors::trust::Credentials;
+use sardana_actors::trust::{Credentials, Role};
 pub use sardana_protocol::status::{
     AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, OperatorAnswer, OperatorRequest, Overview, SavedView,
     WorkerView,
 };
 
+use crate::hosts::{EnrolError, Keyring, enrol_kept};
 #[cfg(feature = "cli")]
 pub use json::json;
 pub use table::table;
@@ -30,15 +33,60 @@ pub struct Access {
     pub coordinator: SocketAddr,
     /// An operator's, of its job.
     pub credentials: Credentials,
+    /// How both are had again, once the coordinator has moved or the certificate has run out; if there is a way.
+    pub way: Option<Way>,
+}
+
+/// The way to a job's coordinator: a join file, and the keyring with its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// Where the join file is.
+    pub join: PathBuf,
+    /// Where its key is kept.
+    pub keyring: Keyring,
 }
 
 impl Access {
-    /// Connects.
+    /// Access by a join file.
+    ///
+    /// # Errors
+    /// When the file or the keyring cannot be used, the coordinator is not there, or it refuses.
+    pub async fn by(way: Way) -> Result<Self, EnrolError> {
+        let enrolled = enrol_kept(&way.join, Role::Operator, &way.keyring).await?;
+        Ok(Self {
+            coordinator: enrolled.coordinator.found(),
+            credentials: enrolled.credentials,
+            way: Some(way),
+        })
+    }
+
+    /// The same once more, where the coordinator is now, if there is a way.
+    ///
+    /// # Errors
+    /// As [`Access::by`].
+    pub async fn again(&self) -> Result<Self, EnrolError> {
+        match &self.way {
+            Some(way) => Self::by(way.clone()).await,
+            None => Ok(self.clone()),
+        }
+    }
+
+    /// Connects. With a new certificate, if the coordinator does not take this one any more and there is a way to one.
     ///
     /// # Errors
     /// See [`OperatorError`].
     pub async fn connect(&self) -> Result<Operator, OperatorError> {
-        Operator::connect(&self.credentials, self.coordinator).await
+        let connected = Operator::connect(&self.credentials, self.coordinator).await;
+        let (Err(OperatorError::RunOut { .. }), Some(way)) = (&connected, &self.way) else {
+            return connected;
+        };
+        match enrol_anew(&way.join, Role::Operator, &way.keyring).await {
+            Ok(enrolled) => Operator::connect(&enrolled.credentials, enrolled.coordinator.found()).await,
+            Err(error) => {
+                tracing::warn!(%error, "the join file gave no new certificate");
+                connected
+            }
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! A job on several hosts, all of them this one.
 
+use std::os::unix::fs::PermissionsExt;
+
 use super::program::{Running, as_worker, gone};
 use super::site::{Site, text};
 
@@ -22,10 +24,66 @@ fn until(site: &Site, operator: &str, workers: usize) -> serde_json::Value {
 }
 
 #[test]
+fn one_join_file_serves_its_holder_until_it_expires_and_nobody_else() {
+    let site = Site::new();
+    let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", &[]);
+    let operator = site.invite("state", "operator", "1", "mine.join");
+    let operator = text(&operator);
+    let join = site.invite("state", "agent", "1", "agent.join");
+    let first = agent(&site, text(&join), "1");
+    // Each of these is another process with the same file.
+    until(&site, operator, 1);
+    let second = ["agent", "--notices", "none", "--join", text(&join), "-n", "1", "--", "true"];
+    let words = site.failed(&second, 1);
+    for expected in [
+        "for 1 uses",
+        &format!("process {}", first.child.id()),
+        "stop one",
+        "sardana invite",
+    ] {
+        assert!(words.contains(expected), "{expected}: {words}");
+    }
+    // As at a power cut: nothing is said, and nothing is cleaned up.
+    first.signal("KILL");
+    first.end();
+    let again = agent(&site, text(&join), "1");
+    again.pids(1);
+    until(&site, operator, 1);
+    let stranger = site.path("stranger");
+    let words = site.failed(&["status", "--join", operator, "--keyring", text(&stranger)], 1);
+    assert!(words.contains("used up (1 of 1)"), "{words}");
+
+    let keyring = site.path("sardana/keyring");
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&keyring), 0o700);
+    let files: Vec<_> = std::fs::read_dir(&keyring)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
+    assert!(files.len() >= 2 && files.iter().all(|file| mode(file) == 0o600), "{files:?}");
+    // The operator's keys are those that no process has locked.
+    let own = |file: &&std::path::PathBuf| {
+        file.extension().is_some_and(|end| end == "key") && !file.with_extension("lock").exists()
+    };
+    let own = files.iter().find(own).unwrap();
+    let open_to = |mode| std::fs::set_permissions(own, std::fs::Permissions::from_mode(mode)).unwrap();
+    open_to(0o640);
+    let words = site.failed(&["status", "--join", operator], 1);
+    assert!(
+        words.contains("expected mode 0600, found 0640") && words.contains("chmod 600"),
+        "{words}"
+    );
+    open_to(0o600);
+    site.done(&["stop", "--join", operator]);
+    assert_eq!(again.end().0.code(), Some(0));
+    assert_eq!(coordinator.end().0.code(), Some(0));
+}
+
+#[test]
 fn an_agent_that_is_asked_to_end_drains_its_workers() {
     let site = Site::new();
     let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", &[]);
-    let operator = site.invite("state", "operator", "100000", "operator.join");
+    let operator = site.invite("state", "operator", "1", "operator.join");
     let operator = text(&operator);
     let join = site.invite("state", "agent", "1", "agent.join");
     let agent = agent(&site, text(&join), "2");
@@ -36,7 +94,12 @@ fn an_agent_that_is_asked_to_end_drains_its_workers() {
     let join = site.invite("state", "worker", "1", "worker.join");
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "worker::becomes_a_worker", "--nocapture"]);
-    let by_hand = Running::start(command.env("SARDANA_JOIN", &join).stdin(std::process::Stdio::null()));
+    let by_hand = Running::start(
+        command
+            .env("SARDANA_JOIN", &join)
+            .env("XDG_STATE_HOME", site.path(""))
+            .stdin(std::process::Stdio::null()),
+    );
     until(&site, operator, 3);
     let unowned = site.status(&["--join", operator]);
     let unowned = unowned["workers"]

@@ -42,7 +42,8 @@ fn join_files_that_are_no_good() {
     let worker = site.invite("state", "worker", "1", "worker.join");
     let missing = text(&site.path("missing.join")).to_owned();
     let used = site.invite("state", "operator", "1", "used.join");
-    site.done(&["status", "--join", text(&used)]);
+    let holder = site.path("holder");
+    site.done(&["status", "--join", text(&used), "--keyring", text(&holder)]);
     let folder = text(&site.path("")).to_owned();
     let rows: [(&str, &[&str]); 8] = [
         (&missing, &["missing.join", "not there", "see whether the path is right"]),
@@ -79,6 +80,7 @@ fn a_worker_by_hand_is_told_what_is_wrong_with_its_join_file() {
     let site = Site::new();
     let mut command = std::process::Command::new("env");
     command.arg(format!("SARDANA_JOIN={}", text(&site.path("missing.join"))));
+    command.env("XDG_STATE_HOME", site.path(""));
     let output = as_worker(&mut command).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
     holds(
@@ -245,6 +247,7 @@ fn without_room(site: &Site, arguments: &[&str]) -> std::process::Command {
         env!("CARGO_BIN_EXE_sardana"),
     ]);
     command.args(arguments).env("XDG_RUNTIME_DIR", site.path(""));
+    command.env("XDG_STATE_HOME", site.path(""));
     command.env("RUST_LOG", "error").stdin(std::process::Stdio::null());
     command
 }

@@ -24,7 +24,9 @@ impl Site {
     /// The program with these arguments; it finds only the jobs of this site.
     pub(crate) fn command<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Command {
         let mut command = sardana(arguments);
-        command.env("XDG_RUNTIME_DIR", self.0.path());
+        command
+            .env("XDG_RUNTIME_DIR", self.0.path())
+            .env("XDG_STATE_HOME", self.0.path());
         command
     }
 

@@ -69,7 +69,9 @@ impl Terminal {
             .env(IN_TERMINAL, arguments)
             .env("TERM", "xterm-256color")
             .env("RUST_LOG", "error");
-        command.env("XDG_RUNTIME_DIR", text(&site.path("")));
+        for name in ["XDG_RUNTIME_DIR", "XDG_STATE_HOME"] {
+            command.env(name, text(&site.path("")));
+        }
         let before = tcgetattr(&slave).unwrap();
         let [input, output] = [(); 2].map(|()| Stdio::from(slave.try_clone().unwrap()));
         // The last copy here goes with the command, so that the terminal's end is seen.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sardana::hosts::by_hand::bundle_from;
 use sardana::hosts::{
-    AgentJoin, CoordinateConfig, Hosting, HostingError, InviteConfig, InviteError, PlaceError, PrivateFolder, Role,
+    AgentJoin, CoordinateConfig, Hosting, HostingError, InviteConfig, InviteError, Keyring, PlaceError, PrivateFolder, Role,
     StateError, agent, coordinate, enrol, find_running, invite,
 };
 use sardana::worker::serve;
@@ -97,11 +97,13 @@ async fn workers_by_hand_train_a_job() {
     let place = tempfile::tempdir().unwrap();
     let state = place.path().join("state");
     let hosting = coordinate(config(&state, 2)).await.unwrap();
-    let join = invited(&state, Role::Worker, 2);
+    // Both are one use of it.
+    let join = invited(&state, Role::Worker, 1);
+    let keyring = Keyring::open(&place.path().join("keyring")).unwrap();
     let workers: Vec<_> = (0..2)
         .map(|_| {
-            let join = join.clone();
-            thread::spawn(move || serve(bundle_from(&join).unwrap(), &job(2), Slope::new).unwrap())
+            let (join, keyring) = (join.clone(), keyring.clone());
+            thread::spawn(move || serve(bundle_from(&join, &keyring).unwrap(), &job(2), Slope::new).unwrap())
         })
         .collect();
     let finishing = timeout(PATIENCE, hosting.finish(|_, _| {})).await;
@@ -114,7 +116,9 @@ async fn workers_by_hand_train_a_job() {
         );
     }
     // Also where a runtime runs already.
-    let error = bundle_from(&invited(&state, Role::Agent, 1)).unwrap_err().to_string();
+    let error = bundle_from(&invited(&state, Role::Agent, 1), &keyring)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("role agent, expected worker"), "{error}");
 }
 
@@ -249,7 +253,8 @@ async fn a_worker_comes_although_the_coordinator_starts_late() {
     let address = first.addresses()[0];
     let join = invited(&state, Role::Worker, 1);
     first.end().await;
-    let worker = thread::spawn(move || bundle_from(&join).map(|bundle| serve(bundle, &job(2), Slope::new)));
+    let keyring = Keyring::open(&place.path().join("keyring")).unwrap();
+    let worker = thread::spawn(move || bundle_from(&join, &keyring).map(|bundle| serve(bundle, &job(2), Slope::new)));
     let late = CoordinateConfig {
         saves: None,
         checkpoint_dir: None,

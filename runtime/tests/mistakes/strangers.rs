@@ -6,7 +6,7 @@ use sardana::model::ModelError;
 use sardana::worker::{EXIT_RETRY, ProcessError};
 use sardana::{Job, JobSpec, Order, reference};
 use sardana_actors::trust::limits::CLOCK_SLACK;
-use sardana_actors::trust::{Authority, Moment, Role};
+use sardana_actors::trust::{Authority, Clock, Moment, Role};
 use sardana_actors::worker::WorkerError;
 use sardana_protocol::words::JobId;
 
@@ -93,7 +93,7 @@ fn credentials_of_another_job_role_or_process_are_refused() {
 fn clocks_that_disagree_are_named_with_both_times_and_what_to_do() {
     let ahead = Authority::new(JobId::new([5; 16]))
         .unwrap()
-        .with_clock_ahead(Duration::from_secs(2 * 60 * 60));
+        .with_clock(Clock::ahead(Duration::from_secs(2 * 60 * 60)));
     let site = Site::of(ahead, 1);
     let before = Moment::of(SystemTime::now());
     let worker = site.authority.issue(Role::Worker, 1).unwrap();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{JOB, authority, meet};
-use crate::quic::{ConnectError, explain};
-use crate::trust::{Credentials, Moment, PeerIdentity, Role};
+use crate::quic::{ConnectError, Whose, explain};
+use crate::trust::{Clock, Credentials, Moment, PeerIdentity, Role};
 
 const HOURS: Duration = Duration::from_secs(2 * 60 * 60);
 
@@ -25,13 +25,22 @@ fn check(found: &str, who: &str, begins: &str, whose: &str) {
 
 #[tokio::test]
 async fn who_dials_with_a_clock_behind_says_both_times_and_so_does_who_was_dialled() {
-    let authority = authority(JOB).with_clock_ahead(HOURS);
+    let authority = authority(JOB).with_clock(Clock::ahead(HOURS));
     let coordinator = authority.issue(Role::Coordinator, 0).unwrap();
     let worker = authority.issue(Role::Worker, 1).unwrap();
     let begins = begins(&coordinator);
     let (dialled, accepted, _endpoints) = meet(&coordinator, &worker, PeerIdentity::coordinator(JOB)).await;
     let error = dialled.unwrap_err();
-    assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            ConnectError::NotValidNow {
+                whose: Whose::Theirs,
+                ..
+            }
+        ),
+        "{error}"
+    );
     check(&error.to_string(), "this end refused the peer", &begins, "this host");
     let error = accepted.unwrap_err().to_string();
     check(&error, "the peer refused this end", &begins, "the peer's host");
@@ -41,7 +50,7 @@ async fn who_dials_with_a_clock_behind_says_both_times_and_so_does_who_was_diall
 async fn who_is_dialled_and_has_a_clock_behind_does_so_too() {
     let authority = authority(JOB);
     let coordinator = authority.issue(Role::Coordinator, 0).unwrap();
-    let worker = authority.with_clock_ahead(HOURS).issue(Role::Worker, 1).unwrap();
+    let worker = authority.with_clock(Clock::ahead(HOURS)).issue(Role::Worker, 1).unwrap();
     let begins = begins(&worker);
     let (dialled, accepted, _endpoints) = meet(&coordinator, &worker, PeerIdentity::coordinator(JOB)).await;
     let error = accepted.unwrap_err().to_string();
@@ -52,7 +61,7 @@ async fn who_is_dialled_and_has_a_clock_behind_does_so_too() {
 
 #[tokio::test]
 async fn a_clock_that_is_a_little_behind_is_no_matter() {
-    let authority = authority(JOB).with_clock_ahead(Duration::from_secs(15 * 60));
+    let authority = authority(JOB).with_clock(Clock::ahead(Duration::from_secs(15 * 60)));
     let coordinator = authority.issue(Role::Coordinator, 0).unwrap();
     let worker = authority.issue(Role::Worker, 1).unwrap();
     let (dialled, accepted, _endpoints) = meet(&coordinator, &worker, PeerIdentity::coordinator(JOB)).await;

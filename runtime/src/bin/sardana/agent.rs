@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sardana::AgentEvent;
-use sardana::hosts::{AgentJoin, Role, agent, enrol};
+use sardana::hosts::{AgentJoin, Role, agent, enrol_kept};
 use sardana::launch::Event;
 use sardana::train;
 
+use crate::access::KeyringPlace;
 use crate::ending::{EndSignals, Failure, runtime};
 use crate::notices::{Heeding, Whose};
 use crate::run::{Printing, split};
@@ -29,6 +30,8 @@ pub(crate) struct Agent {
     /// An agent's join file, as `sardana invite` writes it.
     #[arg(long, value_name = "FILE")]
     join: PathBuf,
+    #[command(flatten)]
+    keyring: KeyringPlace,
     /// How many workers to keep running.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: u32,
@@ -64,7 +67,8 @@ impl Agent {
         let notices = self.heeding.config(self.notices);
         runtime()?.block_on(async {
             let mut signals = EndSignals::catch()?;
-            let enrolled = enrol(&self.join, Role::Agent).await.map_err(Failure::failed)?;
+            let keyring = self.keyring.open()?;
+            let enrolled = enrol_kept(&self.join, Role::Agent, &keyring).await.map_err(Failure::failed)?;
             let join = AgentJoin {
                 enrolled,
                 listen: self.listen,

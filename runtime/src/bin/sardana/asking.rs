@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use sardana::operator::{Access, OperatorAnswer, OperatorRequest, ask};
 
-use crate::access;
+use crate::access::{self, KeyringPlace};
 use crate::ending::{Failure, runtime};
 
 /// Which job is meant.
@@ -15,12 +15,14 @@ pub(crate) struct Target {
     /// host.
     #[arg(long, value_name = "FILE")]
     pub(crate) join: Option<PathBuf>,
+    #[command(flatten)]
+    keyring: KeyringPlace,
 }
 
 impl Target {
     /// The way to the coordinator of that job.
     pub(crate) async fn find(&self) -> Result<Access, Failure> {
-        access::find(self.join.as_deref()).await
+        access::find(self.join.as_deref(), &self.keyring).await
     }
 
     /// Asks for something to be done, and prints what is.

@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use sardana::hosts::{DepotJoin, Role, enrol, keep_checkpoints};
+use sardana::hosts::{DepotJoin, Role, enrol_kept, keep_checkpoints};
 
+use crate::access::KeyringPlace;
 use crate::ending::{EndSignals, Failure, runtime};
 use crate::saving::Naming;
 
@@ -21,6 +22,8 @@ pub(crate) struct Checkpoint {
     /// A checkpoint actor's join file, as `sardana invite` writes it.
     #[arg(long, value_name = "FILE")]
     join: PathBuf,
+    #[command(flatten)]
+    keyring: KeyringPlace,
     #[command(flatten)]
     naming: Naming,
     /// The folder that checkpoints are kept in: one of your own, made if it is not there.
@@ -38,7 +41,10 @@ impl Checkpoint {
     pub(crate) fn carry_out(self) -> Result<(), Failure> {
         runtime()?.block_on(async {
             let mut signals = EndSignals::catch()?;
-            let enrolled = enrol(&self.join, Role::Checkpoint).await.map_err(Failure::failed)?;
+            let keyring = self.keyring.open()?;
+            let enrolled = enrol_kept(&self.join, Role::Checkpoint, &keyring)
+                .await
+                .map_err(Failure::failed)?;
             let join = DepotJoin {
                 enrolled,
                 host: self.naming.host(),

@@ -10,7 +10,8 @@ use crate::ending::Failure;
 
 /// Write a join file, with which a worker, an agent, an operator or a checkpoint actor gets into the job.
 ///
-/// Whoever has the file can use it: carry it over a safe way, such as scp. It is of mode 0600, and an existing file is kept.
+/// Whoever has the file can use it: carry it over a safe way, such as scp. It is of mode 0600, and an existing file is kept. Once used it
+/// serves its holder again and again, until it expires: a user on a host, who keeps the key that it was used with.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sardana invite --state-dir job -o agent.join\n  \
@@ -26,7 +27,7 @@ pub(crate) struct Invite {
     /// For how long it can be used: a number with s, m, h or d.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = span)]
     expires: Duration,
-    /// How often it can be used.
+    /// How many holders can use it. Each agent and each checkpoint actor that runs at the same time counts.
     #[arg(long, value_name = "N", default_value_t = 1)]
     uses: u32,
     /// Where to write it.

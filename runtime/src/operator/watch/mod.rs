@@ -59,7 +59,7 @@ pub async fn watch(access: &Access) -> Result<Watched, WatchError> {
         signals: [term?, int?, hangup?],
     };
     let mut watcher = Watcher {
-        access,
+        access: access.clone(),
         operator: Some(operator),
         status,
         history: History::default(),
@@ -84,8 +84,8 @@ enum Key {
     Redraw,
 }
 
-struct Watcher<'a> {
-    access: &'a Access,
+struct Watcher {
+    access: Access,
     /// None while the coordinator is not reached.
     operator: Option<Operator>,
     status: JobStatus,
@@ -94,7 +94,7 @@ struct Watcher<'a> {
     note: Option<String>,
 }
 
-impl Watcher<'_> {
+impl Watcher {
     async fn run(&mut self, terminal: &mut DefaultTerminal, mut ends: Ends) -> Result<Watched, WatchError> {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -129,6 +129,13 @@ impl Watcher<'_> {
             Some(operator) => Ok(operator),
             None => {
                 sleep(AGAIN).await;
+                match self.access.again().await {
+                    Ok(access) => self.access = access,
+                    Err(error) => {
+                        self.note = Some(error.to_string());
+                        return Seen::More;
+                    }
+                }
                 self.access.connect().await
             }
         };

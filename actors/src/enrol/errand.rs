@@ -1,0 +1,45 @@
+//! What somebody with a join file does once it has found the coordinator.
+
+use super::join_file::JoinFile;
+use super::messages::EnrolRequest;
+use crate::ground::Ground;
+use crate::trust::{AuthorityError, Credentials, PendingKey};
+
+/// What is done there.
+#[derive(Debug)]
+pub(super) enum Errand {
+    /// Nothing: these credentials are good.
+    Show(Credentials),
+    /// A certificate is asked for.
+    Ask(Box<Asking>),
+}
+
+/// A certificate that is asked for.
+#[derive(Debug)]
+pub(super) struct Asking {
+    /// For this key.
+    pub(super) key: PendingKey,
+    /// Like this.
+    pub(super) asked: EnrolRequest,
+}
+
+impl Errand {
+    /// To ask for a certificate for `key` since one is invited.
+    pub(super) fn invited(ground: &Ground, join: &JoinFile, key: PendingKey) -> Result<Self, AuthorityError> {
+        let asked = EnrolRequest::Invited {
+            invitation: join.invitation.clone(),
+            request: ground.signed(|| key.request())?,
+        };
+        Ok(Self::Ask(Box::new(Asking { key, asked })))
+    }
+
+    /// To ask for the next certificate of who has these, which have run out or are about to.
+    pub(super) fn renewal(ground: &Ground, credentials: &Credentials) -> Result<Self, AuthorityError> {
+        let key = PendingKey::of(credentials)?;
+        let asked = EnrolRequest::RunOut {
+            certificate: credentials.certificate().to_vec(),
+            request: ground.signed(|| key.request())?,
+        };
+        Ok(Self::Ask(Box::new(Asking { key, asked })))
+    }
+}

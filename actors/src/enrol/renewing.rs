@@ -1,0 +1,63 @@
+//! The renewal of a certificate that has run out, or that the coordinator takes for one: for a process that has no other way back.
+
+use std::net::SocketAddr;
+
+use super::exchange::{AskError, DialError, Stranger};
+use super::messages::EnrolRequest;
+use crate::ground::Ground;
+use crate::trust::{PendingKey, Wallet};
+
+/// Why a certificate that has run out was not renewed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RenewError {
+    /// Nobody said no: try again.
+    #[error("its certificate has run out and could not be renewed at {address}: {why}")]
+    Again {
+        /// Where it was tried.
+        address: SocketAddr,
+        /// What went wrong.
+        why: String,
+    },
+    /// The coordinator says no, and would again. The process needs other credentials.
+    #[error("its certificate has run out, and the coordinator at {address} does not renew it: {reason}")]
+    Refused {
+        /// Where it is.
+        address: SocketAddr,
+        /// Expected, found, and what to do.
+        reason: String,
+    },
+}
+
+/// Puts a new certificate of the same role and id into `wallet`, for the same key, from the coordinator at `address`.
+///
+/// # Errors
+/// See [`RenewError`]; the wallet is as it was.
+pub async fn renew_run_out(ground: &Ground, wallet: &Wallet, address: SocketAddr) -> Result<(), RenewError> {
+    let again = |why: String| RenewError::Again { address, why };
+    let held = wallet.current();
+    let key = PendingKey::of(&held).map_err(|error| again(error.to_string()))?;
+    let asked = EnrolRequest::RunOut {
+        certificate: held.certificate().to_vec(),
+        request: ground.signed(|| key.request()).map_err(|error| again(error.to_string()))?,
+    };
+    let stranger = Stranger::dial(ground, held.authority(), wallet.job(), address)
+        .await
+        .map_err(|error| match error {
+            DialError::Bind(error) => again(error.to_string()),
+            DialError::Connect(error) => again(error.to_string()),
+        })?;
+    let answered = stranger.ask(&asked).await;
+    stranger.leave().await;
+    let certificate = answered.map_err(|error| match error {
+        AskError::Again(why) => again(why),
+        AskError::Refused(reason) => RenewError::Refused { address, reason },
+    })?;
+    let credentials = key
+        .certified(&held.authority(), certificate)
+        .map_err(|error| again(error.to_string()))?;
+    wallet
+        .replace(credentials, ground.now())
+        .map_err(|error| again(error.to_string()))?;
+    tracing::info!(target: "sardana::event::renewed", who = %wallet.identity(), coordinator = %address, "a certificate that had run out is renewed");
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! Certificates that ran out while there was no coordinator: their holders get back in, and nobody else does. That much time has passed is
+//! shown by certificates that were made long ago.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sardana_actors::agent::{self, AgentConfig, Output};
+use sardana_actors::depot::{self, DepotConfig};
+use sardana_actors::enrol::{RenewError, renew_run_out};
+use sardana_actors::ground::Ground;
+use sardana_actors::trust::{Authority, Clock, Credentials, Otherwise, PrivateFolder, Role, Wallet};
+use sardana_actors::worker::{self, JoinError, WorkerError};
+use sardana_protocol::membership::JobEvent;
+use sardana_protocol::words::{JobId, WorkerId};
+use tokio::time::timeout;
+
+use super::log::Log;
+use super::renewed::{a_worker, until};
+use super::site::{JOB, LOOPBACK, PATIENCE, Site};
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// An authority that more than one may have.
+struct Shared {
+    _place: tempfile::TempDir,
+    folder: PrivateFolder,
+}
+
+impl Shared {
+    fn new() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let folder = PrivateFolder::open(&place.path().join("state"), Otherwise::Make).unwrap();
+        Self { _place: place, folder }
+    }
+
+    fn authority(&self) -> Authority {
+        Authority::load_or_create(&self.folder, JOB).unwrap()
+    }
+
+    /// What this authority gave out so long ago.
+    fn old(&self, role: Role, id: u64, ago: Duration) -> Credentials {
+        self.authority().with_clock(Clock::behind(ago)).issue(role, id).unwrap()
+    }
+}
+
+fn agent_with(wallet: &Wallet, site: &Site) -> AgentConfig {
+    AgentConfig {
+        credentials: wallet.clone(),
+        coordinator: site.coordinator.address().into(),
+        listen: LOOPBACK,
+        advertise: None,
+        host: "here".to_owned(),
+        output: Output::Inherit,
+        program: PathBuf::from("true"),
+        arguments: vec![],
+        environment: vec![],
+        checkpoint_dir: None,
+        workers: 0,
+        restarts: 0,
+    }
+}
+
+fn is_new(wallet: &Wallet, old: &Credentials) -> bool {
+    wallet.current().certificate() != old.certificate()
+}
+
+#[tokio::test]
+async fn a_worker_whose_certificate_has_run_out_is_renewed_and_welcome() {
+    let shared = Shared::new();
+    let mut site = Site::of(shared.authority()).await;
+    let old = shared.old(Role::Worker, 1, 3 * HOUR);
+    let wallet = Wallet::from(&old);
+    let (config, desk, errands, _failure, failures) = a_worker(&wallet, &site);
+    let running = tokio::spawn(worker::run(config, desk, errands, failures));
+    let joined = timeout(PATIENCE, site.events.recv()).await.unwrap().unwrap();
+    assert!(matches!(joined, JobEvent::Joined { .. }), "{joined:?}");
+    assert!(is_new(&wallet, &old) && !running.is_finished());
+    assert_eq!(wallet.current().identity(), old.identity());
+}
+
+#[tokio::test]
+async fn agents_and_depots_get_back_in_after_a_day() {
+    let shared = Shared::new();
+    let place = tempfile::tempdir().unwrap();
+    let site = Site::of(shared.authority()).await;
+    let (agents, depots) = (shared.old(Role::Agent, 2, DAY), shared.old(Role::Checkpoint, 3, DAY));
+    // They are connected when the coordinator goes.
+    let fresh = |role, id| Wallet::from(site.authority.issue(role, id).unwrap());
+    let (agent_wallet, depot_wallet) = (fresh(Role::Agent, 2), fresh(Role::Checkpoint, 3));
+    let (_agent, _told) = agent::start(agent_with(&agent_wallet, &site)).await.unwrap();
+    let depot = depot::start(DepotConfig {
+        folder: place.path().join("depot"),
+        credentials: depot_wallet.clone(),
+        coordinator: site.coordinator.address().into(),
+        host: "h".to_owned(),
+        listen: LOOPBACK,
+        advertise: None,
+    });
+    let depot = depot.await.unwrap();
+    let address = site.coordinator.address();
+    site.coordinator.end().await;
+    // A day goes by.
+    let now = std::time::SystemTime::now();
+    agent_wallet.replace(agents.clone(), now).unwrap();
+    depot_wallet.replace(depots.clone(), now).unwrap();
+    let mut site = Site::again(shared.authority(), address).await;
+    until(|| is_new(&agent_wallet, &agents), "the agent's is renewed").await;
+    until(|| is_new(&depot_wallet, &depots), "the depot's is renewed").await;
+    let worker = Wallet::from(site.authority.issue(Role::Worker, 1).unwrap());
+    let (config, desk, errands, _failure, failures) = a_worker(&worker, &site);
+    let _running = tokio::spawn(worker::run(config, desk, errands, failures));
+    let came = async {
+        loop {
+            if let JobEvent::DepotCame { .. } = site.events.recv().await.unwrap() {
+                return;
+            }
+        }
+    };
+    timeout(PATIENCE, came).await.expect("the depot is there");
+    depot.end().await;
+}
+
+/// Why these are not renewed.
+async fn refused(site: &Site, credentials: &Credentials) -> String {
+    let wallet = Wallet::from(credentials);
+    let renewed = renew_run_out(&Ground::Host, &wallet, site.coordinator.address()).await;
+    assert!(!is_new(&wallet, credentials));
+    match renewed.unwrap_err() {
+        RenewError::Refused { reason, .. } => reason,
+        error @ RenewError::Again { .. } => panic!("expected a refusal, found: {error}"),
+    }
+}
+
+/// These credentials, with the site's authority believed.
+fn believing(credentials: &Credentials, site: &Site) -> Credentials {
+    let mut parts = serde_json::to_value(credentials).unwrap();
+    parts["authority"] = serde_json::to_value(site.authority.certificate().to_vec()).unwrap();
+    serde_json::from_value(parts).unwrap()
+}
+
+#[tokio::test]
+async fn strangers_other_jobs_the_late_and_the_gone_are_told_why_not() {
+    let log = Log::new();
+    let shared = Shared::new();
+    let site = Site::of(shared.authority()).await;
+    site.registrar.note_gone(
+        WorkerId::new(9),
+        sardana_actors::enrol::Moment::of(std::time::SystemTime::now()),
+    );
+    let old = |authority: Authority| authority.with_clock(Clock::behind(3 * HOUR)).issue(Role::Worker, 1).unwrap();
+    let other_job = old(Authority::new(JobId::new([4; 16])).unwrap());
+    let same_name = old(Authority::new(JOB).unwrap());
+    for (credentials, words) in [
+        (shared.old(Role::Worker, 1, 5 * HOUR), "ran out at"),
+        (shared.old(Role::Agent, 1, 9 * DAY), "within 168 hours after its end"),
+        (
+            shared.old(Role::Worker, 9, 3 * HOUR),
+            "has left the job, was left out of it, or was seen to end",
+        ),
+        (
+            shared.old(Role::Operator, 1, 3 * HOUR),
+            "its join file serves until it expires",
+        ),
+        (shared.old(Role::Coordinator, 0, 3 * HOUR), "is not renewed for anybody"),
+        (believing(&same_name, &site), "not of this job's authority"),
+    ] {
+        let reason = refused(&site, &credentials).await;
+        assert!(reason.contains(words), "{words}: {reason}");
+        log.refused(&["somebody was not enrolled", words]).await;
+    }
+    // Of another job, it already dials nobody here.
+    let wallet = Wallet::from(believing(&other_job, &site));
+    let error = renew_run_out(&Ground::Host, &wallet, site.coordinator.address())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("expected coordinator of job 0404"), "{error}");
+    // One that can be renewed is.
+    let wallet = Wallet::from(shared.old(Role::Worker, 1, 3 * HOUR));
+    renew_run_out(&Ground::Host, &wallet, site.coordinator.address())
+        .await
+        .unwrap();
+    log.nothing_more();
+}
+
+#[tokio::test]
+async fn a_worker_that_is_not_renewed_ends_with_the_reason() {
+    let shared = Shared::new();
+    let site = Site::of(shared.authority()).await;
+    let wallet = Wallet::from(shared.old(Role::Worker, 1, 5 * HOUR));
+    let (config, desk, errands, _failure, failures) = a_worker(&wallet, &site);
+    let ended = timeout(PATIENCE, worker::run(config, desk, errands, failures)).await.unwrap();
+    let Err(WorkerError::Join(error)) = ended else {
+        panic!("{ended:?}")
+    };
+    assert!(matches!(*error, JoinError::Refused { .. }), "{error}");
+    let words = error.to_string();
+    assert!(words.contains("ran out at") && words.contains("within 2 hours"), "{words}");
+}
