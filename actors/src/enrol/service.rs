@@ -1,17 +1,17 @@
 //! The coordinator's end of an enrolment: one message, one answer, and the connection ends.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use quinn::{Connection, ConnectionError, VarInt};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::limits::{ENROL_DEADLINE, ENROL_FRAME_BYTES, MAX_ENROLMENTS};
+use super::limits::{ENROL_DEADLINE, ENROL_FRAME_BYTES, ENROLMENTS, MAX_ENROLMENTS};
 use super::messages::{EnrolAnswer, EnrolRequest};
 use super::registrar::Registrar;
 use crate::ground::Ground;
-use crate::quic::{REFUSED, explain};
+use crate::quic::{Places, REFUSED, explain, network};
 use crate::trust::Moment;
 use crate::wire::{read_frame, write_frame};
 
@@ -23,7 +23,7 @@ pub const COME_AGAIN: VarInt = VarInt::from_u32(2);
 pub struct EnrolService {
     ground: Ground,
     registrar: Arc<Registrar>,
-    room: Arc<Semaphore>,
+    places: Arc<Places<IpAddr>>,
 }
 
 impl EnrolService {
@@ -38,18 +38,26 @@ impl EnrolService {
         Self {
             ground,
             registrar,
-            room: Arc::new(Semaphore::new(MAX_ENROLMENTS)),
+            places: Arc::new(Places::new(ENROLMENTS)),
         }
     }
 
     /// Serves one stranger, for a bounded time, and closes the connection.
     pub async fn serve(self, connection: Connection) {
         let from = connection.remote_address();
-        let Ok(_room) = Arc::clone(&self.room).try_acquire_owned() else {
+        let busy = || {
             tracing::warn!(target: "sardana::event::refused", %from, "more than {MAX_ENROLMENTS} enrol at once");
-            return connection.close(COME_AGAIN, b"too many enrol at once; try again");
+            connection.close(COME_AGAIN, b"too many enrol at once; try again");
         };
-        match timeout(ENROL_DEADLINE, self.exchange(&connection)).await {
+        let Some(place) = self.places.take(network(from.ip())) else {
+            return busy();
+        };
+        let exchanged = tokio::select! {
+            biased;
+            exchanged = timeout(ENROL_DEADLINE, self.exchange(&connection)) => exchanged,
+            () = place.wanted() => return busy(),
+        };
+        match exchanged {
             Ok(Ok(())) => connection.close(0_u32.into(), b"enrolled"),
             Ok(Err(reason)) => {
                 tracing::warn!(target: "sardana::event::refused", %from, %reason, "somebody was not enrolled");
