@@ -113,7 +113,7 @@ async fn greet(
             tracing::warn!(target: "sardana::event::refused", %peer, "no hello came within {HANDSHAKE_DEADLINE:?}");
             None
         }),
-        () = place.wanted() => None,
+        () = place.wanted() => return connection.close(0_u32.into(), b"others are to be greeted; try again"),
     };
     let Some((send, receive, hello)) = hello else {
         // Closed already if it said something else. A slow peer may try again.

@@ -15,7 +15,7 @@ use sardana_chaos_tests::half_open::HalfOpen;
 use sardana_chaos_tests::setup::Setup;
 
 use crate::coordinated::{GATE, Site, send};
-use crate::depots::{SAVED, Start, TWICE};
+use crate::depots::{Depot, SAVED, Start, TWICE};
 
 /// So many come to each port: more than may be pending there.
 const CROWD: usize = MAX_HANDSHAKES + 88;
@@ -75,6 +75,14 @@ async fn operator(site: &Site) -> Result<Access> {
     })
 }
 
+/// Reads what a checkpoint actor says: who is refused, above all. One whose words nobody reads stands still.
+async fn heard_out(mut depot: Depot) {
+    // Each waits for minutes, or until the process has ended.
+    for _ in 0..4 {
+        let _ = depot.life.until_one("its end", |_| false).await;
+    }
+}
+
 /// The process of the member in the middle of the ring: its neighbours have no connection to each other.
 fn middle(status: &JobStatus) -> Result<(WorkerId, u32)> {
     let worker = status.overview.workers.get(1).context("three workers train")?.worker;
@@ -94,10 +102,10 @@ async fn who_never_finishes_a_handshake_keeps_out_nobody() -> Result<()> {
         ..crate::depots::setup(3)
     };
     let mut site = Site::with(setup, None, &TWICE).await?;
-    let _depots = (
-        site.depot("one", Start::default()).await?,
-        site.depot("two", Start::default()).await?,
-    );
+    for host in ["one", "two"] {
+        let depot = site.depot(host, Start::default()).await?;
+        tokio::spawn(heard_out(depot));
+    }
     let pace = Place::Pace.close(site.trial.folder())?;
     // Nothing is saved before the crowds are there.
     let gate = Place::Step.close(site.trial.folder())?;
