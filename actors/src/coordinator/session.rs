@@ -1,5 +1,6 @@
 //! One control connection at the coordinator: hello, greeting, then messages until it breaks.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
@@ -17,8 +18,8 @@ use super::outlet::Outlet;
 use crate::control::{Item, Next, carry};
 use crate::enrol::EnrolService;
 use crate::operator::limits::MAX_OPERATORS;
-use crate::quic::limits::{HANDSHAKE_DEADLINE, MAX_HANDSHAKES};
-use crate::quic::{REFUSED, Visitor, next_incoming, receive};
+use crate::quic::limits::{CONTROL_WINDOW_BYTES, HANDSHAKE_DEADLINE, SILENT};
+use crate::quic::{AcceptError, Door, Knock, Place, Places, REFUSED, Visitor, receive};
 use crate::trust::{Kind, PeerIdentity, Role, may_send};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{read_frame, write_frame};
@@ -33,6 +34,17 @@ impl SessionId {
     }
 }
 
+/// Where all who come to the coordinator are met.
+struct Reception {
+    door: Door,
+    own: PeerIdentity,
+    coordinator: ActorRef<Message>,
+    enrolling: EnrolService,
+    operators: Semaphore,
+    /// Those who have shown a certificate and are not greeted yet.
+    silent: Places<PeerIdentity>,
+}
+
 /// Takes in connections until the endpoint is closed.
 pub(super) async fn accept_all(
     endpoint: Endpoint,
@@ -40,28 +52,45 @@ pub(super) async fn accept_all(
     coordinator: ActorRef<Message>,
     enrolling: EnrolService,
 ) {
-    let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
-    let operators = Arc::new(Semaphore::new(MAX_OPERATORS));
-    while let Ok(room) = Arc::clone(&handshakes).acquire_owned().await {
-        let Some(incoming) = next_incoming(&endpoint).await else {
-            return;
-        };
-        let (enrolling, coordinator) = (enrolling.clone(), coordinator.clone());
-        let operators = Arc::clone(&operators);
-        tokio::spawn(async move {
-            let received = receive(incoming, own, HANDSHAKE_DEADLINE).await;
-            drop(room);
-            match received {
-                Ok(Visitor::Peer(connection, peer)) => greet(connection, peer, coordinator, &operators).await,
-                Ok(Visitor::Stranger(connection)) => enrolling.serve(connection).await,
-                Err(error) => tracing::warn!(target: "sardana::event::refused", %error, "a connection was refused"),
+    let reception = Arc::new(Reception {
+        door: Door::new(endpoint),
+        own,
+        coordinator,
+        enrolling,
+        operators: Semaphore::new(MAX_OPERATORS),
+        silent: Places::new(SILENT),
+    });
+    while let Some(knock) = reception.door.next().await {
+        tokio::spawn(Arc::clone(&reception).meet(knock));
+    }
+}
+
+impl Reception {
+    async fn meet(self: Arc<Self>, knock: Knock) {
+        match receive(knock, self.own, HANDSHAKE_DEADLINE).await {
+            Ok(Visitor::Peer(connection, peer)) => {
+                let Some(place) = self.silent.take(peer) else {
+                    // As one that is too slow: it may try again.
+                    return connection.close(0_u32.into(), b"too many are to be greeted; try again");
+                };
+                // A process of the job runs there: whatever comes from there later need not wait behind strangers.
+                self.door.know([SocketAddr::new(connection.remote_address().ip(), 0)]);
+                greet((connection, place), peer, self.coordinator.clone(), &self.operators).await;
             }
-        });
+            Ok(Visitor::Stranger(connection)) => self.enrolling.clone().serve(connection).await,
+            Err(error @ AcceptError::MadeWay { .. }) => tracing::debug!(%error, "a handshake was given up"),
+            Err(error) => tracing::warn!(target: "sardana::event::refused", %error, "a connection was refused"),
+        }
     }
 }
 
 /// A peer that has shown its certificate says who it is; it has little time and few bytes for that (SEC-2).
-async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef<Message>, operators: &Semaphore) {
+async fn greet(
+    (connection, place): (Connection, Place<PeerIdentity>),
+    peer: PeerIdentity,
+    coordinator: ActorRef<Message>,
+    operators: &Semaphore,
+) {
     let hello = async {
         let (send, mut receive) = connection.accept_bi().await.ok()?;
         match read_frame::<Hello>(&mut receive, HELLO_FRAME_BYTES).await {
@@ -73,10 +102,14 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
             }
         }
     };
-    let hello = timeout(HANDSHAKE_DEADLINE, hello).await.unwrap_or_else(|_| {
-        tracing::warn!(target: "sardana::event::refused", %peer, "no hello came within {HANDSHAKE_DEADLINE:?}");
-        None
-    });
+    let hello = tokio::select! {
+        biased;
+        hello = timeout(HANDSHAKE_DEADLINE, hello) => hello.unwrap_or_else(|_| {
+            tracing::warn!(target: "sardana::event::refused", %peer, "no hello came within {HANDSHAKE_DEADLINE:?}");
+            None
+        }),
+        () = place.wanted() => return connection.close(0_u32.into(), b"others are to be greeted; try again"),
+    };
     let Some((send, receive, hello)) = hello else {
         // Closed already if it said something else. A slow peer may try again.
         return connection.close(0_u32.into(), b"expected a hello");
@@ -85,6 +118,7 @@ async fn greet(connection: Connection, peer: PeerIdentity, coordinator: ActorRef
         connection,
         send,
         receive,
+        place: Some(place),
     };
     let allowed = may_send(peer.role, Kind::from(&hello), Role::Coordinator);
     match hello {
@@ -129,9 +163,17 @@ pub(super) struct Streams {
     pub(super) connection: Connection,
     pub(super) send: SendStream,
     pub(super) receive: RecvStream,
+    /// Until it is greeted.
+    place: Option<Place<PeerIdentity>>,
 }
 
 impl Streams {
+    /// It is welcome: it may say more than strangers may.
+    pub(super) fn welcome(&mut self) {
+        self.place = None;
+        self.connection.set_receive_window(CONTROL_WINDOW_BYTES.into());
+    }
+
     /// Sends the greeting. None if it is the last word.
     pub(super) async fn answer(mut self, asked: bool, greeting: oneshot::Receiver<Greeting>) -> Option<Self> {
         // A coordinator that does not answer is ending, which says nothing of the job: another one may lead it.
@@ -142,6 +184,7 @@ impl Streams {
         };
         match greeting {
             accepted @ (Greeting::Welcome | Greeting::Joined { .. }) => {
+                self.welcome();
                 let written = write_frame(&mut self.send, &accepted, HELLO_FRAME_BYTES).await;
                 written.ok().map(|()| self)
             }

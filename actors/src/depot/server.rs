@@ -22,8 +22,8 @@ use super::pins::Pins;
 use super::shelf::Shelf;
 use super::talk::{Answer, Request, cut};
 use crate::ground::Ground;
-use crate::quic::limits::{HANDSHAKE_DEADLINE, MAX_HANDSHAKES};
-use crate::quic::{BindError, Purpose, REFUSED, accept, bind_server_on, close, next_incoming};
+use crate::quic::limits::{OF_PEERS, UNNAMED};
+use crate::quic::{BindError, Door, Places, Purpose, REFUSED, bind_server_on, close, widen};
 use crate::store::{Store, UnderWay, Watch};
 use crate::trust::{Kind, PeerIdentity, Role, Wallet, may_send};
 use crate::wire::{FrameError, read_frame, write_frame};
@@ -37,6 +37,11 @@ pub struct Server {
     pub(super) ground: Ground,
     wallet: Wallet,
     pub(super) endpoint: Endpoint,
+    door: Door,
+    /// Connections of those who are not named.
+    unnamed: Places<PeerIdentity>,
+    /// Connections of those who are.
+    served: Places<PeerIdentity>,
     pub(super) shelf: Arc<Shelf>,
     names: Names,
     pub(super) pins: Pins,
@@ -113,6 +118,9 @@ impl Server {
         let server = Arc::new(Self {
             ground,
             wallet,
+            door: Door::new(endpoint.clone()),
+            unnamed: Places::new(UNNAMED),
+            served: Places::new(OF_PEERS),
             endpoint,
             pins: Pins::new(Arc::clone(&shelf)),
             shelf,
@@ -179,32 +187,35 @@ impl Server {
     }
 
     async fn accept_all(self: Arc<Self>) {
-        let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
-        while let Ok(room) = Arc::clone(&handshakes).acquire_owned().await {
-            let Some(incoming) = next_incoming(&self.endpoint).await else {
-                return;
-            };
-            let server = Arc::clone(&self);
-            tokio::spawn(async move {
-                let accepted = accept(incoming, &server.wallet, HANDSHAKE_DEADLINE).await;
-                drop(room);
-                match accepted {
-                    Ok((connection, peer)) => server.serve(peer, connection).await,
-                    Err(error) => tracing::info!(target: "sardana::event::refused", %error, "a connection was refused"),
-                }
-            });
-        }
+        let server = Arc::clone(&self);
+        let serve = move |peer, connection| Arc::clone(&server).serve(peer, connection);
+        self.door.let_in(self.wallet.identity(), serve).await;
     }
 
     /// Serves what `peer` asks for, until its connection breaks or it is not named any more.
     async fn serve(self: Arc<Self>, peer: PeerIdentity, connection: Connection) {
+        let busy = |why: &str| connection.close(0_u32.into(), why.as_bytes());
+        let Some(unnamed) = self.unnamed.take(peer) else {
+            return busy("too many are connected that are not named; try again");
+        };
         // What it was told may have reached it before what this one is told.
-        if timeout(REQUEST_DEADLINE, self.names.named(peer)).await.is_err() {
+        let named = tokio::select! {
+            biased;
+            named = timeout(REQUEST_DEADLINE, self.names.named(peer)) => named,
+            () = unnamed.wanted() => return busy("others connected that are not named; try again"),
+        };
+        drop(unnamed);
+        if named.is_err() {
             tracing::warn!(target: "sardana::event::refused", %peer, "a process that is not named connected");
             let reason =
                 format!("expected one that the coordinator has named, found {peer}; see whether the coordinator knows it");
             return connection.close(REFUSED, reason.as_bytes());
         }
+        let Some(place) = self.served.take(peer) else {
+            return busy("it has too many connections; try again");
+        };
+        widen(&connection);
+        self.door.know([connection.remote_address()]);
         let from = connection.remote_address();
         let streams = async {
             while let Ok((send, receive)) = connection.accept_bi().await {
@@ -214,6 +225,7 @@ impl Server {
         tokio::select! {
             biased;
             () = streams => {}
+            () = place.wanted() => connection.close(0_u32.into(), b"newer connections have replaced it"),
             () = self.names.revoked(peer) => {
                 tracing::info!(target: "sardana::event::refused", %peer, "a process is no longer named: its connection ends");
                 connection.close(REFUSED, b"the coordinator does not name this process any more");

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::quic::limits::STRANGER_WINDOW_BYTES;
+use crate::quic::Room;
+use crate::quic::limits::{FAIR_TIME, STRANGER_WINDOW_BYTES};
 use crate::trust::limits::{CERTIFICATE_BYTES, CERTIFICATE_VALIDITY, CLOCK_SLACK, SIGNING_REQUEST_BYTES};
 use crate::worker::limits::COORDINATOR_ABSENCE;
 
@@ -14,8 +15,17 @@ pub const ENROL_FRAME_BYTES: usize = 8 << 10;
 /// takes longer is turned away.
 pub const ENROL_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Most enrolments under way; others are told to come again. Each costs at most [`STRANGER_WINDOW_BYTES`].
+/// Most enrolments under way, each of which costs at most [`STRANGER_WINDOW_BYTES`]. With so many, the oldest of the sender that has the
+/// most is told to come again; or else the newcomer, if nobody has been there for long.
 pub const MAX_ENROLMENTS: usize = 128;
+
+/// The same as places.
+pub(crate) const ENROLMENTS: Room = Room {
+    most: MAX_ENROLMENTS,
+    each: MAX_ENROLMENTS,
+    fair_time: FAIR_TIME,
+    leaving: MAX_ENROLMENTS,
+};
 
 /// How long somebody who wants to enrol looks for the coordinator before giving up: as long as a worker does.
 pub const ENROL_PATIENCE: Duration = Duration::from_secs(15);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::quic::limits::PEER_UNI_STREAMS;
+
 /// How long the links of a generation may take to be made. The other end may still be finishing an update before it learns of the
 /// generation, so this is long; it only matters when two workers cannot reach each other although both live.
 pub const LINK_DEADLINE: Duration = Duration::from_secs(5);
@@ -17,11 +19,20 @@ pub const STREAM_HELLO_DEADLINE: Duration = Duration::from_secs(5);
 /// Bytes of a stream's first message: a few numbers.
 pub const STREAM_HELLO_BYTES: usize = 1_024;
 
-/// Most links of generations not yet known that are kept until their `Form` comes; further ones are refused, and their sender
-/// tries again with the next generation. A generation has a handful of links per worker.
-pub const MAX_PARKED: usize = 1_024;
+/// Most links of one worker, of generations not yet known, that are kept until their `Form` comes: as many as it may have on one connection.
+/// Further ones are refused, and their sender tries again with the next generation. What they have sent unread is within its connections'
+/// windows.
+pub const MAX_PARKED: usize = PEER_UNI_STREAMS as usize;
+
+/// A link that nobody has expected for so long belongs to a generation that was given up: who made it has had [`LINK_DEADLINE`] for its
+/// own, and an order to this worker comes within the time after which its coordinator counts it as lost.
+pub const PARKED_FOR: Duration = Duration::from_secs(30);
+
+/// No coordinator forms so many generations in one life: a link of a later one can never be expected.
+pub const MAX_GENERATIONS_AHEAD: u64 = 1 << 32;
 
 /// Priority of a transfer's stream; a ring's is 0, and goes first wherever both leave over one connection.
 pub const TRANSFER_PRIORITY: i32 = -1;
 
+const _: () = assert!(PARKED_FOR.as_millis() >= 2 * LINK_DEADLINE.as_millis());
 const _: () = assert!(DOUBT_AFTER.as_millis() < LINK_DEADLINE.as_millis());

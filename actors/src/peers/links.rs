@@ -118,6 +118,8 @@ impl Peers {
     /// # Panics
     /// When making a link does.
     pub async fn link(self: &Arc<Self>, form: &Form) -> Result<RingLinks, LinkingError> {
+        // Those of them that have to dial this worker need not wait behind strangers.
+        self.door.know(form.peers.iter().map(|peer| peer.member.address));
         let mut making = JoinSet::new();
         for (slot, part) in [(Slot::First, &form.first), (Slot::Steady, &form.steady)] {
             let (onwards, backwards) = part.ends();
@@ -239,7 +241,7 @@ impl Peers {
         }
         match self.table.arrive(hello.key, peer, stream) {
             Arrival::Taken | Arrival::Parked => {}
-            refused @ (Arrival::Old | Arrival::WrongSender | Arrival::TooMany) => {
+            refused @ (Arrival::Old | Arrival::WrongSender | Arrival::TooFarAhead | Arrival::TooMany) => {
                 tracing::debug!(%peer, generation = %hello.key.generation, ?refused, "a link was refused");
             }
         }

@@ -23,7 +23,7 @@ use quinn::{Connection, Endpoint};
 use sardana_protocol::messages::MemberAddress;
 use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{Generation, WorkerId};
-use tokio::sync::Semaphore;
+use tokio::time::sleep;
 
 pub use copy::CopyError;
 pub use fetch::{FetchError, FollowedSum};
@@ -35,8 +35,8 @@ use names::Names;
 use table::LinkTable;
 
 use crate::ground::Ground;
-use crate::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE, MAX_HANDSHAKES};
-use crate::quic::{BindError, ConnectError, Purpose, accept, bind_server_on, close, connect, next_incoming};
+use crate::quic::limits::{CONNECT_DEADLINE, CONNECTIONS_OF_PEER, UNNAMED, UNNAMED_DEADLINE};
+use crate::quic::{BindError, ConnectError, Door, Places, Purpose, bind_server_on, close, connect, widen};
 use crate::trust::{PeerIdentity, Wallet};
 use crate::watched::Watched;
 use crate::worker::Desk;
@@ -47,6 +47,9 @@ pub struct Peers {
     ground: Ground,
     credentials: Wallet,
     endpoint: Endpoint,
+    door: Door,
+    /// Those who have connected and are not named.
+    unnamed: Places<WorkerId>,
     own: WorkerId,
     slots: Mutex<BTreeMap<WorkerId, Arc<Slot>>>,
     table: LinkTable,
@@ -71,6 +74,15 @@ struct Slot {
 impl Slot {
     fn is_usable(&self, live: &Option<Connection>) -> bool {
         !self.doubted.load(Ordering::Relaxed) && live.as_ref().is_some_and(|live| live.close_reason().is_none())
+    }
+
+    fn is_closed(&self) -> bool {
+        let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = self.live.read(Clone::clone);
+        earlier
+            .iter()
+            .chain(&live)
+            .all(|connection| connection.close_reason().is_some())
     }
 
     fn doubt(&self) {
@@ -117,6 +129,8 @@ impl Peers {
             ground,
             own: WorkerId::new(credentials.id()),
             credentials,
+            door: Door::new(endpoint.clone()),
+            unnamed: Places::new(UNNAMED),
             endpoint,
             slots: Mutex::new(BTreeMap::new()),
             table: LinkTable::default(),
@@ -194,21 +208,34 @@ impl Peers {
     }
 
     async fn accept_all(self: Arc<Self>) {
-        let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
-        while let Ok(room) = Arc::clone(&handshakes).acquire_owned().await {
-            let Some(incoming) = next_incoming(&self.endpoint).await else {
-                return;
+        let peers = Arc::clone(&self);
+        let meet = move |peer: PeerIdentity, connection| Arc::clone(&peers).meet(WorkerId::new(peer.id), connection);
+        self.door.let_in(self.credentials.identity(), meet).await;
+    }
+
+    /// Takes in a connection that `peer` has made. As long as it is not named it may open and send little, and not for long.
+    async fn meet(self: Arc<Self>, peer: WorkerId, connection: Connection) {
+        if !self.names.has(peer) {
+            let Some(place) = self.unnamed.take(peer) else {
+                return connection.close(0_u32.into(), b"too many are connected that are not named; try again");
             };
-            let peers = Arc::clone(&self);
-            tokio::spawn(async move {
-                let accepted = accept(incoming, &peers.credentials, HANDSHAKE_DEADLINE).await;
-                drop(room);
-                match accepted {
-                    Ok((connection, peer)) => peers.adopt(WorkerId::new(peer.id), &connection),
-                    Err(error) => tracing::info!(target: "sardana::event::refused", %error, "a connection was refused"),
-                }
-            });
+            self.adopt(peer, &connection);
+            let why = tokio::select! {
+                biased;
+                () = self.names.learned(peer) => None,
+                () = place.wanted() => Some("others connected that are not named"),
+                () = sleep(UNNAMED_DEADLINE) => Some("the coordinator has not named this worker there"),
+                _ = connection.closed() => Some("it was closed"),
+            };
+            if let Some(why) = why {
+                connection.close(0_u32.into(), why.as_bytes());
+                return self.forget(peer);
+            }
+        } else {
+            self.adopt(peer, &connection);
         }
+        widen(&connection);
+        self.door.know([connection.remote_address()]);
     }
 
     /// Makes `connection` the one to `peer`, and serves it until it breaks.
@@ -219,9 +246,22 @@ impl Peers {
         let mut earlier = slot.earlier.lock().unwrap_or_else(PoisonError::into_inner);
         earlier.retain(|connection| connection.close_reason().is_none());
         earlier.extend(before.filter(|connection| connection.close_reason().is_none()));
+        while earlier.len() >= CONNECTIONS_OF_PEER {
+            earlier.remove(0).close(0_u32.into(), b"newer connections have replaced it");
+        }
         drop(earlier);
         tokio::spawn(Arc::clone(self).serve_links(peer, connection.clone()));
         tokio::spawn(Arc::clone(self).serve_fetches(peer, connection.clone()));
+    }
+
+    /// Nothing is left of the connections to a worker that was never named.
+    fn forget(&self, peer: WorkerId) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who waits for it, or dials, has it as well.
+        let is_idle = |slot: &Arc<Slot>| Arc::strong_count(slot) == 1 && slot.is_closed();
+        if !self.names.has(peer) && slots.get(&peer).is_some_and(is_idle) {
+            slots.remove(&peer);
+        }
     }
 
     fn slot(&self, peer: WorkerId) -> Arc<Slot> {
@@ -257,6 +297,8 @@ impl Peers {
             return Ok(live);
         }
         let expected = PeerIdentity::worker(self.credentials.job(), peer.worker);
+        // It may have to dial this worker one day.
+        self.door.know([peer.address]);
         let connection = connect(&self.endpoint, peer.address, expected, CONNECT_DEADLINE).await?;
         self.adopt(peer.worker, &connection);
         Ok(connection)

@@ -89,6 +89,11 @@ impl Names {
         })
     }
 
+    /// Waits until `worker`, which has asked for nothing yet, is named.
+    pub(super) async fn learned(&self, worker: WorkerId) {
+        self.named.find(|named| named.has(worker).then_some(())).await;
+    }
+
     /// Waits until `worker` is named.
     pub(super) async fn named(&self, worker: WorkerId) {
         self.wait_for(|named| named.has(worker).then_some(())).await;

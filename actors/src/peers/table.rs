@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use quinn::RecvStream;
+use sardana_protocol::limits::MAX_LIVES_AHEAD;
 use sardana_protocol::plan::HopId;
 use sardana_protocol::words::{Generation, WorkerId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-use super::limits::MAX_PARKED;
+use super::limits::{MAX_GENERATIONS_AHEAD, MAX_PARKED, PARKED_FOR};
 
 /// Which of a generation's plans a link belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -35,6 +37,8 @@ pub(super) enum Arrival {
     Old,
     /// Another worker should have sent it.
     WrongSender,
+    /// Its generation will never come.
+    TooFarAhead,
     TooMany,
 }
 
@@ -48,7 +52,40 @@ struct Inner {
     oldest: Generation,
     waiting: BTreeMap<LinkKey, (WorkerId, oneshot::Sender<RecvStream>)>,
     /// By sender, so that nobody can take the place of another's link.
-    parked: BTreeMap<(LinkKey, WorkerId), RecvStream>,
+    parked: BTreeMap<WorkerId, BTreeMap<LinkKey, Parked>>,
+}
+
+/// A link that nobody expects yet.
+#[derive(Debug)]
+struct Parked {
+    stream: RecvStream,
+    since: Instant,
+}
+
+impl Inner {
+    /// Only those links stay parked that `may` be expected.
+    fn retain(&mut self, may: impl Fn(&LinkKey, &Parked) -> bool) {
+        self.parked.retain(|_, links| {
+            links.retain(|key, link| may(key, link));
+            !links.is_empty()
+        });
+    }
+
+    fn take(&mut self, key: LinkKey, from: WorkerId) -> Option<RecvStream> {
+        let links = self.parked.get_mut(&from)?;
+        let link = links.remove(&key);
+        if links.is_empty() {
+            self.parked.remove(&from);
+        }
+        link.map(|link| link.stream)
+    }
+}
+
+/// Whether `generation` may come after `oldest`, in the same life of the coordinator or in a later one.
+fn can_come(generation: Generation, oldest: Generation) -> bool {
+    let lives = generation.incarnation().get().saturating_sub(oldest.incarnation().get());
+    let from = if lives == 0 { oldest.count() } else { 0 };
+    lives <= MAX_LIVES_AHEAD && generation.count().saturating_sub(from) <= MAX_GENERATIONS_AHEAD
 }
 
 impl LinkTable {
@@ -58,14 +95,14 @@ impl LinkTable {
         inner.oldest = inner.oldest.max(generation);
         let oldest = inner.oldest;
         inner.waiting.retain(|key, _| key.generation >= oldest);
-        inner.parked.retain(|(key, _), _| key.generation >= oldest);
+        inner.retain(|key, _| key.generation >= oldest && can_come(key.generation, oldest));
     }
 
     /// Waits for a link from `from`. The channel ends at once if that cannot come any more.
     pub(super) fn expect(&self, key: LinkKey, from: WorkerId) -> oneshot::Receiver<RecvStream> {
         let (sender, receiver) = oneshot::channel();
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        match inner.parked.remove(&(key, from)) {
+        match inner.take(key, from) {
             Some(stream) => {
                 // The receiver is in this very function.
                 let _ = sender.send(stream);
@@ -78,11 +115,14 @@ impl LinkTable {
         receiver
     }
 
-    /// A link has come from `from`; it is kept until somebody expects it, unless that cannot be any more.
+    /// A link has come from `from`; it is kept until somebody expects it, unless that cannot be any more, or takes too long.
     pub(super) fn arrive(&self, key: LinkKey, from: WorkerId, mut stream: RecvStream) -> Arrival {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.retain(|_, link| link.since.elapsed() < PARKED_FOR);
         let arrival = if key.generation < inner.oldest {
             Arrival::Old
+        } else if !can_come(key.generation, inner.oldest) {
+            Arrival::TooFarAhead
         } else if let Some((expected, waiting)) = inner.waiting.remove(&key) {
             if expected == from {
                 let _ = waiting.send(stream);
@@ -90,10 +130,11 @@ impl LinkTable {
             }
             inner.waiting.insert(key, (expected, waiting));
             Arrival::WrongSender
-        } else if inner.parked.len() >= MAX_PARKED {
+        } else if inner.parked.get(&from).is_some_and(|links| links.len() >= MAX_PARKED) {
             Arrival::TooMany
         } else {
-            inner.parked.insert((key, from), stream);
+            let since = Instant::now();
+            inner.parked.entry(from).or_default().insert(key, Parked { stream, since });
             return Arrival::Parked;
         };
         // The stream may have ended already, which is as good.
@@ -105,7 +146,7 @@ impl LinkTable {
 #[cfg(test)]
 impl LinkTable {
     pub(super) fn parked(&self) -> usize {
-        self.inner.lock().unwrap().parked.len()
+        self.inner.lock().unwrap().parked.values().map(BTreeMap::len).sum()
     }
 
     pub(super) fn waiting(&self) -> usize {

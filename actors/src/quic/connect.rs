@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use quinn::crypto::rustls::HandshakeData;
-use quinn::{Connection, ConnectionError, Endpoint, Incoming, TransportErrorCode, VarInt};
-use tokio::time::timeout;
+use quinn::{Connection, ConnectionError, Endpoint, TransportErrorCode, VarInt};
+use tokio::time::{sleep, timeout};
 
+use super::door::Knock;
 use super::explain::{Alert, explain};
-use super::limits::{CONTROL_STREAM_WINDOW_BYTES, RETRY_ABOVE_CONNECTIONS};
+use super::limits::LEAVING_TIME;
 use super::purpose::Purpose;
 use crate::trust::{IdentityError, PeerIdentity, Role, identity_of, may_connect};
 
@@ -192,19 +193,6 @@ fn found_words(found: Option<&PeerIdentity>) -> String {
     found.map_or_else(|| "somebody else".to_owned(), ToString::to_string)
 }
 
-/// The next connection attempt at `endpoint`; none once it is closed. Under load, newcomers first prove their address.
-pub async fn next_incoming(endpoint: &Endpoint) -> Option<Incoming> {
-    loop {
-        let incoming = endpoint.accept().await?;
-        if endpoint.open_connections() <= RETRY_ABOVE_CONNECTIONS || !incoming.may_retry() {
-            return Some(incoming);
-        }
-        if let Err(validated) = incoming.retry() {
-            return Some(validated.into_incoming());
-        }
-    }
-}
-
 /// Why an attempt to connect was turned away. The caller logs it and goes on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AcceptError {
@@ -223,6 +211,12 @@ pub enum AcceptError {
         from: SocketAddr,
         /// How long it had.
         after: Duration,
+    },
+    /// The handshake was given up, since others came who needed its place.
+    #[error("{from} had not finished its handshake when others needed its place")]
+    MadeWay {
+        /// Who tried.
+        from: SocketAddr,
     },
     /// The certificate names nobody.
     #[error("{from}: {source}")]
@@ -254,16 +248,16 @@ pub enum AcceptError {
     },
 }
 
-/// Finishes the handshake of `incoming` within `deadline` and says who it is. `own` is this end.
+/// Finishes the handshake of `knock` within `deadline` and says who it is. `own` is this end.
 ///
 /// # Errors
 /// When the handshake fails, or the peer has no business here; it is told why.
 pub async fn accept(
-    incoming: Incoming,
+    knock: Knock,
     own: impl Into<PeerIdentity>,
     deadline: Duration,
 ) -> Result<(Connection, PeerIdentity), AcceptError> {
-    let connection = handshake(incoming, deadline).await?;
+    let connection = handshake(knock, deadline).await?;
     let peer = known(&connection, own.into())?;
     Ok((connection, peer))
 }
@@ -281,28 +275,38 @@ pub enum Visitor {
 ///
 /// # Errors
 /// When the handshake fails, or the peer has no business here; it is told why.
-pub async fn receive(incoming: Incoming, own: impl Into<PeerIdentity>, deadline: Duration) -> Result<Visitor, AcceptError> {
-    let connection = handshake(incoming, deadline).await?;
+pub async fn receive(knock: Knock, own: impl Into<PeerIdentity>, deadline: Duration) -> Result<Visitor, AcceptError> {
+    let connection = handshake(knock, deadline).await?;
     if purpose_is(&connection, Purpose::Enrolment) {
         return Ok(Visitor::Stranger(connection));
     }
     let peer = known(&connection, own.into())?;
-    connection.set_receive_window(VarInt::from_u32(CONTROL_STREAM_WINDOW_BYTES));
     Ok(Visitor::Peer(connection, peer))
 }
 
-async fn handshake(incoming: Incoming, deadline: Duration) -> Result<Connection, AcceptError> {
+async fn handshake(knock: Knock, deadline: Duration) -> Result<Connection, AcceptError> {
+    let Knock { incoming, place } = knock;
     let from = incoming.remote_address();
     let failed = |error: &ConnectionError| AcceptError::Handshake {
         from,
         reason: explain(error),
     };
     let connecting = incoming.accept().map_err(|error| failed(&error))?;
-    match timeout(deadline, connecting).await {
-        Ok(Ok(connection)) => Ok(connection),
-        Ok(Err(error)) => Err(failed(&error)),
-        Err(_) => Err(AcceptError::TooSlow { from, after: deadline }),
-    }
+    let error = tokio::select! {
+        biased;
+        done = timeout(deadline, connecting) => match done {
+            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(error)) => failed(&error),
+            Err(_) => AcceptError::TooSlow { from, after: deadline },
+        },
+        () = place.wanted() => AcceptError::MadeWay { from },
+    };
+    // Its memory is free only then, and so is its place.
+    tokio::spawn(async move {
+        sleep(LEAVING_TIME).await;
+        drop(place);
+    });
+    Err(error)
 }
 
 fn purpose_is(connection: &Connection, purpose: Purpose) -> bool {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
     AsyncUdpSocket, ClientConfig, Endpoint, EndpointConfig, IdleTimeout, Runtime, ServerConfig, TokioRuntime,
-    TransportConfig, VarInt,
+    TransportConfig,
 };
 use rustls::pki_types::CertificateDer;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -15,7 +15,6 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::crypto::{self, Clients};
 use super::limits::{
     GOODBYE, IDLE_TIMEOUT, INCOMING_BYTES, INCOMING_BYTES_TOTAL, KEEP_ALIVE, MAX_INCOMING, SOCKET_BUFFER_BYTES,
-    STRANGER_WINDOW_BYTES,
 };
 use super::path::Path;
 use super::purpose::Purpose;
@@ -225,7 +224,7 @@ fn bind_with(
         Accepting::No => None,
     };
     let server = match clients {
-        Some(clients) => Some((crypto::server(ground, &wallet, purpose, clients)?, clients)),
+        Some(clients) => Some(crypto::server(ground, &wallet, purpose, clients)?),
         None => None,
     };
     open(ground, address, purpose, client, server, wanted_bytes, config)
@@ -236,7 +235,7 @@ fn open(
     address: SocketAddr,
     purpose: Purpose,
     client: QuicClientConfig,
-    server: Option<(QuicServerConfig, Clients)>,
+    server: Option<QuicServerConfig>,
     wanted_bytes: usize,
     mut config: EndpointConfig,
 ) -> Result<Endpoint, BindError> {
@@ -249,12 +248,9 @@ fn open(
     let path = Path::of(address.ip(), buffer_bytes);
     tracing::debug!(%address, %purpose, ?path, "binding");
 
-    let server = server.map(|(crypto, clients)| {
-        let mut transport = transport(path, purpose);
-        if clients == Clients::Strangers {
-            // Widened once the peer is known.
-            transport.receive_window(VarInt::from_u32(STRANGER_WINDOW_BYTES));
-        }
+    let server = server.map(|crypto| {
+        // Widened once the peer is known.
+        let transport = transport(path, |transport| purpose.bound_newcomers(transport, path.stream_bytes()));
         let mut config = ServerConfig::with_crypto(Arc::new(crypto));
         config
             .transport_config(Arc::new(transport))
@@ -264,7 +260,8 @@ fn open(
         config
     });
     let mut client = ClientConfig::new(Arc::new(client));
-    client.transport_config(Arc::new(transport(path, purpose)));
+    let transport = transport(path, |transport| purpose.bound(transport, path.stream_bytes()));
+    client.transport_config(Arc::new(transport));
 
     if let Some(bytes) = path.accepted_bytes(address.ip()) {
         config
@@ -278,14 +275,14 @@ fn open(
     Ok(endpoint)
 }
 
-fn transport(path: Path, purpose: Purpose) -> TransportConfig {
+fn transport(path: Path, bound: impl FnOnce(&mut TransportConfig)) -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport
         .max_idle_timeout(Some(
             IdleTimeout::try_from(IDLE_TIMEOUT).expect("ten seconds fit a QUIC timeout"),
         ))
         .keep_alive_interval(Some(KEEP_ALIVE));
-    purpose.bound(&mut transport);
+    bound(&mut transport);
     path.fit(&mut transport);
     transport
 }

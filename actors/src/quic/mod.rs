@@ -6,21 +6,27 @@
 
 mod connect;
 mod crypto;
+mod door;
 mod endpoint;
 mod explain;
 pub mod limits;
 mod path;
+mod places;
 mod purpose;
 mod reset;
 
 #[cfg(test)]
 mod tests;
 
-pub use connect::{AcceptError, ConnectError, REFUSED, Visitor, Whose, accept, connect, next_incoming, receive};
+pub use connect::{AcceptError, ConnectError, REFUSED, Visitor, Whose, accept, connect, receive};
+pub(crate) use door::network;
+pub use door::{Door, Knock};
 pub(crate) use endpoint::towards;
 pub use endpoint::{BindError, bind_client, bind_server, bind_stranger, close};
 pub(crate) use endpoint::{bind_client_on, bind_coordinator, bind_server_on, bind_stranger_on};
 pub use explain::explain;
 pub(crate) use explain::{is_refusal, is_run_out};
+pub(crate) use places::{Place, Places, Room};
 pub use purpose::Purpose;
+pub(crate) use purpose::widen;
 pub use reset::ResetKey;

@@ -7,7 +7,8 @@ use quinn::TransportConfig;
 use quinn::congestion::CubicConfig;
 
 use super::limits::{
-    LEAST_DATAGRAMS, LOOPBACK_V4_BYTES, LOOPBACK_V6_BYTES, LOOPBACK_WINDOW_BYTES, ROOMY_BUFFER_BYTES, TIGHT_LOOPBACK_BYTES,
+    LEAST_DATAGRAMS, LOOPBACK_STREAM_WINDOW_BYTES, LOOPBACK_V4_BYTES, LOOPBACK_V6_BYTES, LOOPBACK_WINDOW_BYTES,
+    ROOMY_BUFFER_BYTES, SEND_WINDOW_BYTES, STREAM_WINDOW_BYTES, TIGHT_LOOPBACK_BYTES,
 };
 
 /// What an endpoint on one local address does.
@@ -59,10 +60,20 @@ impl Path {
         }
     }
 
+    /// What a peer may send on one stream before it is read.
+    pub(super) const fn stream_bytes(self) -> u32 {
+        match self {
+            Self::Loopback { .. } => LOOPBACK_STREAM_WINDOW_BYTES,
+            Self::Network => STREAM_WINDOW_BYTES,
+        }
+    }
+
     /// Fits a connection to the path.
     pub(super) fn fit(self, transport: &mut TransportConfig) {
         match self {
-            Self::Network => {}
+            Self::Network => {
+                transport.send_window(SEND_WINDOW_BYTES);
+            }
             Self::Loopback {
                 datagram_bytes,
                 window_bytes,

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use quinn::{TransportConfig, VarInt};
+use quinn::{Connection, TransportConfig, VarInt};
 
 use super::limits::{
-    CONTROL_STREAM_WINDOW_BYTES, PEER_BIDI_STREAMS, PEER_UNI_STREAMS, STRANGER_WINDOW_BYTES, STREAM_WINDOW_BYTES,
+    CONTROL_STREAM_WINDOW_BYTES, CONTROL_WINDOW_BYTES, PEER_BIDI_STREAMS, PEER_UNI_STREAMS, PEER_WINDOW_BYTES,
+    STRANGER_WINDOW_BYTES, UNNAMED_STREAMS,
 };
 
 /// What a connection is for. Both ends must mean the same.
@@ -30,19 +31,38 @@ impl Purpose {
         }
     }
 
-    /// Bounds what the other end may open and send unread.
-    pub(super) fn bound(self, transport: &mut TransportConfig) {
-        let (bidi, uni, window) = match self {
-            Self::Control => (1, 0, CONTROL_STREAM_WINDOW_BYTES),
-            Self::Peer => (PEER_BIDI_STREAMS, PEER_UNI_STREAMS, STREAM_WINDOW_BYTES),
-            Self::Enrolment => (1, 0, STRANGER_WINDOW_BYTES),
+    /// Bounds what the other end may open and send unread. `stream_bytes` is what a peer may send on one stream.
+    pub(super) fn bound(self, transport: &mut TransportConfig, stream_bytes: u32) {
+        let (bidi, uni, stream, connection) = match self {
+            Self::Control => (1, 0, CONTROL_STREAM_WINDOW_BYTES, CONTROL_WINDOW_BYTES),
+            Self::Peer => (PEER_BIDI_STREAMS, PEER_UNI_STREAMS, stream_bytes, PEER_WINDOW_BYTES),
+            Self::Enrolment => (1, 0, STRANGER_WINDOW_BYTES, STRANGER_WINDOW_BYTES),
         };
         transport
             .max_concurrent_bidi_streams(VarInt::from_u32(bidi))
             .max_concurrent_uni_streams(VarInt::from_u32(uni))
-            .stream_receive_window(VarInt::from_u32(window))
+            .stream_receive_window(VarInt::from_u32(stream))
+            .receive_window(VarInt::from_u32(connection))
             .datagram_receive_buffer_size(None);
     }
+
+    /// The same for who has come and is not known yet.
+    pub(super) fn bound_newcomers(self, transport: &mut TransportConfig, stream_bytes: u32) {
+        self.bound(transport, stream_bytes);
+        transport.receive_window(VarInt::from_u32(STRANGER_WINDOW_BYTES));
+        if self == Self::Peer {
+            transport
+                .max_concurrent_bidi_streams(VarInt::from_u32(UNNAMED_STREAMS))
+                .max_concurrent_uni_streams(VarInt::from_u32(UNNAMED_STREAMS));
+        }
+    }
+}
+
+/// The peer at the other end is named: it may send and open as much as one that was dialled.
+pub(crate) fn widen(connection: &Connection) {
+    connection.set_receive_window(VarInt::from_u32(PEER_WINDOW_BYTES));
+    connection.set_max_concurrent_bi_streams(VarInt::from_u32(PEER_BIDI_STREAMS));
+    connection.set_max_concurrent_uni_streams(VarInt::from_u32(PEER_UNI_STREAMS));
 }
 
 impl fmt::Display for Purpose {

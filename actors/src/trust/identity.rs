@@ -12,7 +12,7 @@ use super::role::Role;
 const DOMAIN: &str = "sardana";
 
 /// One process of one job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PeerIdentity {
     /// The job it belongs to.
     pub job: JobId,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::kind::Kind;
 
 /// What a process is to its job; its certificate says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Forms generations. Has the id 0, so that everybody knows its full name beforehand.

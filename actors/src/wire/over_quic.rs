@@ -10,7 +10,7 @@ use sardana_protocol::words::{Generation, Incarnation, JobId};
 use super::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use super::{FrameError, read_frame, write_frame};
 use crate::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
-use crate::quic::{Purpose, accept, bind_client, bind_server, connect, next_incoming};
+use crate::quic::{Door, Purpose, accept, bind_client, bind_server, connect};
 use crate::trust::{Authority, Credentials, PeerIdentity, Role};
 
 const JOB: JobId = JobId::new([1; 16]);
@@ -29,7 +29,7 @@ impl Pair {
         let (listening, dialling, address) = endpoints(&own, &authority.issue(Role::Worker, 1).unwrap());
         let (worker, accepted) = tokio::join!(
             connect(&dialling, address, PeerIdentity::coordinator(JOB), CONNECT_DEADLINE),
-            async { accept(next_incoming(&listening).await.unwrap(), &own, HANDSHAKE_DEADLINE).await }
+            async { accept(Door::new(listening.clone()).next().await.unwrap(), &own, HANDSHAKE_DEADLINE).await }
         );
         Self {
             worker: worker.unwrap(),
@@ -139,7 +139,7 @@ async fn a_refused_certificate_shows_at_the_first_answer() {
         read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await.unwrap_err()
     };
     let (error, accepted) = tokio::join!(answered, async {
-        accept(next_incoming(&listening).await.unwrap(), &own, HANDSHAKE_DEADLINE).await
+        accept(Door::new(listening.clone()).next().await.unwrap(), &own, HANDSHAKE_DEADLINE).await
     });
     accepted.unwrap_err();
     assert!(error.to_string().contains("another job"), "{error}");

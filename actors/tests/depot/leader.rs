@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use sardana_actors::depot::{Depot, DepotConfig, Opener, start_with};
 use sardana_actors::quic::limits::HANDSHAKE_DEADLINE;
-use sardana_actors::quic::{Purpose, accept, bind_server, next_incoming};
+use sardana_actors::quic::{Door, Purpose, accept, bind_server};
 use sardana_actors::trust::{Authority, PeerIdentity, Role, Wallet};
 use sardana_actors::wire::limits::CONTROL_FRAME_BYTES;
 use sardana_actors::wire::{read_frame, write_frame};
@@ -46,8 +46,8 @@ impl Leader {
 
     /// The next depot that says hello, which is answered so.
     pub(crate) async fn greet(&self, greeting: &Greeting) -> Session {
-        let incoming = soon(next_incoming(&self.endpoint)).await.unwrap();
-        let (connection, peer) = soon(accept(incoming, self.own, HANDSHAKE_DEADLINE)).await.unwrap();
+        let knock = soon(Door::new(self.endpoint.clone()).next()).await.unwrap();
+        let (connection, peer) = soon(accept(knock, self.own, HANDSHAKE_DEADLINE)).await.unwrap();
         let (send, mut receive) = soon(connection.accept_bi()).await.unwrap();
         let hello = soon(read_frame(&mut receive, CONTROL_FRAME_BYTES)).await.unwrap().unwrap();
         let Hello::Depot(hello) = hello else { panic!("{hello:?}") };

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
 use sardana_actors::depot::limits::{PANE_BYTES, WORTH_SHOWING};
 use sardana_actors::depot::{Patience, Reach};
-use sardana_actors::quic::{Purpose, accept, bind_server, next_incoming};
+use sardana_actors::quic::{Door, Purpose, accept, bind_server};
 use sardana_actors::store::PinId;
 use sardana_actors::trust::{Authority, Role, Wallet};
 use sardana_actors::wire::{read_frame, write_frame};
@@ -157,8 +157,8 @@ async fn who_does_not_see_any_more_is_sent_the_bytes() {
     let all = long(1, 8);
     let worker = client(&authority, WORKER);
     let depot = async {
-        let incoming = next_incoming(&endpoint).await.unwrap();
-        let (connection, _) = accept(incoming, identity, PATIENCE).await.unwrap();
+        let knock = Door::new(endpoint.clone()).next().await.unwrap();
+        let (connection, _) = accept(knock, identity, PATIENCE).await.unwrap();
         let mut asked = Vec::new();
         for _ in 0..3 {
             let (mut send, mut receive) = connection.accept_bi().await.unwrap();

@@ -5,6 +5,7 @@
 
 mod agents;
 mod costs;
+mod crowds;
 mod depots;
 mod hellos;
 mod log;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sardana::WorkerId;
-use sardana_actors::quic::{Purpose, accept, bind_server, connect, next_incoming};
+use sardana_actors::quic::{Door, Purpose, accept, bind_server, connect};
 use sardana_actors::trust::{Authority, PeerIdentity, Role};
 use sardana_protocol::words::JobId;
 use tokio::runtime::{Builder, Runtime};
@@ -24,8 +24,8 @@ pub(crate) fn bandwidth(bytes: usize) -> Result<f64> {
     let address = endpoint.local_addr()?;
     let serving = std::thread::spawn(move || {
         server.block_on(async {
-            let incoming = next_incoming(&endpoint).await.context("somebody comes")?;
-            let (connection, _) = accept(incoming, &giving, DEADLINE).await?;
+            let knock = Door::new(endpoint.clone()).next().await.context("somebody comes")?;
+            let (connection, _) = accept(knock, &giving, DEADLINE).await?;
             let data = vec![1_u8; bytes];
             let (mut send, mut receive) = connection.accept_bi().await?;
             receive.read_to_end(1).await?;

@@ -27,6 +27,7 @@ impl Streams {
             tracing::warn!(target: "sardana::event::refused", %peer, %reason, "an operator was refused");
             return self.refuse(Greeting::Refused { reason }).await;
         };
+        self.welcome();
         match self.answer_operator(coordinator).await {
             // As the endpoint is closed with: nothing is wrong.
             Ok(why) => self.connection.close(0_u32.into(), why.as_bytes()),

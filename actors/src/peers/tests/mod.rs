@@ -1,5 +1,6 @@
 //! Workers' connections over real QUIC on loopback: links meet whichever end comes first, and what is not wanted is refused.
 
+mod bounds;
 mod fetching;
 mod following;
 mod joining;
@@ -17,7 +18,7 @@ use sardana_protocol::state::{Dtype, StatePieces, TensorSpec};
 use sardana_protocol::words::{Incarnation, JobId, Rank, ShardRange, Step};
 use tokio::time::timeout;
 
-use super::limits::{MAX_PARKED, STREAM_HELLO_BYTES};
+use super::limits::STREAM_HELLO_BYTES;
 use super::links::LinkHello;
 use super::table::{LinkKey, Slot as Which};
 use super::*;
@@ -294,30 +295,6 @@ async fn nobody_takes_the_place_of_anothers_link() {
     assert!(waiting.try_recv().is_err());
     let _right = claim(&workers[sender.get() as usize], ring.members[1], next, sender).await;
     timeout(PATIENCE, waiting).await.unwrap().unwrap();
-}
-
-#[tokio::test]
-async fn parked_links_are_bounded() {
-    let (workers, ring) = workers(3);
-    let mut streams = Vec::new();
-    for (peers, links) in [(&workers[1], MAX_PARKED - 24), (&workers[2], 40)] {
-        for count in 0..links as u64 {
-            let key = LinkKey {
-                generation: generation(count + 1),
-                slot: Which::First,
-                hop: 0,
-            };
-            streams.push(claim(peers, ring.members[0], key, peers.own).await);
-        }
-    }
-    let refused = streams.split_off(MAX_PARKED);
-    for stream in refused {
-        timeout(PATIENCE, stream.stopped()).await.unwrap().unwrap();
-    }
-    assert_eq!(workers[0].table.parked(), MAX_PARKED);
-    // The fence frees the room.
-    workers[0].fence(generation(u64::MAX));
-    assert_eq!(workers[0].table.parked(), 0);
 }
 
 #[tokio::test]

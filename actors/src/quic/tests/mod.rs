@@ -14,7 +14,7 @@ use sardana_protocol::words::JobId;
 use super::endpoint::{Accepting, bind};
 use super::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE, RETRY_ABOVE_CONNECTIONS, SOCKET_BUFFER_BYTES};
 use super::{
-    AcceptError, BindError, ConnectError, Purpose, accept, bind_client, bind_server, connect, crypto, explain, next_incoming,
+    AcceptError, BindError, ConnectError, Door, Purpose, accept, bind_client, bind_server, connect, crypto, explain,
 };
 use crate::trust::{Authority, Credentials, PeerIdentity, Role, identity_of};
 
@@ -34,8 +34,8 @@ fn server(credentials: &Credentials, purpose: Purpose) -> (Endpoint, SocketAddr)
 }
 
 async fn accept_one(endpoint: &Endpoint, own: &Credentials) -> Result<(Connection, PeerIdentity), AcceptError> {
-    let incoming = next_incoming(endpoint).await.expect("the endpoint is open");
-    accept(incoming, own, HANDSHAKE_DEADLINE).await
+    let knock = Door::new(endpoint.clone()).next().await.expect("the endpoint is open");
+    accept(knock, own, HANDSHAKE_DEADLINE).await
 }
 
 /// Dials and accepts at once, as two processes would.
@@ -208,7 +208,7 @@ async fn a_server_without_room_is_busy() {
     let (listening, address) = server(&coordinator, Purpose::Control);
     let dialling = bind_client(authority.issue(Role::Worker, 1).unwrap(), Purpose::Control, address).unwrap();
     let (dialled, ()) = tokio::join!(connect(&dialling, address, coordinator.identity(), CONNECT_DEADLINE), async {
-        next_incoming(&listening).await.unwrap().refuse()
+        Door::new(listening.clone()).next().await.unwrap().refuse()
     });
     assert_eq!(dialled.unwrap_err(), ConnectError::Busy { address });
 }
@@ -289,13 +289,14 @@ async fn newcomers_under_load_prove_their_address() {
     let coordinator = authority.issue(Role::Coordinator, 0).unwrap();
     let (listening, address) = server(&coordinator, Purpose::Control);
     let dialling = bind_client(authority.issue(Role::Worker, 1).unwrap(), Purpose::Control, address).unwrap();
+    let door = Door::new(listening);
     let mut connections = Vec::new();
     for number in 0..RETRY_ABOVE_CONNECTIONS + 2 {
         let (dialled, accepted) =
             tokio::join!(connect(&dialling, address, coordinator.identity(), CONNECT_DEADLINE), async {
-                let incoming = next_incoming(&listening).await.unwrap();
-                let proved = incoming.remote_address_validated();
-                (proved, accept(incoming, &coordinator, HANDSHAKE_DEADLINE).await)
+                let knock = door.next().await.unwrap();
+                let proved = knock.is_proved();
+                (proved, accept(knock, &coordinator, HANDSHAKE_DEADLINE).await)
             });
         assert_eq!(accepted.0, number > RETRY_ABOVE_CONNECTIONS, "connection {number}");
         connections.push((dialled.unwrap(), accepted.1.unwrap()));

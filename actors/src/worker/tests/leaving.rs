@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::quic::limits::HANDSHAKE_DEADLINE;
-use crate::quic::{Purpose, accept, bind_server, next_incoming};
+use crate::quic::{Door, Purpose, accept, bind_server};
 use crate::trust::{Authority, Credentials, Role};
 use crate::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use crate::wire::{read_frame, write_frame};
@@ -79,8 +79,8 @@ impl Site {
 
     async fn welcome(&self) -> Session {
         let welcoming = async {
-            let incoming = next_incoming(&self.endpoint).await.unwrap();
-            let (connection, _) = accept(incoming, &self.credentials, HANDSHAKE_DEADLINE).await.unwrap();
+            let knock = Door::new(self.endpoint.clone()).next().await.unwrap();
+            let (connection, _) = accept(knock, &self.credentials, HANDSHAKE_DEADLINE).await.unwrap();
             let (mut send, mut receive) = connection.accept_bi().await.unwrap();
             let hello = read_frame::<Hello>(&mut receive, HELLO_FRAME_BYTES).await.unwrap();
             let Some(Hello::Worker(hello)) = hello else {
