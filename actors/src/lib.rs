@@ -25,6 +25,8 @@ pub mod manifest;
 pub mod operator;
 pub mod peers;
 pub mod quic;
+#[cfg(test)]
+mod refused;
 mod room;
 pub mod store;
 pub mod trust;

@@ -22,6 +22,8 @@ mod patience;
 mod pins;
 mod put;
 mod reader;
+#[cfg(test)]
+mod refused;
 mod reopening;
 mod server;
 mod session;

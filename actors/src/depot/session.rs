@@ -19,8 +19,8 @@ use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{Purpose, bind_client_on, close, connect};
 use crate::trust::{PeerIdentity, Wallet};
 use crate::whereabouts::Search;
+use crate::wire::exchange;
 use crate::wire::limits::HELLO_FRAME_BYTES;
-use crate::wire::{read_frame, write_frame};
 
 /// What connections are made from.
 #[derive(Debug)]
@@ -90,10 +90,8 @@ impl Link {
             Err(error) => return Ended::Lost(crate::quic::explain(&error)),
         };
         let hello = Hello::Depot(self.hello());
-        let greeting = async {
-            write_frame(&mut send, &hello, HELLO_FRAME_BYTES).await?;
-            read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await
-        };
+        let streams = (&mut send, &mut receive);
+        let greeting = exchange::<_, Greeting>(connection, streams, (&hello, HELLO_FRAME_BYTES), HELLO_FRAME_BYTES);
         let greeting = match timeout(CONNECT_DEADLINE, greeting).await {
             Ok(Ok(greeting)) => greeting,
             Ok(Err(error)) => return Ended::Lost(error.to_string()),
@@ -116,7 +114,7 @@ impl Link {
             Ok(()) => Next::Message,
             Err(_) => Next::Stop,
         };
-        let why = carry(send, receive, outgoing, ordered, |_| {}).await;
+        let why = carry(connection, (send, receive), outgoing, ordered, |_| {}).await;
         if depot.get_status() >= ractor::ActorStatus::Stopping {
             Ended::Here
         } else {

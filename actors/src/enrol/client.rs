@@ -11,10 +11,10 @@ use super::messages::{EnrolAnswer, EnrolRequest};
 use super::service::COME_AGAIN;
 use crate::ground::Ground;
 use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{BindError, ConnectError, bind_stranger, bind_stranger_on, close, connect, explain};
+use crate::quic::{BindError, ConnectError, bind_stranger, bind_stranger_on, close, connect, explain, is_refusal};
 use crate::trust::{AuthorityError, Credentials, CredentialsError, PeerIdentity, PendingKey, Role};
 use crate::whereabouts::Whereabouts;
-use crate::wire::{FrameError, read_frame, write_frame};
+use crate::wire::{FrameError, exchange};
 
 /// Credentials of a job, and where its coordinator is.
 #[derive(Debug)]
@@ -190,6 +190,10 @@ async fn attempt(
         Ok(Ok(None)) => return Err(no_answer("it ended the stream".to_owned())),
         // It has not looked at the request.
         Ok(Err(FrameError::Connection(error))) if is_come_again(&error) => return Err(Attempt::Again(explain(&error))),
+        Ok(Err(FrameError::Connection(error))) if is_refusal(&error) => {
+            let reason = explain(&error);
+            return Err(Attempt::Never(EnrolError::Refused { address, reason }));
+        }
         Ok(Err(error)) => return Err(no_answer(error.to_string())),
         Err(_) => return Err(no_answer(format!("nothing came within {ENROL_DEADLINE:?}"))),
     };
@@ -215,13 +219,8 @@ async fn attempt(
 
 async fn ask(connection: &Connection, asked: &EnrolRequest) -> Result<Option<EnrolAnswer>, FrameError> {
     let (mut send, mut receive) = connection.open_bi().await.map_err(FrameError::Connection)?;
-    match write_frame(&mut send, asked, ENROL_FRAME_BYTES).await {
-        // Why it stopped reading is said when the connection ends.
-        Ok(()) | Err(FrameError::Stream { .. }) => {}
-        Err(error) => return Err(error),
-    }
-    let _ = send.finish();
-    read_frame(&mut receive, ENROL_FRAME_BYTES).await
+    let streams = (&mut send, &mut receive);
+    exchange(connection, streams, (asked, ENROL_FRAME_BYTES), ENROL_FRAME_BYTES).await
 }
 
 fn is_come_again(error: &ConnectionError) -> bool {
