@@ -11,6 +11,7 @@
 //! - [`assign`]: which rank computes which shards; [`plan`]: along which hops their gradients are added.
 //! - [`admission`]: who may take part; [`membership`]: the coordinator's machine; [`member`]: a worker's machine.
 //! - [`notices`]: what an agent does when its cloud announces that the machine goes away.
+//! - [`rate`]: how much there is a second.
 //! - [`planted`]: bugs for a simulator to find, none of them in what ships.
 //! - [`limits`]: every bound and timeout, with its argument.
 
@@ -25,6 +26,7 @@ pub mod messages;
 pub mod notices;
 pub mod plan;
 pub mod planted;
+pub mod rate;
 pub mod snapshot;
 pub mod state;
 pub mod status;

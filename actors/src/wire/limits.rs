@@ -21,8 +21,9 @@ pub const BUNDLE_BYTES: usize = 64 << 10;
 /// Whoever does not is said to have ended the stream.
 pub const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// The codec lets no caller set a higher limit than this: bulk data travels in links, not in frames.
-pub const LARGEST_LIMIT: usize = 4 << 20;
+/// The codec lets no caller set a higher limit than this: bulk data travels in links, not in frames. Holds the longest description of a
+/// state's tensors, which a file or a depot gives.
+pub const LARGEST_LIMIT: usize = 8 << 20;
 
 const HELLO_NAMES_BYTES: usize = MAX_AUXILIARY * (AUXILIARY_NAME_BYTES + 1);
 const _: () = assert!(

@@ -19,6 +19,8 @@ pub use sardana_protocol::status::{
     WorkerView,
 };
 
+pub use sardana_protocol::words::count;
+
 #[cfg(feature = "cli")]
 pub use json::json;
 pub use table::table;
