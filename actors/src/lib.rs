@@ -19,6 +19,8 @@ pub mod coordinator;
 pub mod depot;
 pub mod enrol;
 pub mod fault;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod ground;
 pub mod lock;
 pub mod manifest;

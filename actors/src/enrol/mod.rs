@@ -5,6 +5,8 @@
 //! certificate is needed (SEC-2: bounded in bytes, time and number). Must not know what the enrolled then do.
 
 mod client;
+#[cfg(feature = "fuzzing")]
+mod fuzz;
 mod invitation;
 mod join_file;
 pub mod limits;
@@ -17,6 +19,8 @@ mod uses;
 mod tests;
 
 pub use client::{EnrolError, Enrolled, answers, enrol, enrol_on};
+#[cfg(feature = "fuzzing")]
+pub use fuzz::fuzz;
 pub use invitation::{Invitation, InvitationError, InvitationKey, Nonce, Terms, Used};
 pub use join_file::{JoinFile, JoinFileError};
 pub use messages::{EnrolAnswer, EnrolRequest};

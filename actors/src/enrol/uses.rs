@@ -48,7 +48,7 @@ pub struct Uses {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Record {
+pub(super) struct Record {
     expires: Moment,
     used: Used,
 }
@@ -165,7 +165,7 @@ fn line(nonce: &Nonce, record: &Record) -> String {
 }
 
 /// The newest record of each invitation, or the number of the first line that is damaged.
-fn parse(bytes: &[u8]) -> Result<BTreeMap<Nonce, Record>, usize> {
+pub(super) fn parse(bytes: &[u8]) -> Result<BTreeMap<Nonce, Record>, usize> {
     let mut known = BTreeMap::new();
     // A last line without an end was being written when the machine stopped: nobody was given anything for it.
     let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);

@@ -6,6 +6,8 @@
 mod authority;
 mod credentials;
 mod even;
+#[cfg(feature = "fuzzing")]
+mod fuzz;
 mod identity;
 mod kind;
 pub mod limits;
@@ -20,6 +22,8 @@ pub use authority::{Authority, AuthorityError, CertifyError};
 pub use credentials::{Credentials, CredentialsError};
 pub use even::EVEN_BYTES;
 pub(crate) use even::ends_evenly;
+#[cfg(feature = "fuzzing")]
+pub use fuzz::fuzz;
 pub use identity::{IdentityError, PeerIdentity, identity_of};
 pub use kind::Kind;
 pub use moment::Moment;
