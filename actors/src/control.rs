@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quinn::{ConnectionError, RecvStream, SendStream};
+use quinn::{Connection, ConnectionError, RecvStream, SendStream};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::quic::limits::HANDSHAKE_DEADLINE;
 use crate::quic::{ConnectError, Whose, explain, is_run_out};
 use crate::wire::limits::CONTROL_FRAME_BYTES;
-use crate::wire::{FrameError, read_frame, write_frame};
+use crate::wire::{FrameError, last_word, read_frame, write_frame};
 
 /// Why no control connection was made, for those that look for their coordinator however long it is away.
 #[derive(Debug)]
@@ -107,10 +107,11 @@ impl<Out> Queue<Out> for mpsc::Receiver<Item<Out>> {
 }
 
 /// Sends what comes from `queue`, and hands what arrives to `arrived`, until either side ends. Returns why it ended. What was
-/// queued before the queue was closed is delivered first.
+/// queued before the queue was closed is delivered first. Where the other end gives up the stream and closes `connection` with a reason, that
+/// is why.
 pub(crate) async fn carry<In: DeserializeOwned, Out: Serialize>(
-    mut send: SendStream,
-    mut receive: RecvStream,
+    connection: &Connection,
+    (mut send, mut receive): (SendStream, RecvStream),
     mut queue: impl Queue<Out>,
     mut arrived: impl FnMut(In) -> Next,
     sent: impl Fn(&Out),
@@ -122,7 +123,10 @@ pub(crate) async fn carry<In: DeserializeOwned, Out: Serialize>(
                     Next::Message => {}
                     Next::Stop => return "this side ends".to_owned(),
                 },
-                Ok(None) => return "the other side closed it".to_owned(),
+                Ok(None) => return given_up(connection, "the other side closed it".to_owned()).await,
+                Err(error @ (FrameError::Stream { .. } | FrameError::Truncated { .. })) => {
+                    return given_up(connection, error.to_string()).await;
+                }
                 Err(error) => return error.to_string(),
             }
         }
@@ -136,8 +140,10 @@ pub(crate) async fn carry<In: DeserializeOwned, Out: Serialize>(
                 }
                 Item::Frames(frames) => write_frames(&mut send, frames).await,
             };
-            if let Err(error) = written {
-                return error.to_string();
+            match written {
+                Ok(()) => {}
+                Err(error @ FrameError::Stream { .. }) => return given_up(connection, error.to_string()).await,
+                Err(error) => return error.to_string(),
             }
         }
         // Only fails when the stream has ended already.
@@ -159,4 +165,12 @@ async fn write_frames(send: &mut SendStream, mut frames: Later<[Bytes]>) -> Resu
         send.write_chunk(frame.clone()).await?;
     }
     Ok(())
+}
+
+/// Why the other end gave up the stream, as far as it says so; else `otherwise`.
+async fn given_up(connection: &Connection, otherwise: String) -> String {
+    match last_word(connection).await {
+        Err(reason) => reason.to_string(),
+        Ok(()) => otherwise,
+    }
 }

@@ -19,12 +19,16 @@ pub mod coordinator;
 pub mod depot;
 pub mod enrol;
 pub mod fault;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod ground;
 pub mod lock;
 pub mod manifest;
 pub mod operator;
 pub mod peers;
 pub mod quic;
+#[cfg(test)]
+mod refused;
 mod room;
 pub mod store;
 pub mod trust;

@@ -9,13 +9,14 @@ use sardana_protocol::checkpoint::{
     Condition, DepotId, Description, Head, Manifest, ManifestId, ManifestKey, PieceHash, Placing,
 };
 use sardana_protocol::job::JobIdentity;
-use sardana_protocol::limits::{DESCRIPTION_PIECES, MAX_DEPOTS, MAX_PIECES, PIECE_BYTES};
+use sardana_protocol::limits::{DESCRIPTION_PIECES, MAX_DEPOTS, MAX_PIECES, MAX_TENSORS, PIECE_BYTES, TENSOR_BYTES};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::JobId;
 use serde::{Deserialize, Serialize};
 
 use crate::store;
 use crate::wire;
+use crate::wire::limits::LARGEST_LIMIT;
 
 /// The form of a manifest's bytes. A higher one is refused.
 const FORMAT: u16 = 1;
@@ -27,7 +28,10 @@ const HEAD_BYTES: usize = 64 << 10;
 pub const MANIFEST_BYTES: usize = 6 + HEAD_BYTES + 32 * MAX_PIECES;
 
 /// Longest description as bytes.
-pub const DESCRIPTION_BYTES: usize = DESCRIPTION_PIECES * PIECE_BYTES / 2;
+pub const DESCRIPTION_BYTES: usize = DESCRIPTION_PIECES * PIECE_BYTES;
+
+const _: () = assert!(DESCRIPTION_BYTES >= MAX_TENSORS * TENSOR_BYTES && DESCRIPTION_BYTES <= LARGEST_LIMIT);
+const _: () = assert!(HEAD_BYTES <= LARGEST_LIMIT);
 
 /// All but the pieces.
 #[derive(Serialize, Deserialize)]
@@ -317,5 +321,23 @@ mod tests {
         let bytes = encode_description(&description).unwrap();
         assert_eq!(decode_description(&bytes), Ok(description));
         assert!(decode_description(&bytes[1..]).is_err());
+    }
+
+    #[test]
+    fn as_many_tensors_as_there_may_be_can_be_described() {
+        // Bytes of the list's length, and of a name's, a type and the number of dimensions.
+        let (list, fixed, dimensions) = (5, 3, [u32::MAX as usize; 4]);
+        let name = |index: usize, length: usize| format!("{index:0>length$}");
+        let of = |length: usize| -> Description {
+            let spec = |index| TensorSpec::new(name(index, length), Dtype::F32, &dimensions);
+            (0..MAX_TENSORS).map(spec).collect()
+        };
+        let description = of(100);
+        let bytes = encode_description(&description).unwrap();
+        assert_eq!(bytes.len(), list + MAX_TENSORS * (fixed + 100 + 4 * 5));
+        assert!(bytes.len() <= DESCRIPTION_PIECES * PIECE_BYTES);
+        assert_eq!(decode_description(&bytes), Ok(description));
+        let error = encode_description(&of(110)).unwrap_err().to_string();
+        assert!(error.contains(&DESCRIPTION_BYTES.to_string()), "{error}");
     }
 }

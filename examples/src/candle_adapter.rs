@@ -122,8 +122,7 @@ impl Parameter {
 
     /// What the objective computes with: a copy, as candle cannot borrow.
     fn variable(&self) -> candle_core::Result<Var> {
-        let shape: Vec<usize> = self.spec.shape.iter().map(|&dim| dim as usize).collect();
-        Var::from_slice(&self.values, shape, &Device::Cpu)
+        Var::from_slice(&self.values, self.spec.shape.as_slice(), &Device::Cpu)
     }
 
     /// Moves the values by one update of Adam, the `update`-th.

@@ -12,6 +12,7 @@
 //! - [`admission`]: who may take part; [`membership`]: the coordinator's machine; [`member`]: a worker's machine.
 //! - [`notices`]: what an agent does when its cloud announces that the machine goes away; [`replacing`]: when it starts a worker in place
 //!   of one that ended.
+//! - [`rate`]: how much there is a second.
 //! - [`planted`]: bugs for a simulator to find, none of them in what ships.
 //! - [`limits`]: every bound and timeout, with its argument.
 
@@ -26,6 +27,7 @@ pub mod messages;
 pub mod notices;
 pub mod plan;
 pub mod planted;
+pub mod rate;
 pub mod replacing;
 pub mod snapshot;
 pub mod state;

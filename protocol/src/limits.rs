@@ -107,7 +107,11 @@ pub const DEPOT_GONE: Duration = Duration::from_secs(600);
 /// checkpoint.
 pub const DEPOTS_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Most pieces that describe a state's tensors: enough for as many as there may be, with names of a hundred bytes.
+/// Bytes that describe a tensor: a name of a hundred bytes, its type, and four dimensions. With longer names there may be fewer tensors than
+/// [`MAX_TENSORS`]; a model whose description is longer than [`DESCRIPTION_PIECES`] is refused before its worker joins.
+pub const TENSOR_BYTES: usize = 128;
+
+/// Most pieces that describe a state's tensors: enough for as many as there may be.
 pub const DESCRIPTION_PIECES: usize = 8;
 
 /// Between two heartbeats of a worker: a tenth of [`SILENCE`], so that nine may be lost.
@@ -284,6 +288,13 @@ pub const MAX_REPORTS: usize = 256;
 /// coordinator that was long away misses any; it then shows a gap in the metrics, never in the training.
 pub const MAX_KEPT_REPORTS: usize = 4_096;
 
+/// Over how long steps or samples per second are counted: long enough for a steady number, short enough to see a change.
+pub const RATE_OVER: Duration = Duration::from_secs(5);
+
+/// Reports that come within this time are counted together, so that few are kept.
+pub const RATE_SAMPLE: Duration = Duration::from_millis(100);
+
+const _: () = assert!(DESCRIPTION_PIECES * PIECE_BYTES >= MAX_TENSORS * TENSOR_BYTES);
 const _: () =
     assert!(CONTRADICTED.as_millis() < STALL_LEAST.as_millis() && CONTRADICTED.as_millis() >= SILENCE_MOST.as_millis());
 const _: () = assert!(MAX_STEPS <= MAX_GRADIENTS / MAX_SHARDS as u64);

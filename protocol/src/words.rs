@@ -335,6 +335,13 @@ impl fmt::Debug for Pace {
     }
 }
 
+/// How many there are, in words: `1 worker`, `2 workers`.
+#[must_use]
+pub fn count<N: fmt::Display + PartialEq + From<u8>>(number: N, one: &str) -> String {
+    let plural = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {one}{plural}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -345,6 +352,14 @@ mod tests {
         assert_eq!(Rank::new(3).to_string(), "r3");
         assert_eq!(Generation::new(Incarnation::new(1), 7).to_string(), "g1.7");
         assert_eq!(ShardRange::new(2, 5).to_string(), "2..5");
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!(
+            [count(0_u32, "worker"), count(1_u64, "worker"), count(2_usize, "worker")],
+            ["0 workers", "1 worker", "2 workers"]
+        );
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub use sardana_actors::fault;
 pub use sardana_protocol::job::{JobSpec, Order};
 pub use sardana_protocol::membership::{Balance, Calm, JobEvent, Loss, SaveCounts, Saves, Stage, Summary};
 pub use sardana_protocol::messages::StepReport;
+pub use sardana_protocol::rate::Rate;
 pub use sardana_protocol::words::{Generation, Pace, Rank, Step, WorkerId};
 pub use train::train;
 pub use trainer::TrainingError;

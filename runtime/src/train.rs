@@ -1,5 +1,7 @@
 //! The shortest way to run a job: one call, on this host.
 
+use std::fmt;
+
 use sardana_actors::agent::AgentEvent;
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::membership::{JobEvent, Summary};
@@ -115,7 +117,7 @@ fn log_membership(event: &JobEvent) {
         step,
     } = event
     {
-        tracing::info!(target: "sardana::event::switched", %generation, world_size = members.len(), %step, ?shards, "a planned generation began at a boundary");
+        tracing::info!(target: "sardana::event::switched", %generation, world_size = members.len(), %step, shards = %list(shards), "a planned generation began at a boundary");
     }
     if let JobEvent::Fenced { own, by } = event {
         tracing::error!(target: "sardana::event::fenced", %own, %by, "another coordinator leads the job; this one ends");
@@ -134,6 +136,12 @@ fn log_membership(event: &JobEvent) {
     if let JobEvent::StateLost { reached, from } = event {
         tracing::warn!(target: "sardana::event::state_lost", %reached, %from, "every holder of the state is gone: training starts again");
     }
+}
+
+/// These in one line.
+fn list<T: fmt::Display>(these: &[T]) -> String {
+    let these: Vec<String> = these.iter().map(ToString::to_string).collect();
+    these.join(" ")
 }
 
 /// What happens to checkpoints, and to those who keep them.
@@ -204,7 +212,7 @@ fn log_worker(event: &JobEvent) {
         stage,
     } = event
     {
-        tracing::warn!(target: "sardana::event::lost", %worker, ?rank, %cause, %stage, "a worker is lost");
+        tracing::warn!(target: "sardana::event::lost", %worker, rank = rank.map(tracing::field::display), %cause, %stage, "a worker is lost");
     }
 }
 

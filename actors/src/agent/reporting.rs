@@ -21,8 +21,8 @@ use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{Purpose, bind_client, close, connect};
 use crate::trust::{PeerIdentity, Wallet};
 use crate::whereabouts::Search;
+use crate::wire::exchange;
 use crate::wire::limits::HELLO_FRAME_BYTES;
-use crate::wire::{read_frame, write_frame};
 
 /// Says what must be said to the coordinator.
 #[derive(Debug)]
@@ -186,10 +186,8 @@ impl Link {
         let coordinator = PeerIdentity::coordinator(job);
         let connection = connect(&endpoint, address, coordinator, CONNECT_DEADLINE).await?;
         let (mut send, mut receive) = connection.open_bi().await?;
-        let greeting = async {
-            write_frame(&mut send, &Hello::Agent(self.hello()), HELLO_FRAME_BYTES).await?;
-            read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await
-        };
+        let (hello, streams) = (Hello::Agent(self.hello()), (&mut send, &mut receive));
+        let greeting = exchange::<_, Greeting>(&connection, streams, (&hello, HELLO_FRAME_BYTES), HELLO_FRAME_BYTES);
         match timeout(CONNECT_DEADLINE, greeting).await {
             Ok(Ok(Some(Greeting::Welcome))) => {}
             Ok(Ok(Some(Greeting::Refused { reason }))) => {
@@ -210,7 +208,7 @@ impl Link {
                 Ok(()) => Next::Message,
                 Err(_) => Next::Stop,
             };
-            let why = carry(send, receive, outgoing, ordered, |_| {}).await;
+            let why = carry(&connection, (send, receive), outgoing, ordered, |_| {}).await;
             let _ = agent.cast(Message::ControlLost { why });
             close(&endpoint, "the agent leaves").await;
         });

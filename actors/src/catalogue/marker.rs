@@ -77,6 +77,12 @@ impl Mark {
         bytes
     }
 
+    /// Reads half of a marker, and nothing comes of it.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn look(bytes: &[u8]) {
+        drop(Self::decode(bytes));
+    }
+
     fn decode(bytes: &[u8]) -> Half {
         let Some(text) = checked(bytes) else {
             return Half::Damaged;

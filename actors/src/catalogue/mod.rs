@@ -29,6 +29,8 @@ mod batch;
 mod check;
 mod commit;
 mod error;
+#[cfg(feature = "fuzzing")]
+mod fuzz;
 pub mod limits;
 mod lock;
 mod marker;
@@ -46,6 +48,8 @@ use std::time::Duration;
 pub use batch::Batch;
 pub use commit::Entries;
 pub use error::CatalogueError;
+#[cfg(feature = "fuzzing")]
+pub use fuzz::fuzz;
 pub use lock::LOCK_FILE;
 pub(crate) use lock::take as take_lock;
 pub use marker::MARKER_FILE;

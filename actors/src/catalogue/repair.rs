@@ -1,6 +1,7 @@
 //! What is done to sled's files before and after sled has failed on them. sled's data is never removed and never moved, but
 //! where somebody asks for it.
 
+use std::fmt;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -27,6 +28,19 @@ pub enum Repair {
     /// sled could not use its snapshots or settings, and opened its data without them. They were moved to this folder, which
     /// may be removed.
     Summaries(PathBuf),
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Marker => f.write_str("half of the marker was damaged, and is written anew"),
+            Self::Summaries(aside) => write!(
+                f,
+                "the database's summaries could not be used, and are in {}, which may be removed",
+                aside.display()
+            ),
+        }
+    }
 }
 
 fn system(path: &Path) -> impl Fn(io::Error) -> PrivateError {

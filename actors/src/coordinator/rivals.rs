@@ -20,7 +20,7 @@ use crate::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
 use crate::quic::{BindError, ConnectError, Purpose, bind_client_on, close, connect};
 use crate::trust::{PeerIdentity, Wallet};
 use crate::wire::limits::HELLO_FRAME_BYTES;
-use crate::wire::{FrameError, read_frame, write_frame};
+use crate::wire::{FrameError, exchange};
 
 /// Between two looks at a standby's address: so long may two lead at most. A look costs a handshake if anybody is there.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -140,7 +140,7 @@ async fn look(
             job: wallet.job(),
             newest,
         };
-        let theirs = timeout(HANDSHAKE_DEADLINE, exchange(&connection, &hello)).await;
+        let theirs = timeout(HANDSHAKE_DEADLINE, compare(&connection, &hello)).await;
         let theirs = theirs.map_err(|_| LookError::NoNumber)??;
         tracing::debug!(%standby, %theirs, "another coordinator of this job");
         own_number(coordinator, theirs).await
@@ -158,10 +158,10 @@ async fn own_number(coordinator: &ActorRef<Message>, theirs: Generation) -> Resu
     number(answer.await.map_err(|_| LookError::Ended)?)
 }
 
-async fn exchange(connection: &Connection, hello: &Hello) -> Result<Generation, LookError> {
+async fn compare(connection: &Connection, hello: &Hello) -> Result<Generation, LookError> {
     let (mut send, mut receive) = connection.open_bi().await.map_err(FrameError::Connection)?;
-    write_frame(&mut send, hello, HELLO_FRAME_BYTES).await?;
-    let answer = read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await?;
+    let streams = (&mut send, &mut receive);
+    let answer = exchange::<_, Greeting>(connection, streams, (hello, HELLO_FRAME_BYTES), HELLO_FRAME_BYTES).await?;
     number(answer.ok_or(LookError::NoNumber)?)
 }
 

@@ -243,7 +243,7 @@ impl Streams {
                 Err(_) => Next::Stop,
             }
         };
-        let why = carry(streams.send, streams.receive, outgoing, said, |_| {}).await;
+        let why = carry(&streams.connection, (streams.send, streams.receive), outgoing, said, |_| {}).await;
         streams.connection.close(0_u32.into(), why.as_bytes());
         // The coordinator is gone only when the job is over.
         let _ = coordinator.cast(Message::DepotLost { depot, session, why });
@@ -261,7 +261,7 @@ impl Streams {
                 Err(_) => Next::Stop,
             }
         };
-        let why = carry(self.send, self.receive, outgoing, said, |_| {}).await;
+        let why = carry(&self.connection, (self.send, self.receive), outgoing, said, |_| {}).await;
         self.connection.close(0_u32.into(), why.as_bytes());
         goodbye.why = why;
     }
@@ -276,7 +276,7 @@ impl Streams {
                 Err(_) => Next::Stop,
             }
         };
-        let why = carry(self.send, self.receive, outgoing, said, |_| {}).await;
+        let why = carry(&self.connection, (self.send, self.receive), outgoing, said, |_| {}).await;
         tracing::debug!(%why, "an agent's session is over");
         self.connection.close(0_u32.into(), why.as_bytes());
     }

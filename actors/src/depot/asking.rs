@@ -13,8 +13,12 @@ use super::error::DepotError;
 use super::limits::{BATCH_BYTES, LIST_BYTES, MOST_WAITS_HEARD, PROGRESS_EVERY, REQUEST_DEADLINE, ROUND_PIECES};
 use super::patience::Patience;
 use super::talk::{Answer, Offer};
+use super::window::PANES;
 use crate::quic::{explain, is_refusal};
 use crate::wire::{FrameError, read_frame, write_frame};
+
+/// Answers that may not have been heard when a depot refuses: which pieces it wants, that it has seen each pane, and the refusal.
+const UNHEARD: usize = PANES + 2;
 
 /// A stream to a depot.
 pub(super) struct Asking {
@@ -47,8 +51,10 @@ impl Asking {
 
     pub(super) async fn say<T: Serialize + ?Sized + Sync>(&mut self, what: &T, limit: usize) -> Result<(), DepotError> {
         let saying = write_frame(&mut self.send, &what, limit);
-        let said = self.patience.with(self.depot, saying).await?;
-        said.map_err(|error| broken(self.depot, error))
+        match self.patience.with(self.depot, saying).await? {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.last_word(broken(self.depot, error)).await),
+        }
     }
 
     /// The next answer but `Wait`.
@@ -66,12 +72,21 @@ impl Asking {
         senseless(self.depot, expected, found)
     }
 
-    /// What the depot said before it stopped reading, if it said why.
-    pub(super) async fn last_word(&mut self) -> Option<DepotError> {
-        let said = timeout(REQUEST_DEADLINE, self.answer(&mut NowAndThen::new(|| {}))).await;
-        match said {
-            Ok(Err(refused @ DepotError::Refused { .. })) => Some(refused),
-            Ok(Err(_) | Ok(_)) | Err(_) => None,
+    /// Why the depot takes no more: what it has said, if it stopped the stream; else `error`. Before that it may have answered what it took.
+    async fn last_word(&mut self, error: DepotError) -> DepotError {
+        let DepotError::Broken { .. } = &error else {
+            return error;
+        };
+        let last = async {
+            let mut nobody = NowAndThen::new(|| {});
+            for _ in 0..UNHEARD {
+                self.answer(&mut nobody).await?;
+            }
+            Ok(())
+        };
+        match timeout(REQUEST_DEADLINE, last).await {
+            Ok(Err(last @ (DepotError::Refused { .. } | DepotError::Window { .. }))) => last,
+            Ok(Err(_) | Ok(())) | Err(_) => error,
         }
     }
 
@@ -109,7 +124,9 @@ impl Asking {
         progress: &mut NowAndThen<P>,
     ) -> Result<(), DepotError> {
         for bytes in wanted {
-            self.send(bytes, progress).await?;
+            if let Err(error) = self.send(bytes, progress).await {
+                return Err(self.last_word(error).await);
+            }
             progress.now();
         }
         Ok(())
@@ -251,14 +268,17 @@ fn heard<P: Fn()>(depot: DepotId, frame: Heard, progress: &mut NowAndThen<P>) ->
             Ok(None)
         }
         Answer::Refused { reason } => Err(DepotError::Refused { depot, reason }),
+        Answer::Unseen => Err(DepotError::Window {
+            depot,
+            source: std::io::ErrorKind::NotFound.into(),
+        }),
         answer @ (Answer::Wanted { .. }
         | Answer::Durable
         | Answer::Bytes { .. }
         | Answer::NotHere
         | Answer::Damaged { .. }
         | Answer::Places { .. }
-        | Answer::Seen
-        | Answer::Unseen) => Ok(Some(answer)),
+        | Answer::Seen) => Ok(Some(answer)),
     }
 }
 

@@ -117,17 +117,10 @@ impl Depots {
         };
         talk.say(&request, REQUEST_BYTES).await?;
         for round in pieces.chunks(ROUND_PIECES) {
-            let given = async {
-                let (wanted, looks) = talk.offer(round, progress).await?;
-                match window {
-                    Some(window) if looks => talk.show(&self.ground, window, &wanted, progress).await,
-                    Some(_) | None => talk.send_all(wanted, progress).await,
-                }
-            };
-            match given.await {
-                Ok(()) => {}
-                Err(error @ DepotError::Window { .. }) => return Err(error),
-                Err(error) => return Err(talk.last_word().await.unwrap_or(error)),
+            let (wanted, looks) = talk.offer(round, progress).await?;
+            match window {
+                Some(window) if looks => talk.show(&self.ground, window, &wanted, progress).await?,
+                Some(_) | None => talk.send_all(wanted, progress).await?,
             }
         }
         let answer = talk.answer(progress).await?;

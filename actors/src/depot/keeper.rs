@@ -18,7 +18,7 @@ use super::server::{End, Server};
 use super::shelf::Opener;
 use crate::fault::{self, Point};
 use crate::manifest;
-use crate::store::{DeleteError, Store};
+use crate::store::{Collected, DeleteError, Store};
 
 /// Keeps the checkpoints of one depot.
 #[derive(Debug)]
@@ -222,7 +222,21 @@ impl Keeper {
             self.waste.notified().await;
             sleep(COLLECT_AFTER).await;
             match self.server.on_store(Store::collect).await {
-                Ok(Ok(collected)) => tracing::info!(?collected, "room of deleted checkpoints is given back"),
+                Ok(Ok(Collected {
+                    pieces,
+                    freed_bytes,
+                    copied_bytes,
+                    damaged,
+                })) => {
+                    let damaged = damaged.len();
+                    tracing::info!(
+                        pieces,
+                        freed_bytes,
+                        copied_bytes,
+                        damaged,
+                        "room of deleted checkpoints is given back"
+                    );
+                }
                 Ok(Err(error)) => tracing::error!(%error, "room of deleted checkpoints cannot be given back"),
                 Err(End::Refused(reason)) => tracing::info!(%reason, "room of deleted checkpoints is given back later"),
                 Err(End::Broken(_)) => return,

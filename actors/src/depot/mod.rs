@@ -11,6 +11,8 @@ mod asking;
 mod client;
 mod error;
 mod fetch;
+#[cfg(feature = "fuzzing")]
+mod fuzz;
 mod give;
 mod identity;
 mod keeper;
@@ -22,6 +24,8 @@ mod patience;
 mod pins;
 mod put;
 mod reader;
+#[cfg(test)]
+mod refused;
 mod reopening;
 mod server;
 mod session;
@@ -52,6 +56,8 @@ use session::Link;
 
 pub use client::{Depots, Reach};
 pub use error::{DepotError, ReadFailed};
+#[cfg(feature = "fuzzing")]
+pub use fuzz::fuzz;
 pub use identity::{DEPOT_FILE, IdentityError, SERVED_FILE, identity};
 pub(crate) use near::is_here;
 pub use patience::Patience;

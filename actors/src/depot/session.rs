@@ -20,8 +20,8 @@ use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{Purpose, bind_client_on, close, connect};
 use crate::trust::{PeerIdentity, Wallet};
 use crate::whereabouts::Search;
+use crate::wire::exchange;
 use crate::wire::limits::HELLO_FRAME_BYTES;
-use crate::wire::{read_frame, write_frame};
 
 /// What connections are made from.
 #[derive(Debug)]
@@ -118,10 +118,8 @@ impl Link {
             Err(error) => return Unmade::from(error).into(),
         };
         let hello = Hello::Depot(self.hello());
-        let greeting = async {
-            write_frame(&mut send, &hello, HELLO_FRAME_BYTES).await?;
-            read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await
-        };
+        let streams = (&mut send, &mut receive);
+        let greeting = exchange::<_, Greeting>(connection, streams, (&hello, HELLO_FRAME_BYTES), HELLO_FRAME_BYTES);
         let greeting = match timeout(CONNECT_DEADLINE, greeting).await {
             Ok(Ok(greeting)) => greeting,
             Ok(Err(error)) => return Unmade::from(error).into(),
@@ -144,7 +142,7 @@ impl Link {
             Ok(()) => Next::Message,
             Err(_) => Next::Stop,
         };
-        let why = carry(send, receive, outgoing, ordered, |_| {}).await;
+        let why = carry(connection, (send, receive), outgoing, ordered, |_| {}).await;
         if depot.get_status() >= ractor::ActorStatus::Stopping {
             Ended::Here
         } else {

@@ -82,10 +82,6 @@ impl Asking {
     async fn hear_seen<P: Fn()>(&mut self, progress: &mut NowAndThen<P>) -> Result<(), DepotError> {
         match self.answer(progress).await? {
             Answer::Seen => Ok(()),
-            Answer::Unseen => Err(DepotError::Window {
-                depot: self.depot,
-                source: std::io::ErrorKind::NotFound.into(),
-            }),
             other @ (Answer::Wait
             | Answer::Wanted { .. }
             | Answer::Durable
@@ -93,7 +89,8 @@ impl Asking {
             | Answer::NotHere
             | Answer::Damaged { .. }
             | Answer::Refused { .. }
-            | Answer::Places { .. }) => Err(self.senseless("that it has seen what was shown", &other)),
+            | Answer::Places { .. }
+            | Answer::Unseen) => Err(self.senseless("that it has seen what was shown", &other)),
         }
     }
 }

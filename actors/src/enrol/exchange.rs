@@ -12,9 +12,9 @@ use super::messages::{EnrolAnswer, EnrolRequest};
 use super::service::COME_AGAIN;
 use crate::ground::Ground;
 use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{BindError, ConnectError, bind_stranger_on, close, connect, explain};
+use crate::quic::{BindError, ConnectError, bind_stranger_on, close, connect, explain, is_refusal};
 use crate::trust::PeerIdentity;
-use crate::wire::{FrameError, read_frame, write_frame};
+use crate::wire::{FrameError, exchange};
 
 /// A connection to the coordinator of a job, over which nothing is shown.
 #[derive(Debug)]
@@ -60,12 +60,13 @@ impl Stranger {
     /// Asks for a certificate.
     pub(super) async fn ask(&self, asked: &EnrolRequest) -> Result<Vec<u8>, AskError> {
         let no_answer = |reason: String| Err(AskError::Again(format!("it gave no answer: {reason}")));
-        match timeout(ENROL_DEADLINE, exchange(&self.connection, asked)).await {
+        match timeout(ENROL_DEADLINE, ask(&self.connection, asked)).await {
             Ok(Ok(Some(EnrolAnswer::Enrolled { certificate }))) => Ok(certificate),
             Ok(Ok(Some(EnrolAnswer::Refused { reason }))) => Err(AskError::Refused(reason)),
             Ok(Ok(None)) => no_answer("it ended the stream".to_owned()),
             // It has not looked at the request.
             Ok(Err(FrameError::Connection(error))) if is_come_again(&error) => Err(AskError::Again(explain(&error))),
+            Ok(Err(FrameError::Connection(error))) if is_refusal(&error) => Err(AskError::Refused(explain(&error))),
             // It cannot read it, and will not another time.
             Ok(Err(error @ FrameError::Version { .. })) => Err(AskError::Refused(error.to_string())),
             Ok(Err(error)) => no_answer(error.to_string()),
@@ -79,15 +80,10 @@ impl Stranger {
     }
 }
 
-async fn exchange(connection: &Connection, asked: &EnrolRequest) -> Result<Option<EnrolAnswer>, FrameError> {
+async fn ask(connection: &Connection, asked: &EnrolRequest) -> Result<Option<EnrolAnswer>, FrameError> {
     let (mut send, mut receive) = connection.open_bi().await.map_err(FrameError::Connection)?;
-    match write_frame(&mut send, asked, ENROL_FRAME_BYTES).await {
-        // Why it stopped reading is said when the connection ends.
-        Ok(()) | Err(FrameError::Stream { .. }) => {}
-        Err(error) => return Err(error),
-    }
-    let _ = send.finish();
-    read_frame(&mut receive, ENROL_FRAME_BYTES).await
+    let streams = (&mut send, &mut receive);
+    exchange(connection, streams, (asked, ENROL_FRAME_BYTES), ENROL_FRAME_BYTES).await
 }
 
 fn is_come_again(error: &ConnectionError) -> bool {

@@ -10,6 +10,8 @@
 mod client;
 mod errand;
 mod exchange;
+#[cfg(feature = "fuzzing")]
+mod fuzz;
 mod invitation;
 mod join_file;
 mod keyring;
@@ -25,6 +27,8 @@ mod uses;
 mod tests;
 
 pub use client::{EnrolError, Enrolled, answers, enrol, enrol_anew, enrol_kept, enrol_on};
+#[cfg(feature = "fuzzing")]
+pub use fuzz::fuzz;
 pub use invitation::{Invitation, InvitationError, InvitationKey, Nonce, Terms, Used};
 pub use join_file::{JoinFile, JoinFileError};
 pub use keyring::{Kept, Keyring, KeyringError};

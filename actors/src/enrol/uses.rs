@@ -52,7 +52,7 @@ pub struct Uses {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Record {
+pub(super) struct Record {
     expires: Moment,
     used: Used,
     /// With which keys it was used, but for uses that an older release has written down.
@@ -206,7 +206,7 @@ fn all_lines(nonce: &Nonce, record: &Record) -> String {
 }
 
 /// What is known of each invitation, the newest line counts and all keys, or the number of the first line that is damaged.
-fn parse(bytes: &[u8]) -> Result<BTreeMap<Nonce, Record>, usize> {
+pub(super) fn parse(bytes: &[u8]) -> Result<BTreeMap<Nonce, Record>, usize> {
     let mut known = BTreeMap::<Nonce, Record>::new();
     // A last line without an end was being written when the machine stopped: nobody was given anything for it.
     let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);

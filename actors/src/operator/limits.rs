@@ -36,12 +36,6 @@ pub const HOST_BYTES: usize = 253;
 /// Most children of one agent that are kept.
 pub const MAX_CHILDREN: usize = MAX_WORKERS as usize;
 
-/// Over how long steps per second are counted: long enough for a steady number, short enough to see a change.
-pub const RATE_OVER: Duration = Duration::from_secs(5);
-
-/// Step reports that come within this time are counted as one sample of the rate, so that few are kept.
-pub const RATE_SAMPLE: Duration = Duration::from_millis(100);
-
 /// A child that was ordered and of which nothing was heard for this long is not counted as coming any more.
 pub const COMING: Duration = Duration::from_secs(15);
 

@@ -13,7 +13,7 @@ use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{BindError, ConnectError, Purpose, Whose, bind_client, close, connect, explain, is_refusal, is_run_out};
 use crate::trust::{Credentials, PeerIdentity};
 use crate::wire::limits::HELLO_FRAME_BYTES;
-use crate::wire::{FrameError, read_frame, write_frame};
+use crate::wire::{FrameError, exchange};
 use limits::{ANSWER_BYTES, ANSWER_DEADLINE, REQUEST_BYTES};
 
 /// Why an operator got no answer.
@@ -129,10 +129,8 @@ impl Operator {
         in_bytes: usize,
     ) -> Result<In, OperatorError> {
         let address = self.address;
-        let talking = async {
-            write_frame(&mut self.send, message, out_bytes).await?;
-            read_frame::<In>(&mut self.receive, in_bytes).await
-        };
+        let streams = (&mut self.send, &mut self.receive);
+        let talking = exchange::<_, In>(&self.connection, streams, (message, out_bytes), in_bytes);
         match timeout(ANSWER_DEADLINE, talking).await {
             Ok(Ok(Some(answer))) => Ok(answer),
             Ok(Ok(None)) => Err(OperatorError::Ended { address }),

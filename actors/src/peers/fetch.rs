@@ -1,5 +1,6 @@
 //! What one worker fetches from another: a share of a snapshot, the sum of a step, or a whole state.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -33,6 +34,19 @@ pub(super) enum Request {
     },
     /// The manifest of that checkpoint.
     LentManifest { generation: Generation, step: Step },
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Share { step, share } => write!(f, "{share} of the snapshot at {step}"),
+            Self::Sum { step, .. } => write!(f, "the sum of {step}"),
+            Self::Lent { generation, step, share } => write!(f, "{share} of the checkpoint at {step}, for {generation}"),
+            Self::LentManifest { generation, step } => {
+                write!(f, "the manifest of the checkpoint at {step}, for {generation}")
+            }
+        }
+    }
 }
 
 /// How long an answer may take.
@@ -307,8 +321,12 @@ impl Peers {
             .open_bi()
             .await
             .map_err(|error| frame(FrameError::Connection(error)))?;
-        write_frame(&mut send, &request, STREAM_HELLO_BYTES).await.map_err(frame)?;
-        // It fails only if the donor has refused the stream, which reading tells.
+        match write_frame(&mut send, &request, STREAM_HELLO_BYTES).await {
+            // A donor that stops the stream has answered, which reading tells.
+            Ok(()) | Err(FrameError::Stream { .. }) => {}
+            Err(error) => return Err(frame(error)),
+        }
+        // It fails only for such a stream.
         let _ = send.finish();
         match request {
             Request::Share { step, .. } => fault::reached(Point::Copying, step),

@@ -5,6 +5,8 @@
 
 mod copy;
 mod fetch;
+#[cfg(feature = "fuzzing")]
+mod fuzz;
 mod lend;
 pub mod limits;
 mod links;
@@ -27,6 +29,8 @@ use tokio::time::sleep;
 
 pub use copy::CopyError;
 pub use fetch::{FetchError, FollowedSum};
+#[cfg(feature = "fuzzing")]
+pub use fuzz::fuzz;
 use lend::Lent;
 pub(crate) use lend::{PutError, Reading};
 pub use links::LinkingError;

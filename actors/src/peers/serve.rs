@@ -49,7 +49,7 @@ impl Peers {
         };
         // Its orders may have reached it before ours have reached us.
         if timeout(STREAM_HELLO_DEADLINE, self.names.named(peer)).await.is_err() {
-            tracing::warn!(target: "sardana::event::refused", %peer, ?request, "a worker asked for bytes, and is not named to this one");
+            tracing::warn!(target: "sardana::event::refused", %peer, asked = %request, "a worker asked for bytes, and is not named to this one");
             write_frame(&mut send, &Answer::NotNamed, STREAM_HELLO_BYTES).await?;
             return delivered(&mut send).await;
         }
@@ -59,7 +59,7 @@ impl Peers {
             outcome = self.answer(request, &mut send) => outcome,
             _ = given_up => Ok(()),
             () = self.names.revoked(peer) => {
-                tracing::info!(target: "sardana::event::refused", %peer, ?request, "a worker is no longer named: its transfer ends");
+                tracing::info!(target: "sardana::event::refused", %peer, asked = %request, "a worker is no longer named: its transfer ends");
                 Ok(())
             }
         };

@@ -204,6 +204,24 @@ pub(super) fn bind(
     bind_with(&Ground::Host, credentials, purpose, address, accepting, wanted_bytes, config)
 }
 
+/// An endpoint that takes control connections, or enrolments, and of each stream only so many bytes that it has not read: whoever says
+/// more is in the middle of it until this end reads, or stops.
+#[cfg(test)]
+pub(crate) fn bind_narrow(
+    credentials: impl Into<Wallet>,
+    purpose: Purpose,
+    (address, window): (SocketAddr, u32),
+) -> Result<Endpoint, BindError> {
+    let wallet = credentials.into();
+    let crypto = crypto::server(&Ground::Host, &wallet, purpose, Clients::Strangers)?;
+    let mut transport = TransportConfig::default();
+    purpose.bound(&mut transport);
+    transport.stream_receive_window(VarInt::from_u32(window));
+    let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+    config.transport_config(Arc::new(transport));
+    Endpoint::server(config, address).map_err(|source| refused(address, source))
+}
+
 fn bind_with(
     ground: &Ground,
     credentials: impl Into<Wallet>,

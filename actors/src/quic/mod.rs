@@ -21,6 +21,8 @@ mod tests;
 pub use connect::{AcceptError, ConnectError, REFUSED, Visitor, Whose, accept, connect, receive};
 pub(crate) use door::network;
 pub use door::{Door, Knock};
+#[cfg(test)]
+pub(crate) use endpoint::bind_narrow;
 pub(crate) use endpoint::towards;
 pub use endpoint::{BindError, bind_client, bind_server, bind_stranger, close};
 pub(crate) use endpoint::{bind_client_on, bind_coordinator, bind_server_on, bind_stranger_on};

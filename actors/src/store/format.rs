@@ -53,7 +53,7 @@ pub(super) fn read(disk: &dyn Disk, folder: &std::path::Path) -> Result<Format, 
 }
 
 /// What these bytes say, or that a newer version has written them.
-fn decode(bytes: &[u8]) -> Result<Format, u32> {
+pub(super) fn decode(bytes: &[u8]) -> Result<Format, u32> {
     let whole = || {
         let (text, check) = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?.rsplit_once(" check=")?;
         (blake3::hash(text.as_bytes()).to_hex().as_str() == check).then_some(())?;

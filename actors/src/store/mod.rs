@@ -28,6 +28,8 @@ mod collect;
 mod disk;
 mod error;
 mod format;
+#[cfg(feature = "fuzzing")]
+mod fuzz;
 mod index;
 pub mod limits;
 mod manifest;
@@ -53,6 +55,8 @@ use sardana_protocol::words::Step;
 
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use error::{CollectError, CommitError, DeleteError, OpenError, ReadError, Remains, ShowError, WriteError};
+#[cfg(feature = "fuzzing")]
+pub use fuzz::fuzz;
 pub use index::{Change, Fate, Index, Recorded};
 pub use manifest::Manifest;
 pub use names::{ManifestId, ManifestKey, PieceHash, PinId, Place};

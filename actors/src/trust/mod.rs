@@ -7,6 +7,8 @@ mod authority;
 mod clock;
 mod credentials;
 mod even;
+#[cfg(feature = "fuzzing")]
+mod fuzz;
 mod holder;
 mod identity;
 mod kind;
@@ -24,6 +26,8 @@ pub use clock::Clock;
 pub use credentials::{Credentials, CredentialsError};
 pub use even::EVEN_BYTES;
 pub(crate) use even::ends_evenly;
+#[cfg(feature = "fuzzing")]
+pub use fuzz::fuzz;
 pub use holder::{Holder, HolderError};
 pub use identity::{IdentityError, PeerIdentity, identity_of};
 pub use kind::Kind;

@@ -1,5 +1,7 @@
 //! The longest frames. A longer one is refused by its writer, and by its reader before anything is allocated for it.
 
+use std::time::Duration;
+
 use sardana_protocol::limits::{MAX_AUXILIARY, MAX_REPORTS, MAX_RESULTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS};
 
 use crate::worker::limits::AUXILIARY_NAME_BYTES;
@@ -15,8 +17,13 @@ pub const CONTROL_FRAME_BYTES: usize = 256 << 10;
 /// Longest bundle that a parent hands to a child: credentials of about a kilobyte, addresses and the job's constants.
 pub const BUNDLE_BYTES: usize = 64 << 10;
 
-/// The codec lets no caller set a higher limit than this: bulk data travels in links, not in frames.
-pub const LARGEST_LIMIT: usize = 4 << 20;
+/// So long a reason is waited for when the other end has given up a stream: it closes the connection right after that, if it does at all.
+/// Whoever does not is said to have ended the stream.
+pub const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// The codec lets no caller set a higher limit than this: bulk data travels in links, not in frames. Holds the longest description of a
+/// state's tensors, which a file or a depot gives.
+pub const LARGEST_LIMIT: usize = 8 << 20;
 
 const HELLO_NAMES_BYTES: usize = MAX_AUXILIARY * (AUXILIARY_NAME_BYTES + 1);
 const _: () = assert!(

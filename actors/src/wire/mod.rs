@@ -5,6 +5,7 @@
 //! missing. Nothing here knows what the messages mean.
 
 mod codec;
+mod exchange;
 mod frame;
 pub mod limits;
 
@@ -20,5 +21,7 @@ mod over_quic;
 mod tests;
 
 pub use codec::{decode, encode};
+pub use exchange::exchange;
+pub(crate) use exchange::last_word;
 pub(crate) use frame::framed;
 pub use frame::{FrameError, read_frame, read_frame_blocking, write_frame, write_frame_blocking};

@@ -29,7 +29,7 @@ use crate::quic::{
 use crate::trust::{PeerIdentity, Wallet};
 use crate::whereabouts::Search;
 use crate::wire::limits::HELLO_FRAME_BYTES;
-use crate::wire::{FrameError, read_frame, write_frame};
+use crate::wire::{FrameError, exchange};
 
 /// Why a worker could not join.
 #[derive(Debug, thiserror::Error)]
@@ -218,10 +218,8 @@ impl Link {
         })?;
         // Not before the coordinator is there: a hello binds who says it, and dialling may have taken seconds.
         let hello = Hello::Worker(Box::new(hello()));
-        let greeting = async {
-            write_frame(&mut send, &hello, HELLO_FRAME_BYTES).await?;
-            read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await
-        };
+        let streams = (&mut send, &mut receive);
+        let greeting = exchange::<_, Greeting>(&connection, streams, (&hello, HELLO_FRAME_BYTES), HELLO_FRAME_BYTES);
         match timeout(GREETING_DEADLINE, greeting).await {
             Ok(Ok(Some(Greeting::Joined {
                 incarnation,
@@ -390,7 +388,10 @@ async fn carry(
         Ok(()) => Next::Message,
         Err(_) => Next::Stop,
     };
-    let why = carry_messages(send, receive, queue, told, |message| at_fault_point(message, &desk)).await;
+    let why = carry_messages(&connection, (send, receive), queue, told, |message| {
+        at_fault_point(message, &desk)
+    })
+    .await;
     connection.close(0_u32.into(), b"the worker leaves this connection");
     let _ = worker.cast(Message::ControlLost { why });
     control.stop(None);

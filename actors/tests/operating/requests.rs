@@ -192,7 +192,7 @@ async fn scale_starts_where_the_fewest_are_and_drains_the_last() {
     assert_eq!(order(&mut beta).await, AgentOrder::Start { workers: 2 });
     // What is under way counts.
     let what = done(&mut operator, scale(4)).await;
-    assert!(what.contains("there are 4 workers already"), "{what}");
+    assert!(what.contains("has 4 workers already"), "{what}");
 
     let _second = site.join(2).await;
     let what = done(&mut operator, scale(4)).await;

@@ -103,6 +103,15 @@ impl FrameHeader {
         Bytes::copy_from_slice(&self.array())
     }
 
+    /// Compares what came with what is expected, for a fuzzer.
+    ///
+    /// # Errors
+    /// When they differ.
+    #[cfg(feature = "fuzzing")]
+    pub fn compare(&self, found: &[u8; HEADER_BYTES]) -> Result<(), LinkError> {
+        self.check(found)
+    }
+
     /// Compares what came with what is expected.
     pub(super) fn check(&self, found: &[u8; HEADER_BYTES]) -> Result<(), LinkError> {
         let expected = self.array();

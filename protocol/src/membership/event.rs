@@ -12,7 +12,7 @@ use crate::checkpoint::{DepotId, ManifestKey};
 use crate::job::Order;
 use crate::messages::{CoordinatorMessage, DepotOrder, Introduction, Motion, Senseless, StepReport, Tally, WorkerMessage};
 use crate::state::StateHash;
-use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
+use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId, count};
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -459,8 +459,8 @@ pub enum Need {
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Workers(workers) => write!(f, "at least {workers} workers"),
-            Self::Room { room, shards } => write!(f, "room for {shards} shards, there is room for {room}"),
+            Self::Workers(workers) => write!(f, "at least {}", count(*workers, "worker")),
+            Self::Room { room, shards } => write!(f, "room for {}, there is room for {room}", count(*shards, "shard")),
             Self::State => f.write_str("a worker that holds the state and may be on its way back"),
             Self::Depots => f.write_str(
                 "a checkpoint actor, to know from which checkpoint to resume; start one, or run without checkpoints",

@@ -55,7 +55,7 @@ pub struct TensorSpec {
     /// The type of its elements.
     pub dtype: Dtype,
     /// Its dimensions, outermost first; empty for a scalar.
-    pub shape: Vec<u64>,
+    pub shape: Vec<usize>,
 }
 
 /// How much a state is. Equal on all workers of a job.
@@ -74,16 +74,14 @@ impl TensorSpec {
         Self {
             name: name.into(),
             dtype,
-            shape: shape.iter().map(|&dim| dim as u64).collect(),
+            shape: shape.to_vec(),
         }
     }
 
     /// How many elements; none when the product does not fit in memory's address range.
     #[must_use]
     pub fn elements(&self) -> Option<usize> {
-        self.shape
-            .iter()
-            .try_fold(1_usize, |product, &dim| product.checked_mul(usize::try_from(dim).ok()?))
+        self.shape.iter().try_fold(1_usize, |product, &dim| product.checked_mul(dim))
     }
 
     /// How many bytes; none when that does not fit in memory's address range.
@@ -174,8 +172,8 @@ impl StateHasher {
         self.whole.update(spec.name.as_bytes());
         self.whole.update(spec.dtype.to_string().as_bytes());
         self.number(spec.shape.len());
-        for dim in &spec.shape {
-            self.whole.update(&dim.to_le_bytes());
+        for &dim in &spec.shape {
+            self.number(dim);
         }
     }
 

@@ -14,6 +14,8 @@ mod copy;
 mod directory;
 mod export;
 mod find;
+#[cfg(feature = "fuzzing")]
+mod fuzz;
 mod import;
 mod layout;
 mod list;
@@ -27,6 +29,8 @@ pub use copy::{Copied, CopyError};
 pub use directory::{Checkpoints, Directory, OpenError, differ};
 pub use export::{ExportError, Exported};
 pub use find::{FindError, Wanted, Which};
+#[cfg(feature = "fuzzing")]
+pub use fuzz::{description, tensors};
 pub use import::{ImportError, Imported};
 pub use layout::{LayoutError, PieceError};
 pub use list::{Entry, Listing, Standing};

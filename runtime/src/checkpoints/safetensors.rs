@@ -83,12 +83,11 @@ pub(super) fn header(specs: &[&TensorSpec], texts: HashMap<String, String>) -> R
         }
         let end = spec.bytes().and_then(|bytes| start.checked_add(bytes));
         let end = end.ok_or_else(|| refused(format!("{spec}, which is too long")))?;
-        let shape = spec.shape.iter().map(|&dim| usize::try_from(dim).unwrap_or(usize::MAX));
         infos.push((
             spec.name.clone(),
             TensorInfo {
                 dtype: dtype(spec.dtype),
-                shape: shape.collect(),
+                shape: spec.shape.clone(),
                 data_offsets: (start, end),
             },
         ));
@@ -176,12 +175,11 @@ impl Tensors {
             match found.remove(&spec.name) {
                 None => differences.push(format!("{:?} is missing", spec.name)),
                 Some(info) => {
-                    let shape: Vec<u64> = info.shape.iter().map(|&dim| dim as u64).collect();
-                    if (info.dtype, &shape) != (dtype(spec.dtype), &spec.shape) {
+                    if (info.dtype, &info.shape) != (dtype(spec.dtype), &spec.shape) {
                         let found = format!("{:?}", info.dtype).to_lowercase();
                         differences.push(format!(
-                            "{:?}: expected {}{:?}, found {found}{shape:?}",
-                            spec.name, spec.dtype, spec.shape
+                            "{:?}: expected {}{:?}, found {found}{:?}",
+                            spec.name, spec.dtype, spec.shape, info.shape
                         ));
                     }
                 }

@@ -12,9 +12,12 @@ use sardana_actors::lock::{FileLock, Holder};
 use sardana_actors::trust::{Authority, Otherwise, PrivateError, PrivateFolder, StoreError, read_private, write_private};
 use sardana_protocol::words::{Incarnation, JobId};
 
-const ADDRESS_FILE: &str = "address";
-const INCARNATION_FILE: &str = "incarnation";
-const FENCE_FILE: &str = "fenced";
+/// Where the coordinator is reached.
+pub const ADDRESS_FILE: &str = "address";
+/// How often a coordinator was started here.
+pub const INCARNATION_FILE: &str = "incarnation";
+/// By whom the last coordinator was fenced.
+pub const FENCE_FILE: &str = "fenced";
 const LOCK_FILE: &str = "lock";
 const RECORDS_FOLDER: &str = "records";
 

@@ -21,6 +21,8 @@ pub use sardana_protocol::status::{
     WorkerView,
 };
 
+pub use sardana_protocol::words::count;
+
 use crate::hosts::{EnrolError, Keyring, enrol_kept};
 #[cfg(feature = "cli")]
 pub use json::json;

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use sardana_protocol::membership::Stage;
 use sardana_protocol::status::{JobStatus, Recording};
+use sardana_protocol::words::count;
 
 use super::words::{COLUMNS, checkpoints, depot, plain, progress, rate, rest, row, span, sums};
 
@@ -39,8 +40,8 @@ pub fn table(status: &JobStatus) -> String {
         text.push_str("\nagents\n");
     }
     for agent in &status.agents {
-        let children = agent.children.len();
-        let _ = writeln!(text, "  {} at {}, {children} workers", plain(&agent.host), agent.address);
+        let children = count(agent.children.len(), "worker");
+        let _ = writeln!(text, "  {} at {}, {children}", plain(&agent.host), agent.address);
     }
     let depots = saved.map_or(&[][..], |saved| &saved.depots);
     if !depots.is_empty() {
@@ -65,7 +66,7 @@ pub(super) fn headline(status: &JobStatus) -> String {
         Some(spec) => {
             let part = progress(status).unwrap_or(0.0) * 100.0;
             format!(
-                "{} ({}): {} in {}, {} of {} ({part:.0} %), {}, {} shards, {} order",
+                "{} ({}): {} in {}, {} of {} ({part:.0} %), {}, {}, {} order",
                 plain(&spec.name),
                 status.job,
                 overview.stage,
@@ -73,7 +74,7 @@ pub(super) fn headline(status: &JobStatus) -> String {
                 overview.step,
                 spec.steps,
                 rate(status.steps_per_second),
-                spec.shards,
+                count(spec.shards, "shard"),
                 spec.order
             )
         }

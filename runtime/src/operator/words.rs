@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use sardana_protocol::status::{CheckpointsView, DepotView, Doing, JobStatus, WorkerView};
-use sardana_protocol::words::{Pace, WorkerId};
+use sardana_protocol::words::{Pace, WorkerId, count};
 
 /// `text` without control characters: it came over a network, and goes to a terminal.
 pub(super) fn plain(text: &str) -> String {
@@ -126,11 +126,11 @@ pub(super) fn row(status: &JobStatus, view: &WorkerView) -> [String; COLUMNS.len
 pub(super) fn checkpoints(view: &CheckpointsView) -> String {
     let mut line = match view.newest {
         Some(saved) => format!(
-            "checkpoints: {} saved {} ago, whole on {} of {} hosts",
+            "checkpoints: {} saved {} ago, whole on {} of {}",
             saved.step,
             span(saved.ago),
             saved.whole,
-            saved.placed
+            count(saved.placed, "host")
         ),
         None => "checkpoints: none yet".to_owned(),
     };
@@ -142,8 +142,11 @@ pub(super) fn checkpoints(view: &CheckpointsView) -> String {
     }
     let _ = write!(
         line,
-        "; {} committed, {} merged, {} given up, lag at most {} steps",
-        view.committed, view.merged, view.given_up, view.largest_lag
+        "; {} committed, {} merged, {} given up, lag at most {}",
+        view.committed,
+        view.merged,
+        view.given_up,
+        count(view.largest_lag, "step")
     );
     if view.depots.is_empty() {
         line.push_str("; NO DEPOT IS CONNECTED");
@@ -153,8 +156,9 @@ pub(super) fn checkpoints(view: &CheckpointsView) -> String {
 
 /// A depot, in one line.
 pub(super) fn depot(depot: &DepotView) -> String {
-    let (host, address, checkpoints) = (plain(&depot.host), depot.address, depot.checkpoints);
-    format!("{host} at {address}, {checkpoints} checkpoints, {}", depot.depot)
+    let (host, address) = (plain(&depot.host), depot.address);
+    let checkpoints = count(depot.checkpoints, "checkpoint");
+    format!("{host} at {address}, {checkpoints}, {}", depot.depot)
 }
 
 /// What is said of each worker.

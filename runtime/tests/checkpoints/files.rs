@@ -19,8 +19,7 @@ fn an_exported_file_has_the_bytes_that_were_saved() {
     for (spec, expected) in state(20) {
         let tensor = file.tensor(&spec.name).unwrap();
         assert_eq!(tensor.data(), expected, "{}", spec.name);
-        let shape: Vec<u64> = tensor.shape().iter().map(|&dim| dim as u64).collect();
-        assert_eq!(shape, spec.shape);
+        assert_eq!(tensor.shape(), spec.shape);
         assert_eq!(format!("{:?}", tensor.dtype()).to_lowercase(), spec.dtype.to_string());
         // A reader may map the file.
         let offset = tensor.data().as_ptr() as usize - bytes.as_ptr() as usize;
@@ -123,7 +122,7 @@ fn write(site: &Site, name: &str, step: u64, change: impl Fn(&str, &mut Dtype, &
             _ if spec.name == "count" => Dtype::U64,
             _ => Dtype::F64,
         };
-        let mut shape = spec.shape.iter().map(|&dim| dim as usize).collect();
+        let mut shape = spec.shape.clone();
         if change(&spec.name, &mut dtype, &mut shape) {
             views.push((spec.name.clone(), TensorView::new(dtype, shape, bytes).unwrap()));
         }

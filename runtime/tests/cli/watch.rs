@@ -60,7 +60,7 @@ fn the_end_of_the_job_and_a_signal_give_the_terminal_back_too() {
     running.event("sardana::event::formed");
     let watching = || {
         let mut terminal = Terminal::start(&site, "status --watch")?;
-        terminal.until("the view", |screen| screen.contents().contains("1 workers, in ring order"));
+        terminal.until("the view", |screen| screen.contents().contains("1 worker, in ring order"));
         Some(terminal)
     };
     let Some(terminal) = watching() else {

@@ -139,7 +139,7 @@ impl Token {
     }
 }
 
-fn interruption(body: &Bytes) -> Result<Notice, LookError> {
+pub(super) fn interruption(body: &Bytes) -> Result<Notice, LookError> {
     let action: Action = serde_json::from_slice(body).map_err(|error| LookError::Malformed {
         path: ACTION.to_owned(),
         why: error.to_string(),

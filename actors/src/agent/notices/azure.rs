@@ -83,13 +83,9 @@ impl Azure {
         if answer.status != StatusCode::OK {
             return Err(status(EVENTS, "200", answer.status));
         }
-        let document: Document = serde_json::from_slice(&answer.body).map_err(|error| LookError::Malformed {
-            path: EVENTS.to_owned(),
-            why: error.to_string(),
-        })?;
+        let notices = document(&answer.body, name)?;
         self.deadline = self.within;
-        let mine = document.events.into_iter().filter(|event| event.names(name));
-        Ok(mine.take(MAX_NOTICES).map(Event::notice).collect())
+        Ok(notices)
     }
 
     /// Lets an event begin before its time.
@@ -107,6 +103,16 @@ impl Azure {
             found => Err(status(EVENTS, "200", found)),
         }
     }
+}
+
+/// What is announced of the machine called `name`.
+pub(super) fn document(body: &[u8], name: &str) -> Result<Vec<Notice>, LookError> {
+    let document: Document = serde_json::from_slice(body).map_err(|error| LookError::Malformed {
+        path: EVENTS.to_owned(),
+        why: error.to_string(),
+    })?;
+    let mine = document.events.into_iter().filter(|event| event.names(name));
+    Ok(mine.take(MAX_NOTICES).map(Event::notice).collect())
 }
 
 fn status(path: &str, expected: &'static str, found: StatusCode) -> LookError {

@@ -139,7 +139,7 @@ fn preemption(value: &str) -> Option<Notice> {
     (value == "TRUE").then(|| notice("preempted", What::Preempted))
 }
 
-fn maintained(value: &str) -> Option<Notice> {
+pub(super) fn maintained(value: &str) -> Option<Notice> {
     let what = match value {
         "NONE" | "" => return None,
         "MIGRATE_ON_HOST_MAINTENANCE" => What::HostMigrate,

@@ -6,6 +6,8 @@
 
 mod aws;
 mod azure;
+#[cfg(feature = "fuzzing")]
+mod fuzz;
 mod gce;
 mod http;
 mod words;
@@ -21,6 +23,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
+#[cfg(feature = "fuzzing")]
+pub use fuzz::fuzz;
 pub use http::{MetadataAddress, MetadataAddressError};
 
 use aws::Aws;

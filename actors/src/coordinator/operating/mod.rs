@@ -1,7 +1,6 @@
 //! What operators ask of the coordinator, and what it keeps for them. Changes the membership only by the machine's own events.
 
 mod agents;
-mod rate;
 mod serving;
 mod whom;
 mod words;
@@ -12,11 +11,11 @@ use std::time::Duration;
 use sardana_protocol::limits::{MAX_AUXILIARY, MAX_TEXT_BYTES, MAX_WORKERS};
 use sardana_protocol::membership::{Event, JobEvent, Stage};
 use sardana_protocol::messages::{AgentOrder, StepReport};
+use sardana_protocol::rate::Rate;
 use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest, Overview, WorkerView};
-use sardana_protocol::words::{Generation, Step, WorkerId};
+use sardana_protocol::words::{Generation, Step, WorkerId, count};
 
 pub(super) use agents::Agents;
-use rate::Rate;
 pub(super) use words::plain;
 use words::words;
 
@@ -213,7 +212,7 @@ impl State {
         } else if wanted < there {
             self.drain_highest(&staying, there - wanted)
         } else {
-            Ok(format!("there are {there} workers already"))
+            Ok(format!("the job has {} already", count(there, "worker")))
         }
     }
 

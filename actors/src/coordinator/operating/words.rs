@@ -1,7 +1,7 @@
 //! What happened to a job, in words for an operator.
 
 use sardana_protocol::membership::{JobEvent, Loss, Stage, Summary};
-use sardana_protocol::words::{Rank, ShardRange, WorkerId};
+use sardana_protocol::words::{Rank, ShardRange, WorkerId, count};
 
 /// `text` without control characters, and cut after `most` bytes: it came over a network, and goes to somebody's terminal.
 pub(in crate::coordinator) fn plain(text: &str, most: usize) -> String {
@@ -21,9 +21,9 @@ fn span(shards: &[ShardRange]) -> String {
     let loads = || shards.iter().map(|shards| shards.len());
     let (least, most) = (loads().min().unwrap_or(0), loads().max().unwrap_or(0));
     if least == most {
-        format!("{most}")
+        count(most, "shard")
     } else {
-        format!("{least} to {most}")
+        format!("{least} to {most} shards")
     }
 }
 
@@ -63,22 +63,28 @@ pub(super) fn words(event: &JobEvent) -> Option<String> {
             recomputed,
             fetching,
         } => format!(
-            "{generation} forms with {} workers at {step}: {recomputed} shard gradients again, {fetching} fetch the state",
-            members.len()
+            "{generation} forms with {} at {step}: {} again, {} the state",
+            count(members.len(), "worker"),
+            count(*recomputed, "shard gradient"),
+            if *fetching == 1 {
+                "1 fetches".to_owned()
+            } else {
+                format!("{fetching} fetch")
+            }
         ),
         JobEvent::Formed {
             generation,
             world_size,
             took,
         } => {
-            let took = took.as_millis();
-            format!("{generation} is formed with {world_size} workers, after {took} ms")
+            let (workers, took) = (count(*world_size, "worker"), took.as_millis());
+            format!("{generation} is formed with {workers}, after {took} ms")
         }
         JobEvent::Resumed { generation, step, after } => {
             let after = after.as_millis();
             format!("{generation} has applied {step}, {after} ms after what made it necessary")
         }
-        JobEvent::Waiting { have, need } => format!("training waits: {have} workers are there, it needs {need}"),
+        JobEvent::Waiting { have, need } => format!("training waits: it has {}, and needs {need}", count(*have, "worker")),
         JobEvent::StateLost { reached, from } => {
             format!("every holder of the state is gone: from {reached} back to {from}")
         }
@@ -110,9 +116,9 @@ fn about_generations(event: &JobEvent) -> Option<String> {
         step,
     } = event
     {
-        let (members, span) = (members.len(), span(shards));
+        let (members, span) = (count(members.len(), "worker"), span(shards));
         return Some(format!(
-            "{generation} with {members} workers began at {step}, with {span} shards; nobody waited"
+            "{generation} with {members} began at {step}, with {span} for each; nobody waited"
         ));
     }
     if let JobEvent::Adopted {
@@ -121,9 +127,9 @@ fn about_generations(event: &JobEvent) -> Option<String> {
         step,
     } = event
     {
-        let members = members.len();
+        let members = count(members.len(), "worker");
         return Some(format!(
-            "this coordinator found {generation} with {members} workers training at {step}, and left it as it is"
+            "this coordinator found {generation} with {members} training at {step}, and left it as it is"
         ));
     }
     None
@@ -151,9 +157,9 @@ fn about_checkpoints(event: &JobEvent) -> Option<String> {
     {
         let (step, took) = (key.step, took.as_millis());
         let where_to = if hosts < wanted {
-            format!("{hosts} of {wanted} hosts: under-replicated")
+            format!("{hosts} of {}: under-replicated", count(*wanted, "host"))
         } else {
-            format!("{hosts} hosts")
+            count(*hosts, "host")
         };
         return Some(format!(
             "the checkpoint of {step} is committed after {took} ms, on {where_to}"

@@ -2,6 +2,7 @@
 
 mod leaving;
 mod near;
+mod refused;
 mod restoring;
 mod side_by_side;
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use sardana::launch::Event;
-use sardana::{AgentEvent, Generation, Job, JobEvent, Step, StepReport, Summary, WorkerId};
+use sardana::operator::count;
+use sardana::{AgentEvent, Generation, Job, JobEvent, Rate, Step, StepReport, Summary, WorkerId};
 
 use crate::adversary::Deed;
 use crate::screen::{Progress, Screen};
@@ -16,7 +17,7 @@ pub(crate) struct Guide<'a> {
     steps_per_epoch: u64,
     shards: u64,
     started: Instant,
-    samples: u64,
+    samples: Rate,
     generation: Option<Generation>,
     world_size: usize,
     /// Shard gradients computed again since the last line about it.
@@ -37,7 +38,7 @@ impl<'a> Guide<'a> {
             steps_per_epoch: job.spec().samples.div_ceil(job.spec().batch),
             shards: u64::from(job.spec().shards),
             started: Instant::now(),
-            samples: 0,
+            samples: Rate::default(),
             generation: None,
             world_size: 0,
             again: 0,
@@ -55,7 +56,7 @@ impl<'a> Guide<'a> {
                 self.event(&format!("SIGKILL for {whose} ({}), {when}", short(*worker)));
             }
             Deed::Drain { worker } => self.event(&format!("{} is drained", short(*worker))),
-            Deed::Grow { by } => self.event(&format!("{by} more workers are started")),
+            Deed::Grow { by } => self.event(&format!("{} started", count(*by, "more worker"))),
         }
     }
 
@@ -118,7 +119,10 @@ impl<'a> Guide<'a> {
                 self.world_size = members.len();
                 self.again += recomputed;
                 if *fetching > 0 && !std::mem::take(&mut self.resumes) {
-                    self.event(&format!("{fetching} worker(s) fetch the state at {step} from the others"));
+                    self.event(&format!(
+                        "{} to fetch the state at {step} from the others",
+                        count(*fetching, "worker")
+                    ));
                 }
             }
             JobEvent::Formed {
@@ -135,12 +139,13 @@ impl<'a> Guide<'a> {
                 let again = std::mem::take(&mut self.again);
                 let after = after.as_secs_f64() * 1e3;
                 self.event(&format!(
-                    "step {} applied {after:.1} ms later; {again} shard gradient(s) computed again",
-                    step.get()
+                    "step {} applied {after:.1} ms later; {} computed again",
+                    step.get(),
+                    count(again, "shard gradient")
                 ));
             }
             JobEvent::Joined { worker, step } => self.joined(*worker, *step),
-            JobEvent::Waiting { have, need } => self.event(&format!("waiting: {have} worker(s) are here, needed: {need}")),
+            JobEvent::Waiting { have, need } => self.event(&format!("waiting for {need}; here: {}", count(*have, "worker"))),
             JobEvent::StateLost { reached, from } => {
                 self.event(&format!("all who had the state at {reached} are gone; again from {from}"));
             }
@@ -180,7 +185,8 @@ impl<'a> Guide<'a> {
             // One that only becomes a checkpoint is no news.
             JobEvent::Snapshot { step, holders } if self.newcomers => {
                 self.event(&format!(
-                    "the state at {step} is copied, in shares that {holders} worker(s) hold; training goes on"
+                    "the state at {step} is copied, in shares, at {}; training goes on",
+                    count(*holders, "worker")
                 ));
             }
             JobEvent::CaughtUp { worker, step } => {
@@ -265,14 +271,15 @@ impl<'a> Guide<'a> {
     }
 
     fn steps(&mut self, reports: &[StepReport]) {
-        self.samples += reports.iter().map(|report| report.samples).sum::<u64>();
+        let now = self.started.elapsed();
+        self.samples.count(now, reports.iter().map(|report| report.samples).sum());
         let Some(last) = reports.last() else { return };
         let step = last.step.get() + 1;
         self.screen.progress(&Progress {
             step,
             epoch: last.step.get() / self.steps_per_epoch + 1,
             loss: last.sums.first().map_or(f64::NAN, |sum| sum / last.samples as f64),
-            samples_per_second: self.samples as f64 / self.started.elapsed().as_secs_f64(),
+            samples_per_second: self.samples.per_second(now),
             generation: self.generation.map(|generation| generation.to_string()).unwrap_or_default(),
             world_size: self.world_size,
         });

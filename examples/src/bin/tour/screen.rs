@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use console::{Term, style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use sardana::operator::count;
 
 /// Without a terminal, progress is a line every so many steps.
 const LINE_EVERY: u64 = 100;
@@ -14,6 +15,7 @@ pub(crate) struct Progress {
     pub(crate) step: u64,
     pub(crate) epoch: u64,
     pub(crate) loss: f64,
+    /// In the last seconds.
     pub(crate) samples_per_second: f64,
     pub(crate) generation: String,
     pub(crate) world_size: usize,
@@ -54,7 +56,8 @@ impl Screen {
     /// Ends a run.
     pub(crate) fn end(&self) {
         if let Some(bar) = self.bar.borrow_mut().take() {
-            bar.finish();
+            // Not as if all steps were done: it may have been lost before.
+            bar.abandon();
         }
     }
 
@@ -76,9 +79,8 @@ impl Screen {
             generation,
             world_size,
         } = progress;
-        let words = format!(
-            "epoch {epoch}  loss {loss:.4}  {samples_per_second:.0} samples/s  {generation}  {world_size} worker(s)"
-        );
+        let workers = count(*world_size, "worker");
+        let words = format!("epoch {epoch}  loss {loss:.4}  {samples_per_second:.0} samples/s  {generation}  {workers}");
         if let Some(bar) = &*self.bar.borrow() {
             bar.set_position(*step);
             bar.set_message(words);

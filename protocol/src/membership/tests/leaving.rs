@@ -184,7 +184,7 @@ fn the_last_holder_of_the_state_waits_for_a_joiner_or_its_deadline() {
         [
             "to w1: released at s2",
             "left w1 at s2",
-            "waiting: 0 here, needs at least 1 workers"
+            "waiting: 0 here, needs at least 1 worker"
         ]
     );
     // A joiner that has the state comes in its place.

@@ -97,7 +97,7 @@ fn when_all_are_dead_the_state_is_lost_and_that_is_told() {
         job.dies(2, 4),
         [
             "lost w2 while halting: its agent saw it end (signal 9)",
-            "waiting: 0 here, needs at least 1 workers",
+            "waiting: 0 here, needs at least 1 worker",
         ]
     );
     assert_eq!(job.arrives(3, 0), ["joined w3 at s0", "held for w3", "to w3: halt g1.2"]);

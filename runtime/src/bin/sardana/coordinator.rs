@@ -105,7 +105,9 @@ impl Coordinator {
             if let Err(error) = offered {
                 tracing::warn!(target: "sardana::event::operators", %error, "no operator can join without a join file");
             }
-            tracing::info!(target: "sardana::event::listening", job = %hosting.job(), addresses = ?hosting.addresses(), "the coordinator listens");
+            let addresses: Vec<String> = hosting.addresses().iter().map(ToString::to_string).collect();
+            let addresses = addresses.join(" ");
+            tracing::info!(target: "sardana::event::listening", job = %hosting.job(), addresses, "the coordinator listens");
             let steering = hosting.steering();
             let finishing = hosting.finish(|_, event| train::log(&Event::Job(event.clone())));
             tokio::select! {

@@ -328,7 +328,7 @@ async fn records(
     let opening = tokio::task::spawn_blocking(move || Records::open(&path));
     let (records, job, repairs) = opening.await.map_err(|_| HostingError::NoCoordinator)??;
     for repair in repairs {
-        tracing::warn!(target: "sardana::event::records", ?repair, "the job's records were repaired; nothing is lost");
+        tracing::warn!(target: "sardana::event::records", %repair, "the job's records were repaired; nothing is lost");
     }
     let past = match job {
         Some(job) => Past::Known(Box::new(job)),

@@ -7,6 +7,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Cell, Gauge, List, ListItem, Paragraph, Row, Sparkline, Table};
 use sardana_protocol::membership::Stage;
 use sardana_protocol::status::{Doing, JobStatus, WorkerView};
+use sardana_protocol::words::count;
 
 use super::History;
 use crate::operator::table::headline;
@@ -65,7 +66,7 @@ fn workers_table(status: &JobStatus) -> Table<'static> {
         Row::new(cells).style(worker_style(view))
     });
     let widths = [4, 17, 9, 8, 9, 9, 9, 8, 8, 12, 21].map(Constraint::Max);
-    let title = format!(" {} workers, in ring order ", status.overview.workers.len());
+    let title = format!(" {}, in ring order ", count(status.overview.workers.len(), "worker"));
     Table::new(rows, widths)
         .header(Row::new(COLUMNS).style(Modifier::UNDERLINED))
         .block(Block::bordered().title(title))
@@ -105,14 +106,14 @@ fn draw_side(frame: &mut Frame<'_>, area: Rect, status: &JobStatus, history: &Hi
     }
     let Some(rest) = areas.last() else { return };
     let agents = status.agents.iter().map(|agent| {
-        let children = agent.children.len();
-        ListItem::new(format!("{}: {children} workers, {}", plain(&agent.host), agent.address))
+        let children = count(agent.children.len(), "worker");
+        ListItem::new(format!("{}: {children}, {}", plain(&agent.host), agent.address))
     });
     let depots = status.overview.checkpoints.iter().flat_map(|saved| &saved.depots);
     let depots: Vec<String> = depots.map(|one| format!("depot of {}", depot(one))).collect();
     let title = match depots.len() {
-        0 => format!(" {} agents ", status.agents.len()),
-        some => format!(" {} agents, {some} depots ", status.agents.len()),
+        0 => format!(" {} ", count(status.agents.len(), "agent")),
+        some => format!(" {}, {} ", count(status.agents.len(), "agent"), count(some, "depot")),
     };
     let agents = agents.chain(depots.into_iter().map(ListItem::new));
     frame.render_widget(List::new(agents).block(Block::bordered().title(title)), *rest);

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use clap::Args;
 use sardana::checkpoints::mirror::{Belief, MirrorUrl};
 use sardana::checkpoints::{Checkpoints, Copied, Directory, Listing, ManifestKey, Wanted, Which, differ};
+use sardana::operator::count;
 
 use super::place::{self, Place, Remote};
-use super::words::{count, plain, short, size};
+use super::words::{plain, short, size};
 use super::{More, bar, open, tell};
 use crate::ending::Failure;
 

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sardana::checkpoints::{Wanted, Which};
+use sardana::operator::count;
 
-use super::words::{count, short, size};
+use super::words::{short, size};
 use super::{Source, bar};
 use crate::ending::Failure;
 

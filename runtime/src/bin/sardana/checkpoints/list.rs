@@ -2,10 +2,11 @@
 
 use clap::Args;
 use sardana::checkpoints::{Entry, Listing, Standing};
+use sardana::operator::count;
 use serde_json::{Value, json};
 
 use super::Source;
-use super::words::{ago, count, hosts, plain, short_id, size, table};
+use super::words::{ago, hosts, plain, short_id, size, table};
 use crate::ending::Failure;
 
 /// List the checkpoints of a directory or a mirror, the oldest first.

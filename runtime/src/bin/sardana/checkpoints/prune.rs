@@ -3,10 +3,11 @@
 use clap::Args;
 use sardana::checkpoints::mirror::Expiry;
 use sardana::checkpoints::{Keep, ManifestKey, Pruning, Wanted, Which};
+use sardana::operator::count;
 
 use super::open;
 use super::place::{self, Place, Remote};
-use super::words::{count, plain, short, size};
+use super::words::{plain, short, size};
 use crate::ending::Failure;
 
 /// Delete old checkpoints for good, and give their room back.

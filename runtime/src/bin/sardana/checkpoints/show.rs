@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use sardana::checkpoints::{Details, TensorSpec, Wanted, Which};
+use sardana::operator::count;
 use serde_json::{Value, json};
 
 use super::list::standing;
-use super::words::{ago, count, plain, size, table};
+use super::words::{ago, plain, size, table};
 use super::{Opened, Source};
 use crate::ending::Failure;
 

@@ -2,9 +2,10 @@
 
 use clap::Args;
 use sardana::checkpoints::{Checkpoints, Verification};
+use sardana::operator::count;
 
 use super::place::Remote;
-use super::words::{count, plain, short, size};
+use super::words::{plain, short, size};
 use super::{Opened, Source, bar};
 use crate::ending::Failure;
 

@@ -88,14 +88,6 @@ pub(super) fn table<const N: usize>(rows: &[[String; N]]) -> String {
     text
 }
 
-/// `1 piece`, `2 pieces`.
-pub(super) fn count(number: impl Into<u64>, one: &str) -> String {
-    match number.into() {
-        1 => format!("1 {one}"),
-        number => format!("{number} {one}s"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

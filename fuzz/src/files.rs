@@ -1,0 +1,111 @@
+//! Files that somebody hands over, or that another life of a process has left.
+
+use std::cell::OnceCell;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use sardana::checkpoints;
+use sardana::hosts::state::{ADDRESS_FILE, FENCE_FILE, INCARNATION_FILE, StateDirectory};
+use sardana::hosts::{JoinFile, Otherwise, PrivateFolder};
+use sardana_actors::enrol::{USES_FILE, Uses};
+use sardana_actors::fuzzing;
+use sardana_actors::trust::{AUTHORITY_FILE, Authority, write_private};
+use sardana_protocol::words::Incarnation;
+use tempfile::TempDir;
+
+use crate::kind;
+
+/// Calls `use_it` with a folder of this thread's own, in memory where the system has such.
+fn in_folder(use_it: impl FnOnce(&Path)) {
+    thread_local! {
+        static FOLDER: OnceCell<TempDir> = const { OnceCell::new() };
+    }
+    let make = || {
+        let memory = Path::new("/dev/shm");
+        let place = if memory.is_dir() {
+            memory.to_owned()
+        } else {
+            std::env::temp_dir()
+        };
+        tempfile::Builder::new()
+            .prefix("sardana-fuzz")
+            .permissions(fs::Permissions::from_mode(0o700))
+            .tempdir_in(place)
+            .expect("a folder can be made")
+    };
+    FOLDER.with(|folder| use_it(folder.get_or_init(make).path()));
+}
+
+fn put(folder: &Path, name: &str, bytes: &[u8]) {
+    write_private(&folder.join(name), bytes, Otherwise::Make).expect("the folder can be written");
+}
+
+/// A text followed by its hash, as several files have it.
+fn sealed(bytes: &[u8], between: &[u8]) -> Vec<u8> {
+    [bytes, between, blake3::hash(bytes).to_hex().as_bytes(), b"\n"].concat()
+}
+
+/// Messages of depots, and the notes beside a store.
+pub(crate) fn depots(bytes: &[u8]) {
+    in_folder(|folder| fuzzing::depots(bytes, folder));
+}
+
+/// A join file; what is one is the same when it is written and read again.
+pub(crate) fn join_files(bytes: &[u8]) {
+    in_folder(|folder| {
+        put(folder, "join", bytes);
+        let path = folder.join("join");
+        if let Ok(join) = JoinFile::read_any(&path) {
+            join.write(&path, Otherwise::Make).expect("what was read can be written");
+            JoinFile::read_any(&path).expect("what was written can be read");
+        }
+    });
+}
+
+/// The short files of a coordinator's state directory, and its authority.
+pub(crate) fn state_directories(bytes: &[u8]) {
+    in_folder(|folder| {
+        let state = StateDirectory::open(folder).expect("the folder is private");
+        let both = |name: &str, rest: &[u8], read: &dyn Fn()| {
+            for bytes in [rest.to_vec(), sealed(rest, b" ")] {
+                put(folder, name, &bytes);
+                read();
+            }
+            fs::remove_file(folder.join(name)).expect("it was written");
+        };
+        match kind(bytes, 4) {
+            (0, rest) => both(INCARNATION_FILE, rest, &|| {
+                drop(state.next_incarnation(Incarnation::new(3)));
+            }),
+            (1, rest) => both(FENCE_FILE, rest, &|| drop(state.fence())),
+            (2, rest) => both(ADDRESS_FILE, rest, &|| drop(state.addresses())),
+            (_, rest) => both(AUTHORITY_FILE, rest, &|| {
+                drop(PrivateFolder::open(folder, Otherwise::Refuse).map(|folder| Authority::load(&folder)));
+            }),
+        }
+    });
+}
+
+/// The file that says how often invitations were used.
+pub(crate) fn uses(bytes: &[u8]) {
+    fuzzing::uses(bytes);
+    in_folder(|folder| {
+        put(folder, USES_FILE, bytes);
+        let folder = PrivateFolder::open(folder, Otherwise::Refuse).expect("the folder is private");
+        drop(Uses::kept(&folder));
+    });
+}
+
+/// A file of tensors, as an import reads it.
+pub(crate) fn safetensors(bytes: &[u8]) {
+    in_folder(|folder| {
+        let path = folder.join("tensors");
+        fs::write(&path, bytes).expect("the folder can be written");
+        checkpoints::tensors(&path);
+        // A header whose length is right, before some bytes of tensors.
+        let length = (bytes.len() as u64).to_le_bytes();
+        fs::write(&path, [&length[..], bytes, &[0; 16]].concat()).expect("the folder can be written");
+        checkpoints::tensors(&path);
+    });
+}

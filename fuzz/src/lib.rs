@@ -1,0 +1,43 @@
+//! Bytes of any kind for everything that decodes bytes from a network or a disk: each target panics where a decoder does, and where what
+//! it has read is not the same once it is written and read again.
+//!
+//! `cargo test` replays what is kept in `corpus`, and some thousand inputs made of it. `.ci/fuzz` looks for more, with an engine that sees
+//! which ways each input takes.
+
+mod disk;
+mod files;
+mod network;
+
+/// What takes bytes.
+pub type Target = fn(&[u8]);
+
+/// Every target, by the name of its folder in `corpus`.
+pub const TARGETS: [(&str, Target); 16] = [
+    ("frames", network::frames),
+    ("messages", network::messages),
+    ("transfers", network::transfers),
+    ("links", network::links),
+    ("enrolment", network::enrolment),
+    ("certificates", network::certificates),
+    ("notices", network::notices),
+    ("depots", files::depots),
+    ("join_files", files::join_files),
+    ("state_directories", files::state_directories),
+    ("uses", files::uses),
+    ("safetensors", files::safetensors),
+    ("manifests", disk::manifests),
+    ("catalogues", disk::catalogues),
+    ("segments", disk::segments),
+    ("saved_states", disk::saved_states),
+];
+
+/// The target of this name.
+#[must_use]
+pub fn target(name: &str) -> Option<Target> {
+    TARGETS.iter().find(|(other, _)| *other == name).map(|(_, target)| *target)
+}
+
+/// The first byte, which says what the others should be.
+fn kind(bytes: &[u8], kinds: u8) -> (u8, &[u8]) {
+    bytes.split_first().map_or((0, bytes), |(kind, rest)| (kind % kinds, rest))
+}

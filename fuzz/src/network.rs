@@ -1,0 +1,133 @@
+//! What comes over a network: frames and messages, headers of links, requests for certificates, and what clouds answer.
+
+use std::sync::LazyLock;
+
+use sardana_actors::agent::Bundle;
+use sardana_actors::coordinator::KeptJob;
+use sardana_actors::enrol::limits::ENROL_FRAME_BYTES;
+use sardana_actors::enrol::{EnrolAnswer, EnrolRequest, Moment, Registrar};
+use sardana_actors::fuzzing::{self, message};
+use sardana_actors::operator::limits::{ANSWER_BYTES, REQUEST_BYTES};
+use sardana_actors::trust::{Authority, PendingKey, Role};
+use sardana_actors::wire::limits::{BUNDLE_BYTES, CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES, LARGEST_LIMIT};
+use sardana_actors::wire::{read_frame_blocking, write_frame_blocking};
+use sardana_collectives::links::frame::{
+    FrameHeader, FrameKind, HEADER_BYTES, PlanSlot, TRAILER_BYTES, decode_trailer, encode_trailer,
+};
+use sardana_protocol::admission::{Acquaintance, admit};
+use sardana_protocol::limits::WIRE_VERSION;
+use sardana_protocol::messages::{
+    AgentMessage, AgentOrder, CoordinatorMessage, DepotMessage, DepotOrder, Greeting, Hello, WorkerMessage,
+};
+use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
+use sardana_protocol::words::{Generation, Incarnation, JobId, Step};
+
+use crate::kind;
+
+const JOB: JobId = JobId::new([1; 16]);
+
+/// Any bytes as frames on a stream, and as one whose header is right.
+pub(crate) fn frames(bytes: &[u8]) {
+    let mut stream = bytes;
+    while let Ok(Some(message)) = read_frame_blocking::<WorkerMessage>(&mut stream, CONTROL_FRAME_BYTES) {
+        let mut written = Vec::new();
+        write_frame_blocking(&mut written, &message, CONTROL_FRAME_BYTES).expect("what was read can be written");
+        let again = read_frame_blocking::<WorkerMessage>(&mut written.as_slice(), CONTROL_FRAME_BYTES);
+        assert!(matches!(again, Ok(Some(_))), "{message:?}");
+    }
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let header = [&WIRE_VERSION.to_le_bytes()[..], &[0, 0], &length.to_le_bytes()].concat();
+    drop(read_frame_blocking::<Greeting>(
+        &mut [&header[..], bytes].concat().as_slice(),
+        HELLO_FRAME_BYTES,
+    ));
+}
+
+/// The payload of each kind of frame.
+pub(crate) fn messages(bytes: &[u8]) {
+    match kind(bytes, 12) {
+        (0, rest) => {
+            if let Some(Hello::Worker(hello)) = message::<Hello>(rest, HELLO_FRAME_BYTES) {
+                let newest = Generation::new(Incarnation::new(1), 1);
+                // It may well be refused.
+                let _ = admit(hello.job, None, newest, Acquaintance::Greeted, &hello);
+                let _ = admit(hello.job, Some(&hello.identity), newest, Acquaintance::None, &hello);
+            }
+        }
+        (1, rest) => drop(message::<Greeting>(rest, HELLO_FRAME_BYTES)),
+        (2, rest) => drop(message::<WorkerMessage>(rest, CONTROL_FRAME_BYTES)),
+        (3, rest) => drop(message::<CoordinatorMessage>(rest, CONTROL_FRAME_BYTES)),
+        (4, rest) => drop(message::<AgentMessage>(rest, CONTROL_FRAME_BYTES)),
+        (5, rest) => drop(message::<AgentOrder>(rest, CONTROL_FRAME_BYTES)),
+        (6, rest) => drop(message::<DepotMessage>(rest, CONTROL_FRAME_BYTES)),
+        (7, rest) => drop(message::<DepotOrder>(rest, CONTROL_FRAME_BYTES)),
+        (8, rest) => drop(message::<OperatorRequest>(rest, REQUEST_BYTES)),
+        (9, rest) => drop(message::<OperatorAnswer>(rest, ANSWER_BYTES)),
+        (10, rest) => drop(message::<Bundle>(rest, BUNDLE_BYTES)),
+        (_, rest) => drop(message::<KeptJob>(rest, LARGEST_LIMIT)),
+    }
+}
+
+/// What workers ask of each other, and answer.
+pub(crate) fn transfers(bytes: &[u8]) {
+    fuzzing::peers(bytes);
+}
+
+/// Headers and trailers on the links of a ring.
+pub(crate) fn links(bytes: &[u8]) {
+    let expected = FrameHeader {
+        generation: Generation::new(Incarnation::new(1), 7),
+        step: Step::new(9),
+        plan: PlanSlot::Steady,
+        hop: 3,
+        kind: FrameKind::Sum,
+        chunk: 2,
+        payload_bytes: 1 << 17,
+    };
+    if let Some((header, _)) = bytes.split_first_chunk::<HEADER_BYTES>() {
+        let same = expected.encode() == header.as_slice();
+        assert_eq!(expected.compare(header).is_ok(), same);
+    }
+    let payload = &bytes[..bytes.len().min(TRAILER_BYTES as usize)];
+    if let Ok(trailer) = decode_trailer(payload) {
+        assert_eq!(encode_trailer(trailer), payload);
+    }
+}
+
+/// A request for a certificate from somebody of whom nothing is known.
+pub(crate) fn enrolment(bytes: &[u8]) {
+    static REGISTRAR: LazyLock<Registrar> = LazyLock::new(|| {
+        let authority = Authority::new(JOB).expect("the system gives keys");
+        Registrar::new(authority.into())
+    });
+    match kind(bytes, 3) {
+        (0, rest) => {
+            if let Some(request) = message::<EnrolRequest>(rest, ENROL_FRAME_BYTES) {
+                // Nobody has the authority's secret.
+                REGISTRAR.enrol(&request, Moment::new(1)).expect_err("it was not invited");
+            }
+        }
+        (1, rest) => drop(message::<EnrolAnswer>(rest, ENROL_FRAME_BYTES)),
+        (_, rest) => {
+            static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::new(JOB).expect("the system gives keys"));
+            drop(AUTHORITY.certify(Role::Worker, 1, rest));
+        }
+    }
+}
+
+/// A certificate, as it comes in a handshake, or as the answer to a request.
+pub(crate) fn certificates(bytes: &[u8]) {
+    static ASKED: LazyLock<(PendingKey, Authority)> = LazyLock::new(|| {
+        let authority = Authority::new(JOB).expect("the system gives keys");
+        (PendingKey::generate().expect("the system gives keys"), authority)
+    });
+    fuzzing::certificates(bytes);
+    let (key, authority) = &*ASKED;
+    let credentials = key.certified(authority.certificate(), bytes.to_vec());
+    assert!(credentials.is_err(), "somebody has guessed a key");
+}
+
+/// What the metadata services of clouds answer.
+pub(crate) fn notices(bytes: &[u8]) {
+    fuzzing::notices(bytes);
+}
