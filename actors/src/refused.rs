@@ -15,7 +15,7 @@ use crate::agent::{self, AgentConfig, Output};
 use crate::enrol::{EnrolAnswer, EnrolError, JoinFile, Terms, enrol, invite};
 use crate::operator::{Operator, OperatorError};
 use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{Purpose, REFUSED, bind_client, bind_narrow, connect, next_incoming};
+use crate::quic::{Purpose, REFUSED, bind_client, bind_narrow, connect};
 use crate::trust::{Authority, Credentials, Moment, PeerIdentity, Role};
 use crate::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use crate::wire::{FrameError, exchange, write_frame};
@@ -71,7 +71,7 @@ impl Refuser {
     pub(crate) fn refuse<T: Serialize + Send + Sync + 'static>(&self, manner: Manner, answer: T) -> JoinHandle<()> {
         let endpoint = self.endpoint.clone();
         tokio::spawn(async move {
-            let incoming = next_incoming(&endpoint).await.unwrap();
+            let incoming = endpoint.accept().await.unwrap();
             let connection = incoming.accept().unwrap().await.unwrap();
             let (mut send, mut receive) = connection.accept_bi().await.unwrap();
             match manner {
@@ -151,7 +151,7 @@ async fn who_gets_neither_an_answer_nor_a_reason_is_told_that_its_stream_was_sto
     let refuser = Refuser::coordinator();
     let endpoint = bind_client(refuser.credentials(Role::Agent), Purpose::Control, refuser.address()).unwrap();
     let refusing = async {
-        let incoming = next_incoming(&refuser.endpoint).await.unwrap();
+        let incoming = refuser.endpoint.accept().await.unwrap();
         let connection = incoming.accept().unwrap().await.unwrap();
         let (send, mut receive) = connection.accept_bi().await.unwrap();
         receive.stop(1_u32.into()).unwrap();
@@ -206,7 +206,7 @@ async fn an_agent_that_is_refused_in_mid_hello_hears_why() {
         let refuser = Refuser::coordinator();
         let refusing = refuser.refuse(manner, refusal());
         let config = AgentConfig {
-            credentials: refuser.credentials(Role::Agent),
+            credentials: refuser.credentials(Role::Agent).into(),
             coordinator: refuser.address().into(),
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             advertise: None,

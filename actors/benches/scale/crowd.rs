@@ -395,6 +395,8 @@ impl Crowd {
             | JobEvent::DepotLost { .. }
             | JobEvent::DepotRefused { .. }
             | JobEvent::NotRestored { .. }
+            | JobEvent::NotRecorded { .. }
+            | JobEvent::RecordedAgain { .. }
             | JobEvent::StateLost { .. }
             | JobEvent::Done(_) => {}
         }

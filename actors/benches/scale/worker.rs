@@ -9,7 +9,7 @@ use sardana_protocol::member::{Command, Event, Heartbeat, Member, SavedShare, Wo
 use sardana_protocol::membership::Arrival;
 use sardana_protocol::messages::{CoordinatorMessage, Save, StepReport, Trailer, WorkerMessage};
 use sardana_protocol::snapshot::{Share, SnapshotId};
-use sardana_protocol::state::{StateHash, share_hash};
+use sardana_protocol::state::{StateHash, StateSize, share_hash};
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
 /// Pieces of the state, however many workers there are.
@@ -211,6 +211,10 @@ impl Worker {
                 share: share.index,
                 bytes: bytes_of(*share),
                 description: vec![PIECE],
+                state: StateSize {
+                    pieces: PIECES,
+                    bytes: PIECES * PIECE_BYTES as u64,
+                },
                 pieces: pieces_of(*share),
             }))
         };

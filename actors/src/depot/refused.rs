@@ -19,7 +19,7 @@ use super::patience::Patience;
 use super::talk::{Answer, Offer, Request, Shown};
 use super::window::PANES;
 use crate::ground::Ground;
-use crate::quic::{Purpose, bind_server, next_incoming};
+use crate::quic::{Purpose, bind_server};
 use crate::refused::{Manner, Refuser};
 use crate::trust::{Authority, Role, Wallet};
 use crate::wire::{read_frame, write_frame};
@@ -49,7 +49,7 @@ impl Played {
     }
 
     async fn connected(&self) -> Connection {
-        let incoming = next_incoming(&self.endpoint).await.unwrap();
+        let incoming = self.endpoint.accept().await.unwrap();
         incoming.accept().unwrap().await.unwrap()
     }
 }

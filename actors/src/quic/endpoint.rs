@@ -215,8 +215,8 @@ pub(crate) fn bind_narrow(
     let wallet = credentials.into();
     let crypto = crypto::server(&Ground::Host, &wallet, purpose, Clients::Strangers)?;
     let mut transport = TransportConfig::default();
-    purpose.bound(&mut transport);
-    transport.stream_receive_window(VarInt::from_u32(window));
+    purpose.bound(&mut transport, window);
+    transport.stream_receive_window(quinn::VarInt::from_u32(window));
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
     config.transport_config(Arc::new(transport));
     Endpoint::server(config, address).map_err(|source| refused(address, source))

@@ -67,9 +67,9 @@ impl World {
         };
         let reaches = |other: Node| self.network.reaches(self.now(), Node::Worker(worker), other);
         let mut depots = restore.depots.iter();
-        let mut members = restore.members.iter().filter(|member| member.worker != worker);
+        let mut members = restore.members.iter().filter(|peer| peer.member.worker != worker);
         depots.any(|one| self.open_depot(worker, one.depot).is_some())
-            || members.any(|one| self.processes.contains_key(&one.worker) && reaches(Node::Worker(one.worker)))
+            || members.any(|one| self.processes.contains_key(&one.member.worker) && reaches(Node::Worker(one.member.worker)))
     }
 
     /// Since when a worker that comes to a state has moved nothing of it; none if it does not come to one.
