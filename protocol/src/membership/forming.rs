@@ -204,10 +204,6 @@ impl Membership {
         Lack::Nothing
     }
 
-    fn nothing_is_left_to_train(&self) -> bool {
-        self.newest() == self.config.steps || self.stops_where_it_stands()
-    }
-
     /// Whether training has begun before, as far as is known.
     pub(super) fn has_begun(&self) -> bool {
         self.formed.count() > 0 || self.recorded.count() > 0 || self.reached > Step::ZERO
