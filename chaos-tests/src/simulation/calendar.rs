@@ -56,8 +56,6 @@ pub(crate) enum Happening {
         how: &'static str,
         tally: Tally,
     },
-    /// An agent says whether its child stands still.
-    Looked { worker: WorkerId },
     /// The coordinator notices that a session is over.
     SessionLost { worker: WorkerId, session: u64 },
     /// The worker notices it.
@@ -98,10 +96,8 @@ pub(crate) enum Happening {
     Transferred { worker: WorkerId, serial: u64 },
     /// There is room for shares.
     RoomMade { worker: WorkerId },
-    /// Shares are hashed.
+    /// Shares are hashed, or some of them are.
     Hashed { worker: WorkerId, snapshot: SnapshotId },
-    /// They are being hashed.
-    StillHashing { worker: WorkerId, snapshot: SnapshotId },
     /// Something happens at a depot, or on its connection.
     Depot { place: usize, what: AtDepot },
     /// What a worker does for a checkpoint is as far as this.
@@ -168,15 +164,10 @@ impl Happening {
             | Self::Transferred { worker, .. }
             | Self::RoomMade { worker }
             | Self::Checkpoint { worker, .. }
-            | Self::StillHashing { worker, .. }
             | Self::Hashed { worker, .. } => Party::Worker(*worker),
-            Self::Kill { .. }
-            | Self::Looked { .. }
-            | Self::Exited { .. }
-            | Self::Revive
-            | Self::Start
-            | Self::Strike(_)
-            | Self::Later(_) => Party::World,
+            Self::Kill { .. } | Self::Exited { .. } | Self::Revive | Self::Start | Self::Strike(_) | Self::Later(_) => {
+                Party::World
+            }
         }
     }
 }

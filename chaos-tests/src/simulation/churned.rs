@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use sardana_protocol::messages::Tally;
 use sardana_protocol::replacing::Replacing;
 use sardana_protocol::words::Step;
 
+use super::calendar::Happening;
 use super::faults::Fault;
 use super::invariants::Violation;
 use super::story::{Story, Telling};
@@ -77,6 +79,16 @@ pub fn churn(seed: u64, every: Duration, lasts: Duration) -> Churned {
 }
 
 impl World {
+    /// A successor comes for a process that ended.
+    pub(crate) fn replace(&mut self, lived: Duration, tally: Tally) {
+        let Some(replacing) = &mut self.replacing else {
+            return self.start_after(self.swarm.restart);
+        };
+        let wait = replacing.wait(lived, Some(tally));
+        self.coming += 1;
+        self.calendar.after(wait + self.swarm.restart, Happening::Start);
+    }
+
     /// How many processes have the newest state, or the one before it: the sum in between is with those who have that.
     fn holders(&self) -> usize {
         let reached = self.reached();

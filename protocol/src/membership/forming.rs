@@ -196,10 +196,6 @@ impl Membership {
         Lack::Nothing
     }
 
-    fn nothing_is_left_to_train(&self) -> bool {
-        (self.reached >= self.config.steps && self.newest() == self.config.steps) || self.stops_where_it_stands()
-    }
-
     /// Of how many shards the gradients fit into the memory of those who are quiet.
     fn room(&self) -> u64 {
         let census = self.members.census();

@@ -56,6 +56,10 @@ impl Membership {
         self.stop != Stop::No && has_it && !self.could_train()
     }
 
+    pub(super) fn nothing_is_left_to_train(&self) -> bool {
+        (self.reached >= self.config.steps && self.newest() == self.config.steps) || self.stops_where_it_stands()
+    }
+
     fn could_train(&self) -> bool {
         let candidates = self.candidates();
         let room: u64 = candidates.iter().map(|one| u64::from(one.means.capacity)).sum();

@@ -1,16 +1,37 @@
 //! A worker's process stands still for a while, as by SIGSTOP or in a container that is paused, and then goes on as if nothing had happened.
 
-use std::time::Duration;
+use sardana_protocol::membership::Event;
+use sardana_protocol::messages::Motion;
+use sardana_protocol::words::WorkerId;
 
 use super::Struck;
 use crate::simulation::calendar::Happening;
-use crate::simulation::network::IDLE;
+use crate::simulation::network::{IDLE, Node};
 use crate::simulation::world::{Process, World};
 
-/// An agent sees a child stop, or go on, after this.
-const LOOKS: Duration = Duration::from_millis(20);
-
 impl World {
+    /// Agents say who stands still, and who does not any more, if somebody listens. They see a signal; nobody sees a container that is
+    /// paused.
+    pub(in crate::simulation) fn agents_look(&mut self) {
+        let now = self.now();
+        let reaches = |worker| self.network.reaches(now, Node::Worker(worker), Node::Coordinator);
+        let seen = self
+            .processes
+            .iter_mut()
+            .filter(|(worker, _)| worker.get().is_multiple_of(2) && reaches(**worker));
+        let looked = |(&worker, process): (&WorkerId, &mut Process)| {
+            let motion = match process.frozen_until.filter(|thaw| *thaw > now) {
+                Some(_) => Motion::Stopped,
+                None => Motion::Runs,
+            };
+            let before = std::mem::replace(&mut process.seen, motion);
+            ((before, motion) != (Motion::Runs, Motion::Runs)).then_some((worker, motion))
+        };
+        for (worker, motion) in seen.filter_map(looked).collect::<Vec<_>>() {
+            self.decide(Event::Motion { worker, motion });
+        }
+    }
+
     pub(super) fn freeze(&mut self) -> Struck {
         let Some(worker) = self.pick() else { return Struck::Nobody };
         let lasts = self.lasting();
@@ -21,11 +42,6 @@ impl World {
             return Struck::Nobody;
         };
         process.frozen_until = Some(thaw);
-        // Its agent sees a signal; nobody sees a container that is paused.
-        if worker.get().is_multiple_of(2) {
-            self.calendar.after(LOOKS, Happening::Looked { worker });
-            self.calendar.at(thaw + LOOKS, Happening::Looked { worker });
-        }
         if lasts > IDLE {
             // The others give it up; it learns that when it wakes.
             self.links_go_idle(worker, ring.clone());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sardana_protocol::member;
 use sardana_protocol::membership::{Arrival, Event, Loss};
-use sardana_protocol::messages::{CoordinatorMessage, Introduction, Motion, Tally, WorkerMessage};
+use sardana_protocol::messages::{CoordinatorMessage, Introduction, Tally, WorkerMessage};
 use sardana_protocol::words::{Incarnation, Step, WorkerId};
 
 use super::process::{Control, Data};
@@ -325,21 +325,6 @@ impl World {
             CoordinatorMessage::Dismiss { .. } => return self.end_seen(worker, "exit code 1", LastWords::Yes),
         };
         self.member(worker, event, Data::None);
-    }
-
-    /// An agent says whether its child stands still, as soon as somebody listens.
-    pub(super) fn looked(&mut self, worker: WorkerId) {
-        let now = self.now();
-        let Some(process) = self.processes.get(&worker) else { return };
-        let motion = match process.frozen_until.filter(|thaw| *thaw > now) {
-            Some(_) => Motion::Stopped,
-            None => Motion::Runs,
-        };
-        if self.coordinator_listens() && self.network.reaches(now, Node::Worker(worker), Node::Coordinator) {
-            self.decide(Event::Motion { worker, motion });
-        } else {
-            self.calendar.after(AGENT_EVERY, Happening::Looked { worker });
-        }
     }
 
     /// An agent says how a child ended, as soon as somebody listens.

@@ -188,6 +188,7 @@ impl World {
             return;
         }
         self.decide(Event::Tick);
+        self.agents_look();
         self.write_down();
         self.calendar.after(TICK, Happening::Tick { life });
     }
@@ -272,12 +273,11 @@ impl World {
 /// Whether an event only says that all goes on: the record would not differ by more than steps.
 fn is_routine(event: &Event) -> bool {
     match event {
-        Event::Tick => true,
+        Event::Tick | Event::Motion { .. } => true,
         Event::Said { message, .. } => matches!(message, WorkerMessage::Progress { .. }),
         Event::Arrived(_)
         | Event::Lost { .. }
         | Event::LeaveRequested { .. }
-        | Event::Motion { .. }
         | Event::StopRequested
         | Event::Depot { .. } => false,
     }

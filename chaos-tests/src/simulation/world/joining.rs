@@ -68,7 +68,7 @@ pub(crate) struct Keeping {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hashed {
-    NotYet,
+    NotBefore(Duration),
     Yes,
 }
 
@@ -121,24 +121,13 @@ impl World {
 
     pub(super) fn take_snapshot(&mut self, worker: WorkerId, snapshot: SnapshotId, shares: Vec<Share>) {
         let delay = self.within(self.swarm.local);
+        let done = self.now() + delay;
         if let Some(process) = self.processes.get_mut(&worker) {
-            process.keeping.snapshot = Some((snapshot, shares, process.state, Hashed::NotYet));
+            process.keeping.snapshot = Some((snapshot, shares, process.state, Hashed::NotBefore(done)));
             process.keeping.sums.clear();
             self.calendar
-                .after(HASHING_SIGN, Happening::StillHashing { worker, snapshot });
-            self.calendar.after(delay, Happening::Hashed { worker, snapshot });
+                .after(delay.min(HASHING_SIGN), Happening::Hashed { worker, snapshot });
         }
-    }
-
-    pub(super) fn still_hashing(&mut self, worker: WorkerId, snapshot: SnapshotId) {
-        let process = self.processes.get(&worker).filter(|process| !process.hung);
-        let hashing = process.and_then(|process| process.keeping.snapshot.as_ref());
-        if !hashing.is_some_and(|(held, _, _, hashed)| *held == snapshot && *hashed == Hashed::NotYet) {
-            return;
-        }
-        self.calendar
-            .after(HASHING_SIGN, Happening::StillHashing { worker, snapshot });
-        self.member(worker, Event::Hashing { snapshot }, Data::None);
     }
 
     pub(super) fn hashed(&mut self, worker: WorkerId, snapshot: SnapshotId) {
@@ -151,6 +140,15 @@ impl World {
         // The training thread makes the copies.
         if *held != snapshot || process.hung {
             return;
+        }
+        let left = match *hashed {
+            Hashed::NotBefore(done) => done.saturating_sub(self.calendar.now()),
+            Hashed::Yes => Duration::ZERO,
+        };
+        if left > Duration::ZERO {
+            self.calendar
+                .after(left.min(HASHING_SIGN), Happening::Hashed { worker, snapshot });
+            return self.member(worker, Event::Hashing { snapshot }, Data::None);
         }
         *hashed = Hashed::Yes;
         let hash = |share: &Share| (share.index, hash_of_share(*state, *share));

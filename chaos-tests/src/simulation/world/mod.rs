@@ -247,7 +247,6 @@ impl World {
             } => self.greeted(worker, session, incarnation, report_from),
             Happening::Unanswered { worker, session } => self.unanswered(worker, session),
             Happening::Kill { worker } => self.killed(worker),
-            Happening::Looked { worker } => self.looked(worker),
             Happening::Exited { worker, how, tally } => self.exited(worker, how, tally),
             Happening::SessionLost { worker, session } => self.session_lost(worker, session),
             Happening::ControlLost { worker, session } => self.control_lost(worker, session),
@@ -284,7 +283,6 @@ impl World {
             Happening::Fetched { worker, serial } => self.fetched(worker, serial),
             Happening::Transferred { worker, serial } => self.transferred(worker, serial),
             Happening::RoomMade { worker } => self.room_made(worker),
-            Happening::StillHashing { worker, snapshot } => self.still_hashing(worker, snapshot),
             Happening::Hashed { worker, snapshot } => self.hashed(worker, snapshot),
             Happening::Depot { place, what } => self.at_depot(place, what),
             Happening::Checkpoint { worker, serial, what } => self.of_checkpoint(worker, serial, what),
@@ -334,15 +332,6 @@ impl World {
         }
         self.story.tell(self.calendar.now(), || format!("{worker} ends"));
         Some(tally)
-    }
-
-    fn replace(&mut self, lived: Duration, tally: Tally) {
-        let Some(replacing) = &mut self.replacing else {
-            return self.start_after(self.swarm.restart);
-        };
-        let wait = replacing.wait(lived, Some(tally));
-        self.coming += 1;
-        self.calendar.after(wait + self.swarm.restart, Happening::Start);
     }
 
     /// A process ends, and its agent sees it. `last_words`: whether it closes its connections.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::member::{Member, Work};
-use sardana_protocol::messages::{CatchUp, Form, MemberAddress, Trailer, WorkerMessage};
+use sardana_protocol::messages::{CatchUp, Form, MemberAddress, Motion, Trailer, WorkerMessage};
 use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
@@ -39,6 +39,8 @@ pub(crate) struct Process {
     pub(crate) desk: Option<Gradients>,
     pub(crate) buffers: BTreeMap<ShardRange, Gradients>,
     pub(crate) frozen_until: Option<Duration>,
+    /// What its agent has last said of that.
+    pub(crate) seen: Motion,
     /// Whether its training thread hangs: what it does is never done.
     pub(crate) hung: bool,
     /// Its work takes so many times as long.
@@ -203,6 +205,7 @@ impl Process {
             desk: None,
             buffers: BTreeMap::new(),
             frozen_until: None,
+            seen: Motion::Runs,
             hung: false,
             slow: 1,
             rate,

@@ -308,7 +308,7 @@ impl World {
 /// What happens all the time and is left out of a story.
 fn is_routine(event: &Event) -> bool {
     match event {
-        Event::Tick => true,
+        Event::Tick | Event::Motion { .. } => true,
         Event::Said { message, .. } => matches!(message, WorkerMessage::Progress { .. }),
         Event::Arrived(_)
         | Event::Lost { .. }
