@@ -175,6 +175,7 @@ async fn strangers_other_jobs_the_late_and_the_gone_are_told_why_not() {
         .await
         .unwrap_err();
     assert!(error.to_string().contains("expected coordinator of job 0404"), "{error}");
+    log.refused(&["a connection was refused", "the peer refused this end"]).await;
     // One that can be renewed is.
     let wallet = Wallet::from(shared.old(Role::Worker, 1, 3 * HOUR));
     renew_run_out(&Ground::Host, &wallet, site.coordinator.address())
