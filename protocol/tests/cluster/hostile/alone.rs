@@ -10,7 +10,7 @@ use sardana_protocol::checkpoint::{DepotId, Every, Keep};
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::member::{self, Heartbeat, Member, Work};
 use sardana_protocol::membership::{Arrival, Balance, Command, Config, DepotEvent, Event, Loss, Membership, Saves, Stage};
-use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, StepReport, Tally, Trailer, WorkerMessage};
+use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, Standing, StepReport, Tally, Trailer, WorkerMessage};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
@@ -220,17 +220,19 @@ impl Besieged {
         self.ear.hear(message);
         let step = self.machine.reached();
         let answer = match message {
-            CoordinatorMessage::Halt { generation } => match self.of_worker[0].clone() {
-                WorkerMessage::Halted { mut standing, .. } => {
-                    (standing.step, standing.sum, standing.stop_at) = (step, step.previous(), None);
-                    standing.tally.step = step;
-                    Some(WorkerMessage::Halted {
-                        generation: *generation,
-                        standing,
-                    })
-                }
-                other => Some(other),
-            },
+            CoordinatorMessage::Halt { generation } => Some(WorkerMessage::Halted {
+                generation: *generation,
+                standing: Standing {
+                    step,
+                    kept: Vec::new(),
+                    sum: step.previous(),
+                    stop_at: None,
+                    tally: Tally {
+                        step,
+                        ..Tally::default()
+                    },
+                },
+            }),
             CoordinatorMessage::Form(form) | CoordinatorMessage::Prepare(form) => {
                 let generation = form.generation;
                 self.answers.push((worker, WorkerMessage::Ready { generation }));

@@ -82,10 +82,9 @@ impl Process {
     pub(crate) fn obey(&mut self, command: Command, data: &mut Option<Data>) -> Option<WorkerMessage> {
         match command {
             Command::Send(message) => return Some(message),
-            Command::Save(save) => self.saves.save(*save, self.keeping.held()),
-            Command::EndSave => self.saves.end_save(),
-            Command::Restore { generation, restore, .. } => self.saves.restore(generation, restore),
-            Command::EndRestore => {}
+            command @ (Command::Save(_) | Command::EndSave | Command::Restore { .. } | Command::EndRestore) => {
+                self.saves.obey(command, self.keeping.held());
+            }
             Command::Connect(form) => {
                 self.ended = None;
                 self.linking = Some(form.generation);
@@ -111,12 +110,7 @@ impl Process {
                 let gradients = pieces.into_iter().flat_map(|piece| self.buffer(piece).gradients).collect();
                 self.accepted = Some(Data::Sum(self.member.step(), gradients, trailer));
             }
-            Command::Accept { trailer } => {
-                self.accepted = data.take();
-                if let Some(Data::Sum(_, _, closed)) = &mut self.accepted {
-                    *closed = trailer;
-                }
-            }
+            Command::Accept { trailer } => self.accept(data.take(), trailer),
             Command::CloseWith { trailer } => {
                 let ring = self.ring.as_mut().expect("a closer has a ring");
                 ring.closing = ring.closing.and(trailer);
@@ -152,6 +146,13 @@ impl Process {
             }
         }
         None
+    }
+
+    fn accept(&mut self, data: Option<Data>, trailer: Trailer) {
+        self.accepted = data;
+        if let Some(Data::Sum(_, _, closed)) = &mut self.accepted {
+            *closed = trailer;
+        }
     }
 
     fn keep_sum(&mut self, step: Step) {
