@@ -342,8 +342,8 @@ mod tests {
     use std::io;
 
     use super::*;
-    use crate::model::save;
     use crate::model::toys::{Fault, Line};
+    use crate::model::{restore, save, share_hashes};
 
     #[derive(Debug, thiserror::Error)]
     #[error("cannot read the images")]
@@ -374,8 +374,12 @@ mod tests {
         let shares = share_hashes(&source, &pieces, 2).unwrap();
         let step = Step::new(5);
         let mut good = Line::default();
-        restore(&mut good, &save(&source).unwrap()).unwrap();
-        check_loaded(&good, &pieces, step, &shares, |_| ()).unwrap();
+        let moved = std::cell::Cell::new(0);
+        let count = |bytes| moved.set(moved.get() + bytes);
+        restore_watched(&mut good, &save(&source).unwrap(), count).unwrap();
+        assert_eq!(moved.get(), pieces.bytes(), "all that is loaded is told");
+        check_loaded(&good, &pieces, step, &shares, count).unwrap();
+        assert_eq!(moved.get(), 2 * pieces.bytes(), "and all that is hashed");
         // Its velocity stays as it was: the second of the two shares.
         let mut forgets = Line::faulty(Fault::LoadForgets);
         restore(&mut forgets, &save(&source).unwrap()).unwrap();

@@ -167,7 +167,10 @@ impl Depots {
         let (mut reading, mut before) = (pin!(reading), 0);
         loop {
             match timeout(self.patience.silent, &mut reading).await {
-                Ok(done) => return done,
+                Ok(done) => {
+                    moved((given_up.0.read() - before) * bytes_each);
+                    return done;
+                }
                 Err(_) if given_up.0.read() > before => {
                     let read = given_up.0.read();
                     moved((read - before) * bytes_each);

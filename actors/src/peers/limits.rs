@@ -13,6 +13,10 @@ pub const LINK_DEADLINE: Duration = Duration::from_secs(5);
 /// each other, unless one is busy.
 pub const DOUBT_AFTER: Duration = Duration::from_secs(2);
 
+/// After the first link of a generation that could not be made, others are waited for this long, so that all are told together: those that
+/// nobody answers fail at the same moment. Below the protocol's `LINK_GRACE`, by which the coordinator waits for what others have to tell.
+pub const FAILURES_TOGETHER: Duration = Duration::from_millis(200);
+
 /// A stream's first message must be there after this, or the stream is refused (SEC-2).
 pub const STREAM_HELLO_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -35,4 +39,5 @@ pub const MAX_GENERATIONS_AHEAD: u64 = 1 << 32;
 pub const TRANSFER_PRIORITY: i32 = -1;
 
 const _: () = assert!(PARKED_FOR.as_millis() >= 2 * LINK_DEADLINE.as_millis());
+const _: () = assert!(FAILURES_TOGETHER.as_millis() < sardana_protocol::limits::LINK_GRACE.as_millis());
 const _: () = assert!(DOUBT_AFTER.as_millis() < LINK_DEADLINE.as_millis());

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::Peers;
-use super::limits::{DOUBT_AFTER, LINK_DEADLINE, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE};
+use super::limits::{DOUBT_AFTER, FAILURES_TOGETHER, LINK_DEADLINE, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE};
 use super::table::{Arrival, LinkKey, Slot};
 use crate::quic::ConnectError;
 use crate::wire::{FrameError, read_frame, write_frame};
@@ -113,11 +113,11 @@ impl Peers {
     /// Makes all links of the generation that end here, for its first and its steady plan.
     ///
     /// # Errors
-    /// The first link that could not be made; the others are reset.
+    /// The links that could not be made, as far as that shows soon after the first; the others are reset.
     ///
     /// # Panics
     /// When making a link does.
-    pub async fn link(self: &Arc<Self>, form: &Form) -> Result<RingLinks, LinkingError> {
+    pub async fn link(self: &Arc<Self>, form: &Form) -> Result<RingLinks, Vec<LinkingError>> {
         // Those of them that have to dial this worker need not wait behind strangers.
         self.door.know(form.peers.iter().map(|peer| peer.member.address));
         let mut making = JoinSet::new();
@@ -141,13 +141,14 @@ impl Peers {
             steady: PlanLinks::default(),
         };
         while let Some(end) = making.join_next().await {
-            match end.expect("making a link does not panic and is not cancelled")? {
-                End::Sender(slot, hop, sender) => {
+            match end.expect("making a link does not panic and is not cancelled") {
+                Ok(End::Sender(slot, hop, sender)) => {
                     of(&mut links, slot).outgoing.insert(hop, sender);
                 }
-                End::Receiver(slot, hop, receiver) => {
+                Ok(End::Receiver(slot, hop, receiver)) => {
                     of(&mut links, slot).incoming.insert(hop, receiver);
                 }
+                Err(first) => return Err(failures(first, making).await),
             }
         }
         Ok(links)
@@ -246,6 +247,22 @@ impl Peers {
             }
         }
     }
+}
+
+/// The first link that could not be made, and those that cannot be made either, one for each peer: with how many others this worker has no
+/// link tells whose fault it is.
+async fn failures(first: LinkingError, mut making: Making) -> Vec<LinkingError> {
+    let mut failures = vec![first];
+    let all = async {
+        while let Some(end) = making.join_next().await {
+            let failed = end.ok().and_then(Result::err);
+            let news = failed.filter(|error| failures.iter().all(|known| known.peer() != error.peer()));
+            failures.extend(news);
+        }
+    };
+    // Whoever made a link while this end waits for others has it reset: nothing is lost.
+    let _ = timeout(FAILURES_TOGETHER, all).await;
+    failures
 }
 
 fn of(links: &mut RingLinks, slot: Slot) -> &mut PlanLinks {

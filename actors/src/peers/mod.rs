@@ -152,6 +152,11 @@ impl Peers {
         self.desk.moved(bytes);
     }
 
+    #[cfg(test)]
+    pub(crate) fn moved_so_far(&self) -> u64 {
+        self.desk.moved_so_far()
+    }
+
     /// Where this worker listens.
     ///
     /// # Errors

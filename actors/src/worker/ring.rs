@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::actor::Message;
 use super::desk::Desk;
 use crate::fault::{self, Point};
-use crate::peers::Peers;
+use crate::peers::{LinkingError, Peers};
 
 /// When a ring begins to sum.
 pub(super) enum Start {
@@ -41,15 +41,20 @@ impl Ring {
     pub(super) async fn run(self) {
         let generation = self.form.generation;
         let worker = self.worker.clone();
-        let message = match self.sum().await {
+        let messages = match self.sum().await {
             Ok(()) => return,
-            Err(Broken::By(peer)) => Message::LinkBroken { generation, peer },
-            Err(Broken::Senseless(reason)) => Message::Failed {
+            Err(Broken::By(peers)) => peers
+                .into_iter()
+                .map(|peer| Message::LinkBroken { generation, peer })
+                .collect(),
+            Err(Broken::Senseless(reason)) => vec![Message::Failed {
                 reason: format!("generation {generation}: {reason}"),
-            },
+            }],
         };
-        // The worker is gone only when the process ends.
-        let _ = worker.cast(message);
+        for message in messages {
+            // The worker is gone only when the process ends.
+            let _ = worker.cast(message);
+        }
     }
 
     async fn sum(self) -> Result<(), Broken> {
@@ -70,9 +75,11 @@ impl Ring {
             }
             Start::AtSwitch(_) => (Point::Prepared, desk.read(Member::step)),
         };
-        let links = peers.link(&form).await.map_err(|error| {
-            tracing::info!(generation = %form.generation, rank = %form.rank, %error, "a link could not be made");
-            Broken::By(error.peer())
+        let links = peers.link(&form).await.map_err(|errors| {
+            for error in &errors {
+                tracing::info!(generation = %form.generation, rank = %form.rank, %error, "a link could not be made");
+            }
+            Broken::By(errors.iter().map(LinkingError::peer).collect())
         })?;
         fault::reached(made, at);
         let ready = Message::LinksReady {
@@ -117,8 +124,8 @@ impl Ring {
 }
 
 enum Broken {
-    /// A neighbour is gone, or cannot be reached.
-    By(WorkerId),
+    /// These neighbours are gone, or cannot be reached.
+    By(Vec<WorkerId>),
     /// The orders make no sense; no neighbour is to blame.
     Senseless(String),
 }
@@ -128,7 +135,7 @@ fn broken(form: &Form, error: &RingError) -> Broken {
         RingError::Link { peer, .. } => {
             tracing::info!(generation = %form.generation, rank = %form.rank, %error, "a link broke");
             form.peer(*peer)
-                .map_or_else(|| Broken::Senseless(error.to_string()), |peer| Broken::By(peer.worker))
+                .map_or_else(|| Broken::Senseless(error.to_string()), |peer| Broken::By(vec![peer.worker]))
         }
         RingError::LinkMissing { .. }
         | RingError::Part { .. }

@@ -40,7 +40,7 @@ pub struct Broken {
 }
 
 /// Links are tried some times, each for seconds, and a successor copies the state.
-const WITHIN: Duration = Duration::from_secs(600);
+const WITHIN: Duration = Duration::from_secs(1_800);
 
 /// Nobody else is left out afterwards.
 const AFTERWARDS: Duration = Duration::from_secs(300);

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use sardana_chaos_tests::simulation::campaign::Campaign;
 use sardana_chaos_tests::simulation::story::Telling;
-use sardana_chaos_tests::simulation::{churn, load, play, preempt};
+use sardana_chaos_tests::simulation::{Port, break_port, churn, load, play, preempt};
 
 /// Seeds worth trying again, each with the virtual minutes of its run and a word why.
 const CORPUS: &str = include_str!("../../corpus.txt");
@@ -115,5 +115,23 @@ fn a_fleet_that_loses_a_process_every_moment_trains_on() {
         let whole = undisturbed.steps;
         assert!(killed.states_lost == 0, "seed {seed}: {killed:?} of {whole} steps");
         assert!(killed.steps * 10 >= whole * 6, "seed {seed}: {killed:?} of {whole} steps");
+    }
+}
+
+/// From three workers on all but one can be linked with each other, which shows whose fault it is. Between two nothing does: one that is
+/// healthy may go first, and another while no checkpoint holds what the one that is left alone has.
+#[test]
+fn only_who_has_a_broken_port_is_left_out() {
+    for (workers, at_most) in [(2, 2), (3, 0), (4, 0), (8, 0)] {
+        for port in [Port::Out, Port::In, Port::Both] {
+            for seed in 0..12 {
+                let played = break_port(seed, workers, port, Telling::No);
+                let what = || format!("seed {seed}, {workers} workers, {port:?}: {played:?}");
+                assert_eq!(played.violation, None, "{}", what());
+                assert!(played.broken_left_out, "{}", what());
+                assert!(played.healthy_left_out <= at_most, "{}", what());
+                assert!(played.whole.is_some() && played.steps > 5, "{}", what());
+            }
+        }
     }
 }

@@ -64,9 +64,10 @@ impl Breaks {
         })
     }
 
-    /// How many generations have broken with it.
-    fn times(&self, worker: WorkerId) -> usize {
-        let generations = self.of(worker).flat_map(|(.., broken)| &broken.generations);
+    /// In how many generations links between it and some of `others` were broken.
+    fn times(&self, worker: WorkerId, others: impl Fn(WorkerId) -> bool) -> usize {
+        let with = self.of(worker).filter(|(other, ..)| others(*other));
+        let generations = with.flat_map(|(.., broken)| &broken.generations);
         generations.collect::<BTreeSet<_>>().len()
     }
 
@@ -82,7 +83,7 @@ impl Breaks {
 
     /// It is to be placed at the other end of the ring this time: with another neighbour it shows who of two is at fault.
     pub(super) fn is_to_change_sides(&self, joiner: WorkerId) -> bool {
-        self.times(joiner) % 2 == 1
+        self.times(joiner, |_| true) % 2 == 1
     }
 }
 
@@ -175,7 +176,8 @@ impl Membership {
     /// Leaves out the worker that too many generations in a row broke with, if there is one.
     pub(super) fn leave_out_the_unreachable(&mut self) {
         let charged = self.members.keys().copied();
-        let charged = charged.filter(|&worker| self.breaks.times(worker) >= MAX_LINK_FAILURES as usize);
+        let present = |other| self.members.contains_key(&other);
+        let charged = charged.filter(|&worker| self.breaks.times(worker, present) >= MAX_LINK_FAILURES as usize);
         let mut charged: Vec<(Charge, u64, WorkerId)> = charged
             .filter(|&worker| !self.alone_has_the_state(worker))
             .filter_map(|worker| Some((self.charge(worker)?, self.members.get(&worker)?.arrival, worker)))

@@ -93,8 +93,12 @@ async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
         "{error}"
     );
 
+    // The coordinator is told that something moves, at both ends: one fetches and hashes it, the other one has hashed it before.
+    let before = workers[1].moved_so_far();
     let state = workers[1].fetch_state(donor, Step::new(1)).await.unwrap();
     assert_eq!(&state[..], b"the state at step 1");
+    assert_eq!(workers[1].moved_so_far() - before, 2 * state.len() as u64);
+    assert_eq!(workers[0].moved_so_far(), state.len() as u64);
     let error = workers[2].fetch_state(donor, Step::new(1)).await.unwrap_err();
     assert!(
         matches!(

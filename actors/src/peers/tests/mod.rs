@@ -124,10 +124,22 @@ fn generation(count: u64) -> Generation {
     Generation::new(Incarnation::new(1), count)
 }
 
+/// With how many others a worker has no link tells whose fault it is.
+#[tokio::test]
+async fn all_who_make_no_link_are_told_of_together() {
+    let (workers, ring) = workers(3);
+    // Nobody waits in vain for five seconds: where nothing else happens, time goes on by itself.
+    tokio::time::pause();
+    let failures = timeout(10 * PATIENCE, workers[1].link(&ring.form(1))).await.unwrap();
+    let mut peers: Vec<u64> = failures.unwrap_err().iter().map(|error| error.peer().get()).collect();
+    peers.sort_unstable();
+    assert_eq!(peers, [0, 2]);
+}
+
 async fn link(peers: &Arc<Peers>, ring: &Ring, rank: u32) -> Result<RingLinks, LinkingError> {
-    timeout(PATIENCE, peers.link(&ring.form(rank)))
-        .await
-        .expect("links are made in time, or not at all")
+    let linked = timeout(PATIENCE, peers.link(&ring.form(rank))).await;
+    let linked = linked.expect("links are made in time, or not at all");
+    linked.map_err(|mut failures| failures.remove(0))
 }
 
 /// The name of the first link that leads to `to`, and its sender.

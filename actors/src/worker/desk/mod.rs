@@ -423,6 +423,11 @@ impl Desk {
 
 #[cfg(test)]
 impl Desk {
+    /// Bytes of which [`Desk::moved`] was told.
+    pub(crate) fn moved_so_far(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
     /// Does what the machine would want.
     pub(crate) fn execute(&self, command: sardana_protocol::member::Command, mut data: Data) {
         self.lock().execute(command, &mut data);

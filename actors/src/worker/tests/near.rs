@@ -105,8 +105,9 @@ async fn given(before: impl FnOnce(&std::path::Path, &Store)) -> u64 {
             tokio::spawn(reader.load(GENERATION, Rank::new(rank), restore.clone()))
         })
         .collect();
-    for loading in loading {
+    for (loading, peers) in loading.into_iter().zip(&workers) {
         let (bytes, shares) = loaded(loading).await.unwrap();
+        assert!(peers.moved_so_far() >= STATE.len() as u64, "it is told that they come");
         assert_eq!(bytes, &STATE[..]);
         assert_eq!(shares, [pieces().hash_of(Share::WHOLE, STATE)]);
     }

@@ -153,6 +153,7 @@ async fn who_reaches_no_depot_gets_all_from_those_who_do_as_they_read() {
         let (bytes, shares) = loaded(loading).await.unwrap();
         assert_eq!(bytes, &STATE[..]);
         assert_eq!(shares, expected);
+        assert_eq!(site.workers[2].moved_so_far(), STATE.len() as u64);
     }
 }
 

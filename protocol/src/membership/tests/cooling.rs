@@ -39,7 +39,7 @@ impl Job {
         let told = self.arrives(worker, 0);
         assert_eq!(told[0], format!("joined w{worker} at s0"));
         // All halt for the newcomer, so that it is a member at once.
-        self.link_broken(1, self.membership.generation().count(), 99);
+        self.membership.disturb();
         self.membership.call_in(w(worker));
         for _ in 0..crate::limits::MAX_LINK_FAILURES {
             let count = self.membership.generation().count();
@@ -47,10 +47,10 @@ impl Job {
             self.halted(worker, count, 0);
             assert_eq!(self.membership.stage(), Stage::Forming);
             self.link_broken(1, count, worker);
+            self.link_broken(worker, count, 1);
         }
         let count = self.membership.generation().count();
-        let told = self.halted(1, count, 0);
-        let told = [told, self.ready(1, count)].concat();
+        let told = [self.halted(1, count, 0), self.halted(worker, count, 0), self.ready(1, count)].concat();
         assert_eq!(self.membership.stage(), Stage::Running, "{told:?}");
     }
 }

@@ -161,41 +161,6 @@ fn a_holder_of_the_state_that_training_began_again_with_is_waited_for() {
 }
 
 #[test]
-fn a_worker_that_cannot_be_linked_with_three_times_is_left_out() {
-    let mut job = Job::training(3, config());
-    for count in 1..3 {
-        assert_eq!(job.link_broken(1, count, 2)[0], format!("halting for g1.{}", count + 1));
-        assert_eq!(job.link_broken(3, count, 2), [""; 0], "one accusation a generation");
-        for worker in 1..=3 {
-            job.halted(worker, count + 1, 0);
-        }
-    }
-    let told = job.link_broken(1, 3, 2);
-    assert_eq!(
-        told[4..],
-        ["to w2: dismiss", "lost w2 while halting: others could not link with it"]
-    );
-    assert!(!job.membership.knows(w(2)));
-}
-
-#[test]
-fn a_generation_that_works_clears_all_accusations() {
-    let mut job = Job::training(2, config());
-    for count in 1..10 {
-        job.link_broken(1, count, 2);
-        for worker in 1..=2 {
-            job.halted(worker, count + 1, count - 1);
-        }
-        for worker in 1..=2 {
-            job.ready(worker, count + 1);
-        }
-        job.progress(1, count + 1, count, &[]);
-    }
-    assert_eq!(job.membership.stage(), Stage::Running);
-    assert!(job.membership.knows(w(2)));
-}
-
-#[test]
 fn who_comes_back_while_training_must_halt_first() {
     let mut job = Job::training(2, config());
     job.is_cut_off(2);

@@ -2,6 +2,7 @@
 
 mod adopting;
 mod balancing;
+mod blaming;
 mod contradicting;
 mod cooling;
 mod depots;
@@ -142,9 +143,13 @@ impl Job {
     }
 
     fn arrival(&mut self, worker: u64, standing: Standing) -> Vec<Command> {
+        self.arrival_from(worker, standing, Ipv4Addr::LOCALHOST.octets())
+    }
+
+    fn arrival_from(&mut self, worker: u64, standing: Standing, host: [u8; 4]) -> Vec<Command> {
         self.event(Event::Arrived(Box::new(Arrival {
             worker: w(worker),
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            address: SocketAddr::from((host, 1)),
             capacity: 24,
             introduction: Introduction {
                 generation: Generation::NONE,

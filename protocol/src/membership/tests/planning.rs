@@ -144,23 +144,28 @@ fn a_plan_whose_snapshot_is_gone_is_given_up() {
 #[test]
 fn a_link_that_cannot_be_made_for_a_plan_halts_nobody() {
     let mut job = Job::planned(config());
-    let told = job.link_broken(1, 2, 3);
-    assert_eq!(told[0], "to w1: prepare g1.3 r0", "it is planned anew: {told:?}");
+    let told = job.link_broken(2, 2, 3);
+    assert_eq!(
+        told[0], "to w3: prepare g1.3 r0",
+        "it is planned anew, with another neighbour: {told:?}"
+    );
     assert_eq!(job.membership.stage(), Stage::Running);
     let mut job = Job::ordered(config());
-    assert_eq!(job.link_broken(1, 2, 3)[0], "halting for g1.3");
+    assert_eq!(job.link_broken(2, 2, 3)[0], "halting for g1.3");
 }
 
 #[test]
 fn a_joiner_out_of_reach_is_left_out_whoever_says_so() {
-    for (teller, peer) in [(1, 3), (3, 1)] {
+    for told_by_joiner in [false, true] {
         let mut job = Job::planned(config());
-        job.link_broken(teller, 2, peer);
-        job.link_broken(teller, 3, peer);
-        let told = job.link_broken(teller, 4, peer);
+        let mut told = vec![];
+        for (count, neighbour) in [(2, 2), (3, 1), (4, 2)] {
+            let (teller, peer) = if told_by_joiner { (3, neighbour) } else { (neighbour, 3) };
+            told = job.link_broken(teller, count, peer);
+        }
         assert_eq!(told[0], "to w3: dismiss", "{told:?}");
         assert_eq!(job.membership.stage(), Stage::Running);
-        assert!(job.membership.knows(w(1)));
+        assert!(job.membership.knows(w(1)) && job.membership.knows(w(2)));
     }
 }
 

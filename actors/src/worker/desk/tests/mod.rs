@@ -34,6 +34,23 @@ fn generation(count: u64) -> Generation {
     Generation::new(Incarnation::new(1), count)
 }
 
+#[test]
+fn a_heartbeat_tells_how_many_bytes_were_moved() {
+    let (desk, mut errands) = desk(3, Order::Exact);
+    let mut told = || {
+        desk.beat(Heartbeat::Due(None));
+        match errands.try_recv() {
+            Ok(Errand::Send(WorkerMessage::Progress { moved, .. })) => moved,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(told(), 0);
+    desk.moved(7);
+    desk.moved(5);
+    assert_eq!(told(), 12);
+    assert_eq!(told(), 12);
+}
+
 /// The order for rank `rank` when the ranks' shares end at `ends`.
 fn form(count: u64, rank: u32, ends: &[u32], step: u64) -> Event {
     form_in(Order::Exact, count, rank, ends, step)
