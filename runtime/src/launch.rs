@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent};
 pub use sardana_actors::agent::limits::{LOG_BYTES, LOG_FILES};
+use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent};
 pub use sardana_actors::agent::{Colour, LogBounds, Output, OutputError};
 pub use sardana_actors::coordinator::Steering;
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Succession};

@@ -130,7 +130,10 @@ impl Open {
 
 fn difference(old: &Entries, new: &Entries) -> Vec<Key> {
     let keys: BTreeSet<&Key> = old.keys().chain(new.keys()).collect();
-    keys.into_iter().filter(|key| old.get(*key) != new.get(*key)).cloned().collect()
+    keys.into_iter()
+        .filter(|key| old.get(*key) != new.get(*key))
+        .cloned()
+        .collect()
 }
 
 /// The changes, in as few commits as they fit. In each is room for one short change more.

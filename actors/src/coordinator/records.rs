@@ -14,8 +14,8 @@ use tokio::time::{Instant, timeout};
 
 use super::actor::{Life, State};
 use super::journal::Journal;
-use super::operating::plain;
 use super::limits::{RECORD_AGAIN, RECORD_AGAIN_MOST};
+use super::operating::plain;
 use crate::catalogue::{CatalogueError, Repair};
 use crate::ground::Ground;
 use crate::wire::FrameError;
@@ -187,7 +187,9 @@ impl State {
 
     /// As an operator sees it.
     pub(super) fn recording(&self) -> Recording {
-        let Some(recorder) = &self.records else { return Recording::Off };
+        let Some(recorder) = &self.records else {
+            return Recording::Off;
+        };
         match &*recorder.trouble.borrow() {
             None => Recording::On,
             Some(trouble) => Recording::Failing {
@@ -251,4 +253,3 @@ fn has_failed(tell: &watch::Sender<Option<Trouble>>, error: &RecordsError) {
         *trouble = Some(Trouble { since, reason });
     });
 }
-

@@ -68,10 +68,7 @@ fn job(name: &str) -> KeptJob {
         build: hash,
         saves: None,
     };
-    kept(
-        name,
-        Membership::new(config, Incarnation::new(1), Duration::ZERO).record(),
-    )
+    kept(name, Membership::new(config, Incarnation::new(1), Duration::ZERO).record())
 }
 
 /// The bytes of a record as wire version 5 wrote it, field by field, with these workers that had left.

@@ -71,7 +71,10 @@ async fn a_record_that_a_full_disk_stopped_goes_on_when_there_is_room() {
     };
     let (coordinator, mut events) = coordinator::start(config).await.unwrap();
     let mut next = async |wanted: fn(&JobEvent) -> bool| loop {
-        let event = timeout(PATIENCE, events.recv()).await.expect("it is told in time").expect("it lives");
+        let event = timeout(PATIENCE, events.recv())
+            .await
+            .expect("it is told in time")
+            .expect("it lives");
         if wanted(&event) {
             break event;
         }

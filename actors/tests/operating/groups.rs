@@ -22,7 +22,11 @@ use super::raw::{JOB, LOOPBACK, PATIENCE, Site};
 /// What a shell does that starts another process, and says so in `told`.
 fn starting(told: &Path, then: &str) -> String {
     let new = told.with_extension("new");
-    format!("sleep 1000 & echo $! > {0}; mv {0} {1}; {then}", new.display(), told.display())
+    format!(
+        "sleep 1000 & echo $! > {0}; mv {0} {1}; {then}",
+        new.display(),
+        told.display()
+    )
 }
 
 /// The process that was started.
@@ -63,7 +67,10 @@ async fn a_worker_that_ends_or_is_killed_takes_along_what_it_has_started() {
         let site = Site::new().await;
         // It goes on when somebody has seen what it has started.
         let go = place.path().join("go");
-        let script = starting(&told, &format!("while [ ! -e {} ]; do sleep 0.01; done; {then}", go.display()));
+        let script = starting(
+            &told,
+            &format!("while [ ! -e {} ]; do sleep 0.01; done; {then}", go.display()),
+        );
         let (agent, mut events) = start(&site, &script, 1, Output::Inherit).await;
         let child = started(&told).await;
         assert!(is_there(child), "{then}");
@@ -120,9 +127,15 @@ async fn an_agent_that_is_dropped_or_ends_leaves_nothing_of_its_workers() {
 /// Not a test by itself: what the next one starts as a worker.
 #[test]
 fn as_a_worker() {
-    let Some(told) = std::env::var_os("SARDANA_TEST_TOLD") else { return };
+    let Some(told) = std::env::var_os("SARDANA_TEST_TOLD") else {
+        return;
+    };
     receive_bundle().unwrap().expect("a bundle is given");
-    Command::new("sh").arg("-c").arg(starting(Path::new(&told), "wait")).status().unwrap();
+    Command::new("sh")
+        .arg("-c")
+        .arg(starting(Path::new(&told), "wait"))
+        .status()
+        .unwrap();
 }
 
 /// As when the agent is killed: nobody waits for its workers, and they read the end of their input.

@@ -182,7 +182,10 @@ impl Membership {
         JobRecord {
             formed: if self.formed.count() > 0 { self.formed } else { self.recorded },
             workers: self.members.keys().chain(self.missed.keys()).copied().collect(),
-            leaving: leaving.map(|(&worker, _)| worker).chain(self.asked_before.iter().copied()).collect(),
+            leaving: leaving
+                .map(|(&worker, _)| worker)
+                .chain(self.asked_before.iter().copied())
+                .collect(),
             released: self.released.by_name().clone(),
             forgotten: self.released.forgotten(),
             stop: self.stop != Stop::No,

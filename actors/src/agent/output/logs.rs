@@ -142,13 +142,18 @@ mod tests {
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
-        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
 
     fn bytes(folder: &Path) -> u64 {
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+        fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().metadata().unwrap().len())
+            .sum()
     }
 
     #[test]
@@ -167,7 +172,11 @@ mod tests {
         }
         first.append(b"it still runs");
         let kept = names(place.path());
-        assert!(bytes(place.path()) <= 5 * LOG_BYTES_LEAST + 100, "{} in {kept:?}", bytes(place.path()));
+        assert!(
+            bytes(place.path()) <= 5 * LOG_BYTES_LEAST + 100,
+            "{} in {kept:?}",
+            bytes(place.path())
+        );
         let of = |worker| WorkerId::new(worker).to_string();
         for worker in [0, 1_997, 1_998, 1_999, 2_000] {
             assert!(kept.contains(&format!("{}.log", of(worker))), "{worker} is not in {kept:?}");
@@ -189,7 +198,9 @@ mod tests {
         let text = read(&before(&path)) + &read(&path);
         assert!(text.len() <= 200 && text.len() > 100, "{text}");
         let lines: Vec<&str> = text.lines().collect();
-        let expected: Vec<String> = (1_000 - lines.len()..1_000).map(|number| format!("line {number:04}")).collect();
+        let expected: Vec<String> = (1_000 - lines.len()..1_000)
+            .map(|number| format!("line {number:04}"))
+            .collect();
         assert_eq!(lines, expected);
         // One that is opened again goes on where it was.
         let log = Log::open(&path, 100).unwrap();

@@ -25,8 +25,8 @@ use tokio::sync::mpsc;
 pub use logs::LogBounds;
 use logs::{Log, Logs};
 use pump::{Label, pump};
-pub(super) use writer::Writers;
 use writer::Line;
+pub(super) use writer::Writers;
 
 /// Where the output of children goes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -110,12 +110,7 @@ impl Printer {
     /// None if children print for themselves.
     pub(super) fn start(output: &Output, ranks: &Ranks) -> Result<Option<(Self, Writers)>, OutputError> {
         output.check()?;
-        let Output::Prefixed {
-            log_dir,
-            bounds,
-            colour,
-        } = output
-        else {
+        let Output::Prefixed { log_dir, bounds, colour } = output else {
             return Ok(None);
         };
         let (out, out_done) = writer::start("workers-out", io::stdout()).map_err(OutputError::Thread)?;

@@ -61,7 +61,11 @@ fn of_a_hundred_thousand_that_left_the_record_is_bounded_and_the_first_still_hea
         now: job.now,
     };
     assert_eq!(job.comes_back(3, 2, 7), ["to w3: released at s7"]);
-    assert_eq!(job.comes_back(100_999, 0, 0), ["to w100999: released at s0"], "one that is known by name");
+    assert_eq!(
+        job.comes_back(100_999, 0, 0),
+        ["to w100999: released at s0"],
+        "one that is known by name"
+    );
 }
 
 #[test]
@@ -80,7 +84,10 @@ fn only_who_has_left_is_told_so() {
         cause: Loss::ConnectionLost { why: "x".to_owned() },
     });
     let told = job.comes_back(2, 2, 7);
-    assert!(!told.iter().any(|words| words.contains("released")), "it was missed: {told:?}");
+    assert!(
+        !told.iter().any(|words| words.contains("released")),
+        "it was missed: {told:?}"
+    );
     let told = job.comes_back(5, 2, 9);
     assert!(
         !told.iter().any(|words| words.contains("released")),

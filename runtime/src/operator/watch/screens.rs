@@ -9,7 +9,9 @@ use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::membership::Stage;
 use sardana_protocol::messages::StepReport;
-use sardana_protocol::status::{AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, Overview, Recording, SavedView, WorkerView};
+use sardana_protocol::status::{
+    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, Overview, Recording, SavedView, WorkerView,
+};
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
 use super::{History, draw};
