@@ -18,3 +18,4 @@ mod model;
 mod power;
 mod power_disk;
 mod random;
+mod recorded;

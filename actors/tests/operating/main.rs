@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test waits for the events that it is about")]
 
+mod groups;
 mod orders;
 mod output;
 #[path = "../strangers/raw.rs"]

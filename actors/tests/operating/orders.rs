@@ -41,7 +41,7 @@ impl Told {
     }
 
     /// How the next child ends.
-    async fn end(&mut self) -> String {
+    pub(crate) async fn end(&mut self) -> String {
         loop {
             if let AgentEvent::Ended { how, .. } = self.next().await {
                 return how;
@@ -50,7 +50,7 @@ impl Told {
     }
 }
 
-async fn operator(site: &Site) -> Operator {
+pub(crate) async fn operator(site: &Site) -> Operator {
     let credentials = site.authority.issue(Role::Operator, 1).unwrap();
     Operator::connect(&credentials, site.coordinator.address()).await.unwrap()
 }

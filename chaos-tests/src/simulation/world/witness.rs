@@ -48,14 +48,7 @@ impl World {
                 let holder = self.holder_beyond(from, clock);
                 self.law.gives_up_state(from, holder)
             }
-            JobEvent::Leaving { worker, .. } => {
-                self.law.leaves(worker, clock);
-                Ok(())
-            }
-            JobEvent::Left { worker, step } => {
-                let heirs = self.heirs_of(worker);
-                self.law.let_go(worker, step, heirs, clock)
-            }
+            JobEvent::Leaving { .. } | JobEvent::Left { .. } => self.told_of_leaves(&event, clock),
             JobEvent::Lost {
                 worker,
                 cause: Loss::Silent { .. },
@@ -86,6 +79,17 @@ impl World {
             | JobEvent::Steps(_) => Ok(()),
         };
         self.require(held);
+    }
+
+    fn told_of_leaves(&mut self, event: &JobEvent, clock: Duration) -> Result<(), Violation> {
+        if let JobEvent::Leaving { worker, .. } = event {
+            self.law.leaves(*worker, clock);
+        }
+        if let JobEvent::Left { worker, step } = event {
+            let heirs = self.heirs_of(*worker);
+            return self.law.let_go(*worker, *step, heirs, clock);
+        }
+        Ok(())
     }
 
     fn told_of_checkpoints(&mut self, event: &JobEvent) -> Result<(), Violation> {

@@ -157,6 +157,8 @@ impl<'a> Guide<'a> {
             | JobEvent::CoolsDown { .. }
             | JobEvent::JoinsAnew { .. }
             | JobEvent::Held { .. }
+            | JobEvent::NotRecorded { .. }
+            | JobEvent::RecordedAgain { .. }
             | JobEvent::Switched { .. } => self.planned(event),
             JobEvent::DepotCame { .. }
             | JobEvent::DepotLost { .. }
@@ -166,12 +168,7 @@ impl<'a> Guide<'a> {
             | JobEvent::Resumes { .. }
             | JobEvent::NotRestored { .. } => self.checkpoints(event),
             // The coordinator ends with this process.
-            JobEvent::Adopted { .. }
-            | JobEvent::NotRecorded { .. }
-            | JobEvent::RecordedAgain { .. }
-            | JobEvent::Fenced { .. }
-            | JobEvent::Halting { .. }
-            | JobEvent::Done(_) => {}
+            JobEvent::Adopted { .. } | JobEvent::Fenced { .. } | JobEvent::Halting { .. } | JobEvent::Done(_) => {}
         }
     }
 
