@@ -60,10 +60,10 @@ fn is_there(pid: Pid) -> bool {
 
 #[tokio::test]
 async fn a_worker_that_ends_or_is_killed_takes_along_what_it_has_started() {
-    let place = tempfile::tempdir().unwrap();
-    let told = place.path().join("told");
-    // By itself, well or not; by a signal of anybody's; and it never learns of the last.
+    // By itself, well or not, and by signals.
     for then in ["exit 0", "exit 7", "kill -KILL $$", "kill -TERM $$"] {
+        let place = tempfile::tempdir().unwrap();
+        let told = place.path().join("told");
         let site = Site::new().await;
         // It goes on when somebody has seen what it has started.
         let go = place.path().join("go");
@@ -78,8 +78,6 @@ async fn a_worker_that_ends_or_is_killed_takes_along_what_it_has_started() {
         ended(child).await;
         while !matches!(events.next().await, AgentEvent::Ended { .. }) {}
         drop(agent);
-        std::fs::remove_file(&told).unwrap();
-        std::fs::remove_file(&go).unwrap();
     }
 }
 
