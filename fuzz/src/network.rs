@@ -3,19 +3,20 @@
 use std::sync::LazyLock;
 
 use sardana_actors::agent::Bundle;
-use sardana_actors::coordinator::KeptJob;
 use sardana_actors::enrol::limits::ENROL_FRAME_BYTES;
 use sardana_actors::enrol::{EnrolAnswer, EnrolRequest, Moment, Registrar};
 use sardana_actors::fuzzing::{self, message};
 use sardana_actors::operator::limits::{ANSWER_BYTES, REQUEST_BYTES};
 use sardana_actors::trust::{Authority, PendingKey, Role};
 use sardana_actors::wire::limits::{BUNDLE_BYTES, CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES, LARGEST_LIMIT};
-use sardana_actors::wire::{read_frame_blocking, write_frame_blocking};
+use sardana_actors::wire::{decode, read_frame_blocking, write_frame_blocking};
 use sardana_collectives::links::frame::{
     FrameHeader, FrameKind, HEADER_BYTES, PlanSlot, TRAILER_BYTES, decode_trailer, encode_trailer,
 };
 use sardana_protocol::admission::{Acquaintance, admit};
+use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::WIRE_VERSION;
+use sardana_protocol::membership::{EarlierRecord, JobRecord, WorkerRecord};
 use sardana_protocol::messages::{
     AgentMessage, AgentOrder, CoordinatorMessage, DepotMessage, DepotOrder, Greeting, Hello, WorkerMessage,
 };
@@ -45,7 +46,7 @@ pub(crate) fn frames(bytes: &[u8]) {
 
 /// The payload of each kind of frame.
 pub(crate) fn messages(bytes: &[u8]) {
-    match kind(bytes, 12) {
+    match kind(bytes, 15) {
         (0, rest) => {
             if let Some(Hello::Worker(hello)) = message::<Hello>(rest, HELLO_FRAME_BYTES) {
                 let newest = Generation::new(Incarnation::new(1), 1);
@@ -64,7 +65,10 @@ pub(crate) fn messages(bytes: &[u8]) {
         (8, rest) => drop(message::<OperatorRequest>(rest, REQUEST_BYTES)),
         (9, rest) => drop(message::<OperatorAnswer>(rest, ANSWER_BYTES)),
         (10, rest) => drop(message::<Bundle>(rest, BUNDLE_BYTES)),
-        (_, rest) => drop(message::<KeptJob>(rest, LARGEST_LIMIT)),
+        (11, rest) => drop(message::<(JobIdentity, Vec<String>)>(rest, LARGEST_LIMIT)),
+        (12, rest) => drop(message::<JobRecord>(rest, LARGEST_LIMIT)),
+        (13, rest) => drop(message::<WorkerRecord>(rest, LARGEST_LIMIT)),
+        (_, rest) => drop(decode::<EarlierRecord>(rest, LARGEST_LIMIT)),
     }
 }
 
