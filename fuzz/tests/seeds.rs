@@ -14,7 +14,7 @@ use sardana_actors::catalogue::{Batch, Catalogue, MARKER_FILE};
 use sardana_actors::enrol::{EnrolRequest, Moment, Terms, USES_FILE, Uses, invite};
 use sardana_actors::manifest;
 use sardana_actors::store::{PinId, Store};
-use sardana_actors::trust::{AUTHORITY_FILE, Authority, PendingKey, Role};
+use sardana_actors::trust::{AUTHORITY_FILE, Authority, KeyDigest, PendingKey, Role};
 use sardana_actors::wire::{encode, write_frame_blocking};
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot, encode_trailer};
 use sardana_fuzz::TARGETS;
@@ -115,14 +115,14 @@ fn trusted() {
     join.write(&folder.path().join("join"), Otherwise::Refuse).unwrap();
     keep("join_files", "agent", None, &file("join"));
     let mut uses = Uses::kept(&private).unwrap();
-    for _ in 0..2 {
-        uses.note(&invitation, now).unwrap();
+    for key in [1, 2] {
+        uses.note(&invitation, KeyDigest::new([key; 16]), now).unwrap();
     }
     keep("uses", "two", None, &file(USES_FILE));
     let line = file(USES_FILE);
     let body = line.split(|&byte| byte == b'\n').next().unwrap();
     keep("uses", "unsealed", None, &body[..body.len() - 65]);
-    let asked = EnrolRequest { invitation, request };
+    let asked = EnrolRequest::Invited { invitation, request };
     keep("enrolment", "asked", Some(0), &encode(&asked, 4_096).unwrap());
 }
 

@@ -347,8 +347,13 @@ impl Membership {
             fetching: formation.fetching(),
         });
         self.phase = Phase::Forming { since };
-        let workers: Vec<WorkerId> = formation.workers().collect();
+        let workers = formation.workers().collect();
         self.formation = Some(formation);
+        self.call(workers);
+    }
+
+    /// Tells those who are members from now on, in rank order, their places.
+    fn call(&mut self, workers: Vec<WorkerId>) {
         for (index, worker) in workers.into_iter().enumerate() {
             let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
             if let Some(record) = self.members.get_mut(&worker) {

@@ -11,24 +11,19 @@ use crate::words::{Generation, Step, WorkerId};
 
 impl Membership {
     pub(super) fn said(&mut self, worker: WorkerId, message: WorkerMessage) {
-        let within = self.bounds();
-        let Some(record) = self.members.get_mut(&worker) else { return };
-        if let Err(senseless) = message.check(within) {
+        if !self.knows(worker) {
+            return;
+        }
+        if let Err(senseless) = message.check(self.bounds()) {
             return self.evict(worker, Loss::Senseless(senseless));
         }
-        record.pulse.beat(self.now.saturating_sub(record.heard));
-        record.heard = self.now;
-        self.mind_the_past(worker, &message);
+        self.is_heard(worker, &message);
         let Some(record) = self.members.get_mut(&worker) else { return };
         match message {
             WorkerMessage::Halted { generation, standing } => self.halted(worker, generation, standing),
             WorkerMessage::Ready { generation } => {
-                let forming = matches!(self.phase, Phase::Forming { .. });
-                if forming && generation == self.formed && record.is_called() {
-                    self.members.put(worker, Place::Ready);
-                } else {
-                    self.plan_ready(worker, generation);
-                }
+                let called = record.is_called();
+                self.is_ready(worker, generation, called);
             }
             WorkerMessage::Progress {
                 generation,
@@ -87,6 +82,22 @@ impl Membership {
             WorkerMessage::Failed { reason } if record.joining().is_some() => self.joiner_failed(worker, reason),
             WorkerMessage::Failed { reason } => self.model_failed(worker, reason),
         }
+    }
+
+    fn is_ready(&mut self, worker: WorkerId, generation: Generation, called: bool) {
+        let forming = matches!(self.phase, Phase::Forming { .. });
+        if forming && generation == self.formed && called {
+            self.members.put(worker, Place::Ready);
+        } else {
+            self.plan_ready(worker, generation);
+        }
+    }
+
+    fn is_heard(&mut self, worker: WorkerId, message: &WorkerMessage) {
+        let Some(record) = self.members.get_mut(&worker) else { return };
+        record.pulse.beat(self.now.saturating_sub(record.heard));
+        record.heard = self.now;
+        self.mind_the_past(worker, message);
     }
 
     fn part_saved(&mut self, worker: WorkerId, message: WorkerMessage) {

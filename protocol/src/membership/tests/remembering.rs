@@ -125,7 +125,7 @@ fn ends_that_were_seen_leave_nothing_behind() {
             cause: Loss::Exited {
                 how: "signal 9".to_owned(),
                 // Some end before they have counted, some while they compute.
-                tally: (worker.get() % 3 > 0).then(|| tally(worker.get() % 2)),
+                tally: (!worker.get().is_multiple_of(3)).then(|| tally(worker.get() % 2)),
             },
         });
     }
