@@ -46,13 +46,21 @@ impl Membership {
         if self.awaits_last_save(ending.step) {
             return;
         }
+        // Where the job stopped before a step was whole, also those who have gone since had computed of it in vain.
+        self.ledger.resume(ending.step);
+        let in_vain: u64 = self
+            .members
+            .values()
+            .filter_map(Record::ending)
+            .map(|one| u64::from(one.in_vain))
+            .sum();
         let summary = Summary {
             order: self.config.order,
             step: ending.step,
             hash: ending.hash,
             results: ending.results.clone(),
             computed: self.ledger.computed(self.members.values().map(|record| record.computed)),
-            recomputed: self.ledger.recomputed(),
+            recomputed: self.ledger.recomputed() + in_vain,
             unknown: self.ledger.unknown(),
             saves: self.saved.counts,
         };

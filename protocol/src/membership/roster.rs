@@ -107,6 +107,8 @@ pub(super) struct Ending {
     pub(super) step: Step,
     pub(super) hash: StateHash,
     pub(super) results: Vec<(String, f64)>,
+    /// Gradients it had computed of a step that the job did not come to: it stopped where others were missing.
+    pub(super) in_vain: u32,
 }
 
 impl Ending {
