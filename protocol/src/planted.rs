@@ -104,8 +104,6 @@ bugs! {
     SilentEvicted,
     /// Whoever hangs is waited for.
     HangingNotEvicted,
-    /// Where links cannot be made, another than the one at fault is left out.
-    NeighbourBlamed,
     /// What a worker moves of the state that it comes to is no progress.
     LoadingNotSeen,
     /// A member that has done its part and waits for another counts as one that hangs.

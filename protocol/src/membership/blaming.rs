@@ -13,7 +13,6 @@ use super::formation::Formation;
 use super::planning::Purpose;
 use super::{Loss, Membership, Phase, Record};
 use crate::limits::{FORGIVEN, LINK_GRACE, MAX_LINK_FAILURES};
-use crate::planted::{Bug, bites};
 use crate::words::{Generation, Step, WorkerId};
 
 /// Links that could not be made, or broke, since their ends last trained together with others.
@@ -190,10 +189,6 @@ impl Membership {
         if is_sure {
             self.breaks.forget(|worker| worker == guilty);
         }
-        let guilty = match charged.first() {
-            Some(&(.., other)) if bites(Bug::NeighbourBlamed) => other,
-            Some(_) | None => guilty,
-        };
         self.evict(guilty, Loss::Unreachable);
     }
 
