@@ -149,14 +149,13 @@ impl Site {
 
     /// The ring closes a sum, if it is whole, and those who follow get what there is.
     fn step(&mut self) {
-        let at = |remote: &Remote| {
+        let at = |remote: &Remote| -> Option<(Generation, u32, Step)> {
             let worker = locked(&remote.worker);
             let introduction = worker.member.introduction();
             let seat = introduction.seat?;
             Some((introduction.generation, seat.world_size, worker.member.step()))
         };
-        let seats: Vec<(Option<(Generation, u32, Step)>, Arc<Remote>)> =
-            self.remotes.values().map(|remote| (at(remote), Arc::clone(remote))).collect();
+        let seats: Vec<_> = self.remotes.values().map(|remote| (at(remote), Arc::clone(remote))).collect();
         let newest = seats.iter().filter_map(|(seat, _)| *seat).max();
         if let Some((generation, world_size, step)) = newest {
             let ring = seats.iter().filter(|(seat, _)| *seat == newest);
