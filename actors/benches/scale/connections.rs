@@ -16,6 +16,7 @@ use sardana_actors::quic::{Purpose, bind_client, connect};
 use sardana_actors::trust::{Authority, Credentials, PeerIdentity, Role};
 use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_actors::wire::{encode, read_frame, write_frame};
+use sardana_protocol::limits::HEARTBEAT;
 use sardana_protocol::membership::{Balance, JobEvent};
 use sardana_protocol::messages::{Call, CoordinatorMessage, Greeting, Hello, Trailer, WorkerHello, WorkerMessage};
 use sardana_protocol::words::{Generation, Incarnation, Step};
@@ -34,9 +35,6 @@ const TRIES: usize = 3;
 
 /// Between two boundaries.
 const STEP: Duration = Duration::from_millis(50);
-
-/// Steps between two heartbeats.
-const BEAT: u32 = 10;
 
 /// Nothing takes so long.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -149,14 +147,13 @@ impl Site {
 
     /// The ring closes a sum, if it is whole, and those who follow get what there is.
     fn step(&mut self) {
-        let at = |remote: &Remote| {
+        let at = |remote: &Remote| -> Option<(Generation, u32, Step)> {
             let worker = locked(&remote.worker);
             let introduction = worker.member.introduction();
             let seat = introduction.seat?;
             Some((introduction.generation, seat.world_size, worker.member.step()))
         };
-        let seats: Vec<(Option<(Generation, u32, Step)>, Arc<Remote>)> =
-            self.remotes.values().map(|remote| (at(remote), Arc::clone(remote))).collect();
+        let seats: Vec<_> = self.remotes.values().map(|remote| (at(remote), Arc::clone(remote))).collect();
         let newest = seats.iter().filter_map(|(seat, _)| *seat).max();
         if let Some((generation, world_size, step)) = newest {
             let ring = seats.iter().filter(|(seat, _)| *seat == newest);
@@ -184,20 +181,10 @@ impl Site {
         }
     }
 
-    /// Heartbeats, which are not counted.
-    fn beat(&self) {
-        for remote in self.remotes.values() {
-            for message in locked(&remote.worker).beats().messages {
-                // A connection that is gone is noticed by the coordinator.
-                let _ = remote.queue.send(message);
-            }
-        }
-    }
-
     /// Trains until there are so many members.
     async fn until(&mut self, events: &mut mpsc::UnboundedReceiver<JobEvent>, members: usize) -> Result<()> {
         let begun = Instant::now();
-        for round in 0.. {
+        while begun.elapsed() < LIMIT {
             while let Ok(event) = events.try_recv() {
                 if matches!(event, JobEvent::Lost { .. } | JobEvent::Failed { .. }) {
                     return Err(format!("{event:?}").into());
@@ -213,13 +200,7 @@ impl Site {
                     return Ok(());
                 }
             }
-            if begun.elapsed() > LIMIT {
-                break;
-            }
             self.step();
-            if round % BEAT == 0 {
-                self.beat();
-            }
             sleep(STEP).await;
         }
         Err(format!("{members} workers were not all members within {LIMIT:?}").into())
@@ -269,6 +250,17 @@ async fn join(
     tokio::spawn(async move {
         while let Some(message) = outgoing.recv().await {
             if write_frame(&mut send, &message, CONTROL_FRAME_BYTES).await.is_err() {
+                return;
+            }
+        }
+    });
+    let beating = Arc::clone(&remote);
+    tokio::spawn(async move {
+        // Who says nothing for long is left out. Heartbeats are not counted.
+        loop {
+            sleep(HEARTBEAT).await;
+            let mut messages = locked(&beating.worker).beats().messages.into_iter();
+            if messages.any(|message| beating.queue.send(message).is_err()) {
                 return;
             }
         }
