@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use sardana_actors::quic::limits::HANDSHAKE_DEADLINE;
+use sardana_actors::quic::limits::{HANDSHAKE_DEADLINE, IDLE_TIMEOUT};
 use sardana_actors::quic::{Purpose, bind_client, connect};
 use sardana_actors::trust::{Authority, PeerIdentity, Role};
 use sardana_protocol::words::JobId;
@@ -20,11 +20,8 @@ use tokio::time::{interval, timeout};
 /// The largest datagram.
 const DATAGRAM_BYTES: usize = 1 << 16;
 
-/// Each is kept for a little longer than the other end keeps it.
-const KEPT: Duration = HANDSHAKE_DEADLINE.saturating_add(Duration::from_secs(1));
-
-/// For so long what one sends is passed on. It says goodbye when it goes, and the other end must not hear that.
-const HEARD: Duration = Duration::from_secs(2);
+/// Each is kept until it has been idle for too long: then it says no goodbye, which the other end would hear.
+const KEPT: Duration = IDLE_TIMEOUT.saturating_add(Duration::from_secs(2));
 
 /// One begins at most so often: a burst of first datagrams, which are large on loopback, would be lost.
 const EVERY: Duration = Duration::from_millis(4);
@@ -189,7 +186,6 @@ async fn crowd(
     let coordinator = PeerIdentity::coordinator(job);
     let mut dialled_by = JoinSet::new();
     let mut begun = 0;
-    let mut senders: BTreeMap<Vec<u8>, Instant> = BTreeMap::new();
     let mut again = interval(EVERY);
     let (mut sent, mut answer) = (vec![0; DATAGRAM_BYTES], vec![0; DATAGRAM_BYTES]);
     loop {
@@ -197,12 +193,7 @@ async fn crowd(
             // Dropped is told as well.
             _ = &mut told => break,
             received = front.recv_from(&mut sent) => {
-                let datagram = &sent[..received?.0];
-                let Some((_, name)) = long_header(datagram) else { continue };
-                let since = *senders.entry(name.to_vec()).or_insert_with(Instant::now);
-                if since.elapsed() < HEARD {
-                    back.send_to(datagram, address).await?;
-                }
+                back.send_to(&sent[..received?.0], address).await?;
             }
             // An address where nobody listens any more is an error of the socket, and of no interest.
             received = back.recv_from(&mut answer) => {
@@ -214,7 +205,6 @@ async fn crowd(
             _ = again.tick() => {
                 let pending = lock(seen).now();
                 tell.send_replace((begun, pending));
-                senders.retain(|_, since| since.elapsed() < 2 * KEPT);
                 while dialled_by.try_join_next().is_some() {}
                 if pending < wanted && dialled_by.len() < wanted + SPARE {
                     begun += 1;
