@@ -84,6 +84,19 @@ impl Reception {
     }
 }
 
+/// The first message of a connection, with its stream.
+async fn hear(connection: &Connection, peer: PeerIdentity) -> Option<(SendStream, RecvStream, Hello)> {
+    let (send, mut receive) = connection.accept_bi().await.ok()?;
+    match read_frame::<Hello>(&mut receive, HELLO_FRAME_BYTES).await {
+        Ok(hello) => Some((send, receive, hello?)),
+        Err(error) => {
+            tracing::warn!(target: "sardana::event::refused", %peer, %error, "a hello could not be read");
+            connection.close(REFUSED, error.to_string().as_bytes());
+            None
+        }
+    }
+}
+
 /// A peer that has shown its certificate says who it is; it has little time and few bytes for that (SEC-2).
 async fn greet(
     (connection, place): (Connection, Place<PeerIdentity>),
@@ -91,20 +104,9 @@ async fn greet(
     coordinator: ActorRef<Message>,
     operators: &Semaphore,
 ) {
-    let hello = async {
-        let (send, mut receive) = connection.accept_bi().await.ok()?;
-        match read_frame::<Hello>(&mut receive, HELLO_FRAME_BYTES).await {
-            Ok(hello) => Some((send, receive, hello?)),
-            Err(error) => {
-                tracing::warn!(target: "sardana::event::refused", %peer, %error, "a hello could not be read");
-                connection.close(REFUSED, error.to_string().as_bytes());
-                None
-            }
-        }
-    };
     let hello = tokio::select! {
         biased;
-        hello = timeout(HANDSHAKE_DEADLINE, hello) => hello.unwrap_or_else(|_| {
+        hello = timeout(HANDSHAKE_DEADLINE, hear(&connection, peer)) => hello.unwrap_or_else(|_| {
             tracing::warn!(target: "sardana::event::refused", %peer, "no hello came within {HANDSHAKE_DEADLINE:?}");
             None
         }),

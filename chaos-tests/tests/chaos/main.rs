@@ -23,7 +23,6 @@ mod replicas;
 mod rivals;
 mod seeds;
 mod spread;
-mod strangers;
 mod successors;
 mod thawed;
 mod undisturbed;
