@@ -5,6 +5,9 @@ use super::record::{Head, Heading, parse_entry, shown};
 use crate::fuzzing::kind;
 
 /// As they are, and with the hash at their end that is right.
+///
+/// # Panics
+/// When what is read is written otherwise: that is what fuzzing looks for.
 pub fn fuzz(bytes: &[u8]) {
     match kind(bytes, 5) {
         (0, rest) => Mark::look(rest),

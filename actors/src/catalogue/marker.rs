@@ -80,7 +80,7 @@ impl Mark {
     /// Reads half of a marker, and nothing comes of it.
     #[cfg(feature = "fuzzing")]
     pub(super) fn look(bytes: &[u8]) {
-        drop(Self::decode(bytes));
+        let _ = Self::decode(bytes);
     }
 
     fn decode(bytes: &[u8]) -> Half {

@@ -1,5 +1,7 @@
 //! What happened to a job, in words for an operator.
 
+use std::time::Duration;
+
 use sardana_protocol::membership::{JobEvent, Loss, Stage, Summary};
 use sardana_protocol::words::{Rank, ShardRange, WorkerId, count};
 
@@ -32,6 +34,11 @@ fn lost(worker: WorkerId, rank: Option<Rank>, cause: &Loss, stage: Stage) -> Str
     format!("{rank}{worker} is lost while {stage}: {cause}")
 }
 
+fn cools_down(worker: WorkerId, wait: Duration) -> String {
+    let wait = wait.as_secs_f64();
+    format!("{worker} waits {wait:.0} s: workers at its address were left out again and again")
+}
+
 /// None for what a status says anyhow.
 pub(super) fn words(event: &JobEvent) -> Option<String> {
     Some(match event {
@@ -47,10 +54,7 @@ pub(super) fn words(event: &JobEvent) -> Option<String> {
         JobEvent::Left { worker, step } => format!("{worker} has left at {step}"),
         JobEvent::Snapshot { step, holders } => format!("a snapshot of {step} is held by {holders}"),
         JobEvent::CaughtUp { worker, step } => format!("{worker} has caught up at {step}"),
-        JobEvent::CoolsDown { worker, wait } => {
-            let wait = wait.as_secs_f64();
-            format!("{worker} waits {wait:.0} s: workers at its address were left out again and again")
-        }
+        JobEvent::CoolsDown { worker, wait } => cools_down(*worker, *wait),
         JobEvent::JoinsAnew { worker, reason } => format!("{worker} begins its join anew: {reason}"),
         JobEvent::Held { worker } => format!("all wait at a boundary until {worker} has the state"),
         JobEvent::Switched { .. } | JobEvent::Adopted { .. } => return about_generations(event),

@@ -56,7 +56,7 @@ pub(crate) fn introduction() -> Introduction {
 pub(crate) fn of_worker() -> Vec<WorkerMessage> {
     let (generation, snapshot, step, tally) = (GENERATION, SNAPSHOT, Step::new(3), TALLY);
     let reason = || "test".to_owned();
-    vec![
+    let mut all = vec![
         WorkerMessage::Halted {
             generation,
             standing: standing(),
@@ -83,6 +83,16 @@ pub(crate) fn of_worker() -> Vec<WorkerMessage> {
         },
         WorkerMessage::Hashing { snapshot },
         WorkerMessage::Copying { snapshot },
+    ];
+    all.extend(of_worker_beside_training());
+    all
+}
+
+/// What workers say of links, snapshots and checkpoints.
+fn of_worker_beside_training() -> Vec<WorkerMessage> {
+    let (generation, snapshot, step) = (GENERATION, SNAPSHOT, Step::new(3));
+    let reason = || "test".to_owned();
+    vec![
         WorkerMessage::LinkBroken {
             generation,
             peer: WorkerId::new(1),

@@ -313,7 +313,6 @@ fn is_routine(event: &Event) -> bool {
         Event::Arrived(_)
         | Event::Lost { .. }
         | Event::LeaveRequested { .. }
-        | Event::Motion { .. }
         | Event::StopRequested
         | Event::Depot { .. } => false,
     }
