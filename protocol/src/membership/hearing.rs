@@ -58,14 +58,7 @@ impl Membership {
                 // It has no more bytes to move.
                 record.work.told(step, tally, 0, self.now);
                 self.switched_if_so(worker, generation, step);
-                let in_vain = if tally.step == step { tally.this_step } else { 0 };
-                let ending = Ending {
-                    step,
-                    hash,
-                    results,
-                    in_vain,
-                };
-                self.finished(worker, generation, ending);
+                self.finished(worker, generation, Ending::of(step, hash, results, tally));
             }
             // Whoever has finished needs its links no more.
             WorkerMessage::LinkBroken { .. } if record.ending().is_some() => {}

@@ -112,6 +112,16 @@ pub(super) struct Ending {
 }
 
 impl Ending {
+    pub(super) fn of(step: Step, hash: StateHash, results: Vec<(String, f64)>, tally: Tally) -> Self {
+        let in_vain = tally.computed_in(step);
+        Self {
+            step,
+            hash,
+            results,
+            in_vain,
+        }
+    }
+
     /// Equal to the bit (NaN included).
     pub(super) fn same_bits(&self, other: &Self) -> bool {
         let bits = |ending: &Self| {
