@@ -5,6 +5,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use sardana_actors::agent::{AgentEvent, BUNDLE_VARIABLE, Bundle, Output, receive_bundle};
@@ -12,8 +13,6 @@ use sardana_actors::trust::{Authority, Role};
 use sardana_actors::wire::limits::BUNDLE_BYTES;
 use sardana_actors::wire::write_frame_blocking;
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
 
 use super::orders::{operator, start};
@@ -49,9 +48,10 @@ async fn ended(pid: Pid) {
         Err(Errno::SRCH) => return,
         Err(error) => panic!("{error}"),
     };
-    let watched = AsyncFd::with_interest(descriptor, Interest::READABLE).unwrap();
-    let readable = timeout(PATIENCE, watched.readable()).await;
-    drop(readable.expect("what a worker has started ends with it").unwrap());
+    let limit = Timespec::try_from(PATIENCE).unwrap();
+    let wait = move || poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit)).unwrap();
+    let ended = tokio::task::spawn_blocking(wait).await.unwrap();
+    assert!(ended > 0, "what a worker has started ends with it");
 }
 
 fn is_there(pid: Pid) -> bool {

@@ -1,7 +1,7 @@
 //! Says what happens to the job, one line per event.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sardana::launch::Event;
 use sardana::operator::count;
@@ -135,15 +135,7 @@ impl<'a> Guide<'a> {
                     "generation {generation}: a ring of {world_size}, formed in {took:.1} ms"
                 ));
             }
-            JobEvent::Resumed { step, after, .. } => {
-                let again = std::mem::take(&mut self.again);
-                let after = after.as_secs_f64() * 1e3;
-                self.event(&format!(
-                    "step {} applied {after:.1} ms later; {} computed again",
-                    step.get(),
-                    count(again, "shard gradient")
-                ));
-            }
+            JobEvent::Resumed { step, after, .. } => self.resumed(*step, *after),
             JobEvent::Joined { worker, step } => self.joined(*worker, *step),
             JobEvent::Waiting { have, need } => self.event(&format!("waiting for {need}; here: {}", count(*have, "worker"))),
             JobEvent::StateLost { reached, from } => {
@@ -170,6 +162,15 @@ impl<'a> Guide<'a> {
             // The coordinator ends with this process.
             JobEvent::Adopted { .. } | JobEvent::Fenced { .. } | JobEvent::Halting { .. } | JobEvent::Done(_) => {}
         }
+    }
+
+    fn resumed(&mut self, step: Step, after: Duration) {
+        let again = count(std::mem::take(&mut self.again), "shard gradient");
+        let after = after.as_secs_f64() * 1e3;
+        self.event(&format!(
+            "step {} applied {after:.1} ms later; {again} computed again",
+            step.get()
+        ));
     }
 
     /// What happens while training goes on.

@@ -55,7 +55,6 @@ pub(crate) fn introduction() -> Introduction {
 /// What workers say.
 pub(crate) fn of_worker() -> Vec<WorkerMessage> {
     let (generation, snapshot, step, tally) = (GENERATION, SNAPSHOT, Step::new(3), TALLY);
-    let reason = || "test".to_owned();
     let mut all = vec![
         WorkerMessage::Halted {
             generation,

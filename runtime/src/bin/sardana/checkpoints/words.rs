@@ -112,6 +112,5 @@ mod tests {
     fn columns_are_as_wide_as_what_is_in_them() {
         let rows = [["a", "long name"], ["bcd", "x"]].map(|row| row.map(str::to_owned));
         assert_eq!(table(&rows), "a    long name\nbcd  x\n");
-        assert_eq!([count(1_u64, "piece"), count(2_u64, "piece")], ["1 piece", "2 pieces"]);
     }
 }
