@@ -29,6 +29,9 @@ const BESIDE_TRAINING: [&str; 10] = [
 /// So many steps may never be told of for each worker that ended, where several did.
 const FORGOTTEN_EACH: usize = 2;
 
+/// So many counts may be unsure in a trial though each loss told its own.
+const UNSURE: u32 = 2;
+
 /// A trial that ended as it must.
 #[derive(Debug)]
 pub struct Verdict {
@@ -116,9 +119,9 @@ impl Trial {
             "{different} different gradients were computed, the job has {whole} less {empty} empty ones"
         );
         let (unknown, uncounted) = (summary.unknown, ended.lost_uncounted());
-        // A worker that comes back may leave it unsure what it had computed in vain.
+        // A worker that comes back may leave it unsure what it had computed in vain, and so may a joiner with the state of those who are lost.
         ensure!(
-            unknown <= 2 * uncounted,
+            unknown <= 2 * uncounted + UNSURE,
             "{unknown} counts are said to be unknown, and {uncounted} workers were lost without theirs"
         );
         if unknown > 0 {

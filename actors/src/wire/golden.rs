@@ -242,7 +242,7 @@ fn a_worker_that_comes_or_goes() {
         "0f 07\"SIGTERM\"",
     );
     golden(&WorkerMessage::Renew { request: vec![1, 2] }, "10 02 0102");
-    golden(&WorkerMessage::Copying { snapshot: SNAPSHOT }, "12 0107 09");
+    golden(&WorkerMessage::Copying { snapshot: SNAPSHOT }, "13 0107 09");
 }
 
 #[test]

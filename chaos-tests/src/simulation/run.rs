@@ -114,6 +114,10 @@ impl World {
         let (since, mut asked) = (self.now(), false);
         while !self.is_over() && self.now() < since + floor.ends_within {
             asked |= !asked && self.ask_to_stop();
+            // A job that stops where it stands owes no gradient, so that nothing tells a worker that hangs in one from one that evaluates.
+            if asked && self.now() >= since + floor.ends_within / 2 {
+                self.people_end_all_that_hangs();
+            }
             self.happen_healed();
         }
         if self.broken.is_none() && !self.given_up {

@@ -245,9 +245,14 @@ impl Schedule {
                 struck(hands.send(worker, Signal::STOP))
             }
             Act::Drain => {
-                // One must stay: a worker that has left is not replaced.
-                let worker = if staying.len() > 1 { self.dice.pick(&staying) } else { None };
-                let Some(worker) = worker else { return Struck::NoOne };
+                // One must stay: a worker that has left is not replaced. Where there is no other, one is called in first.
+                if staying.len() < 2 {
+                    hands.scale(2);
+                    return Struck::NoOne;
+                }
+                let Some(worker) = self.dice.pick(&staying) else {
+                    return Struck::NoOne;
+                };
                 self.leaving.push(worker);
                 match self.dice.below(2) {
                     0 => {
@@ -259,8 +264,9 @@ impl Schedule {
             }
             Act::Join | Act::JoinTwo => {
                 let more = if act == Act::Join { 1 } else { 2 };
+                // Where there are as many as there may be, one makes room.
                 if staying.len() + more > MOST {
-                    return Struck::NoOne;
+                    return self.kill(hands);
                 }
                 hands.scale(staying.len() + more);
                 Struck::Yes

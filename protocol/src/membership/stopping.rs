@@ -85,8 +85,17 @@ impl Membership {
         }
     }
 
-    /// Asks the closer again: the first request may have fallen into a broken connection.
+    /// Asks the closer again: the first request may have fallen into a broken connection. A job that, as it turns out, has never begun has
+    /// nothing to keep and ends.
     pub(super) fn ask_again_to_stop(&mut self) {
+        if let (Stop::Wanted { .. }, Phase::Gathering { since, .. }) = (self.stop, &self.phase)
+            && !self.has_begun()
+            && self.generation.count() == 0
+            && !self.may_be_missing_a_past(*since)
+            && !self.somebody_has_a_state()
+        {
+            return self.fail(self.stopped_in_vain());
+        }
         if let Stop::Wanted { asked } = self.stop
             && self.now.saturating_sub(asked) >= RESEND
         {

@@ -72,7 +72,7 @@ fn what_is_saved_is_shown_while_the_job_runs() {
     assert_eq!(saved["depots"].as_array().unwrap().len(), 1, "{saved}");
     let table = site.done(&["status"]);
     assert!(
-        table.contains("whole on 1 of 1 hosts") && table.contains("committed"),
+        table.contains("whole on 1 of 1 host") && table.contains("committed"),
         "{table}"
     );
     // A job has its folder to itself; the refusal says where to look instead.

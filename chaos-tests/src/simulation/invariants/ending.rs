@@ -7,6 +7,9 @@ use sardana_protocol::words::{Step, WorkerId};
 use super::{Law, Violation};
 use crate::simulation::model::hash_of;
 
+/// So many counts may be unsure though each loss told its own.
+const UNSURE: u64 = 2;
+
 /// Whether the coordinator can know how many gradients were computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Count {
@@ -50,8 +53,9 @@ impl Law {
             self.excuse("a coordinator does not know what was counted in an earlier life");
             return Ok(());
         }
-        // One that comes back may have been lost without its count, and leave it unsure what it had computed in vain.
-        self.check("each count is known", u64::from(unknown) <= 2 * uncounted, || {
+        // One that comes back may have been lost without its count, and leave it unsure what it had computed in vain; and so may a joiner
+        // with the state of those who are lost.
+        self.check("each count is known", u64::from(unknown) <= 2 * uncounted + UNSURE, || {
             format!("{unknown} counts are said to be unknown, and {uncounted} workers were lost without theirs")
         })?;
         if unknown > 0 {

@@ -77,6 +77,16 @@ impl World {
         }
     }
 
+    /// People who have asked the job to stop, and still wait, end all that hangs.
+    pub(crate) fn people_end_all_that_hangs(&mut self) {
+        let hung = self.processes.iter().filter(|(_, process)| process.hung);
+        for worker in hung.map(|(&worker, _)| worker).collect::<Vec<_>>() {
+            self.story
+                .tell(self.now(), || format!("people end {worker}, which hangs while the job stops"));
+            self.killed(worker);
+        }
+    }
+
     /// Whether its donor hangs. Nobody can tell which of the two does, and the one that lacks the state is missed less.
     fn awaits_one_that_hangs(&self, process: &Process) -> bool {
         let fetching = process.fetching.as_ref();

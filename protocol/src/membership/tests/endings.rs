@@ -215,3 +215,20 @@ fn a_stop_while_waiting_ends_the_job_at_once() {
     let told = words(&job.event(Event::StopRequested));
     assert_eq!(told, ["to w1: dismiss", "failed: stopped while the job waited for workers"]);
 }
+
+#[test]
+fn a_stop_before_it_is_known_whether_there_was_an_earlier_life_ends_a_job_that_never_began() {
+    let mut job = Job::training(2, config());
+    job.membership = Membership::resume(config(), Incarnation::new(2), job.now, None);
+    job.event(Event::StopRequested);
+    assert_eq!(
+        job.membership.stage(),
+        Stage::Gathering,
+        "members of an earlier life may come"
+    );
+    job.now += crate::limits::ADOPTION_PATIENCE;
+    let told = job.event(Event::Tick);
+    assert_eq!(job.membership.stage(), Stage::Done);
+    let failed = |command: &Command| matches!(command, Command::Tell(JobEvent::Failed { reason }) if reason.contains("stopped while"));
+    assert!(told.iter().any(failed), "{told:?}");
+}
