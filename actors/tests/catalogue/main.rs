@@ -18,4 +18,3 @@ mod model;
 mod power;
 mod power_disk;
 mod random;
-mod recorded;

@@ -37,17 +37,7 @@ const BEGINS: Duration = Duration::from_secs(5);
 pub fn churn(seed: u64, every: Duration, lasts: Duration) -> Churned {
     let mut dice = Dice::new(mix(seed));
     let swarm = Swarm::churned(&mut dice);
-    let mut world = World::of(
-        swarm,
-        dice,
-        seed,
-        Story::new(
-            std::env::var("TELL")
-                .ok()
-                .and_then(|t| t.parse().ok())
-                .map_or(Telling::No, Telling::From),
-        ),
-    );
+    let mut world = World::of(swarm, dice, seed, Story::new(Telling::No));
     world.replacing = Some(Replacing::default());
     while world.now() < BEGINS && world.broken.is_none() && world.happen() {}
     let before = world.reached();

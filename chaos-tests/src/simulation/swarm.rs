@@ -157,6 +157,7 @@ impl Swarm {
         swarm.steps = u64::MAX >> 1;
         (swarm.gradient, swarm.apply) = (Duration::from_micros(2_500), Duration::from_micros(200));
         (swarm.transfer, swarm.sum, swarm.keeps) = (Duration::from_millis(5), Duration::from_millis(1), 16);
+        (swarm.load, swarm.local) = (swarm.apply * 2, swarm.transfer);
         swarm.restart = Duration::from_millis(150);
         (swarm.seen, swarm.held_up) = (Duration::from_millis(5), Duration::from_micros(100));
         swarm.network.transport = Transport::Streams;
