@@ -29,7 +29,7 @@ const OF_CHECKPOINTS: [Point; 4] = [Point::Saving, Point::Written, Point::Lendin
 const ENOUGH: u64 = 8;
 
 /// See [`ENOUGH`].
-const LEAST_MET: usize = 2;
+const LEAST_MET: usize = 4;
 
 /// When the adversary strikes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
