@@ -32,6 +32,7 @@ impl Job {
             generation: g(count),
             step: s(step),
             tally: Tally {
+                total: 100,
                 this_step: 2,
                 ..tally(step)
             },
