@@ -51,9 +51,9 @@ impl Membership {
     /// Whether the job was asked to stop, and those who are there have its state and could not train: they end where they stand, so that it
     /// is kept.
     pub(super) fn stops_where_it_stands(&self) -> bool {
-        let newest = self.newest();
-        let has_it = newest > Step::ZERO && newest >= self.behind_which_state_is_lost();
-        self.stop != Stop::No && has_it && !self.could_train()
+        let has_it = |newest: Step| newest > Step::ZERO && newest >= self.behind_which_state_is_lost();
+        // All are looked at only where somebody wants the job to stop.
+        self.stop != Stop::No && has_it(self.newest()) && !self.could_train()
     }
 
     pub(super) fn nothing_is_left_to_train(&self) -> bool {
