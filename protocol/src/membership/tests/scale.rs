@@ -4,7 +4,7 @@ use super::*;
 use crate::limits::{MAX_HOLDERS, MAX_WORKERS};
 
 /// Members that the machine may look at for one message, on average, however many there are.
-const EACH: usize = 12;
+const EACH: usize = 16;
 
 /// Many, and more than hold a snapshot.
 const MANY: u64 = 512;
