@@ -90,6 +90,7 @@ impl Membership {
                 Lack::Nothing => self.form(since),
                 Lack::Joiners => self.call_in_joiners(since),
                 Lack::Patience => {}
+                Lack::Need(_) if self.stops_before_it_begins(since) => self.stop_in_vain(),
                 // Who has yet to come is not missed.
                 Lack::Need(_) if self.arrivals == 0 => {}
                 Lack::Need(need) if told == Some(need) => {}

@@ -1,5 +1,7 @@
 //! How an operator ends a job early: the rank that closes the sums says so in a trailer, and all stop at the same boundary.
 
+use std::time::Duration;
+
 use super::roster::Place;
 use super::{Membership, Phase, Record, Stop};
 use crate::limits::RESEND;
@@ -17,7 +19,7 @@ impl Membership {
             Phase::Gathering { since, .. } if self.somebody_has_a_state() || self.may_be_missing_a_past(since) => {
                 self.stop = Stop::Wanted { asked: self.now };
             }
-            Phase::Gathering { .. } => self.fail(self.stopped_in_vain()),
+            Phase::Gathering { .. } => self.stop_in_vain(),
             Phase::Done | Phase::Failed => {}
         }
     }
@@ -85,17 +87,19 @@ impl Membership {
         }
     }
 
-    /// Asks the closer again: the first request may have fallen into a broken connection. A job that, as it turns out, has never begun has
-    /// nothing to keep and ends.
+    /// Whether the job was asked to stop before it was known that it has never begun: it lacks workers, and has nothing to keep.
+    pub(super) fn stops_before_it_begins(&self, since: Duration) -> bool {
+        let waits = self.stop != Stop::No && !self.has_begun() && self.generation.count() == 0;
+        waits && !self.may_be_missing_a_past(since) && !self.somebody_has_a_state()
+    }
+
+    /// Ends a job that waits for workers and has no state that could be kept.
+    pub(super) fn stop_in_vain(&mut self) {
+        self.fail(self.stopped_in_vain());
+    }
+
+    /// Asks the closer again: the first request may have fallen into a broken connection.
     pub(super) fn ask_again_to_stop(&mut self) {
-        if let (Stop::Wanted { .. }, Phase::Gathering { since, .. }) = (self.stop, &self.phase)
-            && !self.has_begun()
-            && self.generation.count() == 0
-            && !self.may_be_missing_a_past(*since)
-            && !self.somebody_has_a_state()
-        {
-            return self.fail(self.stopped_in_vain());
-        }
         if let Stop::Wanted { asked } = self.stop
             && self.now.saturating_sub(asked) >= RESEND
         {
