@@ -3,11 +3,14 @@
 //! Needs root and `ip`. A direction is cut by making the sender believe in a hardware address that nobody has: what it sends is lost
 //! on the way, and it is not told. Must not know what the hosts do.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result};
@@ -25,6 +28,8 @@ pub(crate) type Host = u8;
 pub(crate) struct Network {
     name: String,
     hosts: Host,
+    /// Who reaches whom no more.
+    cuts: Mutex<BTreeSet<(Host, Host)>>,
 }
 
 impl Network {
@@ -38,6 +43,7 @@ impl Network {
         let network = Self {
             name: format!("sardana-{}-{made}", std::process::id()),
             hosts,
+            cuts: Mutex::default(),
         };
         let switch = network.switch();
         ip(&["netns", "add", &switch])?;
@@ -46,7 +52,8 @@ impl Network {
         for host in network.all() {
             network.plug_in(host)?;
         }
-        network.heal().map_err(|error| error.to_string())?;
+        let all = network.all().flat_map(|from| network.all().map(move |to| (from, to)));
+        network.lead(all.filter(|(from, to)| from != to), hardware)?;
         Ok(network)
     }
 
@@ -62,25 +69,34 @@ impl Network {
         ip(&["-n", &place, "address", "add", &address, "dev", "eth0"])
     }
 
-    /// From now on nothing that `from` sends reaches `to`.
-    pub(crate) fn cut(&self, from: Host, to: Host) -> Result<()> {
-        self.lead(from, to, NOBODY)
+    /// From now on nothing that one `from` of these sends reaches its `to`.
+    pub(crate) fn cut(&self, ways: impl IntoIterator<Item = (Host, Host)>) -> Result<()> {
+        let ways: Vec<_> = ways.into_iter().collect();
+        self.cuts().extend(&ways);
+        self.lead(ways, |_| NOBODY.to_owned()).map_err(anyhow::Error::msg)
     }
 
-    /// From now on everything reaches whom it is for.
+    /// From now on everything reaches whom it is for. Does only what is needed: on a busy host each command takes a while, and a partition
+    /// is to last as long as its test says.
     pub(crate) fn heal(&self) -> Result<()> {
-        for (from, to) in self.all().flat_map(|from| self.all().map(move |to| (from, to))) {
-            if from != to {
-                self.lead(from, to, &hardware(to))?;
-            }
-        }
-        Ok(())
+        let cuts = std::mem::take(&mut *self.cuts());
+        self.lead(cuts, hardware).map_err(anyhow::Error::msg)
     }
 
-    fn lead(&self, from: Host, to: Host, hardware: &str) -> Result<()> {
-        let (place, to) = (self.place(from), address(to).to_string());
-        let at = ["lladdr", hardware, "dev", "eth0", "nud", "permanent"];
-        ip(&[&["-n", &place, "neighbour", "replace", &to][..], &at].concat()).map_err(anyhow::Error::msg)
+    /// Makes each `(from, to)` believe in the hardware address that `at` says of `to`, with one command for each host.
+    fn lead(&self, ways: impl IntoIterator<Item = (Host, Host)>, at: impl Fn(Host) -> String) -> Result<(), String> {
+        let mut commands: BTreeMap<Host, String> = BTreeMap::new();
+        for (from, to) in ways {
+            let way = format!("neighbour replace {} lladdr {} dev eth0 nud permanent\n", address(to), at(to));
+            commands.entry(from).or_default().push_str(&way);
+        }
+        commands
+            .into_iter()
+            .try_for_each(|(from, commands)| ip_batch(&self.place(from), &commands))
+    }
+
+    fn cuts(&self) -> MutexGuard<'_, BTreeSet<(Host, Host)>> {
+        self.cuts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does `work` on a thread of that host. The threads and processes that it starts are there as well.
@@ -132,12 +148,31 @@ fn hardware(host: Host) -> String {
 }
 
 fn ip(arguments: &[&str]) -> Result<(), String> {
-    match Command::new("ip").args(arguments).stdin(Stdio::null()).output() {
-        Err(error) => Err(format!("ip: {error}")),
+    let output = Command::new("ip").args(arguments).stdin(Stdio::null()).output();
+    succeeded(&format!("ip {arguments:?}"), output)
+}
+
+/// Does all of `commands`, one a line, in the network namespace `place`.
+fn ip_batch(place: &str, commands: &str) -> Result<(), String> {
+    let output = (|| {
+        let mut child = Command::new("ip")
+            .args(["-n", place, "-batch", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        if let Some(mut input) = child.stdin.take() {
+            input.write_all(commands.as_bytes())?;
+        }
+        child.wait_with_output()
+    })();
+    succeeded(&format!("ip -n {place} -batch: {commands}"), output)
+}
+
+fn succeeded(what: &str, output: io::Result<Output>) -> Result<(), String> {
+    match output {
+        Err(error) => Err(format!("{what}: {error}")),
         Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(format!(
-            "ip {arguments:?}: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        )),
+        Ok(output) => Err(format!("{what}: {}", String::from_utf8_lossy(&output.stderr).trim())),
     }
 }

@@ -81,15 +81,9 @@ fn cut(site: &Site, worker: WorkerId, from: From, lost: Lost) -> Result<()> {
         From::Neighbour => vec![host(site, site.members[0])?],
         From::Coordinator => vec![COORDINATOR],
     };
-    for other in others {
-        if lost != Lost::Received {
-            site.network.cut(own, other)?;
-        }
-        if lost != Lost::Sent {
-            site.network.cut(other, own)?;
-        }
-    }
-    Ok(())
+    let sent = others.iter().map(|&other| (own, other)).filter(|_| lost != Lost::Received);
+    let received = others.iter().map(|&other| (other, own)).filter(|_| lost != Lost::Sent);
+    site.network.cut(sent.chain(received))
 }
 
 /// What has become of `worker` by the events since it was cut off.
