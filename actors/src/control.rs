@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quinn::{Connection, ConnectionError, RecvStream, SendStream};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
 use crate::quic::limits::HANDSHAKE_DEADLINE;
@@ -106,20 +106,50 @@ impl<Out> Queue<Out> for mpsc::Receiver<Item<Out>> {
     }
 }
 
-/// Sends what comes from `queue`, and hands what arrives to `arrived`, until either side ends. Returns why it ended. What was
+/// Most messages of one connection that arrived and are not yet dealt with. The next is read after one of them is: what more is sent
+/// waits in the connection's window, and then at its sender.
+const WAITING: usize = 8;
+
+/// One of [`WAITING`], until it is dropped: when what arrived with it is dealt with.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _given_back: Option<OwnedSemaphorePermit>,
+}
+
+/// The turns of one connection.
+#[derive(Debug)]
+struct Turns(Arc<Semaphore>);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(WAITING)))
+    }
+}
+
+impl Turns {
+    async fn next(&self) -> Turn {
+        // It is never closed.
+        let given_back = Arc::clone(&self.0).acquire_owned().await.ok();
+        Turn { _given_back: given_back }
+    }
+}
+
+/// Sends what comes from `queue`, and hands what arrives to `arrived`, with its turn, until either side ends. Returns why it ended. What was
 /// queued before the queue was closed is delivered first. Where the other end gives up the stream and closes `connection` with a reason, that
 /// is why.
 pub(crate) async fn carry<In: DeserializeOwned, Out: Serialize>(
     connection: &Connection,
     (mut send, mut receive): (SendStream, RecvStream),
     mut queue: impl Queue<Out>,
-    mut arrived: impl FnMut(In) -> Next,
+    mut arrived: impl FnMut(In, Turn) -> Next,
     sent: impl Fn(&Out),
 ) -> String {
+    let turns = Turns::default();
     let reading = async {
         loop {
+            let turn = turns.next().await;
             match read_frame::<In>(&mut receive, CONTROL_FRAME_BYTES).await {
-                Ok(Some(message)) => match arrived(message) {
+                Ok(Some(message)) => match arrived(message, turn) {
                     Next::Message => {}
                     Next::Stop => return "this side ends".to_owned(),
                 },
@@ -172,5 +202,30 @@ async fn given_up(connection: &Connection, otherwise: String) -> String {
     match last_word(connection).await {
         Err(reason) => reason.to_string(),
         Ok(()) => otherwise,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_more_is_read_than_is_dealt_with() {
+        let turns = Turns::default();
+        let mut waiting = Vec::new();
+        for _ in 0..WAITING {
+            waiting.push(turns.next().await);
+        }
+        let mut next = pin!(turns.next());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(next.as_mut().poll(&mut context).is_pending(), "so many wait already");
+        waiting.pop();
+        assert!(matches!(
+            next.as_mut().poll(&mut context),
+            Poll::Ready(Turn { _given_back: Some(_) })
+        ));
     }
 }

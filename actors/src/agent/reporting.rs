@@ -204,7 +204,7 @@ impl Link {
         let (queue, outgoing) = mpsc::unbounded_channel();
         let agent = agent.clone();
         tokio::spawn(async move {
-            let ordered = |order: AgentOrder| match agent.cast(Message::Ordered(order)) {
+            let ordered = |order: AgentOrder, _| match agent.cast(Message::Ordered(order)) {
                 Ok(()) => Next::Message,
                 Err(_) => Next::Stop,
             };

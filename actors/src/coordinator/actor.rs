@@ -29,6 +29,7 @@ use super::outlet::Outlet;
 use super::records::{KeptJob, Recorder};
 use super::session::SessionId;
 use super::{CoordinatorConfig, Past};
+use crate::control::Turn;
 use crate::ground::Ground;
 use crate::quic::explain;
 use crate::trust::{Clock, Wallet};
@@ -53,9 +54,13 @@ pub(super) enum Message {
         reply: oneshot::Sender<Greeting>,
     },
     /// By a session: a worker said this.
-    Said { worker: WorkerId, message: WorkerMessage },
+    Said {
+        worker: WorkerId,
+        message: WorkerMessage,
+        turn: Turn,
+    },
     /// By a session: an agent said this.
-    AgentSaid { agent: u64, message: AgentMessage },
+    AgentSaid { agent: u64, message: AgentMessage, turn: Turn },
     /// By a session: an agent's connection is over.
     AgentLost { agent: u64, session: SessionId },
     /// By a session: a depot reports for duty. The greeting goes back.
@@ -66,7 +71,11 @@ pub(super) enum Message {
         reply: oneshot::Sender<Greeting>,
     },
     /// By a session: a depot said this.
-    DepotSaid { depot: DepotId, message: DepotMessage },
+    DepotSaid {
+        depot: DepotId,
+        message: DepotMessage,
+        turn: Turn,
+    },
     /// By a session: a depot's connection is over.
     DepotLost {
         depot: DepotId,
@@ -204,8 +213,14 @@ impl Actor for Shell {
                 outlet,
                 reply,
             } => state.agent_hello(agent, hello, outlet, reply),
-            Message::Said { worker, message } => state.said(worker, message),
-            Message::AgentSaid { agent, message } => state.agent_said(agent, message),
+            Message::Said { worker, message, turn } => {
+                state.said(worker, message);
+                drop(turn);
+            }
+            Message::AgentSaid { agent, message, turn } => {
+                state.agent_said(agent, message);
+                drop(turn);
+            }
             Message::AgentLost { agent, session } => state.agent_lost(agent, session),
             Message::DepotHello {
                 certified,
@@ -213,7 +228,10 @@ impl Actor for Shell {
                 outlet,
                 reply,
             } => state.depot_hello(certified, hello, outlet, reply),
-            Message::DepotSaid { depot, message } => state.depot_said(depot, message),
+            Message::DepotSaid { depot, message, turn } => {
+                state.depot_said(depot, message);
+                drop(turn);
+            }
             Message::DepotLost { depot, session, why } => state.depot_lost(depot, session, why),
             Message::Asked { request, reply } => {
                 // An operator that has gone does not want to know.

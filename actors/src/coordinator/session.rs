@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::actor::Message;
 use super::limits::{DEPOT_QUEUE, QUEUE};
 use super::outlet::Outlet;
-use crate::control::{Item, Next, carry};
+use crate::control::{Item, Next, Turn, carry};
 use crate::enrol::EnrolService;
 use crate::operator::limits::MAX_OPERATORS;
 use crate::quic::limits::{CONTROL_WINDOW_BYTES, HANDSHAKE_DEADLINE, SILENT};
@@ -236,11 +236,11 @@ impl Streams {
         let Some(streams) = self.answer(asked.is_ok(), greeting).await else {
             return;
         };
-        let said = |message: DepotMessage| {
+        let said = |message: DepotMessage, turn: Turn| {
             if !may_send(Role::Checkpoint, Kind::from(&message), Role::Coordinator) {
                 return Next::Stop;
             }
-            match coordinator.cast(Message::DepotSaid { depot, message }) {
+            match coordinator.cast(Message::DepotSaid { depot, message, turn }) {
                 Ok(()) => Next::Message,
                 Err(_) => Next::Stop,
             }
@@ -254,11 +254,11 @@ impl Streams {
     async fn serve_worker(self, mut goodbye: Goodbye, outgoing: mpsc::Receiver<Item<CoordinatorMessage>>) {
         goodbye.why = "its session failed".to_owned();
         let worker = goodbye.worker;
-        let said = |message: WorkerMessage| {
+        let said = |message: WorkerMessage, turn: Turn| {
             if !may_send(Role::Worker, Kind::from(&message), Role::Coordinator) {
                 return Next::Stop;
             }
-            match goodbye.coordinator.cast(Message::Said { worker, message }) {
+            match goodbye.coordinator.cast(Message::Said { worker, message, turn }) {
                 Ok(()) => Next::Message,
                 Err(_) => Next::Stop,
             }
@@ -269,11 +269,11 @@ impl Streams {
     }
 
     async fn serve_agent(self, agent: u64, coordinator: &ActorRef<Message>, outgoing: mpsc::Receiver<Item<AgentOrder>>) {
-        let said = |message: AgentMessage| {
+        let said = |message: AgentMessage, turn: Turn| {
             if !may_send(Role::Agent, Kind::from(&message), Role::Coordinator) {
                 return Next::Stop;
             }
-            match coordinator.cast(Message::AgentSaid { agent, message }) {
+            match coordinator.cast(Message::AgentSaid { agent, message, turn }) {
                 Ok(()) => Next::Message,
                 Err(_) => Next::Stop,
             }

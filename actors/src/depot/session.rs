@@ -138,7 +138,7 @@ impl Link {
         tracing::info!(target: "sardana::event::joined", depot = %self.keeper.own, coordinator = %connection.remote_address());
         let keeper = Arc::clone(&self.keeper);
         tokio::spawn(async move { keeper.tell_all().await });
-        let ordered = |order: DepotOrder| match depot.cast(Message::Ordered { incarnation, order }) {
+        let ordered = |order: DepotOrder, _| match depot.cast(Message::Ordered { incarnation, order }) {
             Ok(()) => Next::Message,
             Err(_) => Next::Stop,
         };

@@ -384,7 +384,7 @@ async fn carry(
     if worker.cast(Message::Joined).is_err() {
         return control.stop(None);
     }
-    let told = |message: CoordinatorMessage| match worker.cast(Message::Told(message)) {
+    let told = |message: CoordinatorMessage, _| match worker.cast(Message::Told(message)) {
         Ok(()) => Next::Message,
         Err(_) => Next::Stop,
     };
