@@ -318,7 +318,7 @@ impl Site {
     }
 }
 
-fn send(pid: u32, signal: Signal) -> Result<()> {
+pub(crate) fn send(pid: u32, signal: Signal) -> Result<()> {
     let pid = Pid::from_raw(i32::try_from(pid)?).context("a process has a number")?;
     Ok(kill_process(pid, signal)?)
 }

@@ -23,6 +23,7 @@ mod replicas;
 mod rivals;
 mod seeds;
 mod spread;
+mod strangers;
 mod successors;
 mod thawed;
 mod undisturbed;

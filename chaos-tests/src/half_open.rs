@@ -1,0 +1,211 @@
+//! Strangers who begin handshakes and never finish them. They prove their address if they are asked to, and hear nothing else that they
+//! are answered. Counts those that are pending at the other end: whose handshake it has answered and not yet had time to give up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use sardana_actors::quic::limits::{HANDSHAKE_DEADLINE, IDLE_TIMEOUT};
+use sardana_actors::quic::{Purpose, bind_client, connect};
+use sardana_actors::trust::{Authority, PeerIdentity, Role};
+use sardana_protocol::words::JobId;
+use tokio::net::UdpSocket;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{interval, timeout};
+
+/// The largest datagram.
+const DATAGRAM_BYTES: usize = 1 << 16;
+
+/// Each is kept until it has been idle for too long: then it says no goodbye, which the other end would hear.
+const KEPT: Duration = IDLE_TIMEOUT.saturating_add(Duration::from_secs(2));
+
+/// One begins at most so often: a burst of first datagrams, which are large on loopback, would be lost.
+const EVERY: Duration = Duration::from_millis(4);
+
+/// So many times as many as are wanted are kept: the other end has given up most of them, and they do not know it.
+const KEPT_OF_ONE: usize = 4;
+
+/// The other end's part of a handshake is at least as long as this; a refusal, or an acknowledgement, is shorter.
+const ANSWER_BYTES: usize = 1_000;
+
+/// What has not happened by then never will.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+// Others come in the place of those that were given up while these are still kept.
+const _: () = assert!(KEPT.as_millis() < KEPT_OF_ONE as u128 * HANDSHAKE_DEADLINE.as_millis());
+
+/// A crowd of them at one address, on a thread of its own, until it is dropped.
+#[derive(Debug)]
+pub struct HalfOpen {
+    seen: Arc<Mutex<Seen>>,
+    /// How many have begun, and how many are pending.
+    told: watch::Receiver<(usize, usize)>,
+    go: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+/// What the other end has answered, by the names that it has given its connections.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Those that are pending, and since when.
+    pending: BTreeMap<Vec<u8>, Instant>,
+    /// All that ever were.
+    answered: BTreeSet<Vec<u8>>,
+    /// Asked to prove their address.
+    retried: usize,
+}
+
+impl Seen {
+    /// How many are pending now.
+    fn now(&mut self) -> usize {
+        self.pending.retain(|_, since| since.elapsed() < HANDSHAKE_DEADLINE);
+        self.pending.len()
+    }
+
+    /// Whether the datagram is to be passed on.
+    fn heard(&mut self, datagram: &[u8]) -> bool {
+        let Some((kind, name)) = long_header(datagram) else {
+            return false;
+        };
+        match kind {
+            RETRY => {
+                self.retried += 1;
+                return true;
+            }
+            _ if datagram.len() >= ANSWER_BYTES && self.answered.insert(name.to_vec()) => {
+                self.pending.insert(name.to_vec(), Instant::now());
+            }
+            _ => {}
+        }
+        false
+    }
+}
+
+/// The type of a Retry packet (RFC 9000, section 17.2).
+const RETRY: u8 = 3;
+
+/// The type of a packet with a long header, and who sends it.
+fn long_header(datagram: &[u8]) -> Option<(u8, &[u8])> {
+    let (&first, rest) = datagram.split_first()?;
+    let (&to_bytes, rest) = rest.get(4..)?.split_first()?;
+    let (&from_bytes, rest) = rest.get(usize::from(to_bytes)..)?.split_first()?;
+    let from = rest.get(..usize::from(from_bytes))?;
+    (first & 0x80 != 0).then_some((first >> 4 & 3, from))
+}
+
+impl HalfOpen {
+    /// So many come to `address`, where connections are for `purpose`, and others in the place of those that are given up.
+    ///
+    /// # Errors
+    /// When there is no thread for them.
+    pub fn come(address: SocketAddr, purpose: Purpose, wanted: usize) -> Result<Self> {
+        let (go, told) = oneshot::channel();
+        let (tell, heard) = watch::channel((0, 0));
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let noted = Arc::clone(&seen);
+        let work = move || runtime.block_on(crowd((address, purpose), wanted, &noted, &tell, told));
+        let thread = thread::Builder::new().name("half-open".to_owned()).spawn(work)?;
+        Ok(Self {
+            seen,
+            told: heard,
+            go: Some(go),
+            thread: Some(thread),
+        })
+    }
+
+    /// How many are pending at the other end.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        lock(&self.seen).now()
+    }
+
+    /// How many were asked to prove their address.
+    #[must_use]
+    pub fn retried(&self) -> usize {
+        lock(&self.seen).retried
+    }
+
+    /// Waits until so many have begun, and at least so many are pending.
+    ///
+    /// # Errors
+    /// When that takes too long.
+    pub async fn reached(&mut self, begun: usize, pending: usize) -> Result<()> {
+        let reached = timeout(PATIENCE, self.told.wait_for(|told| told.0 >= begun && told.1 >= pending)).await;
+        let reached = reached.is_ok_and(|reached| reached.is_ok());
+        ensure!(
+            reached,
+            "expected {begun} handshakes begun and {pending} pending, found {:?}",
+            *self.told.borrow()
+        );
+        Ok(())
+    }
+
+    /// They all go.
+    ///
+    /// # Errors
+    /// When they could not do what they were to.
+    pub fn go(mut self) -> Result<()> {
+        self.go = None;
+        let thread = self.thread.take().context("it goes once")?;
+        thread.join().map_err(|_| anyhow!("the crowd panicked"))?
+    }
+}
+
+fn lock(seen: &Mutex<Seen>) -> std::sync::MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// They dial a socket that passes on what they send, and of the answers only those that ask for a proof.
+async fn crowd(
+    (address, purpose): (SocketAddr, Purpose),
+    wanted: usize,
+    seen: &Mutex<Seen>,
+    tell: &watch::Sender<(usize, usize)>,
+    mut told: oneshot::Receiver<()>,
+) -> Result<()> {
+    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let (front, back) = (UdpSocket::bind(loopback).await?, UdpSocket::bind(loopback).await?);
+    let dialled = front.local_addr()?;
+    // Nobody ever sees what they call themselves.
+    let job = JobId::new([0xee; 16]);
+    let endpoint = bind_client(Authority::new(job)?.issue(Role::Worker, 1)?, purpose, dialled)?;
+    let dialling = endpoint.local_addr()?;
+    let coordinator = PeerIdentity::coordinator(job);
+    let mut dialled_by = JoinSet::new();
+    let mut begun = 0;
+    let mut again = interval(EVERY);
+    let (mut sent, mut answer) = (vec![0; DATAGRAM_BYTES], vec![0; DATAGRAM_BYTES]);
+    loop {
+        tokio::select! {
+            // Dropped is told as well.
+            _ = &mut told => break,
+            received = front.recv_from(&mut sent) => {
+                back.send_to(&sent[..received?.0], address).await?;
+            }
+            // An address where nobody listens any more is an error of the socket, and of no interest.
+            received = back.recv_from(&mut answer) => {
+                let Ok((bytes, _)) = received else { continue };
+                if lock(seen).heard(&answer[..bytes]) {
+                    front.send_to(&answer[..bytes], dialling).await?;
+                }
+            }
+            _ = again.tick() => {
+                let pending = lock(seen).now();
+                tell.send_replace((begun, pending));
+                while dialled_by.try_join_next().is_some() {}
+                if pending < wanted && dialled_by.len() < KEPT_OF_ONE * wanted {
+                    begun += 1;
+                    let endpoint = endpoint.clone();
+                    dialled_by.spawn(async move { connect(&endpoint, dialled, coordinator, KEPT).await.is_ok() });
+                }
+            }
+        }
+    }
+    dialled_by.shutdown().await;
+    Ok(())
+}
