@@ -346,37 +346,31 @@ pub(crate) const OF_READERS: &[&str] = &["restored-share", "lending"];
 
 #[tokio::test]
 async fn a_coordinator_that_dies_at_any_point_of_a_checkpoint_is_followed_by_one_that_finds_a_whole_one() -> Result<()> {
-    for &point in OF_COORDINATORS {
-        dies_and_comes_back(point).await.with_context(|| point.to_owned())?;
-    }
-    Ok(())
+    crate::each(OF_COORDINATORS.iter().copied(), dies_and_comes_back).await
 }
 
 #[tokio::test]
 async fn all_die_at_any_point_of_a_checkpoint_and_what_was_committed_is_resumed_from() -> Result<()> {
-    for &point in OF_COORDINATORS {
-        dies_with_all(point).await.with_context(|| point.to_owned())?;
-    }
-    Ok(())
+    crate::each(OF_COORDINATORS.iter().copied(), dies_with_all).await
 }
 
 /// A worker ends at each point of writing and reading: another holder writes, another generation reads.
 #[tokio::test]
 async fn a_worker_dies_at_any_point_of_a_checkpoint() -> Result<()> {
-    for point in OF_WRITERS {
+    crate::each(OF_WRITERS.iter().copied(), async |point| {
         let trial = trial(setup(3))?.faults([format!("{point}@8").as_str()]);
         let folder = trial.folder().join("checkpoints");
         let pace = Place::Pace.close(trial.folder())?;
         let mut launched = launch(config(&trial, &folder, 3, "1")?).await?;
-        let last = saved(&mut launched, 12).await.with_context(|| point.to_owned())?;
-        ensure!(trial.not_fired().is_empty(), "{point}");
+        let last = saved(&mut launched, 12).await?;
+        ensure!(trial.not_fired().is_empty(), "{:?}", trial.not_fired());
         drop(launched);
         drop(pace);
         let ended = finish(config(&trial, &folder, 2, "1")?).await?;
-        ensure!(ended.resumed >= Some(last), "{point}: {:?}, expected {last}", ended.resumed);
-        demand(&trial, &ended).with_context(|| point.to_owned())?;
-    }
-    Ok(())
+        ensure!(ended.resumed >= Some(last), "{:?}, expected {last}", ended.resumed);
+        demand(&trial, &ended)
+    })
+    .await
 }
 
 #[tokio::test]

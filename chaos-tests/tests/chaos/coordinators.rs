@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use sardana::fault::{Point, Role};
 use sardana_chaos_tests::gate::Place;
 
@@ -138,8 +138,5 @@ async fn dies_at(point: Point) -> Result<()> {
 async fn a_coordinator_may_die_at_each_of_its_fault_points() -> Result<()> {
     // At those of checkpoints it dies elsewhere.
     let of_membership = |point: &Point| !checkpoints::OF_COORDINATORS.contains(&point.name());
-    for point in Point::of(Role::Coordinator).filter(of_membership) {
-        dies_at(point).await.with_context(|| format!("at {}", point.name()))?;
-    }
-    Ok(())
+    crate::each(Point::of(Role::Coordinator).filter(of_membership), dies_at).await
 }

@@ -30,7 +30,10 @@ mod undisturbed;
 mod unequal;
 mod unusable;
 
-use anyhow::Result;
+use std::fmt::Debug;
+
+use anyhow::{Context, Result};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::Trial;
 
@@ -39,4 +42,16 @@ const WORKER: &str = env!("CARGO_BIN_EXE_chaos_worker");
 
 fn trial(setup: Setup) -> Result<Trial> {
     Trial::new(WORKER, setup)
+}
+
+/// So many at a time: each waits most of the time.
+const TOGETHER: usize = 3;
+
+/// Does `case` with each of `all`, some at a time. An error names the one that it is of.
+async fn each<T: Copy + Debug>(all: impl IntoIterator<Item = T>, case: impl AsyncFn(T) -> Result<()>) -> Result<()> {
+    let case = &case;
+    let cases = all
+        .into_iter()
+        .map(|one| async move { case(one).await.with_context(|| format!("{one:?}")) });
+    stream::iter(cases).buffer_unordered(TOGETHER).try_collect().await
 }

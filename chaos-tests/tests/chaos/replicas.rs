@@ -41,11 +41,7 @@ async fn a_host_dies_at(point: &str) -> Result<()> {
 
 #[tokio::test]
 async fn a_host_that_dies_at_any_point_of_a_checkpoint_has_it_once_it_is_back() -> Result<()> {
-    for points in [["depot-put", "depot-sync"], ["depot-commit", "depot-committed"]] {
-        let [one, other] = points.map(|point| async move { a_host_dies_at(point).await.with_context(|| point.to_owned()) });
-        tokio::try_join!(one, other)?;
-    }
-    Ok(())
+    crate::each(["depot-put", "depot-sync", "depot-commit", "depot-committed"], a_host_dies_at).await
 }
 
 /// The coordinator dies while a checkpoint is on its way to two hosts that live on. The next one finds a whole one, and that which was
@@ -91,13 +87,9 @@ async fn the_coordinator_dies_at(point: &str, all: bool) -> Result<()> {
 
 #[tokio::test]
 async fn a_coordinator_that_dies_while_two_hosts_keep_a_checkpoint_is_followed_by_one_that_finds_it() -> Result<()> {
-    for point in ["coordinator-save", "coordinator-commit", "coordinator-committed"] {
-        for all in [false, true] {
-            let died = the_coordinator_dies_at(point, all).await;
-            died.with_context(|| format!("{point}, all are lost: {all}"))?;
-        }
-    }
-    Ok(())
+    let points = ["coordinator-save", "coordinator-commit", "coordinator-committed"];
+    let cases = points.into_iter().flat_map(|point| [(point, false), (point, true)]);
+    crate::each(cases, async |(point, all)| the_coordinator_dies_at(point, all).await).await
 }
 
 /// Everything is killed, and one host never comes back: the other one has all of it.
