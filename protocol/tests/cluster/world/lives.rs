@@ -35,7 +35,10 @@ impl World {
             }
         }
         let formed = self.coordinator.generation().count() - begun;
-        assert!(self.summary.is_none() && formed >= u64::from(lives / 2), "{formed} generations");
+        assert!(
+            self.summary.is_none() && formed >= u64::from(lives / 2),
+            "{formed} generations"
+        );
         sizes
     }
 }
