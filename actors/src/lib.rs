@@ -12,6 +12,10 @@
 //! - [`catalogue`]: small records on the disk; [`store`]: the pieces and manifests of checkpoints; [`manifest`]: what a manifest says.
 //! - [`lock`]: one process at a time; [`fault`]: where chaos tests kill.
 
+// Under the name by which the tests outside call it.
+#[cfg(test)]
+extern crate self as sardana_actors;
+
 pub mod agent;
 pub mod catalogue;
 mod control;
@@ -22,6 +26,8 @@ pub mod fault;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod ground;
+#[cfg(test)]
+mod lives_tests;
 pub mod lock;
 pub mod manifest;
 pub mod operator;

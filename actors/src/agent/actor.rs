@@ -10,6 +10,8 @@ use sardana_protocol::messages::{AgentMessage, AgentOrder, Motion, Tally};
 use sardana_protocol::replacing::Replacing;
 use sardana_protocol::words::WorkerId;
 use tokio::sync::mpsc;
+#[cfg(test)]
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
@@ -60,6 +62,9 @@ pub(super) enum Message {
     End,
     /// By the clock: the children had their time.
     EndNow,
+    /// By a test: all that it holds, as text, goes back.
+    #[cfg(test)]
+    Show { reply: oneshot::Sender<String> },
 }
 
 pub(super) struct Shell;
@@ -72,6 +77,7 @@ pub(super) struct Arguments {
     pub(super) printer: Option<Printer>,
 }
 
+#[derive(Debug)]
 pub(super) struct State {
     pub(super) config: AgentConfig,
     program: Program,
@@ -198,6 +204,8 @@ impl Actor for Shell {
                 state.drop_starts();
                 drop(myself.send_after(END_GRACE, || Message::EndNow));
             }
+            #[cfg(test)]
+            Message::Show { reply } => reply.send(format!("{state:?}")).unwrap(),
             Message::EndNow => {
                 state.children.clear();
                 state.processes().clear();

@@ -258,6 +258,16 @@ pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
+#[cfg(test)]
+impl Agent {
+    /// All that its actor holds, as text.
+    pub(crate) async fn shown(&self) -> String {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        self.actor.cast(Message::Show { reply }).unwrap();
+        answer.await.unwrap()
+    }
+}
+
 impl Drop for Agent {
     fn drop(&mut self) {
         self.end_watch();

@@ -1,6 +1,7 @@
 //! The agent's control connection: reports ends of children, and keeps what it could not report until the coordinator is back.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -32,7 +33,27 @@ pub(super) struct Reporting {
     queue: Option<mpsc::UnboundedSender<AgentMessage>>,
     unsaid: Vec<AgentMessage>,
     /// How the last children ended: a connection that breaks takes along what was said last, and a new coordinator knows nothing.
-    ended: VecDeque<AgentMessage>,
+    ended: Ends,
+}
+
+/// The last [`ENDS_KEPT`] ends of children.
+#[derive(Clone, Default)]
+struct Ends(VecDeque<AgentMessage>);
+
+impl Ends {
+    fn remember(&mut self, end: AgentMessage) {
+        self.0.push_back(end);
+        if self.0.len() > ENDS_KEPT {
+            self.0.pop_front();
+        }
+    }
+}
+
+/// Only how many: a thousand of them tell nobody anything.
+impl fmt::Debug for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of at most {ENDS_KEPT}", self.0.len())
+    }
 }
 
 /// What a connection is made from.
@@ -71,7 +92,7 @@ impl Reporting {
             link,
             queue: Some(queue),
             unsaid: Vec::new(),
-            ended: VecDeque::new(),
+            ended: Ends::default(),
         })
     }
 
@@ -84,15 +105,12 @@ impl Reporting {
     pub(super) fn report(&mut self, message: AgentMessage) {
         if let AgentMessage::ChildExited { worker, how, tally, .. } = &message {
             // Said again it brings no successor.
-            self.ended.push_back(AgentMessage::ChildExited {
+            self.ended.remember(AgentMessage::ChildExited {
                 worker: *worker,
                 how: how.clone(),
                 tally: *tally,
                 restarting: false,
             });
-            if self.ended.len() > ENDS_KEPT {
-                self.ended.pop_front();
-            }
         }
         self.say_or_keep(message);
     }
@@ -134,7 +152,7 @@ impl Reporting {
         let unsaid = std::mem::take(&mut self.unsaid);
         // Those that are still to be said come first, with their successors.
         let again = self.ended.clone();
-        for message in unsaid.into_iter().chain(again) {
+        for message in unsaid.into_iter().chain(again.0) {
             self.say_or_keep(message);
         }
     }

@@ -106,6 +106,9 @@ pub(super) enum Message {
     Depots { reply: oneshot::Sender<Vec<DepotAddress>> },
     /// By the embedding program: whether depots stay when the job is over.
     Hold { hold: Hold, reply: oneshot::Sender<()> },
+    /// By a test: all that it holds, as text, goes back.
+    #[cfg(test)]
+    Show { reply: oneshot::Sender<String> },
     /// By the clock.
     Tick,
 }
@@ -121,6 +124,7 @@ pub(super) struct Arguments {
     pub(super) events: mpsc::UnboundedSender<JobEvent>,
 }
 
+#[derive(Debug)]
 pub(super) struct State {
     pub(super) config: CoordinatorConfig,
     pub(super) events: mpsc::UnboundedSender<JobEvent>,
@@ -257,6 +261,8 @@ impl Actor for Shell {
                 state.hold_depots(hold);
                 let _ = reply.send(());
             }
+            #[cfg(test)]
+            Message::Show { reply } => reply.send(format!("{state:?}")).unwrap(),
             Message::Tick => {
                 state.certifying.renew_own();
                 state.settle_hearsay();

@@ -1,9 +1,9 @@
 //! What is known of those that came last, in a bounded number. Must not know what that is.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A map that forgets who was put into it first when there are too many.
-#[derive(Debug)]
 pub(super) struct Lately<K, V> {
     most: usize,
     known: BTreeMap<K, (u64, V)>,
@@ -11,6 +11,14 @@ pub(super) struct Lately<K, V> {
     order: BTreeMap<u64, K>,
     count: u64,
     forgot: bool,
+}
+
+/// Only how many: thousands of names tell nobody anything.
+impl<K, V> fmt::Debug for Lately<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (known, most) = (self.known.len().max(self.order.len()), self.most);
+        write!(f, "{known} of at most {most}")
+    }
 }
 
 impl<K: Ord + Copy, V> Lately<K, V> {

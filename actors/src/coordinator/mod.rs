@@ -290,6 +290,16 @@ impl Coordinator {
     }
 }
 
+#[cfg(test)]
+impl Coordinator {
+    /// All that its actor holds, as text.
+    pub(crate) async fn shown(&self) -> String {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        self.actor.cast(Message::Show { reply }).unwrap();
+        answer.await.unwrap()
+    }
+}
+
 impl Drop for Coordinator {
     fn drop(&mut self) {
         self.actor.stop(None);

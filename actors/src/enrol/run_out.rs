@@ -1,6 +1,7 @@
 //! The decision on certificates that have run out: whether their holders get the next one without being invited again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use sardana_protocol::words::{JobId, WorkerId};
@@ -112,12 +113,20 @@ pub(super) fn decide(holder: Holder, job: JobId, asked: KeyDigest, gone: &Gone, 
 }
 
 /// The workers that get no further certificate.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Gone {
     since: BTreeMap<WorkerId, Moment>,
     by_age: BTreeSet<(Moment, WorkerId)>,
     /// The last moment at which somebody went who is forgotten, although a certificate of its could still be renewed.
     forgotten: Option<Moment>,
+}
+
+/// Only how many: thousands of names tell nobody anything.
+impl fmt::Debug for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = self.since.len().max(self.by_age.len());
+        write!(f, "{known} of at most {MAX_GONE}")
+    }
 }
 
 impl Gone {

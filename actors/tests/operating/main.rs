@@ -3,10 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test waits for the events that it is about")]
 
+#[path = "../catalogue/disk.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod disk;
 mod groups;
 mod orders;
 mod output;
 #[path = "../strangers/raw.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod raw;
+mod recording;
 mod requests;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
-use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Succession};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Records, Succession};
 use sardana_actors::enrol::Registrar;
 use sardana_actors::quic::limits::CONNECT_DEADLINE;
 use sardana_actors::quic::{Purpose, bind_client, connect};
@@ -42,6 +42,11 @@ impl Site {
 
     /// The same, of this authority.
     pub(crate) async fn of(authority: Authority) -> Self {
+        Self::that_records(authority, None).await
+    }
+
+    /// The same, with a job that is written down.
+    pub(crate) async fn that_records(authority: Authority, records: Option<Records>) -> Self {
         let authority = Arc::new(authority);
         let config = CoordinatorConfig {
             registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
@@ -49,7 +54,7 @@ impl Site {
             incarnation: Incarnation::new(1),
             past: Past::None,
             succession: Succession::Resume,
-            records: None,
+            records,
             min: 2,
             expected: 2,
             max: 8,

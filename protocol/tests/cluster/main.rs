@@ -197,3 +197,17 @@ fn replay() {
         run.replay();
     }
 }
+
+/// Nothing stays of a worker that has died and said how much it had computed.
+#[test]
+fn a_job_that_outlives_thousands_of_workers_does_not_grow() {
+    let mut world = World::new(3, 4, 8, 200_000, Story::Untold);
+    let first = world.outlive(400);
+    world.outlive(4_000);
+    let last = world.outlive(400);
+    println!("at first {first:?}, at last {last:?}");
+    // Numbers get longer, and what a life leaves for a while is more at one time than at another. One number of each would be 40,000.
+    for (first, last) in [(first.coordinator, last.coordinator), (first.oldest, last.oldest)] {
+        assert!(last < first + 10_000, "{first} bytes of text have become {last}");
+    }
+}

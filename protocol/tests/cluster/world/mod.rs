@@ -4,6 +4,7 @@ mod dice;
 mod faults;
 mod joining;
 mod law;
+mod lives;
 mod network;
 mod process;
 mod stores;
