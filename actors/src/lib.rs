@@ -10,7 +10,7 @@
 //! - [`quic`]: endpoints, dialling and accepting; [`ground`]: the sockets and threads that all stand on.
 //! - [`wire`]: messages as bytes.
 //! - [`catalogue`]: small records on the disk; [`store`]: the pieces and manifests of checkpoints; [`manifest`]: what a manifest says.
-//! - [`lock`]: one process at a time; [`fault`]: where chaos tests kill.
+//! - [`lock`]: one process at a time; [`memory`]: what the host has left; [`fault`]: where chaos tests kill.
 
 // Under the name by which the tests outside call it.
 #[cfg(test)]
@@ -30,6 +30,7 @@ pub mod ground;
 mod lives_tests;
 pub mod lock;
 pub mod manifest;
+pub mod memory;
 pub mod operator;
 pub mod peers;
 pub mod quic;

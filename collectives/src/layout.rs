@@ -9,10 +9,10 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use sardana_protocol::limits::{MAX_AUXILIARY, MAX_TENSORS, MAX_TEXT_BYTES};
+use sardana_protocol::limits::{MAX_AUXILIARY, MAX_GRADIENT_BYTES, MAX_TENSORS, MAX_TEXT_BYTES};
 use sardana_protocol::state::{Dtype, TensorSpec};
 
-use crate::limits::{ALIGNMENT, CHUNK_BYTES, MAX_GRADIENT_BYTES};
+use crate::limits::{ALIGNMENT, CHUNK_BYTES};
 
 const WORD: usize = 8;
 

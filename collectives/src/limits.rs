@@ -7,14 +7,11 @@ pub const CHUNK_BYTES: usize = 128 << 10;
 /// Tensors start at multiples of this, a cache line, so that no element is ever split between two chunks.
 pub const ALIGNMENT: usize = 64;
 
-/// Most bytes of a gradient. Chunks are counted with 32 bits, and a layout beyond this is a mistake in a shape: it is refused.
-pub const MAX_GRADIENT_BYTES: usize = 1 << 40;
-
 /// Chunks that wait between two futures of one rank, and frames that an in-process link holds: enough that neither side waits
 /// for the other's wake-up. When it is full the sender waits, which is the back-pressure.
 pub const QUEUED_CHUNKS: usize = 8;
 
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(ALIGNMENT));
 const _: () = assert!(ALIGNMENT.is_multiple_of(8));
-const _: () = assert!(MAX_GRADIENT_BYTES / CHUNK_BYTES < u32::MAX as usize);
+const _: () = assert!(sardana_protocol::limits::MAX_GRADIENT_BYTES / CHUNK_BYTES < u32::MAX as usize);
 const _: () = assert!(CHUNK_BYTES < u32::MAX as usize);

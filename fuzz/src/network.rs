@@ -13,7 +13,7 @@ use sardana_actors::wire::{decode, read_frame_blocking, write_frame_blocking};
 use sardana_collectives::links::frame::{
     FrameHeader, FrameKind, HEADER_BYTES, PlanSlot, TRAILER_BYTES, decode_trailer, encode_trailer,
 };
-use sardana_protocol::admission::{Acquaintance, admit};
+use sardana_protocol::admission::{Acquaintance, admit, has_memory};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::membership::{EarlierRecord, JobRecord, WorkerRecord};
@@ -51,6 +51,7 @@ pub(crate) fn messages(bytes: &[u8]) {
             if let Some(Hello::Worker(hello)) = message::<Hello>(rest, HELLO_FRAME_BYTES) {
                 let newest = Generation::new(Incarnation::new(1), 1);
                 // It may well be refused.
+                let _ = has_memory(&hello, 8).map_err(|lack| lack.to_string());
                 let _ = admit(hello.job, None, newest, Acquaintance::Greeted, &hello);
                 let _ = admit(hello.job, Some(&hello.identity), newest, Acquaintance::None, &hello);
             }

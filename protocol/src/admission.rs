@@ -6,7 +6,8 @@
 use std::fmt::Display;
 
 use crate::job::{Fingerprint, JobIdentity, JobSpec};
-use crate::limits::{MAX_AUXILIARY, MAX_LIVES_AHEAD, MAX_SHARDS, MAX_STEPS, MAX_TEXT_BYTES};
+use crate::limits::{MAX_AUXILIARY, MAX_LIVES_AHEAD, MAX_SHARDS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS};
+use crate::memory::{Demand, TooLittle};
 use crate::messages::{Bounds, Call, Senseless, Sensible, WorkerHello};
 use crate::words::{Generation, Incarnation, JobId};
 
@@ -45,6 +46,9 @@ pub enum Refusal {
         /// The highest that the worker knows of.
         by: Incarnation,
     },
+    /// It, and workers like it, have too little memory for the job.
+    #[error(transparent)]
+    TooLittle(#[from] TooLittle),
     /// Its hello makes no sense: it was altered or comes from a broken build.
     #[error("the worker's hello says {found}, which cannot be: expected {expected}; start the worker anew")]
     Senseless {
@@ -62,6 +66,24 @@ pub enum Acquaintance {
     Greeted,
     /// It has not.
     None,
+}
+
+/// Whether a worker that has not taken part yet has memory for what it would do, and as many as may compute would have, if they are like it:
+/// it would be killed for want of memory, and so would its successors. What may fit once others come is not refused.
+///
+/// # Errors
+/// [`TooLittle`] memory.
+pub fn has_memory(hello: &WorkerHello, max: u32) -> Result<(), TooLittle> {
+    if hello.introduction.generation != Generation::NONE {
+        return Ok(());
+    }
+    let JobSpec { order, shards, .. } = hello.identity.spec;
+    let demand = Demand {
+        order,
+        shards,
+        workers: max.min(MAX_WORKERS),
+    };
+    hello.memory.suffices(demand, hello.shard_capacity)
 }
 
 /// Compares a hello with the job. The `identity` is none until the first worker is admitted.
@@ -152,6 +174,7 @@ fn sensible(hello: &WorkerHello) -> Result<(), Refusal> {
         shards: spec.shards,
         steps: spec.steps,
     };
+    hello.memory.check(within)?;
     hello.introduction.check(within).map_err(Refusal::from)
 }
 
@@ -245,9 +268,12 @@ mod tests {
 
     use super::*;
     use crate::job::Order;
+    use crate::memory::GradientMemory;
     use crate::messages::{Introduction, Standing, Tally};
     use crate::state::StateHash;
     use crate::words::{Step, WorkerId};
+
+    const GRADIENT: u64 = 1 << 30;
 
     /// Makes one part of a hello differ.
     type Change = fn(&mut WorkerHello, StateHash);
@@ -291,6 +317,7 @@ mod tests {
                 },
             },
             shard_capacity: 8,
+            memory: GradientMemory::unbounded(GRADIENT),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             auxiliary: vec![],
             call: Call {
@@ -347,6 +374,8 @@ mod tests {
         };
         assert!(matches!(refused(|h| h.job = JobId::new([2; 16])), Refusal::OtherJob { .. }));
         assert!(matches!(refused(|h| h.shard_capacity = 0), Refusal::Senseless { .. }));
+        assert!(matches!(refused(|h| h.memory.gradient = 0), Refusal::Senseless { .. }));
+        assert!(matches!(refused(|h| h.memory.gradient = u64::MAX), Refusal::Senseless { .. }));
         assert!(matches!(refused(|h| h.identity.spec.shards = 0), Refusal::Senseless { .. }));
         assert!(matches!(
             refused(|h| h.identity.spec.shards = u32::MAX),
@@ -360,6 +389,29 @@ mod tests {
             refused(|h| h.introduction.generation = Generation::NONE.next()),
             Refusal::Fenced { .. }
         ));
+    }
+
+    #[test]
+    fn who_comes_with_too_little_memory_is_refused_with_the_sizes() {
+        let has = |gradients: u64| {
+            let mut found = hello();
+            (found.identity.spec.shards, found.shard_capacity) = (4_096, 4_096);
+            found.memory.room = gradients * GRADIENT;
+            found
+        };
+        let words = has_memory(&has(64), 8).unwrap_err().to_string();
+        assert!(
+            words.contains("K = 4096") && words.contains("N = 8") && words.contains("512 GiB"),
+            "{words}"
+        );
+        assert_eq!(has_memory(&has(514), 8), Ok(()));
+        assert_eq!(has_memory(&has(64), u32::MAX), Ok(()), "others may come");
+        assert_eq!(has_memory(&has(3), 1), Ok(()), "one that is alone adds as it computes");
+        assert!(has_memory(&has(2), u32::MAX).is_err());
+        // Who takes part already is not sent away because a coordinator was started with other numbers.
+        let mut member = has(64);
+        member.introduction.generation = Generation::NONE.next();
+        assert_eq!(has_memory(&member, 8), Ok(()));
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! - [`snapshot`]: who holds what of a snapshot; [`status`]: what an operator asks and sees.
 //! - [`checkpoint`]: what a checkpoint consists of, and who keeps it.
 //! - [`assign`]: which rank computes which shards; [`plan`]: along which hops their gradients are added.
-//! - [`admission`]: who may take part; [`membership`]: the coordinator's machine; [`member`]: a worker's machine.
+//! - [`memory`]: how many gradients a worker holds; [`admission`]: who may take part; [`membership`]: the coordinator's machine; [`member`]: a worker's machine.
 //! - [`notices`]: what an agent does when its cloud announces that the machine goes away; [`replacing`]: when it starts a worker in place
 //!   of one that ended.
 //! - [`rate`]: how much there is a second.
@@ -23,6 +23,7 @@ pub mod job;
 pub mod limits;
 pub mod member;
 pub mod membership;
+pub mod memory;
 pub mod messages;
 pub mod notices;
 pub mod plan;

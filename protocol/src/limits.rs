@@ -46,6 +46,17 @@ pub const MAX_TEXT_BYTES: usize = 1_024;
 /// Most auxiliary sums of a step. They are reported to the coordinator each step, which must stay small.
 pub const MAX_AUXILIARY: usize = 64;
 
+/// Most bytes of a gradient's tensors. Chunks are counted with 32 bits, and a layout beyond this is a mistake in a shape: it is refused.
+pub const MAX_GRADIENT_BYTES: usize = 1 << 40;
+
+/// Most bytes of sums that a worker keeps for those who follow, beyond the newest. A joiner loads a state in about the time that
+/// a few steps take, so that a small model's sums fit many times over. A member that would have to keep more drops the snapshot,
+/// and joiners begin anew.
+pub const KEEP_BYTES: u64 = 256 << 20;
+
+/// So many sums are kept whatever their size: with fewer, nobody could join while a large model trains.
+pub const KEEP_LEAST: u32 = 4;
+
 /// How many lives a coordinator may be behind the one that a worker knows. Nobody starts one so often: a worker that says more is at fault,
 /// and must not make a number that no life can ever pass.
 pub const MAX_LIVES_AHEAD: u64 = 1 << 32;

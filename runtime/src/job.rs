@@ -27,7 +27,7 @@ pub struct Staffing {
     pub max: u32,
     /// How many times in all a worker that ended badly is replaced.
     pub restarts: u32,
-    /// How many shards' gradients fit into one worker's memory at once; all of them if none.
+    /// How many shards one worker is given at most; as many as its memory holds if none.
     pub shard_capacity: Option<u32>,
     /// Whether shards move towards faster workers, so that all finish together.
     pub balance: Balance,
@@ -191,7 +191,8 @@ impl JobBuilder {
         self
     }
 
-    /// How many shards' gradients fit into one worker's memory at once.
+    /// How many shards one worker is given at most, whatever memory it finds. If this is not set it finds out how many gradients it has
+    /// room for, and is given no more than it can hold: in exact order one for each shard, but for the first rank, which adds as it computes.
     #[must_use]
     pub fn shard_capacity(mut self, shards: u32) -> Self {
         self.shard_capacity = Some(shards);
@@ -342,7 +343,7 @@ impl Job {
         Ok(self)
     }
 
-    /// How many shards' gradients one worker is given at most.
+    /// How many shards one worker is given at most, if its memory holds them.
     #[must_use]
     pub fn shard_capacity(&self) -> u32 {
         self.staffing.shard_capacity.unwrap_or(self.spec.shards)

@@ -165,7 +165,7 @@ fn training<M: Trainable>(
 /// Makes the links, and collects what the workers say until all have finished.
 async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> Result<Local, LocalError> {
     let world_size = u32::try_from(seats.len()).unwrap_or(u32::MAX);
-    let visits = even(job.shards, seats.len())?;
+    let visits = even(job.order, job.shards, seats.len())?;
     let plan = Plan::new(job.order, world_size, &visits);
     let mut ends = in_process_links(&plan, seats.len());
     let members: Vec<MemberAddress> = (0..u64::from(world_size))
@@ -231,12 +231,13 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
 }
 
 /// Threads of one process are equally fast, and share its memory.
-fn even(shards: u32, ranks: usize) -> Result<Vec<Visit>, NoRoom> {
+fn even(order: Order, shards: u32, ranks: usize) -> Result<Vec<Visit>, NoRoom> {
     let means = Means {
         capacity: shards,
+        pieces: shards,
         pace: None,
     };
-    steady(shards, &vec![means; ranks])
+    steady(order, shards, &vec![means; ranks])
 }
 
 async fn run_ring(

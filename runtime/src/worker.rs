@@ -8,10 +8,12 @@ use std::thread::{self, JoinHandle};
 use sardana_actors::agent::{Bundle, BundleError, receive_bundle};
 pub use sardana_actors::agent::{EXIT_GIVE_UP, EXIT_RETRY};
 use sardana_actors::ground::Ground;
+use sardana_actors::memory::{self, Used};
 use sardana_actors::trust::Wallet;
 pub use sardana_actors::worker::Ended;
 use sardana_actors::worker::{self, Desk, Errand, ModelFailure, Sigterm, TallyFile, WorkerConfig, WorkerError};
 use sardana_protocol::job::JobSpec;
+use sardana_protocol::limits::KEEP_BYTES;
 use tokio::sync::mpsc;
 use tokio::time::{Duration, timeout};
 use tracing_subscriber::EnvFilter;
@@ -155,11 +157,25 @@ pub(crate) fn config(ground: &Ground, bundle: Bundle, job: &Job, facts: &Facts, 
         advertise: bundle.advertise,
         identity: facts.identity.clone(),
         shard_capacity: job.shard_capacity(),
+        // What a person has said counts.
+        gradient_memory: match job.staffing().shard_capacity {
+            Some(_) => u64::MAX,
+            None => gradient_memory(bundle.memory, memory::used(), facts.pieces.bytes() as u64),
+        },
         pieces: Arc::clone(&facts.pieces),
         description: facts.description.clone(),
         auxiliary: facts.auxiliary.clone(),
         sigterm,
     }
+}
+
+/// What a worker that may use `memory` bytes has for gradients: what is left beside what its model has needed at most while it was probed, and a
+/// copy of its state, for those who join and for checkpoints. At least what any worker may keep of sums: so much is not worth a refusal.
+fn gradient_memory(memory: Option<u64>, used: Option<Used>, state: u64) -> u64 {
+    let Some((memory, used)) = memory.zip(used) else {
+        return u64::MAX;
+    };
+    memory.saturating_sub(used.peak).saturating_sub(state).max(KEEP_BYTES)
 }
 
 /// The thread that the actors run on. The training thread is the one that called, usually the process's main thread: memory that
@@ -241,6 +257,16 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+
+    #[test]
+    fn gradients_get_what_is_left_beside_the_model_and_a_copy_of_its_state() {
+        const GIB: u64 = 1 << 30;
+        let used = |peak| Some(Used { now: GIB, peak });
+        assert_eq!(gradient_memory(Some(64 * GIB), used(10 * GIB), 4 * GIB), 50 * GIB);
+        assert_eq!(gradient_memory(Some(64 * GIB), used(63 * GIB), 4 * GIB), KEEP_BYTES);
+        assert_eq!(gradient_memory(None, used(GIB), 0), u64::MAX);
+        assert_eq!(gradient_memory(Some(GIB), None, 0), u64::MAX);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_process_does_not_outlive_its_part_in_the_job_for_a_training_thread_that_hangs() {

@@ -71,6 +71,7 @@ async fn trained() -> Job {
             listen: LOOPBACK,
             advertise: None,
             tally: None,
+            memory: None,
         };
         let ended = ended.clone();
         thread::spawn(move || ended.send(serve(bundle, &worker::job(), worker::build)));

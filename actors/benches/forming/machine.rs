@@ -8,6 +8,7 @@ use sardana_actors::wire::limits::CONTROL_FRAME_BYTES;
 use sardana_protocol::job::Order;
 use sardana_protocol::limits::MAX_SHARDS;
 use sardana_protocol::membership::{Arrival, Balance, Command, Config, Event, JobEvent, Loss, Membership};
+use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, Introduction, Standing, Tally, WorkerMessage};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
@@ -119,6 +120,7 @@ pub(super) fn measure(members: u32, losses: usize) -> Result<Vec<Cost>> {
             worker,
             address: SocketAddr::from(([10, 0, 0, 1], 40_000)),
             capacity: MAX_SHARDS,
+            memory: GradientMemory::unbounded(1),
             introduction: introduction(),
         };
         formed |= settle(&mut machine, now, Event::Arrived(Box::new(arrival)), &mut Cost::default())?;

@@ -16,6 +16,7 @@ use sardana_actors::wire::{read_frame, write_frame};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::{MAX_SHARDS, SILENCE};
 use sardana_protocol::membership::{Balance, JobEvent};
+use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{Call, CoordinatorMessage, Greeting, Hello, Tally, WorkerHello, WorkerMessage};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
@@ -79,6 +80,7 @@ fn hello(worker: WorkerId) -> WorkerHello {
         },
         introduction: introduction(),
         shard_capacity: MAX_SHARDS,
+        memory: GradientMemory::unbounded(1),
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000)),
         auxiliary: vec![],
         call: Call {

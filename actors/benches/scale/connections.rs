@@ -18,6 +18,7 @@ use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_actors::wire::{encode, read_frame, write_frame};
 use sardana_protocol::limits::HEARTBEAT;
 use sardana_protocol::membership::{Balance, JobEvent};
+use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{Call, CoordinatorMessage, Greeting, Hello, Trailer, WorkerHello, WorkerMessage};
 use sardana_protocol::words::{Generation, Incarnation, Step};
 use tokio::sync::{Semaphore, mpsc};
@@ -109,6 +110,7 @@ fn hello(number: u32, shards: u32, worker: &mut Worker) -> WorkerHello {
         identity: identity(shards),
         introduction: arrival.introduction,
         shard_capacity: shards,
+        memory: GradientMemory::unbounded(1),
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000)),
         auxiliary: vec![],
         call: Call {

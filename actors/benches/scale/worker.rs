@@ -7,6 +7,7 @@ use sardana_protocol::job::JobSpec;
 use sardana_protocol::limits::PIECE_BYTES;
 use sardana_protocol::member::{Command, Event, Heartbeat, Member, SavedShare, Work};
 use sardana_protocol::membership::Arrival;
+use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, Save, StepReport, Trailer, WorkerMessage};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::state::{StateHash, StateSize, share_hash};
@@ -62,6 +63,7 @@ impl Worker {
             worker,
             address: SocketAddr::from(([10, 0, 0, 1], 40_000)),
             capacity: shards,
+            memory: GradientMemory::unbounded(1),
             introduction,
         }
     }

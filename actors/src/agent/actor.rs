@@ -28,6 +28,7 @@ use super::reporting::Reporting;
 use super::start_error::StartError;
 use super::{AgentConfig, AgentEvent, Bundle, Processes};
 use crate::depot::Depot;
+use crate::memory;
 use crate::trust::Credentials;
 use crate::worker::TallyFile;
 
@@ -83,6 +84,8 @@ pub(super) struct State {
     program: Program,
     events: mpsc::UnboundedSender<AgentEvent>,
     processes: Processes,
+    /// What the host had for children before there were any: each may use its part, and so may those that take the places of others.
+    memory: Option<u64>,
     /// Where children count their gradients; private to this user, and gone with the agent.
     counts: Counts,
     pub(super) children: BTreeMap<WorkerId, Running>,
@@ -149,6 +152,7 @@ impl Actor for Shell {
             config,
             events,
             processes,
+            memory: memory::available(),
             counts,
             children: BTreeMap::new(),
             reporting,
@@ -318,6 +322,9 @@ impl State {
             listen: self.config.listen,
             advertise: self.config.advertise,
             tally: Some(tally.clone()),
+            memory: self
+                .memory
+                .map(|memory| memory / u64::from(self.left().max(self.config.workers).max(1))),
         };
         let agent = myself.clone();
         let (orders, given) = mpsc::unbounded_channel();

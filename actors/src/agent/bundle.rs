@@ -35,6 +35,8 @@ pub struct Bundle {
     pub advertise: Option<IpAddr>,
     /// Where to count gradients.
     pub tally: Option<PathBuf>,
+    /// How many bytes of its host's memory it may use in all, if that is known.
+    pub memory: Option<u64>,
 }
 
 /// Why a bundle could not be received.

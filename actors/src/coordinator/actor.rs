@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use sardana_protocol::admission::{Acquaintance, Refusal, admit, take_over};
+use sardana_protocol::admission::{Acquaintance, Refusal, admit, has_memory, take_over};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::membership::{Arrival, Command, Config, DepotEvent, Event, JobEvent, Loss, Membership};
@@ -340,6 +340,7 @@ impl State {
             worker,
             address: hello.address,
             capacity: hello.shard_capacity,
+            memory: hello.memory,
             introduction: hello.introduction,
         })));
         if let Some(reason) = self.operating.agents.leaving(worker) {
@@ -397,7 +398,15 @@ impl State {
         } else {
             Acquaintance::None
         };
-        admit(self.config.registrar.job(), identity, self.newest(), acquaintance, hello)
+        admit(self.config.registrar.job(), identity, self.newest(), acquaintance, hello)?;
+        has_memory(hello, self.config.max)?;
+        // With as many as are expected it trains, only not as fast as it might.
+        let scarce = has_memory(hello, self.config.expected).err();
+        if let Some(scarce) = scarce.filter(|_| hello.memory.is_known()) {
+            let worker = hello.worker;
+            tracing::warn!(target: "sardana::event::scarce", %worker, %scarce, "the first rank will compute what others have no memory for");
+        }
+        Ok(())
     }
 
     fn said(&mut self, worker: WorkerId, message: WorkerMessage) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::Stage;
+use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{
     AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, Introduction, Joiners, MemberAddress,
     MembersDigest, Motion, Needed, Ring, Seated, Serve, Snapshot, Standing, StepReport, Tally, Trailer, WorkerHello,
@@ -118,6 +119,10 @@ fn hello() {
             standing: standing(),
         },
         shard_capacity: 16,
+        memory: GradientMemory {
+            gradient: 1 << 20,
+            room: u64::MAX,
+        },
         address: "127.0.0.1:4433".parse().unwrap(),
         auxiliary: vec!["loss".to_owned()],
         call: Call {
@@ -131,7 +136,7 @@ fn hello() {
         "00 {job_text} fd efcdab8967452301 \
          04\"ring\" fa fbfb00 fc00000100 fd0000000001000000 40 01 \
          {hash_text} {hash_text} {hash_text} 01\"x\" 03\"cpu\" 00 {hash_text} \
-         0107 02 01 02 03 {digest} 02 00 05 01 06 04 08 01 01 {STANDING} {TALLY} 10 00 7f000001 fb5111 01 04\"loss\" {process} 03"
+         0107 02 01 02 03 {digest} 02 00 05 01 06 04 08 01 01 {STANDING} {TALLY} 10 fc00001000 fdffffffffffffffff 00 7f000001 fb5111 01 04\"loss\" {process} 03"
     );
     golden(&Hello::Worker(Box::new(hello)), &text);
     let agent = AgentHello {

@@ -8,6 +8,7 @@ use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::{
     MAX_AUXILIARY, MAX_DEPOTS, MAX_REPORTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION,
 };
+use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{
     AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, Last, MemberAddress,
     MembersDigest, Peer, Restore, Ring, Seated, Standing, StepReport, Tally, WorkerHello, WorkerMessage,
@@ -145,6 +146,7 @@ fn largest_hello() -> Hello {
             standing: largest_standing(),
         },
         shard_capacity: MAX_SHARDS,
+        memory: GradientMemory::unbounded(1),
         address: "[ffff::1]:65535".parse().unwrap(),
         auxiliary: vec!["x".repeat(AUXILIARY_NAME_BYTES); MAX_AUXILIARY],
         call: Call {

@@ -8,6 +8,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::limits::{HEARTBEAT, MAX_TEXT_BYTES, PIECE_BYTES};
 use sardana_protocol::member::{Event, Heartbeat, Member};
+use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, WorkerHello, WorkerMessage};
 use sardana_protocol::words::{Generation, Step, WorkerId};
 use tokio::signal::unix::Signal;
@@ -143,12 +144,18 @@ impl Actor for Worker {
             ended,
         } = arguments;
         let link = Link::new(peers.ground(), &config)?;
+        let memory = GradientMemory {
+            gradient: desk.layout().bytes() as u64,
+            room: config.gradient_memory,
+        };
+        desk.hold_at_most(memory.pieces());
         let hello = WorkerHello {
             job: config.credentials.job(),
             worker: WorkerId::new(config.credentials.id()),
             identity: config.identity.clone(),
             introduction: desk.introduce(),
             shard_capacity: config.shard_capacity,
+            memory,
             address,
             auxiliary: config
                 .auxiliary

@@ -27,21 +27,6 @@ pub const GREETING_DEADLINE: Duration = Duration::from_secs(5);
 /// one this is what the end costs.
 pub const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Most bytes of sums that a worker keeps for those who follow, beyond the newest. A joiner loads a state in about the time that
-/// a few steps take, so that a small model's sums fit many times over. A member that would have to keep more drops the snapshot,
-/// and joiners begin anew.
-pub const KEEP_BYTES: usize = 256 << 20;
-
-/// So many sums are kept whatever their size: with fewer, nobody could join while a large model trains.
-pub const KEEP_LEAST: u32 = 4;
-
-/// How many sums of this many bytes are kept.
-#[must_use]
-pub fn sums_kept(gradient_bytes: usize) -> u32 {
-    let kept = KEEP_BYTES / gradient_bytes.max(1);
-    u32::try_from(kept).unwrap_or(u32::MAX).max(KEEP_LEAST)
-}
-
 /// How long a worker that was asked to leave goes on until it is released; then it ends as if it were lost. Clouds that take a
 /// machine back give 30 seconds, and whoever kills after that costs more than who leaves before.
 pub const LEAVE_PATIENCE: Duration = Duration::from_secs(25);

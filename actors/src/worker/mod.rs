@@ -55,8 +55,10 @@ pub struct WorkerConfig {
     pub advertise: Option<IpAddr>,
     /// What it would compute.
     pub identity: JobIdentity,
-    /// How many shards' gradients fit into its memory at once.
+    /// How many shards it may be given at most.
     pub shard_capacity: u32,
+    /// How many bytes its gradients may take; [`u64::MAX`] if that is not known.
+    pub gradient_memory: u64,
     /// How the bytes of its model's state are cut into pieces.
     pub pieces: Arc<StatePieces>,
     /// What its model's state is called: see [`crate::manifest::encode_description`].

@@ -69,6 +69,7 @@ pub(crate) fn a_worker(
         advertise: None,
         identity,
         shard_capacity: 4,
+        gradient_memory: u64::MAX,
         pieces: Arc::new(StatePieces::new([24])),
         description: bytes::Bytes::new(),
         auxiliary: vec![],

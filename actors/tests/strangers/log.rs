@@ -12,7 +12,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// What operators of a log filter for.
-const TARGET: &str = "sardana::event::refused";
+const TARGETS: [&str; 2] = ["sardana::event::refused", "sardana::event::scarce"];
 
 /// Nothing in these tests takes long; whatever has not been logged by then never will.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -69,7 +69,7 @@ struct Refusals(Arc<Lines>);
 
 impl<S: Subscriber> Layer<S> for Refusals {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        if event.metadata().target() == TARGET {
+        if TARGETS.contains(&event.metadata().target()) {
             let mut line = Line(String::new());
             event.record(&mut line);
             self.0.said.lock().unwrap().push(line.0);

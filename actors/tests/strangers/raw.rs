@@ -14,6 +14,7 @@ use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_actors::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::{Balance, JobEvent};
+use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{AgentHello, Call, Greeting, Hello, Introduction, Standing, Tally, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
@@ -192,6 +193,7 @@ pub(crate) fn hello(id: u64) -> WorkerHello {
             },
         },
         shard_capacity: 4,
+        memory: GradientMemory::unbounded(1),
         address: LOOPBACK,
         auxiliary: vec!["loss".to_owned()],
         call: Call {

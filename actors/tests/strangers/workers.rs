@@ -9,12 +9,15 @@ use sardana_actors::quic::{BindError, Purpose, bind_server};
 use sardana_actors::trust::{Authority, Credentials, Role};
 use sardana_actors::worker::{self, Desk, Ended, JoinError, ModelFailure, Sigterm, WorkerConfig, WorkerError};
 use sardana_collectives::layout::Layout;
+use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::MAX_TEXT_BYTES;
 use sardana_protocol::membership::{Balance, JobEvent};
+use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::state::{Dtype, StatePieces, TensorSpec};
 use sardana_protocol::words::Incarnation;
 use tokio::time::timeout;
 
+use super::log::Log;
 use super::raw::{JOB, LOOPBACK, PATIENCE, Site, identity};
 
 /// Takes part without a model: nothing is ever computed here.
@@ -22,8 +25,19 @@ async fn run(
     credentials: Credentials,
     coordinator: SocketAddr,
 ) -> (ModelFailure, impl Future<Output = Result<Ended, WorkerError>>) {
-    let identity = identity();
-    let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
+    let memory = GradientMemory::unbounded(32);
+    run_with(memory, identity(), credentials, coordinator).await
+}
+
+/// The same, of a worker whose gradient, of so many bytes with its count of samples, and memory are these.
+async fn run_with(
+    memory: GradientMemory,
+    identity: JobIdentity,
+    credentials: Credentials,
+    coordinator: SocketAddr,
+) -> (ModelFailure, impl Future<Output = Result<Ended, WorkerError>>) {
+    let elements = usize::try_from(memory.gradient / 8 - 1).unwrap();
+    let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[elements])], 0).unwrap();
     let (desk, errands) = Desk::new(&identity.spec, Arc::new(layout), None);
     let (failure, failures) = ModelFailure::channel();
     let config = WorkerConfig {
@@ -31,7 +45,8 @@ async fn run(
         coordinator: coordinator.into(),
         listen: LOOPBACK,
         advertise: None,
-        shard_capacity: 4,
+        shard_capacity: identity.spec.shards,
+        gradient_memory: memory.room,
         pieces: Arc::new(StatePieces::new([24])),
         description: bytes::Bytes::new(),
         auxiliary: vec![],
@@ -105,6 +120,48 @@ async fn an_agents_certificate_makes_no_worker() {
     let error = join_error(timeout(PATIENCE, running).await.unwrap());
     assert!(matches!(error, JoinError::Refused { .. }), "{error}");
     assert!(error.to_string().contains("credentials of its own role"), "{error}");
+}
+
+/// Nothing is ever allocated: it does not come so far.
+#[tokio::test]
+async fn a_worker_whose_memory_can_never_do_hears_the_sizes() {
+    const GIB: u64 = 1 << 30;
+    let mut job = identity();
+    job.spec.shards = 4_096;
+    let log = Log::new();
+    let mut site = Site::new().await;
+    for (room, words) in [
+        (64, ["K = 4096", "at most N = 8 workers", "512 GiB", "set fewer shards"]),
+        (2, ["a gradient has 1 GiB", "needs 3 GiB", "has 2 GiB", "more memory"]),
+    ] {
+        let memory = GradientMemory {
+            gradient: GIB,
+            room: room * GIB,
+        };
+        let worker = site.authority.issue(Role::Worker, room).unwrap();
+        let (_failure, running) = run_with(memory, job.clone(), worker, site.coordinator.address()).await;
+        let error = join_error(timeout(PATIENCE, running).await.unwrap());
+        assert!(matches!(error, JoinError::Refused { .. }), "{error}");
+        let error = error.to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        log.refused(&["a worker was refused", words[1]]).await;
+    }
+    // Eight like this one would do, and two are expected: they train, and somebody should know how.
+    let memory = GradientMemory {
+        gradient: GIB,
+        room: 600 * GIB,
+    };
+    let worker = site.authority.issue(Role::Worker, 1).unwrap();
+    let (_failure, running) = run_with(memory, job, worker, site.coordinator.address()).await;
+    let running = tokio::spawn(running);
+    assert!(matches!(site.event().await, JobEvent::Joined { .. }));
+    log.refused(&[
+        "the first rank will compute",
+        "N = 2 workers would hold 2048, which want 2 TiB",
+    ])
+    .await;
+    log.nothing_more();
+    running.abort();
 }
 
 #[tokio::test]

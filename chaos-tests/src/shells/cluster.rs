@@ -310,6 +310,7 @@ impl Process {
             listen: SocketAddr::new(self.host.ip(), WORKER_PORT),
             advertise: None,
             tally: None,
+            memory: None,
         };
         let build = |_: &_| {
             let wrong = self.circumstances.wrong.filter(|_| serial == 1);

@@ -32,6 +32,7 @@ use following::{Follow, GivenUp};
 use keeping::Held;
 pub use phases::Phases;
 use pieces::Pieces;
+pub(crate) use pieces::pieces_held;
 pub use saving::SavedShare;
 use seat::Seat;
 use update::Update;
@@ -133,6 +134,11 @@ impl Member {
             reports: VecDeque::new(),
             report_from: Step::ZERO,
         }
+    }
+
+    /// From now on it has no more pieces at once than these; what it is assigned fits into as many.
+    pub fn hold_at_most(&mut self, pieces: u32) {
+        self.pieces.most = pieces;
     }
 
     /// What a hello says of this worker must still hold when it is heard. Who has no seat by then takes none that was prepared before:

@@ -18,6 +18,8 @@ struct Piece {
 pub(super) struct Pieces {
     order: Order,
     list: Vec<Piece>,
+    /// How many there is memory for.
+    pub(super) most: u32,
 }
 
 /// What became of a computed gradient.
@@ -31,9 +33,24 @@ pub(super) enum Credit {
     Complete,
 }
 
+/// How many buffers a worker that keeps the pieces `kept` has once it is assigned these runs, in shard order.
+pub(crate) fn pieces_held(order: Order, kept: &[ShardRange], assigned: &[ShardRange]) -> usize {
+    let list = kept.iter().map(|&shards| Piece { shards, done: 0 }).collect();
+    let mut pieces = Pieces {
+        list,
+        ..Pieces::new(order)
+    };
+    pieces.assign(assigned);
+    pieces.list.len()
+}
+
 impl Pieces {
     pub(super) fn new(order: Order) -> Self {
-        Self { order, list: Vec::new() }
+        Self {
+            order,
+            list: Vec::new(),
+            most: u32::MAX,
+        }
     }
 
     pub(super) fn clear(&mut self) {
@@ -77,10 +94,19 @@ impl Pieces {
         }
     }
 
-    /// Keeps the pieces that lie within `assigned`, drops the others, and adds what `assigned` lacks.
+    /// Keeps the pieces that lie within `assigned`, drops the others, and adds what `assigned` lacks. Where that is more than there is memory
+    /// for, nothing is kept: a running sum that has begun does not grow, and one that begins anew takes its whole run.
     pub(super) fn assign(&mut self, assigned: &[ShardRange]) {
         self.list
             .retain(|piece| assigned.iter().any(|range| range.covers(piece.shards)));
+        self.complete_to(assigned);
+        if self.list.len() > self.most as usize {
+            self.list.clear();
+            self.complete_to(assigned);
+        }
+    }
+
+    fn complete_to(&mut self, assigned: &[ShardRange]) {
         for &range in assigned {
             let mut next = range.start();
             while next < range.end() {
@@ -157,6 +183,21 @@ mod tests {
         assert_eq!(pieces.ranges(), [range(0, 1), range(2, 3)]);
         assert_eq!(pieces.computed(range(0, 2), 1), Credit::Stale);
         assert_eq!(pieces.next(), Some((range(0, 1), 0)));
+    }
+
+    #[test]
+    fn what_is_kept_makes_way_where_memory_does_not_hold_it_beside_the_rest() {
+        let mut pieces = Pieces::new(Order::Exact);
+        pieces.most = 3;
+        pieces.assign(&[range(0, 4)]);
+        assert_eq!(pieces.computed(range(0, 4), 0), Credit::Partial);
+        pieces.assign(&[range(0, 6)]);
+        assert_eq!(pieces.ranges(), [range(0, 4), range(4, 5), range(5, 6)]);
+        assert_eq!(pieces.next(), Some((range(0, 4), 1)), "what fits is kept");
+        pieces.assign(&[range(0, 7)]);
+        assert_eq!(pieces.ranges(), [range(0, 7)]);
+        assert_eq!(pieces.computed(range(0, 4), 1), Credit::Stale);
+        assert_eq!(pieces.next(), Some((range(0, 7), 0)));
     }
 
     #[test]

@@ -100,6 +100,7 @@ impl Membership {
         let works = place < self.config.max as usize;
         Some(Means {
             capacity: if works { record.capacity } else { 0 },
+            pieces: record.memory.pieces(),
             pace: match self.config.balance {
                 Balance::After(_) => record.measured.map(Measured::pace),
                 Balance::Off => None,
@@ -131,7 +132,10 @@ impl Membership {
         if means.len() < workers.len() {
             return;
         }
-        if formation.slowest(&means).is_some_and(|(now, then)| pays(now, then)) {
+        if formation
+            .slowest(self.config.order, &means)
+            .is_some_and(|(now, then)| pays(now, then))
+        {
             // Also if nothing comes of it: what cannot be had is not tried again at once.
             self.settled = self.now;
             self.prepare(workers, Purpose::Balance);
@@ -157,6 +161,7 @@ mod tests {
 
     use super::*;
     use crate::assign::{slowest, steady};
+    use crate::job::Order;
 
     fn micros(micros: u64) -> Pace {
         Pace::new(Duration::from_micros(micros))
@@ -210,8 +215,8 @@ mod tests {
                     continue;
                 }
                 let means: Vec<Means> =
-                    known.iter().map(|one| Means { capacity: shards, pace: Some(one.pace()) }).collect();
-                let best = steady(shards, &means).unwrap();
+                    known.iter().map(|one| Means { capacity: shards, pieces: shards, pace: Some(one.pace()) }).collect();
+                let best = steady(Order::Exact, shards, &means).unwrap();
                 let settled = settled.get_or_insert_with(|| best.clone());
                 let (now, then) = (slowest(settled, &means), slowest(&best, &means));
                 prop_assert!(!pays(now, then), "{now:?} with {settled:?}, {then:?} with {best:?}");

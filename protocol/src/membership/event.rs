@@ -10,6 +10,7 @@ use super::depots::DepotEvent;
 use super::saves::{Contents, SaveCounts};
 use crate::checkpoint::{DepotId, ManifestKey};
 use crate::job::Order;
+use crate::memory::{Bytes, GradientMemory};
 use crate::messages::{CoordinatorMessage, DepotOrder, Introduction, Motion, Senseless, StepReport, Tally, WorkerMessage};
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId, count};
@@ -67,8 +68,10 @@ pub struct Arrival {
     pub worker: WorkerId,
     /// Where others reach it.
     pub address: SocketAddr,
-    /// How many shards' gradients fit into its memory.
+    /// How many shards it may be given at most.
     pub capacity: u32,
+    /// How much memory it has for gradients.
+    pub memory: GradientMemory,
     /// Where it stands, and in which generation.
     pub introduction: Introduction,
 }
@@ -449,6 +452,8 @@ pub enum Need {
         room: u64,
         /// K.
         shards: u32,
+        /// Bytes of one gradient.
+        gradient: u64,
     },
     /// A holder of the state that may be on its way back.
     State,
@@ -460,7 +465,13 @@ impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Workers(workers) => write!(f, "at least {}", count(*workers, "worker")),
-            Self::Room { room, shards } => write!(f, "room for {}, there is room for {room}", count(*shards, "shard")),
+            Self::Room { room, shards, gradient } => write!(
+                f,
+                "room for {}, there is room for {room} ({} and {} of gradients)",
+                count(*shards, "shard"),
+                Bytes(gradient.saturating_mul(u64::from(*shards))),
+                Bytes(gradient.saturating_mul(*room))
+            ),
             Self::State => f.write_str("a worker that holds the state and may be on its way back"),
             Self::Depots => f.write_str(
                 "a checkpoint actor, to know from which checkpoint to resume; start one, or run without checkpoints",
@@ -484,7 +495,8 @@ pub struct Summary {
     pub computed: u64,
     /// Shard gradients computed again because their first computation was lost.
     pub recomputed: u64,
-    /// Lost workers whose count is not known, because no agent saw them end, and states that only a joiner still had.
+    /// Lost workers whose count is not known, because no agent saw them end, states that only a joiner still had, and steps of which
+    /// members computed what they had again, for want of memory.
     pub unknown: u32,
     /// What became of checkpoints, in the coordinator's last life.
     pub saves: SaveCounts,

@@ -46,6 +46,8 @@ pub(super) struct Formation {
     fetchers: BTreeMap<Rank, Vec<Rank>>,
     /// What all load, if nobody has the state.
     restore: Option<Restores>,
+    /// Whether gradients that members have are computed again, as memory does not hold them beside those that are missing.
+    pub(super) drops_some: bool,
     stop_at: Option<Step>,
     last: Last,
 }
@@ -119,12 +121,20 @@ impl Formation {
                 let kept = kept(one.standing);
                 // A spare may hold gradients from when it was none.
                 let held = kept.iter().map(|range| range.len()).fold(0, u32::saturating_add);
-                let capacity = one.means.capacity.max(held);
-                let means = Means { capacity, ..one.means };
+                let means = Means {
+                    capacity: one.means.capacity.max(held),
+                    ..one.means
+                };
                 Seat { means, kept }
             })
             .collect();
         let means: Vec<Means> = candidates.iter().map(|one| one.means).collect();
+        let (order, shards) = (sums.order, sums.shards);
+        let later = steady(order, shards, &means)?;
+        // Where memory does not hold what is kept and what is missing, who lacks it computes all of its range again.
+        let retried = retry(order, shards, &seats);
+        let drops_some = retried.is_err() && seats.iter().any(|seat| !seat.kept.is_empty());
+        let first = retried.unwrap_or_else(|_| later.clone());
         let members: Vec<MemberAddress> = candidates.iter().map(|candidate| candidate.member).collect();
         let catch_up = match &restore {
             Some(_) => vec![CatchUp::Checkpoint; candidates.len()],
@@ -134,13 +144,14 @@ impl Formation {
             generation,
             step,
             digest: MembersDigest::of(members.iter().map(|member| member.worker)),
-            first: Schedule::new(sums.order, members.len(), retry(sums.shards, &seats)?),
-            steady: Schedule::new(sums.order, members.len(), steady(sums.shards, &means)?),
+            first: Schedule::new(order, members.len(), first),
+            steady: Schedule::new(order, members.len(), later),
             fetchers: fetchers(&catch_up),
             ranks: ranks_of(&members),
             members,
             catch_up,
             restore,
+            drops_some,
             stop_at,
             last: sums.last,
         })
@@ -152,7 +163,7 @@ impl Formation {
     /// [`NoRoom`] when the members' memory does not cover `shards`.
     pub(super) fn planned(generation: Generation, sums: Sums, members: &[(MemberAddress, Means)]) -> Result<Self, NoRoom> {
         let (members, means): (Vec<_>, Vec<_>) = members.iter().copied().unzip();
-        let steady = steady(sums.shards, &means)?;
+        let steady = steady(sums.order, sums.shards, &means)?;
         Ok(Self::simple(generation, sums, Step::ZERO, members, steady))
     }
 
@@ -170,6 +181,7 @@ impl Formation {
             catch_up: Vec::new(),
             fetchers: BTreeMap::new(),
             restore: None,
+            drops_some: false,
             stop_at: None,
             last: sums.last,
         }
@@ -278,9 +290,9 @@ impl Formation {
 
     /// How long the slowest member computes in a step but the first, and how long it would with the best ranges that there are, if the
     /// members have these means.
-    pub(super) fn slowest(&self, means: &[Means]) -> Option<(Duration, Duration)> {
+    pub(super) fn slowest(&self, order: Order, means: &[Means]) -> Option<(Duration, Duration)> {
         let shards = self.steady.visits.iter().map(|visit| visit.shards.len()).sum();
-        let best = steady(shards, means).ok()?;
+        let best = steady(order, shards, means).ok()?;
         Some((slowest(&self.steady.visits, means), slowest(&best, means)))
     }
 

@@ -7,6 +7,7 @@ use super::formation::{Candidate, Formation};
 use super::planning::{Plan, Planned};
 use super::roster::Place;
 use super::{JobEvent, Membership, Need, Phase, Record, Resumed, Stop};
+use crate::assign::room;
 use crate::job::Order;
 use crate::limits::{GATHER, MAX_WORKERS, RESEND, RESEND_EACH, STATE_GRACE};
 use crate::messages::{CoordinatorMessage, MemberAddress};
@@ -169,6 +170,7 @@ impl Membership {
             return Lack::Need(Need::Room {
                 room,
                 shards: self.config.shards,
+                gradient: self.members.values().map(|record| record.memory.gradient).max().unwrap_or(0),
             });
         }
         if !self.has_begun() && have < self.config.expected && self.now.saturating_sub(since) < GATHER {
@@ -197,14 +199,19 @@ impl Membership {
         Lack::Nothing
     }
 
-    /// Of how many shards the gradients fit into the memory of those who are quiet.
+    /// Of how many shards those who are quiet can hold the gradients.
     fn room(&self) -> u64 {
         let census = self.members.census();
-        if census.quiet <= self.config.max.min(MAX_WORKERS) as usize {
+        let all_compute = census.quiet <= self.config.max.min(MAX_WORKERS) as usize;
+        if all_compute && census.room >= u64::from(self.config.shards) {
             return census.room;
         }
-        let candidates = self.candidates();
-        candidates.iter().map(|candidate| u64::from(candidate.means.capacity)).sum()
+        self.room_of(&self.candidates())
+    }
+
+    /// Of how many shards these can hold the gradients.
+    pub(super) fn room_of(&self, candidates: &[Candidate<'_>]) -> u64 {
+        room(self.config.order, candidates.iter().map(|one| one.means))
     }
 
     /// Whether training has begun before, as far as is known.
@@ -321,7 +328,7 @@ impl Membership {
         candidates
             .iter_mut()
             .filter(|_| ends)
-            .for_each(|one| one.means.capacity = unbounded);
+            .for_each(|one| (one.means.capacity, one.means.pieces) = (unbounded, unbounded));
         let members = || -> Vec<MemberAddress> { candidates.iter().map(|candidate| candidate.member).collect() };
         let restore = source.map(|head| self.restores_of(&head, &members()));
         let Ok(mut formation) = Formation::decide(self.generation, self.sums(), &candidates, restore) else {
@@ -340,6 +347,9 @@ impl Membership {
             self.end_intake();
         }
         let recomputed = self.ledger.resume(formation.step);
+        if formation.drops_some {
+            self.ledger.dropped();
+        }
         self.tell(JobEvent::Forming {
             generation: self.formed,
             members: formation.workers().collect(),

@@ -22,7 +22,8 @@ pub(super) struct Ledger {
     /// Gradients of all lost workers.
     gone: u64,
     recomputed: u64,
-    /// How often it is not clear what was in vain: a joiner had what all members had lost, or one that had come back is lost again.
+    /// How often it is not clear what was in vain: a joiner had what all members had lost, one that had come back is lost again, or memory
+    /// did not hold what was there beside what was missing.
     unsure: u32,
     /// Lost workers whose count is not known, and what has happened without them.
     unknown: BTreeMap<WorkerId, Missed>,
@@ -231,6 +232,11 @@ impl Ledger {
 
     /// Gradients that were counted as lost may live on in a joiner's state.
     pub(super) fn rescued(&mut self) {
+        self.unsure = self.unsure.saturating_add(1);
+    }
+
+    /// Members drop gradients of the step under way, to compute them again. How many they had, they do not tell.
+    pub(super) fn dropped(&mut self) {
         self.unsure = self.unsure.saturating_add(1);
     }
 

@@ -10,6 +10,7 @@ use super::Arrival;
 use super::balancing::Measured;
 use super::contradicting::Ahead;
 use super::silence::{Pulse, Work};
+use crate::memory::GradientMemory;
 use crate::messages::{Standing, Tally};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
@@ -22,6 +23,7 @@ pub(super) struct Record {
     pub(super) arrival: u64,
     pub(super) address: SocketAddr,
     pub(super) capacity: u32,
+    pub(super) memory: GradientMemory,
     /// How fast it is, once it has told.
     pub(super) measured: Option<Measured>,
     /// Its rank in the last generation that was formed with it.
@@ -142,6 +144,7 @@ impl Record {
             arrival: number,
             address: arrival.address,
             capacity: arrival.capacity,
+            memory: arrival.memory,
             measured: None,
             rank: None,
             place,
@@ -239,7 +242,7 @@ pub(super) struct Census {
     /// Joiners that were told to copy.
     pub(super) copying: usize,
     pub(super) caught_up: usize,
-    /// Shards that the memory of those holds who are quiet.
+    /// Shards that those can be given who are quiet, whoever is the first of them: which may be more.
     pub(super) room: u64,
 }
 
@@ -253,7 +256,11 @@ impl Census {
         let joining = record.joining();
         self.copying += usize::from(joining.is_some_and(|joining| joining.copies.is_some()));
         self.caught_up += usize::from(joining.is_some_and(|joining| joining.caught_up));
-        self.room += if quiet { u64::from(record.capacity) } else { 0 };
+        self.room += if quiet {
+            u64::from(record.capacity.min(record.memory.pieces()))
+        } else {
+            0
+        };
     }
 
     fn take(&mut self, record: &Record) {

@@ -64,8 +64,7 @@ impl Membership {
 
     fn could_train(&self) -> bool {
         let candidates = self.candidates();
-        let room: u64 = candidates.iter().map(|one| u64::from(one.means.capacity)).sum();
-        candidates.len() >= self.config.min.max(1) as usize && room >= u64::from(self.config.shards)
+        candidates.len() >= self.config.min.max(1) as usize && self.room_of(&candidates) >= u64::from(self.config.shards)
     }
 
     pub(super) fn close_with_stop(&mut self) {

@@ -16,6 +16,7 @@ pub use sense::{Bounds, Senseless, Sensible};
 
 use crate::checkpoint::{DepotId, PieceHash};
 use crate::job::JobIdentity;
+use crate::memory::GradientMemory;
 use crate::snapshot::SnapshotId;
 use crate::state::{StateHash, StateSize};
 use crate::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
@@ -65,8 +66,10 @@ pub struct WorkerHello {
     pub identity: JobIdentity,
     /// Where it stands, and in which generation.
     pub introduction: Introduction,
-    /// How many shards' gradients fit into its memory at once.
+    /// How many shards it may be given at most, as a person has set it; K otherwise.
     pub shard_capacity: u32,
+    /// How much memory it has for gradients.
+    pub memory: GradientMemory,
     /// Where other workers reach it.
     pub address: SocketAddr,
     /// Names of the model's auxiliary sums, in the model's order; shown to people.

@@ -4,9 +4,10 @@
 use super::{DepotMessage, Introduction, Seated, Standing, StepReport, Tally, WorkerMessage};
 use crate::checkpoint::{Head, ManifestKey};
 use crate::limits::{
-    DESCRIPTION_PIECES, MAX_AUXILIARY, MAX_DEPOTS, MAX_GRADIENTS, MAX_HEADS, MAX_PIECES, MAX_REPORTS, MAX_RESULTS,
-    MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS, PIECE_BYTES, SAVED_PIECES,
+    DESCRIPTION_PIECES, MAX_AUXILIARY, MAX_DEPOTS, MAX_GRADIENT_BYTES, MAX_GRADIENTS, MAX_HEADS, MAX_PIECES, MAX_REPORTS,
+    MAX_RESULTS, MAX_STEPS, MAX_TEXT_BYTES, MAX_WORKERS, PIECE_BYTES, SAVED_PIECES,
 };
+use crate::memory::GradientMemory;
 use crate::snapshot::SnapshotId;
 use crate::words::{Rank, Step};
 
@@ -120,6 +121,17 @@ impl Sensible for Seated {
                 let peers = self.peers.len();
                 format!("rank {rank} of {world_size} members, with shards {shards} and {peers} peers")
             },
+        )
+    }
+}
+
+impl Sensible for GradientMemory {
+    fn check(&self, _: Bounds) -> Result<(), Senseless> {
+        let most = MAX_GRADIENT_BYTES as u64;
+        require(
+            (1..=most).contains(&self.gradient),
+            || format!("a gradient of 1 to {most} bytes"),
+            || format!("one of {} bytes", self.gradient),
         )
     }
 }

@@ -7,6 +7,7 @@ use std::thread;
 
 use sardana_actors::agent::Bundle;
 use sardana_actors::enrol::{EnrolError, Enrolled, Keyring};
+use sardana_actors::memory;
 use sardana_actors::trust::Role;
 
 use super::enrolling::{NoKeyring, default_keyring, enrol_kept, local_ip_towards};
@@ -57,6 +58,10 @@ pub fn bundle_from(path: &Path, keyring: &Keyring) -> Result<Bundle, ByHandError
         coordinator,
         advertise: None,
         tally: None,
+        // Nobody has said how many workers this host has: what is there, and what this one has taken already.
+        memory: memory::available()
+            .zip(memory::used())
+            .map(|(left, used)| left.saturating_add(used.now)),
     })
 }
 

@@ -98,6 +98,7 @@ impl Site {
             listen: LOOPBACK,
             advertise: None,
             tally: None,
+            memory: None,
         }
     }
 

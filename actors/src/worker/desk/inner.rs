@@ -9,6 +9,7 @@ use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::ring::RingInput;
 use sardana_protocol::member::{Command, Event, Member, Work};
+use sardana_protocol::memory::SUMS;
 use sardana_protocol::messages::{StepReport, Trailer};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::words::{ShardRange, Step};
@@ -20,9 +21,6 @@ use super::meter::Meter;
 use super::{Data, Errand, Task};
 use crate::fault::{self, Point};
 use crate::worker::TallyFile;
-
-/// Buffers in use besides those of pieces: the sum that is kept, and the one that the ring fills.
-const SUMS: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Inner {
@@ -250,7 +248,7 @@ impl Inner {
 
     /// Uses the buffer of a sum again, unless somebody still reads it.
     pub(super) fn recycle(&mut self, sum: KeptSum) {
-        if self.free.len() < self.pieces + SUMS
+        if self.free.len() < self.pieces + SUMS as usize
             && let Some(sum) = Arc::into_inner(sum.into_sum())
         {
             self.free.push(sum.into_buffer());
@@ -294,7 +292,7 @@ impl Inner {
             Command::Retain { pieces } => {
                 self.retain(&pieces);
                 self.pieces = pieces.len();
-                self.free.truncate(self.pieces + SUMS);
+                self.free.truncate(self.pieces + SUMS as usize);
             }
             Command::SumAlone { pieces, trailer } => self.sum_alone(&pieces, trailer),
             Command::Accept { trailer } => self.accepted = (std::mem::take(data), trailer),

@@ -18,6 +18,7 @@ use sardana_collectives::layout::Layout;
 use sardana_collectives::ring::{CompletedSum, RingInput};
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::member::{Event, Heartbeat, Member};
+use sardana_protocol::memory::sums_kept;
 use sardana_protocol::messages::{
     CatchUp, Form, Introduction, MemberAddress, Restore, Save, Snapshot, StepReport, WorkerMessage,
 };
@@ -26,7 +27,6 @@ use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Pace, Rank, ShardRange, Step, WorkerId};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::limits::sums_kept;
 use super::tally::TallyFile;
 use inner::{Haste, Inner};
 pub(crate) use keeping::names_watched;
@@ -227,7 +227,7 @@ impl Desk {
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Errand>) {
         let (errands, receiver) = mpsc::unbounded_channel();
         let inner = Inner::new(
-            Member::new(job, sums_kept(layout.bytes())),
+            Member::new(job, sums_kept(layout.bytes() as u64)),
             Arc::clone(&layout),
             errands,
             tally,
@@ -257,6 +257,11 @@ impl Desk {
     /// Reads the machine.
     pub fn read<T>(&self, look: impl FnOnce(&Member) -> T) -> T {
         look(&self.lock().member)
+    }
+
+    /// From now on no more gradients are held at once than these, beside the sums.
+    pub fn hold_at_most(&self, pieces: u32) {
+        self.lock().member.hold_at_most(pieces);
     }
 
     /// What a hello says of this worker; called for each hello, right before it is sent.

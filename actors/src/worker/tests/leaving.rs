@@ -64,6 +64,7 @@ impl Site {
             advertise: None,
             identity: identity(),
             shard_capacity: 4,
+            gradient_memory: u64::MAX,
             pieces: pieces(),
             description: bytes::Bytes::new(),
             auxiliary: vec!["loss".to_owned(), "é".repeat(40)],

@@ -23,6 +23,7 @@ async fn a_worker_that_is_refused_in_mid_hello_hears_why() {
             advertise: None,
             identity: identity(),
             shard_capacity: 4,
+            gradient_memory: u64::MAX,
             pieces: pieces(),
             description: Bytes::new(),
             auxiliary: vec![],

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sardana_protocol::member;
 use sardana_protocol::membership::{Arrival, Event, Loss};
+use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, Introduction, Tally, WorkerMessage};
 use sardana_protocol::words::{Incarnation, Step, WorkerId};
 
@@ -107,6 +108,7 @@ impl World {
             worker,
             address: address_of(worker),
             capacity: self.swarm.capacity,
+            memory: GradientMemory::unbounded(1),
             introduction,
         })));
     }

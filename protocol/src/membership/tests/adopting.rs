@@ -3,6 +3,7 @@
 use super::*;
 use crate::limits::{ADOPTION_PATIENCE, HEARTBEAT, STALL_UNKNOWN};
 use crate::membership::{JobRecord, Stage};
+use crate::memory::GradientMemory;
 use crate::messages::{MembersDigest, Ring, Seated};
 use crate::words::{Rank, ShardRange};
 
@@ -40,6 +41,7 @@ impl Job {
             worker: w(worker),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             capacity: 4,
+            memory: GradientMemory::unbounded(1),
             introduction: Introduction {
                 generation: g(count),
                 incarnation: Incarnation::new(1),

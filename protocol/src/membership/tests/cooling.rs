@@ -3,6 +3,7 @@
 use super::*;
 use crate::limits::{FLAPS, FORGIVEN, HOST_FAILURES};
 use crate::membership::Stage;
+use crate::memory::GradientMemory;
 
 impl Job {
     /// Member 2's connection breaks, the others go on without it, and it comes back. What is said to that.
@@ -18,6 +19,7 @@ impl Job {
             worker: w(2),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             capacity: 24,
+            memory: GradientMemory::unbounded(1),
             introduction,
         }))))
     }

@@ -1,11 +1,12 @@
 //! Gathering and forming: who is waited for, who is told what, and what is said again.
 
 use super::*;
-use crate::limits::{GATHER, RESEND, RESEND_EACH};
+use crate::limits::{GATHER, KEEP_LEAST, RESEND, RESEND_EACH};
 use crate::membership::Stage;
+use crate::memory::SUMS;
 use crate::messages::MembersDigest;
 use crate::plan::Part;
-use crate::words::Rank;
+use crate::words::{Rank, ShardRange};
 
 #[test]
 fn the_first_generation_waits_for_all_that_are_expected() {
@@ -69,7 +70,7 @@ fn a_job_without_room_for_its_shards_waits_and_says_so() {
         expected: 1,
         ..config()
     });
-    let need = "waiting: 1 here, needs room for 25 shards, there is room for 24";
+    let need = "waiting: 1 here, needs room for 25 shards, there is room for 24 (25 B and 24 B of gradients)";
     assert_eq!(job.arrives(1, 0), ["joined w1 at s0", need]);
     assert_eq!(job.arrives(2, 0)[1], "forming g1.1 of [1, 2] at s0");
 }
@@ -245,4 +246,53 @@ fn many_are_given_time_to_answer() {
     let just_before = RESEND_EACH * many - Duration::from_millis(1);
     assert_eq!(job.passes(just_before), [""; 0]);
     assert_eq!(job.passes(Duration::from_millis(1)), ["to w1: form g1.1 r0 at s0"]);
+}
+
+/// What each member of the generation that is formed computes in its first step and in later ones.
+fn formed(commands: &[Command]) -> Vec<(Vec<ShardRange>, Vec<ShardRange>)> {
+    let form = |command: &Command| {
+        if let Command::Send {
+            message: CoordinatorMessage::Form(form),
+            ..
+        } = command
+        {
+            return Some((form.first.shards(), form.steady.shards()));
+        }
+        None
+    };
+    commands.iter().filter_map(form).collect()
+}
+
+#[test]
+fn memory_shapes_the_ranges_and_keeps_nobody_from_training() {
+    const GIB: u64 = 1 << 30;
+    // Four pieces each, beside the sums.
+    let memory = GradientMemory {
+        gradient: GIB,
+        room: (4 + u64::from(SUMS + KEEP_LEAST)) * GIB,
+    };
+    let range = ShardRange::new;
+    let one = ShardRange::one;
+    let mut job = Job::new(Config {
+        shards: 24,
+        expected: 2,
+        ..config()
+    });
+    job.arrives_with(1, memory);
+    let commands = job.arrives_with(2, memory);
+    let each = |shards: ShardRange| (vec![shards], vec![shards]);
+    assert_eq!(formed(&commands), [each(range(0, 20)), each(range(20, 24))]);
+    job.ready(1, 1);
+    job.ready(2, 1);
+    // Rank 0 dies with the running sum. Who is left has no memory for all that is missing beside all that it has: it has room for
+    // the running sum only, and computes the step anew.
+    job.dies(1, 0);
+    let kept: Vec<ShardRange> = (20..24).map(one).collect();
+    let standing = Standing { kept, ..standing(0) };
+    let generation = g(2);
+    let commands = job.event(Event::Said {
+        worker: w(2),
+        message: WorkerMessage::Halted { generation, standing },
+    });
+    assert_eq!(formed(&commands), [each(range(0, 24))]);
 }

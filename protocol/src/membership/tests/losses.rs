@@ -3,6 +3,7 @@
 use super::*;
 use crate::limits::STATE_GRACE;
 use crate::membership::Stage;
+use crate::memory::GradientMemory;
 
 #[test]
 fn a_death_while_running_halts_the_others() {
@@ -170,6 +171,7 @@ fn who_comes_back_while_training_must_halt_first() {
         worker: w(2),
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
         capacity: 4,
+        memory: GradientMemory::unbounded(1),
         introduction: Introduction {
             generation: g(1),
             incarnation: Incarnation::new(1),
@@ -203,6 +205,7 @@ fn a_state_that_was_given_up_is_taken_when_its_holder_comes_back() {
             worker,
             address,
             capacity: 24,
+            memory: GradientMemory::unbounded(1),
             introduction,
         })));
         (words(&told), job.membership.stage())

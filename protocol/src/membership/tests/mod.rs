@@ -27,6 +27,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::{Arrival, Balance, Command, Config, Event, JobEvent, Loss, Membership};
+use crate::memory::GradientMemory;
 use crate::messages::{
     CatchUp, CoordinatorMessage, DepotOrder, Form, Introduction, Joiners, Needed, Serve, Standing, StepReport, Tally,
     Trailer, WorkerMessage,
@@ -111,6 +112,22 @@ fn finished(count: u64, step: u64, hash: StateHash) -> WorkerMessage {
     }
 }
 
+fn newcomer(worker: u64, standing: Standing, host: [u8; 4]) -> Arrival {
+    Arrival {
+        worker: w(worker),
+        address: SocketAddr::from((host, 1)),
+        capacity: 24,
+        memory: GradientMemory::unbounded(1),
+        introduction: Introduction {
+            generation: Generation::NONE,
+            incarnation: Incarnation::new(1),
+            seat: None,
+            training: false,
+            standing,
+        },
+    }
+}
+
 impl Job {
     fn new(config: Config) -> Self {
         Self {
@@ -147,17 +164,13 @@ impl Job {
     }
 
     fn arrival_from(&mut self, worker: u64, standing: Standing, host: [u8; 4]) -> Vec<Command> {
+        self.event(Event::Arrived(Box::new(newcomer(worker, standing, host))))
+    }
+
+    fn arrives_with(&mut self, worker: u64, memory: GradientMemory) -> Vec<Command> {
         self.event(Event::Arrived(Box::new(Arrival {
-            worker: w(worker),
-            address: SocketAddr::from((host, 1)),
-            capacity: 24,
-            introduction: Introduction {
-                generation: Generation::NONE,
-                incarnation: Incarnation::new(1),
-                seat: None,
-                training: false,
-                standing,
-            },
+            memory,
+            ..newcomer(worker, standing(0), Ipv4Addr::LOCALHOST.octets())
         })))
     }
 

@@ -1,6 +1,7 @@
 //! What an earlier life has written down, and what a later one believes of it.
 
 use super::*;
+use crate::memory::GradientMemory;
 
 /// What a worker's last word or its agent may have said, and no gradient can have been.
 fn impossible() -> [Tally; 3] {
@@ -42,6 +43,7 @@ fn a_count_that_cannot_be_is_in_no_record_and_ends_nobody() {
             worker: w(4),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             capacity: 4,
+            memory: GradientMemory::unbounded(1),
             introduction,
         };
         assert_eq!(words(&job.event(Event::Arrived(Box::new(arrival)))), ["to w4: dismiss"]);

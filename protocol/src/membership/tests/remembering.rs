@@ -3,6 +3,7 @@
 use super::*;
 use crate::limits::{MISSED_KEPT, OPEN_TALLIES, RELEASED_KEPT};
 use crate::membership::JobRecord;
+use crate::memory::GradientMemory;
 
 /// Worker 3 of three has left g1.1, at step 7.
 fn left() -> Job {
@@ -23,6 +24,7 @@ impl Job {
             worker: w(worker),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             capacity: 4,
+            memory: GradientMemory::unbounded(1),
             introduction: Introduction {
                 generation: g(count),
                 incarnation: Incarnation::new(1),

@@ -10,6 +10,7 @@ use sardana_protocol::checkpoint::{DepotId, Every, Keep};
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::member::{self, Heartbeat, Member, Work};
 use sardana_protocol::membership::{Arrival, Balance, Command, Config, DepotEvent, Event, Loss, Membership, Saves, Stage};
+use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, Standing, StepReport, Tally, Trailer, WorkerMessage};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
@@ -139,12 +140,17 @@ impl Besieged {
 
     fn arrives(&mut self, worker: WorkerId) {
         let introduction = self.ear.changed(&corpus::introduction(), &mut self.dice);
+        let memory = GradientMemory {
+            gradient: self.dice.below(1 << 41),
+            room: self.dice.below(1 << 52),
+        };
         let capacity = u32::try_from(1 + self.dice.below(1 << 32)).unwrap_or(u32::MAX);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         self.tell(Event::Arrived(Box::new(Arrival {
             worker,
             address,
             capacity,
+            memory,
             introduction,
         })));
     }

@@ -3,18 +3,25 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
+use sardana_protocol::limits::KEEP_LEAST;
+use sardana_protocol::member::Member;
 use sardana_protocol::membership::Summary;
+use sardana_protocol::memory::{GradientMemory, SUMS};
 use sardana_protocol::messages::{Call, Form, Introduction, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, JobId, Step, WorkerId};
 
 use crate::model;
 
+const GRADIENT: u64 = 1 << 30;
+
 /// The job and its undisturbed run.
 pub(crate) struct Law {
     /// Replays the run; every failure names it.
     pub(crate) seed: u64,
     pub(crate) shards: u32,
+    /// What each worker has, which is little in half of the runs.
+    pub(crate) memory: GradientMemory,
     steps: Step,
     reference: Vec<u64>,
     newest: Generation,
@@ -25,6 +32,13 @@ impl Law {
         Self {
             seed,
             shards,
+            memory: match seed % 2 {
+                0 => GradientMemory::unbounded(GRADIENT),
+                _ => GradientMemory {
+                    gradient: GRADIENT,
+                    room: (seed / 2 % 4 + 1 + u64::from(SUMS + KEEP_LEAST)) * GRADIENT,
+                },
+            },
             steps: Step::new(steps),
             reference: model::reference(shards, steps),
             newest: Generation::NONE,
@@ -64,6 +78,7 @@ impl Law {
             },
             introduction,
             shard_capacity: self.shards,
+            memory: self.memory,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             auxiliary: Vec::new(),
             call: Call {
@@ -100,6 +115,16 @@ impl Law {
             assert_eq!(checked, Ok(()), "GEN-2: {form:?}");
         }
         assert!(form.steady.shards().len() <= 1, "GEN-2: one segment per worker: {form:?}");
+    }
+
+    /// A worker has no more pieces than its memory holds.
+    pub(crate) fn holds(&self, worker: WorkerId, member: &Member) {
+        let (pieces, most) = (member.introduction().standing.kept, self.memory.pieces());
+        let seed = self.seed;
+        assert!(
+            pieces.len() <= most as usize,
+            "{worker} has room for {most} pieces and holds {pieces:?}, seed {seed}"
+        );
     }
 
     /// STEP-2, and BITS-1 after an update.

@@ -162,7 +162,9 @@ impl World {
         let worker = WorkerId::new(self.next_worker);
         self.next_worker += 1;
         let pace = self.any_pace();
-        self.processes.insert(worker, Process::new(&self.spec, pace));
+        let mut process = Process::new(&self.spec, pace);
+        process.member.hold_at_most(self.law.memory.pieces());
+        self.processes.insert(worker, process);
         self.mail.push(Mail::Hello(worker));
     }
 
@@ -308,6 +310,9 @@ impl World {
         let commands = process.member.handle(event);
         let after = process.member.step();
         assert!(after >= before, "STEP-1: {worker} went back, seed {}", self.law.seed);
+        if self.liars.is_none() {
+            self.law.holds(worker, &process.member);
+        }
         let mut data = data;
         for command in commands {
             if let Some(mut message) = process.obey(command, &mut data) {

@@ -87,6 +87,7 @@ impl World {
             worker,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
             capacity: self.law.shards,
+            memory: self.law.memory,
             introduction,
         };
         let welcome = member::Event::Welcomed {

@@ -323,11 +323,3 @@ async fn who_waits_in_vain_is_told() {
     assert_eq!(desk.waiting(), 1);
     coming.abort();
 }
-
-#[test]
-fn sums_are_kept_up_to_a_bound_of_bytes() {
-    use crate::worker::limits::{KEEP_BYTES, KEEP_LEAST, sums_kept};
-    assert_eq!(sums_kept(KEEP_BYTES / 10), 10);
-    assert_eq!(sums_kept(KEEP_BYTES), KEEP_LEAST);
-    assert_eq!(sums_kept(0), KEEP_BYTES as u32);
-}
