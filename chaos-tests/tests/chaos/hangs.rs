@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use sardana::launch::Event;
 use sardana::{AgentEvent, JobEvent, Loss};
-use sardana_chaos_tests::gate::Trap;
+use sardana_chaos_tests::gate::{Place, Trap};
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::Told;
 
@@ -17,7 +17,15 @@ async fn a_worker_whose_training_thread_hangs_is_replaced() -> Result<()> {
         ..Setup::new(3)
     })?;
     Trap::set(trial.folder())?;
-    let ended = trial.run(&[], |_, _| {}).await?;
+    let mut joined = 0;
+    // The job does not end before another one has come in its place.
+    let ended = trial.run(&[Place::Pace], |hands, event| {
+        joined += u32::from(matches!(event, Event::Job(JobEvent::Joined { .. })));
+        if joined > trial.setup.workers {
+            hands.open(Place::Pace);
+        }
+    });
+    let ended = ended.await?;
     let verdict = trial.judge(&ended)?;
     let lost = ended.told.iter().find_map(|(_, told)| match told {
         Told::Event(Event::Job(JobEvent::Lost { worker, cause, .. })) => Some((*worker, cause.clone())),
