@@ -92,8 +92,14 @@ async fn a_frozen_worker_that_wakes_up_changes_nothing() -> Result<()> {
 async fn a_worker_that_its_agent_sees_stopped_is_left_out_and_replaced() -> Result<()> {
     let trial = gated()?;
     let mut stopped: Option<WorkerId> = None;
+    let mut joined = 0;
     let ended = trial
-        .run(&[Place::Step], |hands, event| {
+        .run(&[Place::Step, Place::Pace], |hands, event| {
+            // The job does not end before another one has come in its place.
+            joined += u32::from(matches!(event, Event::Job(JobEvent::Joined { .. })));
+            if joined > trial.setup.workers {
+                hands.open(Place::Pace);
+            }
             if stopped.is_none() && reported(event).is_some_and(|step| step >= 3) {
                 let worker = hands.members()[1];
                 hands.signal(worker, Signal::STOP);
