@@ -170,7 +170,12 @@ impl Ledger {
         let vain = match self.unknown.remove(&worker)? {
             Missed::Nothing => 0,
             Missed::Since(step) if tally.step < step => 0,
-            Missed::Since(step) => lost_of(tally, step).saturating_add(under_way),
+            Missed::Since(step) => {
+                // It was further than anybody had heard, and what it alone had reached is lost: of those steps its tally tells the last two.
+                let further = u32::from(tally.step > step.next());
+                self.unsure = self.unsure.saturating_add(further);
+                lost_of(tally, step).saturating_add(under_way)
+            }
             Missed::Everything => tally.total.saturating_add(under_way),
         };
         self.recomputed = self.recomputed.saturating_add(vain);
@@ -343,6 +348,15 @@ mod tests {
         assert_eq!(late(&[8, 7], tally(8, 2, 3)), 5, "they went back one step");
         assert_eq!(late(&[8], tally(7, 2, 3)), 0, "the others had the sum it took part in");
         assert_eq!(late(&[], tally(9, 2, 3)), 2, "nothing has happened since");
+    }
+
+    #[test]
+    fn what_a_worker_had_reached_that_nobody_had_heard_of_is_not_clear() {
+        let mut ledger = Ledger::default();
+        ledger.lost(WORKER, None);
+        ledger.resume(Step::new(1));
+        ledger.found(WORKER, tally(8, 1, 8));
+        assert_eq!((ledger.recomputed(), ledger.unknown()), (9, 1), "those of s1 to s6 as well");
     }
 
     #[test]

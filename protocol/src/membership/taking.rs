@@ -154,6 +154,8 @@ impl Membership {
         }
         let taken = taken.clone();
         self.asked_in_vain = 0;
+        // Its holders may be lost before they are heard of again.
+        self.reach(taken.id.step);
         self.save_if_due(&taken);
         self.tell(JobEvent::Snapshot {
             step: taken.id.step,

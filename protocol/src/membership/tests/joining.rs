@@ -211,6 +211,18 @@ fn a_holder_that_dies_while_others_still_copy_is_not_waited_for() {
 }
 
 #[test]
+fn a_snapshot_tells_how_far_the_job_is() {
+    let mut job = Job::training(1, config());
+    job.arrives(2, 0);
+    job.snapshotted(1, (0, 1), 1, 7);
+    assert_eq!(
+        job.membership.reached(),
+        s(7),
+        "its only holder may be lost before it is heard of again"
+    );
+}
+
+#[test]
 fn who_has_copied_what_nobody_asks_for_any_more_is_told_to_let_go_of_it() {
     let mut job = Job::training(2, config());
     let over = "to w1: serve [] g1.1@s5, no shares, sums from s0";
