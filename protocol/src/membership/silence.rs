@@ -208,6 +208,8 @@ impl Membership {
                 }
                 return;
             }
+            // All of them halt: who hangs in its update does not, and is left out then.
+            (Phase::Running { .. }, Some(formation)) if self.may_lack_a_sum(formation) => return self.disturb(),
             (Phase::Running { .. }, Some(formation)) => {
                 // Whoever the last switch has left out is to halt, too, and the job does not end without its count.
                 // Before all have begun without it, it is not asked whether it has.
@@ -289,6 +291,23 @@ impl Membership {
             .filter(|(_, (stood, patience))| stood >= patience)
             .map(|(worker, (stood, _))| (worker, stood))
             .collect()
+    }
+
+    /// Whether those who stand still are several, a step behind, and have computed all that they owe: then they wait for a sum that another
+    /// member has and cannot pass on, as several do not hang in one update.
+    fn may_lack_a_sum(&self, formation: &Formation) -> bool {
+        let stalled = self.stalled_in(formation);
+        let at = self.newest_in(formation);
+        let lacks = |worker: WorkerId| {
+            let record = self.members.get(&worker).filter(|record| record.work.step.next() == at);
+            let owes = formation
+                .rank_of(worker)
+                .map(|rank| formation.owes(rank.index(), at.previous().unwrap_or(at)));
+            record
+                .zip(owes)
+                .is_some_and(|(record, owes)| record.work.tally.computed_in(record.work.step) >= owes)
+        };
+        stalled.len() > 1 && stalled.iter().all(|&(worker, _)| lacks(worker))
     }
 
     /// An update that is under way ends before a halt is answered; it does not take minutes. Before that ends the gradient that the
