@@ -243,19 +243,9 @@ impl Membership {
 
     /// How many gradients of lost workers the state at `step` holds: all but those of the living.
     fn kept_of_the_lost(&self, step: Step) -> u64 {
-        let of_the_living: u64 = self
-            .members
-            .values()
-            .filter_map(Record::quiet)
-            .map(|standing| (standing.step, standing.tally))
-            .map(|(at, tally)| {
-                tally.total
-                    - if at == step {
-                        u64::from(tally.this_step).min(tally.total)
-                    } else {
-                        0
-                    }
-            })
+        let quiet = self.members.iter().filter_map(|(&worker, record)| Some((worker, record.quiet()?)));
+        let of_the_living = quiet
+            .map(|(worker, standing)| self.ledger.useful_of(worker, standing, step))
             .fold(0, u64::saturating_add);
         u64::from(self.config.shards)
             .saturating_mul(step.get())

@@ -27,8 +27,45 @@ pub(super) struct Ledger {
     unsure: u32,
     /// Lost workers whose count is not known, and what has happened without them.
     unknown: BTreeMap<WorkerId, Missed>,
-    /// Workers that came back and had computed gradients of this step in vain, or were about to.
+    /// Workers that came back and had computed gradients in vain, or were about to. They live, or their count is not known.
+    back: BTreeMap<WorkerId, Back>,
+}
+
+/// What was counted of a worker when it came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Back {
+    /// The step that it had computed of.
+    step: Step,
+    /// Gradients that it had computed in vain, also when it had come back before.
+    vain: u64,
+}
+
+/// As versions up to wire version 5 wrote it.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct EarlierLedger {
+    recent: Vec<(Tally, u64)>,
+    useful: u64,
+    gone: u64,
+    recomputed: u64,
+    unsure: u32,
+    unknown: BTreeMap<WorkerId, Missed>,
     vain: BTreeMap<WorkerId, Step>,
+}
+
+impl From<EarlierLedger> for Ledger {
+    fn from(earlier: EarlierLedger) -> Self {
+        // How many gradients they were was not written down.
+        let doubts = u32::try_from(earlier.vain.len()).unwrap_or(u32::MAX);
+        Self {
+            recent: earlier.recent,
+            useful: earlier.useful,
+            gone: earlier.gone,
+            recomputed: earlier.recomputed,
+            unsure: earlier.unsure.saturating_add(doubts),
+            unknown: earlier.unknown,
+            back: BTreeMap::new(),
+        }
+    }
 }
 
 /// What a lost worker has missed. It decides which of its gradients were in vain.
@@ -59,7 +96,7 @@ impl Ledger {
         let dropped = u32::try_from(told - self.recent.len()).unwrap_or(u32::MAX);
         self.unsure = self.unsure.saturating_add(dropped);
         let earlier = |step: &mut Step| *step = bounds.steps.min(*step);
-        self.vain.values_mut().for_each(earlier);
+        self.back.values_mut().for_each(|back| earlier(&mut back.step));
         for missed in self.unknown.values_mut() {
             match missed {
                 Missed::Since(step) => earlier(step),
@@ -75,9 +112,7 @@ impl Ledger {
             Some(tally) => {
                 // One that has come back may have ended before it had said what it had computed in vain.
                 let vain = self.settle(worker, tally, 0).unwrap_or(0);
-                self.doubt(worker, tally);
-                self.gone = self.gone.saturating_add(tally.total);
-                self.leave_open(tally, vain);
+                self.ends(worker, tally, vain);
             }
             None => {
                 self.unknown.entry(worker).or_insert(Missed::Nothing);
@@ -89,11 +124,21 @@ impl Ledger {
     pub(super) fn found(&mut self, worker: WorkerId, tally: Tally) -> bool {
         let news = self.unknown.get(&worker) == Some(&Missed::Nothing);
         if let Some(vain) = self.settle(worker, tally, 0) {
-            self.doubt(worker, tally);
-            self.gone = self.gone.saturating_add(tally.total);
-            self.leave_open(tally, vain);
+            self.ends(worker, tally, vain);
         }
         news
+    }
+
+    /// A worker has ended, with so many of its last gradients in vain. If it had come back in the same step or the one before, some of them
+    /// were counted as in vain then, and one that it was at may not have come: which ones, its tally does not tell.
+    fn ends(&mut self, worker: WorkerId, tally: Tally, vain: u64) {
+        self.gone = self.gone.saturating_add(tally.total);
+        let back = self.back.remove(&worker);
+        if back.is_some_and(|back| tally.step <= back.step.next()) {
+            self.unsure = self.unsure.saturating_add(1);
+        }
+        let total = tally.total.saturating_sub(back.map_or(0, |back| back.vain));
+        self.leave_open(Tally { total, ..tally }, vain.min(total));
     }
 
     /// The last gradients of a lost worker may still be lost; so many of them are.
@@ -115,7 +160,7 @@ impl Ledger {
         if self.unknown.remove(&worker).is_some() {
             self.unsure = self.unsure.saturating_add(1);
         }
-        self.vain.remove(&worker);
+        self.back.remove(&worker);
     }
 
     /// Of how many lost workers it is open whether their last gradients were in vain.
@@ -124,16 +169,16 @@ impl Ledger {
         self.recent.len()
     }
 
-    /// What was counted, and apart from it what concerns single workers: whose count is not known, and who has computed in vain.
-    pub(super) fn apart(mut self) -> (Self, BTreeMap<WorkerId, Missed>, BTreeMap<WorkerId, Step>) {
+    /// What was counted, and apart from it what concerns single workers: whose count is not known, and who has come back.
+    pub(super) fn apart(mut self) -> (Self, BTreeMap<WorkerId, Missed>, BTreeMap<WorkerId, Back>) {
         let unknown = std::mem::take(&mut self.unknown);
-        let vain = std::mem::take(&mut self.vain);
-        (self, unknown, vain)
+        let back = std::mem::take(&mut self.back);
+        (self, unknown, back)
     }
 
     /// The reverse of [`Self::apart`].
-    pub(super) fn together(self, unknown: BTreeMap<WorkerId, Missed>, vain: BTreeMap<WorkerId, Step>) -> Self {
-        Self { unknown, vain, ..self }
+    pub(super) fn together(self, unknown: BTreeMap<WorkerId, Missed>, back: BTreeMap<WorkerId, Back>) -> Self {
+        Self { unknown, back, ..self }
     }
 
     /// A worker that was lost is back; it is one of the living again. What it has computed in vain is known once it has halted: until
@@ -150,19 +195,30 @@ impl Ledger {
         }
         if halted == Halted::Yes || missed == Some(Missed::Nothing) {
             let vain = self.settle(worker, standing.tally, under_way(standing));
-            if vain.is_some_and(|vain| vain > 0) {
-                self.vain.insert(worker, standing.tally.step);
+            if let Some(vain) = vain.filter(|vain| *vain > 0) {
+                let vain = vain.saturating_add(self.vain_of(worker));
+                let step = standing.tally.step;
+                self.back.insert(worker, Back { step, vain });
             }
         }
     }
 
-    /// A worker ends. If it had come back in the same step or the one before, some of its last gradients were counted as in vain, and
-    /// one that it was at may not have come: which ones, its tally does not tell.
-    fn doubt(&mut self, worker: WorkerId, tally: Tally) {
-        let came_back = self.vain.remove(&worker);
-        if came_back.is_some_and(|step| tally.step <= step.next()) {
-            self.unsure = self.unsure.saturating_add(1);
-        }
+    /// Gradients of a living worker that the state at `at` holds.
+    pub(super) fn useful_of(&self, worker: WorkerId, standing: &Standing, at: Step) -> u64 {
+        let tally = standing.tally;
+        let of_this_step = if standing.step == at { u64::from(tally.this_step) } else { 0 };
+        let missing = match self.back.get(&worker) {
+            // Those of the step that it came back in are among those of this step.
+            Some(back) if back.step == tally.step => back.vain.max(of_this_step),
+            Some(back) => back.vain.saturating_add(of_this_step),
+            None => of_this_step,
+        };
+        tally.total.saturating_sub(missing)
+    }
+
+    /// Gradients that a worker, when it came back, was found to have computed in vain.
+    fn vain_of(&self, worker: WorkerId) -> u64 {
+        self.back.get(&worker).map_or(0, |back| back.vain)
     }
 
     /// How many gradients of a worker whose count was unknown were computed again by others. So many more are `under_way`.
@@ -176,7 +232,8 @@ impl Ledger {
                 self.unsure = self.unsure.saturating_add(further);
                 lost_of(tally, step).saturating_add(under_way)
             }
-            Missed::Everything => tally.total.saturating_add(under_way),
+            // But for what was counted before.
+            Missed::Everything => tally.total.saturating_add(under_way).saturating_sub(self.vain_of(worker)),
         };
         self.recomputed = self.recomputed.saturating_add(vain);
         Some(vain)
@@ -184,7 +241,6 @@ impl Ledger {
 
     /// A generation resumes at `step`. Returns how many lost gradients are computed again for it.
     pub(super) fn resume(&mut self, step: Step) -> u64 {
-        self.vain.retain(|_, since| since.next() >= step);
         for missed in self.unknown.values_mut() {
             *missed = match *missed {
                 Missed::Nothing => Missed::Since(step),
@@ -399,6 +455,55 @@ mod tests {
         ledger.resume(Step::new(7));
         assert_eq!((ledger.unknown(), ledger.recomputed()), (0, 3));
         assert_eq!(ledger.computed([].into_iter()), 100);
+    }
+
+    #[test]
+    fn what_was_in_vain_when_it_came_back_is_not_so_again_when_it_is_lost() {
+        let lost_again = |missed: &dyn Fn(&mut Ledger)| {
+            let mut ledger = Ledger::default();
+            ledger.lost(WORKER, None);
+            ledger.resume(Step::new(7));
+            ledger.returned(WORKER, &standing(tally(7, 2, 3), 2), Halted::Yes, Step::new(8));
+            ledger.resume(Step::new(7));
+            missed(&mut ledger);
+            assert_eq!((ledger.computed([].into_iter()), ledger.unknown()), (100, 0));
+            ledger
+        };
+        let end = tally(17, 0, 3);
+        let heard = |ledger: &mut Ledger| ledger.lost(WORKER, Some(end));
+        let late = |ledger: &mut Ledger| {
+            ledger.lost(WORKER, None);
+            ledger.resume(Step::new(27));
+            assert!(!ledger.found(WORKER, end));
+        };
+        let after_a_restart = |ledger: &mut Ledger| {
+            ledger.lost(WORKER, None);
+            ledger.restart(0);
+            ledger.found(WORKER, end);
+        };
+        let kept = |ledger: &mut Ledger, kept| {
+            ledger.restart(kept);
+            ledger.recomputed()
+        };
+        assert_eq!(kept(&mut lost_again(&heard), 98), 2, "all others are in the state");
+        assert_eq!(kept(&mut lost_again(&late), 98), 2);
+        assert_eq!(kept(&mut lost_again(&late), 90), 10);
+        assert_eq!(lost_again(&after_a_restart).recomputed(), 100, "all of them, once");
+    }
+
+    #[test]
+    fn what_a_state_holds_of_one_that_came_back_is_without_what_it_did_in_vain() {
+        let mut ledger = Ledger::default();
+        let holds = |ledger: &Ledger, step, this_step, at| {
+            ledger.useful_of(WORKER, &standing(tally(step, this_step, 3), 0), Step::new(at))
+        };
+        assert_eq!(holds(&ledger, 7, 2, 7), 98, "what it has of this step is in no state");
+        ledger.lost(WORKER, None);
+        ledger.resume(Step::new(7));
+        ledger.returned(WORKER, &standing(tally(7, 2, 3), 3), Halted::Yes, Step::new(8));
+        assert_eq!(holds(&ledger, 7, 3, 7), 97, "no less for being in vain");
+        assert_eq!(holds(&ledger, 9, 2, 9), 95);
+        assert_eq!(holds(&ledger, 9, 2, 10), 97);
     }
 
     #[test]

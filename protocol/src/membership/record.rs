@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::ledger::{Ledger, Missed};
+use super::ledger::{Back, EarlierLedger, Ledger, Missed};
 use super::remembering::Release;
 use super::{Membership, Stop};
 use crate::messages::Bounds;
@@ -44,7 +44,7 @@ pub struct WorkerRecord {
     leaving: bool,
     released: Option<Release>,
     unknown: Option<Missed>,
-    vain: Option<Step>,
+    back: Option<Back>,
 }
 
 /// A record as versions up to wire version 5 wrote it: with all workers that had ever left.
@@ -59,7 +59,7 @@ pub struct EarlierRecord {
     restarted: Step,
     saved: Step,
     next_report: Step,
-    ledger: Ledger,
+    ledger: EarlierLedger,
 }
 
 impl From<EarlierRecord> for JobRecord {
@@ -78,7 +78,7 @@ impl From<EarlierRecord> for JobRecord {
             restarted: earlier.restarted,
             saved: earlier.saved,
             next_report: earlier.next_report,
-            ledger: earlier.ledger,
+            ledger: earlier.ledger.into(),
         }
     }
 }
@@ -87,7 +87,7 @@ impl JobRecord {
     /// The record without its workers, and what it says of each of them.
     #[must_use]
     pub fn apart(self) -> (Self, BTreeMap<WorkerId, WorkerRecord>) {
-        let (ledger, unknown, vain) = self.ledger.apart();
+        let (ledger, unknown, back) = self.ledger.apart();
         let mut each: BTreeMap<WorkerId, WorkerRecord> = BTreeMap::new();
         for worker in self.workers {
             each.entry(worker).or_default().there = true;
@@ -101,8 +101,8 @@ impl JobRecord {
         for (worker, missed) in unknown {
             each.entry(worker).or_default().unknown = Some(missed);
         }
-        for (worker, step) in vain {
-            each.entry(worker).or_default().vain = Some(step);
+        for (worker, back) in back {
+            each.entry(worker).or_default().back = Some(back);
         }
         let rest = Self {
             workers: BTreeSet::new(),
@@ -117,7 +117,7 @@ impl JobRecord {
     /// The reverse of [`Self::apart`].
     #[must_use]
     pub fn together(rest: Self, each: BTreeMap<WorkerId, WorkerRecord>) -> Self {
-        let (mut record, mut unknown, mut vain) = (rest, BTreeMap::new(), BTreeMap::new());
+        let (mut record, mut unknown, mut back) = (rest, BTreeMap::new(), BTreeMap::new());
         for (worker, one) in each {
             if one.there {
                 record.workers.insert(worker);
@@ -127,9 +127,9 @@ impl JobRecord {
             }
             record.released.extend(one.released.map(|release| (worker, release)));
             unknown.extend(one.unknown.map(|missed| (worker, missed)));
-            vain.extend(one.vain.map(|step| (worker, step)));
+            back.extend(one.back.map(|back| (worker, back)));
         }
-        record.ledger = record.ledger.together(unknown, vain);
+        record.ledger = record.ledger.together(unknown, back);
         record
     }
 

@@ -122,6 +122,8 @@ impl Membership {
             for record in self.members.values_mut() {
                 record.heard = (record.heard + late).min(self.now);
                 record.work.forgive(late, self.now);
+                // Its agent may have said since that it goes on.
+                record.stopped = record.stopped.map(|_| self.now);
                 if let Some(ahead) = &mut record.ahead {
                     ahead.later(late, self.now);
                 }

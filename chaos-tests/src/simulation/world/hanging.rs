@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sardana_protocol::member::Work;
 use sardana_protocol::membership::{Balance, Phases};
+use sardana_protocol::messages::Motion;
 use sardana_protocol::words::WorkerId;
 
 use super::{LastWords, Process, World};
@@ -97,9 +98,11 @@ impl World {
     /// What a worker's training thread does.
     fn doing(&self, worker: WorkerId) -> Option<Doing> {
         let process = self.processes.get(&worker)?;
-        // One that its agent has seen stopped may go on since, which nobody has heard of yet.
+        // One that its agent has seen stopped may go on since, which the coordinator has not heard of yet.
         let stood_still = process.frozen_until.is_some_and(|thaw| thaw + IDLE > self.now());
-        if stood_still || process.hung || self.awaits_one_that_hangs(process) {
+        let reaches = self.network.reaches(self.now(), Node::Worker(worker), Node::Coordinator);
+        let seen_to = process.seen == Motion::Stopped && !reaches;
+        if stood_still || seen_to || process.hung || self.awaits_one_that_hangs(process) {
             return Some(Doing::Hangs);
         }
         let now = self.now();

@@ -88,3 +88,16 @@ fn where_all_stand_still_they_are_only_silent() {
         "as without an agent"
     );
 }
+
+#[test]
+fn who_went_on_while_the_coordinator_was_held_up_is_heard_first() {
+    let mut job = Job::training(2, config());
+    job.moves(2, Motion::Stopped);
+    assert_eq!(job.passes(SILENCE), [""; 0], "nobody was listened to");
+    assert_eq!(job.moves(2, Motion::Runs), [""; 0]);
+    assert_eq!(job.ticks(ENOUGH), [""; 0]);
+    // One that stands still yet is left out a little later.
+    job.moves(2, Motion::Stopped);
+    job.passes(SILENCE);
+    assert_eq!(job.ticks(ENOUGH)[0], "kill w2");
+}
