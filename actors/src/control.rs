@@ -207,10 +207,81 @@ async fn given_up(connection: &Connection, otherwise: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
+
+    use sardana_protocol::words::JobId;
 
     use super::*;
+    use crate::quic::limits::{CONNECT_DEADLINE, CONTROL_WINDOW_BYTES};
+    use crate::quic::{Door, Purpose, accept, bind_client, bind_server, connect};
+    use crate::trust::{Authority, PeerIdentity, Role};
+    use crate::wire::framed;
+
+    const JOB: JobId = JobId::new([3; 16]);
+
+    /// What has not gone out by then does not go out.
+    const NOTHING_MORE: Duration = Duration::from_millis(500);
+
+    /// Somebody who sends until nothing goes out any more. Returns how many bytes did.
+    async fn flood(mut send: SendStream, frame: &[u8]) -> usize {
+        let mut sent = 0;
+        while sent < 10 * WAITING * frame.len()
+            && let Ok(written) = timeout(NOTHING_MORE, send.write(&frame[sent % frame.len()..])).await
+        {
+            sent += written.unwrap();
+        }
+        // Nobody hears an end.
+        std::mem::forget(send);
+        sent
+    }
+
+    #[tokio::test]
+    async fn who_is_greeted_costs_its_messages_that_wait_and_its_window() {
+        let authority = Authority::new(JOB).unwrap();
+        let own = authority.issue(Role::Coordinator, 0).unwrap();
+        let listening = bind_server(&own, Purpose::Control, SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        let address = listening.local_addr().unwrap();
+        let peer = bind_client(authority.issue(Role::Worker, 1).unwrap(), Purpose::Control, address).unwrap();
+        let (door, coordinator) = (Door::new(listening), PeerIdentity::coordinator(JOB));
+        let greeted = async {
+            let knock = door.next().await.unwrap();
+            accept(knock, &own, HANDSHAKE_DEADLINE).await.unwrap().0
+        };
+        let (dialled, greeted) = tokio::join!(connect(&peer, address, coordinator, CONNECT_DEADLINE), greeted);
+        let dialled = dialled.unwrap();
+        let (mut send, _receive) = dialled.open_bi().await.unwrap();
+        send.write_all(&framed(&(), CONTROL_FRAME_BYTES).unwrap()).await.unwrap();
+        let (own_send, mut own_receive) = greeted.accept_bi().await.unwrap();
+        assert_eq!(read_frame(&mut own_receive, CONTROL_FRAME_BYTES).await.unwrap(), Some(()));
+        greeted.set_receive_window(CONTROL_WINDOW_BYTES.into());
+        let frame = framed(&vec![7_u8; 1 << 17], CONTROL_FRAME_BYTES).unwrap();
+        let mut kept = Vec::new();
+        let (_queue, outgoing) = mpsc::unbounded_channel::<()>();
+        let keeping = carry(
+            &greeted,
+            (own_send, own_receive),
+            outgoing,
+            |message: Vec<u8>, turn| {
+                kept.push((message, turn));
+                Next::Message
+            },
+            |()| {},
+        );
+        let sent = tokio::select! {
+            sent = flood(send, &frame) => sent,
+            why = keeping => panic!("{why}"),
+        };
+        let waiting = WAITING * frame.len();
+        assert_eq!(kept.len(), WAITING);
+        let most = waiting + CONTROL_WINDOW_BYTES as usize;
+        assert!(
+            (waiting..=most).contains(&sent),
+            "{sent} bytes were taken in, expected {waiting} to {most}"
+        );
+    }
 
     #[tokio::test]
     async fn no_more_is_read_than_is_dealt_with() {

@@ -29,6 +29,7 @@ pub mod ground;
 #[cfg(test)]
 mod lives_tests;
 pub mod lock;
+mod log;
 pub mod manifest;
 pub mod memory;
 pub mod operator;

@@ -31,6 +31,7 @@ use super::session::SessionId;
 use super::{CoordinatorConfig, Past};
 use crate::control::Turn;
 use crate::ground::Ground;
+use crate::log::refused;
 use crate::quic::explain;
 use crate::trust::{Clock, Wallet};
 
@@ -280,7 +281,7 @@ impl State {
         let worker = hello.worker;
         if self.exited.get(&worker) == Some(&Certainty::Certain) {
             let reason = format!("the agent of worker {worker} has seen its process end: start a new worker");
-            tracing::warn!(target: "sardana::event::refused", %worker, refusal = %reason, "a worker was refused");
+            refused!(%worker, refusal = %reason, "a worker was refused");
             // Nobody takes it, if the agent is right.
             let _ = reply.send(Greeting::Refused { reason });
             return;
@@ -306,7 +307,7 @@ impl State {
             return self.fenced(own, by);
         }
         if let Err(refusal) = admitted {
-            tracing::warn!(target: "sardana::event::refused", %worker, %refusal, "a worker was refused");
+            refused!(%worker, %refusal, "a worker was refused");
             // The session is gone if nobody takes it.
             let _ = reply.send(Greeting::Refused {
                 reason: refusal.to_string(),

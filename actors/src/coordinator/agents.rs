@@ -9,6 +9,7 @@ use super::actor::{Life, State};
 use super::hearsay::{Certainty, Report};
 use super::outlet::Outlet;
 use super::session::SessionId;
+use crate::log::refused;
 
 impl State {
     pub(super) fn agent_hello(
@@ -58,7 +59,7 @@ impl State {
             AgentMessage::Certify { .. } if self.life == Life::Over => {}
             // It has a certificate, and renews it itself.
             AgentMessage::Certify { worker, .. } if self.workers.contains_key(&worker) => {
-                tracing::warn!(target: "sardana::event::refused", agent = %format_args!("{agent:016x}"), %worker, "an agent asks for the certificate of a worker that is connected");
+                refused!(agent = %format_args!("{agent:016x}"), %worker, "an agent asks for the certificate of a worker that is connected");
             }
             AgentMessage::Certify { worker, request } => {
                 if let Some(certified) = self.certifying.child(agent, worker, &request) {
@@ -81,7 +82,7 @@ impl State {
                 self.decide(Event::Motion { worker, motion });
             }
             AgentMessage::ChildMotion { worker, .. } => {
-                tracing::warn!(target: "sardana::event::refused", agent = %format_args!("{agent:016x}"), %worker, "an agent reports of another one's child");
+                refused!(agent = %format_args!("{agent:016x}"), %worker, "an agent reports of another one's child");
             }
             AgentMessage::ChildStarted { worker, pid } => self.operating.agents.started(agent, worker, pid),
             AgentMessage::Leave { reason } => self.agent_leaves(agent, &reason),

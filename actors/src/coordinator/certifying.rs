@@ -13,6 +13,7 @@ use sardana_protocol::words::WorkerId;
 use super::lately::Lately;
 use super::limits::{DEPOTS_KEPT, WORKERS_KEPT};
 use crate::enrol::Registrar;
+use crate::log::refused;
 use crate::trust::{CertifyError, Clock, Moment, Role, Wallet};
 
 /// Most children of one agent that have not ended: as many as a job can have.
@@ -68,7 +69,7 @@ impl Certifying {
         match self.certify_child(agent, worker, request) {
             Ok(certificate) => Some(AgentOrder::Certified { worker, certificate }),
             Err(refusal) => {
-                tracing::warn!(target: "sardana::event::refused", agent = %format_args!("{agent:016x}"), %worker, %refusal, "a child was not certified");
+                refused!(agent = %format_args!("{agent:016x}"), %worker, %refusal, "a child was not certified");
                 None
             }
         }
@@ -115,7 +116,7 @@ impl Certifying {
     pub(super) fn renewed_worker(&self, worker: WorkerId, request: &[u8]) -> Option<CoordinatorMessage> {
         if self.gone.contains(&worker) {
             let refusal = Refusal::Gone(worker);
-            tracing::warn!(target: "sardana::event::refused", %worker, %refusal, "a certificate was not renewed");
+            refused!(%worker, %refusal, "a certificate was not renewed");
             return None;
         }
         self.renewed(Role::Worker, worker.get(), request)
@@ -144,7 +145,7 @@ impl Certifying {
         let certified = self.registrar.authority().certify(role, id, request);
         certified
             .inspect_err(|error| {
-                tracing::warn!(target: "sardana::event::refused", %role, id = %format_args!("{id:016x}"), %error, "a certificate was not renewed");
+                refused!(%role, id = %format_args!("{id:016x}"), %error, "a certificate was not renewed");
             })
             .ok()
     }

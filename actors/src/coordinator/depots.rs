@@ -14,6 +14,7 @@ use super::faults;
 use super::operating::plain;
 use super::outlet::Outlet;
 use super::session::SessionId;
+use crate::log::refused;
 use crate::manifest;
 use crate::operator::limits::HOST_BYTES;
 use crate::wire::framed;
@@ -112,7 +113,7 @@ impl State {
         let host = plain(&hello.host, HOST_BYTES);
         let elsewhere = self.depots.get(&hello.depot);
         if let Some(reason) = elsewhere.and_then(|seated| seated.is_also_on(hello.depot, &host)) {
-            tracing::warn!(target: "sardana::event::refused", depot = %hello.depot, %reason, "a checkpoint actor was refused");
+            refused!(depot = %hello.depot, %reason, "a checkpoint actor was refused");
             let _ = reply.send(Greeting::Refused { reason });
             return;
         }

@@ -11,6 +11,7 @@ use sardana_protocol::words::WorkerId;
 use tokio::time::Instant;
 
 use super::actor::State;
+use crate::log::refused;
 
 /// After so long without a word a worker that is said to have ended has: it speaks three times in this time if it lives.
 const SILENT: Duration = HEARTBEAT.saturating_mul(3);
@@ -98,7 +99,7 @@ impl State {
     pub(super) fn child_exited(&mut self, worker: WorkerId, report: Report) {
         let agent = report.agent;
         if !self.certifying.may_report(agent, worker) {
-            tracing::warn!(target: "sardana::event::refused", agent = %format_args!("{agent:016x}"), %worker, "an agent reports the end of another one's child");
+            refused!(agent = %format_args!("{agent:016x}"), %worker, "an agent reports the end of another one's child");
             return;
         }
         let there = self
@@ -127,7 +128,7 @@ impl State {
                 Outcome::Ended(worker, report) => self.has_exited(worker, report, Certainty::Said),
                 Outcome::Lives(worker, report) => {
                     let agent = report.agent;
-                    tracing::warn!(target: "sardana::event::refused", agent = %format_args!("{agent:016x}"), %worker, "an agent reports the end of a worker that lives");
+                    refused!(agent = %format_args!("{agent:016x}"), %worker, "an agent reports the end of a worker that lives");
                 }
             }
         }

@@ -17,6 +17,7 @@ use super::limits::{DEPOT_QUEUE, QUEUE};
 use super::outlet::Outlet;
 use crate::control::{Item, Next, Turn, carry};
 use crate::enrol::EnrolService;
+use crate::log::refused;
 use crate::operator::limits::MAX_OPERATORS;
 use crate::quic::limits::{CONTROL_WINDOW_BYTES, HANDSHAKE_DEADLINE, SILENT};
 use crate::quic::{AcceptError, Door, Knock, Place, Places, REFUSED, Visitor, receive};
@@ -79,7 +80,7 @@ impl Reception {
             }
             Ok(Visitor::Stranger(connection)) => self.enrolling.clone().serve(connection).await,
             Err(error @ AcceptError::MadeWay { .. }) => tracing::debug!(%error, "a handshake was given up"),
-            Err(error) => tracing::warn!(target: "sardana::event::refused", %error, "a connection was refused"),
+            Err(error) => refused!(%error, "a connection was refused"),
         }
     }
 }
@@ -90,7 +91,7 @@ async fn hear(connection: &Connection, peer: PeerIdentity) -> Option<(SendStream
     match read_frame::<Hello>(&mut receive, HELLO_FRAME_BYTES).await {
         Ok(hello) => Some((send, receive, hello?)),
         Err(error) => {
-            tracing::warn!(target: "sardana::event::refused", %peer, %error, "a hello could not be read");
+            refused!(%peer, %error, "a hello could not be read");
             connection.close(REFUSED, error.to_string().as_bytes());
             None
         }
@@ -107,7 +108,7 @@ async fn greet(
     let hello = tokio::select! {
         biased;
         hello = timeout(HANDSHAKE_DEADLINE, hear(&connection, peer)) => hello.unwrap_or_else(|_| {
-            tracing::warn!(target: "sardana::event::refused", %peer, "no hello came within {HANDSHAKE_DEADLINE:?}");
+            refused!(%peer, "no hello came within {HANDSHAKE_DEADLINE:?}");
             None
         }),
         () = place.wanted() => return connection.close(0_u32.into(), b"others are to be greeted; try again"),
@@ -154,7 +155,7 @@ async fn greet(
         Hello::Worker(_) | Hello::Agent(_) | Hello::Depot(_) | Hello::Operator { .. } | Hello::Coordinator { .. } => {
             let reason =
                 format!("the hello is not one of {peer}: start the process with credentials of its own role and job");
-            tracing::warn!(target: "sardana::event::refused", %peer, %reason, "a hello under a false name");
+            refused!(%peer, %reason, "a hello under a false name");
             let refused = async { Greeting::Refused { reason } };
             streams.refuse(refused.await).await;
         }

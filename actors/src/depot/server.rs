@@ -22,6 +22,7 @@ use super::pins::Pins;
 use super::shelf::Shelf;
 use super::talk::{Answer, Request, cut};
 use crate::ground::Ground;
+use crate::log::refused;
 use crate::quic::limits::{OF_PEERS, UNNAMED};
 use crate::quic::{BindError, Door, Places, Purpose, REFUSED, bind_server_on, close, widen};
 use crate::store::{Store, UnderWay, Watch};
@@ -206,7 +207,7 @@ impl Server {
         };
         drop(unnamed);
         if named.is_err() {
-            tracing::warn!(target: "sardana::event::refused", %peer, "a process that is not named connected");
+            refused!(%peer, "a process that is not named connected");
             let reason =
                 format!("expected one that the coordinator has named, found {peer}; see whether the coordinator knows it");
             return connection.close(REFUSED, reason.as_bytes());
@@ -254,7 +255,7 @@ impl Server {
         match outcome {
             Ok(()) => talk.delivered().await,
             Err(End::Refused(reason)) => {
-                tracing::warn!(%peer, %reason, "what a process asked for was refused");
+                refused!(%peer, %reason, "what a process asked for was refused");
                 // It must not go on sending. That fails only if it has ended.
                 let _ = talk.receive.stop(GIVEN_UP.into());
                 let refused = Answer::Refused { reason: cut(reason) };

@@ -10,6 +10,7 @@ use super::limits::{ENROL_DEADLINE, ENROL_FRAME_BYTES, ENROLMENTS, MAX_ENROLMENT
 use super::messages::{EnrolAnswer, EnrolRequest};
 use super::registrar::Registrar;
 use crate::ground::Ground;
+use crate::log::refused;
 use crate::quic::{Place, Places, REFUSED, explain, network};
 use crate::trust::Moment;
 use crate::wire::{read_frame, write_frame};
@@ -66,11 +67,11 @@ impl EnrolService {
             Ok(Ok(())) => connection.close(0_u32.into(), b"enrolled"),
             Ok(Err(NotEnrolled::Busy)) => turn_away(&connection),
             Ok(Err(NotEnrolled::Refused(reason))) => {
-                tracing::warn!(target: "sardana::event::refused", %from, %reason, "somebody was not enrolled");
+                refused!(%from, %reason, "somebody was not enrolled");
                 connection.close(REFUSED, reason.as_bytes());
             }
             Err(_) => {
-                tracing::warn!(target: "sardana::event::refused", %from, "an enrolment took too long: more than {ENROL_DEADLINE:?}");
+                refused!(%from, "an enrolment took too long: more than {ENROL_DEADLINE:?}");
                 connection.close(REFUSED, b"the enrolment took too long");
             }
         }
@@ -128,6 +129,6 @@ async fn hear(connection: &Connection) -> Result<Option<(EnrolRequest, SendStrea
 
 fn turn_away(connection: &Connection) {
     let from = connection.remote_address();
-    tracing::warn!(target: "sardana::event::refused", %from, "more than {MAX_ENROLMENTS} enrol at once");
+    refused!(%from, "more than {MAX_ENROLMENTS} enrol at once");
     connection.close(COME_AGAIN, b"too many enrol at once; try again");
 }

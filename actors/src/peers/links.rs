@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::Peers;
 use super::limits::{DOUBT_AFTER, FAILURES_TOGETHER, LINK_DEADLINE, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE};
 use super::table::{Arrival, LinkKey, Slot};
+use crate::log::refused;
 use crate::quic::ConnectError;
 use crate::wire::{FrameError, read_frame, write_frame};
 
@@ -237,7 +238,7 @@ impl Peers {
             Err(_) => return tracing::warn!(%peer, "a link's first message did not come in time"),
         };
         if hello.job != self.credentials.job() || hello.from != peer {
-            tracing::warn!(target: "sardana::event::refused", %peer, claimed = %hello.from, "a link with a false name");
+            refused!(%peer, claimed = %hello.from, "a link with a false name");
             return;
         }
         match self.table.arrive(hello.key, peer, stream) {

@@ -14,6 +14,7 @@ use super::Peers;
 use super::fetch::{Answer, Request, When};
 use super::limits::{STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE, TRANSFER_PRIORITY};
 use crate::fault::{self, Point};
+use crate::log::refused;
 use crate::manifest;
 use crate::wire::{FrameError, read_frame, write_frame};
 use crate::worker::{HeldShare, KeptSum};
@@ -49,7 +50,7 @@ impl Peers {
         };
         // Its orders may have reached it before ours have reached us.
         if timeout(STREAM_HELLO_DEADLINE, self.names.named(peer)).await.is_err() {
-            tracing::warn!(target: "sardana::event::refused", %peer, asked = %request, "a worker asked for bytes, and is not named to this one");
+            refused!(%peer, asked = %request, "a worker asked for bytes, and is not named to this one");
             write_frame(&mut send, &Answer::NotNamed, STREAM_HELLO_BYTES).await?;
             return delivered(&mut send).await;
         }

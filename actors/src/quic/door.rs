@@ -16,6 +16,7 @@ use super::limits::{
     RETRY_ABOVE_HANDSHAKES,
 };
 use super::places::{Place, Places, Room};
+use crate::log::refused;
 use crate::trust::PeerIdentity;
 
 /// Takes in the connections of one endpoint.
@@ -149,7 +150,7 @@ impl Door {
                 match accept(knock, own, HANDSHAKE_DEADLINE).await {
                     Ok((connection, peer)) => serve(peer, connection).await,
                     Err(error @ AcceptError::MadeWay { .. }) => tracing::debug!(%error, "a handshake was given up"),
-                    Err(error) => tracing::info!(target: "sardana::event::refused", %error, "a connection was refused"),
+                    Err(error) => refused!(at info, %error, "a connection was refused"),
                 }
             });
         }

@@ -17,3 +17,4 @@ mod round_trips;
 #[cfg(target_os = "linux")]
 mod shown;
 mod site;
+mod unread;

@@ -8,6 +8,7 @@ use sardana_actors::trust::{Authority, PeerIdentity, Role};
 use sardana_actors::wire::{read_frame, write_frame};
 use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
 use sardana_protocol::snapshot::SnapshotId;
+use sardana_protocol::words::WorkerId;
 use serde::{Deserialize, Serialize};
 
 use crate::site::{JOB, Place, WORKER, snapshot, soon};
@@ -60,18 +61,22 @@ pub(crate) struct Raw {
     _endpoint: Endpoint,
 }
 
+/// A worker's connection to a depot.
+pub(crate) async fn connection(authority: &Authority, place: &Place, worker: WorkerId) -> (Connection, Endpoint) {
+    let credentials = authority.issue(Role::Worker, worker.get()).unwrap();
+    let endpoint = bind_client(&credentials, Purpose::Peer, place.at.address).unwrap();
+    let expected = PeerIdentity {
+        job: JOB,
+        role: Role::Checkpoint,
+        id: place.at.certified,
+    };
+    let connected = connect(&endpoint, place.at.address, expected, CONNECT_DEADLINE).await;
+    (connected.unwrap(), endpoint)
+}
+
 impl Raw {
     pub(crate) async fn dial(authority: &Authority, place: &Place, request: &Request) -> Self {
-        let credentials = authority.issue(Role::Worker, WORKER.get()).unwrap();
-        let endpoint = bind_client(&credentials, Purpose::Peer, place.at.address).unwrap();
-        let expected = PeerIdentity {
-            job: JOB,
-            role: Role::Checkpoint,
-            id: place.at.certified,
-        };
-        let connection = connect(&endpoint, place.at.address, expected, CONNECT_DEADLINE)
-            .await
-            .unwrap();
+        let (connection, endpoint) = connection(authority, place, WORKER).await;
         let (send, receive) = connection.open_bi().await.unwrap();
         let mut raw = Self {
             send,

@@ -225,14 +225,28 @@ impl Membership {
         quiet.map(|standing| standing.step).max().unwrap_or(Step::ZERO)
     }
 
-    /// The newest state of those who were members before; that of their last generation, if they are all gone.
+    /// The newest state of those who were members before; the one that they were known to have, if they are all gone.
     fn newest_of_members(&self) -> Step {
         let Some(formation) = &self.formation else {
             // Who was a member in an earlier life is not known.
             return self.newest();
         };
         let members = formation.workers().filter_map(|worker| self.members.get(&worker)?.quiet());
-        members.map(|standing| standing.step).max().unwrap_or(formation.step)
+        members.map(|standing| standing.step).max().unwrap_or_else(|| {
+            // Those who were lost before them may have been a step ahead of where their generation began.
+            let theirs = self.reached > formation.step.next();
+            if theirs { self.reached } else { formation.step }
+        })
+    }
+
+    /// Where a joiner has the newest state, gradients that were counted as lost may live on in it.
+    fn doubt_what_is_rescued(&mut self, newest: Step) {
+        let of_members = self.newest_of_members();
+        if newest > of_members && self.restarted >= of_members {
+            self.ledger.rescued();
+        } else if newest > of_members {
+            self.ledger.rescued_from(of_members);
+        }
     }
 
     /// One step may be lost with all who had applied it, and is computed again; more than one means that the state is lost. So does any
@@ -243,7 +257,10 @@ impl Membership {
 
     /// How many gradients of lost workers the state at `step` holds: all but those of the living.
     fn kept_of_the_lost(&self, step: Step) -> u64 {
-        let quiet = self.members.iter().filter_map(|(&worker, record)| Some((worker, record.quiet()?)));
+        let quiet = self
+            .members
+            .iter()
+            .filter_map(|(&worker, record)| Some((worker, record.quiet()?)));
         let of_the_living = quiet
             .map(|(worker, standing)| self.ledger.useful_of(worker, standing, step))
             .fold(0, u64::saturating_add);
@@ -288,9 +305,7 @@ impl Membership {
         self.past = Past::None;
         self.count_on();
         let newest = self.newest();
-        if newest > self.newest_of_members() {
-            self.ledger.rescued();
-        }
+        self.doubt_what_is_rescued(newest);
         let source = match self.resumes_from(newest) {
             Ok(source) => source,
             Err(reason) => return self.fail(reason),

@@ -34,8 +34,8 @@ pub(super) struct Ledger {
 /// What was counted of a worker when it came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Back {
-    /// The step that it had computed of.
-    step: Step,
+    /// The step that it had computed of, as long as others are not far beyond.
+    step: Option<Step>,
     /// Gradients that it had computed in vain, also when it had come back before.
     vain: u64,
 }
@@ -96,7 +96,7 @@ impl Ledger {
         let dropped = u32::try_from(told - self.recent.len()).unwrap_or(u32::MAX);
         self.unsure = self.unsure.saturating_add(dropped);
         let earlier = |step: &mut Step| *step = bounds.steps.min(*step);
-        self.back.values_mut().for_each(|back| earlier(&mut back.step));
+        self.back.values_mut().filter_map(|back| back.step.as_mut()).for_each(earlier);
         for missed in self.unknown.values_mut() {
             match missed {
                 Missed::Since(step) => earlier(step),
@@ -134,7 +134,7 @@ impl Ledger {
     fn ends(&mut self, worker: WorkerId, tally: Tally, vain: u64) {
         self.gone = self.gone.saturating_add(tally.total);
         let back = self.back.remove(&worker);
-        if back.is_some_and(|back| tally.step <= back.step.next()) {
+        if back.and_then(|back| back.step).is_some_and(|step| tally.step <= step.next()) {
             self.unsure = self.unsure.saturating_add(1);
         }
         let total = tally.total.saturating_sub(back.map_or(0, |back| back.vain));
@@ -197,7 +197,7 @@ impl Ledger {
             let vain = self.settle(worker, standing.tally, under_way(standing));
             if let Some(vain) = vain.filter(|vain| *vain > 0) {
                 let vain = vain.saturating_add(self.vain_of(worker));
-                let step = standing.tally.step;
+                let step = Some(standing.tally.step);
                 self.back.insert(worker, Back { step, vain });
             }
         }
@@ -209,7 +209,7 @@ impl Ledger {
         let of_this_step = if standing.step == at { u64::from(tally.this_step) } else { 0 };
         let missing = match self.back.get(&worker) {
             // Those of the step that it came back in are among those of this step.
-            Some(back) if back.step == tally.step => back.vain.max(of_this_step),
+            Some(back) if back.step == Some(tally.step) => back.vain.max(of_this_step),
             Some(back) => back.vain.saturating_add(of_this_step),
             None => of_this_step,
         };
@@ -241,6 +241,9 @@ impl Ledger {
 
     /// A generation resumes at `step`. Returns how many lost gradients are computed again for it.
     pub(super) fn resume(&mut self, step: Step) -> u64 {
+        for back in self.back.values_mut() {
+            back.step = back.step.filter(|since| since.next() >= step);
+        }
         for missed in self.unknown.values_mut() {
             *missed = match *missed {
                 Missed::Nothing => Missed::Since(step),
@@ -294,6 +297,13 @@ impl Ledger {
     /// Gradients that were counted as lost may live on in a joiner's state.
     pub(super) fn rescued(&mut self) {
         self.unsure = self.unsure.saturating_add(1);
+    }
+
+    /// A joiner's state is newer than that of the members, at this step: gradients of it or later ones that were counted as lost may live on.
+    pub(super) fn rescued_from(&mut self, members: Step) {
+        if self.recent.iter().any(|(tally, lost)| *lost > 0 && tally.step >= members) {
+            self.rescued();
+        }
     }
 
     /// Members drop gradients of the step under way, to compute them again. How many they had, they do not tell.

@@ -8,6 +8,7 @@ use tokio::time::sleep;
 
 use crate::coordinator::actor::Message;
 use crate::coordinator::session::Streams;
+use crate::log::refused;
 use crate::operator::limits::{ANSWER_BYTES, ANSWER_EVERY, MAX_OPERATORS, REQUEST_BYTES};
 use crate::quic::REFUSED;
 use crate::trust::PeerIdentity;
@@ -24,7 +25,7 @@ impl Streams {
     ) {
         let Ok(_place) = operators.try_acquire() else {
             let reason = format!("{MAX_OPERATORS} operators are connected already: end one of them");
-            tracing::warn!(target: "sardana::event::refused", %peer, %reason, "an operator was refused");
+            refused!(%peer, %reason, "an operator was refused");
             return self.refuse(Greeting::Refused { reason }).await;
         };
         self.welcome();
@@ -34,7 +35,7 @@ impl Streams {
             // It may just close its connection.
             Err(error @ FrameError::Connection(_)) => self.connection.close(REFUSED, error.to_string().as_bytes()),
             Err(error) => {
-                tracing::warn!(target: "sardana::event::refused", %peer, %error, "an operator's session is over");
+                refused!(%peer, %error, "an operator's session is over");
                 self.connection.close(REFUSED, error.to_string().as_bytes());
             }
         }

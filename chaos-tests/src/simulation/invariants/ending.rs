@@ -48,15 +48,19 @@ impl Law {
             self.excuse("how many gradients were computed cannot be known");
             return Ok(());
         }
-        let (unknown, uncounted) = (summary.unknown, self.uncounted);
+        let (unknown, uncounted, inherited) = (summary.unknown, self.uncounted, self.inherited);
         if self.lives > 1 && unknown > 0 {
             self.excuse("a coordinator does not know what was counted in an earlier life");
             return Ok(());
         }
         // One that comes back may have been lost without its count, and leave it unsure what it had computed in vain; and so may a joiner
         // with the state of those who are lost.
-        self.check("each count is known", u64::from(unknown) <= 2 * uncounted + UNSURE, || {
-            format!("{unknown} counts are said to be unknown, and {uncounted} workers were lost without theirs")
+        let most = 2 * uncounted + inherited + UNSURE;
+        self.check("each count is known", u64::from(unknown) <= most, || {
+            format!(
+                "{unknown} counts are said to be unknown, {uncounted} workers were lost without theirs, and {inherited} times all members \
+                 were others than before"
+            )
         })?;
         if unknown > 0 {
             return Ok(());

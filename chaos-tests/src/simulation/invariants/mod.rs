@@ -91,6 +91,8 @@ pub(crate) struct Law {
     lives: u64,
     /// How many workers were lost, as people were told, without the number of gradients that they had computed.
     uncounted: u64,
+    /// How often all members were others than before.
+    inherited: u64,
     /// What each worker has said to it of its generation, and of its ring, when it came.
     introduced: BTreeMap<WorkerId, (Generation, Option<Ring>)>,
     /// Who has a state that training has begun anew without.
@@ -132,6 +134,7 @@ impl Law {
             born: Duration::ZERO,
             lives: 0,
             uncounted: 0,
+            inherited: 0,
             introduced: BTreeMap::new(),
             given_up: BTreeSet::new(),
             leaving: BTreeMap::new(),

@@ -18,6 +18,8 @@ pub(super) struct Orders {
     /// By rank, until all are there and were looked at.
     told: BTreeMap<Rank, (WorkerId, Form)>,
     whole: bool,
+    /// The members of the generation before.
+    before: BTreeSet<WorkerId>,
 }
 
 impl Orders {
@@ -25,6 +27,7 @@ impl Orders {
         generation: Generation::NONE,
         told: BTreeMap::new(),
         whole: false,
+        before: BTreeSet::new(),
     };
 }
 
@@ -32,13 +35,17 @@ impl Law {
     /// An order for a generation goes out to a worker.
     pub(super) fn well_formed(&mut self, worker: WorkerId, form: &Form) -> Result<(), Violation> {
         if self.orders.generation != form.generation {
-            let Orders { generation, told, whole } = &self.orders;
+            let Orders {
+                generation, told, whole, ..
+            } = &self.orders;
             let (before, complete) = (*generation, *whole || told.is_empty());
             self.check("GEN-2, all orders", complete, || {
                 format!("not all members of {before} were told their places")
             })?;
+            let before = self.orders.told.values().map(|(worker, _)| *worker).collect();
             self.orders = Orders {
                 generation: form.generation,
+                before,
                 ..Orders::NONE
             };
         }
@@ -64,11 +71,13 @@ impl Law {
 
     /// Once the orders for all ranks are there, they fit each other.
     fn lay_side_by_side(&mut self, world_size: u32) -> Result<(), Violation> {
-        let Orders { told, whole, .. } = &mut self.orders;
+        let Orders { told, whole, before, .. } = &mut self.orders;
         if *whole || told.len() < world_size as usize {
             return Ok(());
         }
         *whole = make_one_generation(told, world_size, self.shards);
+        let heirs = !before.is_empty() && told.values().all(|(worker, _)| !before.contains(worker));
+        self.inherited += u64::from(heirs);
         let (holds, told) = (*whole, told.clone());
         self.check("GEN-2, all orders", holds, || {
             format!("these orders do not fit each other: {told:?}")

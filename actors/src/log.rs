@@ -1,0 +1,90 @@
+//! What is logged of processes that are turned away. They can come as often as they like, so that each kind of refusal is logged only so
+//! often: no stranger fills a disk with lines, nor hides what is refused for another reason.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// So many lines of one kind are logged at once.
+const AT_ONCE: u32 = 64;
+
+/// After that one in this time: some 20 MB a day of each kind.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Logs a refusal as `tracing::warn!` does, or another one after `at`, with the target that operators filter for. `unsaid`, if it is there:
+/// how many were refused at this place since the last line and not logged.
+macro_rules! refused {
+    (at $level:ident, $($what:tt)*) => {{
+        static LINES: $crate::log::Lines = $crate::log::Lines::new();
+        if let Some(unsaid) = LINES.one_more(::std::time::Instant::now()) {
+            let unsaid = (unsaid > 0).then_some(unsaid);
+            ::tracing::$level!(target: "sardana::event::refused", unsaid, $($what)*);
+        }
+    }};
+    ($($what:tt)*) => { $crate::log::refused!(at warn, $($what)*) };
+}
+pub(crate) use refused;
+
+/// The lines of one kind.
+#[derive(Debug)]
+pub(crate) struct Lines(Mutex<Allowance>);
+
+#[derive(Debug)]
+struct Allowance {
+    /// How many may be logged now.
+    left: u32,
+    /// When the last one was given back. None before the first.
+    since: Option<Instant>,
+    unsaid: u64,
+}
+
+impl Lines {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(Allowance {
+            left: AT_ONCE,
+            since: None,
+            unsaid: 0,
+        }))
+    }
+
+    /// Whether one more is to be logged, and how many were not since the last.
+    pub(crate) fn one_more(&self, now: Instant) -> Option<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).one_more(now)
+    }
+}
+
+impl Allowance {
+    fn one_more(&mut self, now: Instant) -> Option<u64> {
+        let since = *self.since.get_or_insert(now);
+        let passed = now.saturating_duration_since(since).as_secs() / EVERY.as_secs();
+        if passed > 0 {
+            let back = u32::try_from(passed).unwrap_or(u32::MAX);
+            self.left = self.left.saturating_add(back).min(AT_ONCE);
+            self.since = Some(now);
+        }
+        let Some(left) = self.left.checked_sub(1) else {
+            self.unsaid = self.unsaid.saturating_add(1);
+            return None;
+        };
+        self.left = left;
+        Some(std::mem::take(&mut self.unsaid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_logged_now_and_then_and_none_of_it_is_lost() {
+        let (lines, start) = (Lines::new(), Instant::now());
+        let logged = |at: u64, times: u32| -> Vec<u64> {
+            let now = start + Duration::from_millis(at);
+            (0..times).filter_map(|_| lines.one_more(now)).collect()
+        };
+        assert_eq!(logged(0, 1_000), [0; AT_ONCE as usize]);
+        assert_eq!(logged(999, 64), [0_u64; 0]);
+        assert_eq!(logged(1_000, 100), [1_000]);
+        assert_eq!(logged(3_500, 3), [99, 0], "two seconds");
+        assert_eq!(logged(3_600_000, 1_000).len(), AT_ONCE as usize, "it has become calm");
+    }
+}
