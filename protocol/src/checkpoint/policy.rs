@@ -151,6 +151,20 @@ impl Keep {
         }
         expired
     }
+
+    /// Whether one of this step would not be kept, beside complete ones of these steps, in ascending order. It counts as newer than one of the
+    /// same step.
+    #[must_use]
+    pub fn would_expire(&self, step: Step, complete: &[Step]) -> bool {
+        let (older, newer) = complete.split_at(complete.partition_point(|one| *one <= step));
+        let multiple = |step: Step, every: NonZeroU64| step.get() / every;
+        let is_first = self.every.is_some_and(|every| {
+            older
+                .last()
+                .is_none_or(|last| multiple(*last, every) != multiple(step, every))
+        });
+        newer.len() >= self.last.get() as usize && !is_first
+    }
 }
 
 #[cfg(test)]
@@ -239,5 +253,25 @@ mod tests {
             [99, 150, 260]
         );
         assert_eq!(expired("last=1", &[7, 7]), [7]);
+    }
+
+    #[test]
+    fn what_is_not_complete_would_expire_as_if_it_were() {
+        for keep in ["last=1", "last=3", "last=2,every=3", "last=1,every=1"] {
+            let policy: Keep = keep.parse().unwrap();
+            // Each set of steps below 8, and a second one of the same step.
+            for set in 0_u64..1 << 8 {
+                let complete: Vec<u64> = (0..8)
+                    .filter(|step| set >> step & 1 == 1)
+                    .flat_map(|step| vec![step; 1 + step as usize % 2])
+                    .collect();
+                for step in 0..9 {
+                    let all: Vec<(u64, bool)> = complete.iter().map(|&one| (one, false)).chain([(step, true)]).collect();
+                    let gone = policy.expired(|(step, _)| Step::new(step), &all).contains(&(step, true));
+                    let would = policy.would_expire(Step::new(step), &steps(&complete));
+                    assert_eq!(would, gone, "{keep}: {step} beside {complete:?}");
+                }
+            }
+        }
     }
 }

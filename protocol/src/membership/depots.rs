@@ -9,7 +9,7 @@ use crate::checkpoint::{Condition, DepotAddress, DepotId, Head, Keep, ManifestKe
 use crate::limits::{DEPOT_REST, DEPOT_REST_MOST, MAX_DEPOTS, MAX_HEADS};
 use crate::messages::{DepotMessage, DepotOrder, Senseless, Sensible, Told};
 use crate::planted::{Bug, bites};
-use crate::words::WorkerId;
+use crate::words::{Step, WorkerId};
 
 /// What happened to a depot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -268,17 +268,18 @@ impl Membership {
             expired.extend(own.last());
         }
         expired.extend(self.replaced_checkpoints());
-        expired.extend(self.left_over(saves.keep, &own));
+        let complete = Complete::of(own);
+        expired.extend(self.left_over(saves.keep, &complete));
         for key in expired {
             self.delete(key);
         }
-        self.delete_the_unreadable(saves.keep, &own);
+        self.delete_the_unreadable(saves.keep, &complete);
     }
 
     /// What nobody can read and would have expired by now. What would not have is fetched again from others, or seen to by people.
-    fn delete_the_unreadable(&mut self, keep: Keep, own: &[ManifestKey]) {
+    fn delete_the_unreadable(&mut self, keep: Keep, own: &Complete) {
         let unreadable = |(&depot, known): (&DepotId, &Depot)| -> Vec<(DepotId, ManifestKey)> {
-            let keys = known.unreadable.iter().copied().filter(|key| would_expire(keep, own, *key));
+            let keys = known.unreadable.iter().copied().filter(|key| own.outlive(keep, *key));
             keys.map(|key| (depot, key)).collect()
         };
         let orders: Vec<(DepotId, ManifestKey)> = self.depots.iter().flat_map(unreadable).collect();
@@ -288,15 +289,13 @@ impl Membership {
     }
 
     /// Checkpoints of this job that are not complete, and would have expired if they were: `own` are the complete ones.
-    fn left_over(&self, keep: Keep, own: &[ManifestKey]) -> Vec<ManifestKey> {
+    fn left_over(&self, keep: Keep, own: &Complete) -> Vec<ManifestKey> {
         let known = self.known();
         let whole = self.whole_checkpoints();
         let rest = known
             .iter()
             .filter(|(key, head)| self.is_own(head) && !whole.contains_key(key));
-        rest.map(|(key, _)| *key)
-            .filter(|key| would_expire(keep, own, *key))
-            .collect()
+        rest.map(|(key, _)| *key).filter(|key| own.outlive(keep, *key)).collect()
     }
 
     fn delete(&mut self, key: ManifestKey) {
@@ -312,11 +311,20 @@ impl Membership {
     }
 }
 
-/// Whether `key` would be deleted if it were one of those that are complete. What is, elsewhere, is deleted as they are.
-fn would_expire(keep: Keep, complete: &[ManifestKey], key: ManifestKey) -> bool {
-    if complete.contains(&key) {
-        return false;
+/// Checkpoints of this job that are complete, in ascending order.
+struct Complete {
+    keys: Vec<ManifestKey>,
+    steps: Vec<Step>,
+}
+
+impl Complete {
+    fn of(keys: Vec<ManifestKey>) -> Self {
+        let steps = keys.iter().map(|key| key.step).collect();
+        Self { keys, steps }
     }
-    let all: Vec<ManifestKey> = complete.iter().copied().chain([key]).collect();
-    keep.expired(|one: ManifestKey| one.step, &all).contains(&key)
+
+    /// Whether `key` would be deleted if it were one of them. What is, elsewhere, is deleted as they are.
+    fn outlive(&self, keep: Keep, key: ManifestKey) -> bool {
+        self.keys.binary_search(&key).is_err() && keep.would_expire(key.step, &self.steps)
+    }
 }
