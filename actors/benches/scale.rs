@@ -1,8 +1,8 @@
 //! What a coordinator's machine costs as workers grow in number: messages, bytes and processor time of joining, restoring, committing, all of
 //! them at once, and of idling.
 //!
-//! A join is measured over real control connections as well. The workers are their own machines, and answer in no time. More of them than a generation takes (`MAX_WORKERS`) can be present; the
-//! others wait, and beat.
+//! All but the last is measured over real control connections as well. The workers are their own machines, and answer in no time. More of them
+//! than a generation takes (`MAX_WORKERS`) can be present; the others wait, and beat.
 //!
 //! `cargo bench -p sardana-actors --bench scale [-- WORKERS...]`; 100, 1,000 and 10,000 unless told otherwise.
 
@@ -59,15 +59,19 @@ fn main() -> Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     // Each connection is two, and no generation takes more workers.
-    for &workers in sizes.iter().filter(|&&workers| workers <= MAX_WORKERS) {
-        let cost = runtime.block_on(connections::measure(workers))?;
-        println!(
-            "scale/join/connections/{workers}: {:.2?}, {:.2?} of processor at both ends; {:.2} messages and {:.0} bytes a worker",
-            cost.took,
-            cost.processor,
-            each(cost.messages, workers),
-            each(cost.bytes, workers)
-        );
+    for (name, phase) in PHASES {
+        for &workers in sizes.iter().filter(|&&workers| workers <= MAX_WORKERS) {
+            let Some(cost) = runtime.block_on(connections::measure(phase, workers))? else {
+                continue;
+            };
+            println!(
+                "scale/{name}/connections/{workers}: {:.2?}, {:.2?} of processor at both ends; {:.2} messages and {:.0} bytes a worker",
+                cost.took,
+                cost.processor,
+                each(cost.messages, workers),
+                each(cost.bytes, workers)
+            );
+        }
     }
     Ok(())
 }

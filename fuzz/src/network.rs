@@ -27,14 +27,12 @@ use crate::kind;
 
 const JOB: JobId = JobId::new([1; 16]);
 
-/// Any bytes as frames on a stream, and as one whose header is right.
+/// Any bytes as frames on a stream, as they are and of the present version, and as one whose header is right.
 pub(crate) fn frames(bytes: &[u8]) {
-    let mut stream = bytes;
-    while let Ok(Some(message)) = read_frame_blocking::<WorkerMessage>(&mut stream, CONTROL_FRAME_BYTES) {
-        let mut written = Vec::new();
-        write_frame_blocking(&mut written, &message, CONTROL_FRAME_BYTES).expect("what was read can be written");
-        let again = read_frame_blocking::<WorkerMessage>(&mut written.as_slice(), CONTROL_FRAME_BYTES);
-        assert!(matches!(again, Ok(Some(_))), "{message:?}");
+    stream(bytes);
+    // What is kept would be refused for its version after each change of that, before anything else of it is read.
+    if let Some((_, rest)) = bytes.split_first_chunk::<2>() {
+        stream(&[&WIRE_VERSION.to_le_bytes()[..], rest].concat());
     }
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let header = [&WIRE_VERSION.to_le_bytes()[..], &[0, 0], &length.to_le_bytes()].concat();
@@ -42,6 +40,15 @@ pub(crate) fn frames(bytes: &[u8]) {
         &mut [&header[..], bytes].concat().as_slice(),
         HELLO_FRAME_BYTES,
     ));
+}
+
+fn stream(mut stream: &[u8]) {
+    while let Ok(Some(message)) = read_frame_blocking::<WorkerMessage>(&mut stream, CONTROL_FRAME_BYTES) {
+        let mut written = Vec::new();
+        write_frame_blocking(&mut written, &message, CONTROL_FRAME_BYTES).expect("what was read can be written");
+        let again = read_frame_blocking::<WorkerMessage>(&mut written.as_slice(), CONTROL_FRAME_BYTES);
+        assert!(matches!(again, Ok(Some(_))), "{message:?}");
+    }
 }
 
 /// The payload of each kind of frame.

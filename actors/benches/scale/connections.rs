@@ -1,5 +1,5 @@
-//! The same join over real control connections: a real coordinator, and workers that are connections with their own machines behind them,
-//! all in this process and on one host.
+//! The same over real control connections: a real coordinator, and workers that are connections with their own machines behind them, all in
+//! this process and on one host. The connections of checkpoint actors keep manifests only.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,23 +9,30 @@ use std::time::{Duration, Instant};
 
 use quinn::{Connection, Endpoint};
 use rustix::time::{ClockId, clock_gettime};
-use sardana_actors::coordinator::{self, CoordinatorConfig, Past, Succession};
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Succession};
 use sardana_actors::enrol::Registrar;
+use sardana_actors::manifest::{decode as decode_manifest, head_of, key_of};
 use sardana_actors::quic::limits::CONNECT_DEADLINE;
 use sardana_actors::quic::{Purpose, bind_client, connect};
 use sardana_actors::trust::{Authority, Credentials, PeerIdentity, Role};
 use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_actors::wire::{encode, read_frame, write_frame};
+use sardana_protocol::checkpoint::{Condition, DepotId};
 use sardana_protocol::limits::HEARTBEAT;
-use sardana_protocol::membership::{Balance, JobEvent};
+use sardana_protocol::membership::{Balance, JobEvent, Saves};
 use sardana_protocol::memory::GradientMemory;
-use sardana_protocol::messages::{Call, CoordinatorMessage, Greeting, Hello, Trailer, WorkerHello, WorkerMessage};
+use sardana_protocol::messages::{
+    Call, CoordinatorMessage, DepotHello, DepotMessage, DepotOrder, Greeting, Hello, Told, Trailer, WorkerHello,
+    WorkerMessage,
+};
 use sardana_protocol::words::{Generation, Incarnation, Step};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::crowd::{Result, identity, worker_id};
+use super::crowd::{Heard, JOB, Result, depot_ids, identity, kept_heads, worker_id};
+use super::phases::{KEPT, Phase, saves};
 use super::worker::{Said, Worker};
 
 /// Handshakes under way at once: few, since both ends' arithmetic is done here.
@@ -42,10 +49,10 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 const LIFE: Incarnation = Incarnation::new(1);
 
-/// What a join has cost.
+/// What a phase has cost.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cost {
-    /// From the first newcomer's hello until all are members.
+    /// From the first hello until all is done; a checkpoint from the moment in which all train.
     pub(crate) took: Duration,
     /// Processor time of both ends, handshakes among it.
     pub(crate) processor: Duration,
@@ -72,8 +79,8 @@ impl Traffic {
 /// A worker that is connected.
 struct Remote {
     worker: Mutex<Worker>,
-    queue: mpsc::UnboundedSender<WorkerMessage>,
-    _connection: Connection,
+    queue: UnboundedSender<WorkerMessage>,
+    connection: Connection,
     _endpoint: Endpoint,
 }
 
@@ -84,13 +91,18 @@ struct Site {
     closing: Arc<Mutex<Option<Trailer>>>,
     closed: BTreeMap<Step, Trailer>,
     traffic: Arc<Traffic>,
+    heard: Heard,
+    /// Those that end on purpose.
+    gone: usize,
+    /// Connections of checkpoint actors, until the end.
+    depots: Vec<(Connection, Endpoint)>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn says(said: Said, queue: &mpsc::UnboundedSender<WorkerMessage>, closing: &Mutex<Option<Trailer>>, traffic: &Traffic) {
+fn says(said: Said, queue: &UnboundedSender<WorkerMessage>, closing: &Mutex<Option<Trailer>>, traffic: &Traffic) {
     if let Some(trailer) = said.closing {
         let mut closing = locked(closing);
         *closing = Some(closing.unwrap_or(Trailer::Continue).and(trailer));
@@ -105,7 +117,7 @@ fn says(said: Said, queue: &mpsc::UnboundedSender<WorkerMessage>, closing: &Mute
 fn hello(number: u32, shards: u32, worker: &mut Worker) -> WorkerHello {
     let arrival = worker.arrives(worker_id(number), shards, LIFE);
     WorkerHello {
-        job: super::crowd::JOB,
+        job: JOB,
         worker: arrival.worker,
         identity: identity(shards),
         introduction: arrival.introduction,
@@ -183,30 +195,108 @@ impl Site {
         }
     }
 
-    /// Trains until there are so many members.
-    async fn until(&mut self, events: &mut mpsc::UnboundedReceiver<JobEvent>, members: usize) -> Result<()> {
+    /// Checkpoint actors connect, and tell that they keep so many checkpoints.
+    async fn depots_come(
+        &mut self,
+        authority: &Authority,
+        coordinator: SocketAddr,
+        (kept, shards): (u32, u32),
+    ) -> Result<()> {
+        for depot in depot_ids() {
+            let credentials = authority.issue(Role::Checkpoint, depot.get())?;
+            let holds = DepotMessage::Holds {
+                heads: kept_heads(kept, shards),
+                told: Told::All,
+                unreadable: vec![],
+            };
+            let connected = depot_comes(depot, credentials, coordinator, holds, Arc::clone(&self.traffic)).await?;
+            self.depots.push(connected);
+        }
+        Ok(())
+    }
+
+    /// These workers end: their connections say so.
+    fn end(&mut self, numbers: std::ops::Range<u32>) {
+        for remote in numbers.filter_map(|number| self.remotes.remove(&number)) {
+            remote.connection.close(0_u32.into(), b"it ends");
+            self.gone += 1;
+        }
+    }
+
+    /// Trains until `done`.
+    async fn until(&mut self, events: &mut UnboundedReceiver<JobEvent>, done: impl Fn(&Heard) -> bool) -> Result<()> {
         let begun = Instant::now();
         while begun.elapsed() < LIMIT {
             while let Ok(event) = events.try_recv() {
-                if matches!(event, JobEvent::Lost { .. } | JobEvent::Failed { .. }) {
+                if matches!(event, JobEvent::Lost { .. }) && self.gone > 0 {
+                    self.gone -= 1;
+                    continue;
+                }
+                if matches!(event, JobEvent::Lost { .. }) {
                     return Err(format!("{event:?}").into());
                 }
-                let formed = if let JobEvent::Formed { world_size, .. } = event {
-                    world_size as usize
-                } else if let JobEvent::Switched { members, .. } = event {
-                    members.len()
-                } else {
-                    0
-                };
-                if formed == members {
+                self.heard.hears(event)?;
+                if done(&self.heard) {
                     return Ok(());
                 }
             }
             self.step();
             sleep(STEP).await;
         }
-        Err(format!("{members} workers were not all members within {LIMIT:?}").into())
+        Err(format!("it was not done within {LIMIT:?}: {:?}", self.heard).into())
     }
+}
+
+/// A checkpoint actor that keeps whatever it is told to.
+async fn depot_comes(
+    depot: DepotId,
+    credentials: Credentials,
+    coordinator: SocketAddr,
+    holds: DepotMessage,
+    traffic: Arc<Traffic>,
+) -> Result<(Connection, Endpoint)> {
+    let endpoint = bind_client(&credentials, Purpose::Control, coordinator)?;
+    let connection = connect(&endpoint, coordinator, PeerIdentity::coordinator(JOB), CONNECT_DEADLINE).await?;
+    let (mut send, mut receive) = connection.open_bi().await?;
+    let hello = Hello::Depot(DepotHello {
+        job: JOB,
+        depot,
+        host: format!("host {depot}"),
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000)),
+        incarnation: Incarnation::ZERO,
+    });
+    write_frame(&mut send, &hello, HELLO_FRAME_BYTES).await?;
+    match read_frame::<Greeting>(&mut receive, HELLO_FRAME_BYTES).await? {
+        Some(Greeting::Joined { .. }) => {}
+        other => return Err(format!("depot {depot} was not taken in: {other:?}").into()),
+    }
+    write_frame(&mut send, &holds, CONTROL_FRAME_BYTES).await?;
+    tokio::spawn(async move {
+        let mut manifest = Vec::new();
+        while let Ok(Some(order)) = read_frame::<DepotOrder>(&mut receive, CONTROL_FRAME_BYTES).await {
+            traffic.count(&order);
+            let DepotOrder::Commit {
+                snapshot, part, bytes, ..
+            } = order
+            else {
+                continue;
+            };
+            manifest.extend(bytes);
+            if (manifest.len() as u64) < part.of {
+                continue;
+            }
+            let bytes = std::mem::take(&mut manifest);
+            // One that cannot be read is not answered, and the phase does not end.
+            let Ok(read) = decode_manifest(&bytes) else { continue };
+            let head = head_of(&read, key_of(&read, &bytes), Condition::Whole);
+            let answer = DepotMessage::Committed { snapshot, head };
+            traffic.count(&answer);
+            if write_frame(&mut send, &answer, CONTROL_FRAME_BYTES).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok((connection, endpoint))
 }
 
 async fn join(
@@ -220,7 +310,7 @@ async fn join(
     let mut worker = Worker::new(&identity(shards).spec);
     let hello = Hello::Worker(Box::new(hello(number, shards, &mut worker)));
     let endpoint = bind_client(&credentials, Purpose::Control, coordinator)?;
-    let expected = PeerIdentity::coordinator(super::crowd::JOB);
+    let expected = PeerIdentity::coordinator(JOB);
     let mut connection = connect(&endpoint, coordinator, expected, CONNECT_DEADLINE).await;
     for _ in 1..TRIES {
         if connection.is_err() {
@@ -238,7 +328,7 @@ async fn join(
     let remote = Arc::new(Remote {
         worker: Mutex::new(worker),
         queue,
-        _connection: connection,
+        connection,
         _endpoint: endpoint,
     });
     let told = Arc::clone(&remote);
@@ -270,43 +360,129 @@ async fn join(
     Ok(remote)
 }
 
-/// Half of the workers train; the other half come at once.
-pub(crate) async fn measure(workers: u32) -> Result<Cost> {
+/// A coordinator and those who come to it.
+struct Job {
+    authority: Arc<Authority>,
+    coordinator: Coordinator,
+    events: UnboundedReceiver<JobEvent>,
+    site: Site,
+    shards: u32,
+}
+
+impl Job {
+    /// Of so many workers. With `saves`, checkpoint actors keep [`KEPT`] checkpoints, and training begins from the newest.
+    async fn new(workers: u32, saves: Option<Saves>) -> Result<Self> {
+        let authority = Arc::new(Authority::new(JOB)?);
+        let config = CoordinatorConfig {
+            registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            incarnation: LIFE,
+            past: Past::None,
+            succession: Succession::Resume,
+            records: None,
+            min: 1,
+            expected: workers,
+            max: workers,
+            balance: Balance::Off,
+            saves,
+        };
+        let (coordinator, events) = coordinator::start(config).await?;
+        let mut site = Site::default();
+        if saves.is_some() {
+            let address = coordinator.address();
+            site.depots_come(&authority, address, (KEPT, workers)).await?;
+        }
+        Ok(Self {
+            authority,
+            coordinator,
+            events,
+            site,
+            shards: workers,
+        })
+    }
+
+    async fn come(&mut self, numbers: std::ops::Range<u32>) -> Result<()> {
+        let address = self.coordinator.address();
+        self.site.come(&self.authority, address, self.shards, numbers).await
+    }
+
+    async fn until(&mut self, done: impl Fn(&Heard) -> bool) -> Result<()> {
+        self.site.until(&mut self.events, done).await
+    }
+
+    async fn until_all(&mut self, members: u32) -> Result<()> {
+        self.until(|heard| heard.members == members as usize).await
+    }
+
+    fn spent(&self) -> (Cost, Instant) {
+        let traffic = &self.site.traffic;
+        let spent = Cost {
+            took: Duration::ZERO,
+            processor: processor_time(),
+            messages: traffic.messages.load(Ordering::Relaxed),
+            bytes: traffic.bytes.load(Ordering::Relaxed),
+        };
+        (spent, Instant::now())
+    }
+
+    /// What has been spent since then.
+    async fn ends(self, (before, begun): (Cost, Instant)) -> Cost {
+        let (after, _) = self.spent();
+        let cost = Cost {
+            took: begun.elapsed(),
+            processor: after.processor.saturating_sub(before.processor),
+            messages: after.messages - before.messages,
+            bytes: after.bytes - before.bytes,
+        };
+        self.coordinator.end().await;
+        cost
+    }
+}
+
+/// What a phase costs with so many workers; nothing for one that is not measured here.
+pub(crate) async fn measure(phase: Phase, workers: u32) -> Result<Option<Cost>> {
     let half = workers / 2;
-    let authority = Arc::new(Authority::new(super::crowd::JOB)?);
-    let config = CoordinatorConfig {
-        registrar: Arc::new(Registrar::new(Arc::clone(&authority))),
-        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        incarnation: LIFE,
-        past: Past::None,
-        succession: Succession::Resume,
-        records: None,
-        min: 1,
-        expected: half,
-        max: half,
-        balance: Balance::Off,
-        saves: None,
+    let cost = match phase {
+        Phase::Join => {
+            let mut job = Job::new(half, None).await?;
+            job.come(0..half).await?;
+            job.until_all(half).await?;
+            let before = job.spent();
+            job.come(half..workers).await?;
+            job.until_all(workers).await?;
+            job.ends(before).await
+        }
+        Phase::Restore => {
+            let mut job = Job::new(workers, Some(saves(1_000_000)?)).await?;
+            let before = job.spent();
+            job.come(0..workers).await?;
+            job.until(|heard| heard.resumed > 0 && heard.members == workers as usize)
+                .await?;
+            job.ends(before).await
+        }
+        Phase::Commit => {
+            let mut job = Job::new(workers, Some(saves(1)?)).await?;
+            job.come(0..workers).await?;
+            job.until_all(workers).await?;
+            let before = job.spent();
+            job.until(|heard| heard.saved > 0).await?;
+            job.ends(before).await
+        }
+        Phase::Storm => {
+            let mut job = Job::new(half, Some(saves(20)?)).await?;
+            let before = job.spent();
+            job.come(0..half).await?;
+            job.until_all(half).await?;
+            job.come(half..workers).await?;
+            let gone = half / 10;
+            job.site.end(0..gone);
+            let left = (workers - gone) as usize;
+            job.until(|heard| heard.saved > 0 && heard.members == left).await?;
+            job.ends(before).await
+        }
+        Phase::Trickle | Phase::Idle => return Ok(None),
     };
-    let (coordinator, mut events) = coordinator::start(config).await?;
-    let (address, mut site) = (coordinator.address(), Site::default());
-    site.come(&authority, address, half, 0..half).await?;
-    site.until(&mut events, half as usize).await?;
-    let count = |site: &Site| {
-        let (messages, bytes) = (&site.traffic.messages, &site.traffic.bytes);
-        (messages.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
-    };
-    let (before, begun, processor) = (count(&site), Instant::now(), processor_time());
-    site.come(&authority, address, half, half..workers).await?;
-    site.until(&mut events, workers as usize).await?;
-    let after = count(&site);
-    let cost = Cost {
-        took: begun.elapsed(),
-        processor: processor_time() - processor,
-        messages: after.0 - before.0,
-        bytes: after.1 - before.1,
-    };
-    coordinator.end().await;
-    Ok(cost)
+    Ok(Some(cost))
 }
 
 fn processor_time() -> Duration {

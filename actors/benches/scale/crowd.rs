@@ -117,7 +117,7 @@ pub(crate) fn worker_id(number: u32) -> WorkerId {
     WorkerId::new((u64::from(number) + 1) << 40 | 0x5a5a)
 }
 
-fn depot_ids() -> Vec<DepotId> {
+pub(crate) fn depot_ids() -> Vec<DepotId> {
     (1..=DEPOTS).map(DepotId::new).collect()
 }
 
@@ -166,7 +166,7 @@ impl Crowd {
             };
             self.events.push_back(Event::Depot { depot, event: arrived });
             let holds = DepotMessage::Holds {
-                heads: (1..=kept).map(|step| head(u64::from(step) * 10, self.job.shards)).collect(),
+                heads: kept_heads(kept, self.job.shards),
                 told: Told::All,
                 unreadable: vec![],
             };
@@ -302,7 +302,7 @@ impl Crowd {
             Command::Order { order, .. } => self.count::<DepotOrder>(&order),
             Command::Commit { to, contents } => self.commits(&to, *contents),
             Command::Kill { worker } => Err(format!("{worker} does not hang").into()),
-            Command::Tell(event) => self.hears(event),
+            Command::Tell(event) => self.heard.hears(event),
         }
     }
 
@@ -367,14 +367,17 @@ impl Crowd {
         self.cost.bytes += length(message)?;
         Ok(())
     }
+}
 
-    fn hears(&mut self, event: JobEvent) -> Result<()> {
+impl Heard {
+    /// People are told this.
+    pub(crate) fn hears(&mut self, event: JobEvent) -> Result<()> {
         match event {
-            JobEvent::Formed { world_size, .. } => self.heard.members = world_size as usize,
-            JobEvent::Switched { members, .. } => self.heard.members = members.len(),
-            JobEvent::Halting { .. } => self.heard.members = 0,
-            JobEvent::Saved { .. } => self.heard.saved += 1,
-            JobEvent::Resumes { .. } => self.heard.resumed += 1,
+            JobEvent::Formed { world_size, .. } => self.members = world_size as usize,
+            JobEvent::Switched { members, .. } => self.members = members.len(),
+            JobEvent::Halting { .. } => self.members = 0,
+            JobEvent::Saved { .. } => self.saved += 1,
+            JobEvent::Resumes { .. } => self.resumed += 1,
             JobEvent::Failed { reason } | JobEvent::NotSaved { reason, .. } => return Err(reason.into()),
             JobEvent::Joined { .. }
             | JobEvent::Adopted { .. }
@@ -402,6 +405,11 @@ impl Crowd {
         }
         Ok(())
     }
+}
+
+/// So many checkpoints of this job, each ten steps after the one before.
+pub(crate) fn kept_heads(kept: u32, shards: u32) -> Vec<Head> {
+    (1..=kept).map(|step| head(u64::from(step) * 10, shards)).collect()
 }
 
 /// A checkpoint of this job that all depots keep.

@@ -9,7 +9,7 @@ use sardana_protocol::membership::Saves;
 use super::crowd::{Copying, Cost, Crowd, Result};
 
 /// Checkpoints that depots keep in the phases with some.
-const KEPT: u32 = 500;
+pub(crate) const KEPT: u32 = 500;
 
 /// Rounds of heartbeats and ticks in which nothing else happens.
 const IDLE: u32 = 50;
@@ -45,7 +45,7 @@ impl Phase {
     }
 }
 
-fn saves(every: u64) -> Result<Saves> {
+pub(crate) fn saves(every: u64) -> Result<Saves> {
     Ok(Saves {
         every: every.to_string().parse::<Every>()?,
         replicas: 2,

@@ -30,8 +30,11 @@ pub(super) struct Counts {
 impl Counts {
     /// A new folder. Those of agents that were killed are removed.
     pub(super) fn make() -> io::Result<Self> {
-        let elsewhere = std::env::temp_dir();
-        let places = [Path::new(IN_MEMORY), &elsewhere];
+        Self::make_at([Path::new(IN_MEMORY), &std::env::temp_dir()])
+    }
+
+    /// In the first of these places, or in the second where that cannot be.
+    fn make_at(places: [&Path; 2]) -> io::Result<Self> {
         for place in places {
             sweep(place);
         }
@@ -132,5 +135,19 @@ mod tests {
         assert_eq!(folders(place), 4);
         drop(living);
         assert_eq!(folders(place), 3);
+    }
+
+    #[test]
+    fn an_agent_that_starts_removes_what_killed_ones_left_wherever_that_may_be() {
+        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let places = [first.path(), second.path()];
+        for place in places {
+            let Counts { folder, _lock } = Counts::make_in(place).unwrap();
+            drop(_lock);
+            let _left = folder.keep();
+        }
+        let next = Counts::make_at(places).unwrap();
+        assert!(next.of(WorkerId::new(1)).starts_with(places[0]));
+        assert_eq!(places.map(folders), [1, 0], "its own is all that is there");
     }
 }

@@ -166,6 +166,8 @@ const _: () = assert!(INCOMING_BYTES <= INCOMING_BYTES_TOTAL);
 // A window of 1/8 less, at which more room is told of, is what may be under way.
 const _: () = assert!(STREAM_WINDOW_BYTES / 8 * 7 >= 125_000_000 / 10);
 const _: () = assert!(LOOPBACK_STREAM_WINDOW_BYTES <= STREAM_WINDOW_BYTES);
+// What a named peer may send unread over all its connections: the tests take the bounds as they are, and would bear any.
+const _: () = assert!(CONNECTIONS_OF_PEER as u64 * PEER_WINDOW_BYTES as u64 <= 288 << 20);
 // quinn-proto's handshake packets are padded to the least MTU and must be shorter than 2^14.
 const _: () = assert!(TIGHT_LOOPBACK_BYTES < 1 << 14);
 // An initial MTU above the initial congestion window never sends its first packet.

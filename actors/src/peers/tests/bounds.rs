@@ -81,7 +81,8 @@ async fn a_link_that_nobody_expects_is_not_kept_for_ever() {
     until(|| workers[0].table.parked() == 1).await;
 }
 
-/// Opens as many links as it may, of generations to come, and sends as much on each as goes. Returns how many links, and how many bytes in all.
+/// Opens as many links as it may, of generations to come, and sends as much on each as goes. Over the connection that there is, if there
+/// is one. Returns how many links, and how many bytes in all.
 async fn flood(workers: &[Arc<Peers>], ring: &Ring, links: u32, enough: usize) -> (usize, usize) {
     let connection = workers[1].dial(ring.members[0]).await.unwrap();
     let (told, mut sent) = tokio::sync::mpsc::unbounded_channel();
@@ -125,18 +126,28 @@ async fn who_is_not_named_costs_what_a_stranger_does() {
 
 #[tokio::test]
 async fn who_is_named_costs_its_window_whatever_it_opens() {
-    let (workers, ring) = workers(2);
-    name_all(&workers[0], &ring);
-    let window = PEER_WINDOW_BYTES as usize;
-    // First messages are read, and count or not.
-    let hellos = MAX_PARKED * STREAM_HELLO_BYTES;
-    let (least, most) = (window - hellos, window + hellos);
-    let (opened, bytes) = flood(&workers, &ring, MAX_PARKED as u32, least).await;
-    assert!(opened > 0);
-    assert!(
-        (least..=most).contains(&bytes),
-        "{bytes} bytes were taken in, expected {least} to {most}"
-    );
+    // Whether it has dialled, or was dialled.
+    for dialled in [false, true] {
+        let (workers, ring) = workers(2);
+        for worker in &workers {
+            name_all(worker, &ring);
+        }
+        if dialled {
+            workers[0].dial(ring.members[1]).await.unwrap();
+            until(|| workers[1].slot(workers[0].own).live.read(Option::is_some)).await;
+        }
+        let window = PEER_WINDOW_BYTES as usize;
+        // First messages are read, and count or not.
+        let hellos = MAX_PARKED * STREAM_HELLO_BYTES;
+        let (least, most) = (window - hellos, window + hellos);
+        let (opened, bytes) = flood(&workers, &ring, MAX_PARKED as u32, least).await;
+        assert!(opened > 0);
+        assert!(
+            (least..=most).contains(&bytes),
+            "{bytes} bytes were taken in, expected {least} to {most}, dialled: {dialled}"
+        );
+        assert_eq!(workers[0].connections(), 1, "over that one");
+    }
 }
 
 #[tokio::test]
