@@ -4,8 +4,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many lines of one kind are logged at once.
-const AT_ONCE: u32 = 64;
+/// So many lines of one kind are logged at once: more than enrol at once ([`MAX_ENROLMENTS`](crate::enrol::limits::MAX_ENROLMENTS)).
+const AT_ONCE: u32 = 256;
 
 /// After that one in this time: some 20 MB a day of each kind.
 const EVERY: Duration = Duration::from_secs(1);

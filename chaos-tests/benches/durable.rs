@@ -20,6 +20,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::net::Ipv4Addr;
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::process::Command;
@@ -137,7 +138,7 @@ fn main() -> Result<()> {
     report("read", loads, state, &times.restored, &times.plain_loads);
     println!(
         "durable/{mib} MiB: one QUIC stream alone carries {:.0} MiB/s",
-        stream::bandwidth(mib << 20)?
+        stream::bandwidth(mib << 20, Ipv4Addr::LOCALHOST.into(), Ok)?
     );
     if benchmark {
         torch(place.path(), mib)?;

@@ -8,6 +8,7 @@
 //! take much memory (each process holds copies of the state) and minutes.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -307,7 +308,7 @@ fn main() -> Result<()> {
     let kills = given.next().map_or(Ok(kills), |kills| kills.parse())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     for &mib in &sizes {
-        let stream = stream::bandwidth(mib << 20)?;
+        let stream = stream::bandwidth(mib << 20, Ipv4Addr::LOCALHOST.into(), Ok)?;
         println!("one plain stream of {mib} MiB: {stream:.0} MiB/s");
         runtime.block_on(join("steps of 40 ms", mib, REST_US, stream))?;
         if mib <= 100 {

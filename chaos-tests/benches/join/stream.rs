@@ -1,6 +1,6 @@
 //! What one QUIC stream between two endpoints of a job carries when nothing else goes on.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -14,14 +14,15 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 const JOB: JobId = JobId::new([9; 16]);
 
-/// MiB per second of one stream of `bytes`, from the request for it to its last byte. Each end has a thread of its own.
-pub(crate) fn bandwidth(bytes: usize) -> Result<f64> {
+/// MiB per second of one stream of `bytes`, from the request for it to its last byte. Each end has a thread of its own, and an endpoint at
+/// `local`; the one that asks dials what `through` says of the other one's address.
+pub(crate) fn bandwidth(bytes: usize, local: IpAddr, through: impl FnOnce(SocketAddr) -> Result<SocketAddr>) -> Result<f64> {
     let authority = Authority::new(JOB)?;
     let (giving, taking) = (authority.issue(Role::Worker, 1)?, authority.issue(Role::Worker, 2)?);
-    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let local = SocketAddr::from((local, 0));
     let server = runtime()?;
-    let endpoint = server.block_on(async { bind_server(&giving, Purpose::Peer, loopback) })?;
-    let address = endpoint.local_addr()?;
+    let endpoint = server.block_on(async { bind_server(&giving, Purpose::Peer, local) })?;
+    let address = through(SocketAddr::from((Ipv4Addr::LOCALHOST, endpoint.local_addr()?.port())))?;
     let serving = std::thread::spawn(move || {
         server.block_on(async {
             let knock = Door::new(endpoint.clone()).next().await.context("somebody comes")?;
@@ -36,7 +37,7 @@ pub(crate) fn bandwidth(bytes: usize) -> Result<f64> {
         })
     });
     let took = runtime()?.block_on(async {
-        let endpoint = bind_server(&taking, Purpose::Peer, loopback)?;
+        let endpoint = bind_server(&taking, Purpose::Peer, local)?;
         let giver = PeerIdentity::worker(JOB, WorkerId::new(1));
         let connection = connect(&endpoint, address, giver, DEADLINE).await?;
         let mut data = vec![0_u8; bytes];
