@@ -225,16 +225,14 @@ mod tests {
     /// What has not gone out by then does not go out.
     const NOTHING_MORE: Duration = Duration::from_millis(500);
 
-    /// Somebody who sends until nothing goes out any more. Returns how many bytes did.
-    async fn flood(mut send: SendStream, frame: &[u8]) -> usize {
+    /// Sends until nothing goes out any more. Returns how many bytes did.
+    async fn flood(send: &mut SendStream, frame: &[u8]) -> usize {
         let mut sent = 0;
         while sent < 10 * WAITING * frame.len()
             && let Ok(written) = timeout(NOTHING_MORE, send.write(&frame[sent % frame.len()..])).await
         {
             sent += written.unwrap();
         }
-        // Nobody hears an end.
-        std::mem::forget(send);
         sent
     }
 
@@ -271,7 +269,7 @@ mod tests {
             |()| {},
         );
         let sent = tokio::select! {
-            sent = flood(send, &frame) => sent,
+            sent = flood(&mut send, &frame) => sent,
             why = keeping => panic!("{why}"),
         };
         let waiting = WAITING * frame.len();

@@ -29,7 +29,7 @@ fn main() -> Result<()> {
     let (mbit, mib) = (of(1, 1_000), of(2, if benchmark { 256 } else { 1 }));
     let bytes = usize::try_from(mib << 20)?;
     let most = mbit as f64 * 125_000.0 / f64::from(1 << 20);
-    // One that listens at all addresses of its host takes nobody for a neighbour on loopback.
+    // An endpoint at all addresses of its host treats its peers as processes of other hosts.
     let local = IpAddr::from(Ipv4Addr::UNSPECIFIED);
     for round_trip in [Duration::ZERO, round_trip] {
         let mut path = None;

@@ -93,7 +93,7 @@ fn where_all_stand_still_they_are_only_silent() {
 fn who_went_on_while_the_coordinator_was_held_up_is_heard_first() {
     let mut job = Job::training(2, config());
     job.moves(2, Motion::Stopped);
-    assert_eq!(job.passes(SILENCE), [""; 0], "nobody was listened to");
+    assert_eq!(job.passes(SILENCE), [""; 0], "the coordinator has not listened");
     assert_eq!(job.moves(2, Motion::Runs), [""; 0]);
     assert_eq!(job.ticks(ENOUGH), [""; 0]);
     // One that stands still yet is left out a little later.

@@ -1,0 +1,197 @@
+//! What is counted as computed again, and when that is in doubt.
+
+use super::*;
+use crate::words::ShardRange;
+
+const WORKER: WorkerId = WorkerId::new(1);
+
+fn tally(step: u64, this_step: u32, previous_step: u32) -> Tally {
+    Tally {
+        total: 100,
+        step: Step::new(step),
+        this_step,
+        previous_step,
+    }
+}
+
+fn standing(tally: Tally, kept: u32) -> Standing {
+    Standing {
+        step: tally.step,
+        kept: vec![ShardRange::new(0, kept)],
+        sum: None,
+        stop_at: None,
+        tally,
+    }
+}
+
+#[test]
+fn a_death_costs_what_was_not_summed() {
+    let lost = |tally| {
+        let mut ledger = Ledger::default();
+        ledger.lost(WORKER, Some(tally));
+        ledger.resume(Step::new(7))
+    };
+    assert_eq!(lost(tally(7, 2, 3)), 2, "it died in the step under way");
+    assert_eq!(lost(tally(6, 2, 3)), 0, "the others have the sum it took part in");
+    assert_eq!(lost(tally(8, 2, 3)), 5, "it took the only sum along");
+}
+
+#[test]
+fn losing_the_state_costs_everything() {
+    let mut ledger = Ledger::default();
+    ledger.lost(WORKER, Some(tally(5, 2, 2)));
+    ledger.resume(Step::new(5));
+    ledger.lost(WORKER, Some(tally(9, 1, 2)));
+    ledger.lost(WORKER, None);
+    ledger.restart(0);
+    assert_eq!(
+        (ledger.computed([].into_iter()), ledger.recomputed(), ledger.unknown()),
+        (200, 200, 1)
+    );
+}
+
+#[test]
+fn a_count_that_comes_late_is_split_as_if_it_had_come_in_time() {
+    let late = |resumed: &[u64], tally: Tally| {
+        let mut ledger = Ledger::default();
+        ledger.lost(WORKER, None);
+        for &step in resumed {
+            ledger.resume(Step::new(step));
+        }
+        assert_eq!(ledger.unknown(), 1);
+        let news = ledger.found(WORKER, tally);
+        assert_eq!(news, resumed.is_empty(), "what has resumed since tells where the job stands");
+        assert_eq!((ledger.unknown(), ledger.computed([].into_iter())), (0, 100));
+        ledger.recomputed() + ledger.resume(Step::new(9))
+    };
+    assert_eq!(late(&[7, 8], tally(7, 2, 3)), 2, "the others computed them again long ago");
+    assert_eq!(late(&[8, 7], tally(8, 2, 3)), 5, "they went back one step");
+    assert_eq!(late(&[8], tally(7, 2, 3)), 0, "the others had the sum it took part in");
+    assert_eq!(late(&[], tally(9, 2, 3)), 2, "nothing has happened since");
+}
+
+#[test]
+fn what_a_worker_had_reached_that_nobody_had_heard_of_is_not_clear() {
+    let mut ledger = Ledger::default();
+    ledger.lost(WORKER, None);
+    ledger.resume(Step::new(1));
+    ledger.found(WORKER, tally(8, 1, 8));
+    assert_eq!((ledger.recomputed(), ledger.unknown()), (9, 1), "those of s1 to s6 as well");
+}
+
+#[test]
+fn a_worker_that_is_back_is_not_unknown() {
+    let mut ledger = Ledger::default();
+    ledger.lost(WORKER, None);
+    ledger.resume(Step::new(7));
+    let standing = |kept| standing(tally(7, 2, 3), kept);
+    ledger.returned(WORKER, &standing(0), Halted::NotYet, Step::new(8));
+    assert_eq!((ledger.unknown(), ledger.recomputed()), (1, 0), "it goes on");
+    ledger.returned(WORKER, &standing(2), Halted::Yes, Step::new(8));
+    assert_eq!((ledger.unknown(), ledger.recomputed()), (0, 2));
+    assert_eq!(ledger.computed([100].into_iter()), 100, "it counts for itself");
+    ledger.returned(WORKER, &standing(3), Halted::Yes, Step::new(8));
+    assert_eq!(ledger.recomputed(), 2, "it halts for other reasons");
+}
+
+#[test]
+fn the_gradient_under_way_of_a_worker_that_is_back_is_in_vain_too() {
+    let late = |step, kept| {
+        let mut ledger = Ledger::default();
+        ledger.lost(WORKER, None);
+        ledger.resume(Step::new(7));
+        ledger.returned(WORKER, &standing(tally(step, 2, 3), kept), Halted::Yes, Step::new(8));
+        ledger.recomputed()
+    };
+    assert_eq!(late(7, 3), 3);
+    assert_eq!(late(7, 8), 3, "it has not begun the others");
+    assert_eq!(late(7, 2), 2);
+    assert_eq!(late(6, 3), 0, "the others had the sum it took part in");
+}
+
+#[test]
+fn a_worker_that_comes_back_and_ends_before_it_halts_is_counted_once() {
+    let mut ledger = Ledger::default();
+    ledger.lost(WORKER, None);
+    ledger.resume(Step::new(7));
+    ledger.returned(WORKER, &standing(tally(7, 2, 3), 2), Halted::NotYet, Step::new(8));
+    ledger.lost(WORKER, Some(tally(7, 3, 3)));
+    ledger.resume(Step::new(7));
+    assert_eq!((ledger.unknown(), ledger.recomputed()), (0, 3));
+    assert_eq!(ledger.computed([].into_iter()), 100);
+}
+
+#[test]
+fn what_was_in_vain_when_it_came_back_is_not_so_again_when_it_is_lost() {
+    let lost_again = |missed: &dyn Fn(&mut Ledger)| {
+        let mut ledger = Ledger::default();
+        ledger.lost(WORKER, None);
+        ledger.resume(Step::new(7));
+        ledger.returned(WORKER, &standing(tally(7, 2, 3), 2), Halted::Yes, Step::new(8));
+        ledger.resume(Step::new(7));
+        missed(&mut ledger);
+        assert_eq!((ledger.computed([].into_iter()), ledger.unknown()), (100, 0));
+        ledger
+    };
+    let end = tally(17, 0, 3);
+    let heard = |ledger: &mut Ledger| ledger.lost(WORKER, Some(end));
+    let late = |ledger: &mut Ledger| {
+        ledger.lost(WORKER, None);
+        ledger.resume(Step::new(27));
+        assert!(!ledger.found(WORKER, end));
+    };
+    let after_a_restart = |ledger: &mut Ledger| {
+        ledger.lost(WORKER, None);
+        ledger.restart(0);
+        ledger.found(WORKER, end);
+    };
+    let kept = |ledger: &mut Ledger, kept| {
+        ledger.restart(kept);
+        ledger.recomputed()
+    };
+    assert_eq!(kept(&mut lost_again(&heard), 98), 2, "all others are in the state");
+    assert_eq!(kept(&mut lost_again(&late), 98), 2);
+    assert_eq!(kept(&mut lost_again(&late), 90), 10);
+    assert_eq!(lost_again(&after_a_restart).recomputed(), 100, "all of them, once");
+}
+
+#[test]
+fn what_a_state_holds_of_one_that_came_back_is_without_what_it_did_in_vain() {
+    let mut ledger = Ledger::default();
+    let holds = |ledger: &Ledger, step, this_step, at| {
+        ledger.useful_of(WORKER, &standing(tally(step, this_step, 3), 0), Step::new(at))
+    };
+    assert_eq!(holds(&ledger, 7, 2, 7), 98, "what it has of this step is in no state");
+    ledger.lost(WORKER, None);
+    ledger.resume(Step::new(7));
+    ledger.returned(WORKER, &standing(tally(7, 2, 3), 3), Halted::Yes, Step::new(8));
+    assert_eq!(holds(&ledger, 7, 3, 7), 97, "no less for being in vain");
+    assert_eq!(holds(&ledger, 9, 2, 9), 95);
+    assert_eq!(holds(&ledger, 9, 2, 10), 97);
+}
+
+#[test]
+fn one_that_came_back_and_is_lost_again_at_once_leaves_a_doubt() {
+    let ends = |step| {
+        let mut ledger = Ledger::default();
+        ledger.lost(WORKER, None);
+        ledger.resume(Step::new(7));
+        ledger.returned(WORKER, &standing(tally(7, 2, 3), 3), Halted::Yes, Step::new(8));
+        assert_eq!((ledger.unknown(), ledger.recomputed()), (0, 3), "two, and the one under way");
+        ledger.lost(WORKER, Some(tally(step, 2, 3)));
+        ledger.unknown()
+    };
+    assert_eq!((ends(7), ends(8), ends(9)), (1, 1, 0));
+}
+
+#[test]
+fn what_one_that_comes_back_has_of_the_step_under_way_may_be_used() {
+    let comes_back = |reached| {
+        let mut ledger = Ledger::default();
+        ledger.lost(WORKER, None);
+        ledger.resume(Step::new(7));
+        ledger.returned(WORKER, &standing(tally(8, 2, 3), 2), Halted::Yes, Step::new(reached));
+        ledger.unknown()
+    };
+    assert_eq!((comes_back(8), comes_back(9)), (1, 0));
+}
