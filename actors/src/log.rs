@@ -1,5 +1,5 @@
-//! What is logged of processes that are turned away. They can come as often as they like, so that each kind of refusal is logged only so
-//! often: no stranger fills a disk with lines, nor hides what is refused for another reason.
+//! What is logged of other processes' doing: that they are turned away, or break off what they began. They can do so as often as they like,
+//! so that each kind of line is logged only so often: no process fills a disk with lines, nor hides what another one does.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,16 +10,28 @@ const AT_ONCE: u32 = 256;
 /// After that one in this time: some 20 MB a day of each kind.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Logs a refusal as `tracing::warn!` does, or another one after `at`, with the target that operators filter for. `unsaid`, if it is there:
-/// how many were refused at this place since the last line and not logged.
-macro_rules! refused {
-    (at $level:ident, $($what:tt)*) => {{
+/// Logs as `tracing`'s macro of this level does, but only so often from this place. `unsaid`, if it is there: how many were not logged here
+/// since the last line.
+macro_rules! bounded {
+    ($level:ident, target: $target:literal, $($what:tt)*) => {
+        $crate::log::bounded!(@ |unsaid| ::tracing::$level!(target: $target, unsaid, $($what)*))
+    };
+    (@ |$unsaid:ident| $log:expr) => {{
         static LINES: $crate::log::Lines = $crate::log::Lines::new();
         if let Some(unsaid) = LINES.one_more(::std::time::Instant::now()) {
-            let unsaid = (unsaid > 0).then_some(unsaid);
-            ::tracing::$level!(target: "sardana::event::refused", unsaid, $($what)*);
+            let $unsaid = (unsaid > 0).then_some(unsaid);
+            $log;
         }
     }};
+    ($level:ident, $($what:tt)*) => {
+        $crate::log::bounded!(@ |unsaid| ::tracing::$level!(unsaid, $($what)*))
+    };
+}
+pub(crate) use bounded;
+
+/// Logs a refusal so, as a warning or at another level after `at`, with the target that operators filter for.
+macro_rules! refused {
+    (at $level:ident, $($what:tt)*) => { $crate::log::bounded!($level, target: "sardana::event::refused", $($what)*) };
     ($($what:tt)*) => { $crate::log::refused!(at warn, $($what)*) };
 }
 pub(crate) use refused;

@@ -94,6 +94,10 @@ pub const DEPOT_REST: Duration = Duration::from_millis(200);
 /// A depot that fails time and again is asked again after this long at the latest: its disk may have been full, and be so no more.
 pub const DEPOT_REST_MOST: Duration = Duration::from_secs(10);
 
+/// So long the last checkpoint of a job, where it would be on fewer hosts than it should be, waits for depots that have come and have yet to
+/// tell what they keep. They do so at once, if their host is not very busy.
+pub const DEPOT_TELLS: Duration = Duration::from_secs(5);
+
 /// So long the end of a job waits for its last checkpoint while none is under way, and no holder says that it has come further with hashing
 /// what it has copied for it.
 pub const LAST_SAVE_PATIENCE: Duration = Duration::from_secs(10);
@@ -315,6 +319,7 @@ const _: () = assert!(STOPPED_GRACE.as_millis() > HEARTBEAT.as_millis());
 const _: () = assert!(STOPPED_GRACE.as_millis() < SILENCE_LEAST.as_millis());
 const _: () = assert!(HASHING_SIGN.as_millis() * 5 <= SNAPSHOT_PATIENCE.as_millis());
 const _: () = assert!(HASHING_SIGN.as_millis() * 5 <= LAST_SAVE_PATIENCE.as_millis());
+const _: () = assert!(DEPOT_TELLS.as_millis() < LAST_SAVE_PATIENCE.as_millis());
 const _: () = assert!(FORGIVEN.as_millis() > COOL_MOST.as_millis());
 const _: () = assert!(SILENCE_LEAST.as_millis() >= (SILENCE_GAPS as u128) * HEARTBEAT.as_millis());
 const _: () = assert!(MAX_HOLDERS <= MAX_WORKERS);

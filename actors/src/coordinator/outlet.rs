@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::session::SessionId;
 use crate::control::{Item, Later};
+use crate::log::bounded;
 
 /// What the coordinator keeps of a session.
 #[derive(Debug)]
@@ -40,7 +41,8 @@ impl<Out> Outlet<Out> {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Closed(_)) => false,
             Err(mpsc::error::TrySendError::Full(_)) => {
-                tracing::warn!(
+                bounded!(
+                    warn,
                     peer = %self.connection.remote_address(), waiting = self.queue.max_capacity(),
                     "a connection is closed, since what it is told is not read"
                 );

@@ -22,7 +22,7 @@ use super::pins::Pins;
 use super::shelf::Shelf;
 use super::talk::{Answer, Request, cut};
 use crate::ground::Ground;
-use crate::log::refused;
+use crate::log::{bounded, refused};
 use crate::quic::limits::{OF_PEERS, UNNAMED};
 use crate::quic::{BindError, Door, Places, Purpose, REFUSED, bind_server_on, close, widen};
 use crate::store::{Store, UnderWay, Watch};
@@ -228,7 +228,7 @@ impl Server {
             () = streams => {}
             () = place.wanted() => connection.close(0_u32.into(), b"newer connections have replaced it"),
             () = self.names.revoked(peer) => {
-                tracing::info!(target: "sardana::event::refused", %peer, "a process is no longer named: its connection ends");
+                refused!(at info, %peer, "a process is no longer named: its connection ends");
                 connection.close(REFUSED, b"the coordinator does not name this process any more");
             }
         }
@@ -264,7 +264,7 @@ impl Server {
                 }
             }
             Err(End::Broken(reason)) => {
-                tracing::info!(%peer, %reason, "a stream of pieces broke");
+                bounded!(info, %peer, %reason, "a stream of pieces broke");
                 let _ = talk.receive.stop(GIVEN_UP.into());
                 let _ = talk.send.reset(GIVEN_UP.into());
             }

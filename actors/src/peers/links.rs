@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::Peers;
 use super::limits::{DOUBT_AFTER, FAILURES_TOGETHER, LINK_DEADLINE, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE};
 use super::table::{Arrival, LinkKey, Slot};
-use crate::log::refused;
+use crate::log::{bounded, refused};
 use crate::quic::ConnectError;
 use crate::wire::{FrameError, read_frame, write_frame};
 
@@ -235,7 +235,7 @@ impl Peers {
             Ok(Ok(Some(hello))) => hello,
             Ok(Ok(None)) => return,
             Ok(Err(error)) => return tracing::debug!(%peer, %error, "a link's first message could not be read"),
-            Err(_) => return tracing::warn!(%peer, "a link's first message did not come in time"),
+            Err(_) => return bounded!(warn, %peer, "a link's first message did not come in time"),
         };
         if hello.job != self.credentials.job() || hello.from != peer {
             refused!(%peer, claimed = %hello.from, "a link with a false name");

@@ -14,7 +14,7 @@ use super::Peers;
 use super::fetch::{Answer, Request, When};
 use super::limits::{STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE, TRANSFER_PRIORITY};
 use crate::fault::{self, Point};
-use crate::log::refused;
+use crate::log::{bounded, refused};
 use crate::manifest;
 use crate::wire::{FrameError, read_frame, write_frame};
 use crate::worker::{HeldShare, KeptSum};
@@ -37,7 +37,7 @@ impl Peers {
             let peers = Arc::clone(&self);
             tokio::spawn(async move {
                 if let Err(error) = peers.serve_fetch(peer, send, receive).await {
-                    tracing::info!(%peer, %error, "a transfer to another worker failed");
+                    bounded!(info, %peer, %error, "a transfer to another worker failed");
                 }
             });
         }
@@ -60,7 +60,7 @@ impl Peers {
             outcome = self.answer(request, &mut send) => outcome,
             _ = given_up => Ok(()),
             () = self.names.revoked(peer) => {
-                tracing::info!(target: "sardana::event::refused", %peer, asked = %request, "a worker is no longer named: its transfer ends");
+                refused!(at info, %peer, asked = %request, "a worker is no longer named: its transfer ends");
                 Ok(())
             }
         };

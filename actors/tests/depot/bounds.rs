@@ -1,11 +1,16 @@
 //! Peers that say what they must not, spoken by hand.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bytes::Bytes;
 use sardana_actors::depot::{DepotError, Patience, Reach};
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::limits::PIECE_BYTES;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-use crate::raw::{Answer, Raw, Request, offers, put};
+use crate::raw::{Answer, Raw, Request, connection, offers, put};
 use crate::site::{Place, WORKER, authority, client, client_at, names, pieces, snapshot, soon};
 
 #[tokio::test]
@@ -97,4 +102,34 @@ async fn a_connection_that_breaks_in_a_put_leaves_nothing_that_counts_as_durable
         .await
         .unwrap();
     assert!(place.store.pin(pin, &names(&all)).is_empty());
+}
+
+/// Counts the lines that say that a stream broke.
+struct Broken(Arc<AtomicUsize>);
+
+impl<S: Subscriber> Layer<S> for Broken {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if event.metadata().module_path() == Some("sardana_actors::depot::server") {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_breaks_off_what_it_began_fills_no_log() {
+    let lines = Arc::new(AtomicUsize::new(0));
+    let layer = Broken(Arc::clone(&lines));
+    let _until = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+    let authority = authority();
+    let place = Place::new(&authority, 1);
+    let (connection, _endpoint) = connection(&authority, &place, WORKER).await;
+    for _ in 0..2_000 {
+        let (mut send, mut receive) = connection.open_bi().await.unwrap();
+        // A frame of nothing, and then no more.
+        send.write_all(&[0; 4]).await.unwrap();
+        send.finish().unwrap();
+        let _ = soon(receive.read_to_end(1_000)).await;
+    }
+    let lines = lines.load(Ordering::Relaxed);
+    assert!((1..1_000).contains(&lines), "{lines} lines");
 }

@@ -65,6 +65,8 @@ pub(super) struct Saved {
     pub(super) tried: Option<SnapshotId>,
     /// When the end of the job was first held back for the last one.
     pub(super) awaited: Option<Duration>,
+    /// Which snapshot was to be the last checkpoint, and since when it waits for depots that have just come.
+    pub(super) held_back: Option<(SnapshotId, Duration)>,
     /// When a holder last said that it has come further with hashing a snapshot, or is done.
     pub(super) hashed: Duration,
     pub(super) counts: SaveCounts,
@@ -78,6 +80,7 @@ impl Saved {
             wanted: None,
             tried: None,
             awaited: None,
+            held_back: None,
             hashed: now,
             counts: SaveCounts::default(),
             attempt: 0,

@@ -18,7 +18,7 @@ use super::saves::{SaveCounts, Saving, Stage, Written, WrittenPart};
 use super::taking::Intake;
 use super::{JobEvent, Loss, Membership};
 use crate::checkpoint::DepotId;
-use crate::limits::{LAST_SAVE_PATIENCE, RESEND, SAVE_ATTEMPTS, SAVE_PATIENCE};
+use crate::limits::{DEPOT_TELLS, LAST_SAVE_PATIENCE, RESEND, SAVE_ATTEMPTS, SAVE_PATIENCE};
 use crate::messages::{CoordinatorMessage, DepotOrder, Needed, Save, Told};
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
@@ -58,6 +58,9 @@ impl Membership {
         if self.config.saves.is_none() || self.saving.is_some() || !due || depots.is_empty() {
             return;
         }
+        if self.is_last(taken.id.step) && self.awaits_hosts(taken.id, depots.len()) {
+            return;
+        }
         self.saved.wanted = None;
         self.saved.tried = Some(taken.id);
         self.end_replicating();
@@ -75,6 +78,19 @@ impl Membership {
             begun: self.now,
         });
         self.write_anew();
+    }
+
+    /// Whether the last checkpoint, which would be on so many hosts, waits for depots that have come and are about to tell what they keep:
+    /// no later one makes up for a host that it is not on.
+    fn awaits_hosts(&mut self, snapshot: SnapshotId, hosts: usize) -> bool {
+        let wanted = self.config.saves.map_or(0, |saves| saves.replicas as usize);
+        let come = self.depots.values().any(|depot| depot.told == Told::More);
+        if hosts >= wanted || !come {
+            return false;
+        }
+        let held = self.saved.held_back.filter(|(held, _)| *held == snapshot);
+        let (_, since) = *self.saved.held_back.insert(held.unwrap_or((snapshot, self.now)));
+        self.now.saturating_sub(since) < DEPOT_TELLS
     }
 
     /// Orders all shares to be written, from the beginning, to the depots that are there now.

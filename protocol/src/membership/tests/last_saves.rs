@@ -1,9 +1,9 @@
 //! The last checkpoint: a job does not end before it.
 
-use super::saving::{about_saves, head, piece, saved_config};
+use super::saving::{about_saves, head, holds, piece, saved_config};
 use super::*;
 use crate::checkpoint::PieceHash;
-use crate::limits::LAST_SAVE_PATIENCE;
+use crate::limits::{DEPOT_TELLS, LAST_SAVE_PATIENCE};
 use crate::membership::Stage;
 use crate::messages::{DepotMessage, Told};
 use crate::state::{StateSize, share_hash};
@@ -24,6 +24,45 @@ fn the_job_ends_only_once_its_last_state_is_saved() {
     job.committed(7, 5, &[7, 8]);
     let found = job.committed(8, 5, &[7, 8]);
     assert!(found.contains(&"saved s5 on 2 of 2".to_owned()), "{found:?}");
+    assert!(found.iter().any(|text| text.starts_with("done at s5")), "{found:?}");
+}
+
+/// A job at whose end one depot is there, and another has come and has told nothing yet.
+fn at_the_end_with_a_depot_that_comes() -> Job {
+    let mut config = saved_config();
+    config.steps = s(5);
+    let mut job = Job::saved(config);
+    job.depot_goes(8);
+    job.arriving(8, "b");
+    job.progress(1, 1, 5, &[]);
+    job.says(1, finished(1, 5, hash(5)));
+    job.says(2, finished(1, 5, hash(5)));
+    assert_eq!(about_saves(&job.copied(5)), Vec::<String>::new(), "it would be on one host");
+    job
+}
+
+#[test]
+fn the_last_state_is_saved_on_hosts_that_have_just_come_too() {
+    let mut job = at_the_end_with_a_depot_that_comes();
+    let early = job.passes(DEPOT_TELLS - Duration::from_millis(200));
+    assert_eq!(about_saves(&early), Vec::<String>::new());
+    job.depot_says(8, holds(vec![], Told::All));
+    let orders = about_saves(&job.passes(Duration::from_millis(100)));
+    let both = ["to w1: save [0] of g1.1@s5 to [7, 8]", "to w2: save [1] of g1.1@s5 to [7, 8]"];
+    assert_eq!(orders, both);
+}
+
+#[test]
+fn the_last_state_waits_no_longer_than_it_may_for_a_depot_that_tells_nothing() {
+    let mut job = at_the_end_with_a_depot_that_comes();
+    let orders = about_saves(&job.passes(DEPOT_TELLS + Duration::from_millis(200)));
+    let one = ["to w1: save [0] of g1.1@s5 to [7]", "to w2: save [1] of g1.1@s5 to [7]"];
+    assert_eq!(orders, one);
+    // Another one that comes does not make it wait again.
+    job.arriving(9, "c");
+    job.says_saved(1, 1, 0, 5);
+    job.says_saved(2, 1, 1, 5);
+    let found = job.committed(7, 5, &[7]);
     assert!(found.iter().any(|text| text.starts_with("done at s5")), "{found:?}");
 }
 

@@ -78,19 +78,21 @@ impl Job {
         self.depot(depot, DepotEvent::Said(Box::new(message)))
     }
 
+    /// A depot comes, and has yet to tell what it keeps.
+    pub(super) fn arriving(&mut self, depot: u64, host: &str) -> Vec<String> {
+        let (host, address) = (host.to_owned(), SocketAddr::from((Ipv4Addr::LOCALHOST, 2)));
+        let arrived = DepotEvent::Arrived {
+            host,
+            certified: 1,
+            address,
+        };
+        self.depot(depot, arrived)
+    }
+
     /// A depot comes, and tells what it keeps.
     pub(super) fn depot_comes(&mut self, depot: u64, host: &str, heads: Vec<Head>) -> Vec<String> {
-        let (host, address) = (host.to_owned(), SocketAddr::from((Ipv4Addr::LOCALHOST, 2)));
-        let mut words = self.depot(
-            depot,
-            DepotEvent::Arrived {
-                host,
-                certified: 1,
-                address,
-            },
-        );
-        let told = Told::All;
-        words.extend(self.depot_says(depot, holds(heads, told)));
+        let mut words = self.arriving(depot, host);
+        words.extend(self.depot_says(depot, holds(heads, Told::All)));
         words
     }
 
