@@ -318,7 +318,9 @@ impl Membership {
                 shards: seat.shards,
             });
         }
-        let formation = Formation::found(found.generation, self.sums(), self.reached, members, steady)?;
+        let peers = |seat: &Seated| seat.peers.iter().map(|(rank, _)| *rank).collect();
+        let others = found.seats.iter().map(|(&rank, seat)| (rank, peers(seat))).collect();
+        let formation = Formation::found(found.generation, self.sums(), self.reached, members, steady, others)?;
         (formation.digest() == found.digest).then_some(formation)
     }
 

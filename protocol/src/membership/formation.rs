@@ -42,8 +42,9 @@ pub(super) struct Formation {
     first: Schedule,
     steady: Schedule,
     catch_up: Vec<CatchUp>,
-    /// Whom each rank gives the state or a sum to.
-    fetchers: BTreeMap<Rank, Vec<Rank>>,
+    /// Whom each rank has to do with beside its neighbours in these schedules: whom it gives the state or a sum to; and, in a generation that
+    /// was found, whom it says that it has links with, perhaps from the first step on.
+    others: BTreeMap<Rank, Vec<Rank>>,
     /// What all load, if nobody has the state.
     restore: Option<Restores>,
     /// Whether gradients that members have are computed again, as memory does not hold them beside those that are missing.
@@ -146,7 +147,7 @@ impl Formation {
             digest: MembersDigest::of(members.iter().map(|member| member.worker)),
             first: Schedule::new(order, members.len(), first),
             steady: Schedule::new(order, members.len(), later),
-            fetchers: fetchers(&catch_up),
+            others: fetchers(&catch_up),
             ranks: ranks_of(&members),
             members,
             catch_up,
@@ -179,7 +180,7 @@ impl Formation {
             ranks: ranks_of(&members),
             members,
             catch_up: Vec::new(),
-            fetchers: BTreeMap::new(),
+            others: BTreeMap::new(),
             restore: None,
             drops_some: false,
             stop_at: None,
@@ -194,24 +195,28 @@ impl Formation {
         step: Step,
         members: Vec<MemberAddress>,
         steady: Vec<Visit>,
+        others: BTreeMap<Rank, Vec<Rank>>,
     ) -> Option<Self> {
         let end = steady.iter().try_fold(0, |next, visit| {
             let follows = visit.shards.is_empty() || visit.shards.start() == next;
             follows.then_some(next.max(visit.shards.end()))
         });
-        (end == Some(sums.shards)).then(|| Self::simple(generation, sums, step, members, steady))
+        (end == Some(sums.shards)).then(|| Self {
+            others,
+            ..Self::simple(generation, sums, step, members, steady)
+        })
     }
 
     /// What rank `rank` is told; none if it has no such rank. `report_from` is the first step whose report is missing.
     pub(super) fn form(&self, rank: Rank, report_from: Step) -> Option<Form> {
         let (first, steady) = (self.first.plan.part(rank)?.clone(), self.steady.plan.part(rank)?.clone());
         let catch_up = self.catch_up.get(rank.index()).copied().unwrap_or(CatchUp::None);
-        let fetchers = self.fetchers.get(&rank).into_iter().flatten();
+        let others = self.others.get(&rank).into_iter().flatten();
         let known: BTreeSet<Rank> = [first.peers(), steady.peers()]
             .into_iter()
             .flatten()
             .chain(catch_up.donor())
-            .chain(fetchers.copied())
+            .chain(others.copied())
             .collect();
         let peer = |rank: Rank| {
             let member = *self.members.get(rank.index())?;

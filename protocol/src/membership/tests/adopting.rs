@@ -86,6 +86,32 @@ fn a_whole_ring_is_adopted_and_nobody_is_told_anything() {
     assert!(told.contains(&"to w1: halt g2.1".to_owned()), "{told:?}");
 }
 
+/// A link that only the generation's first step needed ends the ring as any other does when it breaks.
+#[test]
+fn a_link_of_the_first_step_that_breaks_after_the_adoption_halts_all() {
+    let mut before = Job::training(4, config());
+    before.progress(1, 1, 4, &[0, 1, 2, 3]);
+    let mut job = next_life(Some(before.membership.record()));
+    for rank in 0..4_u32 {
+        // In the first step the first rank was visited once more, after the last one.
+        let peers: &[u32] = [&[1, 3][..], &[0, 2], &[1, 3], &[0, 2]][rank as usize];
+        let seat = Seated {
+            rank: Rank::new(rank),
+            world_size: 4,
+            digest: MembersDigest::of((1..=4).map(w)),
+            peers: peers.iter().map(|&peer| (Rank::new(peer), w(u64::from(peer) + 1))).collect(),
+            shards: ShardRange::new(rank, rank + 1),
+            ring: Ring::Whole,
+        };
+        job.returns(u64::from(rank) + 1, 1, 6, Some(seat));
+    }
+    assert_eq!(job.membership.stage(), Stage::Running);
+    let strange = job.link_broken(1, 1, 3);
+    assert_eq!(strange, [""; 0], "they have no link");
+    let told = job.link_broken(1, 1, 4);
+    assert!(told.contains(&"halting for g2.1".to_owned()), "{told:?}");
+}
+
 #[test]
 fn without_a_record_it_waits_whether_there_is_a_later_generation() {
     let mut job = next_life(None);
