@@ -2,7 +2,7 @@
 //! processes are real and do nothing; what workers say is said by hand.
 
 use rustix::process::{Pid, Signal, kill_process};
-use sardana_protocol::membership::JobEvent;
+use sardana_protocol::membership::{JobEvent, WorkerEvent};
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::WorkerId;
 use tokio::runtime::Handle;
@@ -96,7 +96,7 @@ impl Lives {
     }
 
     async fn is_gone(&mut self, gone: WorkerId) {
-        while !matches!(self.site.event().await, JobEvent::Lost { worker, .. } if worker == gone) {}
+        while !matches!(self.site.event().await, JobEvent::Worker(WorkerEvent::Lost { worker, .. }) if worker == gone) {}
         while !matches!(self.happens().await, AgentEvent::Ended { worker, .. } if worker == gone) {}
     }
 

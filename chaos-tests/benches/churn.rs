@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use sardana::launch::{Event, Launched, launch};
-use sardana::{AgentEvent, JobEvent, WorkerId};
+use sardana::{AgentEvent, GenerationEvent, JobEvent, WorkerId};
 use sardana_chaos_tests::dice::Dice;
 use sardana_chaos_tests::pace::quantile;
 use sardana_chaos_tests::setup::Setup;
@@ -47,7 +47,10 @@ impl Watch {
             Event::Agent(AgentEvent::Started { worker, .. }) => self.running.push(*worker),
             Event::Agent(AgentEvent::Ended { worker, .. }) => self.running.retain(|running| running != worker),
             Event::Agent(AgentEvent::Short { left }) => anyhow::bail!("a worker was not replaced, {left} are left"),
-            Event::Job(JobEvent::Forming { members, .. } | JobEvent::Switched { members, .. }) => {
+            Event::Job(
+                JobEvent::Generation(GenerationEvent::Forming { members, .. })
+                | JobEvent::Generation(GenerationEvent::Switched { members, .. }),
+            ) => {
                 self.members = members.len();
             }
             Event::Job(JobEvent::Steps(reports)) => {

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{Advice, fadvise};
 use sardana::launch::{Event, LaunchError, Launched, launch};
-use sardana::{Checkpointing, JobEvent};
+use sardana::{CheckpointEvent, Checkpointing, JobEvent};
 use sardana_chaos_tests::dice::mix;
 use sardana_chaos_tests::journal::{Deed, Journal, last_load, now_ns};
 use sardana_chaos_tests::pace::quantile;
@@ -221,7 +221,7 @@ async fn save(trial: &Trial, folder: &Path, state: State) -> Result<f64> {
                 before = Some(memory(&pids)?);
             }
             Event::Job(JobEvent::Snapshot { step, .. }) => whole = Some((step.get(), now_ns())),
-            Event::Job(JobEvent::Saved { took, .. }) => {
+            Event::Job(JobEvent::Checkpoint(CheckpointEvent::Saved { took, .. })) => {
                 let before = before.context("steps come before a checkpoint")?;
                 let (step, whole) = whole.context("a checkpoint is made of a snapshot")?;
                 let hashed = whole.saturating_sub(end_of(trial, step - 1)?) as f64 / 1e9;
@@ -256,7 +256,7 @@ async fn restore(trial: &Trial, folder: &Path, state: State) -> Result<f64> {
         let event = next(&mut launched).await?;
         started(&mut pids, &event);
         match event {
-            Event::Job(JobEvent::Resumes { .. }) => {
+            Event::Job(JobEvent::Checkpoint(CheckpointEvent::Resumes { .. })) => {
                 begun = now_ns();
                 drop(room.take());
                 before = memory(&pids)?;

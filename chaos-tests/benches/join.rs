@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use sardana::launch::{Event, Launched, OperatorRequest, launch};
-use sardana::{AgentEvent, JobEvent, WorkerId};
+use sardana::{AgentEvent, GenerationEvent, JobEvent, WorkerEvent, WorkerId};
 use sardana_chaos_tests::dice::Dice;
 use sardana_chaos_tests::journal::{Journal, last_load, now_ns};
 use sardana_chaos_tests::pace::{Pace, quantile};
@@ -72,17 +72,23 @@ impl Join {
                 self.newcomer = Some((*worker, *pid));
                 self.at.started = now_ns();
             }
-            Event::Job(JobEvent::Joined { worker, .. }) if is_newcomer(worker) => self.at.joined = now_ns(),
+            Event::Job(JobEvent::Worker(WorkerEvent::Joined { worker, .. })) if is_newcomer(worker) => {
+                self.at.joined = now_ns()
+            }
             Event::Job(JobEvent::Snapshot { .. }) if self.at.joined != 0 => self.at.snapshot = now_ns(),
-            Event::Job(JobEvent::CaughtUp { worker, .. }) if is_newcomer(worker) => self.at.caught_up = now_ns(),
-            Event::Job(JobEvent::Switched { members, .. }) if members.iter().any(is_newcomer) => {
+            Event::Job(JobEvent::Worker(WorkerEvent::CaughtUp { worker, .. })) if is_newcomer(worker) => {
+                self.at.caught_up = now_ns()
+            }
+            Event::Job(JobEvent::Generation(GenerationEvent::Switched { members, .. }))
+                if members.iter().any(is_newcomer) =>
+            {
                 self.at.switched = now_ns();
             }
             Event::Job(
-                told @ (JobEvent::JoinsAnew { .. }
-                | JobEvent::Held { .. }
-                | JobEvent::Lost { .. }
-                | JobEvent::Halting { .. }),
+                told @ (JobEvent::Worker(WorkerEvent::JoinsAnew { .. })
+                | JobEvent::Worker(WorkerEvent::Held { .. })
+                | JobEvent::Worker(WorkerEvent::Lost { .. })
+                | JobEvent::Generation(GenerationEvent::Halting { .. })),
             ) if self.at.asked != 0 => {
                 self.remarks.push(format!("{told:?}"));
             }
@@ -223,14 +229,17 @@ impl Replacing {
             Event::Agent(AgentEvent::Started { worker, .. }) => {
                 self.born.insert(*worker, Instant::now());
             }
-            Event::Job(JobEvent::Forming { members, .. } | JobEvent::Switched { members, .. }) => {
+            Event::Job(
+                JobEvent::Generation(GenerationEvent::Forming { members, .. })
+                | JobEvent::Generation(GenerationEvent::Switched { members, .. }),
+            ) => {
                 self.members.clone_from(members);
                 let all = members.len() >= WORKERS as usize;
                 if let Some((_, since)) = self.killed.take_if(|(victim, _)| all && !members.contains(victim)) {
                     self.replaced.push(ms(since));
                 }
             }
-            Event::Job(JobEvent::Resumed { .. }) => {
+            Event::Job(JobEvent::Generation(GenerationEvent::Resumed { .. })) => {
                 if let Some((_, since)) = self.killed.filter(|_| self.resumed.len() == self.replaced.len()) {
                     self.resumed.push(ms(since));
                 }

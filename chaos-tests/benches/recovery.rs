@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use sardana::launch::{Event, Launched, launch};
-use sardana::{AgentEvent, JobEvent, WorkerId};
+use sardana::{AgentEvent, GenerationEvent, JobEvent, WorkerEvent, WorkerId};
 use sardana_chaos_tests::dice::Dice;
 use sardana_chaos_tests::journal::{Deed, Journal, now_ns};
 use sardana_chaos_tests::pace::quantile;
@@ -54,19 +54,19 @@ impl Watch {
             Event::Agent(AgentEvent::Started { worker, .. }) => {
                 self.born.insert(*worker, Instant::now());
             }
-            Event::Job(JobEvent::Forming { members, recomputed, .. }) => {
+            Event::Job(JobEvent::Generation(GenerationEvent::Forming { members, recomputed, .. })) => {
                 self.members.clone_from(members);
                 if let Some((_, sample)) = &mut self.under_way {
                     sample.recomputed += recomputed;
                 }
             }
-            Event::Job(JobEvent::Switched { members, .. }) => self.members.clone_from(members),
-            Event::Job(JobEvent::Lost { worker, .. }) => {
+            Event::Job(JobEvent::Generation(GenerationEvent::Switched { members, .. })) => self.members.clone_from(members),
+            Event::Job(JobEvent::Worker(WorkerEvent::Lost { worker, .. })) => {
                 if let Some((_, sample)) = self.under_way.as_mut().filter(|(victim, _)| victim == worker) {
                     sample.noticed = sample.killed.elapsed();
                 }
             }
-            Event::Job(JobEvent::Resumed { .. }) => {
+            Event::Job(JobEvent::Generation(GenerationEvent::Resumed { .. })) => {
                 if let Some((_, mut sample)) = self.under_way.take() {
                     sample.total = sample.killed.elapsed();
                     sample.end_ns = now_ns();

@@ -11,9 +11,9 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
-use sardana::JobEvent;
 use sardana::hosts::{JoinFile, Moment, Otherwise, PrivateFolder};
 use sardana::launch::{Event, Launched, launch};
+use sardana::{GenerationEvent, JobEvent, WorkerEvent};
 use sardana_chaos_tests::journal::{Journal, now_ns};
 use sardana_chaos_tests::pace::{Pace, quantile};
 use sardana_chaos_tests::setup::Setup;
@@ -78,7 +78,7 @@ impl Run {
             tokio::select! {
                 () = &mut over => return Ok((begun, now_ns())),
                 event = launched.next_event() => {
-                    if let Event::Job(told @ (JobEvent::Lost { .. } | JobEvent::Halting { .. })) = event.context("the job ended")? {
+                    if let Event::Job(told @ (JobEvent::Worker(WorkerEvent::Lost { .. }) | JobEvent::Generation(GenerationEvent::Halting { .. }))) = event.context("the job ended")? {
                         self.remarks.push(format!("{told:?}"));
                     }
                 }

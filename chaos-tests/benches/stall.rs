@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use sardana::launch::{Event, launch};
-use sardana::{Checkpointing, JobEvent};
+use sardana::{CheckpointEvent, Checkpointing, JobEvent};
 use sardana_chaos_tests::journal::{Deed, Journal, now_ns};
 use sardana_chaos_tests::pace::quantile;
 use sardana_chaos_tests::setup::Setup;
@@ -74,7 +74,7 @@ async fn job(ballast: usize, rest_us: u64) -> Result<(Vec<f64>, f64)> {
                     whole_ns: now_ns(),
                     saved_ns: u64::MAX,
                 }),
-                Event::Job(JobEvent::Saved { .. }) => {
+                Event::Job(JobEvent::Checkpoint(CheckpointEvent::Saved { .. })) => {
                     let last = taken.last_mut().context("a checkpoint is made of a snapshot")?;
                     last.saved_ns = now_ns();
                 }

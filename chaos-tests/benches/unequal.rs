@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use sardana::launch::{Event, Launched, launch};
-use sardana::{Balance, Calm, JobEvent};
+use sardana::{Balance, Calm, GenerationEvent, JobEvent};
 use sardana_chaos_tests::journal::{Deed, Journal};
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::{Trial, reported};
@@ -125,7 +125,7 @@ async fn wait_for_step(launched: &mut Launched, step: u64) -> Result<()> {
 async fn wait_for_move(launched: &mut Launched) -> Result<(u64, Vec<u32>)> {
     loop {
         let event = launched.next_event().await.context("the job ended")?;
-        if let Event::Job(JobEvent::Switched { step, shards, .. }) = event {
+        if let Event::Job(JobEvent::Generation(GenerationEvent::Switched { step, shards, .. })) = event {
             return Ok((step.get(), shards.iter().map(|shards| shards.len()).collect()));
         }
     }

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use sardana::launch::{Event, LaunchConfig, LaunchError, Launched, OperatorRequest, launch};
-use sardana::{AgentEvent, JobEvent, Summary, WorkerId};
+use sardana::{AgentEvent, GenerationEvent, JobEvent, Summary, WorkerId};
 use tempfile::TempDir;
 
 use crate::gate::{Closed, Place};
@@ -267,7 +267,11 @@ impl Trial {
 
 impl Record {
     fn note(&mut self, event: &Event) {
-        if let Event::Job(JobEvent::Forming { members, .. } | JobEvent::Switched { members, .. }) = event {
+        if let Event::Job(
+            JobEvent::Generation(GenerationEvent::Forming { members, .. })
+            | JobEvent::Generation(GenerationEvent::Switched { members, .. }),
+        ) = event
+        {
             self.members.clone_from(members);
         }
         if let Event::Agent(AgentEvent::Started { worker, pid }) = event {

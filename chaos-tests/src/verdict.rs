@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, ensure};
 use sardana::launch::Event;
 use sardana::reference::{self, Reference};
-use sardana::{Generation, JobEvent, Loss, Order, Step, StepReport, Summary};
+use sardana::{Generation, GenerationEvent, JobEvent, Loss, Order, Step, StepReport, Summary, WorkerEvent};
 
 use crate::journal::Journal;
 use crate::model::Touchy;
@@ -162,7 +162,7 @@ impl Ended {
         let counted = |cause: &Loss| matches!(cause, Loss::Exited { tally: Some(_), .. });
         let uncounted = self
             .job_events()
-            .filter(|event| matches!(event, JobEvent::Lost { cause, .. } if !counted(cause)));
+            .filter(|event| matches!(event, JobEvent::Worker(WorkerEvent::Lost { cause, .. }) if !counted(cause)));
         u32::try_from(uncounted.count()).unwrap_or(u32::MAX)
     }
 
@@ -221,7 +221,9 @@ fn updates(journal: &Journal, state_lost: bool) -> Result<()> {
 fn generations(events: &[&JobEvent]) -> Result<()> {
     let mut newest = Generation::NONE;
     for event in events {
-        if let JobEvent::Forming { generation, members, .. } | JobEvent::Switched { generation, members, .. } = event {
+        if let JobEvent::Generation(GenerationEvent::Forming { generation, members, .. })
+        | JobEvent::Generation(GenerationEvent::Switched { generation, members, .. }) = event
+        {
             ensure!(*generation > newest, "GEN-1: {generation} after {newest}");
             newest = *generation;
             let unique: BTreeSet<_> = members.iter().collect();

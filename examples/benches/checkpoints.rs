@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use rustix::time::ClockId;
 use sardana::launch::{Event, LaunchConfig, launch};
-use sardana::{Checkpointing, Job, JobEvent, SaveCounts, serve_if_started_by_agent};
+use sardana::{CheckpointEvent, Checkpointing, Job, JobEvent, SaveCounts, serve_if_started_by_agent};
 use sardana_examples::digits;
 
 mod timed;
@@ -123,7 +123,7 @@ fn run(job: &Job, workers: u32, checkpoints: Option<&Path>) -> Result<Run> {
         let launched = launch(config).await?;
         let finished = launched.finish(|_, event| match event {
             Event::Job(JobEvent::Steps(_)) if before.is_none() => before = Some(seconds(ClockId::ProcessCPUTime)),
-            Event::Job(JobEvent::Saved { took, .. }) => saved.push(took.as_secs_f64() * 1e3),
+            Event::Job(JobEvent::Checkpoint(CheckpointEvent::Saved { took, .. })) => saved.push(took.as_secs_f64() * 1e3),
             Event::Job(_) | Event::Agent(_) => {}
         });
         anyhow::Ok(finished.await?)

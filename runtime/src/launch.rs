@@ -13,7 +13,7 @@ use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Coordina
 use sardana_actors::depot::DepotStartError;
 use sardana_actors::enrol::Registrar;
 use sardana_actors::trust::{Authority, AuthorityError, PrivateFolder, Role};
-use sardana_protocol::membership::{JobEvent, Need, Summary};
+use sardana_protocol::membership::{GenerationEvent, JobEvent, Need, Summary};
 pub use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Incarnation, JobId, WorkerId};
 use tokio::sync::mpsc;
@@ -163,7 +163,7 @@ impl Prospects {
             }
             Event::Agent(AgentEvent::Exhausted) => self.left = 0,
             Event::Job(JobEvent::Waiting { have, need }) => self.waiting = Some((*have, *need)),
-            Event::Job(JobEvent::Forming { .. }) => self.waiting = None,
+            Event::Job(JobEvent::Generation(GenerationEvent::Forming { .. })) => self.waiting = None,
             Event::Job(_) | Event::Agent(_) => {}
         }
     }
@@ -320,7 +320,11 @@ impl Launched {
         if let (Event::Job(event), Some(keeping)) = (&event, &self.keeping) {
             keeping.note(event);
         }
-        if let Event::Job(JobEvent::Forming { members, .. } | JobEvent::Switched { members, .. }) = &event {
+        if let Event::Job(
+            JobEvent::Generation(GenerationEvent::Forming { members, .. })
+            | JobEvent::Generation(GenerationEvent::Switched { members, .. }),
+        ) = &event
+        {
             self.agent.rank(members);
         }
         if let Event::Agent(AgentEvent::Ended { worker, how }) = &event {

@@ -35,7 +35,9 @@ pub use job::Job;
 pub use sardana_actors::agent::AgentEvent;
 pub use sardana_actors::fault;
 pub use sardana_protocol::job::{JobSpec, Order};
-pub use sardana_protocol::membership::{Balance, Calm, JobEvent, Loss, SaveCounts, Saves, Stage, Summary};
+pub use sardana_protocol::membership::{
+    Balance, Calm, CheckpointEvent, GenerationEvent, JobEvent, Loss, SaveCounts, Saves, Stage, Summary, WorkerEvent,
+};
 pub use sardana_protocol::messages::StepReport;
 pub use sardana_protocol::rate::Rate;
 pub use sardana_protocol::words::{Generation, Pace, Rank, Step, WorkerId};

@@ -9,7 +9,7 @@ use sardana_actors::coordinator::{Coordinator, Steering};
 use sardana_actors::depot::{Depot, Reader};
 use sardana_actors::manifest;
 use sardana_protocol::checkpoint::{DepotAddress, Keep, Manifest, ManifestKey, PieceHash};
-use sardana_protocol::membership::JobEvent;
+use sardana_protocol::membership::{CheckpointEvent, JobEvent};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -100,7 +100,7 @@ impl Mirroring {
 
     /// Copies a checkpoint that is committed, unless a newer one is before it comes to that.
     pub(crate) fn note(&self, event: &JobEvent) {
-        let (JobEvent::Saved { key, .. }, Some(newest)) = (event, &self.newest) else {
+        let (JobEvent::Checkpoint(CheckpointEvent::Saved { key, .. }), Some(newest)) = (event, &self.newest) else {
             return;
         };
         newest.send_modify(|wanted| {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use sardana_actors::agent::AgentEvent;
 use sardana_protocol::job::JobSpec;
-use sardana_protocol::membership::{JobEvent, Summary};
+use sardana_protocol::membership::{CheckpointEvent, GenerationEvent, JobEvent, Summary, WorkerEvent};
 
 use crate::job::Job;
 use crate::launch::{Event, LaunchConfig, LaunchError, launch};
@@ -51,6 +51,9 @@ pub fn log(event: &Event) {
 
 fn log_job(event: &JobEvent) {
     match event {
+        JobEvent::Worker(event) => log_worker(event),
+        JobEvent::Generation(event) => log_generation(event),
+        JobEvent::Checkpoint(event) => log_checkpoint(event),
         JobEvent::Steps(reports) => {
             if let Some(last) = reports.last() {
                 tracing::debug!(target: "sardana::event::steps", step = %last.step, samples = last.samples, sums = ?last.sums, "applied");
@@ -59,82 +62,93 @@ fn log_job(event: &JobEvent) {
         JobEvent::Snapshot { step, holders } => {
             tracing::debug!(target: "sardana::event::snapshot", %step, holders, "a snapshot is there");
         }
-        JobEvent::Done(summary) => {
-            tracing::info!(target: "sardana::event::done", step = %summary.step, order = %summary.order, hash = %summary.hash, "the job is done");
+        JobEvent::Waiting { have, need } => {
+            tracing::warn!(target: "sardana::event::waiting", have, %need, "training waits");
         }
-        JobEvent::Failed { reason } => {
-            tracing::error!(target: "sardana::event::failed", %reason, "the job failed");
+        JobEvent::StateLost { reached, from } => {
+            tracing::warn!(target: "sardana::event::state_lost", %reached, %from, "every holder of the state is gone: training starts again");
         }
-        JobEvent::Halting { .. } | JobEvent::Forming { .. } => {}
-        JobEvent::Formed { .. }
-        | JobEvent::Resumed { .. }
-        | JobEvent::Switched { .. }
-        | JobEvent::Adopted { .. }
-        | JobEvent::Fenced { .. }
-        | JobEvent::Waiting { .. }
-        | JobEvent::StateLost { .. } => log_membership(event),
-        JobEvent::DepotCame { .. }
-        | JobEvent::DepotLost { .. }
-        | JobEvent::DepotRefused { .. }
-        | JobEvent::Saved { .. }
-        | JobEvent::NotSaved { .. }
-        | JobEvent::Resumes { .. }
-        | JobEvent::NotRestored { .. } => log_checkpoints(event),
+        JobEvent::Fenced { own, by } => {
+            tracing::error!(target: "sardana::event::fenced", %own, %by, "another coordinator leads the job; this one ends");
+        }
         JobEvent::NotRecorded { reason } => {
             tracing::error!(target: "sardana::event::not_recorded", %reason, "the job cannot be written down for the coordinator's next life; it is tried again, and training goes on");
         }
         JobEvent::RecordedAgain { after } => {
             tracing::info!(target: "sardana::event::recorded_again", ?after, "the job is written down again");
         }
-        JobEvent::Joined { .. }
-        | JobEvent::CaughtUp { .. }
-        | JobEvent::CoolsDown { .. }
-        | JobEvent::JoinsAnew { .. }
-        | JobEvent::Held { .. }
-        | JobEvent::Leaving { .. }
-        | JobEvent::Left { .. }
-        | JobEvent::Lost { .. } => log_worker(event),
+        JobEvent::Done(summary) => {
+            tracing::info!(target: "sardana::event::done", step = %summary.step, order = %summary.order, hash = %summary.hash, "the job is done");
+        }
+        JobEvent::Failed { reason } => {
+            tracing::error!(target: "sardana::event::failed", %reason, "the job failed");
+        }
     }
 }
 
-/// What happens to all members together.
-fn log_membership(event: &JobEvent) {
-    if let JobEvent::Formed {
-        generation,
-        world_size,
-        took,
-    } = event
-    {
-        tracing::info!(target: "sardana::event::formed", %generation, world_size, ?took, "the ring is formed");
+fn log_worker(event: &WorkerEvent) {
+    match event {
+        WorkerEvent::Joined { worker, step } => {
+            tracing::info!(target: "sardana::event::joined", %worker, %step, "a worker joined");
+        }
+        WorkerEvent::CaughtUp { worker, step } => {
+            tracing::info!(target: "sardana::event::caught_up", %worker, %step, "a joiner has the state");
+        }
+        WorkerEvent::JoinsAnew { worker, reason } => {
+            tracing::warn!(target: "sardana::event::joins_anew", %worker, %reason, "a joiner begins anew");
+        }
+        WorkerEvent::CoolsDown { worker, wait } => {
+            tracing::warn!(target: "sardana::event::cools_down", %worker, ?wait, "its host's workers were left out again and again: it waits");
+        }
+        WorkerEvent::Held { worker } => {
+            tracing::warn!(target: "sardana::event::held", %worker, "all wait until this worker has the state");
+        }
+        WorkerEvent::Leaving { worker, reason } => {
+            tracing::info!(target: "sardana::event::leaving", %worker, %reason, "a worker leaves at the next boundary");
+        }
+        WorkerEvent::Left { worker, step } => {
+            tracing::info!(target: "sardana::event::left", %worker, %step, "a worker has left");
+        }
+        WorkerEvent::Lost {
+            worker,
+            rank,
+            cause,
+            stage,
+        } => {
+            tracing::warn!(target: "sardana::event::lost", %worker, rank = rank.map(tracing::field::display), %cause, %stage, "a worker is lost");
+        }
     }
-    if let JobEvent::Resumed { generation, step, after } = event {
-        tracing::info!(target: "sardana::event::resumed", %generation, %step, ?after, "training goes on");
-    }
-    if let JobEvent::Switched {
-        generation,
-        members,
-        shards,
-        step,
-    } = event
-    {
-        tracing::info!(target: "sardana::event::switched", %generation, world_size = members.len(), %step, shards = %list(shards), "a planned generation began at a boundary");
-    }
-    if let JobEvent::Fenced { own, by } = event {
-        tracing::error!(target: "sardana::event::fenced", %own, %by, "another coordinator leads the job; this one ends");
-    }
-    if let JobEvent::Adopted {
-        generation,
-        members,
-        step,
-    } = event
-    {
-        tracing::info!(target: "sardana::event::adopted", %generation, world_size = members.len(), %step, "workers train on; nobody is disturbed");
-    }
-    if let JobEvent::Waiting { have, need } = event {
-        tracing::warn!(target: "sardana::event::waiting", have, %need, "training waits");
-    }
-    if let JobEvent::StateLost { reached, from } = event {
-        tracing::warn!(target: "sardana::event::state_lost", %reached, %from, "every holder of the state is gone: training starts again");
+}
+
+fn log_generation(event: &GenerationEvent) {
+    match event {
+        GenerationEvent::Formed {
+            generation,
+            world_size,
+            took,
+        } => {
+            tracing::info!(target: "sardana::event::formed", %generation, world_size, ?took, "the ring is formed");
+        }
+        GenerationEvent::Resumed { generation, step, after } => {
+            tracing::info!(target: "sardana::event::resumed", %generation, %step, ?after, "training goes on");
+        }
+        GenerationEvent::Switched {
+            generation,
+            members,
+            shards,
+            step,
+        } => {
+            tracing::info!(target: "sardana::event::switched", %generation, world_size = members.len(), %step, shards = %list(shards), "a planned generation began at a boundary");
+        }
+        GenerationEvent::Adopted {
+            generation,
+            members,
+            step,
+        } => {
+            tracing::info!(target: "sardana::event::adopted", %generation, world_size = members.len(), %step, "workers train on; nobody is disturbed");
+        }
+        // What comes of them is told as well.
+        GenerationEvent::Halting { .. } | GenerationEvent::Forming { .. } => {}
     }
 }
 
@@ -144,75 +158,40 @@ fn list<T: fmt::Display>(these: &[T]) -> String {
     these.join(" ")
 }
 
-/// What happens to checkpoints, and to those who keep them.
-fn log_checkpoints(event: &JobEvent) {
-    if let JobEvent::DepotCame { depot, host } = event {
-        tracing::info!(target: "sardana::event::depot", %depot, %host, "a checkpoint actor is there");
-    }
-    if let JobEvent::DepotLost { depot, why } = event {
-        tracing::warn!(target: "sardana::event::depot_lost", %depot, %why, "a checkpoint actor is gone");
-    }
-    if let JobEvent::DepotRefused { depot, step, reason } = event {
-        tracing::warn!(target: "sardana::event::depot_refused", %depot, %step, %reason, "a checkpoint actor cannot keep a checkpoint");
-    }
-    if let JobEvent::Saved {
-        key,
-        hosts,
-        wanted,
-        took,
-    } = event
-    {
-        if hosts < wanted {
+fn log_checkpoint(event: &CheckpointEvent) {
+    match event {
+        CheckpointEvent::DepotCame { depot, host } => {
+            tracing::info!(target: "sardana::event::depot", %depot, %host, "a checkpoint actor is there");
+        }
+        CheckpointEvent::DepotLost { depot, why } => {
+            tracing::warn!(target: "sardana::event::depot_lost", %depot, %why, "a checkpoint actor is gone");
+        }
+        CheckpointEvent::DepotRefused { depot, step, reason } => {
+            tracing::warn!(target: "sardana::event::depot_refused", %depot, %step, %reason, "a checkpoint actor cannot keep a checkpoint");
+        }
+        CheckpointEvent::Saved {
+            key,
+            hosts,
+            wanted,
+            took,
+        } if hosts < wanted => {
             tracing::warn!(target: "sardana::event::saved", step = %key.step, hosts, wanted, ?took, "a checkpoint is committed on fewer hosts than asked for");
-        } else {
+        }
+        CheckpointEvent::Saved { key, hosts, took, .. } => {
             tracing::info!(target: "sardana::event::saved", step = %key.step, hosts, ?took, "a checkpoint is committed");
         }
-    }
-    if let JobEvent::NotSaved { step, reason } = event {
-        tracing::warn!(target: "sardana::event::not_saved", %step, %reason, "a checkpoint is given up; if training goes on, another is taken soon");
-    }
-    if let JobEvent::Resumes { key, passed_over } = event {
-        for (newer, reason) in passed_over {
-            tracing::warn!(target: "sardana::event::passed_over", step = %newer.step, id = %newer.id, %reason, "a newer checkpoint cannot be used");
+        CheckpointEvent::NotSaved { step, reason } => {
+            tracing::warn!(target: "sardana::event::not_saved", %step, %reason, "a checkpoint is given up; if training goes on, another is taken soon");
         }
-        tracing::info!(target: "sardana::event::resumes", step = %key.step, id = %key.id, "training resumes from the newest checkpoint that is complete");
-    }
-    if let JobEvent::NotRestored { key, worker, reason } = event {
-        tracing::warn!(target: "sardana::event::not_restored", step = %key.step, %worker, %reason, "a checkpoint could not be loaded");
-    }
-}
-
-/// What happens to one worker.
-fn log_worker(event: &JobEvent) {
-    if let JobEvent::Joined { worker, step } = event {
-        tracing::info!(target: "sardana::event::joined", %worker, %step, "a worker joined");
-    }
-    if let JobEvent::CaughtUp { worker, step } = event {
-        tracing::info!(target: "sardana::event::caught_up", %worker, %step, "a joiner has the state");
-    }
-    if let JobEvent::JoinsAnew { worker, reason } = event {
-        tracing::warn!(target: "sardana::event::joins_anew", %worker, %reason, "a joiner begins anew");
-    }
-    if let JobEvent::CoolsDown { worker, wait } = event {
-        tracing::warn!(target: "sardana::event::cools_down", %worker, ?wait, "its host's workers were left out again and again: it waits");
-    }
-    if let JobEvent::Held { worker } = event {
-        tracing::warn!(target: "sardana::event::held", %worker, "all wait until this worker has the state");
-    }
-    if let JobEvent::Leaving { worker, reason } = event {
-        tracing::info!(target: "sardana::event::leaving", %worker, %reason, "a worker leaves at the next boundary");
-    }
-    if let JobEvent::Left { worker, step } = event {
-        tracing::info!(target: "sardana::event::left", %worker, %step, "a worker has left");
-    }
-    if let JobEvent::Lost {
-        worker,
-        rank,
-        cause,
-        stage,
-    } = event
-    {
-        tracing::warn!(target: "sardana::event::lost", %worker, rank = rank.map(tracing::field::display), %cause, %stage, "a worker is lost");
+        CheckpointEvent::Resumes { key, passed_over } => {
+            for (newer, reason) in passed_over {
+                tracing::warn!(target: "sardana::event::passed_over", step = %newer.step, id = %newer.id, %reason, "a newer checkpoint cannot be used");
+            }
+            tracing::info!(target: "sardana::event::resumes", step = %key.step, id = %key.id, "training resumes from the newest checkpoint that is complete");
+        }
+        CheckpointEvent::NotRestored { key, worker, reason } => {
+            tracing::warn!(target: "sardana::event::not_restored", step = %key.step, %worker, %reason, "a checkpoint could not be loaded");
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use sardana_actors::wire::encode;
 use sardana_actors::wire::limits::CONTROL_FRAME_BYTES;
 use sardana_protocol::job::Order;
 use sardana_protocol::limits::MAX_SHARDS;
-use sardana_protocol::membership::{Arrival, Balance, Command, Config, Event, JobEvent, Loss, Membership};
+use sardana_protocol::membership::{Arrival, Balance, Command, Config, Event, GenerationEvent, JobEvent, Loss, Membership};
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, Introduction, Standing, Tally, WorkerMessage};
 use sardana_protocol::state::StateHash;
@@ -77,7 +77,7 @@ fn settle(machine: &mut Membership, now: Duration, first: Event, cost: &mut Cost
                 let (worker, message) = match command {
                     Command::Send { worker, message } => (worker, message),
                     Command::Tell(event) => {
-                        formed |= matches!(event, JobEvent::Formed { .. });
+                        formed |= matches!(event, JobEvent::Generation(GenerationEvent::Formed { .. }));
                         continue;
                     }
                     Command::Kill { worker } => return Err(format!("{worker} does not hang").into()),

@@ -15,7 +15,7 @@ use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_actors::wire::{read_frame, write_frame};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::{MAX_SHARDS, SILENCE};
-use sardana_protocol::membership::{Balance, JobEvent};
+use sardana_protocol::membership::{Balance, GenerationEvent, JobEvent};
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{Call, CoordinatorMessage, Greeting, Hello, Tally, WorkerHello, WorkerMessage};
 use sardana_protocol::state::StateHash;
@@ -167,7 +167,7 @@ async fn formed(events: &mut mpsc::UnboundedReceiver<JobEvent>, members: u32) ->
             let event = events.recv().await.ok_or("the coordinator ended")?;
             // Forming lists all members.
             told.push(format!("{event:?}").chars().take(120).collect::<String>());
-            if let JobEvent::Formed { world_size, .. } = event {
+            if let JobEvent::Generation(GenerationEvent::Formed { world_size, .. }) = event {
                 let expected = format!("{world_size} members formed a generation, expected {members}");
                 return if world_size == members { Ok(()) } else { Err(expected.into()) };
             }

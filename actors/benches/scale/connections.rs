@@ -19,7 +19,7 @@ use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_actors::wire::{encode, read_frame, write_frame};
 use sardana_protocol::checkpoint::{Condition, DepotId};
 use sardana_protocol::limits::HEARTBEAT;
-use sardana_protocol::membership::{Balance, JobEvent, Saves};
+use sardana_protocol::membership::{Balance, JobEvent, Saves, WorkerEvent};
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{
     Call, CoordinatorMessage, DepotHello, DepotMessage, DepotOrder, Greeting, Hello, Told, Trailer, WorkerHello,
@@ -228,11 +228,11 @@ impl Site {
         let begun = Instant::now();
         while begun.elapsed() < LIMIT {
             while let Ok(event) = events.try_recv() {
-                if matches!(event, JobEvent::Lost { .. }) && self.gone > 0 {
+                if matches!(event, JobEvent::Worker(WorkerEvent::Lost { .. })) && self.gone > 0 {
                     self.gone -= 1;
                     continue;
                 }
-                if matches!(event, JobEvent::Lost { .. }) {
+                if matches!(event, JobEvent::Worker(WorkerEvent::Lost { .. })) {
                     return Err(format!("{event:?}").into());
                 }
                 self.heard.hears(event)?;

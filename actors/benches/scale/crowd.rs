@@ -12,7 +12,8 @@ use sardana_protocol::checkpoint::{Condition, DepotId, Head, Manifest, ManifestI
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::{MAX_SHARDS, MAX_WORKERS};
 use sardana_protocol::membership::{
-    Balance, Command, Config, Contents, DepotEvent, Event, JobEvent, Loss, Membership, Saves,
+    Balance, CheckpointEvent, Command, Config, Contents, DepotEvent, Event, GenerationEvent, JobEvent, Loss, Membership,
+    Saves, WorkerEvent,
 };
 use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, DepotOrder, Told, Trailer, WorkerMessage};
 use sardana_protocol::snapshot::SnapshotId;
@@ -373,37 +374,33 @@ impl Heard {
     /// People are told this.
     pub(crate) fn hears(&mut self, event: JobEvent) -> Result<()> {
         match event {
-            JobEvent::Formed { world_size, .. } => self.members = world_size as usize,
-            JobEvent::Switched { members, .. } => self.members = members.len(),
-            JobEvent::Halting { .. } => self.members = 0,
-            JobEvent::Saved { .. } => self.saved += 1,
-            JobEvent::Resumes { .. } => self.resumed += 1,
-            JobEvent::Failed { reason } | JobEvent::NotSaved { reason, .. } => return Err(reason.into()),
-            JobEvent::Joined { .. }
-            | JobEvent::Adopted { .. }
-            | JobEvent::Fenced { .. }
-            | JobEvent::Lost { .. }
-            | JobEvent::Leaving { .. }
-            | JobEvent::Left { .. }
-            | JobEvent::Snapshot { .. }
-            | JobEvent::CaughtUp { .. }
-            | JobEvent::JoinsAnew { .. }
-            | JobEvent::Held { .. }
-            | JobEvent::Forming { .. }
-            | JobEvent::CoolsDown { .. }
-            | JobEvent::Resumed { .. }
+            JobEvent::Generation(event) => self.hears_of_generation(&event),
+            JobEvent::Checkpoint(CheckpointEvent::Saved { .. }) => self.saved += 1,
+            JobEvent::Checkpoint(CheckpointEvent::Resumes { .. }) => self.resumed += 1,
+            JobEvent::Failed { reason } | JobEvent::Checkpoint(CheckpointEvent::NotSaved { reason, .. }) => {
+                return Err(reason.into());
+            }
+            JobEvent::Worker(_)
+            | JobEvent::Checkpoint(_)
             | JobEvent::Steps(_)
+            | JobEvent::Snapshot { .. }
             | JobEvent::Waiting { .. }
-            | JobEvent::DepotCame { .. }
-            | JobEvent::DepotLost { .. }
-            | JobEvent::DepotRefused { .. }
-            | JobEvent::NotRestored { .. }
+            | JobEvent::StateLost { .. }
+            | JobEvent::Fenced { .. }
             | JobEvent::NotRecorded { .. }
             | JobEvent::RecordedAgain { .. }
-            | JobEvent::StateLost { .. }
             | JobEvent::Done(_) => {}
         }
         Ok(())
+    }
+
+    const fn hears_of_generation(&mut self, event: &GenerationEvent) {
+        match event {
+            GenerationEvent::Formed { world_size, .. } => self.members = *world_size as usize,
+            GenerationEvent::Switched { members, .. } => self.members = members.len(),
+            GenerationEvent::Halting { .. } => self.members = 0,
+            GenerationEvent::Forming { .. } | GenerationEvent::Resumed { .. } | GenerationEvent::Adopted { .. } => {}
+        }
     }
 }
 

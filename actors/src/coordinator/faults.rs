@@ -1,6 +1,6 @@
 //! Where a test may kill a coordinator: before and after it says what others rely on. Empty without the feature `fault-points`.
 
-use sardana_protocol::membership::JobEvent;
+use sardana_protocol::membership::{CheckpointEvent, JobEvent};
 use sardana_protocol::messages::{CoordinatorMessage, Trailer};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::{Rank, Step};
@@ -49,7 +49,7 @@ pub(super) fn before_commit(snapshot: SnapshotId) {
 
 /// The coordinator is about to tell this.
 pub(super) fn before_telling(event: &JobEvent) {
-    if let JobEvent::Saved { key, .. } = event {
+    if let JobEvent::Checkpoint(CheckpointEvent::Saved { key, .. }) = event {
         fault::reached(Point::CoordinatorCommitted, key.step);
     }
 }

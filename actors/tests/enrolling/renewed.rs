@@ -11,7 +11,7 @@ use sardana_actors::wire::{read_frame, write_frame};
 use sardana_actors::worker::{self, Desk, Errand, ModelFailure, Sigterm, WorkerConfig};
 use sardana_collectives::layout::Layout;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
-use sardana_protocol::membership::JobEvent;
+use sardana_protocol::membership::{JobEvent, WorkerEvent};
 use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting, Hello};
 use sardana_protocol::state::{Dtype, StateHash, StatePieces, TensorSpec};
 use sardana_protocol::words::Step;
@@ -99,7 +99,7 @@ async fn a_worker_and_its_coordinator_live_longer_than_their_certificates() {
     let config = WorkerConfig { listen, ..config };
     let running = tokio::spawn(worker::run(config, desk, errands, failures));
     let joined = timeout(PATIENCE, site.events.recv()).await.unwrap().unwrap();
-    assert!(matches!(joined, JobEvent::Joined { .. }), "{joined:?}");
+    assert!(matches!(joined, JobEvent::Worker(WorkerEvent::Joined { .. })), "{joined:?}");
 
     let renewed = || wallet.current().certificate() != before.certificate();
     until(renewed, "the certificate is renewed").await;

@@ -10,7 +10,7 @@ use sardana_actors::enrol::{RenewError, renew_run_out};
 use sardana_actors::ground::Ground;
 use sardana_actors::trust::{Authority, Clock, Credentials, Otherwise, PrivateFolder, Role, Wallet};
 use sardana_actors::worker::{self, JoinError, WorkerError};
-use sardana_protocol::membership::JobEvent;
+use sardana_protocol::membership::{CheckpointEvent, JobEvent, WorkerEvent};
 use sardana_protocol::words::{JobId, WorkerId};
 use tokio::time::timeout;
 
@@ -74,7 +74,7 @@ async fn a_worker_whose_certificate_has_run_out_is_renewed_and_welcome() {
     let (config, desk, errands, _failure, failures) = a_worker(&wallet, &site);
     let running = tokio::spawn(worker::run(config, desk, errands, failures));
     let joined = timeout(PATIENCE, site.events.recv()).await.unwrap().unwrap();
-    assert!(matches!(joined, JobEvent::Joined { .. }), "{joined:?}");
+    assert!(matches!(joined, JobEvent::Worker(WorkerEvent::Joined { .. })), "{joined:?}");
     assert!(is_new(&wallet, &old) && !running.is_finished());
     assert_eq!(wallet.current().identity(), old.identity());
 }
@@ -112,7 +112,7 @@ async fn agents_and_depots_get_back_in_after_a_day() {
     let _running = tokio::spawn(worker::run(config, desk, errands, failures));
     let came = async {
         loop {
-            if let JobEvent::DepotCame { .. } = site.events.recv().await.unwrap() {
+            if let JobEvent::Checkpoint(CheckpointEvent::DepotCame { .. }) = site.events.recv().await.unwrap() {
                 return;
             }
         }

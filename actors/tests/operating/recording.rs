@@ -7,7 +7,7 @@ use std::path::Path;
 use sardana_actors::coordinator::Records;
 use sardana_actors::trust::{Authority, Role};
 use sardana_protocol::limits::MAX_AUXILIARY;
-use sardana_protocol::membership::JobEvent;
+use sardana_protocol::membership::{GenerationEvent, JobEvent};
 use sardana_protocol::messages::{Greeting, WorkerHello};
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest, Recording};
 
@@ -86,7 +86,7 @@ async fn a_record_that_a_full_disk_stopped_goes_on_when_there_is_room() {
     let _second = join(&site, 2).await;
     let generation = loop {
         match site.event().await {
-            JobEvent::Forming { generation, .. } => break generation,
+            JobEvent::Generation(GenerationEvent::Forming { generation, .. }) => break generation,
             JobEvent::RecordedAgain { .. } => panic!("there is no room"),
             _ => {}
         }

@@ -4,7 +4,7 @@ use sardana_actors::operator::limits::{KEPT_EVENTS, MAX_OPERATORS, REQUEST_BYTES
 use sardana_actors::operator::{Operator, OperatorError};
 use sardana_actors::trust::{Authority, Role};
 use sardana_protocol::limits::{MAX_WORKERS, WIRE_VERSION};
-use sardana_protocol::membership::{JobEvent, Stage};
+use sardana_protocol::membership::{GenerationEvent, JobEvent, Stage, WorkerEvent};
 use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting, Hello};
 use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{JobId, Step, WorkerId};
@@ -90,7 +90,7 @@ async fn a_status_tells_workers_agents_and_what_happened() {
     host.say(&started).await;
     let _first = site.join(1).await;
     let _second = site.join(2).await;
-    while !matches!(site.event().await, JobEvent::Forming { .. }) {}
+    while !matches!(site.event().await, JobEvent::Generation(GenerationEvent::Forming { .. })) {}
     let mut operator = operator(&site).await;
     let status = status(&mut operator).await;
     assert_eq!(status.spec, Some(hello(1).identity.spec));
@@ -121,7 +121,7 @@ async fn a_status_tells_workers_agents_and_what_happened() {
         restarting: false,
     };
     host.say(&exited).await;
-    while !matches!(site.event().await, JobEvent::Lost { .. }) {}
+    while !matches!(site.event().await, JobEvent::Worker(WorkerEvent::Lost { .. })) {}
     assert_eq!(
         self::status(&mut operator).await.agents[0].children,
         [(WorkerId::new(1), None)]

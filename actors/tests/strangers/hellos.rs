@@ -3,7 +3,7 @@
 use sardana_actors::trust::{PendingKey, Role};
 use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_protocol::limits::WIRE_VERSION;
-use sardana_protocol::membership::{JobEvent, Loss};
+use sardana_protocol::membership::{GenerationEvent, JobEvent, Loss, WorkerEvent};
 use sardana_protocol::messages::{AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, WorkerHello};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, WorkerId};
@@ -137,7 +137,7 @@ async fn the_same_credentials_serve_one_process_at_a_time() {
     let log = Log::new();
     let mut site = Site::new().await;
     let first = site.join(1).await;
-    assert!(matches!(site.event().await, JobEvent::Joined { .. }));
+    assert!(matches!(site.event().await, JobEvent::Worker(WorkerEvent::Joined { .. })));
     let reason = site.dial(Role::Worker, 1).await.refused(&worker(hello(1))).await;
     assert!(reason.contains("connected already"), "{reason}");
     log.refused(&["a worker was refused", &reason]).await;
@@ -154,8 +154,8 @@ async fn the_same_credentials_serve_one_process_at_a_time() {
     let _second = site.join(2).await;
     loop {
         match site.event().await {
-            JobEvent::Lost { .. } => lost += 1,
-            JobEvent::Forming { members, .. } => {
+            JobEvent::Worker(WorkerEvent::Lost { .. }) => lost += 1,
+            JobEvent::Generation(GenerationEvent::Forming { members, .. }) => {
                 assert_eq!(members, [WorkerId::new(1), WorkerId::new(2)]);
                 break;
             }
@@ -172,7 +172,7 @@ async fn a_later_call_of_the_same_process_takes_the_place_of_one_that_looks_aliv
     let log = Log::new();
     let mut site = Site::new().await;
     let first = site.join(1).await;
-    assert!(matches!(site.event().await, JobEvent::Joined { .. }));
+    assert!(matches!(site.event().await, JobEvent::Worker(WorkerEvent::Joined { .. })));
     let call = |process: u8, count| WorkerHello {
         call: Call {
             process: [process; 16],
@@ -187,8 +187,8 @@ async fn a_later_call_of_the_same_process_takes_the_place_of_one_that_looks_aliv
         Some(Greeting::Joined { .. })
     ));
     assert!(first.closed().await.contains("a later connection"));
-    while !matches!(site.event().await, JobEvent::Lost { .. }) {}
-    while !matches!(site.event().await, JobEvent::Joined { .. }) {}
+    while !matches!(site.event().await, JobEvent::Worker(WorkerEvent::Lost { .. })) {}
+    while !matches!(site.event().await, JobEvent::Worker(WorkerEvent::Joined { .. })) {}
     // The same hello again, an earlier one that comes late, and another process that has the same credentials.
     for other in [call(1, 5), call(1, 4), call(2, 6)] {
         let reason = site.dial(Role::Worker, 1).await.refused(&worker(other)).await;
@@ -231,8 +231,8 @@ async fn a_worker_whose_end_was_seen_is_lost_once_and_does_not_come_back() {
     let mut seen = Vec::new();
     while seen.len() < 3 {
         match site.event().await {
-            JobEvent::Joined { worker, .. } => seen.push((worker.get(), "joined")),
-            JobEvent::Lost { worker, cause, .. } => {
+            JobEvent::Worker(WorkerEvent::Joined { worker, .. }) => seen.push((worker.get(), "joined")),
+            JobEvent::Worker(WorkerEvent::Lost { worker, cause, .. }) => {
                 assert!(matches!(cause, Loss::Exited { .. }), "the agent's word comes first: {cause}");
                 seen.push((worker.get(), "lost"));
             }
@@ -265,6 +265,6 @@ async fn what_an_agent_says_of_a_worker_that_is_not_its_own_does_not_keep_it_out
         Some(AgentOrder::Renewed { .. })
     ));
     let _second = site.join(2).await;
-    let joined = |event: &JobEvent| matches!(event, JobEvent::Joined { worker, .. } if *worker == WorkerId::new(2));
+    let joined = |event: &JobEvent| matches!(event, JobEvent::Worker(WorkerEvent::Joined { worker, .. }) if *worker == WorkerId::new(2));
     while !joined(&site.event().await) {}
 }

@@ -11,7 +11,7 @@ use sardana_actors::worker::{self, Desk, Ended, JoinError, ModelFailure, Sigterm
 use sardana_collectives::layout::Layout;
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::MAX_TEXT_BYTES;
-use sardana_protocol::membership::{Balance, JobEvent};
+use sardana_protocol::membership::{Balance, JobEvent, WorkerEvent};
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::state::{Dtype, StatePieces, TensorSpec};
 use sardana_protocol::words::Incarnation;
@@ -154,7 +154,7 @@ async fn a_worker_whose_memory_can_never_do_hears_the_sizes() {
     let worker = site.authority.issue(Role::Worker, 1).unwrap();
     let (_failure, running) = run_with(memory, job, worker, site.coordinator.address()).await;
     let running = tokio::spawn(running);
-    assert!(matches!(site.event().await, JobEvent::Joined { .. }));
+    assert!(matches!(site.event().await, JobEvent::Worker(WorkerEvent::Joined { .. })));
     log.refused(&[
         "the first rank will compute",
         "N = 2 workers would hold 2048, which want 2 TiB",
@@ -171,13 +171,13 @@ async fn the_last_words_of_a_failing_worker_arrive() {
         let worker = site.authority.issue(Role::Worker, 1).unwrap();
         let (failure, running) = run(worker, site.coordinator.address()).await;
         let running = tokio::spawn(running);
-        assert!(matches!(site.event().await, JobEvent::Joined { .. }));
+        assert!(matches!(site.event().await, JobEvent::Worker(WorkerEvent::Joined { .. })));
         // Longer than a message may be, and cut in the middle of a character.
         failure.report(format!("the data are gone {}", "ü".repeat(MAX_TEXT_BYTES)));
         let reason = loop {
             match site.event().await {
                 JobEvent::Failed { reason } => break reason,
-                JobEvent::Lost { cause, .. } => panic!("attempt {attempt}: {cause}"),
+                JobEvent::Worker(WorkerEvent::Lost { cause, .. }) => panic!("attempt {attempt}: {cause}"),
                 _other => {}
             }
         };
@@ -193,7 +193,7 @@ async fn the_last_orders_of_an_ending_coordinator_arrive() {
     let worker = site.authority.issue(Role::Worker, 1).unwrap();
     let (_failure, running) = run(worker, site.coordinator.address()).await;
     let running = tokio::spawn(running);
-    assert!(matches!(site.event().await, JobEvent::Joined { .. }));
+    assert!(matches!(site.event().await, JobEvent::Worker(WorkerEvent::Joined { .. })));
     site.coordinator.steering().request_stop();
     while !matches!(site.event().await, JobEvent::Failed { .. }) {}
     site.coordinator.end().await;

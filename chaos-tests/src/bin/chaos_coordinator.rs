@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use sardana::hosts::coordinate::Succession;
 use sardana::hosts::{CoordinateConfig, coordinate};
-use sardana::{Checkpointing, Every, JobEvent};
+use sardana::{CheckpointEvent, Checkpointing, Every, GenerationEvent, JobEvent, WorkerEvent};
 use sardana_chaos_tests::setup::Setup;
 use sardana_protocol::membership::Saves;
 
@@ -98,40 +98,46 @@ impl Rest {
 }
 
 fn words(event: &JobEvent) -> String {
+    let words = match event {
+        JobEvent::Steps(reports) => Some(format!("step {}", reports.last().map_or(0, |report| report.step.get()))),
+        JobEvent::Generation(event) => about_generation(event),
+        JobEvent::Checkpoint(event) => Some(about_checkpoints(event)),
+        JobEvent::StateLost { .. } => Some("state lost".to_owned()),
+        JobEvent::Worker(_)
+        | JobEvent::Snapshot { .. }
+        | JobEvent::Waiting { .. }
+        | JobEvent::Fenced { .. }
+        | JobEvent::NotRecorded { .. }
+        | JobEvent::RecordedAgain { .. }
+        | JobEvent::Done(_)
+        | JobEvent::Failed { .. } => None,
+    };
+    words.unwrap_or_else(|| format!("other {event:?}"))
+}
+
+/// None for what no test waits for.
+fn about_generation(event: &GenerationEvent) -> Option<String> {
+    Some(match event {
+        GenerationEvent::Adopted { generation, .. } => format!("adopted {generation}"),
+        GenerationEvent::Halting { generation } => format!("halting {generation}"),
+        GenerationEvent::Forming { generation, .. } => format!("forming {generation}"),
+        GenerationEvent::Switched { generation, members, .. } => format!("switched {generation} {}", members.len()),
+        GenerationEvent::Formed { .. } | GenerationEvent::Resumed { .. } => return None,
+    })
+}
+
+fn about_checkpoints(event: &CheckpointEvent) -> String {
     match event {
-        JobEvent::Steps(reports) => format!("step {}", reports.last().map_or(0, |report| report.step.get())),
-        JobEvent::Adopted { generation, .. } => format!("adopted {generation}"),
-        JobEvent::Halting { generation } => format!("halting {generation}"),
-        JobEvent::Forming { generation, .. } => format!("forming {generation}"),
-        JobEvent::Switched { generation, members, .. } => format!("switched {generation} {}", members.len()),
-        JobEvent::StateLost { .. } => "state lost".to_owned(),
-        JobEvent::Saved { key, hosts, wanted, .. } => {
+        CheckpointEvent::Saved { key, hosts, wanted, .. } => {
             let step = key.step.get();
             format!("saved {step}\nkept {step} {hosts} {wanted}")
         }
-        JobEvent::DepotCame { depot, host } => format!("depot came {host} {depot}"),
-        JobEvent::DepotLost { depot, why } => format!("depot lost {depot} {why}"),
-        JobEvent::DepotRefused { depot, reason, .. } => format!("depot refused {depot} {reason}"),
-        JobEvent::NotRestored { key, reason, .. } => format!("not restored {} {reason}", key.step.get()),
-        JobEvent::NotSaved { step, .. } => format!("not saved {}", step.get()),
-        JobEvent::Resumes { key, .. } => format!("resumes {}", key.step.get()),
-        other @ (JobEvent::Joined { .. }
-        | JobEvent::NotRecorded { .. }
-        | JobEvent::RecordedAgain { .. }
-        | JobEvent::Fenced { .. }
-        | JobEvent::Lost { .. }
-        | JobEvent::Leaving { .. }
-        | JobEvent::Left { .. }
-        | JobEvent::Snapshot { .. }
-        | JobEvent::CaughtUp { .. }
-        | JobEvent::CoolsDown { .. }
-        | JobEvent::JoinsAnew { .. }
-        | JobEvent::Held { .. }
-        | JobEvent::Formed { .. }
-        | JobEvent::Resumed { .. }
-        | JobEvent::Waiting { .. }
-        | JobEvent::Done(_)
-        | JobEvent::Failed { .. }) => format!("other {other:?}"),
+        CheckpointEvent::DepotCame { depot, host } => format!("depot came {host} {depot}"),
+        CheckpointEvent::DepotLost { depot, why } => format!("depot lost {depot} {why}"),
+        CheckpointEvent::DepotRefused { depot, reason, .. } => format!("depot refused {depot} {reason}"),
+        CheckpointEvent::NotRestored { key, reason, .. } => format!("not restored {} {reason}", key.step.get()),
+        CheckpointEvent::NotSaved { step, .. } => format!("not saved {}", step.get()),
+        CheckpointEvent::Resumes { key, .. } => format!("resumes {}", key.step.get()),
     }
 }
 

@@ -6,8 +6,8 @@ use super::Counts;
 pub const COVERED_WITHIN: u64 = 40;
 
 const COVERED: &[&str] = &[
-    "adopted",
-    "caught up",
+    "Adopted",
+    "CaughtUp",
     "fault: a narrow path",
     "fault: a storm",
     "fault: a worker cut off",
@@ -23,11 +23,11 @@ const COVERED: &[&str] = &[
     "fault: the coordinator killed",
     "fault: the coordinator killed, and its records lost",
     "fault: two workers cut off from each other",
-    "left",
-    "lost",
-    "resumed",
-    "state lost",
-    "switched",
+    "Left",
+    "Lost",
+    "Resumed",
+    "StateLost",
+    "Switched",
 ];
 
 /// What so many runs under faults should have gone through, and never have.

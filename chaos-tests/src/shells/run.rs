@@ -14,7 +14,7 @@ use super::checked;
 use super::circumstances::{Circumstances, Trouble};
 use super::cluster::{Cluster, Ending, Happening};
 use super::panics;
-use super::story::{Story, Telling, name, words};
+use super::story::{Story, Telling};
 use super::trace::{Datagram, Traffic};
 use super::weather::Weather;
 use crate::model::Touchy;
@@ -176,7 +176,7 @@ impl Run {
                     .as_ref()
                     .is_some_and(|life| life.incarnation == incarnation)
                 {
-                    self.tell(&format!("i{incarnation}: {}", words(&event)));
+                    self.tell(&format!("i{incarnation}: {event}"));
                     self.hear(event);
                 }
             }
@@ -227,7 +227,7 @@ impl Run {
     }
 
     fn hear(&mut self, event: JobEvent) {
-        self.count(name(&event));
+        self.count(event.name());
         match event {
             JobEvent::Steps(reports) => self.check(&reports),
             JobEvent::Done(summary) => {
@@ -241,32 +241,14 @@ impl Run {
             }
             JobEvent::Failed { reason } => self.violated(format!("the job failed: {reason}")),
             JobEvent::StateLost { .. } => self.reached = 0,
-            JobEvent::Fenced { .. }
-            | JobEvent::DepotCame { .. }
-            | JobEvent::DepotLost { .. }
-            | JobEvent::DepotRefused { .. }
-            | JobEvent::Saved { .. }
-            | JobEvent::NotSaved { .. }
-            | JobEvent::Resumes { .. }
-            | JobEvent::NotRecorded { .. }
-            | JobEvent::RecordedAgain { .. }
-            | JobEvent::NotRestored { .. }
-            | JobEvent::Joined { .. }
-            | JobEvent::Adopted { .. }
-            | JobEvent::Lost { .. }
-            | JobEvent::Leaving { .. }
-            | JobEvent::Left { .. }
+            JobEvent::Worker(_)
+            | JobEvent::Generation(_)
+            | JobEvent::Checkpoint(_)
             | JobEvent::Snapshot { .. }
-            | JobEvent::CaughtUp { .. }
-            | JobEvent::CoolsDown { .. }
-            | JobEvent::JoinsAnew { .. }
-            | JobEvent::Held { .. }
-            | JobEvent::Switched { .. }
-            | JobEvent::Forming { .. }
-            | JobEvent::Halting { .. }
-            | JobEvent::Formed { .. }
-            | JobEvent::Resumed { .. }
-            | JobEvent::Waiting { .. } => {}
+            | JobEvent::Waiting { .. }
+            | JobEvent::Fenced { .. }
+            | JobEvent::NotRecorded { .. }
+            | JobEvent::RecordedAgain { .. } => {}
         }
     }
 

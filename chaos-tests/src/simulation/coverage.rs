@@ -47,152 +47,27 @@ impl Coverage {
     }
 
     pub(crate) fn ordered(&mut self, message: &CoordinatorMessage) {
-        self.name(
-            "coordinator says",
-            match message {
-                CoordinatorMessage::Halt { .. } => "Halt",
-                CoordinatorMessage::Form(_) => "Form",
-                CoordinatorMessage::Prepare(_) => "Prepare",
-                CoordinatorMessage::CloseWith { .. } => "CloseWith",
-                CoordinatorMessage::Serve(_) => "Serve",
-                CoordinatorMessage::Copy(_) => "Copy",
-                CoordinatorMessage::Save(_) => "Save",
-                CoordinatorMessage::SaveOver { .. } => "SaveOver",
-                CoordinatorMessage::Released { .. } => "Released",
-                CoordinatorMessage::Renewed { .. } => "Renewed",
-                CoordinatorMessage::Complete { .. } => "Complete",
-                CoordinatorMessage::Dismiss { .. } => "Dismiss",
-            },
-        );
+        self.name("coordinator says", message.into());
     }
 
     pub(crate) fn said(&mut self, message: &WorkerMessage) {
-        self.name(
-            "worker says",
-            match message {
-                WorkerMessage::Halted { .. } => "Halted",
-                WorkerMessage::Ready { .. } => "Ready",
-                WorkerMessage::Progress { .. } => "Progress",
-                WorkerMessage::Finished { .. } => "Finished",
-                WorkerMessage::LinkBroken { .. } => "LinkBroken",
-                WorkerMessage::Switched { .. } => "Switched",
-                WorkerMessage::RoomMade { .. } => "RoomMade",
-                WorkerMessage::Hashing { .. } => "Hashing",
-                WorkerMessage::Snapshotted { .. } => "Snapshotted",
-                WorkerMessage::Saved { .. } => "Saved",
-                WorkerMessage::Saving { .. } => "Saving",
-                WorkerMessage::NotSaved { .. } => "NotSaved",
-                WorkerMessage::NotRestored { .. } => "NotRestored",
-                WorkerMessage::Dropped { .. } => "Dropped",
-                WorkerMessage::CaughtUp { .. } => "CaughtUp",
-                WorkerMessage::Copying { .. } => "Copying",
-                WorkerMessage::CopyFailed { .. } => "CopyFailed",
-                WorkerMessage::Leave { .. } => "Leave",
-                WorkerMessage::Renew { .. } => "Renew",
-                WorkerMessage::Failed { .. } => "Failed",
-            },
-        );
+        self.name("worker says", message.into());
     }
 
     pub(crate) fn commanded(&mut self, command: &Command) {
-        self.name(
-            "worker does",
-            match command {
-                Command::Send(_) => "Send",
-                Command::Connect(_) => "Connect",
-                Command::Abort { .. } => "Abort",
-                Command::Begin { .. } => "Begin",
-                Command::Offer { .. } => "Offer",
-                Command::Retain { .. } => "Retain",
-                Command::SumAlone { .. } => "SumAlone",
-                Command::Accept { .. } => "Accept",
-                Command::LayAside => "LayAside",
-                Command::AcceptAside { .. } => "AcceptAside",
-                Command::CloseWith { .. } => "CloseWith",
-                Command::Prepare(_) => "Prepare",
-                Command::Switch { .. } => "Switch",
-                Command::Unprepare => "Unprepare",
-                Command::MakeRoom { .. } => "MakeRoom",
-                Command::Snapshot { .. } => "Snapshot",
-                Command::KeepSum { .. } => "KeepSum",
-                Command::LetGo { .. } => "LetGo",
-                Command::Admit { .. } => "Admit",
-                Command::Copy(_) => "Copy",
-                Command::Follow { .. } => "Follow",
-                Command::EndCopy => "EndCopy",
-                Command::Fetch { .. } => "Fetch",
-                Command::Save(_) => "Save",
-                Command::EndSave => "EndSave",
-                Command::Restore { .. } => "Restore",
-                Command::EndRestore => "EndRestore",
-            },
-        );
+        self.name("worker does", command.into());
     }
 
     pub(crate) fn depot_ordered(&mut self, order: &DepotOrder) {
-        self.name(
-            "depots are told",
-            match order {
-                DepotOrder::Serve { .. } => "Serve",
-                DepotOrder::Commit { .. } => "Commit",
-                DepotOrder::Release { .. } => "Release",
-                DepotOrder::Delete { .. } => "Delete",
-                DepotOrder::Fetch { .. } => "Fetch",
-                DepotOrder::Renewed { .. } => "Renewed",
-                DepotOrder::JobOver => "JobOver",
-            },
-        );
+        self.name("depots are told", order.into());
     }
 
     pub(crate) fn depot_said(&mut self, message: &DepotMessage) {
-        self.name(
-            "depot says",
-            match message {
-                DepotMessage::Holds { .. } => "Holds",
-                DepotMessage::Deleted { .. } => "Deleted",
-                DepotMessage::Committed { .. } => "Committed",
-                DepotMessage::Refused { .. } => "Refused",
-                DepotMessage::Renew { .. } => "Renew",
-            },
-        );
+        self.name("depot says", message.into());
     }
 
     pub(crate) fn told(&mut self, event: &JobEvent) {
-        self.name(
-            "people are told",
-            match event {
-                JobEvent::Joined { .. } => "Joined",
-                JobEvent::Adopted { .. } => "Adopted",
-                JobEvent::Fenced { .. } => "Fenced",
-                JobEvent::Lost { .. } => "Lost",
-                JobEvent::Leaving { .. } => "Leaving",
-                JobEvent::Left { .. } => "Left",
-                JobEvent::Snapshot { .. } => "Snapshot",
-                JobEvent::CaughtUp { .. } => "CaughtUp",
-                JobEvent::CoolsDown { .. } => "CoolsDown",
-                JobEvent::JoinsAnew { .. } => "JoinsAnew",
-                JobEvent::Held { .. } => "Held",
-                JobEvent::Switched { .. } => "Switched",
-                JobEvent::Halting { .. } => "Halting",
-                JobEvent::Forming { .. } => "Forming",
-                JobEvent::Formed { .. } => "Formed",
-                JobEvent::Resumed { .. } => "Resumed",
-                JobEvent::Steps(_) => "Steps",
-                JobEvent::Waiting { .. } => "Waiting",
-                JobEvent::StateLost { .. } => "StateLost",
-                JobEvent::DepotCame { .. } => "DepotCame",
-                JobEvent::DepotLost { .. } => "DepotLost",
-                JobEvent::DepotRefused { .. } => "DepotRefused",
-                JobEvent::Saved { .. } => "Saved",
-                JobEvent::NotSaved { .. } => "NotSaved",
-                JobEvent::Resumes { .. } => "Resumes",
-                JobEvent::NotRestored { .. } => "NotRestored",
-                JobEvent::NotRecorded { .. } => "NotRecorded",
-                JobEvent::RecordedAgain { .. } => "RecordedAgain",
-                JobEvent::Done(_) => "Done",
-                JobEvent::Failed { .. } => "Failed",
-            },
-        );
+        self.name("people are told", event.name());
     }
 
     pub(crate) fn add(&mut self, other: &Self) {

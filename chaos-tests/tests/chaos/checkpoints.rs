@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use sardana::launch::{Event, LaunchConfig, LaunchError, Launched, OperatorRequest, launch};
-use sardana::{Checkpointing, JobEvent, Step, Summary};
+use sardana::{CheckpointEvent, Checkpointing, GenerationEvent, JobEvent, Step, Summary, WorkerEvent};
 use sardana_actors::store::Store;
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::setup::Setup;
@@ -56,7 +56,7 @@ async fn next(launched: &mut Launched) -> Result<JobEvent> {
 /// Waits until a checkpoint of `step`, or a later one, is committed. Returns of which.
 pub(crate) async fn saved(launched: &mut Launched, step: u64) -> Result<Step> {
     loop {
-        if let JobEvent::Saved { key, .. } = next(launched).await?
+        if let JobEvent::Checkpoint(CheckpointEvent::Saved { key, .. }) = next(launched).await?
             && key.step.get() >= step
         {
             return Ok(key.step);
@@ -106,10 +106,10 @@ pub(crate) async fn finish(config: LaunchConfig) -> Result<Ended> {
     let (mut resumed, mut saved, mut told) = (None, None, Vec::new());
     let finishing = launch_again(config).await?.finish(|_, event| {
         let Event::Job(event) = event else { return };
-        if let JobEvent::Resumes { key, .. } = event {
+        if let JobEvent::Checkpoint(CheckpointEvent::Resumes { key, .. }) = event {
             resumed = Some(key.step);
         }
-        if let JobEvent::Saved { key, .. } = event {
+        if let JobEvent::Checkpoint(CheckpointEvent::Saved { key, .. }) = event {
             saved = Some(key.step);
         }
         told.push(event.clone());
@@ -179,10 +179,10 @@ async fn the_chief_is_lost_at_step_seven_and_then_all_are() -> Result<()> {
     let mut lost = false;
     loop {
         let event = next(&mut launched).await?;
-        if let JobEvent::Forming { members, .. } = &event {
+        if let JobEvent::Generation(GenerationEvent::Forming { members, .. }) = &event {
             chief = chief.or(members.first().copied());
         }
-        if let JobEvent::Saved { key, .. } = &event
+        if let JobEvent::Checkpoint(CheckpointEvent::Saved { key, .. }) = &event
             && key.step.get() >= 7
             && !lost
         {
@@ -190,9 +190,9 @@ async fn the_chief_is_lost_at_step_seven_and_then_all_are() -> Result<()> {
             kill_process(Pid::from_raw(i32::try_from(pid)?).context("a number")?, Signal::KILL)?;
             lost = true;
         }
-        let resumes = matches!(event, JobEvent::Resumes { .. });
+        let resumes = matches!(event, JobEvent::Checkpoint(CheckpointEvent::Resumes { .. }));
         ensure!(!resumes, "those who are left have the state");
-        if let JobEvent::Resumed { step, .. } = event
+        if let JobEvent::Generation(GenerationEvent::Resumed { step, .. }) = event
             && lost
             && step.get() > 7
         {
@@ -220,7 +220,7 @@ async fn a_job_that_is_stopped_keeps_its_last_state_and_goes_on_from_it() -> Res
         Event::Job(JobEvent::Steps(reports)) if reports.iter().any(|report| report.step.get() == 9) => {
             launched.steering().request_stop();
         }
-        Event::Job(JobEvent::Saved { key, .. }) => kept = Some(key.step),
+        Event::Job(JobEvent::Checkpoint(CheckpointEvent::Saved { key, .. })) => kept = Some(key.step),
         Event::Job(_) | Event::Agent(_) => {}
     });
     let stopped = timeout(LIMIT, finishing).await.context("the job hangs")??;
@@ -250,8 +250,8 @@ async fn where_the_last_workers_leave_no_step_is_lost() -> Result<()> {
                 launched.steering().request(OperatorRequest::Drain { whom });
             }
         }
-        Event::Job(JobEvent::Saved { key, .. }) => kept = Some(key.step),
-        Event::Job(JobEvent::Left { step, .. }) => left = left.max(Some(*step)),
+        Event::Job(JobEvent::Checkpoint(CheckpointEvent::Saved { key, .. })) => kept = Some(key.step),
+        Event::Job(JobEvent::Worker(WorkerEvent::Left { step, .. })) => left = left.max(Some(*step)),
         Event::Job(_) | Event::Agent(_) => {}
     });
     let ended = timeout(LIMIT, finishing).await.context("the job hangs")?;

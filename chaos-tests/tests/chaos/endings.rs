@@ -1,8 +1,8 @@
 //! Only some had applied a step when they died: the others take the sum from those ahead, or compute the same bits again.
 
 use anyhow::Result;
-use sardana::JobEvent;
 use sardana::launch::Event;
+use sardana::{JobEvent, WorkerEvent};
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::setup::Setup;
 
@@ -14,7 +14,7 @@ async fn first_to_apply_dies(workers: u32, spared: usize) -> Result<()> {
     let mut struck = false;
     let ended = trial
         .run(&[], |hands, event| {
-            if !struck && matches!(event, Event::Job(JobEvent::Lost { .. })) {
+            if !struck && matches!(event, Event::Job(JobEvent::Worker(WorkerEvent::Lost { .. }))) {
                 struck = true;
                 let others = hands.members().to_vec();
                 let others = others.into_iter().enumerate().filter(|(rank, _)| *rank != spared);
@@ -44,7 +44,7 @@ async fn a_worker_that_comes_at_the_last_step_changes_nothing() -> Result<()> {
     let mut joined = 0;
     let ended = trial
         .run(&[Place::Step], |hands, event| {
-            joined += u32::from(matches!(event, Event::Job(JobEvent::Joined { .. })));
+            joined += u32::from(matches!(event, Event::Job(JobEvent::Worker(WorkerEvent::Joined { .. }))));
             // Three from the start, and the replacement.
             if joined == 4 {
                 hands.open(Place::Step);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use sardana::launch::Event;
-use sardana::{AgentEvent, JobEvent, Loss, WorkerId};
+use sardana::{AgentEvent, JobEvent, Loss, WorkerEvent, WorkerId};
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::{Ended, Told, Trial, reported};
@@ -38,7 +38,7 @@ async fn freeze(wake: Wake) -> Result<()> {
             }
             let Some((frozen, group)) = &frozen else { return };
             match event {
-                Event::Job(JobEvent::Lost { worker, .. }) if worker == frozen => {
+                Event::Job(JobEvent::Worker(WorkerEvent::Lost { worker, .. })) if worker == frozen => {
                     hands.open(Place::Step);
                     if wake == Wake::Never {
                         hands.open(Place::Late);
@@ -69,7 +69,7 @@ enum Wake {
 /// Why a worker was left out.
 fn cause(ended: &Ended, left_out: WorkerId) -> Option<Loss> {
     ended.job_events().find_map(|event| {
-        if let JobEvent::Lost { worker, cause, .. } = event
+        if let JobEvent::Worker(WorkerEvent::Lost { worker, cause, .. }) = event
             && *worker == left_out
         {
             return Some(cause.clone());
@@ -96,7 +96,7 @@ async fn a_worker_that_its_agent_sees_stopped_is_left_out_and_replaced() -> Resu
     let ended = trial
         .run(&[Place::Step, Place::Pace], |hands, event| {
             // The job does not end before another one has come in its place.
-            joined += u32::from(matches!(event, Event::Job(JobEvent::Joined { .. })));
+            joined += u32::from(matches!(event, Event::Job(JobEvent::Worker(WorkerEvent::Joined { .. }))));
             if joined > trial.setup.workers {
                 hands.open(Place::Pace);
             }
@@ -107,7 +107,7 @@ async fn a_worker_that_its_agent_sees_stopped_is_left_out_and_replaced() -> Resu
             }
             // All have begun again, the successor among them.
             let whole = hands.members().len() == 3 && stopped.is_some_and(|stopped| !hands.members().contains(&stopped));
-            if whole || matches!(event, Event::Job(JobEvent::Lost { .. })) {
+            if whole || matches!(event, Event::Job(JobEvent::Worker(WorkerEvent::Lost { .. }))) {
                 hands.open(Place::Step);
             }
         })
@@ -124,7 +124,7 @@ async fn a_worker_that_its_agent_sees_stopped_is_left_out_and_replaced() -> Resu
     trial.demand(&ended, ended.processes.len() == 4, "another was started in its place")?;
     ensure!(!verdict.state_lost, "two workers still had the state");
     let begin = at(&|told| matches!(told, Told::Signal(_, Signal::STOP))).unwrap_or(Duration::ZERO);
-    let lost = at(&|told| matches!(told, Told::Event(Event::Job(JobEvent::Lost { .. }))));
+    let lost = at(&|told| matches!(told, Told::Event(Event::Job(JobEvent::Worker(WorkerEvent::Lost { .. })))));
     println!("left out {:?} after SIGSTOP", lost.map(|lost| lost.saturating_sub(begin)));
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use sardana::launch::Event;
-use sardana::{AgentEvent, JobEvent, Loss};
+use sardana::{AgentEvent, JobEvent, Loss, WorkerEvent};
 use sardana_chaos_tests::gate::{Place, Trap};
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::Told;
@@ -20,7 +20,7 @@ async fn a_worker_whose_training_thread_hangs_is_replaced() -> Result<()> {
     let mut joined = 0;
     // The job does not end before another one has come in its place.
     let ended = trial.run(&[Place::Pace], |hands, event| {
-        joined += u32::from(matches!(event, Event::Job(JobEvent::Joined { .. })));
+        joined += u32::from(matches!(event, Event::Job(JobEvent::Worker(WorkerEvent::Joined { .. }))));
         if joined > trial.setup.workers {
             hands.open(Place::Pace);
         }
@@ -28,7 +28,7 @@ async fn a_worker_whose_training_thread_hangs_is_replaced() -> Result<()> {
     let ended = ended.await?;
     let verdict = trial.judge(&ended)?;
     let lost = ended.told.iter().find_map(|(_, told)| match told {
-        Told::Event(Event::Job(JobEvent::Lost { worker, cause, .. })) => Some((*worker, cause.clone())),
+        Told::Event(Event::Job(JobEvent::Worker(WorkerEvent::Lost { worker, cause, .. }))) => Some((*worker, cause.clone())),
         Told::Event(_) | Told::Signal(..) | Told::Request(..) => None,
     });
     let (hung, cause) = lost.context("it was not left out")?;

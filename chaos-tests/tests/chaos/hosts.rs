@@ -11,7 +11,7 @@ use sardana::hosts::agent::AgentJoin;
 use sardana::hosts::coordinate::Succession;
 use sardana::hosts::{CoordinateConfig, InviteConfig, Role, agent, coordinate, enrol, invite};
 use sardana::launch::{Event, LaunchError, Output};
-use sardana::{AgentEvent, JobEvent, Summary, WorkerId};
+use sardana::{AgentEvent, GenerationEvent, JobEvent, Summary, WorkerId};
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::{Ended, Told, Trial, all_gone, reported};
 use sardana_chaos_tests::verdict::Verdict;
@@ -245,7 +245,9 @@ impl Site {
         let event = match said {
             Said::Over(outcome) => return self.over = Some(outcome),
             Said::Job(event) => {
-                if let JobEvent::Forming { members, .. } | JobEvent::Switched { members, .. } = &event {
+                if let JobEvent::Generation(GenerationEvent::Forming { members, .. })
+                | JobEvent::Generation(GenerationEvent::Switched { members, .. }) = &event
+                {
                     self.members.clone_from(members);
                 }
                 Event::Job(event)

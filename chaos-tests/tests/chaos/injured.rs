@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use sardana::JobEvent;
 use sardana::launch::launch;
+use sardana::{CheckpointEvent, JobEvent};
 use sardana_actors::store::Store;
 use sardana_chaos_tests::gate::Place;
 use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash};
@@ -83,7 +83,7 @@ async fn goes_back(injury: Injury) -> Result<()> {
 fn went_back(ended: &Ended, newest: ManifestKey) -> Result<()> {
     let told = &ended.told;
     let resumed = told.iter().rev().find_map(|event| {
-        let JobEvent::Resumes { key, passed_over } = event else {
+        let JobEvent::Checkpoint(CheckpointEvent::Resumes { key, passed_over }) = event else {
             return None;
         };
         Some((key, passed_over))
@@ -95,7 +95,7 @@ fn went_back(ended: &Ended, newest: ManifestKey) -> Result<()> {
     ensure!(!why.is_empty(), "{told:#?}");
     let tries = told
         .iter()
-        .filter(|event| matches!(event, JobEvent::NotRestored { .. }))
+        .filter(|event| matches!(event, JobEvent::Checkpoint(CheckpointEvent::NotRestored { .. })))
         .count();
     ensure!(tries <= 2 * RESTORE_ATTEMPTS as usize, "{told:#?}");
     Ok(())

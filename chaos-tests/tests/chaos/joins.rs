@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use sardana::launch::Event;
-use sardana::{AgentEvent, JobEvent, WorkerId};
+use sardana::{AgentEvent, GenerationEvent, JobEvent, WorkerEvent, WorkerId};
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::journal::Deed;
 use sardana_chaos_tests::setup::Setup;
@@ -31,9 +31,9 @@ async fn whoever_joins_stops_nobody() -> Result<()> {
         let halts = paced
             .ended
             .job_events()
-            .filter(|event| matches!(event, JobEvent::Halting { .. }));
+            .filter(|event| matches!(event, JobEvent::Generation(GenerationEvent::Halting { .. })));
         paced.demand(halts.count() == 0, "nobody halts")?;
-        let once = |event: &&JobEvent| matches!(event, JobEvent::Forming { .. });
+        let once = |event: &&JobEvent| matches!(event, JobEvent::Generation(GenerationEvent::Forming { .. }));
         let formed = paced.ended.job_events().filter(once).count();
         paced.demand(formed == 1, "only the first generation is formed while all stand still")?;
         let summary = &paced.verdict.summary;
@@ -119,7 +119,7 @@ async fn a_join_during_a_death() -> Result<()> {
                 hands.kill(worker);
                 killed = Some(worker);
             }
-            if matches!(event, Event::Job(JobEvent::Lost { .. })) && !opened {
+            if matches!(event, Event::Job(JobEvent::Worker(WorkerEvent::Lost { .. }))) && !opened {
                 opened = true;
                 hands.open(Place::Door);
             }
@@ -152,17 +152,19 @@ async fn a_spare_joins_and_steps_in() -> Result<()> {
             hands.kill(worker);
             killed = Some(worker);
         }
-        killed.is_some() && matches!(event, Event::Job(JobEvent::Resumed { .. }))
+        killed.is_some() && matches!(event, Event::Job(JobEvent::Generation(GenerationEvent::Resumed { .. })))
     };
     let paced = paced(setup, "", strike, watch).await?;
     let pid = spare.and_then(|spare| paced.ended.processes.get(&spare));
     paced.demand(pid.is_some(), "the spare is the last of four")?;
     let mut switched = paced.ended.job_events().filter_map(|event| {
-        let JobEvent::Switched { step, .. } = event else { return None };
+        let JobEvent::Generation(GenerationEvent::Switched { step, .. }) = event else {
+            return None;
+        };
         Some(step.get())
     });
     let mut stepped_in = paced.ended.job_events().filter_map(|event| {
-        let JobEvent::Forming { step, fetching: 0, .. } = event else {
+        let JobEvent::Generation(GenerationEvent::Forming { step, fetching: 0, .. }) = event else {
             return None;
         };
         (step.get() > 0).then_some(step.get())

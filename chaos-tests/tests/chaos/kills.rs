@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use sardana::launch::{Event, LaunchError};
-use sardana::{AgentEvent, JobEvent, Order, WorkerId};
+use sardana::{AgentEvent, GenerationEvent, JobEvent, Order, WorkerEvent, WorkerId};
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::reported;
@@ -24,7 +24,7 @@ async fn kill_ranks(setup: Setup, ranks: &[usize]) -> Result<Verdict> {
                 killed = ranks.iter().map(|&rank| members[rank]).collect();
                 killed.iter().for_each(|&worker| hands.kill(worker));
             }
-            if matches!(event, Event::Job(JobEvent::Lost { .. })) {
+            if matches!(event, Event::Job(JobEvent::Worker(WorkerEvent::Lost { .. }))) {
                 hands.open(Place::Step);
             }
             last = hands.members().iter().map(|&one| (one, hands.pid(one))).collect();
@@ -130,7 +130,7 @@ async fn below_min_the_job_waits_for_the_replacement() -> Result<()> {
     let trained = ended.job_events().skip_while(|event| !matches!(event, JobEvent::Steps(_)));
     let waits = trained.filter(|event| matches!(event, JobEvent::Waiting { .. }));
     trial.demand(&ended, waits.count() == 1, "the job waits once")?;
-    let small = |event: &JobEvent| matches!(event, JobEvent::Forming { members, .. } if members.len() < 3);
+    let small = |event: &JobEvent| matches!(event, JobEvent::Generation(GenerationEvent::Forming { members, .. }) if members.len() < 3);
     trial.demand(&ended, !ended.job_events().any(small), "nobody trains below min")?;
     ensure!(!verdict.state_lost, "two workers still had the state");
     Ok(())

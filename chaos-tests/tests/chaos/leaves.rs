@@ -3,7 +3,7 @@
 use anyhow::Result;
 use rustix::process::Signal;
 use sardana::launch::Event;
-use sardana::{AgentEvent, JobEvent, WorkerId};
+use sardana::{AgentEvent, GenerationEvent, JobEvent, WorkerEvent, WorkerId};
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::{Hands, Told};
 
@@ -59,9 +59,9 @@ fn in_good_order(paced: &Paced, leavers: &[WorkerId]) -> Result<()> {
             told.filter(|told| matches!(told, Told::Event(event) if wanted(event)))
                 .count()
         };
-        let left = |event: &Event| matches!(event, Event::Job(JobEvent::Left { worker, .. }) if worker == leaver);
+        let left = |event: &Event| matches!(event, Event::Job(JobEvent::Worker(WorkerEvent::Left { worker, .. })) if worker == leaver);
         paced.demand(told(&left) == 1, "it has left")?;
-        let lost = |event: &Event| matches!(event, Event::Job(JobEvent::Lost { worker, .. }) if worker == leaver);
+        let lost = |event: &Event| matches!(event, Event::Job(JobEvent::Worker(WorkerEvent::Lost { worker, .. })) if worker == leaver);
         paced.demand(told(&lost) == 0, "nobody misses it")?;
         let well = |event: &Event| matches!(event, Event::Agent(AgentEvent::Ended { worker, how }) if worker == leaver && how == "exit code 0");
         paced.demand(told(&well) == 1, "its process ends well")?;
@@ -75,7 +75,7 @@ fn nobody_halts(paced: &Paced) -> Result<()> {
     let halts = paced
         .ended
         .job_events()
-        .filter(|event| matches!(event, JobEvent::Halting { .. }));
+        .filter(|event| matches!(event, JobEvent::Generation(GenerationEvent::Halting { .. })));
     paced.demand(halts.count() == 0, "nobody halts")
 }
 
@@ -138,8 +138,16 @@ async fn below_min_training_pauses_until_another_has_come() -> Result<()> {
         .skip_while(|event| !matches!(event, JobEvent::Steps(_)));
     let trained: Vec<&JobEvent> = trained.collect();
     // Who comes before the other has left is waited for without a word.
-    let of_interest = |event: &&JobEvent| matches!(event, JobEvent::Joined { .. } | JobEvent::Left { .. });
-    let came_first = matches!(trained.iter().copied().find(of_interest), Some(JobEvent::Joined { .. }));
+    let of_interest = |event: &&JobEvent| {
+        matches!(
+            event,
+            JobEvent::Worker(WorkerEvent::Joined { .. }) | JobEvent::Worker(WorkerEvent::Left { .. })
+        )
+    };
+    let came_first = matches!(
+        trained.iter().copied().find(of_interest),
+        Some(JobEvent::Worker(WorkerEvent::Joined { .. }))
+    );
     let waits = trained
         .iter()
         .filter(|event| matches!(event, JobEvent::Waiting { have: 2, .. }));

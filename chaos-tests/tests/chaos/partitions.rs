@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sardana::{JobEvent, WorkerId};
+use sardana::{GenerationEvent, JobEvent, WorkerEvent, WorkerId};
 use sardana_chaos_tests::gate::Place;
 
 use crate::hosts::{COORDINATOR, Site};
@@ -90,8 +90,8 @@ fn cut(site: &Site, worker: WorkerId, from: From, lost: Lost) -> Result<()> {
 fn fate<'a>(worker: WorkerId, members: &[WorkerId], events: impl Iterator<Item = &'a JobEvent>) -> Fate {
     let (mut lost, mut halted) = (false, false);
     for event in events {
-        lost |= matches!(event, JobEvent::Lost { worker: one, .. } if *one == worker);
-        halted |= matches!(event, JobEvent::Halting { .. });
+        lost |= matches!(event, JobEvent::Worker(WorkerEvent::Lost { worker: one, .. }) if *one == worker);
+        halted |= matches!(event, JobEvent::Generation(GenerationEvent::Halting { .. }));
     }
     match (lost, halted) {
         (true, _) if members.contains(&worker) => Fate::CameBack,
@@ -134,7 +134,7 @@ impl Case {
             Until::Never => {
                 let lost = |site: &Site| {
                     site.job_events_since(before)
-                        .any(|event| matches!(event, JobEvent::Lost { .. }))
+                        .any(|event| matches!(event, JobEvent::Worker(WorkerEvent::Lost { .. })))
                 };
                 site.until("somebody is left out", lost).await?;
                 all_train(&mut site).await?;

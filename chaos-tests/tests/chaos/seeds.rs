@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use rustix::process::Signal;
 use sardana::fault::{Point, Role};
 use sardana::launch::Event;
-use sardana::{Balance, Calm, JobEvent, WorkerId};
+use sardana::{Balance, Calm, GenerationEvent, JobEvent, WorkerEvent, WorkerId};
 use sardana_chaos_tests::dice::Dice;
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::setup::Setup;
@@ -59,16 +59,16 @@ impl Kind {
     fn is(self, event: &Event) -> bool {
         let Event::Job(event) = event else { return false };
         match self {
-            Self::Joined => matches!(event, JobEvent::Joined { .. }),
-            Self::Lost => matches!(event, JobEvent::Lost { .. }),
-            Self::Halting => matches!(event, JobEvent::Halting { .. }),
-            Self::Forming => matches!(event, JobEvent::Forming { .. }),
-            Self::Formed => matches!(event, JobEvent::Formed { .. }),
-            Self::Resumed => matches!(event, JobEvent::Resumed { .. }),
-            Self::Leaving => matches!(event, JobEvent::Leaving { .. }),
+            Self::Joined => matches!(event, JobEvent::Worker(WorkerEvent::Joined { .. })),
+            Self::Lost => matches!(event, JobEvent::Worker(WorkerEvent::Lost { .. })),
+            Self::Halting => matches!(event, JobEvent::Generation(GenerationEvent::Halting { .. })),
+            Self::Forming => matches!(event, JobEvent::Generation(GenerationEvent::Forming { .. })),
+            Self::Formed => matches!(event, JobEvent::Generation(GenerationEvent::Formed { .. })),
+            Self::Resumed => matches!(event, JobEvent::Generation(GenerationEvent::Resumed { .. })),
+            Self::Leaving => matches!(event, JobEvent::Worker(WorkerEvent::Leaving { .. })),
             Self::Snapshot => matches!(event, JobEvent::Snapshot { .. }),
-            Self::CaughtUp => matches!(event, JobEvent::CaughtUp { .. }),
-            Self::Switched => matches!(event, JobEvent::Switched { .. }),
+            Self::CaughtUp => matches!(event, JobEvent::Worker(WorkerEvent::CaughtUp { .. })),
+            Self::Switched => matches!(event, JobEvent::Generation(GenerationEvent::Switched { .. })),
         }
     }
 }
@@ -282,7 +282,8 @@ impl Schedule {
     /// Wakes up whom nobody waits for any more.
     fn wake(&mut self, hands: &mut Hands<'_>, event: &Event) {
         for (worker, events) in std::mem::take(&mut self.stopped) {
-            let lost = matches!(event, Event::Job(JobEvent::Lost { worker: lost, .. }) if *lost == worker);
+            let lost =
+                matches!(event, Event::Job(JobEvent::Worker(WorkerEvent::Lost { worker: lost, .. })) if *lost == worker);
             match events.checked_sub(1) {
                 Some(left) if !lost => self.stopped.push((worker, left)),
                 Some(_) | None => hands.signal(worker, Signal::CONT),

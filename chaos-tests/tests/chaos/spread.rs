@@ -1,7 +1,7 @@
 //! Checkpoints on the hosts of the workers, which keep one each beside their work, and one of them is cut off. Needs root and `ip`.
 
 use anyhow::{Result, ensure};
-use sardana::{Checkpointing, JobEvent, Step};
+use sardana::{CheckpointEvent, Checkpointing, JobEvent, Step};
 use sardana_chaos_tests::gate::Place;
 use sardana_protocol::membership::Saves;
 
@@ -11,7 +11,7 @@ use crate::paced::slow;
 /// The newest checkpoint that was committed since, and on how many hosts.
 fn saved(site: &Site, since: usize) -> Option<(Step, u32)> {
     let saved = site.job_events_since(since).filter_map(|event| {
-        let JobEvent::Saved { key, hosts, .. } = event else {
+        let JobEvent::Checkpoint(CheckpointEvent::Saved { key, hosts, .. }) = event else {
             return None;
         };
         Some((key.step, *hosts))
@@ -21,7 +21,9 @@ fn saved(site: &Site, since: usize) -> Option<(Step, u32)> {
 
 fn resumed(site: &Site, since: usize) -> Option<Step> {
     site.job_events_since(since).find_map(|event| {
-        let JobEvent::Resumes { key, .. } = event else { return None };
+        let JobEvent::Checkpoint(CheckpointEvent::Resumes { key, .. }) = event else {
+            return None;
+        };
         Some(key.step)
     })
 }
@@ -51,7 +53,8 @@ async fn a_host_with_its_worker_and_its_checkpoints_is_cut_off_and_then_all_are_
     let before = site.ended.told.len();
     let left_out = |site: &Site| {
         let mut events = site.job_events_since(before);
-        events.any(|event| matches!(event, JobEvent::DepotLost { .. })) && site.members.len() == 2
+        events.any(|event| matches!(event, JobEvent::Checkpoint(CheckpointEvent::DepotLost { .. })))
+            && site.members.len() == 2
     };
     site.until("the host is done without", left_out).await?;
     let (now, step) = (site.ended.told.len(), site.step);
@@ -59,7 +62,7 @@ async fn a_host_with_its_worker_and_its_checkpoints_is_cut_off_and_then_all_are_
         .await?;
     let resumes = site
         .job_events_since(0)
-        .any(|event| matches!(event, JobEvent::Resumes { .. }));
+        .any(|event| matches!(event, JobEvent::Checkpoint(CheckpointEvent::Resumes { .. })));
     ensure!(!resumes, "those who are left have the state");
     let (last, _) = saved(&site, 0).expect("some were saved");
     // The power fails; the host that was cut off is the only one with an older view.

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use sardana::launch::Event;
-use sardana::{AgentEvent, JobEvent, WorkerId};
+use sardana::{AgentEvent, JobEvent, WorkerEvent, WorkerId};
 use sardana_chaos_tests::trial::Hands;
 
 use crate::freezer::{Frozen, can_freeze};
@@ -33,8 +33,8 @@ impl Whom {
     /// Whom to freeze at this event.
     fn found(self, hands: &Hands<'_>, event: &Event) -> Option<WorkerId> {
         match (self, event) {
-            (Self::Joiner, Event::Job(JobEvent::Joined { worker, .. }))
-            | (Self::Leaver, Event::Job(JobEvent::Leaving { worker, .. })) => Some(*worker),
+            (Self::Joiner, Event::Job(JobEvent::Worker(WorkerEvent::Joined { worker, .. })))
+            | (Self::Leaver, Event::Job(JobEvent::Worker(WorkerEvent::Leaving { worker, .. }))) => Some(*worker),
             (Self::Donor, Event::Job(JobEvent::Snapshot { .. })) => hands.members().first().copied(),
             (Self::Joiner | Self::Donor | Self::Leaver, Event::Job(_) | Event::Agent(_)) => None,
         }
@@ -56,7 +56,9 @@ async fn freeze(whom: Whom) -> Result<()> {
             stopped = Some(worker);
         }
         match event {
-            Event::Job(JobEvent::Lost { worker, .. } | JobEvent::Left { worker, .. }) if Some(*worker) == stopped => {
+            Event::Job(
+                JobEvent::Worker(WorkerEvent::Lost { worker, .. }) | JobEvent::Worker(WorkerEvent::Left { worker, .. }),
+            ) if Some(*worker) == stopped => {
                 if let Some(frozen) = &frozen {
                     frozen.thaw().expect("what was frozen can be thawed");
                 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use sardana::launch::Event;
-use sardana::{Balance, Calm, JobEvent, Order, WorkerId};
+use sardana::{Balance, Calm, GenerationEvent, JobEvent, Order, WorkerId};
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::{Ended, Hands, Trial};
 
@@ -44,10 +44,15 @@ impl Ranges {
 
     fn see(&mut self, event: &Event) {
         match event {
-            Event::Job(JobEvent::Switched { members, shards, .. }) if *members == self.members => {
+            Event::Job(JobEvent::Generation(GenerationEvent::Switched { members, shards, .. }))
+                if *members == self.members =>
+            {
                 self.loads = Some(shards.iter().map(|shards| shards.len()).collect());
             }
-            Event::Job(JobEvent::Forming { members, .. } | JobEvent::Switched { members, .. }) => {
+            Event::Job(
+                JobEvent::Generation(GenerationEvent::Forming { members, .. })
+                | JobEvent::Generation(GenerationEvent::Switched { members, .. }),
+            ) => {
                 (self.members, self.loads) = (members.clone(), None);
             }
             Event::Job(_) | Event::Agent(_) => {}
@@ -92,7 +97,9 @@ async fn shards_move_and_each_gradient_is_computed_once() -> Result<()> {
         trial.demand(&ended, moved, "shards move away from the slow worker")?;
         let again = (verdict.summary.recomputed, verdict.summary.unknown);
         trial.demand(&ended, again == (0, 0), "nothing is computed again for it")?;
-        let halts = ended.job_events().filter(|event| matches!(event, JobEvent::Halting { .. }));
+        let halts = ended
+            .job_events()
+            .filter(|event| matches!(event, JobEvent::Generation(GenerationEvent::Halting { .. })));
         trial.demand(&ended, halts.count() == 0, "nobody is halted for it")?;
     }
     Ok(())
@@ -122,7 +129,9 @@ async fn who_turns_it_off_keeps_even_ranges() -> Result<()> {
     };
     let (trial, ended, _) = run(setup, |_, _| {}).await?;
     trial.judge(&ended)?;
-    let switched = ended.job_events().any(|event| matches!(event, JobEvent::Switched { .. }));
+    let switched = ended
+        .job_events()
+        .any(|event| matches!(event, JobEvent::Generation(GenerationEvent::Switched { .. })));
     trial.demand(&ended, !switched, "nothing moves")
 }
 

@@ -111,9 +111,9 @@ fn require_adopted(minutes: u64, trouble: impl Fn(Duration) -> Trouble) {
     require(minutes, &played);
     assert!(played.took > away, "{:?}", played.took);
     let count = |what| played.counts.get(what).copied();
-    let once = (count("fault: the coordinator killed"), count("adopted"), count("done"));
+    let once = (count("fault: the coordinator killed"), count("Adopted"), count("Done"));
     assert_eq!(once, (Some(1), Some(1), Some(1)), "{minutes} minutes: {:#?}", played.counts);
-    for worse in ["lost", "state lost", "halting"] {
+    for worse in ["Lost", "StateLost", "Halting"] {
         assert_eq!(count(worse), None, "{minutes} minutes: {:#?}", played.counts);
     }
 }

@@ -1,5 +1,7 @@
 //! What a worker's machine is told, and what it wants done.
 
+use strum::IntoStaticStr;
+
 use super::saving::SavedShare;
 use crate::checkpoint::DepotId;
 use crate::messages::{CatchUp, Form, MemberAddress, Restore, Save, Serve, Snapshot, StepReport, Trailer, WorkerMessage};
@@ -179,7 +181,7 @@ pub enum Heartbeat {
 }
 
 /// What is to be done, at once and without blocking.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, IntoStaticStr)]
 pub enum Command {
     /// Tell the coordinator.
     Send(WorkerMessage),

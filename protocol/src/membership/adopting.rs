@@ -16,7 +16,7 @@ use super::formation::Formation;
 use super::record::JobRecord;
 use super::remembering::Released;
 use super::roster::Place;
-use super::{Arrival, Config, JobEvent, Joining, Membership, Phase, Record, Resumed, Stop};
+use super::{Arrival, Config, GenerationEvent, Joining, Membership, Phase, Record, Resumed, Stop};
 use crate::limits::ADOPTION_PATIENCE;
 use crate::messages::{Introduction, MemberAddress, MembersDigest, Ring, Seated, Visit, WorkerMessage};
 use crate::planted::{Bug, bites};
@@ -333,7 +333,7 @@ impl Membership {
             self.members.put(worker, Place::Ready);
         }
         let members: Vec<WorkerId> = formation.workers().collect();
-        self.tell(JobEvent::Adopted {
+        self.tell(GenerationEvent::Adopted {
             generation: self.formed,
             members,
             step: self.reached,

@@ -1,7 +1,7 @@
 //! The end of a checkpoint: all its pieces are durable, and now its manifest is made, on each of its depots.
 
 use super::saves::{Contents, Saving, Stage};
-use super::{Command, JobEvent, Membership, Saves};
+use super::{CheckpointEvent, Command, Membership, Saves};
 use crate::checkpoint::{DepotId, Head, Placing};
 use crate::limits::SAVE_PATIENCE;
 use crate::snapshot::SnapshotId;
@@ -88,7 +88,7 @@ impl Membership {
         counts.merged += merged;
         counts.largest_lag = counts.largest_lag.max(self.reached.get().saturating_sub(snapshot.step.get()));
         let hosts = u32::try_from(hosts).unwrap_or(u32::MAX);
-        self.tell(JobEvent::Saved {
+        self.tell(CheckpointEvent::Saved {
             key: head.key,
             hosts: hosts.min(head.replicas),
             wanted: head.replicas,

@@ -2,7 +2,7 @@
 
 use super::formation::Formation;
 use super::roster::{Ending, Place};
-use super::{JobEvent, Membership, Phase, Record, Stop, Summary};
+use super::{CheckpointEvent, JobEvent, Membership, Phase, Record, Stop, Summary};
 use crate::limits::LAST_SAVE_PATIENCE;
 use crate::messages::CoordinatorMessage;
 use crate::planted::{Bug, bites};
@@ -85,7 +85,7 @@ impl Membership {
             return true;
         }
         let reason = "no snapshot of the last state came, or no checkpoint actor is there".to_owned();
-        self.tell(JobEvent::NotSaved { step: end, reason });
+        self.tell(CheckpointEvent::NotSaved { step: end, reason });
         false
     }
 

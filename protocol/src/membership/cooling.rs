@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::{Arrival, JobEvent, Loss, Membership, Record};
+use super::{Arrival, Loss, Membership, Record, WorkerEvent};
 use crate::limits::{COOL, COOL_MOST, FLAPS, FORGIVEN, HOST_FAILURES};
 use crate::messages::CoordinatorMessage;
 use crate::words::WorkerId;
@@ -101,7 +101,7 @@ impl Membership {
         let record = self.members.get(&worker).filter(|record| record.joining().is_some());
         let wait = record.map_or(Duration::ZERO, |record| self.cools_for(record));
         if wait > Duration::ZERO {
-            self.tell(JobEvent::CoolsDown { worker, wait });
+            self.tell(WorkerEvent::CoolsDown { worker, wait });
         }
     }
 }

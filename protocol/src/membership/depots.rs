@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{Command, JobEvent, Membership};
+use super::{CheckpointEvent, Command, Membership};
 use crate::checkpoint::{Condition, DepotAddress, DepotId, Head, Keep, ManifestKey};
 use crate::limits::{DEPOT_REST, DEPOT_REST_MOST, MAX_DEPOTS, MAX_HEADS};
 use crate::messages::{DepotMessage, DepotOrder, Senseless, Sensible, Told};
@@ -80,7 +80,7 @@ impl Membership {
                 if let Some(gone) = self.depots.remove(&depot) {
                     self.misses_checkpoints(depot, &gone);
                     self.depots_are_restless();
-                    self.tell(JobEvent::DepotLost { depot, why });
+                    self.tell(CheckpointEvent::DepotLost { depot, why });
                     self.save_elsewhere(depot);
                 }
             }
@@ -106,7 +106,7 @@ impl Membership {
             },
         );
         match before {
-            None => self.tell(JobEvent::DepotCame { depot, host }),
+            None => self.tell(CheckpointEvent::DepotCame { depot, host }),
             Some(before) => self.misses_checkpoints(depot, &before),
         }
         self.depots_are_restless();

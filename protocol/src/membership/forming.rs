@@ -6,7 +6,7 @@ use super::adopting::Past;
 use super::formation::{Candidate, Formation};
 use super::planning::{Plan, Planned};
 use super::roster::Place;
-use super::{JobEvent, Membership, Need, Phase, Record, Resumed, Stop};
+use super::{GenerationEvent, JobEvent, Membership, Need, Phase, Record, Resumed, Stop};
 use crate::assign::room;
 use crate::job::Order;
 use crate::limits::{GATHER, MAX_WORKERS, RESEND, RESEND_EACH, STATE_GRACE};
@@ -53,7 +53,7 @@ impl Membership {
         }
         self.phase = Phase::Halting { since: self.now };
         let generation = self.generation;
-        self.tell(JobEvent::Halting { generation });
+        self.tell(GenerationEvent::Halting { generation });
         for worker in self.busy() {
             self.members.put(worker, Place::Called);
             self.send(worker, CoordinatorMessage::Halt { generation });
@@ -129,7 +129,7 @@ impl Membership {
             self.give_up_collecting();
             self.ask_anew_for_snapshot();
             let world_size = self.formation.as_ref().map_or(0, Formation::world_size);
-            self.tell(JobEvent::Formed {
+            self.tell(GenerationEvent::Formed {
                 generation: self.formed,
                 world_size: u32::try_from(world_size).unwrap_or(u32::MAX),
                 took: self.now.saturating_sub(since),
@@ -355,7 +355,7 @@ impl Membership {
         if formation.drops_some {
             self.ledger.dropped();
         }
-        self.tell(JobEvent::Forming {
+        self.tell(GenerationEvent::Forming {
             generation: self.formed,
             members: formation.workers().collect(),
             step: formation.step,

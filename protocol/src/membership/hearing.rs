@@ -4,7 +4,7 @@ use super::formation::Formation;
 use super::ledger::Halted;
 use super::roster::{Ending, Place};
 use super::saves::{Described, WrittenPart};
-use super::{JobEvent, Loss, Membership, Phase, Resumed};
+use super::{GenerationEvent, JobEvent, Loss, Membership, Phase, Resumed};
 use crate::messages::{Sensible, Standing, StepReport, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Step, WorkerId};
@@ -196,7 +196,7 @@ impl Membership {
             self.forget_breaks();
             self.run(Resumed::Yes);
             if let Some(since) = self.disturbed.take() {
-                self.tell(JobEvent::Resumed {
+                self.tell(GenerationEvent::Resumed {
                     generation,
                     step,
                     after: self.now.saturating_sub(since),

@@ -16,7 +16,7 @@ use super::formation::Formation;
 use super::planning::Planned;
 use super::roster::{Joining, Place};
 use super::taking::Intake;
-use super::{JobEvent, Loss, Membership, Phase, Record, Stop};
+use super::{Loss, Membership, Phase, Record, Stop, WorkerEvent};
 use crate::limits::{
     CATCH_UP_PATIENCE, MAX_COPY_ATTEMPTS, MAX_WORKERS, ROOM_PATIENCE, SNAPSHOT_DOUBLINGS, SNAPSHOT_PATIENCE,
 };
@@ -275,7 +275,7 @@ impl Membership {
             joining.attempts < MAX_COPY_ATTEMPTS
         });
         let Some(again) = again else { return };
-        self.tell(JobEvent::JoinsAnew { worker, reason });
+        self.tell(WorkerEvent::JoinsAnew { worker, reason });
         if !again {
             self.hold(worker);
         }
@@ -330,7 +330,7 @@ impl Membership {
             copies && !std::mem::replace(&mut joining.caught_up, true)
         });
         if news == Some(true) {
-            self.tell(JobEvent::CaughtUp { worker, step });
+            self.tell(WorkerEvent::CaughtUp { worker, step });
         }
     }
 
@@ -376,7 +376,7 @@ impl Membership {
 
     /// Takes a joiner into the next generation with whatever state it has; it catches up while the others wait.
     pub(super) fn call_in(&mut self, worker: WorkerId) {
-        self.tell(JobEvent::Held { worker });
+        self.tell(WorkerEvent::Held { worker });
         self.members.put(worker, Place::Called);
         if let Some(record) = self.members.get_mut(&worker) {
             // The others may have waited long, but not for this one.

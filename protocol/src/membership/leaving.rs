@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::planning::Planned;
 use super::roster::Place;
-use super::{JobEvent, Membership, Phase};
+use super::{Membership, Phase, WorkerEvent};
 use crate::limits::{LAST_SAVE_PATIENCE, LEAVE_GRACE, RESEND};
 use crate::messages::{CoordinatorMessage, Standing};
 use crate::planted::{Bug, bites};
@@ -19,7 +19,7 @@ impl Membership {
         if !self.members.leave(worker, now) {
             return;
         }
-        self.tell(JobEvent::Leaving { worker, reason });
+        self.tell(WorkerEvent::Leaving { worker, reason });
     }
 
     /// A worker that leaves has halted at the boundary that leaves it out. False if this is no such halt.
@@ -116,7 +116,7 @@ impl Membership {
             }
             self.ledger.lost(worker, record.tally().filter(|_| !counting));
         }
-        self.tell(JobEvent::Left { worker, step });
+        self.tell(WorkerEvent::Left { worker, step });
         self.holder_gone(worker);
         self.saver_gone(worker);
     }

@@ -1,7 +1,7 @@
 //! How workers are lost: seen to end, cut off, or left out.
 
 use super::planning::Planned;
-use super::{JobEvent, Loss, Membership, Record, Stage};
+use super::{Loss, Membership, Record, Stage, WorkerEvent};
 use crate::messages::{CoordinatorMessage, Sensible};
 use crate::planted::{Bug, bites};
 use crate::words::{Step, WorkerId};
@@ -39,7 +39,7 @@ impl Membership {
         self.ledger.lost(worker, tally);
         self.lost_for_good(worker, &cause);
         self.reached = self.reached.max(tally.map_or(Step::ZERO, |tally| tally.step));
-        self.tell(JobEvent::Lost {
+        self.tell(WorkerEvent::Lost {
             worker,
             rank: record.rank,
             cause: cause.clone(),

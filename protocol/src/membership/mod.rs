@@ -28,6 +28,7 @@ mod formation;
 mod forming;
 mod hearing;
 mod holders;
+mod job_event;
 mod joining;
 mod leaving;
 mod ledger;
@@ -43,6 +44,7 @@ mod restoring;
 mod roster;
 mod saves;
 mod saving;
+mod sentences;
 mod silence;
 mod stopping;
 mod taking;
@@ -59,8 +61,9 @@ use contradicting::ModelFailure;
 use cooling::Failures;
 pub use depots::DepotEvent;
 use depots::Depots;
-pub use event::{Arrival, Command, Event, JobEvent, Loss, Need, Stage, Summary};
+pub use event::{Arrival, Command, Event, Loss, Stage};
 use formation::{Formation, Sums};
+pub use job_event::{CheckpointEvent, GenerationEvent, JobEvent, Need, Summary, WorkerEvent};
 use ledger::{Halted, Ledger};
 pub use phases::Phases;
 use planning::Plan;
@@ -351,7 +354,7 @@ impl Membership {
         self.ledger.returned(worker, &standing, halted, self.reached);
         self.reached = self.reached.max(standing.step);
         let step = standing.step;
-        self.tell(JobEvent::Joined { worker, step });
+        self.tell(WorkerEvent::Joined { worker, step });
         // Whoever stands where the others stand need not copy anything; the first generation stands nowhere.
         let beside = !self.is_formed() && step.next() >= self.reached;
         // What it says of itself holds only once it has halted: it may have been following the others until now.
@@ -412,7 +415,7 @@ impl Membership {
         self.out.push(Command::Send { worker, message });
     }
 
-    fn tell(&mut self, event: JobEvent) {
-        self.out.push(Command::Tell(event));
+    fn tell(&mut self, event: impl Into<JobEvent>) {
+        self.out.push(Command::Tell(event.into()));
     }
 }

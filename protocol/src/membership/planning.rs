@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::formation::Formation;
 use super::roster::Place;
-use super::{JobEvent, Membership, Phase, Record, Resumed, Stop};
+use super::{GenerationEvent, Membership, Phase, Record, Resumed, Stop};
 use crate::assign::Means;
 use crate::limits::{LEAVE_GRACE, MAX_WORKERS, RESEND};
 use crate::messages::{CoordinatorMessage, Form, MemberAddress, Trailer};
@@ -371,7 +371,7 @@ impl Membership {
         let shards = next.ranges();
         self.formation = Some(next);
         self.switching = members.iter().copied().collect();
-        self.tell(JobEvent::Switched {
+        self.tell(GenerationEvent::Switched {
             generation,
             members,
             shards,

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{JobEvent, Membership};
+use super::{CheckpointEvent, Membership};
 use crate::checkpoint::{DepotId, Head, ManifestKey, Placing};
 use crate::limits::{DEPOT_GONE, DEPOTS_SETTLE, SAVE_PATIENCE};
 use crate::messages::{DepotOrder, Told};
@@ -151,7 +151,7 @@ impl Membership {
         let took = now.saturating_sub(order.begun);
         let hosts = u32::try_from(order.depots.len()).unwrap_or(u32::MAX);
         self.replicating.order = None;
-        self.tell(JobEvent::Saved {
+        self.tell(CheckpointEvent::Saved {
             key: head.key,
             hosts: hosts.min(head.replicas),
             wanted: head.replicas,

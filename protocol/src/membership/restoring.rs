@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::depots::Depot;
-use super::{JobEvent, Loss, Membership, Need};
+use super::{CheckpointEvent, JobEvent, Loss, Membership, Need};
 use crate::checkpoint::{DepotAddress, DepotId, Head, ManifestKey};
 use crate::limits::{DEPOTS_PATIENCE, MAX_DEPOTS, RESTORE_ATTEMPTS, RESTORE_TOGETHER};
 use crate::messages::{MemberAddress, Peer, Restore, Told};
@@ -312,7 +312,7 @@ impl Membership {
         }
         let newer = self.unused().split_off(&head.key).into_iter();
         let passed_over = newer.filter(|(key, _)| *key != head.key).collect();
-        self.tell(JobEvent::Resumes {
+        self.tell(CheckpointEvent::Resumes {
             key: head.key,
             passed_over,
         });
@@ -400,7 +400,7 @@ impl Membership {
         }
         let (at, why) = (self.now, reason.clone());
         self.restoring.failures.insert(key, Failure { times, at, reason: why });
-        self.tell(JobEvent::NotRestored { key, worker, reason });
+        self.tell(CheckpointEvent::NotRestored { key, worker, reason });
         self.disturb();
     }
 }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::holders::Taken;
 use super::saves::{SaveCounts, Saving, Stage, Written, WrittenPart};
 use super::taking::Intake;
-use super::{JobEvent, Loss, Membership};
+use super::{CheckpointEvent, Loss, Membership};
 use crate::checkpoint::DepotId;
 use crate::limits::{DEPOT_TELLS, LAST_SAVE_PATIENCE, RESEND, SAVE_ATTEMPTS, SAVE_PATIENCE};
 use crate::messages::{CoordinatorMessage, DepotOrder, Needed, Save, Told};
@@ -197,7 +197,7 @@ impl Membership {
         if let Some(known) = self.depots.get_mut(&depot) {
             known.failed(now);
         }
-        self.tell(JobEvent::DepotRefused { depot, step, reason });
+        self.tell(CheckpointEvent::DepotRefused { depot, step, reason });
         if let Some(saving) = &mut self.saving {
             saving.refused.insert(depot);
         }
@@ -290,7 +290,7 @@ impl Membership {
         self.end_writing(if self.is_last(step) { Needed::Yes } else { Needed::No });
         self.saved.counts.given_up += 1;
         let reason = reason.to_owned();
-        self.tell(JobEvent::NotSaved { step, reason });
+        self.tell(CheckpointEvent::NotSaved { step, reason });
     }
 
     pub(super) fn end_saving(&mut self) {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::{MemberAddress, Peer};
 use crate::checkpoint::{DepotAddress, DepotId, Head, ManifestKey, Part, Placing};
@@ -25,7 +26,7 @@ pub struct DepotHello {
 }
 
 /// From depot to coordinator.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 pub enum DepotMessage {
     /// What it keeps: at first all, in one or more messages, and then what has changed.
     Holds {
@@ -75,7 +76,7 @@ pub enum Told {
 }
 
 /// From coordinator to depot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 pub enum DepotOrder {
     /// Serve these, and nobody else. Nothing comes back.
     Serve {

@@ -9,6 +9,7 @@ mod sense;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 pub use depot::{DepotHello, DepotMessage, DepotOrder, Restore, Save, Told};
 pub use form::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer, Visit};
@@ -199,7 +200,7 @@ impl Tally {
 }
 
 /// From worker to coordinator.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, IntoStaticStr)]
 pub enum WorkerMessage {
     /// Answer to `Halt`: a promise that nothing of an older generation is accepted from now on.
     Halted {
@@ -371,7 +372,7 @@ pub struct StepReport {
 }
 
 /// From coordinator to worker.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, IntoStaticStr)]
 pub enum CoordinatorMessage {
     /// Accept nothing older than `generation` any more. `Halted` comes back.
     Halt {

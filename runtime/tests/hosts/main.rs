@@ -13,7 +13,7 @@ use sardana::hosts::{
     StateError, agent, coordinate, enrol, find_running, invite,
 };
 use sardana::worker::serve;
-use sardana::{AgentEvent, Balance, JobEvent};
+use sardana::{AgentEvent, Balance, JobEvent, WorkerEvent};
 use sardana_actors::coordinator::CoordinatorError;
 use sardana_actors::quic::BindError;
 use sardana_actors::trust::Otherwise;
@@ -84,7 +84,7 @@ async fn until_joined(hosting: &mut Hosting) {
     let joined = async {
         loop {
             match hosting.next_event().await.expect("the coordinator lives") {
-                JobEvent::Joined { .. } => return,
+                JobEvent::Worker(WorkerEvent::Joined { .. }) => return,
                 _other => {}
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sardana::hosts::{AgentHost, AgentJoin, CoordinateConfig, Hosting, Role, agent, coordinate, enrol};
 use sardana::launch::Output;
 use sardana::notices::{Cloud, Heeded, NoticesConfig, Pace, Service};
-use sardana::{AgentEvent, JobEvent, JobSpec, Step, Summary, WorkerId, reference};
+use sardana::{AgentEvent, GenerationEvent, JobEvent, JobSpec, Step, Summary, WorkerEvent, WorkerId, reference};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
@@ -89,7 +89,9 @@ impl Fleet {
         let happening = async {
             loop {
                 let event = self.hosting.next_event().await.expect("the coordinator lives");
-                if let JobEvent::Forming { members, .. } | JobEvent::Switched { members, .. } = &event {
+                if let JobEvent::Generation(GenerationEvent::Forming { members, .. })
+                | JobEvent::Generation(GenerationEvent::Switched { members, .. }) = &event
+                {
                     self.members.clone_from(members);
                 }
                 self.told.push(event);
@@ -131,7 +133,7 @@ impl Fleet {
     /// The notice comes, and the workers leave. Returns whose.
     async fn leave(&mut self, cloud: &FakeCloud) -> BTreeSet<WorkerId> {
         cloud.interrupt("terminate", Duration::from_secs(118));
-        let left = |event: &JobEvent| matches!(event, JobEvent::Left { .. });
+        let left = |event: &JobEvent| matches!(event, JobEvent::Worker(WorkerEvent::Left { .. }));
         for _ in 0..2 {
             self.until(|_, event| left(event)).await;
         }
@@ -158,7 +160,7 @@ impl Fleet {
         assert!(
             !told
                 .iter()
-                .any(|event| matches!(event, JobEvent::Lost { .. } | JobEvent::StateLost { .. })),
+                .any(|event| matches!(event, JobEvent::Worker(WorkerEvent::Lost { .. }) | JobEvent::StateLost { .. })),
             "nobody was missed: {told:?}"
         );
         drop((self.stays, self.goes));
@@ -189,7 +191,7 @@ async fn a_host_that_is_taken_away_is_left_in_time_and_the_others_go_on() {
     fleet.whole_without(&gone).await;
     let told = fleet.end().await;
     let reasons = told.iter().filter_map(|event| match event {
-        JobEvent::Leaving { worker, reason } => Some((*worker, reason)),
+        JobEvent::Worker(WorkerEvent::Leaving { worker, reason }) => Some((*worker, reason)),
         _other => None,
     });
     let reasons: Vec<_> = reasons.collect();
@@ -203,8 +205,8 @@ async fn a_host_that_is_taken_away_is_left_in_time_and_the_others_go_on() {
     assert!(
         !told
             .iter()
-            .skip_while(|event| !matches!(event, JobEvent::Leaving { .. }))
-            .any(|event| matches!(event, JobEvent::Halting { .. })),
+            .skip_while(|event| !matches!(event, JobEvent::Worker(WorkerEvent::Leaving { .. })))
+            .any(|event| matches!(event, JobEvent::Generation(GenerationEvent::Halting { .. }))),
         "nobody halts"
     );
 }
@@ -235,7 +237,9 @@ async fn only_host(workers: u32) {
     let old = fleet.members.clone();
     cloud.interrupt("terminate", Duration::from_secs(118));
     for _ in 0..workers {
-        fleet.until(|_, event| matches!(event, JobEvent::Leaving { .. })).await;
+        fleet
+            .until(|_, event| matches!(event, JobEvent::Worker(WorkerEvent::Leaving { .. })))
+            .await;
     }
     // The last of them waits for somebody who takes over the state.
     cloud.set(|told| told.resources.remove(ACTION));

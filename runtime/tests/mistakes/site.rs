@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sardana::model::{ModelError, StateHash, Trainable};
 use sardana::worker::{ProcessError, serve};
-use sardana::{Balance, Job, JobEvent, JobSpec};
+use sardana::{Balance, Job, JobEvent, JobSpec, WorkerEvent};
 use sardana_actors::agent::Bundle;
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Succession};
 use sardana_actors::enrol::Registrar;
@@ -135,7 +135,7 @@ impl Site {
 
     /// Waits until a worker has joined.
     pub(crate) fn joined(&mut self) {
-        while !matches!(self.event(), JobEvent::Joined { .. }) {}
+        while !matches!(self.event(), JobEvent::Worker(WorkerEvent::Joined { .. })) {}
     }
 
     /// The job's end: the final state's hash, or why it failed.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use sardana_protocol::limits::{MAX_AUXILIARY, MAX_TEXT_BYTES, MAX_WORKERS};
-use sardana_protocol::membership::{Event, JobEvent, Stage};
+use sardana_protocol::membership::{Event, JobEvent, Stage, WorkerEvent};
 use sardana_protocol::messages::{AgentOrder, StepReport};
 use sardana_protocol::rate::Rate;
 use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest, Overview, WorkerView};
@@ -17,7 +17,6 @@ use sardana_protocol::words::{Generation, Step, WorkerId, count};
 
 pub(super) use agents::Agents;
 pub(super) use words::plain;
-use words::words;
 
 use super::actor::{Life, State};
 use crate::operator::limits::{EVENT_BYTES, KEPT_EVENTS};
@@ -49,6 +48,7 @@ impl Operating {
 
     /// People are told this.
     pub(super) fn note(&mut self, now: Duration, event: &JobEvent) {
+        // A status says anyhow how many steps are applied.
         if let JobEvent::Steps(reports) = event {
             self.rate.count(now, reports.len() as u64);
             if let Some(last) = reports.last() {
@@ -56,13 +56,12 @@ impl Operating {
                 last.sums.truncate(MAX_AUXILIARY);
                 self.last = Some(last);
             }
+            return;
         }
-        if let JobEvent::Left { worker, .. } = event {
+        if let JobEvent::Worker(WorkerEvent::Left { worker, .. }) = event {
             self.agents.left(*worker);
         }
-        if let Some(words) = words(event) {
-            self.remember(now, &words);
-        }
+        self.remember(now, &event.to_string());
     }
 
     /// Keeps what happened, and forgets what is older than the last [`KEPT_EVENTS`].

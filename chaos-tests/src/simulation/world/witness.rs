@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use sardana_protocol::membership::{JobEvent, Loss, Need, Phases, Stage, Summary};
+use sardana_protocol::membership::{
+    CheckpointEvent, GenerationEvent, JobEvent, Loss, Need, Phases, Stage, Summary, WorkerEvent,
+};
 use sardana_protocol::words::{Generation, Step, WorkerId};
 
 use super::World;
@@ -14,20 +16,73 @@ impl World {
         self.coverage.told(&event);
         self.story.tell(self.calendar.now(), || format!("people are told: {event:?}"));
         let clock = self.coordinator.clock(self.now());
-        if let JobEvent::Lost { cause, .. } = &event {
-            self.law.loses(cause);
-        }
         let held = match event {
-            JobEvent::Forming {
+            JobEvent::Worker(event) => self.told_of_worker(&event, clock),
+            JobEvent::Generation(event) => self.told_of_generation(event, clock, before),
+            JobEvent::Checkpoint(event) => self.told_of_checkpoint(&event),
+            JobEvent::Done(summary) => self.ends(summary),
+            JobEvent::Failed { reason } => self.fails(reason),
+            JobEvent::StateLost { from, .. } => {
+                self.counts.states_lost += 1;
+                let holder = self.holder_beyond(from, clock);
+                self.law.gives_up_state(from, holder)
+            }
+            JobEvent::Waiting { need, .. } => {
+                if need == Need::Depots {
+                    let now = self.calendar.now();
+                    self.in_want.get_or_insert(now);
+                }
+                Ok(())
+            }
+            JobEvent::Steps(_)
+            | JobEvent::Snapshot { .. }
+            | JobEvent::Fenced { .. }
+            | JobEvent::NotRecorded { .. }
+            | JobEvent::RecordedAgain { .. } => Ok(()),
+        };
+        self.require(held);
+    }
+
+    fn told_of_worker(&mut self, event: &WorkerEvent, clock: Duration) -> Result<(), Violation> {
+        match event {
+            WorkerEvent::Lost {
+                worker, cause, stage, ..
+            } => {
+                self.law.loses(cause);
+                match (cause, stage) {
+                    (Loss::Silent { .. }, Stage::Running) => self.law.silent(*worker, clock),
+                    _ => Ok(()),
+                }
+            }
+            WorkerEvent::Leaving { worker, .. } => {
+                self.law.leaves(*worker, clock);
+                Ok(())
+            }
+            WorkerEvent::Left { worker, step } => {
+                let heirs = self.heirs_of(*worker);
+                self.law.let_go(*worker, *step, heirs, clock)
+            }
+            WorkerEvent::Joined { .. }
+            | WorkerEvent::CaughtUp { .. }
+            | WorkerEvent::JoinsAnew { .. }
+            | WorkerEvent::CoolsDown { .. }
+            | WorkerEvent::Held { .. } => Ok(()),
+        }
+    }
+
+    fn told_of_generation(&mut self, event: GenerationEvent, clock: Duration, before: Phases) -> Result<(), Violation> {
+        match event {
+            GenerationEvent::Forming {
                 generation,
                 step,
                 members,
                 ..
-            } => self
-                .formed(generation, &members, clock, before)
-                .and_then(|()| self.begins_at(step))
-                .and_then(|()| self.begun(generation, step)),
-            JobEvent::Switched {
+            } => {
+                self.formed(generation, &members, clock, before)?;
+                self.begins_at(step)?;
+                self.begun(generation, step)
+            }
+            GenerationEvent::Switched {
                 generation,
                 step,
                 members,
@@ -36,81 +91,37 @@ impl World {
                 self.law.seats_by_trailer(&members);
                 self.begun(generation, step)
             }
-            JobEvent::Adopted { generation, members, .. } => {
+            GenerationEvent::Adopted { generation, members, .. } => {
                 self.law.seats(&members);
-                let held = self.law.adopted(generation, self.coordinator.memory);
-                held.and_then(|()| self.law.adopts_whole(generation, &members))
+                self.law.adopted(generation, self.coordinator.memory)?;
+                self.law.adopts_whole(generation, &members)
             }
-            JobEvent::Done(summary) => self.ends(summary),
-            JobEvent::Failed { reason } => self.fails(reason),
-            JobEvent::StateLost { from, .. } => {
-                self.counts.states_lost += 1;
-                let holder = self.holder_beyond(from, clock);
-                self.law.gives_up_state(from, holder)
+            GenerationEvent::Resumed { .. } => {
+                self.in_want = None;
+                Ok(())
             }
-            JobEvent::Leaving { .. } | JobEvent::Left { .. } => self.told_of_leaves(&event, clock),
-            JobEvent::Lost {
-                worker,
-                cause: Loss::Silent { .. },
-                stage: Stage::Running,
-                ..
-            } => self.law.silent(worker, clock),
-            JobEvent::Saved { .. }
-            | JobEvent::NotSaved { .. }
-            | JobEvent::Resumes { .. }
-            | JobEvent::NotRecorded { .. }
-            | JobEvent::RecordedAgain { .. }
-            | JobEvent::NotRestored { .. }
-            | JobEvent::Resumed { .. }
-            | JobEvent::Waiting { .. } => self.told_of_checkpoints(&event),
-            JobEvent::Fenced { .. }
-            | JobEvent::DepotCame { .. }
-            | JobEvent::DepotLost { .. }
-            | JobEvent::DepotRefused { .. }
-            | JobEvent::Joined { .. }
-            | JobEvent::Snapshot { .. }
-            | JobEvent::CaughtUp { .. }
-            | JobEvent::CoolsDown { .. }
-            | JobEvent::JoinsAnew { .. }
-            | JobEvent::Held { .. }
-            | JobEvent::Lost { .. }
-            | JobEvent::Halting { .. }
-            | JobEvent::Formed { .. }
-            | JobEvent::Steps(_) => Ok(()),
-        };
-        self.require(held);
+            GenerationEvent::Halting { .. } | GenerationEvent::Formed { .. } => Ok(()),
+        }
     }
 
-    fn told_of_leaves(&mut self, event: &JobEvent, clock: Duration) -> Result<(), Violation> {
-        if let JobEvent::Leaving { worker, .. } = event {
-            self.law.leaves(*worker, clock);
-        }
-        if let JobEvent::Left { worker, step } = event {
-            let heirs = self.heirs_of(*worker);
-            return self.law.let_go(*worker, *step, heirs, clock);
-        }
-        Ok(())
-    }
-
-    fn told_of_checkpoints(&mut self, event: &JobEvent) -> Result<(), Violation> {
-        if let JobEvent::Saved { key, hosts, wanted, .. } = event {
-            self.counts.saved += u64::from(self.law.is_new(*key));
-            self.law.saved(*key, *hosts, *wanted)?;
-            return self.pieces_are_kept(*key);
-        }
-        if let JobEvent::NotSaved { step, .. } = event {
-            self.counts.not_saved += 1;
-            self.law.not_saved(*step);
-        } else if let JobEvent::Resumes { key, .. } = event {
-            self.counts.resumed += 1;
-            return self.law.resumes(*key);
-        } else if let JobEvent::NotRestored { key, .. } = event {
-            self.law.not_restored(*key);
-        } else if let JobEvent::Waiting { need: Need::Depots, .. } = event {
-            let now = self.calendar.now();
-            self.in_want.get_or_insert(now);
-        } else if let JobEvent::Resumed { .. } = event {
-            self.in_want = None;
+    fn told_of_checkpoint(&mut self, event: &CheckpointEvent) -> Result<(), Violation> {
+        match event {
+            CheckpointEvent::Saved { key, hosts, wanted, .. } => {
+                self.counts.saved += u64::from(self.law.is_new(*key));
+                self.law.saved(*key, *hosts, *wanted)?;
+                return self.pieces_are_kept(*key);
+            }
+            CheckpointEvent::NotSaved { step, .. } => {
+                self.counts.not_saved += 1;
+                self.law.not_saved(*step);
+            }
+            CheckpointEvent::Resumes { key, .. } => {
+                self.counts.resumed += 1;
+                return self.law.resumes(*key);
+            }
+            CheckpointEvent::NotRestored { key, .. } => self.law.not_restored(*key),
+            CheckpointEvent::DepotCame { .. } | CheckpointEvent::DepotLost { .. } | CheckpointEvent::DepotRefused { .. } => {
+            }
         }
         Ok(())
     }

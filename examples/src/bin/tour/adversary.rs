@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use sardana::launch::{Event, Launched, OperatorRequest};
-use sardana::{JobEvent, WorkerId};
+use sardana::{GenerationEvent, JobEvent, WorkerEvent, WorkerId};
 
 /// The step at which the first worker is killed.
 const AT_STEP: u64 = 60;
@@ -73,7 +73,11 @@ impl Adversary {
 
     /// Looks at an event; acts if it is time.
     pub(crate) fn watch(&mut self, launched: &Launched, event: &Event) -> Option<Deed> {
-        if let Event::Job(JobEvent::Forming { members, .. } | JobEvent::Switched { members, .. }) = event {
+        if let Event::Job(
+            JobEvent::Generation(GenerationEvent::Forming { members, .. })
+            | JobEvent::Generation(GenerationEvent::Switched { members, .. }),
+        ) = event
+        {
             self.members.clone_from(members);
         }
         match (&mut self.plan, event) {
@@ -82,7 +86,7 @@ impl Adversary {
                 self.plan = Plan::Second { spared };
                 kill(launched, spared, "rank 1".to_owned(), "in the middle of training")
             }
-            (Plan::Second { spared }, Event::Job(JobEvent::Halting { .. })) => {
+            (Plan::Second { spared }, Event::Job(JobEvent::Generation(GenerationEvent::Halting { .. }))) => {
                 let rank = self.members.iter().rposition(|worker| worker != spared)?;
                 self.plan = Plan::Drain;
                 kill(
@@ -92,7 +96,9 @@ impl Adversary {
                     "while the ring is re-forming",
                 )
             }
-            (Plan::Drain, Event::Job(JobEvent::Switched { .. })) if self.members.len() == self.workers => {
+            (Plan::Drain, Event::Job(JobEvent::Generation(GenerationEvent::Switched { .. })))
+                if self.members.len() == self.workers =>
+            {
                 let worker = *self.members.first()?;
                 self.plan = Plan::Grow;
                 launched.steering().request(OperatorRequest::Drain {
@@ -100,13 +106,13 @@ impl Adversary {
                 });
                 Some(Deed::Drain { worker })
             }
-            (Plan::Grow, Event::Job(JobEvent::Left { .. })) => {
+            (Plan::Grow, Event::Job(JobEvent::Worker(WorkerEvent::Left { .. }))) => {
                 self.plan = Plan::Joiner { newcomers: Vec::new() };
                 let workers = u32::try_from(self.workers + 1).ok()?;
                 launched.steering().request(OperatorRequest::Scale { workers });
                 Some(Deed::Grow { by: 2 })
             }
-            (Plan::Joiner { newcomers }, Event::Job(JobEvent::Joined { worker, .. })) => {
+            (Plan::Joiner { newcomers }, Event::Job(JobEvent::Worker(WorkerEvent::Joined { worker, .. }))) => {
                 newcomers.push(*worker);
                 None
             }

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use sardana::launch::Event;
 use sardana::operator::count;
-use sardana::{AgentEvent, Generation, Job, JobEvent, Rate, Step, StepReport, Summary, WorkerId};
+use sardana::{
+    AgentEvent, CheckpointEvent, Generation, GenerationEvent, Job, JobEvent, Rate, Step, StepReport, Summary, WorkerEvent,
+    WorkerId,
+};
 
 use crate::adversary::Deed;
 use crate::screen::{Progress, Screen};
@@ -96,8 +99,35 @@ impl<'a> Guide<'a> {
 
     fn job(&mut self, event: &JobEvent) {
         match event {
+            JobEvent::Worker(event) => self.worker(event),
+            JobEvent::Generation(event) => self.begun(event),
+            JobEvent::Checkpoint(event) => self.checkpoint(event),
             JobEvent::Steps(reports) => self.steps(reports),
-            JobEvent::Lost {
+            JobEvent::Waiting { have, need } => self.event(&format!("waiting for {need}; here: {}", count(*have, "worker"))),
+            JobEvent::StateLost { reached, from } => {
+                self.event(&format!("all who had the state at {reached} are gone; again from {from}"));
+            }
+            JobEvent::Failed { reason } => self.event(&format!("the job failed: {reason}")),
+            // One that only becomes a checkpoint is no news.
+            JobEvent::Snapshot { step, holders } if self.newcomers => {
+                self.event(&format!(
+                    "the state at {step} is copied, in shares, at {}; training goes on",
+                    count(*holders, "worker")
+                ));
+            }
+            // The coordinator ends with this process.
+            JobEvent::Snapshot { .. }
+            | JobEvent::Fenced { .. }
+            | JobEvent::NotRecorded { .. }
+            | JobEvent::RecordedAgain { .. }
+            | JobEvent::Done(_) => {}
+        }
+    }
+
+    fn worker(&mut self, event: &WorkerEvent) {
+        match event {
+            WorkerEvent::Joined { worker, step } => self.joined(*worker, *step),
+            WorkerEvent::Lost {
                 worker,
                 rank,
                 cause,
@@ -108,7 +138,36 @@ impl<'a> Guide<'a> {
                 let after = killed.map_or_else(String::new, |at| format!(", {:.1} ms after its kill", ms(at)));
                 self.event(&format!("{} ({rank}) is lost while {stage}: {cause}{after}", short(*worker)));
             }
-            JobEvent::Forming {
+            WorkerEvent::Leaving { worker, .. } => {
+                self.event(&format!("{} is to leave at the next boundary", short(*worker)));
+            }
+            WorkerEvent::Left { worker, step } => {
+                self.event(&format!("{} has left at {step}, with its work done", short(*worker)));
+            }
+            WorkerEvent::CaughtUp { worker, step } => {
+                self.event(&format!(
+                    "{} has copied the state and followed the sums up to {step}",
+                    short(*worker)
+                ));
+            }
+            WorkerEvent::JoinsAnew { worker, reason } => {
+                self.event(&format!("{} begins its join anew: {reason}", short(*worker)));
+            }
+            WorkerEvent::CoolsDown { worker, wait } => {
+                self.event(&format!(
+                    "{} waits {} s: workers at its address fail",
+                    short(*worker),
+                    wait.as_secs()
+                ));
+            }
+            WorkerEvent::Held { worker } => self.event(&format!("all wait for {}", short(*worker))),
+        }
+    }
+
+    /// What happens to all members together.
+    fn begun(&mut self, event: &GenerationEvent) {
+        match event {
+            GenerationEvent::Forming {
                 generation,
                 members,
                 recomputed,
@@ -125,7 +184,7 @@ impl<'a> Guide<'a> {
                     ));
                 }
             }
-            JobEvent::Formed {
+            GenerationEvent::Formed {
                 generation,
                 world_size,
                 took,
@@ -135,76 +194,8 @@ impl<'a> Guide<'a> {
                     "generation {generation}: a ring of {world_size}, formed in {took:.1} ms"
                 ));
             }
-            JobEvent::Resumed { step, after, .. } => self.resumed(*step, *after),
-            JobEvent::Joined { worker, step } => self.joined(*worker, *step),
-            JobEvent::Waiting { have, need } => self.event(&format!("waiting for {need}; here: {}", count(*have, "worker"))),
-            JobEvent::StateLost { reached, from } => {
-                self.event(&format!("all who had the state at {reached} are gone; again from {from}"));
-            }
-            JobEvent::Failed { reason } => self.event(&format!("the job failed: {reason}")),
-            JobEvent::Leaving { .. }
-            | JobEvent::Left { .. }
-            | JobEvent::Snapshot { .. }
-            | JobEvent::CaughtUp { .. }
-            | JobEvent::CoolsDown { .. }
-            | JobEvent::JoinsAnew { .. }
-            | JobEvent::Held { .. }
-            | JobEvent::NotRecorded { .. }
-            | JobEvent::RecordedAgain { .. }
-            | JobEvent::Switched { .. } => self.planned(event),
-            JobEvent::DepotCame { .. }
-            | JobEvent::DepotLost { .. }
-            | JobEvent::DepotRefused { .. }
-            | JobEvent::Saved { .. }
-            | JobEvent::NotSaved { .. }
-            | JobEvent::Resumes { .. }
-            | JobEvent::NotRestored { .. } => self.checkpoints(event),
-            // The coordinator ends with this process.
-            JobEvent::Adopted { .. } | JobEvent::Fenced { .. } | JobEvent::Halting { .. } | JobEvent::Done(_) => {}
-        }
-    }
-
-    fn resumed(&mut self, step: Step, after: Duration) {
-        let again = count(std::mem::take(&mut self.again), "shard gradient");
-        let after = after.as_secs_f64() * 1e3;
-        self.event(&format!(
-            "step {} applied {after:.1} ms later; {again} computed again",
-            step.get()
-        ));
-    }
-
-    /// What happens while training goes on.
-    fn planned(&mut self, event: &JobEvent) {
-        match event {
-            JobEvent::Leaving { worker, .. } => self.event(&format!("{} is to leave at the next boundary", short(*worker))),
-            JobEvent::Left { worker, step } => {
-                self.event(&format!("{} has left at {step}, with its work done", short(*worker)));
-            }
-            // One that only becomes a checkpoint is no news.
-            JobEvent::Snapshot { step, holders } if self.newcomers => {
-                self.event(&format!(
-                    "the state at {step} is copied, in shares, at {}; training goes on",
-                    count(*holders, "worker")
-                ));
-            }
-            JobEvent::CaughtUp { worker, step } => {
-                self.event(&format!(
-                    "{} has copied the state and followed the sums up to {step}",
-                    short(*worker)
-                ));
-            }
-            JobEvent::JoinsAnew { worker, reason } => {
-                self.event(&format!("{} begins its join anew: {reason}", short(*worker)));
-            }
-            JobEvent::CoolsDown { worker, wait } => {
-                self.event(&format!(
-                    "{} waits {} s: workers at its address fail",
-                    short(*worker),
-                    wait.as_secs()
-                ));
-            }
-            JobEvent::Held { worker } => self.event(&format!("all wait for {}", short(*worker))),
-            JobEvent::Switched {
+            GenerationEvent::Resumed { step, after, .. } => self.resumed(*step, *after),
+            GenerationEvent::Switched {
                 generation,
                 members,
                 step,
@@ -219,30 +210,17 @@ impl<'a> Guide<'a> {
                     step.get()
                 ));
             }
-            JobEvent::Snapshot { .. }
-            | JobEvent::DepotCame { .. }
-            | JobEvent::DepotLost { .. }
-            | JobEvent::DepotRefused { .. }
-            | JobEvent::Saved { .. }
-            | JobEvent::NotSaved { .. }
-            | JobEvent::Resumes { .. }
-            | JobEvent::NotRestored { .. }
-            | JobEvent::NotRecorded { .. }
-            | JobEvent::RecordedAgain { .. }
-            | JobEvent::Joined { .. }
-            | JobEvent::Adopted { .. }
-            | JobEvent::Fenced { .. }
-            | JobEvent::Lost { .. }
-            | JobEvent::Halting { .. }
-            | JobEvent::Forming { .. }
-            | JobEvent::Formed { .. }
-            | JobEvent::Resumed { .. }
-            | JobEvent::Steps(_)
-            | JobEvent::Waiting { .. }
-            | JobEvent::StateLost { .. }
-            | JobEvent::Done(_)
-            | JobEvent::Failed { .. } => {}
+            GenerationEvent::Halting { .. } | GenerationEvent::Adopted { .. } => {}
         }
+    }
+
+    fn resumed(&mut self, step: Step, after: Duration) {
+        let again = count(std::mem::take(&mut self.again), "shard gradient");
+        let after = after.as_secs_f64() * 1e3;
+        self.event(&format!(
+            "step {} applied {after:.1} ms later; {again} computed again",
+            step.get()
+        ));
     }
 
     fn joined(&mut self, worker: WorkerId, step: Step) {
@@ -251,20 +229,21 @@ impl<'a> Guide<'a> {
     }
 
     /// What happens to checkpoints. One that is committed is no news while all goes well.
-    fn checkpoints(&mut self, event: &JobEvent) {
-        if let JobEvent::Saved { key, .. } = event {
-            self.saved = Some(key.step);
-        }
-        if let JobEvent::Resumes { key, .. } = event {
-            self.resumes = true;
-            let step = key.step.get();
-            self.event(&format!("all load the checkpoint of step {step}"));
-        }
-        if let JobEvent::NotSaved { step, reason } = event {
-            self.event(&format!("the checkpoint of step {} is given up: {reason}", step.get()));
-        }
-        if let JobEvent::DepotRefused { reason, .. } | JobEvent::NotRestored { reason, .. } = event {
-            self.event(&format!("a checkpoint could not be used: {reason}"));
+    fn checkpoint(&mut self, event: &CheckpointEvent) {
+        match event {
+            CheckpointEvent::Saved { key, .. } => self.saved = Some(key.step),
+            CheckpointEvent::Resumes { key, .. } => {
+                self.resumes = true;
+                let step = key.step.get();
+                self.event(&format!("all load the checkpoint of step {step}"));
+            }
+            CheckpointEvent::NotSaved { step, reason } => {
+                self.event(&format!("the checkpoint of step {} is given up: {reason}", step.get()));
+            }
+            CheckpointEvent::DepotRefused { reason, .. } | CheckpointEvent::NotRestored { reason, .. } => {
+                self.event(&format!("a checkpoint could not be used: {reason}"));
+            }
+            CheckpointEvent::DepotCame { .. } | CheckpointEvent::DepotLost { .. } => {}
         }
     }
 

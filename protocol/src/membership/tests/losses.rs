@@ -82,9 +82,10 @@ fn a_death_costs_what_the_dead_had_not_summed() {
     };
     let commands = job.event(Event::Said { worker: w(1), message });
     assert!(
-        commands
-            .iter()
-            .any(|command| matches!(command, Command::Tell(JobEvent::Forming { recomputed: 1, .. }))),
+        commands.iter().any(|command| matches!(
+            command,
+            Command::Tell(JobEvent::Generation(GenerationEvent::Forming { recomputed: 1, .. }))
+        )),
         "{commands:?}"
     );
 }

@@ -26,7 +26,9 @@ mod stopped;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use super::{Arrival, Balance, Command, Config, Event, JobEvent, Loss, Membership};
+use super::{
+    Arrival, Balance, CheckpointEvent, Command, Config, Event, GenerationEvent, JobEvent, Loss, Membership, WorkerEvent,
+};
 use crate::memory::GradientMemory;
 use crate::messages::{
     CatchUp, CoordinatorMessage, DepotOrder, Form, Introduction, Joiners, Needed, Serve, Standing, StepReport, Tally,
@@ -405,54 +407,66 @@ fn serve_words(serve: &Serve) -> String {
 
 fn event_words(event: &JobEvent) -> String {
     match event {
-        JobEvent::Joined { worker, step } => format!("joined w{} at {step}", worker.get()),
+        JobEvent::Worker(WorkerEvent::Joined { worker, step }) => format!("joined w{} at {step}", worker.get()),
         JobEvent::Fenced { own, by } => format!("{own} fenced by {by}"),
-        JobEvent::Adopted {
+        JobEvent::Generation(GenerationEvent::Adopted {
             generation,
             members,
             step,
-        } => {
+        }) => {
             let members: Vec<u64> = members.iter().map(|member| member.get()).collect();
             format!("adopted {generation} of {members:?} at {step}")
         }
-        JobEvent::Lost {
+        JobEvent::Worker(WorkerEvent::Lost {
             worker, cause, stage, ..
-        } => format!("lost w{} while {stage}: {cause}", worker.get()),
-        JobEvent::Leaving { worker, .. } => format!("leaving w{}", worker.get()),
-        JobEvent::Left { worker, step } => format!("left w{} at {step}", worker.get()),
+        }) => format!("lost w{} while {stage}: {cause}", worker.get()),
+        JobEvent::Worker(WorkerEvent::Leaving { worker, .. }) => format!("leaving w{}", worker.get()),
+        JobEvent::Worker(WorkerEvent::Left { worker, step }) => format!("left w{} at {step}", worker.get()),
         JobEvent::Snapshot { step, holders } => format!("snapshot of {step} with {holders}"),
-        JobEvent::CaughtUp { worker, step } => format!("caught up w{} at {step}", worker.get()),
-        JobEvent::CoolsDown { worker, wait } => format!("w{} cools down for {} s", worker.get(), wait.as_secs()),
-        JobEvent::JoinsAnew { worker, reason } => format!("joins anew w{}: {reason}", worker.get()),
-        JobEvent::Held { worker } => format!("held for w{}", worker.get()),
-        JobEvent::Switched {
+        JobEvent::Worker(WorkerEvent::CaughtUp { worker, step }) => format!("caught up w{} at {step}", worker.get()),
+        JobEvent::Worker(WorkerEvent::CoolsDown { worker, wait }) => {
+            format!("w{} cools down for {} s", worker.get(), wait.as_secs())
+        }
+        JobEvent::Worker(WorkerEvent::JoinsAnew { worker, reason }) => format!("joins anew w{}: {reason}", worker.get()),
+        JobEvent::Worker(WorkerEvent::Held { worker }) => format!("held for w{}", worker.get()),
+        JobEvent::Generation(GenerationEvent::Switched {
             generation,
             members,
             step,
             ..
-        } => format!("switched to {generation} of {:?} at {step}", numbers(members)),
-        JobEvent::Halting { generation } => format!("halting for {generation}"),
-        JobEvent::Forming {
+        }) => format!("switched to {generation} of {:?} at {step}", numbers(members)),
+        JobEvent::Generation(GenerationEvent::Halting { generation }) => format!("halting for {generation}"),
+        JobEvent::Generation(GenerationEvent::Forming {
             generation,
             members,
             step,
             ..
-        } => format!("forming {generation} of {:?} at {step}", numbers(members)),
-        JobEvent::Formed { generation, .. } => format!("formed {generation}"),
-        JobEvent::Resumed { generation, step, .. } => format!("resumed {generation} with {step}"),
+        }) => format!("forming {generation} of {:?} at {step}", numbers(members)),
+        JobEvent::Generation(GenerationEvent::Formed { generation, .. }) => format!("formed {generation}"),
+        JobEvent::Generation(GenerationEvent::Resumed { generation, step, .. }) => {
+            format!("resumed {generation} with {step}")
+        }
         JobEvent::Steps(reports) => {
             let steps: Vec<Step> = reports.iter().map(|report| report.step).collect();
             format!("steps {steps:?}")
         }
         JobEvent::Waiting { have, need } => format!("waiting: {have} here, needs {need}"),
         JobEvent::StateLost { reached, from } => format!("state lost: {reached} reached, again from {from}"),
-        JobEvent::DepotCame { depot, .. } => format!("depot {} came", depot.get()),
-        JobEvent::DepotLost { depot, .. } => format!("depot {} lost", depot.get()),
-        JobEvent::DepotRefused { depot, reason, .. } => format!("depot {} refused: {reason}", depot.get()),
-        JobEvent::Saved { key, hosts, wanted, .. } => format!("saved {} on {hosts} of {wanted}", key.step),
-        JobEvent::NotSaved { step, reason } => format!("not saved {step}: {reason}"),
-        JobEvent::Resumes { key, passed_over } => format!("resumes from {}, passing over {}", key.step, passed_over.len()),
-        JobEvent::NotRestored { key, reason, .. } => format!("not restored {}: {reason}", key.step),
+        JobEvent::Checkpoint(CheckpointEvent::DepotCame { depot, .. }) => format!("depot {} came", depot.get()),
+        JobEvent::Checkpoint(CheckpointEvent::DepotLost { depot, .. }) => format!("depot {} lost", depot.get()),
+        JobEvent::Checkpoint(CheckpointEvent::DepotRefused { depot, reason, .. }) => {
+            format!("depot {} refused: {reason}", depot.get())
+        }
+        JobEvent::Checkpoint(CheckpointEvent::Saved { key, hosts, wanted, .. }) => {
+            format!("saved {} on {hosts} of {wanted}", key.step)
+        }
+        JobEvent::Checkpoint(CheckpointEvent::NotSaved { step, reason }) => format!("not saved {step}: {reason}"),
+        JobEvent::Checkpoint(CheckpointEvent::Resumes { key, passed_over }) => {
+            format!("resumes from {}, passing over {}", key.step, passed_over.len())
+        }
+        JobEvent::Checkpoint(CheckpointEvent::NotRestored { key, reason, .. }) => {
+            format!("not restored {}: {reason}", key.step)
+        }
         JobEvent::NotRecorded { .. } | JobEvent::RecordedAgain { .. } => unreachable!("the machine writes nothing"),
         JobEvent::Done(summary) => format!("done at {} with {:?}", summary.step, summary.hash),
         JobEvent::Failed { reason } => format!("failed: {reason}"),

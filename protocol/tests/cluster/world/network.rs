@@ -6,7 +6,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use sardana_protocol::admission::{Acquaintance, admit};
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::member;
-use sardana_protocol::membership::{Arrival, Command, DepotEvent, Event, JobEvent, Loss};
+use sardana_protocol::membership::{
+    Arrival, CheckpointEvent, Command, DepotEvent, Event, GenerationEvent, JobEvent, Loss, WorkerEvent,
+};
 use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, Introduction, WorkerMessage};
 use sardana_protocol::words::WorkerId;
 
@@ -176,49 +178,40 @@ impl World {
 
     fn told(&mut self, event: JobEvent) {
         match event {
-            JobEvent::Forming { generation, members, .. } => {
-                self.law.newer(generation);
-                self.members = members;
-            }
-            JobEvent::Switched { generation, members, .. } => {
-                self.law.newer(generation);
-                self.moved += u32::from(self.members == members);
-                self.members = members;
-            }
-            JobEvent::Adopted { generation, members, .. } => {
-                self.law.adopted(generation, self.memory);
-                self.members = members;
-            }
+            JobEvent::Generation(event) => self.told_of_generation(event),
             JobEvent::Done(summary) => self.summary = Some(summary),
             JobEvent::Failed { reason } => match &mut self.liars {
                 Some(liars) => liars.failed = Some(reason),
                 None => panic!("seed {}: {reason}", self.law.seed),
             },
-            JobEvent::Fenced { .. }
-            | JobEvent::Joined { .. }
-            | JobEvent::Leaving { .. }
-            | JobEvent::Left { .. }
-            | JobEvent::Snapshot { .. }
-            | JobEvent::CaughtUp { .. }
-            | JobEvent::CoolsDown { .. }
-            | JobEvent::JoinsAnew { .. }
-            | JobEvent::Held { .. }
-            | JobEvent::Lost { .. }
-            | JobEvent::Halting { .. }
-            | JobEvent::Formed { .. }
-            | JobEvent::Resumed { .. }
+            JobEvent::Worker(_)
+            | JobEvent::Checkpoint(_)
             | JobEvent::Steps(_)
+            | JobEvent::Snapshot { .. }
             | JobEvent::Waiting { .. }
-            | JobEvent::DepotCame { .. }
-            | JobEvent::DepotLost { .. }
-            | JobEvent::DepotRefused { .. }
-            | JobEvent::Saved { .. }
-            | JobEvent::NotSaved { .. }
-            | JobEvent::Resumes { .. }
+            | JobEvent::StateLost { .. }
+            | JobEvent::Fenced { .. }
             | JobEvent::NotRecorded { .. }
-            | JobEvent::RecordedAgain { .. }
-            | JobEvent::NotRestored { .. }
-            | JobEvent::StateLost { .. } => {}
+            | JobEvent::RecordedAgain { .. } => {}
+        }
+    }
+
+    fn told_of_generation(&mut self, event: GenerationEvent) {
+        match event {
+            GenerationEvent::Forming { generation, members, .. } => {
+                self.law.newer(generation);
+                self.members = members;
+            }
+            GenerationEvent::Switched { generation, members, .. } => {
+                self.law.newer(generation);
+                self.moved += u32::from(self.members == members);
+                self.members = members;
+            }
+            GenerationEvent::Adopted { generation, members, .. } => {
+                self.law.adopted(generation, self.memory);
+                self.members = members;
+            }
+            GenerationEvent::Halting { .. } | GenerationEvent::Formed { .. } | GenerationEvent::Resumed { .. } => {}
         }
     }
 

@@ -17,7 +17,7 @@ use sardana_actors::lock::FileLock;
 use sardana_actors::quic::BindError;
 use sardana_actors::trust::PrivateFolder;
 use sardana_actors::whereabouts::MAX_WHEREABOUTS;
-use sardana_protocol::membership::{Balance, JobEvent, Saves, Summary};
+use sardana_protocol::membership::{Balance, JobEvent, Saves, Summary, WorkerEvent};
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
@@ -305,7 +305,7 @@ async fn take_over(
                     break;
                 }
                 // It has a worker that has nothing above it.
-                Some(JobEvent::Joined { .. }) => state.remove_fence()?,
+                Some(JobEvent::Worker(WorkerEvent::Joined { .. })) => state.remove_fence()?,
                 None | Some(JobEvent::Done(_) | JobEvent::Failed { .. }) => {}
                 Some(_) => {
                     started.heard.extend(event);

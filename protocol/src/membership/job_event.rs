@@ -1,0 +1,335 @@
+//! What people are told about a job.
+
+use std::time::Duration;
+
+use strum::IntoStaticStr;
+
+use super::event::{Loss, Stage};
+use super::saves::SaveCounts;
+use crate::checkpoint::{DepotId, ManifestKey};
+use crate::job::Order;
+use crate::messages::StepReport;
+use crate::state::StateHash;
+use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
+
+/// What people are told about a job. Prints as a sentence without an end.
+#[derive(Debug, Clone, PartialEq, IntoStaticStr)]
+pub enum JobEvent {
+    /// To one worker.
+    Worker(WorkerEvent),
+    /// To all members together.
+    Generation(GenerationEvent),
+    /// To checkpoints, and to those who keep them.
+    Checkpoint(CheckpointEvent),
+    /// Steps were applied; told once per step, in step order.
+    Steps(Vec<StepReport>),
+    /// A snapshot is there for those who join.
+    Snapshot {
+        /// Updates that its state has had.
+        step: Step,
+        /// How many members hold it.
+        holders: u32,
+    },
+    /// There are too few workers to train.
+    Waiting {
+        /// How many there are.
+        have: u32,
+        /// What is missing.
+        need: Need,
+    },
+    /// Every holder of the state is gone: training starts again from an older step.
+    StateLost {
+        /// The newest step that was reached.
+        reached: Step,
+        /// The step it starts from again.
+        from: Step,
+    },
+    /// A worker knows of a later coordinator: this one has no say any more, and ends. The job goes on with the other.
+    Fenced {
+        /// This one.
+        own: Incarnation,
+        /// The other.
+        by: Incarnation,
+    },
+    /// What the coordinator's next life should know cannot be written down. It is tried again; training needs none of it.
+    NotRecorded {
+        /// What was wrong, and what to do.
+        reason: String,
+    },
+    /// It is written down again, whole.
+    RecordedAgain {
+        /// For how long it was not.
+        after: Duration,
+    },
+    /// Everybody reported the last step and the same hash.
+    Done(Summary),
+    /// The job cannot be finished.
+    Failed {
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+impl JobEvent {
+    /// What such an event is called: `Lost`, `Saved`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        if let Self::Worker(event) = self {
+            return event.into();
+        }
+        if let Self::Generation(event) = self {
+            return event.into();
+        }
+        if let Self::Checkpoint(event) = self {
+            return event.into();
+        }
+        self.into()
+    }
+}
+
+impl From<WorkerEvent> for JobEvent {
+    fn from(event: WorkerEvent) -> Self {
+        Self::Worker(event)
+    }
+}
+
+impl From<GenerationEvent> for JobEvent {
+    fn from(event: GenerationEvent) -> Self {
+        Self::Generation(event)
+    }
+}
+
+impl From<CheckpointEvent> for JobEvent {
+    fn from(event: CheckpointEvent) -> Self {
+        Self::Checkpoint(event)
+    }
+}
+
+/// What happened to one worker.
+#[derive(Debug, Clone, PartialEq, IntoStaticStr)]
+pub enum WorkerEvent {
+    /// A worker was admitted.
+    Joined {
+        /// Who.
+        worker: WorkerId,
+        /// Updates its state has had.
+        step: Step,
+    },
+    /// A joiner has the state and follows the ring without a lag.
+    CaughtUp {
+        /// Who.
+        worker: WorkerId,
+        /// Updates its state has had.
+        step: Step,
+    },
+    /// A joiner could not keep up, or its donors are gone: it begins anew.
+    JoinsAnew {
+        /// Who.
+        worker: WorkerId,
+        /// Why.
+        reason: String,
+    },
+    /// A newcomer is taken in later: members at its address were left out again and again.
+    CoolsDown {
+        /// Who.
+        worker: WorkerId,
+        /// How long it waits, unless the others need it before.
+        wait: Duration,
+    },
+    /// A joiner could not keep up time and again, or the others cannot train without it: all wait at a boundary until it has the
+    /// state.
+    Held {
+        /// For whom.
+        worker: WorkerId,
+    },
+    /// A worker is to leave at the next boundary.
+    Leaving {
+        /// Who.
+        worker: WorkerId,
+        /// Who wants it, and why.
+        reason: String,
+    },
+    /// A worker has left in good order.
+    Left {
+        /// Who.
+        worker: WorkerId,
+        /// Updates its state had had.
+        step: Step,
+    },
+    /// A worker is gone.
+    Lost {
+        /// Who.
+        worker: WorkerId,
+        /// The rank it had.
+        rank: Option<Rank>,
+        /// How that was noticed.
+        cause: Loss,
+        /// What was going on.
+        stage: Stage,
+    },
+}
+
+/// What happened to the members together.
+#[derive(Debug, Clone, PartialEq, IntoStaticStr)]
+pub enum GenerationEvent {
+    /// Everybody was told to halt.
+    Halting {
+        /// The generation to come.
+        generation: Generation,
+    },
+    /// A generation's orders have gone out.
+    Forming {
+        /// Its number.
+        generation: Generation,
+        /// Members in rank order.
+        members: Vec<WorkerId>,
+        /// The step it starts from.
+        step: Step,
+        /// Shard gradients that are computed again because their first computation was lost.
+        recomputed: u64,
+        /// Members that fetch the state.
+        fetching: u32,
+    },
+    /// All links of the generation are made.
+    Formed {
+        /// Its number.
+        generation: Generation,
+        /// How many members.
+        world_size: u32,
+        /// Since its `Halt`, or since the job had enough workers.
+        took: Duration,
+    },
+    /// The first update of a generation is applied.
+    Resumed {
+        /// Its number.
+        generation: Generation,
+        /// Updates applied.
+        step: Step,
+        /// Since the loss, or the arrival, that made it necessary.
+        after: Duration,
+    },
+    /// The membership, or who computes which shards, changed at a boundary, as planned: nobody waited.
+    Switched {
+        /// The new generation.
+        generation: Generation,
+        /// Members in rank order.
+        members: Vec<WorkerId>,
+        /// What each of them computes in a step.
+        shards: Vec<ShardRange>,
+        /// The step it begins with.
+        step: Step,
+    },
+    /// A coordinator that was away has found a generation that trains, and leaves it as it is.
+    Adopted {
+        /// Its number, of an earlier incarnation.
+        generation: Generation,
+        /// Its members in rank order.
+        members: Vec<WorkerId>,
+        /// The newest step that any of them has reached.
+        step: Step,
+    },
+}
+
+/// What happened to checkpoints, and to the actors that keep them.
+#[derive(Debug, Clone, PartialEq, IntoStaticStr)]
+pub enum CheckpointEvent {
+    /// A checkpoint actor came.
+    DepotCame {
+        /// Which.
+        depot: DepotId,
+        /// On which host.
+        host: String,
+    },
+    /// A checkpoint actor is gone.
+    DepotLost {
+        /// Which.
+        depot: DepotId,
+        /// How that was noticed.
+        why: String,
+    },
+    /// A checkpoint actor could not keep what it should: another attempt is made.
+    DepotRefused {
+        /// Which.
+        depot: DepotId,
+        /// The step of the checkpoint.
+        step: Step,
+        /// What was wrong, and what to do.
+        reason: String,
+    },
+    /// A checkpoint is committed.
+    Saved {
+        /// What it is called.
+        key: ManifestKey,
+        /// On how many hosts each of its pieces is.
+        hosts: u32,
+        /// On how many they should be. More than `hosts`: it is replicated when more hosts come.
+        wanted: u32,
+        /// Since its snapshot was whole.
+        took: Duration,
+    },
+    /// A checkpoint was given up. If training goes on, another one is taken soon.
+    NotSaved {
+        /// Its step.
+        step: Step,
+        /// Why.
+        reason: String,
+    },
+    /// Training starts from a checkpoint.
+    Resumes {
+        /// Which.
+        key: ManifestKey,
+        /// Newer ones that cannot be used, and why.
+        passed_over: Vec<(ManifestKey, String)>,
+    },
+    /// A checkpoint could not be loaded by a worker: an older one, or the same once more, is tried.
+    NotRestored {
+        /// Which.
+        key: ManifestKey,
+        /// Who tried.
+        worker: WorkerId,
+        /// What was wrong.
+        reason: String,
+    },
+}
+
+/// What a waiting job needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// At least this many workers.
+    Workers(u32),
+    /// Memory for this many shards.
+    Room {
+        /// How many fit.
+        room: u64,
+        /// K.
+        shards: u32,
+        /// Bytes of one gradient.
+        gradient: u64,
+    },
+    /// A holder of the state that may be on its way back.
+    State,
+    /// A checkpoint actor that has told what it keeps: nobody knows yet from where to resume.
+    Depots,
+}
+
+/// A finished job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    /// In which order gradients were added: only `exact` promises the same hash for every membership.
+    pub order: Order,
+    /// Updates applied.
+    pub step: Step,
+    /// Hash of the final state.
+    pub hash: StateHash,
+    /// What the model's evaluation found.
+    pub results: Vec<(String, f64)>,
+    /// Shard gradients computed by all workers there ever were; less than that if `unknown` is not 0.
+    pub computed: u64,
+    /// Shard gradients computed again because their first computation was lost.
+    pub recomputed: u64,
+    /// Lost workers whose count is not known, because no agent saw them end, states that only a joiner still had, and steps of which
+    /// members computed what they had again, for want of memory.
+    pub unknown: u32,
+    /// What became of checkpoints, in the coordinator's last life.
+    pub saves: SaveCounts,
+}

@@ -1,0 +1,198 @@
+//! Events of a job as sentences, for a person's log or screen. Without a full stop: what shows them adds where and when.
+
+use std::fmt;
+
+use super::job_event::{CheckpointEvent, GenerationEvent, JobEvent, Need, Summary, WorkerEvent};
+use crate::memory::Bytes;
+use crate::words::{ShardRange, count};
+
+impl fmt::Display for JobEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Worker(event) => event.fmt(f),
+            Self::Generation(event) => event.fmt(f),
+            Self::Checkpoint(event) => event.fmt(f),
+            Self::Steps(reports) => {
+                let Some((first, last)) = reports.first().zip(reports.last()) else {
+                    return f.write_str("no step is applied");
+                };
+                write!(f, "{} to {} are applied", first.step, last.step)
+            }
+            Self::Snapshot { step, holders } => write!(f, "a snapshot of {step} is held by {holders}"),
+            Self::Waiting { have, need } => write!(f, "training waits: it has {}, and needs {need}", count(*have, "worker")),
+            Self::StateLost { reached, from } => {
+                write!(f, "every holder of the state is gone: from {reached} back to {from}")
+            }
+            Self::Fenced { own, by } => write!(f, "the coordinator {by} leads the job; this one, {own}, ends"),
+            Self::NotRecorded { reason } => write!(
+                f,
+                "the job cannot be written down for the coordinator's next life, and is tried again: {reason}"
+            ),
+            Self::RecordedAgain { after } => {
+                let after = after.as_secs_f64();
+                write!(f, "the job is written down again, whole, after {after:.1} s")
+            }
+            Self::Done(Summary { step, hash, .. }) => write!(f, "the job is done at {step}, state {hash}"),
+            Self::Failed { reason } => write!(f, "the job failed: {reason}"),
+        }
+    }
+}
+
+impl fmt::Display for WorkerEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Joined { worker, step } => write!(f, "{worker} joined at {step}"),
+            Self::CaughtUp { worker, step } => write!(f, "{worker} has caught up at {step}"),
+            Self::JoinsAnew { worker, reason } => write!(f, "{worker} begins its join anew: {reason}"),
+            Self::CoolsDown { worker, wait } => {
+                let wait = wait.as_secs_f64();
+                write!(
+                    f,
+                    "{worker} waits {wait:.0} s: workers at its address were left out again and again"
+                )
+            }
+            Self::Held { worker } => write!(f, "all wait at a boundary until {worker} has the state"),
+            Self::Leaving { worker, reason } => write!(f, "{worker} leaves at the next boundary: {reason}"),
+            Self::Left { worker, step } => write!(f, "{worker} has left at {step}"),
+            Self::Lost {
+                worker,
+                rank,
+                cause,
+                stage,
+            } => {
+                if let Some(rank) = rank {
+                    write!(f, "{rank} ")?;
+                }
+                write!(f, "{worker} is lost while {stage}: {cause}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for GenerationEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Halting { generation } => write!(f, "everybody was told to halt for {generation}"),
+            Self::Forming {
+                generation,
+                members,
+                step,
+                recomputed,
+                fetching,
+            } => {
+                let (workers, again) = (count(members.len(), "worker"), count(*recomputed, "shard gradient"));
+                let fetch = if *fetching == 1 { "fetches" } else { "fetch" };
+                write!(
+                    f,
+                    "{generation} forms with {workers} at {step}: {again} again, {fetching} {fetch} the state"
+                )
+            }
+            Self::Formed {
+                generation,
+                world_size,
+                took,
+            } => {
+                let (workers, took) = (count(*world_size, "worker"), took.as_millis());
+                write!(f, "{generation} is formed with {workers}, after {took} ms")
+            }
+            Self::Resumed { generation, step, after } => {
+                let after = after.as_millis();
+                write!(f, "{generation} has applied {step}, {after} ms after what made it necessary")
+            }
+            Self::Switched {
+                generation,
+                members,
+                shards,
+                step,
+            } => {
+                let (workers, span) = (count(members.len(), "worker"), span(shards));
+                write!(
+                    f,
+                    "{generation} with {workers} began at {step}, with {span} for each; nobody waited"
+                )
+            }
+            Self::Adopted {
+                generation,
+                members,
+                step,
+            } => {
+                let workers = count(members.len(), "worker");
+                write!(
+                    f,
+                    "this coordinator found {generation} with {workers} training at {step}, and left it as it is"
+                )
+            }
+        }
+    }
+}
+
+/// From how many shards to how many one worker computes.
+fn span(shards: &[ShardRange]) -> String {
+    let loads = || shards.iter().map(|shards| shards.len());
+    let (least, most) = (loads().min().unwrap_or(0), loads().max().unwrap_or(0));
+    if least == most {
+        count(most, "shard")
+    } else {
+        format!("{least} to {most} shards")
+    }
+}
+
+impl fmt::Display for CheckpointEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DepotCame { depot, host } => write!(f, "the checkpoint actor {depot} on {host} is there"),
+            Self::DepotLost { depot, why } => write!(f, "the checkpoint actor {depot} is gone: {why}"),
+            Self::DepotRefused { depot, step, reason } => write!(
+                f,
+                "the checkpoint actor {depot} cannot keep the checkpoint of {step}: {reason}"
+            ),
+            Self::Saved {
+                key,
+                hosts,
+                wanted,
+                took,
+            } => {
+                let (step, took) = (key.step, took.as_millis());
+                write!(f, "the checkpoint of {step} is committed after {took} ms, on ")?;
+                if hosts < wanted {
+                    write!(f, "{hosts} of {}: under-replicated", count(*wanted, "host"))
+                } else {
+                    f.write_str(&count(*hosts, "host"))
+                }
+            }
+            Self::NotSaved { step, reason } => write!(f, "the checkpoint of {step} is given up: {reason}"),
+            Self::Resumes { key, passed_over } => {
+                let step = key.step;
+                write!(
+                    f,
+                    "training resumes from the checkpoint of {step}, the newest that is complete"
+                )?;
+                passed_over
+                    .iter()
+                    .try_for_each(|(key, reason)| write!(f, "; passed over that of {}: {reason}", key.step))
+            }
+            Self::NotRestored { key, worker, reason } => {
+                write!(f, "{worker} could not load the checkpoint of {}: {reason}", key.step)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Workers(workers) => write!(f, "at least {}", count(*workers, "worker")),
+            Self::Room { room, shards, gradient } => write!(
+                f,
+                "room for {}, there is room for {room} ({} and {} of gradients)",
+                count(*shards, "shard"),
+                Bytes(gradient.saturating_mul(u64::from(*shards))),
+                Bytes(gradient.saturating_mul(*room))
+            ),
+            Self::State => f.write_str("a worker that holds the state and may be on its way back"),
+            Self::Depots => f.write_str(
+                "a checkpoint actor, to know from which checkpoint to resume; start one, or run without checkpoints",
+            ),
+        }
+    }
+}
