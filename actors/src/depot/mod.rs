@@ -33,7 +33,6 @@ mod shares;
 mod shelf;
 mod show;
 mod talk;
-mod together;
 mod window;
 
 use std::net::{IpAddr, SocketAddr};
@@ -86,7 +85,7 @@ pub struct DepotConfig {
 /// Why a depot could not start. The user does what the message says.
 #[derive(Debug, thiserror::Error)]
 pub enum DepotStartError {
-    /// Nobody knows which depot it is.
+    /// Which depot it is is not known.
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The certificate is for another role.
@@ -101,7 +100,7 @@ pub enum DepotStartError {
     /// It cannot listen.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// Nobody could dial it.
+    /// No peer could dial it.
     #[error(
         "{listening}: nobody can dial this address; advertise one of this host that the others reach, or listen on that one"
     )]
@@ -221,7 +220,7 @@ impl Depot {
         };
         tokio::select! {
             _ = &mut self.running => {}
-            // What it has not said by then, nobody will hear.
+            // What it has not said by then will not be heard.
             () = sleep(limits::LET_GO_MOST) => {}
             () = alone => {}
         }

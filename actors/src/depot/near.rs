@@ -8,6 +8,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::future::join_all;
 use sardana_protocol::checkpoint::placement::ranked;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
 use sardana_protocol::limits::PIECE_BYTES;
@@ -18,7 +19,6 @@ use super::client::{Depots, Reach};
 use super::error::DepotError;
 use super::limits::{LIST_BYTES, NEAR_BYTES, REQUEST_BYTES, ROUND_PIECES};
 use super::talk::{Answer, Request};
-use super::together::{Part, all};
 use crate::ground::Ground;
 use crate::room::Room;
 use crate::store::{Place, Reading, Wanted, read_near};
@@ -52,7 +52,7 @@ impl Nearby {
     }
 }
 
-/// Whoever waits for a reading has this: with it the reading ends.
+/// The task that waits for a reading has this: with it the reading ends.
 #[derive(Default)]
 struct GivenUp(Arc<Reading>);
 
@@ -78,10 +78,8 @@ impl Depots {
             return nearby;
         }
         let here = depots.iter().filter(|depot| is_here(depot.address));
-        let asking = here.map(|&depot| -> Part<'_, _> {
-            Box::pin(async move { timeout(self.patience.wait_every, self.places(depot, pieces)).await })
-        });
-        for places in all(asking.collect()).await {
+        let asking = here.map(|&depot| timeout(self.patience.wait_every, self.places(depot, pieces)));
+        for places in join_all(asking).await {
             match places {
                 Ok(Ok(places)) => places
                     .into_iter()
@@ -332,7 +330,7 @@ mod tests {
     fn an_address_is_known_to_be_of_this_host() {
         let at = |text: &str| is_here(text.parse().unwrap());
         assert!(at("127.0.0.1:9") && at("127.0.0.2:9"));
-        // Set aside for documentation: of nobody's host.
+        // Set aside for documentation: no host has it.
         assert!(!at("192.0.2.1:9") && !at("[2001:db8::1]:9"));
     }
 }

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::join_all;
 use sardana_protocol::checkpoint::placement::{homes, ranked};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
 use sardana_protocol::snapshot::SnapshotId;
 
 use super::client::Depots;
 use super::error::{DepotError, ReadFailed};
-use super::together::{Part, all};
 
 /// Those that are yet to be given, by index, and how many depots each has been asked of.
 type Left = BTreeMap<usize, usize>;
@@ -42,10 +43,9 @@ impl Depots {
             }
             let reading = groups.iter().filter_map(|(depot, indices)| {
                 let address = *addresses.get(depot)?;
-                let part: Part<'_, _> = Box::pin(self.read_some(address, pieces, indices, &each));
-                Some(part)
+                Some(self.read_some(address, pieces, indices, &each).boxed())
             });
-            for read in all(reading.collect()).await {
+            for read in join_all(reading).await {
                 left.retain(|index, _| !read.given.contains(index));
                 said.extend(read.said.map(|reason| (read.depot, reason)));
                 if read.failed {
@@ -109,13 +109,13 @@ impl Depots {
         let progress = &progress;
         let writing = depots.iter().filter_map(|address| {
             let pieces = parts.get(&address.depot)?;
-            let part: Part<'_, _> = Box::pin(async move {
+            let put = async move {
                 let put = self.put(*address, snapshot, pieces, progress).await;
                 put.map_err(|error: DepotError| (Some(address.depot), error.to_string()))
-            });
-            Some(part)
+            };
+            Some(put.boxed())
         });
-        all(writing.collect()).await.into_iter().collect()
+        join_all(writing).await.into_iter().collect()
     }
 }
 
@@ -128,7 +128,7 @@ struct Reading {
     failed: bool,
 }
 
-/// Whom to ask for what next. Those that nobody is left for are in no group.
+/// Whom to ask for what next. Those that no depot is left for are in no group.
 fn groups(
     pieces: &[PieceHash],
     names: &[DepotId],

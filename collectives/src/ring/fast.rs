@@ -27,7 +27,7 @@ pub(super) struct FastExecutor {
     links: Option<(Incoming, Outgoing)>,
 }
 
-/// The buffer that both directions work on. Locked for one copy at a time, by futures of one task, so nobody ever waits.
+/// The buffer that both directions work on. Locked for one copy at a time, by futures of one task, so none ever waits.
 struct Shared {
     sum: Mutex<GradientBuffer>,
 }

@@ -7,7 +7,7 @@
 //!                               ^              └ the sum goes on to the next rank             │
 //!                               └─────────────────────────────────────────────────────────────┘
 //! ```
-//! A rank sends nothing of step s+1 before it has `Begin` of s+1, which comes after it has applied s; so nobody finishes the
+//! A rank sends nothing of step s+1 before it has `Begin` of s+1, which comes after it has applied s; so none finishes the
 //! sum of s+1 before all have applied s.
 
 mod error;
@@ -15,7 +15,6 @@ mod fast;
 mod inbox;
 mod ordered;
 mod passage;
-mod together;
 
 use std::collections::BTreeMap;
 use std::fmt;

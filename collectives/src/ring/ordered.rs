@@ -8,13 +8,13 @@
 //! Memory beyond the buffers is bounded by one chunk per stay, the queue, and what the links hold.
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::try_join_all;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::plan::{OrderedPart, Stay};
 use tokio::sync::mpsc;
 
 use super::inbox::{Contribution, Inbox, Piece};
 use super::passage::{Chunk, Incoming, Outgoing, Passage};
-use super::together::try_all;
 use super::{CompletedSum, PlanLinks, RingError};
 use crate::gradient::{GradientBuffer, Sum};
 use crate::limits::QUEUED_CHUNKS;
@@ -102,14 +102,14 @@ impl OrderedExecutor {
                     .map(|(_, piece)| piece.clone())
                     .collect()
             };
-            let passing = try_all(stays.iter_mut().map(|stay| stay.pass(passage, of(&stay.stay))));
+            let passing = try_join_all(stays.iter_mut().map(|stay| stay.pass(passage, of(&stay.stay))));
             let ending = async {
                 match end {
                     End::Close { stay, from } => close(passage, from.as_mut(), &of(stay), &mut into, &queue, inbox).await,
                     End::Receive { from } => receive(passage, from, &mut into, &queue).await,
                 }
             };
-            let ((), trailer) = tokio::try_join!(passing, ending)?;
+            let (_, trailer) = tokio::try_join!(passing, ending)?;
             // The trainer may write the next step's gradients where this step's were.
             drop(pieces);
             completed(CompletedSum {
