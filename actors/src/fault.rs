@@ -68,7 +68,7 @@ points! {
         BeforeApply = "before-apply",
         /// In an update; called by the model of a test.
         InApply = "in-apply",
-        /// Applied, but nobody knows.
+        /// Applied, and no other process knows.
         AfterApply = "after-apply",
         /// `Halt` was received, `Halted` not sent.
         Halt = "halt",
@@ -84,7 +84,7 @@ points! {
         Finished = "finished",
         /// A boundary's trailer wants a snapshot; nothing is copied.
         Snapshot = "snapshot",
-        /// The shares of a snapshot are copied and hashed, but nobody knows.
+        /// The shares of a snapshot are copied and hashed, and no other process knows.
         Snapshotted = "snapshotted",
         /// A joiner has asked for a share.
         Copying = "copying",
@@ -102,7 +102,7 @@ points! {
         ServingSum = "serving-sum",
         /// A share of a snapshot is about to be written to depots.
         Saving = "saving",
-        /// It is written, and nobody has been told.
+        /// It is written, and the coordinator has not been told.
         Written = "written",
         /// A piece of a share of a checkpoint is lent, and perhaps no other.
         Lending = "lending",
@@ -124,7 +124,7 @@ points! {
         CoordinatorSave = "coordinator-save",
         /// All shares of a checkpoint are written, and a coordinator is about to have its manifest made.
         CoordinatorCommit = "coordinator-commit",
-        /// A checkpoint is committed, and nobody has been told.
+        /// A checkpoint is committed, and no worker has been told.
         CoordinatorCommitted = "coordinator-committed",
         /// The coordinator is about to tell of a generation to come.
         CoordinatorPrepare = "coordinator-prepare",

@@ -59,7 +59,7 @@ impl Ground {
             Self::Host => {
                 let (sender, answered) = oneshot::channel();
                 let thread = thread::Builder::new().name("disk".to_owned());
-                // Nobody waits any more only when it was given up.
+                // Its receiver is gone only when it was given up.
                 thread.spawn(move || drop(sender.send(ask()))).ok()?;
                 answered.await.ok()
             }
@@ -67,7 +67,7 @@ impl Ground {
         }
     }
 
-    /// Computes on a thread that gives way to the others of this host. Where all processors are busy it takes long: whoever waits may give
+    /// Computes on a thread that gives way to the others of this host. Where all processors are busy it takes long: the task that waits may give
     /// it up after a while. In a simulation at once. None only when this process ends.
     pub(crate) async fn behind<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         match self {
@@ -78,7 +78,7 @@ impl Ground {
                 let thread = thread::Builder::new().name("behind".to_owned()).spawn(move || {
                     give_way();
                     let compute = task.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    // Nobody waits any more only when the process ends.
+                    // Its receiver is gone only when the process ends.
                     let _ = compute.map(|compute| sender.send(compute()));
                 });
                 match thread {

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 #[derive(Debug)]
 pub struct FileLock(File);
 
-/// Whoever has the lock.
+/// The process that has the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     /// The number of its process, or `unknown`.

@@ -1,4 +1,4 @@
-//! Whoever is refused while it still speaks hears why. An end played by the test refuses in the middle of the first thing that is said to it,
+//! A client that is refused while it still speaks hears why. An end played by the test refuses in the middle of the first thing that is said to it,
 //! each time in the same order: it stops the stream, and only then says its word.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -86,7 +86,7 @@ impl Refuser {
                 }
                 Manner::Closes => {
                     receive.stop(1_u32.into()).unwrap();
-                    // Whoever has all of this direction has seen that the other one was stopped.
+                    // An end that has all of this direction has seen that the other one was stopped.
                     delivered(send).await;
                     connection.close(REFUSED, WHY.as_bytes());
                 }

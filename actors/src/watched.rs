@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// The value. Whoever has it may change it and wait for changes.
+/// The value. Each of its owners may change it and wait for changes.
 #[derive(Debug, Default)]
 pub(crate) struct Watched<T> {
     value: Mutex<T>,
@@ -39,7 +39,7 @@ impl<T> Watched<T> {
         changed
     }
 
-    /// Changes something of it that nobody waits for.
+    /// Changes something of it that no task waits for.
     pub(crate) fn modify_quietly<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         change(&mut self.lock())
     }

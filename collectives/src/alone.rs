@@ -8,7 +8,7 @@ use crate::gradient::{GradientBuffer, Sum};
 use crate::layout::Layout;
 use crate::reduce;
 
-/// Adds up `pieces`, which hold the step's gradients in shard order. The first is taken over if nobody else holds it.
+/// Adds up `pieces`, which hold the step's gradients in shard order. The first is taken over if nothing else holds it.
 ///
 /// # Panics
 /// When there is no piece, or one is not laid out by `layout`.

@@ -10,7 +10,7 @@ pub const WIRE_VERSION: u16 = 6;
 pub const MAX_SHARDS: u32 = 4_096;
 
 /// Most steps of a job: one each microsecond for nine years. With [`MAX_SHARDS`] gradients each, all of them can be counted in 64 bits. A
-/// longer job is refused when it is built, and whoever says that it stands further is dismissed.
+/// longer job is refused when it is built, and a worker that says that it stands further is dismissed.
 pub const MAX_STEPS: u64 = 1 << 48;
 
 /// Most gradients that one worker has computed: as many as the longest job has, several times over. A worker that says more is dismissed;
@@ -54,10 +54,10 @@ pub const MAX_GRADIENT_BYTES: usize = 1 << 40;
 /// and joiners begin anew.
 pub const KEEP_BYTES: u64 = 256 << 20;
 
-/// So many sums are kept whatever their size: with fewer, nobody could join while a large model trains.
+/// So many sums are kept whatever their size: with fewer, no worker could join while a large model trains.
 pub const KEEP_LEAST: u32 = 4;
 
-/// How many lives a coordinator may be behind the one that a worker knows. Nobody starts one so often: a worker that says more is at fault,
+/// How many lives a coordinator may be behind the one that a worker knows. None is started so often: a worker that says more is at fault,
 /// and must not make a number that no life can ever pass.
 pub const MAX_LIVES_AHEAD: u64 = 1 << 32;
 
@@ -85,7 +85,7 @@ pub const MAX_DEPOTS: usize = 64;
 pub const SAVE_ATTEMPTS: u32 = 8;
 
 /// After this long without a word of the holders or depots that a checkpoint waits for, it is begun anew. A share that takes longer to
-/// write is not given up: whoever writes it says so from time to time.
+/// write is not given up: its writer says from time to time that it goes on.
 pub const SAVE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// So long a depot that could not keep what it should is done without, after the first time; twice as long after each further one.
@@ -150,7 +150,7 @@ pub const SILENCE_LEAST: Duration = Duration::from_secs(3);
 pub const SILENCE_MOST: Duration = Duration::from_secs(10);
 
 /// A worker whose process its agent sees stand still may do so for this long: who looks at a process with a debugger's help, or slows it
-/// down by signals, costs nobody a halt. Then it is left out, and its agent ends it. More than a [`HEARTBEAT`], so that one that goes on is
+/// down by signals, costs no other worker a halt. Then it is left out, and its agent ends it. More than a [`HEARTBEAT`], so that one that goes on is
 /// heard of in time.
 pub const STOPPED_GRACE: Duration = Duration::from_millis(600);
 
@@ -185,7 +185,7 @@ pub const STALL_SHARDS: u32 = 20;
 /// long since it last moved [`MOVED_LEAST`] of it. However large a state is, it is waited for while it comes.
 pub const STALL_UNKNOWN: Duration = Duration::from_secs(600);
 
-/// Whoever fetches, loads or hashes a state moves at least so many bytes a second, or it counts as one that does nothing: a twentieth of what
+/// A worker that fetches, loads or hashes a state moves at least so many bytes a second, or it counts as one that does nothing: a twentieth of what
 /// one stream carries where a round trip takes 100 ms. One that tells of a byte a second keeps the others waiting as long as one that tells
 /// of nothing.
 pub const LEAST_BYTES_A_SECOND: u64 = 1 << 20;
@@ -199,7 +199,7 @@ pub const MOVED_LEAST: u64 = LEAST_BYTES_A_SECOND * STALL_UNKNOWN.as_secs();
 /// this; then it is left out.
 pub const LOAD_MOST: Duration = Duration::from_secs(30 * 3_600);
 
-/// A halt is answered once an update that is under way has ended. The longest of them take seconds. Whoever is known to be slow is given
+/// A halt is answered once an update that is under way has ended. The longest of them take seconds. A worker that is known to be slow is given
 /// [`STALL_SHARDS`] gradients, if that is longer; who may be loading a state, as long as one that is waited for in a step.
 pub const HALT_PATIENCE: Duration = Duration::from_secs(120);
 
@@ -234,12 +234,12 @@ pub const GATHER: Duration = Duration::from_secs(10);
 pub const STATE_GRACE: Duration = Duration::from_secs(5);
 
 /// How long a coordinator that has come back waits for all members of a generation that trains without it, before it halts those
-/// who are there, or begins anew if nobody is; they go on training meanwhile, if they can. Workers that are not told otherwise notice
+/// who are there, or begins anew if none is; they go on training meanwhile, if they can. Workers that are not told otherwise notice
 /// within ten seconds that the last one is gone, and look for it several times a second.
 pub const ADOPTION_PATIENCE: Duration = Duration::from_secs(15);
 
 /// A joiner whose copy has failed this often is waited for: its donors die faster than it copies, or sums come faster than it
-/// applies them, and a join that never ends helps nobody.
+/// applies them, and a join that never ends is of no use.
 pub const MAX_COPY_ATTEMPTS: u32 = 3;
 
 /// How long a snapshot waits for members to find memory for it: a second or two for each GiB. Then it is taken all the same, and
@@ -250,7 +250,7 @@ pub const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 /// longer and say nothing, come near it; asking twice costs a second snapshot.
 pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A holder that hashes its shares of a snapshot says so after each such time in which it has come further: often enough for whoever waits
+/// A holder that hashes its shares of a snapshot says so after each such time in which it has come further: often enough for the coordinator, which waits
 /// for it.
 pub const HASHING_SIGN: Duration = Duration::from_secs(1);
 

@@ -38,7 +38,7 @@ bugs! {
     PromiseBroken,
     /// A `Form` of a generation older than what was promised is obeyed.
     OldForm,
-    /// Whoever switches to a generation has not promised to leave those before.
+    /// A member that switches to a generation has not promised to leave those before.
     SwitchNotPromised,
     /// A member that is one step behind need not catch up.
     StaleMember,
@@ -102,7 +102,7 @@ bugs! {
     ReleaseForgotten,
     /// A silent worker is left out although steps advance.
     SilentEvicted,
-    /// Whoever hangs is waited for.
+    /// A worker that hangs is waited for.
     HangingNotEvicted,
     /// What a worker moves of the state that it comes to is no progress.
     LoadingNotSeen,

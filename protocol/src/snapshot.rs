@@ -2,7 +2,7 @@
 //!
 //! At the boundary the holders, M members of the generation, copy two shares of M each: their own and the next holder's. So every share
 //! has two holders, and losing one member loses nothing. The sum of each later step stays with two of the same members, in turn.
-//! Who holds what is a pure function of ranks in that generation, so that nobody has to be told. All members are holders, unless
+//! Who holds what is a pure function of ranks in that generation, so that no member has to be told. All members are holders, unless
 //! they are more than [`MAX_HOLDERS`]: what is said of a snapshot to each who copies it, and to each who holds it, grows no further.
 
 use std::fmt;

@@ -55,7 +55,7 @@ pub enum OperatorAnswer {
 /// How a job stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobStatus {
-    /// Which.
+    /// The job.
     pub job: JobId,
     /// Its constants; none before its first worker came.
     pub spec: Option<JobSpec>,
@@ -158,7 +158,7 @@ pub struct SavedView {
 /// A depot as the coordinator knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DepotView {
-    /// Which.
+    /// The checkpoint actor.
     pub depot: DepotId,
     /// What people call its host.
     pub host: String,
@@ -171,7 +171,7 @@ pub struct DepotView {
 /// One worker at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerView {
-    /// Who.
+    /// The worker.
     pub worker: WorkerId,
     /// Where others reach it.
     pub address: SocketAddr,

@@ -136,7 +136,7 @@ impl fmt::Debug for Generation {
 pub struct WorkerId(u64);
 
 impl WorkerId {
-    /// The worker with this number; whoever starts a worker draws it at random.
+    /// The worker with this number; the agent, or the person, that starts a worker draws it at random.
     #[must_use]
     pub const fn new(value: u64) -> Self {
         Self(value)
@@ -166,7 +166,7 @@ impl fmt::Debug for WorkerId {
 pub struct JobId([u8; 16]);
 
 impl JobId {
-    /// The job with these bytes, drawn at random by whoever starts it.
+    /// The job with these bytes, drawn at random when it is started.
     #[must_use]
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)

@@ -20,7 +20,7 @@ pub(crate) struct Copies {
 enum Beside {
     /// A thread each.
     Threads,
-    /// Whoever begins them, before it goes on.
+    /// The thread that begins them, before it goes on.
     Nobody,
 }
 
@@ -49,7 +49,7 @@ impl Copies {
         reply: oneshot::Sender<Vec<Bytes>>,
     ) -> Result<(), TrainingError> {
         let work = move || {
-            // Whoever asked may have given up.
+            // The task that asked may have given up.
             let _ = reply.send(copy()?);
             Ok(())
         };

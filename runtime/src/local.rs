@@ -157,7 +157,7 @@ fn training<M: Trainable>(
         errands,
     };
     let introduced = introduce.send(Ok((prepared.facts.clone(), seat)));
-    // Whoever waits for this worker must learn that it is gone.
+    // The collector, which waits for this worker, must learn that it is gone.
     drop(introduce);
     introduced.map_or(Ok(()), |()| trainer::work(&mut prepared, &desk))
 }

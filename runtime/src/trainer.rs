@@ -231,7 +231,7 @@ impl<'a, M: Trainable> Training<'a, M> {
                     copies.begin(move || copy_shared(shared.as_ref(), &pieces, &shares, room), reply)?;
                 }
                 None => {
-                    // Whoever asked may have given up.
+                    // The task that asked may have given up.
                     let _ = reply.send(copy_shares(model, &facts.pieces, &shares, room)?);
                 }
             },

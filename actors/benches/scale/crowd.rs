@@ -13,7 +13,7 @@ use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::{MAX_SHARDS, MAX_WORKERS};
 use sardana_protocol::membership::{
     Balance, CheckpointEvent, Command, Config, Contents, DepotEvent, Event, GenerationEvent, JobEvent, Loss, Membership,
-    Saves, WorkerEvent,
+    Saves,
 };
 use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, DepotOrder, Told, Trailer, WorkerMessage};
 use sardana_protocol::snapshot::SnapshotId;

@@ -275,7 +275,7 @@ impl State {
         }
     }
 
-    /// Nobody is started any more: those that wait for their certificates will not be.
+    /// No worker is started any more: those that wait for their certificates will not be.
     pub(super) fn drop_starts(&mut self) {
         let dropped = self.certificates.give_up_all();
         self.pending = self.pending.saturating_sub(dropped);
@@ -285,7 +285,7 @@ impl State {
     }
 
     fn look_after_certificates(&mut self, myself: &ActorRef<Message>) {
-        // While there is no coordinator nobody can answer; all is asked for again when it is back.
+        // While there is no coordinator no answer comes; all is asked for again when it is back.
         if !self.reporting.is_connected() {
             return;
         }
@@ -419,12 +419,12 @@ impl State {
     }
 
     pub(super) fn tell(&self, event: AgentEvent) {
-        // Nobody may be listening.
+        // The receiver may be gone.
         let _ = self.events.send(event);
     }
 }
 
-/// Where nobody can be told of signals, one that stands still is only silent.
+/// Where signals cannot be listened for, one that stands still is only silent.
 fn watch(agent: &ActorRef<Message>) -> Option<Watch> {
     Watch::start(agent)
         .inspect_err(|error| tracing::warn!(%error, "nobody sees workers stand still"))

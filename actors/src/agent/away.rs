@@ -56,7 +56,7 @@ impl State {
         }
     }
 
-    /// The children leave at a boundary; whoever has not `within` that time is killed. The agent stays. Said again, it only means
+    /// The children leave at a boundary; a child that has not `within` that time is killed. The agent stays. Said again, it only means
     /// that there is less time.
     fn go_away(
         &mut self,

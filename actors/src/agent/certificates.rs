@@ -64,7 +64,7 @@ impl Certificates {
         Ok(AgentMessage::CertifyDepot { request })
     }
 
-    /// The checkpoint actor's certificate came. None if nobody waits for it.
+    /// The checkpoint actor's certificate came. None if it is not waited for.
     pub(super) fn depot_certified(&mut self, certificate: Vec<u8>) -> Option<Result<Credentials, String>> {
         let (key, _) = self.depot.take()?;
         let credentials = key.certified(&self.wallet.current().authority(), certificate);
@@ -93,7 +93,7 @@ impl Certificates {
         self.waiting.iter_mut().map(again).chain(depot).collect()
     }
 
-    /// A child's certificate came. None if nobody waits for it.
+    /// A child's certificate came. None if it is not waited for.
     pub(super) fn certified(&mut self, worker: WorkerId, certificate: Vec<u8>) -> Option<Result<Credentials, String>> {
         let waiting = self.waiting.remove(&worker)?;
         let credentials = waiting.key.certified(&self.wallet.current().authority(), certificate);

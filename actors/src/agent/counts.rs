@@ -3,7 +3,7 @@
 //!
 //! The folder is gone with its agent, unless that is killed. Then the next agent of the same user on this host removes it: the folder has
 //! a lock, which the kernel holds for the agent as long as that lives, and under the lock's name there never is a file that is not locked
-//! by its agent. Folders without a lock are left alone: whose they are nobody knows.
+//! by its agent. Folders without a lock are left alone: whose they are is not known.
 
 use std::fs;
 use std::io;
@@ -78,7 +78,7 @@ fn sweep(place: &Path) {
 #[derive(Debug, PartialEq, Eq)]
 enum Left {
     Removed,
-    /// Its agent lives, it is another user's, or nobody knows.
+    /// Its agent lives, it is another user's, or that cannot be known.
     NotOurs,
 }
 

@@ -40,7 +40,7 @@ pub const LOG_BYTES: u64 = 32 << 20;
 /// Fewer bytes are not kept: a line must fit into half of them.
 pub const LOG_BYTES_LEAST: u64 = 4 * LINE_BYTES as u64;
 
-/// Of so many workers of a host the output is kept, unless said otherwise, beyond those that run: with [`LOG_BYTES`] 2 GiB. Whoever looks
+/// Of so many workers of a host the output is kept, unless said otherwise, beyond those that run: with [`LOG_BYTES`] 2 GiB. A person who looks
 /// for the cause of a failure finds it in the last ones.
 pub const LOG_FILES: usize = 64;
 
@@ -66,7 +66,7 @@ pub const METADATA_HEADERS: usize = 64;
 /// How long Azure's first answer about events may take: it says that switching them on takes up to two minutes.
 pub const FIRST_EVENTS_DEADLINE: Duration = Duration::from_secs(130);
 
-/// How long an answer is waited for when nobody knows whether there is a service: most machines have none.
+/// How long an answer is waited for when it is not known whether there is a service: most machines have none.
 pub const PROBE_DEADLINE: Duration = Duration::from_secs(2);
 
 /// How long a token of AWS's metadata service is to hold: the longest that it grants.

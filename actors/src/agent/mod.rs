@@ -1,9 +1,9 @@
-//! An agent: one per host. Starts workers, sees them end, and reports it at once, so that nobody waits for a timeout.
+//! An agent: one per host. Starts workers, sees them end, and reports it at once, so that no worker waits for a timeout.
 //!
 //! A child gets its credentials through its standard input, which stays open: when the agent is gone, the child reads the end of
 //! it and ends as well, with all that it has started. So does a child whose agent ends it, or sees its end: each has a process group of
 //! its own. What moves to another group or session, and what is left of a child that was killed at the moment at which its agent was killed
-//! as well, nobody ends. Must not know what the children compute.
+//! as well, none ends. Must not know what the children compute.
 
 mod actor;
 mod away;

@@ -1,5 +1,5 @@
 //! Sees children stand still. The system tells a parent by SIGCHLD that a child has stopped, as by SIGSTOP, has gone on, or has ended; what it
-//! does now is looked up without taking anything from whoever waits for its end.
+//! does now is looked up without taking anything from the task that waits for its end.
 
 use ractor::ActorRef;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -18,7 +18,7 @@ pub(super) struct Watch(AbortHandle);
 
 impl Watch {
     /// # Errors
-    /// When the system lets nobody listen for signals.
+    /// When the system lets no process listen for signals.
     pub(super) fn start(agent: &ActorRef<Message>) -> std::io::Result<Self> {
         let mut signals = signal(SignalKind::child())?;
         let agent = agent.clone();
@@ -72,7 +72,7 @@ fn motion_of(pid: u32) -> Motion {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return Motion::Runs;
     };
-    // Only looks, and not for ends: those are for whoever waits for them.
+    // Only looks, and not for ends: those are for the task that waits for them.
     let looks = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     match waitid(WaitId::Pid(pid), looks) {
         Ok(Some(status)) if status.stopped() => Motion::Stopped,

@@ -56,7 +56,7 @@ impl State {
         self.tell(AgentEvent::Grown { left: self.left() });
     }
 
-    /// The children leave at a boundary; whoever has not by [`LEAVE_PATIENCE`] is ended.
+    /// The children leave at a boundary; a child that has not by [`LEAVE_PATIENCE`] is ended.
     pub(super) fn leave(&mut self, myself: &ActorRef<Message>, reason: String) {
         if self.mode >= Mode::Draining {
             return;
@@ -79,7 +79,7 @@ impl State {
                 self.reporting.lost(why, myself);
                 self.terminate_children();
             }
-            // Nobody is left who could let them leave.
+            // No coordinator is left that could let them leave.
             Mode::Draining => self.terminate_children(),
             Mode::Ending | Mode::Leaving => tracing::debug!(%why, "the agent lost its coordinator after the job"),
         }

@@ -49,7 +49,7 @@ impl Ends {
     }
 }
 
-/// Only how many: a thousand of them tell nobody anything.
+/// Only how many: a thousand of them tell a person nothing.
 impl fmt::Debug for Ends {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of at most {ENDS_KEPT}", self.0.len())

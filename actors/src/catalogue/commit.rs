@@ -29,7 +29,7 @@ pub(super) struct Open {
     since: u64,
     /// None only while it is dropped.
     store: Option<(Store, FileLock)>,
-    /// What was applied. Held while sled is asked anything, so that nobody reads half a batch.
+    /// What was applied. Held while sled is asked anything, so that no reader sees half a batch.
     applied: Mutex<Applied>,
     /// What was synced. Held while it is: who comes meanwhile waits, and then finds its own batch synced, or syncs all that
     /// wait.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::limits::{FORMAT, NAME_BYTES};
 use crate::trust::PrivateError;
 
-/// What whoever has no copy of a damaged catalogue can do.
+/// What a person without a copy of a damaged catalogue can do.
 const OTHERWISE: &str =
     "bring the folder back from a copy; or, if what it held can be had from elsewhere, set it aside and begin a new one";
 

@@ -21,7 +21,7 @@ pub const BATCH_CHANGES: usize = 1_024;
 /// Most bytes of keys and values of one batch, for the same reason. Four of the largest values fit.
 pub const BATCH_BYTES: usize = 4 * (VALUE_BYTES + KEY_BYTES);
 
-/// Most entries of one scan: they are held in memory. Whoever wants more asks again from the last key on.
+/// Most entries of one scan: they are held in memory. A caller that wants more asks again from the last key on.
 pub const SCAN_ENTRIES: usize = 1_024;
 
 /// A longer value is cut into such chunks, each of which is a record of sled's. sled writes pages of more than a quarter of

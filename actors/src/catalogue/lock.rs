@@ -9,7 +9,7 @@ use crate::trust::{Otherwise, PrivateError, open_private};
 /// The file's name.
 pub const LOCK_FILE: &str = "lock";
 
-/// Takes the catalogue in `folder` for whoever asks. sled locks its file too, but does not say who has it.
+/// Takes the catalogue in `folder` for this process. sled locks its file too, but does not say who has it.
 pub(crate) fn take(folder: &Path) -> Result<FileLock, CatalogueError> {
     let path = folder.join(LOCK_FILE);
     let taken = FileLock::take(open_private(&path, Otherwise::Make)?);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! It is made by writing another file, syncing that, and renaming it. After each commit, once sled's file is synced, the
-//! older half is overwritten and synced. A torn half is therefore one whose commit nobody was told of: the other half still
+//! older half is overwritten and synced. A torn half is therefore one whose commit no caller was told of: the other half still
 //! holds for the one before, and sled's file has the newer.
 
 use std::fmt::Write as _;

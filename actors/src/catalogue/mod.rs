@@ -1,7 +1,7 @@
 //! The catalogue: small records that must not be lost, in named tables. A coordinator keeps a job's history here. It must
 //! not know what the records mean.
 //!
-//! Below it is sled, which is fast and convenient and does four things that nobody may see: its `flush` does not survive a
+//! Below it is sled, which is fast and convenient and does four things that no caller may see: its `flush` does not survive a
 //! power cut; damaged files it often opens as if they were old, or empty; on other damage it panics, or refuses to open
 //! though all is there; and errors of its background syncs it swallows. So this room
 //! - syncs each batch itself, before it says that it is there ([`Catalogue::commit`]);
@@ -82,7 +82,7 @@ impl Catalogue {
         Self::open_within(path, limits::OPEN_PATIENCE)
     }
 
-    /// The same, for whoever cannot wait for [`limits::OPEN_PATIENCE`], or for longer.
+    /// The same, for a caller that cannot wait for [`limits::OPEN_PATIENCE`], or can wait for longer.
     ///
     /// # Errors
     /// See [`Catalogue::open`].
@@ -123,7 +123,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// When something in it is too large: then nothing was changed. [`CatalogueError::Poisoned`] when the disk failed: then
-    /// nobody knows whether it was, and nothing works any more until the catalogue is opened anew.
+    /// whether it was is not known, and nothing works any more until the catalogue is opened anew.
     pub fn commit(&self, batch: &Batch) -> Result<u64, CatalogueError> {
         self.0.commit(batch)
     }
@@ -142,7 +142,7 @@ impl Catalogue {
 }
 
 /// A table of a catalogue: keys with values, in the order of the keys' bytes. Others may see a batch shortly before it is on
-/// the disk; whoever committed it knows that it is when [`Catalogue::commit`] returns.
+/// the disk; the caller that committed it knows that it is when [`Catalogue::commit`] returns.
 #[derive(Clone, Debug)]
 pub struct Table {
     open: Arc<commit::Open>,

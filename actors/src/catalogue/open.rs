@@ -1,5 +1,5 @@
-//! A folder becomes an open catalogue, in a thread of its own, for which nobody waits for ever: nothing bounds what sled
-//! does with damaged files, and nobody can stop it.
+//! A folder becomes an open catalogue, in a thread of its own, which is not waited for for ever: nothing bounds what sled
+//! does with damaged files, and nothing can stop it.
 
 use std::fs;
 use std::io;
@@ -48,7 +48,7 @@ pub(super) fn open(folder: &Path, patience: Duration) -> Result<Parts, Catalogue
     let (answer, answered) = mpsc::sync_channel(1);
     let opening = thread::Builder::new().name("catalogue-open".to_owned()).spawn(move || {
         let opened = begin(&path);
-        // Nobody waits any more: it is closed again.
+        // The caller does not wait any more: it is closed again.
         if let Err(mpsc::SendError(Ok(parts))) = answer.send(opened) {
             parts.store.close(Some(parts.lock));
         }

@@ -19,7 +19,7 @@ const SNAPSHOT: &str = "snap.";
 /// What ends the name of one that was being written when the process died. sled cannot open its files while one is there.
 const UNFINISHED: &str = ".generating";
 
-/// What was repaired. The catalogue has everything that was acknowledged; whoever opens it logs this.
+/// What was repaired. The catalogue has everything that was acknowledged; the caller logs this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repair {
     /// Half of the marker was damaged, as it is when the power fails in the middle of a commit. If the disk has damaged it

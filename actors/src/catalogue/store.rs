@@ -63,7 +63,7 @@ impl From<sled::Error> for Fault {
 
 /// Calls sled.
 ///
-/// A panic is caught here, because sled answers some damage with an assertion. Whoever gets [`Fault::Panicked`] uses this
+/// A panic is caught here, because sled answers some damage with an assertion. A caller that gets [`Fault::Panicked`] uses this
 /// store no more, so that it does not matter in what state the panic has left it.
 fn guarded<T>(call: impl FnOnce() -> sled::Result<T>) -> Result<T, Fault> {
     match catch_unwind(AssertUnwindSafe(call)) {
@@ -86,7 +86,7 @@ pub(super) struct Store {
     /// swallows its own.
     data: File,
     path: PathBuf,
-    /// sled has panicked, so: nobody asks it again.
+    /// sled has panicked, so: it is not asked again.
     panicked: OnceLock<String>,
 }
 

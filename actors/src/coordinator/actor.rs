@@ -145,7 +145,7 @@ pub(super) struct State {
     /// Whether they stay when the job is over.
     pub(super) hold: Hold,
     pub(super) operating: Operating,
-    /// The last workers whose end an agent has seen: a hello of theirs that comes late is nobody's. It comes within seconds.
+    /// The last workers whose end an agent has seen: a hello of theirs that comes late is no worker's. It comes within seconds.
     pub(super) exited: Lately<WorkerId, Certainty>,
     /// What agents say of workers that are connected.
     pub(super) hearsay: Hearsay,
@@ -248,7 +248,7 @@ impl Actor for Shell {
                 }
             }
             Message::Rival { newest, reply } => {
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _ = reply.send(state.meets(newest));
             }
             Message::StopRequested => state.stop_requested(),
@@ -282,7 +282,7 @@ impl State {
         if self.exited.get(&worker) == Some(&Certainty::Certain) {
             let reason = format!("the agent of worker {worker} has seen its process end: start a new worker");
             refused!(%worker, refusal = %reason, "a worker was refused");
-            // Nobody takes it, if the agent is right.
+            // If the agent is right, its receiver is gone.
             let _ = reply.send(Greeting::Refused { reason });
             return;
         }
@@ -295,20 +295,20 @@ impl State {
             let _ = reply.send(Greeting::Over);
             return;
         }
-        // It may know sooner than this side that its last connection is gone; two processes are a mistake of whoever started them.
+        // It may know sooner than this side that its last connection is gone; two processes with one id are a mistake of the person who started them.
         let gone = self.workers.get(&worker).and_then(|outlet| outlet.connection.close_reason());
         if let Some(error) = gone {
             self.session_lost(worker, explain(&error));
         }
         let admitted = self.admit(&hello);
         if let Err(Refusal::Fenced { own, by }) = admitted {
-            // The session is gone if nobody takes it.
+            // If it cannot be sent, the session is gone.
             let _ = reply.send(Greeting::Fenced);
             return self.fenced(own, by);
         }
         if let Err(refusal) = admitted {
             refused!(%worker, %refusal, "a worker was refused");
-            // The session is gone if nobody takes it.
+            // If it cannot be sent, the session is gone.
             let _ = reply.send(Greeting::Refused {
                 reason: refusal.to_string(),
             });
@@ -328,7 +328,7 @@ impl State {
             outlet.connection.close(0_u32.into(), why.as_bytes());
             self.session_lost(worker, why.to_owned());
         }
-        // Whoever has said that it had ended was wrong.
+        // The agent that has said that it had ended was wrong.
         self.exited.remove(&worker);
         self.certifying.is_back(worker);
         self.workers.insert(worker, outlet);
@@ -392,7 +392,7 @@ impl State {
         if let Some(&present) = self.calls.get(&hello.worker) {
             take_over(present, hello)?;
         }
-        // Once any was forgotten nobody knows who was greeted by another coordinator with this one's number: one that takes this for a
+        // Once any was forgotten it is not known who was greeted by another coordinator with this one's number: one that takes this for a
         // proof would end a job for a worker that comes back late. Rivals that meet tell each other as well.
         let acquaintance = if self.greeted.contains(&hello.worker) || self.greeted.has_forgotten() {
             Acquaintance::Greeted
@@ -493,7 +493,7 @@ impl State {
             }
             self.end_depots();
         }
-        // Nobody may be listening; the job goes on.
+        // The program that embeds it may not listen; the job goes on.
         let _ = self.events.send(event);
     }
 

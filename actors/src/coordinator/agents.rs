@@ -27,7 +27,7 @@ impl State {
         if let Some(before) = self.agents.insert(agent, outlet) {
             self.received += before.connection.stats().udp_rx.bytes;
         }
-        // The session is gone if nobody takes it.
+        // If it cannot be sent, the session is gone.
         let _ = reply.send(Greeting::Welcome);
     }
 
@@ -55,7 +55,7 @@ impl State {
 
     pub(super) fn agent_said(&mut self, agent: u64, message: AgentMessage) {
         match message {
-            // Nobody is started for a job that is over.
+            // No worker is started for a job that is over.
             AgentMessage::Certify { .. } if self.life == Life::Over => {}
             // It has a certificate, and renews it itself.
             AgentMessage::Certify { worker, .. } if self.workers.contains_key(&worker) => {

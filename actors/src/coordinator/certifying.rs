@@ -1,5 +1,5 @@
-//! What the coordinator certifies for those it knows: children of agents, and the next certificates of whoever is still part of the
-//! job. Whoever is not is refused, so what it holds is worthless soon.
+//! What the coordinator certifies for processes it knows: children of agents, and the next certificate of each that is still part of the
+//! job. A process that is not is refused, so that its certificate is soon worthless.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_gone_gets_nothing_more() {
+    fn a_worker_that_is_gone_gets_nothing_more() {
         let (mut certifying, _) = certifying();
         assert!(certifying.renewed_worker(WORKER, &request()).is_some());
         certifying.is_gone(WORKER);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_back_is_whose_it_was() {
+    fn a_worker_that_comes_back_is_its_agents_again() {
         let (mut certifying, _) = certifying();
         assert!(certifying.child(1, WORKER, &request()).is_some());
         certifying.is_gone(WORKER);

@@ -94,7 +94,7 @@ impl State {
     ) {
         let own = self.config.incarnation;
         if self.life == Life::Fenced || hello.incarnation > own {
-            // The session is gone if nobody takes it.
+            // If it cannot be sent, the session is gone.
             let _ = reply.send(Greeting::Fenced);
             if self.life != Life::Fenced {
                 self.fenced(own, hello.incarnation);

@@ -8,7 +8,7 @@
 //!  workers  id               what the record says of one worker
 //! ```
 //! What is on the disk is known from what was read and written, so that the difference is right also after a failure: then the catalogue
-//! is opened and read anew. A difference that does not fit one commit is marked as torn until the last of it is there; whoever
+//! is opened and read anew. A difference that does not fit one commit is marked as torn until the last of it is there; a life that
 //! reads it torn knows that its count is not sure.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,7 +84,7 @@ impl Journal {
             None => Open::at(&self.path)?.0,
         };
         let changed = open.become_so(wanted)?;
-        // Not after a failure: then nobody knows what is there.
+        // Not after a failure: then what is there is not known.
         self.open = Some(open);
         Ok(changed)
     }

@@ -13,7 +13,7 @@ pub(super) struct Lately<K, V> {
     forgot: bool,
 }
 
-/// Only how many: thousands of names tell nobody anything.
+/// Only how many: thousands of names tell a person nothing.
 impl<K, V> fmt::Debug for Lately<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (known, most) = (self.known.len().max(self.order.len()), self.most);

@@ -1,4 +1,4 @@
-//! What the coordinator says to one session. It never waits: whoever does not read what it is told loses its connection.
+//! What the coordinator says to one session. It never waits: a peer that does not read what it is told loses its connection.
 
 use bytes::Bytes;
 use quinn::Connection;

@@ -1,4 +1,4 @@
-//! What a coordinator writes down of its job, for its next life, in a catalogue. Nobody waits for it, and training needs none of it:
+//! What a coordinator writes down of its job, for its next life, in a catalogue. Training does not wait for it, and needs none of it:
 //! see [`JobRecord`].
 
 use std::path::Path;
@@ -38,7 +38,7 @@ pub struct Records(Kept);
 #[derive(Debug)]
 enum Kept {
     Journal(Journal),
-    /// By whoever embeds the coordinator.
+    /// By the program that embeds the coordinator.
     Elsewhere(mpsc::UnboundedSender<Option<KeptJob>>),
 }
 
@@ -86,7 +86,7 @@ impl Records {
         match &mut self.0 {
             Kept::Journal(journal) => journal.write(job).map(drop),
             Kept::Elsewhere(kept) => {
-                // Whoever does not listen does not want it.
+                // A program that has dropped the receiver does not want it.
                 let _ = kept.send(job.cloned());
                 Ok(())
             }

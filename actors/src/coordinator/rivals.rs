@@ -50,7 +50,7 @@ impl State {
         own.unwrap_or(Generation::new(self.config.incarnation, 0))
     }
 
-    /// What it tells another coordinator: its newest generation, or none, if it was only started again and leads nobody yet. However often
+    /// What it tells another coordinator: its newest generation, or none, if it was only started again and leads no worker yet. However often
     /// it was started, it must not be above one that leads.
     fn claim(&self) -> Generation {
         let leads = self.job.as_ref().is_some_and(|(_, membership)| membership.leads());
@@ -73,7 +73,7 @@ impl State {
     pub(super) fn fenced(&mut self, own: Incarnation, by: Incarnation) {
         if self.life == Life::Open {
             self.life = Life::Fenced;
-            // Whoever listens ends this one; the agents, who are not told that the job is over, look for the other.
+            // The program that receives the event ends this coordinator; the agents, who are not told that the job is over, look for the other.
             let _ = self.events.send(JobEvent::Fenced { own, by });
         }
     }

@@ -1,4 +1,4 @@
-//! The depot's actor: hands the coordinator's orders to whoever does them.
+//! The depot's actor: hands the coordinator's orders to what does them.
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -236,7 +236,7 @@ impl Ear {
         }
     }
 
-    /// The next frame. Whoever gives this up asks again, and loses nothing.
+    /// The next frame. A caller that gives this up asks again, and loses nothing.
     async fn frame(&mut self) -> Heard {
         if let Some(mut stream) = self.stream.take() {
             self.frame = Some(Box::pin(async move {

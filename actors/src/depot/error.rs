@@ -8,7 +8,7 @@ use super::limits::NAMED_PIECES;
 use crate::manifest::ManifestError;
 use crate::quic::ConnectError;
 
-/// Why a depot did not do what it was asked. Whoever reads asks another one; whoever writes tells the coordinator, which begins anew.
+/// Why a depot did not do what it was asked. A reader asks another one; a writer tells the coordinator, which begins anew.
 #[derive(Debug, thiserror::Error)]
 pub enum DepotError {
     /// No connection.
@@ -23,7 +23,7 @@ pub enum DepotError {
     /// It said no. Do what its reason says.
     #[error("checkpoint actor {depot} refused: {reason}")]
     Refused {
-        /// Who.
+        /// The checkpoint actor.
         depot: DepotId,
         /// Its words.
         reason: String,
@@ -42,7 +42,7 @@ pub enum DepotError {
          or its host hangs; until then use another one"
     )]
     Hangs {
-        /// Who.
+        /// The checkpoint actor.
         depot: DepotId,
         /// How long was waited.
         after: Duration,
@@ -50,7 +50,7 @@ pub enum DepotError {
     /// It says what makes no sense here. Run the same release everywhere.
     #[error("checkpoint actor {depot}: expected {expected}, found {found}; run the same release of sardana everywhere")]
     Senseless {
-        /// Who.
+        /// The checkpoint actor.
         depot: DepotId,
         /// What should have come.
         expected: &'static str,
@@ -60,7 +60,7 @@ pub enum DepotError {
     /// It does not have the manifest, or cannot read it. Ask another one.
     #[error("checkpoint actor {depot} does not give checkpoint {key}: {reason}; ask another one")]
     NotHere {
-        /// Who.
+        /// The checkpoint actor.
         depot: DepotId,
         /// What for.
         key: ManifestKey,
@@ -70,7 +70,7 @@ pub enum DepotError {
     /// What it gave is not the manifest. Ask another one.
     #[error("checkpoint actor {depot}: {source}")]
     Manifest {
-        /// Who.
+        /// The checkpoint actor.
         depot: DepotId,
         /// What is wrong.
         #[source]

@@ -49,7 +49,7 @@ impl Keeper {
             self.commit(incarnation, whole).await
         };
         let fetched = fetching.await;
-        // The manifest keeps them, or nobody.
+        // The manifest keeps them, or nothing does.
         self.server.shelf.unpin(pin);
         fetched
     }

@@ -31,12 +31,12 @@ pub enum IdentityError {
         "{}: expected a note of the checkpoint actor, found {found}; bring the file back from a copy, or give an empty folder", .path.display()
     )]
     Damaged {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// What is wrong.
         found: String,
     },
-    /// The store has checkpoints, which say which depot keeps them; but nobody knows which it is.
+    /// The store has checkpoints, which say which depot keeps them; but which it is is not known.
     #[error(
         "{}: expected the file that says which checkpoint actor this is, since there are checkpoints beside it, found none; bring the \
          file back from a copy, or give an empty folder: then what is lost here is fetched from the other hosts", .path.display()

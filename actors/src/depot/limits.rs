@@ -6,7 +6,7 @@ use sardana_protocol::limits::{PIECE_BYTES, SAVE_PATIENCE};
 
 use crate::manifest::MANIFEST_BYTES;
 
-/// A stream's request must be there after this, and whoever connects must be named by then, or is refused (SEC-2).
+/// A stream's request must be there after this, and its sender must be named by then, or is refused (SEC-2).
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Bytes of a request, and of a short answer: a few numbers, or a reason.
@@ -52,20 +52,20 @@ pub const MAX_MANIFESTS: usize = 2;
 /// A stream on which nothing moves for so long is given up.
 pub const STALL: Duration = Duration::from_secs(30);
 
-/// So often whoever waits for the disk, or for others who were first, is told that it still waits.
+/// So often a client that waits for the disk, or for clients that were first, is told that it still waits.
 pub const WAIT_EVERY: Duration = Duration::from_secs(5);
 
-/// After so many times it is refused: whoever was first should be done within ten minutes.
+/// After so many times it is refused: the client that was first should be done within ten minutes.
 pub const MOST_WAITS: u32 = 120;
 
-/// So many times in a row whoever asks lets itself be told to wait: it may wait for its turn, and then for the disk.
+/// So many times in a row a client lets itself be told to wait: it may wait for its turn, and then for the disk.
 pub const MOST_WAITS_HEARD: u32 = 2 * MOST_WAITS + 2;
 
 /// A disk that has not returned from a call for so long hangs, and who would wait for it is refused. The longest call is to sync a segment
 /// of 128 MiB: a disk that writes less than 9 MB a second counts as broken.
 pub const DISK_PATIENCE: Duration = Duration::from_secs(15);
 
-/// Whoever asks a depot gives it up after so long without a byte or a word: the depot, or its host, hangs. Another one is asked then, and a
+/// A client gives a depot up after so long without a byte or a word: the depot, or its host, hangs. Another one is asked then, and a
 /// checkpoint is written without it.
 pub const SILENT: Duration = Duration::from_secs(20);
 
@@ -110,7 +110,7 @@ pub const FETCHED_PIECES: usize = 32;
 /// When the job is over and the coordinator has not let it go yet, a depot looks so often whether there still is one.
 pub const LET_GO_EVERY: Duration = Duration::from_millis(250);
 
-/// It stays no longer than this: whoever copies the last checkpoint elsewhere has given up by then.
+/// It stays no longer than this: what copies the last checkpoint elsewhere has given up by then.
 pub const LET_GO_MOST: Duration = Duration::from_secs(20 * 60);
 
 const _: () = assert!(REOPEN_FIRST.as_millis() < REOPEN_MOST.as_millis());

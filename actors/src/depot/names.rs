@@ -29,7 +29,7 @@ impl Named {
 pub(super) struct Names(Watched<Named>);
 
 impl Names {
-    /// From now on these, and nobody else.
+    /// From now on these, and no other process.
     pub(super) fn name(&self, workers: BTreeSet<WorkerId>, depots: BTreeSet<u64>) {
         self.0.replace(Named { workers, depots });
     }

@@ -1,4 +1,4 @@
-//! How long a depot, and whoever asks one, wait for what does not move. Must not know what is waited for.
+//! How long a depot and its clients wait for what does not move. Must not know what is waited for.
 
 use std::time::Duration;
 

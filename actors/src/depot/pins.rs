@@ -55,7 +55,7 @@ impl Pins {
         Some(pin)
     }
 
-    /// The store forgets all of them, since it is opened anew: whoever puts for a snapshot begins again, with another one.
+    /// The store forgets all of them, since it is opened anew: a worker that puts for a snapshot begins again, with another one.
     pub(super) fn forget(&self) {
         self.lock().pins.clear();
     }

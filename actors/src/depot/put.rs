@@ -29,7 +29,7 @@ impl Server {
         if pieces as usize > most {
             return Err(End::Refused(format!("expected at most {most} pieces, found {pieces}")));
         }
-        // Nobody queues for a disk that hangs: those that are told at once go elsewhere.
+        // No request waits for a disk that hangs: those that are told at once go elsewhere.
         self.unless_it_hangs()?;
         let _room = talk.waiting(self.puts.acquire()).await?;
         let pin = self.pins.of(snapshot).ok_or_else(|| {

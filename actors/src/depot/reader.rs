@@ -28,7 +28,7 @@ impl Drop for Held {
 }
 
 impl Depot {
-    /// For whoever copies checkpoints elsewhere.
+    /// For what copies checkpoints elsewhere.
     #[must_use]
     pub fn reader(&self) -> Reader {
         Reader(Arc::clone(&self.keeper))
@@ -45,7 +45,7 @@ impl Reader {
         manifest::encode(&manifest).map_err(|error| error.to_string())
     }
 
-    /// Those of `pieces` that are here stay, whoever deletes the checkpoint that names them.
+    /// Those of `pieces` that are here stay, though the checkpoint that names them be deleted.
     ///
     /// # Errors
     /// When this process ends.

@@ -67,7 +67,7 @@ pub struct Server {
 pub(super) enum End {
     /// Who asked is told why.
     Refused(String),
-    /// Nobody is there to be told.
+    /// There is no coordinator to be told.
     Broken(String),
 }
 
@@ -171,7 +171,7 @@ impl Server {
         self.given.load(Ordering::Relaxed)
     }
 
-    /// From now on these are served, and nobody else: connections of others end. Depots are named by the ids in their certificates.
+    /// From now on these are served, and no other process: connections of others end. Depots are named by the ids in their certificates.
     pub fn serve_only(&self, workers: impl IntoIterator<Item = WorkerId>, depots: impl IntoIterator<Item = u64>) {
         let (workers, depots): (BTreeSet<_>, BTreeSet<_>) = (workers.into_iter().collect(), depots.into_iter().collect());
         self.names.name(workers, depots);
@@ -278,7 +278,7 @@ impl Server {
                 pieces,
                 window,
             } => {
-                // Nobody on another host has memory that is seen here.
+                // No process on another host has memory that is seen here.
                 let window = window.filter(|_| is_here(from));
                 self.put(snapshot, (pieces, window), talk).await
             }

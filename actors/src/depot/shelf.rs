@@ -70,7 +70,7 @@ impl Shelf {
         Arc::clone(&self.store).read_owned().await
     }
 
-    /// Called after each use: whoever waits for a failure is told.
+    /// Called after each use: the task that waits for a failure is told.
     pub(super) fn used(&self, store: &Store) {
         if store.poisoned().is_some() {
             self.spoiled.notify_one();
@@ -97,7 +97,7 @@ impl Shelf {
         }
     }
 
-    /// Shuts the store once nobody uses it, and opens it anew: what was noticed. If that fails it stays shut.
+    /// Shuts the store once it is not used any more, and opens it anew: what was noticed. If that fails it stays shut.
     ///
     /// # Errors
     /// Why it cannot be opened, or not be written to.

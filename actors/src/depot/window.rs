@@ -20,7 +20,7 @@ pub(super) const PANES: usize = 2;
 /// What the system calls such memory.
 const NAME: &str = "sardana-window";
 
-/// Bytes that nobody can know who was not told.
+/// Bytes that no process can know that was not told.
 type Mark = [u8; 16];
 
 /// Where a window is. Of all files on this host it is the one with this mark behind its panes.
@@ -50,7 +50,7 @@ impl Window {
 
         let mut mark = Mark::default();
         let length = mark_at() + mark.len() as u64;
-        // Whoever makes a longer file than it may is killed.
+        // A process that makes a longer file than it may is killed.
         if getrlimit(Resource::Fsize).current.is_some_and(|most| most < length) {
             return Err(io::ErrorKind::FileTooLarge.into());
         }

@@ -55,7 +55,7 @@ pub enum EnrolError {
         /// What the last attempt said.
         last: String,
     },
-    /// Whoever answers is not the coordinator of the join file's job.
+    /// The process that answers is not the coordinator of the join file's job.
     #[error("the coordinator cannot be trusted: {0}; or the join file is of another job: ask for a new one")]
     NotTrusted(#[source] ConnectError),
     /// The coordinator refused, and said why.

@@ -1,4 +1,4 @@
-//! Invitations, and the decision on them: which the authority's secret vouches for, so that nobody keeps a list of those that were
+//! Invitations, and the decision on them: which the authority's secret vouches for, so that no list is kept of those that were
 //! given out.
 
 use std::fmt;
@@ -72,13 +72,13 @@ pub enum InvitationError {
         /// The invitation's.
         found: JobId,
     },
-    /// Nobody of this job has made it, or it was changed since.
+    /// This job's authority has not made it, or it was changed since.
     #[error("this join file was not made by the authority of this job, or was changed; ask for a new one: sardana invite")]
     Forged,
-    /// Nobody is invited to this role.
+    /// This role cannot be invited to.
     #[error("nobody is invited to be a {role}; expected worker, agent or operator")]
     Role {
-        /// Which.
+        /// The role.
         role: Role,
     },
     /// It could not be used even once, or too often.
@@ -102,7 +102,7 @@ pub enum InvitationError {
     Expired {
         /// When.
         at: Moment,
-        /// The clock of whoever says so.
+        /// The clock of the process that says so.
         now: Moment,
     },
     /// It was used as often as it may be.

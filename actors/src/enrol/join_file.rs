@@ -34,7 +34,7 @@ pub enum JoinFileError {
     /// It is not one.
     #[error("{path}: not a join file: {reason}; ask for a new one: sardana invite")]
     Malformed {
-        /// Which.
+        /// The path.
         path: String,
         /// What is wrong.
         reason: String,
@@ -42,7 +42,7 @@ pub enum JoinFileError {
     /// It is no longer good.
     #[error("{path}: {source}")]
     Invitation {
-        /// Which.
+        /// The path.
         path: String,
         /// Why.
         #[source]
@@ -82,7 +82,7 @@ impl JoinFile {
         }
     }
 
-    /// The certificate of the job's authority: whoever it has not certified is not the coordinator.
+    /// The certificate of the job's authority: a process that it has not certified is not the coordinator.
     #[must_use]
     pub fn authority(&self) -> CertificateDer<'static> {
         CertificateDer::from(self.authority.clone())

@@ -16,7 +16,7 @@ pub const ENROL_FRAME_BYTES: usize = 8 << 10;
 pub const ENROL_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Most enrolments under way, each of which costs at most [`STRANGER_WINDOW_BYTES`]. With so many, the oldest of the sender that has the
-/// most is told to come again; or else the newcomer, if nobody has been there for long.
+/// most is told to come again; or else the newcomer, if none has been there for long.
 pub const MAX_ENROLMENTS: usize = 128;
 
 /// The same as places.
@@ -72,7 +72,7 @@ pub const USES_FILE_BYTES: u64 = 32 << 20;
 /// Most addresses in a join file.
 pub const MAX_ADDRESSES: usize = 16;
 
-/// Most files of a keyring that are looked at for some that nobody needs any more.
+/// Most files of a keyring that are looked at for some that are not needed any more.
 pub const SWEPT_FILES: usize = 1_024;
 
 /// Most processes of one user that have one join file at a time.

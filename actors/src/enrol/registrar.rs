@@ -28,7 +28,7 @@ pub struct Registrar {
 enum Ids {
     /// The system's randomness.
     System,
-    /// Whoever made the registrar.
+    /// The caller that made the registrar.
     Given(Box<dyn Fn() -> u64 + Send + Sync>),
 }
 
@@ -154,7 +154,7 @@ impl Registrar {
         // Before anything else is looked at.
         invitation.decide(&self.key, self.job(), None, now)?;
         let request = SigningRequest::read(request)?;
-        // Whoever has used it may use it again, until it expires.
+        // The process that has used it may use it again, until it expires.
         let again = uses.is_of(&invitation.nonce(), request.digest());
         if !again {
             invitation.decide(&self.key, self.job(), uses.of(&invitation.nonce()), now)?;

@@ -10,7 +10,7 @@ use crate::trust::{PendingKey, Wallet};
 /// Why a certificate that has run out was not renewed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RenewError {
-    /// Nobody said no: try again.
+    /// It was not refused: try again.
     #[error("its certificate has run out and could not be renewed at {address}: {why}")]
     Again {
         /// Where it was tried.

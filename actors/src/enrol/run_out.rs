@@ -10,7 +10,7 @@ use super::limits::{GONE_KEPT, HOST_RENEWED_WITHIN, MAX_GONE, WORKER_RENEWED_WIT
 use crate::trust::limits::CERTIFICATE_VALIDITY;
 use crate::trust::{Holder, KeyDigest, Moment, PeerIdentity, Role};
 
-/// Why a certificate that has run out is not renewed. Whoever asked is told so.
+/// Why a certificate that has run out is not renewed. The process that asked is told so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunOutRefusal {
     /// It is of another job.
@@ -38,7 +38,7 @@ pub enum RunOutRefusal {
         /// Which role.
         role: Role,
     },
-    /// Whoever asks may have found the certificate.
+    /// The process that asks may have found the certificate.
     #[error("the request is not made with the key of the certificate that has run out")]
     OtherKey,
     /// It ran out long ago.
@@ -62,7 +62,7 @@ pub enum RunOutRefusal {
         /// Which worker.
         worker: WorkerId,
     },
-    /// So many are gone that nobody knows any more who is not.
+    /// So many are gone that it is not known any more which are not.
     #[error("the certificate of worker {worker} is older than what is remembered of those that left: start a new worker")]
     Forgotten {
         /// Which worker.
@@ -121,7 +121,7 @@ pub(super) struct Gone {
     forgotten: Option<Moment>,
 }
 
-/// Only how many: thousands of names tell nobody anything.
+/// Only how many: thousands of names tell a person nothing.
 impl fmt::Debug for Gone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = self.since.len().max(self.by_age.len());
@@ -257,7 +257,7 @@ mod tests {
             gone.note(WorkerId::new(id), END);
         }
         assert_eq!((gone.since.len(), gone.by_age.len()), (MAX_GONE, MAX_GONE));
-        // Nobody knows of this one, nor of any other that had its certificate by then.
+        // Nothing is known of this one, nor of any other that had its certificate by then.
         for id in [0, u64::MAX] {
             let error = decide(holder(Role::Worker, id), JOB, KEY, &gone, END);
             let worker = WorkerId::new(id);

@@ -28,7 +28,7 @@ pub enum UsesError {
          used again until they expire"
     )]
     Damaged {
-        /// Which.
+        /// The path.
         path: String,
         /// Where, from 1.
         line: usize,
@@ -208,7 +208,7 @@ fn all_lines(nonce: &Nonce, record: &Record) -> String {
 /// What is known of each invitation, the newest line counts and all keys, or the number of the first line that is damaged.
 pub(super) fn parse(bytes: &[u8]) -> Result<BTreeMap<Nonce, Record>, usize> {
     let mut known = BTreeMap::<Nonce, Record>::new();
-    // A last line without an end was being written when the machine stopped: nobody was given anything for it.
+    // A last line without an end was being written when the machine stopped: nothing was given for it.
     let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     for (index, text) in bytes[..whole].split(|&byte| byte == b'\n').enumerate() {
         if text.is_empty() && index > 0 {

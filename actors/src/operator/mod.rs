@@ -22,7 +22,7 @@ pub enum OperatorError {
     /// This host gives no port, or the credentials cannot be used.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// Nobody is there, or somebody else. Fix the address; or the job is over.
+    /// No process is there, or another one. Fix the address; or the job is over.
     #[error("{0}; or the job is over")]
     Connect(#[from] ConnectError),
     /// It does not want this operator. Use credentials of an operator of this job.

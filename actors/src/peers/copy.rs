@@ -28,7 +28,7 @@ pub enum CopyError {
     /// No holder gave a share.
     #[error("{share} of the state at {step}: no holder gave it: {tried}")]
     Share {
-        /// Which.
+        /// The share.
         share: Share,
         /// Of the state at this step.
         step: Step,
@@ -73,7 +73,7 @@ impl Peers {
     /// that turns none ends at once, and the other one is asked.
     ///
     /// # Errors
-    /// See [`CopyError`]; the first share that nobody gave ends all.
+    /// See [`CopyError`]; the first share that no holder gave ends all.
     pub(crate) async fn copy_state(self: &Arc<Self>, holders: &Holders) -> Result<Bytes, CopyError> {
         let snapshot = holders.read(Clone::clone);
         check(&snapshot)?;

@@ -89,14 +89,14 @@ pub struct FollowedSum {
     pub keeper_at: Step,
 }
 
-/// Why a transfer failed. Whoever copies or follows asks another holder; for a member that is behind, the coordinator is told whom
+/// Why a transfer failed. A joiner asks another holder; for a member that is behind, the coordinator is told whom
 /// it concerns, and forms anew.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// No connection to the donor.
     #[error("worker {donor}: {source}")]
     Connect {
-        /// Whom.
+        /// The donor.
         donor: WorkerId,
         /// Why.
         #[source]
@@ -105,7 +105,7 @@ pub enum FetchError {
     /// The request or its answer was lost or senseless.
     #[error("worker {donor}: {source}")]
     Frame {
-        /// Whom.
+        /// The donor.
         donor: WorkerId,
         /// Why.
         #[source]
@@ -114,7 +114,7 @@ pub enum FetchError {
     /// The donor does not have it any more.
     #[error("worker {donor} was asked for something of {asked}, but stands at {stands_at}")]
     NotHere {
-        /// Whom.
+        /// The donor.
         donor: WorkerId,
         /// What for.
         asked: Step,
@@ -124,13 +124,13 @@ pub enum FetchError {
     /// The donor was not told to serve this worker: the coordinator has not named it, or no longer.
     #[error("worker {donor} refused: this worker is not named to it")]
     NotNamed {
-        /// Whom.
+        /// The donor.
         donor: WorkerId,
     },
     /// Another number of bytes than this worker's own model has.
     #[error("worker {donor} offers {found} bytes where this model has {expected}: it trains another model")]
     Length {
-        /// Whom.
+        /// The donor.
         donor: WorkerId,
         /// This model's.
         expected: usize,
@@ -140,7 +140,7 @@ pub enum FetchError {
     /// The transfer broke off.
     #[error("worker {donor}: the transfer broke off: {reason}")]
     Broken {
-        /// Whom.
+        /// The donor.
         donor: WorkerId,
         /// Why.
         reason: String,
@@ -148,7 +148,7 @@ pub enum FetchError {
     /// What came is not what was sent.
     #[error("worker {donor}: what arrived has the hash {found:?}, expected {expected:?}")]
     Damaged {
-        /// Whom.
+        /// The donor.
         donor: WorkerId,
         /// By the donor's words.
         expected: StateHash,

@@ -42,7 +42,7 @@ pub(crate) struct Reading {
 enum Stage {
     /// Some pieces are yet to come.
     Coming(BytesMut),
-    /// All have come, and whoever reads them puts them together with the other shares.
+    /// All have come, and the task that reads them puts them together with the other shares.
     Away,
     /// They stay as they are.
     Whole(Bytes),

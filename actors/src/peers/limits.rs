@@ -14,7 +14,7 @@ pub const LINK_DEADLINE: Duration = Duration::from_secs(5);
 pub const DOUBT_AFTER: Duration = Duration::from_secs(2);
 
 /// After the first link of a generation that could not be made, others are waited for this long, so that all are told together: those that
-/// nobody answers fail at the same moment. Below the protocol's `LINK_GRACE`, by which the coordinator waits for what others have to tell.
+/// no peer answers fail at the same moment. Below the protocol's `LINK_GRACE`, by which the coordinator waits for what others have to tell.
 pub const FAILURES_TOGETHER: Duration = Duration::from_millis(200);
 
 /// A stream's first message must be there after this, or the stream is refused (SEC-2).
@@ -28,7 +28,7 @@ pub const STREAM_HELLO_BYTES: usize = 1_024;
 /// windows.
 pub const MAX_PARKED: usize = PEER_UNI_STREAMS as usize;
 
-/// A link that nobody has expected for so long belongs to a generation that was given up: who made it has had [`LINK_DEADLINE`] for its
+/// A link that was not expected for so long belongs to a generation that was given up: who made it has had [`LINK_DEADLINE`] for its
 /// own, and an order to this worker comes within the time after which its coordinator counts it as lost.
 pub const PARKED_FOR: Duration = Duration::from_secs(30);
 

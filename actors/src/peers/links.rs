@@ -33,7 +33,7 @@ pub enum LinkingError {
     /// No connection to the peer.
     #[error("no link with worker {peer}: {source}")]
     Connect {
-        /// Whom.
+        /// The peer.
         peer: WorkerId,
         /// Why.
         #[source]
@@ -42,7 +42,7 @@ pub enum LinkingError {
     /// The stream could not be opened or its first message not be sent.
     #[error("no link with worker {peer}: {source}")]
     Stream {
-        /// Whom.
+        /// The peer.
         peer: WorkerId,
         /// Why.
         #[source]
@@ -51,13 +51,13 @@ pub enum LinkingError {
     /// The peer did not make its link in time.
     #[error("worker {peer} made no link within {LINK_DEADLINE:?}")]
     TooSlow {
-        /// Who.
+        /// The peer.
         peer: WorkerId,
     },
     /// The generation is over already.
     #[error("the generation of the link with worker {peer} is over")]
     Over {
-        /// Whom.
+        /// The peer.
         peer: WorkerId,
     },
 }
@@ -170,7 +170,7 @@ impl Peers {
         let coming = self.table.expect(key, peer.worker);
         let doubt = Doubt::new(self.slot(peer.worker));
         making.spawn(async move {
-            // Whoever dials does so for the links in both directions.
+            // The worker that dials does so for the links in both directions.
             let (connected, stream) = (peers.connection(peer), timeout(LINK_DEADLINE, coming));
             let dial = async {
                 connected.await.map_err(|source| LinkingError::Connect {
@@ -261,7 +261,7 @@ async fn failures(first: LinkingError, mut making: Making) -> Vec<LinkingError> 
             failures.extend(news);
         }
     };
-    // Whoever made a link while this end waits for others has it reset: nothing is lost.
+    // A peer that made a link while this end waits for others has it reset: nothing is lost.
     let _ = timeout(FAILURES_TOGETHER, all).await;
     failures
 }

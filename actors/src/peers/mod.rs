@@ -180,7 +180,7 @@ impl Peers {
         &self.ground
     }
 
-    /// Closes everything, and waits for nobody.
+    /// Closes everything, without waiting.
     pub(crate) fn abandon(&self, reason: &str) {
         self.endpoint.close(0_u32.into(), reason.as_bytes());
     }
@@ -190,7 +190,7 @@ impl Peers {
         close(&self.endpoint, reason).await;
     }
 
-    /// From now on these are named so, and nobody else is: they may fetch what this worker has. A transfer to one who is not named
+    /// From now on these are named so, and no other worker is: they may fetch what this worker has. A transfer to one who is not named
     /// any more ends at once.
     pub fn name(&self, circle: Circle, workers: impl IntoIterator<Item = WorkerId>) {
         let workers: BTreeSet<WorkerId> = workers.into_iter().collect();

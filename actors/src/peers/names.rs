@@ -58,7 +58,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// From now on these are named so, and nobody else is.
+    /// From now on these are named so, and no other worker is.
     pub(super) fn name(&self, circle: Circle, workers: BTreeSet<WorkerId>) {
         self.named.modify(|named| {
             match circle {

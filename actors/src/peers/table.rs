@@ -51,11 +51,11 @@ pub(super) struct LinkTable {
 struct Inner {
     oldest: Generation,
     waiting: BTreeMap<LinkKey, (WorkerId, oneshot::Sender<RecvStream>)>,
-    /// By sender, so that nobody can take the place of another's link.
+    /// By sender, so that no peer can take the place of another's link.
     parked: BTreeMap<WorkerId, BTreeMap<LinkKey, Parked>>,
 }
 
-/// A link that nobody expects yet.
+/// A link that is not expected yet.
 #[derive(Debug)]
 struct Parked {
     stream: RecvStream,
@@ -89,7 +89,7 @@ fn can_come(generation: Generation, oldest: Generation) -> bool {
 }
 
 impl LinkTable {
-    /// Refuses what is older than `generation`. Whoever waits for such a link is told by the end of its channel.
+    /// Refuses what is older than `generation`. A task that waits for such a link is told by the end of its channel.
     pub(super) fn fence(&self, generation: Generation) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.oldest = inner.oldest.max(generation);

@@ -21,7 +21,7 @@ pub const REFUSED: VarInt = VarInt::from_u32(1);
 /// Why no connection was made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// Nobody answered. Try again; after some tries tell the user.
+    /// No answer came. Try again; after some tries tell the user.
     #[error(
         "nobody answered at {address}/udp within {after:?}; see whether the process runs there and the network carries UDP"
     )]
@@ -45,7 +45,7 @@ pub enum ConnectError {
         /// Whose certificate, and what to do.
         reason: String,
     },
-    /// A certificate is not valid at this time, by the clock of whoever looked at it. If it is this end's that has run out, have it renewed;
+    /// A certificate is not valid at this time, by the clock of the end that looked at it. If it is this end's that has run out, have it renewed;
     /// else try again, as long as that makes sense: the other end renews its own.
     #[error("{address}: {reason}")]
     NotValidNow {
@@ -107,7 +107,7 @@ pub enum Whose {
 /// message says that it accepts. Until then errors come from the stream; [`explain`] has words for them.
 ///
 /// # Errors
-/// When nobody answers in time, or whoever answers is not `expected`.
+/// When no answer comes in time, or one of another peer than `expected`.
 pub async fn connect(
     endpoint: &Endpoint,
     address: SocketAddr,
@@ -218,7 +218,7 @@ pub enum AcceptError {
         /// Who tried.
         from: SocketAddr,
     },
-    /// The certificate names nobody.
+    /// The certificate names no process of a job.
     #[error("{from}: {source}")]
     Identity {
         /// Who tried.

@@ -156,7 +156,7 @@ impl Door {
         }
     }
 
-    /// Whether a newcomer must prove its address: one handshake of a known address is enough, so that nobody else takes its places.
+    /// Whether a newcomer must prove its address: one handshake of a known address is enough, so that no other client takes its places.
     fn is_busy(&self, known: Option<Sender>) -> bool {
         self.endpoint.open_connections() > RETRY_ABOVE_CONNECTIONS
             || self.of_strangers.len() + self.of_known.len() >= RETRY_ABOVE_HANDSHAKES

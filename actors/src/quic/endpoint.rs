@@ -51,7 +51,7 @@ pub enum BindError {
         /// What the system said.
         source: io::Error,
     },
-    /// The credentials are not usable. The caller gives up: whoever handed them over made a mistake.
+    /// The credentials are not usable. The caller gives up: they were made or carried wrongly.
     #[error("the credentials cannot be used: {reason}; start the process with credentials that the job's authority issued")]
     Credentials {
         /// What is wrong with them.
@@ -204,7 +204,7 @@ pub(super) fn bind(
     bind_with(&Ground::Host, credentials, purpose, address, accepting, wanted_bytes, config)
 }
 
-/// An endpoint that takes control connections, or enrolments, and of each stream only so many bytes that it has not read: whoever says
+/// An endpoint that takes control connections, or enrolments, and of each stream only so many bytes that it has not read: a peer that says
 /// more is in the middle of it until this end reads, or stops.
 #[cfg(test)]
 pub(crate) fn bind_narrow(
@@ -363,6 +363,6 @@ fn refused(address: SocketAddr, source: io::Error) -> BindError {
 /// Closes an endpoint, and waits a little until its peers have been told.
 pub async fn close(endpoint: &Endpoint, reason: &str) {
     endpoint.close(0_u32.into(), reason.as_bytes());
-    // Whoever has not heard of it by now is dead, or finds out by itself.
+    // A peer that has not heard of it by now is dead, or finds out by itself.
     let _ = tokio::time::timeout(GOODBYE, endpoint.wait_idle()).await;
 }

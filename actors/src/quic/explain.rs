@@ -166,7 +166,7 @@ impl Alert {
     }
 }
 
-/// What is wrong with the times of a certificate, by the clock of whoever refused it. Only for a message: nothing depends on it.
+/// What is wrong with the times of a certificate, by the clock of the end that refused it. Only for a message: nothing depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clocks {
     /// The certificate begins later.

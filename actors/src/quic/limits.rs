@@ -6,14 +6,14 @@ use super::places::Room;
 use crate::wire::limits::HELLO_FRAME_BYTES;
 
 /// How long dialling may take before the address counts as unreachable: five round trips of the slowest path, with retries.
-/// Nobody listening and a lost host look the same, since QUIC believes no ICMP.
+/// A closed port and a lost host look the same, since QUIC believes no ICMP.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How long an incoming handshake may take before it is given up (SEC-2).
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// A connection without a packet for this long is lost. The membership's own silence bound is shorter; this one frees what
-/// nobody asks about any more.
+/// is not asked about any more.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Between two packets that keep an idle connection alive: four may be lost in a row.
@@ -93,7 +93,7 @@ pub const SEND_WINDOW_BYTES: u64 = 2 * STREAM_WINDOW_BYTES as u64;
 /// may have lost sight of the one before. So what a named peer sends unread costs at most three times [`PEER_WINDOW_BYTES`]: 288 MiB.
 pub const CONNECTIONS_OF_PEER: usize = 3;
 
-/// The same as places. Nobody is asked to wait: the oldest makes way at once.
+/// The same as places. None is asked to wait: the oldest makes way at once.
 pub(crate) const OF_PEERS: Room = Room {
     most: usize::MAX,
     each: CONNECTIONS_OF_PEER,

@@ -1,5 +1,5 @@
 //! A bounded number of places for those who have yet to show what they come for. When all are taken, who has stood longest makes way
-//! for a newcomer: so to hold places costs a stranger something each second, and keeps out nobody who is quick. Must not know what is
+//! for a newcomer: so to hold places costs a stranger something each second, and keeps out no client that is quick. Must not know what is
 //! done at a place.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ pub(crate) struct Room {
     pub(crate) most: usize,
     /// For one name.
     pub(crate) each: usize,
-    /// Nobody makes way sooner for one of its own kind: otherwise a crowd of honest ones would push each other out, and none would be
+    /// None makes way sooner for one of its own kind: otherwise a crowd of honest ones would push each other out, and none would be
     /// served.
     pub(crate) fair_time: Duration,
     /// Who was asked to make way takes a while to leave. With so many who do, newcomers are turned away instead.
@@ -69,7 +69,7 @@ impl<K: Ord + Clone> Places<K> {
     }
 
     /// A place for `name`. Where there is none, who has the most places gives up its oldest, if it has more than `name` would have, or
-    /// has had a fair time. None if nobody has to make way.
+    /// has had a fair time. None if none has to make way.
     pub(crate) fn take(&self, name: K) -> Option<Place<K>> {
         let mut taken = lock(&self.taken);
         let own = taken.count(&name);

@@ -7,7 +7,7 @@ use quinn::EndpointConfig;
 use quinn::crypto::{CryptoError, HmacKey};
 use quinn_proto::HashedConnectionIdGenerator;
 
-/// A key that is the same in each life of an endpoint, and known to nobody else.
+/// A key that is the same in each life of an endpoint, and known to no other process.
 pub struct ResetKey(pub [u8; 32]);
 
 impl std::fmt::Debug for ResetKey {

@@ -45,7 +45,7 @@ impl Shared {
         Ok(collected)
     }
 
-    /// Lets go of the pieces that nobody needs. Whether all that are needed are held.
+    /// Lets go of the pieces that are not needed. Whether all that are needed are held.
     fn sweep(&self, collected: &mut Collected) -> Result<bool, CollectError> {
         let _changing = held(&self.changing);
         let needed = self.needed()?;

@@ -56,7 +56,7 @@ pub trait Disk: Debug + Send + Sync {
     /// The names in a folder are on the disk when this returns.
     ///
     /// # Errors
-    /// When the disk says no: then nobody knows which are.
+    /// When the disk says no: then which are is not known.
     fn sync_folder(&self, folder: &Path) -> Result<(), PrivateError>;
 }
 
@@ -77,7 +77,7 @@ pub trait DiskFile: Debug + Send + Sync {
     /// What was written, and the length, are on the disk when this returns.
     ///
     /// # Errors
-    /// When the disk says no: then nobody knows what is, and a second call says nothing about what the first one failed to write.
+    /// When the disk says no: then what is is not known, and a second call says nothing about what the first one failed to write.
     fn sync(&self) -> io::Result<()>;
 
     /// Bytes of the file.

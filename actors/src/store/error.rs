@@ -124,7 +124,7 @@ pub enum ShowError {
     /// Its file is not what was written, or gone.
     #[error("the manifest of checkpoint {key} cannot be read: {reason}; commit it again from another holder, or delete it")]
     Damaged {
-        /// Which.
+        /// The checkpoint.
         key: ManifestKey,
         /// What is wrong, and where.
         reason: String,
@@ -148,7 +148,7 @@ pub enum DeleteError {
 /// Why what is needed no more was not collected, or not all of it.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
-    /// Nobody knows what a manifest names, so that nothing can be removed.
+    /// What a manifest names is not known, so that nothing can be removed.
     #[error(
         "expected to read which pieces checkpoint {key} needs, but: {reason}; nothing is removed before it is committed again from \
          another holder, or deleted"
@@ -170,7 +170,7 @@ pub enum ReadError {
     /// It is not here, or not synced yet. Fetch it from elsewhere.
     #[error("piece {piece} is not held here; fetch it from another holder")]
     NotHeld {
-        /// Which.
+        /// The piece.
         piece: PieceHash,
     },
     /// Its bytes are not those that were written (CKPT-2). Fetch it from elsewhere, and heal this one with it.
@@ -179,7 +179,7 @@ pub enum ReadError {
         .path.display()
     )]
     Damaged {
-        /// Which.
+        /// The piece.
         piece: PieceHash,
         /// The segment.
         path: PathBuf,
@@ -193,7 +193,7 @@ pub enum ReadError {
     /// The disk said no. It may say yes next time; if not, do as with a damaged one.
     #[error("{} at {offset}: piece {piece} cannot be read: {source}; fetch it from another holder", .path.display())]
     Disk {
-        /// Which.
+        /// The piece.
         piece: PieceHash,
         /// The segment.
         path: PathBuf,

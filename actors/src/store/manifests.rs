@@ -106,7 +106,7 @@ fn miss(shared: &Shared, key: ManifestKey, fate: Fate, findings: &mut Vec<Findin
     }
 }
 
-/// One that nobody has noted as committed is perhaps not on the disk, since a sync may have failed in an earlier life. It is committed
+/// One that was not noted as committed is perhaps not on the disk, since a sync may have failed in an earlier life. It is committed
 /// anew.
 fn adopt(shared: &Shared, manifest: &Manifest) {
     match shared.write_manifest(manifest) {
@@ -120,7 +120,7 @@ fn adopt(shared: &Shared, manifest: &Manifest) {
     }
 }
 
-/// A tombstone that nobody has noted is perhaps not on the disk either. What it was a manifest of may come back then, and finds this one.
+/// A tombstone that was not noted is perhaps not on the disk either. What it was a manifest of may come back then, and finds this one.
 fn bury_again(shared: &Shared, key: ManifestKey) {
     match shared.write_named(key, &[], &deleted_name(key)) {
         Ok(()) => held(&shared.state).changes.push(Change::Manifest(key, Fate::Deleted)),

@@ -1,7 +1,7 @@
 //! The store of checkpoints on one host's disk: pieces, which are bytes that are called by their hash, and manifests, which name the
 //! pieces of a checkpoint. It knows no network, no actors, and not what the bytes mean.
 //!
-//! - [`Store::put`] writes pieces that are not there yet, [`Store::sync`] makes them durable; before that nobody may be told that they are
+//! - [`Store::put`] writes pieces that are not there yet, [`Store::sync`] makes them durable; before that no worker may be told that they are
 //!   held.
 //! - [`Store::commit`] makes a manifest durable, all of whose pieces are (CKPT-1).
 //! - [`Store::read`] gives the bytes that were put, or an error that says what is wrong where (CKPT-2); [`Store::heal`] replaces them,
@@ -155,8 +155,8 @@ impl Store {
         self.0.sync()
     }
 
-    /// Pins those of `pieces` that are held, so that they stay: the others, which are to be put. Whoever makes a checkpoint asks this
-    /// first, and whoever hands one out.
+    /// Pins those of `pieces` that are held, so that they stay: the others, which are to be put. The maker of a checkpoint asks this
+    /// first, and so does a server that hands one out.
     #[must_use]
     pub fn pin(&self, pin: PinId, pieces: &[PieceHash]) -> Vec<PieceHash> {
         self.0.pin(pin, pieces)
@@ -214,7 +214,7 @@ impl Store {
     /// beside them. Everything else goes on meanwhile.
     ///
     /// # Errors
-    /// When a manifest cannot be read, so that nobody knows what it needs; nothing was changed then. Or when the disk says no.
+    /// When a manifest cannot be read, so that what it needs is not known; nothing was changed then. Or when the disk says no.
     pub fn collect(&self) -> Result<Collected, CollectError> {
         self.0.collect()
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 pub use sardana_protocol::checkpoint::{ManifestId, ManifestKey, PieceHash};
 
-/// Whoever puts pieces that no manifest names yet: a number that the caller gives, one for each checkpoint under way.
+/// A writer of pieces that no manifest names yet: a number that the caller gives, one for each checkpoint under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PinId(u64);
 

@@ -54,7 +54,7 @@ pub struct Wanted<'a> {
     pub bytes: &'a mut [u8],
 }
 
-/// How far such a reading is, for whoever waits for it; and whether anybody does.
+/// How far such a reading is, for the task that waits for it; and whether any does.
 #[derive(Debug, Default)]
 pub struct Reading {
     /// Pieces that are done.
@@ -69,7 +69,7 @@ impl Reading {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Nobody waits any more: it ends after the pieces that are being read.
+    /// The caller does not wait any more: it ends after the pieces that are being read.
     pub fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
     }

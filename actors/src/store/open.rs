@@ -64,7 +64,7 @@ pub(super) fn open(folder: &Path, options: Options) -> Result<(Shared, Vec<Findi
     Ok((shared, findings))
 }
 
-/// The same on any disk, and with any index, or none. The caller sees to it that nobody else does.
+/// The same on any disk, and with any index, or none. The caller sees to it that no other process does.
 pub(super) fn open_on(
     disk: Arc<dyn Disk>,
     folder: &Path,

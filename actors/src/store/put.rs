@@ -39,7 +39,7 @@ impl Shared {
         Ok(all)
     }
 
-    /// Nobody else writes between the look at what is held and the write, and nobody collects what is pinned.
+    /// No other call writes between the look at what is held and the write, and none collects what is pinned.
     fn put_group(&self, pin: PinId, pieces: &[&[u8]], hashes: &[PieceHash]) -> Result<(), WriteError> {
         let mut writer = held(&self.writer);
         let incoming: Vec<_> = {

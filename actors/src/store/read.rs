@@ -1,4 +1,4 @@
-//! Pieces are read and compared with their hashes (CKPT-2): nobody gets other bytes than were put.
+//! Pieces are read and compared with their hashes (CKPT-2): no reader gets other bytes than were put.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -94,7 +94,7 @@ impl Shared {
         let read = read_piece(&*file, &path, piece, slot.place, buffer);
         let standing = match (&read, slot.standing) {
             (Err(_), _) => Standing::Damaged,
-            // The disk had a bad moment. The bytes are there; nobody knows for how long.
+            // The disk had a bad moment. The bytes are there; for how long is not known.
             (Ok(()), Standing::Damaged) => Standing::Unsure,
             (Ok(()), standing @ (Standing::Synced | Standing::Unsure)) => standing,
         };

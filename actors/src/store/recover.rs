@@ -1,6 +1,6 @@
 //! What is in the segments when a store is opened.
 //!
-//! What the index covers, and what has a mark behind it, was synced. Of what lies behind that nobody knows: it is in the system's memory
+//! What the index covers, and what has a mark behind it, was synced. Of what lies behind that this is not known: it is in the system's memory
 //! and perhaps not on the disk, for a sync may have failed there before this process began. So it counts only after it was read, compared
 //! with its hash, written to another place and synced there. An older copy that is known spares that only if it can be read.
 

@@ -55,7 +55,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What was noticed when a store was opened. Whoever opens it logs these. None of them ends it, and nothing was removed.
+/// What was noticed when a store was opened. The caller logs these. None of them ends it, and nothing was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// The index was damaged and is made anew; all segments were read for it.
@@ -75,19 +75,19 @@ pub enum Finding {
     },
     /// A file that the store did not write. It is left alone.
     Stray {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
     /// A segment cannot be opened or read. Its pieces are missing.
     SegmentUnreadable {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// Why.
         reason: String,
     },
     /// A segment is shorter than it was.
     SegmentShort {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// What was synced.
         expected: u64,
@@ -96,7 +96,7 @@ pub enum Finding {
     },
     /// A segment that was in use is gone.
     SegmentMissing {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
     /// Something in a segment is not what was written. If a piece was there, it is missing.
@@ -110,7 +110,7 @@ pub enum Finding {
         /// What the disk said, if it did.
         unread: Option<String>,
     },
-    /// Bytes that were never synced, as a crash leaves them. Nobody was told that they are there.
+    /// Bytes that were never synced, as a crash leaves them. No worker was told that they are there.
     Torn {
         /// The segment.
         path: PathBuf,
@@ -135,12 +135,12 @@ pub enum Finding {
     },
     /// A manifest that was deleted had come back. It is deleted again.
     Returned {
-        /// Which.
+        /// The checkpoint.
         key: ManifestKey,
     },
     /// A manifest cannot be used as it is.
     Manifest {
-        /// Which.
+        /// The checkpoint.
         key: ManifestKey,
         /// What is wrong.
         problem: Problem,
@@ -202,7 +202,7 @@ impl fmt::Display for Finding {
 /// A manifest in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Which.
+    /// The checkpoint.
     pub key: ManifestKey,
     /// What is wrong with it, if anything.
     pub problem: Option<Problem>,
@@ -246,7 +246,7 @@ pub struct Collected {
 /// A piece that is not what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Harm {
-    /// Which.
+    /// The piece.
     pub piece: PieceHash,
     /// Where.
     pub place: Place,

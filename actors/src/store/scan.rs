@@ -9,7 +9,7 @@ use super::record::{HEADER, HeaderFault, Record};
 /// What was found, in the order of the offsets.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// A piece, by its header; nobody has looked at its bytes.
+    /// A piece, by its header; its bytes were not looked at.
     Piece { hash: PieceHash, place: Place },
     /// A mark that ends here.
     Mark { end: u64 },

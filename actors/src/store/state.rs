@@ -36,7 +36,7 @@ pub(super) struct Pending {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SegmentInfo {
     pub(super) len: u64,
-    /// There is something in it that nobody could read. It is kept as long as anything is missing.
+    /// There is something in it that could not be read. It is kept as long as anything is missing.
     pub(super) gaps: bool,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Whether nobody needs to write this piece.
+    /// Whether this piece need not be written.
     pub(super) fn holds(&self, piece: &PieceHash) -> bool {
         self.is_synced(piece) || self.pending.contains_key(piece)
     }

@@ -1,7 +1,7 @@
 //! Pieces are appended to the newest segment, in large writes, and synced together.
 //!
 //! ```text
-//! put ─▶ pwritev … (pending: nobody was told) ─▶ sync: fsync the folder if there is a new one, fdatasync the segments ─▶ held
+//! put ─▶ pwritev … (pending: no worker was told) ─▶ sync: fsync the folder if there is a new one, fdatasync the segments ─▶ held
 //!                                                 └▶ a mark after them, which is synced with what comes next
 //! ```
 //!

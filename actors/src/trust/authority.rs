@@ -49,7 +49,7 @@ pub enum AuthorityError {
     Clock,
 }
 
-/// Why a signing request was refused. The caller tells whoever sent it.
+/// Why a signing request was refused. The caller tells its sender.
 #[derive(Debug, thiserror::Error)]
 pub enum CertifyError {
     /// It is no request that this release makes.

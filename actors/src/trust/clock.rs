@@ -1,4 +1,4 @@
-//! What says what time it is: the host, or whoever tests what happens hours from now.
+//! What says what time it is: the host, or a test of what happens hours from now.
 
 use std::fmt;
 use std::sync::Arc;

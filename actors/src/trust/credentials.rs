@@ -20,10 +20,10 @@ pub struct Credentials {
     key: Vec<u8>,
 }
 
-/// Why credentials cannot be used. The caller gives up: whoever handed them over made a mistake.
+/// Why credentials cannot be used. The caller gives up: they were made or carried wrongly.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialsError {
-    /// The certificate names nobody.
+    /// The certificate names no process of a job.
     #[error("own certificate: {0}")]
     Identity(#[from] IdentityError),
     /// The certificate is somebody else's.
@@ -105,7 +105,7 @@ impl Credentials {
     /// Checks that the certificate is for the identity they are for: they may have come from another process.
     ///
     /// # Errors
-    /// When it is for somebody else or for nobody.
+    /// When it is for another process or for none.
     pub fn check(&self) -> Result<(), CredentialsError> {
         let found = PeerIdentity::in_certificate(&self.certificate())?;
         if found == self.identity {

@@ -23,7 +23,7 @@ pub struct Holder {
     pub ends: Moment,
 }
 
-/// Why a certificate says nothing. Whoever shows it is told so.
+/// Why a certificate says nothing. The peer that shows it is told so.
 #[derive(Debug, thiserror::Error)]
 pub enum HolderError {
     /// It is no certificate of a peer.

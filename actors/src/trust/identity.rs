@@ -22,7 +22,7 @@ pub struct PeerIdentity {
     pub id: u64,
 }
 
-/// Why a peer's certificate names nobody. The caller closes the connection.
+/// Why a peer's certificate names no process of a job. The caller closes the connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// The peer showed no certificate, or the handshake is not over.
@@ -81,7 +81,7 @@ impl PeerIdentity {
     /// [`IdentityError::NotAPeer`] for every other text, however similar.
     pub fn parse(name: &str) -> Result<Self, IdentityError> {
         Self::from_labels(name)
-            // Two spellings of one identity would be two identities to whoever compares names.
+            // Two spellings of one identity would be two identities where names are compared.
             .filter(|identity| identity.server_name() == name)
             .ok_or_else(|| IdentityError::NotAPeer { name: name.to_owned() })
     }

@@ -26,7 +26,7 @@ pub enum Kind {
     PieceOffer,
     /// A request for pieces of a checkpoint, or for its manifest. Opens a connection.
     PieceRequest,
-    /// A request for a certificate by somebody who has none yet, and so no role: nobody in the table sends it.
+    /// A request for a certificate by a process that has none yet, and so no role: none in the table sends it.
     Enrolment,
     /// What a worker says of its part in the job.
     Membership,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// For how long a peer's certificate is valid: nobody revokes one, so what a stolen one is good for ends with this. It is as short as it
+/// For how long a peer's certificate is valid: none is revoked, so what a stolen one is good for ends with this. It is as short as it
 /// can be if it is to outlive the longest absence of a coordinator that workers wait for; see [`LEAST_LEFT`]. One that has run out is
 /// refused at the next connection, and its holder has it renewed ([`crate::enrol`]); connections that exist go on.
 pub const CERTIFICATE_VALIDITY: Duration = Duration::from_secs(2 * 60 * 60);

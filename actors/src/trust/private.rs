@@ -18,7 +18,7 @@ pub enum PrivateError {
          {expected:o} {path}` if you trust what is in it, or make a new one", path = .path.display()
     )]
     Open {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// The mode that it should have.
         expected: u32,
@@ -31,7 +31,7 @@ pub enum PrivateError {
         path = .path.display()
     )]
     Owner {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// This process's user.
         expected: u32,
@@ -41,7 +41,7 @@ pub enum PrivateError {
     /// It is a folder, a device, or anything else that it should not be.
     #[error("{}: expected {expected}, found something else; give another path", .path.display())]
     Kind {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// `a file` or `a folder`.
         expected: &'static str,
@@ -49,7 +49,7 @@ pub enum PrivateError {
     /// It is far too long for what it should be.
     #[error("{}: expected at most {limit} bytes, found {found}; give the path of another file", .path.display())]
     TooLong {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// The most that is read.
         limit: u64,
@@ -59,13 +59,13 @@ pub enum PrivateError {
     /// It is there already.
     #[error("{} is there already; remove it first if it is not needed, or give another path", .path.display())]
     Exists {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
     /// It is not there.
     #[error("{} is not there; see whether the path is right", .path.display())]
     Missing {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
     /// There is no room for it.
@@ -74,7 +74,7 @@ pub enum PrivateError {
          folder on another disk", .path.display()
     )]
     NoSpace {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -83,7 +83,7 @@ pub enum PrivateError {
     /// The system said no.
     #[error("{}: {source}", .path.display())]
     System {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// What the system said.
         #[source]
@@ -190,7 +190,7 @@ pub fn read_private(path: &Path, limit: u64) -> Result<Vec<u8>, PrivateError> {
     let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| system(error.into()))?;
     let mut file = File::from(opened);
     let metadata = file.metadata().map_err(system)?;
-    // What was opened is looked at, so that nobody can put another file there in between.
+    // What was opened is looked at, so that no process can put another file there in between.
     judge(path, Facts::of(&metadata), Wanted::File, own_user())?;
     let too_long = |found| PrivateError::TooLong {
         path: path.to_owned(),

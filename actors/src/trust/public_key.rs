@@ -39,7 +39,7 @@ impl fmt::Debug for KeyDigest {
     }
 }
 
-/// A signing request that was looked at: whoever made it has the key.
+/// A signing request that was looked at: its maker has the key.
 #[derive(Debug)]
 pub struct SigningRequest(rcgen::PublicKey);
 

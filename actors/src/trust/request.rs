@@ -61,7 +61,7 @@ impl PendingKey {
     /// The credentials that it makes with `certificate`, which came as the answer to the request.
     ///
     /// # Errors
-    /// When the certificate is not one for this key: whoever sent it is broken.
+    /// When the certificate is not one for this key: its sender is broken.
     pub fn certified(&self, authority: &CertificateDer<'_>, certificate: Vec<u8>) -> Result<Credentials, CredentialsError> {
         if certificate.len() > CERTIFICATE_BYTES {
             return Err(CredentialsError::TooLong {

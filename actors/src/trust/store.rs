@@ -26,7 +26,7 @@ pub enum StoreError {
          more. To begin another job, give an empty folder"
     )]
     Damaged {
-        /// Which.
+        /// The path.
         path: String,
         /// What is wrong.
         reason: String,
@@ -34,7 +34,7 @@ pub enum StoreError {
     /// The file is of another release.
     #[error("{path}: the authority has version {found}, expected {VERSION}; use the release of sardana that made it")]
     Version {
-        /// Which.
+        /// The path.
         path: String,
         /// What it says.
         found: u16,

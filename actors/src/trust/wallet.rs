@@ -106,7 +106,7 @@ impl Wallet {
 impl Held {
     fn new(credentials: Credentials, now: SystemTime) -> Self {
         Self {
-            // What cannot be read cannot be used either; whoever tries says so.
+            // What cannot be read cannot be used either; the attempt says so.
             life: life_of(&credentials.certificate()).unwrap_or(Duration::MAX),
             credentials: Arc::new(credentials),
             since: now,

@@ -48,7 +48,7 @@ pub async fn exchange<Out: Serialize, In: DeserializeOwned>(
     }
 }
 
-/// Why the connection ends, if the other end closes it now that it has given up a stream: nobody needs to know which of both came first.
+/// Why the connection ends, if the other end closes it now that it has given up a stream: which of both came first need not be known.
 ///
 /// # Errors
 /// When it ends.

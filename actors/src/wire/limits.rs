@@ -18,7 +18,7 @@ pub const CONTROL_FRAME_BYTES: usize = 256 << 10;
 pub const BUNDLE_BYTES: usize = 64 << 10;
 
 /// So long a reason is waited for when the other end has given up a stream: it closes the connection right after that, if it does at all.
-/// Whoever does not is said to have ended the stream.
+/// An end that does not is said to have ended the stream.
 pub const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// The codec lets no caller set a higher limit than this: bulk data travels in links, not in frames. Holds the longest description of a

@@ -447,7 +447,7 @@ impl State {
 
     fn end(&mut self, outcome: Result<Ended, WorkerError>) {
         if let Some(ended) = self.ended.take() {
-            // Whoever ran the worker is gone only when the process ends.
+            // The caller that ran the worker is gone only when the process ends.
             let _ = ended.send(outcome);
         }
     }

@@ -80,7 +80,7 @@ enum Attempt {
 /// For which time the coordinator is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Looking {
-    /// The first time: what is wrong now is the fault of whoever started this worker.
+    /// The first time: what is wrong now is a mistake of the person who started this worker.
     First,
     /// Once more. The worker may have a state that others need: it ends only if the coordinator does not want it.
     Again,
@@ -329,7 +329,7 @@ impl Actor for Control {
         message: WorkerMessage,
         state: &mut ControlState,
     ) -> Result<(), ActorProcessingErr> {
-        // Nobody takes it once the connection is lost; the worker is told of that, and its machine says again what matters.
+        // It cannot be sent once the connection is lost; the worker is told of that, and its machine says again what matters.
         let _ = state.outgoing.as_ref().map(|outgoing| outgoing.send(message));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Memory that takes long to give back to the system: hundreds of milliseconds for a GiB. Whoever holds it last may be a thread that
+//! Memory that takes long to give back to the system: hundreds of milliseconds for a GiB. Its last owner may be a thread that
 //! others' steps wait for, or hold a lock that such a thread wants.
 
 use std::thread;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 /// What takes longer to give back than a thread takes to start.
 const LARGE: usize = 4 << 20;
 
-/// The same bytes; if they are many, another thread gives their memory back once nobody holds them any more.
+/// The same bytes; if they are many, another thread gives their memory back with its last owner.
 pub(super) fn given_back_aside(bytes: Bytes) -> Bytes {
     if bytes.len() < LARGE {
         return bytes;

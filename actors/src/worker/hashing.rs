@@ -87,7 +87,7 @@ impl Hashing {
             return false;
         };
         let bytes = self.shares.get(*number).and_then(|(_, bytes)| bytes.get(range.clone()));
-        // Whoever was there first has set the same.
+        // The thread that was there first has set the same.
         let _ = self.names[next].set(PieceHash::of(bytes.unwrap_or_default()));
         self.named.fetch_max(next + 1, Ordering::AcqRel);
         true

@@ -28,7 +28,7 @@ pub const GREETING_DEADLINE: Duration = Duration::from_secs(5);
 pub const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// How long a worker that was asked to leave goes on until it is released; then it ends as if it were lost. Clouds that take a
-/// machine back give 30 seconds, and whoever kills after that costs more than who leaves before.
+/// machine back give 30 seconds, and a worker that is killed after that costs more than one that leaves before.
 pub const LEAVE_PATIENCE: Duration = Duration::from_secs(25);
 
 /// How long a released worker waits until its last ring has passed everything on. A live neighbour takes it in a round trip; one

@@ -72,7 +72,7 @@ pub struct WorkerConfig {
 /// What SIGTERM means to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sigterm {
-    /// The worker leaves at a boundary; at the second one, or if nobody releases it within [`limits::LEAVE_PATIENCE`], it ends. For
+    /// The worker leaves at a boundary; at the second one, or if the coordinator does not release it within [`limits::LEAVE_PATIENCE`], it ends. For
     /// a process that is nothing but this worker.
     Leave,
     /// It is the program's own affair.
@@ -145,7 +145,7 @@ impl ModelFailure {
 
     /// The model said `reason`; the worker tells the coordinator and ends.
     pub fn report(&self, reason: String) {
-        // Nobody listens only if the worker is ending anyway.
+        // The receiver is gone only if the worker is ending anyway.
         let _ = self.0.send(reason);
     }
 }
@@ -219,7 +219,7 @@ pub async fn run_on(
     outcome
 }
 
-/// Ends what is left of a worker that nobody runs any more. After an orderly end that is nothing.
+/// Ends what is left of a worker that does not run any more. After an orderly end that is nothing.
 struct Ends {
     worker: ActorRef<Message>,
     desk: Arc<Desk>,

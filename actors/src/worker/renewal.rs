@@ -5,7 +5,7 @@ use sardana_protocol::messages::WorkerMessage;
 use crate::ground::Ground;
 use crate::trust::{Renewal, Wallet};
 
-/// A worker's renewal. Without a coordinator nobody answers: it is asked for again in time, until the certificate runs out.
+/// A worker's renewal. Without a coordinator no answer comes: it is asked for again in time, until the certificate runs out.
 #[derive(Debug)]
 pub(super) struct WorkerRenewal {
     renewal: Renewal,

@@ -164,7 +164,7 @@ impl Reader {
     }
 
     /// The manifest, from any depot that has it. It must be of a state like this worker's. Who does not read could not load it
-    /// before, and asks those who do first; they ask nobody else, so that none waits for one that waits for it.
+    /// before, and asks those who do first; they ask no other member, so that none waits for one that waits for it.
     async fn manifest(&self, generation: Generation, rank: Rank, restore: &Restore) -> Result<Manifest, String> {
         let mut tried = Vec::new();
         let reads = restore.readers.contains(&rank);

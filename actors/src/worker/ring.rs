@@ -98,7 +98,7 @@ impl Ring {
                 step
             }
         };
-        // Alone there is nobody to pass a sum to: the desk adds up by itself.
+        // Alone there is no peer to pass a sum to: the desk adds up by itself.
         if form.world_size == 1 {
             return Ok(());
         }

@@ -89,7 +89,7 @@ impl Rings {
                 self.present = Some(prepared.task);
                 self.peers.switch_names();
             }
-            // Whoever goes on alone has nothing to prepare.
+            // A worker that goes on alone has nothing to prepare.
             other => {
                 self.prepared = other;
                 self.unprepare();
@@ -104,7 +104,7 @@ impl Rings {
         self.past = Some(old.abort_handle());
         let peers = Arc::clone(&self.peers);
         tokio::spawn(async move {
-            // Ended or aborted, it needs nobody any more.
+            // Ended or aborted, it needs no peer any more.
             let _ = old.await;
             peers.part(&parted);
         });

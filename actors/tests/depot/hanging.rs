@@ -123,7 +123,7 @@ async fn a_piece_on_a_disk_that_hangs_comes_from_another_depot() {
 }
 
 #[tokio::test]
-async fn whoever_asks_gives_a_depot_up_that_says_nothing() {
+async fn a_client_gives_a_depot_up_that_says_nothing() {
     let authority = authority();
     let silent = Duration::from_millis(500);
     let worker = client_with(&authority, WORKER, Patience { silent, ..NEVER });

@@ -10,7 +10,7 @@ use super::log::Log;
 use super::site::{JOB, Site, greeted, invitation};
 
 #[tokio::test]
-async fn whoever_is_invited_gets_a_certificate_of_the_role_and_is_welcome() {
+async fn an_invited_process_gets_a_certificate_of_the_role_and_is_welcome() {
     let site = Site::new().await;
     for role in [Role::Agent, Role::Worker, Role::Operator] {
         let join = site.join_file(role, 2);

@@ -211,7 +211,7 @@ async fn serve(listener: TcpListener, service: Service) {
         let service = service.clone();
         tokio::spawn(async move {
             let answer = service_fn(|request| async { Ok::<_, Infallible>(service.answer(request).await) });
-            // Whoever asked may be gone.
+            // The client may be gone.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
         });
     }

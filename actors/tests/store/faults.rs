@@ -22,7 +22,7 @@ const FAILURES: [Failure; 8] = [
 
 const ACTS: u64 = 40;
 
-/// Mends the disk, and opens the store anew, as whoever runs it does.
+/// Mends the disk, and opens the store anew, as its owner does.
 fn mend(acting: &mut Acting) {
     acting.disk.mend();
     acting.open(With::Index).unwrap();

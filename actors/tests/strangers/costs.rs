@@ -72,7 +72,7 @@ async fn a_certificate_of_another_job_is_no_good() {
             assert!(why.contains("another job"), "{why}");
             log.refused(&["a connection was refused", "the peer refused this end", "another job"])
                 .await;
-            // One that believes whoever is here.
+            // One that believes any peer that is here.
             let why = told(&site, &believing(&other.issue(role, 1).unwrap(), &site)).await;
             assert!(why.contains("another job"), "{why}");
             log.refused(&["a connection was refused", "this end refused the peer", "another job"])

@@ -47,9 +47,9 @@ async fn first(events: &mut UnboundedReceiver<JobEvent>) -> Option<JobEvent> {
     timeout(PATIENCE, events.recv()).await.unwrap()
 }
 
-/// Whoever looks, it is the lower one that goes; and nobody fences itself.
+/// Whichever of the two looks, it is the lower one that goes; and none fences itself.
 #[tokio::test]
-async fn the_lower_one_is_fenced_whoever_looks() {
+async fn the_lower_one_is_fenced_whichever_looks() {
     let authority = Arc::new(Authority::new(JOB).unwrap());
     for (looking, other) in [(1, 2), (3, 2)] {
         let (mut coordinator, mut events) = life(&authority, looking, Succession::TakeOver).await;
@@ -74,7 +74,7 @@ async fn the_lower_one_is_fenced_whoever_looks() {
 
 /// Equal ones tell each other their number, and that is all. Who is fenced says the same afterwards.
 #[tokio::test]
-async fn whoever_asks_is_told_the_number() {
+async fn a_coordinator_that_asks_is_told_the_number() {
     let authority = Arc::new(Authority::new(JOB).unwrap());
     let (coordinator, mut events) = life(&authority, 4, Succession::TakeOver).await;
     let own = Generation::new(Incarnation::new(4), 0);

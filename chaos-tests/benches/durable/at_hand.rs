@@ -1,6 +1,6 @@
 //! Memory that the system need not find first.
 //!
-//! A virtual machine may give memory that is free back to its host within seconds, and whoever needs it then waits for each page of it:
+//! A virtual machine may give memory that is free back to its host within seconds, and a process that needs it then waits for each page of it:
 //! up to 2.4 s for a GiB, which is filled in 0.2 s once it is there. That would be a coin's toss between what is compared here. So before
 //! each timing as much is filled and let go of as it may need.
 

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use sardana::hosts::coordinate::Succession;
 use sardana::hosts::{CoordinateConfig, coordinate};
-use sardana::{CheckpointEvent, Checkpointing, Every, GenerationEvent, JobEvent, WorkerEvent};
+use sardana::{CheckpointEvent, Checkpointing, Every, GenerationEvent, JobEvent};
 use sardana_chaos_tests::setup::Setup;
 use sardana_protocol::membership::Saves;
 
@@ -143,6 +143,6 @@ fn about_checkpoints(event: &CheckpointEvent) -> String {
 
 fn say(words: &str) {
     let mut out = std::io::stdout().lock();
-    // Whoever reads may be gone.
+    // The reader may be gone.
     let _ = writeln!(out, "{words}").and_then(|()| out.flush());
 }

@@ -28,7 +28,7 @@ fn say(event: &Event) {
         && let Some(last) = reports.last()
     {
         println!("step {}", last.step.get());
-        // Whoever reads may be gone.
+        // The reader may be gone.
         let _ = std::io::stdout().flush();
     }
 }

@@ -30,7 +30,7 @@ impl Story {
     pub(super) fn tell(&mut self, at: Duration, datagrams: u64, what: &str) {
         let line = format!("{:9.3} s {datagrams:7} datagrams  {what}", at.as_secs_f64());
         if self.telling == Telling::All {
-            // Whoever reads may be gone.
+            // The reader may be gone.
             let _ = writeln!(std::io::stdout().lock(), "{line}");
         }
         self.lines.push(line);

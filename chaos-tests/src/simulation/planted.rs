@@ -27,7 +27,7 @@ pub struct Hunting {
 /// How a bug was found.
 #[derive(Debug)]
 pub struct Hunt {
-    /// Which.
+    /// The bug.
     pub bug: Bug,
     /// How many runs it took, or all of them if it was not found.
     pub runs: u64,

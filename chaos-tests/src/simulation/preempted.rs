@@ -35,7 +35,7 @@ const ROUNDS: u32 = 5;
 /// Between two faults there is as long as a checkpoint that is due takes, and up to as long again.
 const APART: u32 = 3;
 
-/// Whoever is lost is seen, and others have formed a ring, within this, and what moves on the network.
+/// A loss is seen, and the others have formed a ring, within this, and what moves on the network.
 const FORMS: Duration = Duration::from_secs(2);
 
 /// Plays the run of `seed` for so many virtual minutes.

@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Where everybody stands, for whoever looks for the reason.
+    /// Where everybody stands, for a person who looks for the reason.
     fn describe(&self) -> String {
         let workers = self.processes.iter().map(|(worker, process)| {
             let at: Step = process.member.step();

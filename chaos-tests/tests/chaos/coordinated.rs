@@ -265,7 +265,7 @@ impl Site {
         Ok(updates.map(|line| line.step).max().unwrap_or(0))
     }
 
-    /// Training goes on by so many steps, whoever sees it.
+    /// Training goes on by so many steps, whichever process sees it.
     pub(crate) async fn trains_on(&self, steps: u64) -> Result<()> {
         let from = self.applied()?;
         let further = async {

@@ -8,7 +8,7 @@ use sardana_chaos_tests::setup::Setup;
 
 use crate::trial;
 
-/// Whoever had applied step 6 first dies; at the same moment so do all that are not named by `spared`, by rank.
+/// The worker that had applied step 6 first dies; at the same moment so do all that are not named by `spared`, by rank.
 async fn first_to_apply_dies(workers: u32, spared: usize) -> Result<()> {
     let trial = trial(Setup::new(workers))?.faults(["after-apply@6"]);
     let mut struck = false;

@@ -25,7 +25,7 @@ async fn join(workers: u32, joins: u32, faults: &str) -> Result<Paced> {
 }
 
 #[tokio::test]
-async fn whoever_joins_stops_nobody() -> Result<()> {
+async fn a_joiner_stops_nobody() -> Result<()> {
     for (workers, joins) in [(1, 1), (3, 1), (2, 2)] {
         let paced = join(workers, joins, "").await?;
         let halts = paced

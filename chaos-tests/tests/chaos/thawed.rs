@@ -1,4 +1,4 @@
-//! Frozen while workers come and go, and thawed once the others go on without: whoever wakes up is let go, or joins anew.
+//! Frozen while workers come and go, and thawed once the others go on without: a worker that wakes up is let go, or joins anew.
 
 use anyhow::{Context, Result};
 use sardana::launch::Event;
@@ -8,7 +8,7 @@ use sardana_chaos_tests::trial::Hands;
 use crate::freezer::{Frozen, can_freeze};
 use crate::paced::{paced, slow};
 
-/// Whoever is frozen.
+/// What is frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whom {
     /// When it is admitted.

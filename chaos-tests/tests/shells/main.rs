@@ -31,7 +31,7 @@ fn require(seed: u64, played: &Played) {
     );
 }
 
-/// Where two runs part, for whoever looks for the reason.
+/// Where two runs part, for a person who looks for the reason.
 fn parting(one: &Played, other: &Played) -> String {
     let mut pairs = one.datagrams.iter().zip(&other.datagrams).enumerate();
     let datagram = pairs.find(|(_, (one, other))| one != other);

@@ -73,7 +73,7 @@ fn one_seed_decides_the_whole_story() {
     }
 }
 
-/// Whoever loses machines all the time needs checkpoints most.
+/// A job that loses machines all the time needs checkpoints most.
 #[test]
 fn preemption_without_end_does_not_starve_checkpoints() {
     // In the last ones steps are so short, and hashing is so long, that no holder can keep all sums until it is done.

@@ -69,7 +69,7 @@ impl InProcessReceiver {
                 found: payload.len() as u64,
             });
         }
-        // Usually nobody else holds the payload, and it is taken over without a copy.
+        // Usually nothing else holds the payload, and it is taken over without a copy.
         Ok(payload.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..])))
     }
 }

@@ -5,7 +5,7 @@
 //! rank may be visited twice.
 //!
 //! Every rank gets one shard before any gets a second. A worker that is so slow that a step would be over sooner without it still
-//! has its one: by this it is measured, and without it nobody would see it become fast again. Whoever does not want to wait for it
+//! has its one: by this it is measured, and without it nobody would see it become fast again. A user who does not want to wait for it
 //! drains it.
 //!
 //! Memory bounds pieces, not shards: see [`crate::memory`]. So the first rank is given what the others cannot hold, and a retry that would
@@ -75,7 +75,7 @@ fn steady_most(order: Order, rank: usize, means: Means) -> u32 {
     means.most(order, if rank == 0 { means.capacity } else { 0 })
 }
 
-/// One range per rank, in rank order: no others that ranks have room for let the slowest rank end earlier. Where nobody's pace is known
+/// One range per rank, in rank order: no others that ranks have room for let the slowest rank end earlier. Where no worker's pace is known
 /// they are as even as can be. Spares get the empty range at the end.
 ///
 /// # Errors

@@ -71,7 +71,7 @@ fn a_retry_leaves_gradients_where_they_are() {
         means: room_for(8),
         kept: kept.iter().map(|&(a, b)| ShardRange::new(a, b)).collect(),
     };
-    // Rank 1 of four died: its two shards go to two of the survivors, nobody else moves.
+    // Rank 1 of four died: its two shards go to two of the survivors, no other shard moves.
     let visits = retry(Order::Exact, 8, &[seat(&[(0, 2)]), seat(&[(4, 6)]), seat(&[(6, 8)])]).unwrap();
     assert_eq!(ranges(&visits), named(&[(0, "0..3"), (1, "3..6"), (2, "6..8")]));
     // Rank 0 of four died: the others are visited twice.
@@ -116,7 +116,7 @@ fn the_first_rank_computes_what_the_others_cannot_hold() {
         ranges(&steady(Order::Exact, 99, &[scarce(1)]).unwrap()),
         named(&[(0, "0..99")])
     );
-    // Where all have room for even ranges it is no exception, and in fast order nobody keeps gradients apart.
+    // Where all have room for even ranges it is no exception, and in fast order no worker keeps gradients apart.
     for (order, means) in [(Order::Exact, [8, 8, 8]), (Order::Fast, [1, 1, 1])] {
         assert_eq!(
             ranges(&steady(order, 24, &means.map(scarce)).unwrap()),
@@ -210,7 +210,7 @@ proptest! {
         shards in 1_u32..40, means in proptest::collection::vec(means(), 1..9),
     ) {
         let Ok(visits) = steady(Order::Exact, shards, &means) else { return Ok(()) };
-        // Whoever computes would have to end sooner, with the shard that each must have: then they cannot have computed all.
+        // Each that computes would have to end sooner, with the shard that it must have: then they cannot have computed all.
         let end = slowest(&visits, &means);
         let paces = paces(&means);
         let most = |(rank, (means, pace)): (usize, (&Means, &Pace))| {

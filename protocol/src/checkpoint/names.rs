@@ -104,7 +104,7 @@ impl fmt::Debug for DepotId {
 /// A depot and where it is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DepotAddress {
-    /// Which.
+    /// The checkpoint actor.
     pub depot: DepotId,
     /// The id in the certificate that it has at present.
     pub certified: u64,

@@ -189,17 +189,17 @@ pub enum Command {
     Connect(Box<Form>),
     /// End the ring of this generation: nothing of it is accepted any more.
     Abort {
-        /// Which.
+        /// The generation.
         generation: Generation,
     },
     /// Let the ring work on this step.
     Begin {
-        /// Which.
+        /// The step.
         step: Step,
     },
     /// Give a complete piece of the step under way to the ring.
     Offer {
-        /// Which.
+        /// The piece.
         piece: ShardRange,
     },
     /// Drop the buffers of all pieces but these.
@@ -254,7 +254,7 @@ pub enum Command {
     /// Before the next update: copy these shares of the state, then say [`Event::Snapshotted`]. Drops an older snapshot and the
     /// sums kept with it.
     Snapshot {
-        /// Which.
+        /// The snapshot.
         snapshot: SnapshotId,
         /// Which shares.
         shares: Vec<Share>,
@@ -291,7 +291,7 @@ pub enum Command {
     },
     /// From now on serve shares and sums to these workers only, besides the members of the present generation.
     Admit {
-        /// Whom.
+        /// The joiners.
         joiners: Vec<WorkerId>,
     },
     /// Copy all shares of this snapshot from their holders, then say [`Event::Copied`] with the state, or [`Event::CopyFailed`].
@@ -334,7 +334,7 @@ pub enum Work {
     },
     /// Apply the sum of this step.
     Apply {
-        /// Which.
+        /// The step.
         step: Step,
     },
     /// Load the state that was fetched or copied. If it was copied, its shares are then compared with their hashes once more.

@@ -204,7 +204,7 @@ impl Member {
         }
     }
 
-    /// Says with a heartbeat that it has caught up: nobody asks for it.
+    /// Says with a heartbeat that it has caught up: the coordinator does not ask for it.
     pub(super) fn say_caught_up(&self, out: &mut Vec<Command>) {
         let told = self.follow.as_ref().filter(|follow| follow.told == Told::Yes);
         if let Some(Follow { snapshot, .. }) = told {

@@ -18,7 +18,7 @@ pub(super) struct Held {
     place: u32,
     of: u32,
     sums: BTreeSet<Step>,
-    /// Some of its own were too many: whoever copies the snapshot could not follow.
+    /// Some of its own were too many: a joiner that copies the snapshot could not follow.
     lacks_sums: bool,
     /// Joiners may copy it by now. Until then it is being hashed, and may as well become a checkpoint and nothing else.
     offered: bool,
@@ -42,7 +42,7 @@ impl Member {
         }
     }
 
-    /// At a boundary, by trailer: copies this member's shares, if it is a holder. What it has of an earlier snapshot nobody needs any more.
+    /// At a boundary, by trailer: copies this member's shares, if it is a holder. What it has of an earlier snapshot is not needed any more.
     pub(super) fn take_snapshot(&mut self, out: &mut Vec<Command>) {
         let Some(seat) = &self.seat else { return };
         let Some((place, of)) = seat.place() else {
@@ -114,7 +114,7 @@ impl Member {
         Some(held.snapshot)
     }
 
-    /// Whoever waits for the snapshot may wait on.
+    /// The coordinator, which waits for the snapshot, may wait on.
     pub(super) fn hashing(&self, snapshot: SnapshotId, out: &mut Vec<Command>) {
         if self.snapshot_held() == Some(snapshot) {
             out.push(Command::Send(WorkerMessage::Hashing { snapshot }));
@@ -147,7 +147,7 @@ impl Member {
             return self.make_room(serve.shares, out);
         };
         let Some(held) = &mut self.held else { return };
-        // Where nobody joins it may still become a checkpoint, until it is said that it is over.
+        // Where no worker joins it may still become a checkpoint, until it is said that it is over.
         let over = nobody && serve.shares == Needed::No;
         if held.snapshot < needed || (held.snapshot == needed && over) {
             self.let_go(out);

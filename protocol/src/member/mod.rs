@@ -142,7 +142,7 @@ impl Member {
     }
 
     /// What a hello says of this worker must still hold when it is heard. Who has no seat by then takes none that was prepared before:
-    /// whoever hears of it counts it as out of it.
+    /// the coordinator that hears of it counts it as out of it.
     fn introducing(&mut self, out: &mut Vec<Command>) {
         if self.seat.is_none() {
             self.unprepare(out);

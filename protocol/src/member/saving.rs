@@ -119,7 +119,7 @@ impl Member {
         }
     }
 
-    /// Says that the checkpoint could not be loaded. Said again with each heartbeat: nobody asks for it.
+    /// Says that the checkpoint could not be loaded. Said again with each heartbeat: the coordinator does not ask for it.
     pub(super) fn say_unrestored(&self, out: &mut Vec<Command>) {
         let seated = self.seat.as_ref().map(|seat| seat.form.generation);
         if let Some((generation, reason)) = &self.unrestored

@@ -79,7 +79,7 @@ impl Seat {
         }
     }
 
-    /// Says which links are broken, if some are. Said again with each heartbeat: nobody asks for it.
+    /// Says which links are broken, if some are. Said again with each heartbeat: the coordinator does not ask for it.
     pub(super) fn say_broken(&self, out: &mut Vec<Command>) {
         let Links::Broken(peers) = &self.links else { return };
         let generation = self.form.generation;
@@ -290,7 +290,7 @@ impl Member {
             out.push(Command::Send(WorkerMessage::Switched { generation, step }));
             return self.go_on(out);
         }
-        // Whoever follows sees the trailers of others, too.
+        // A joiner that follows sees the trailers of others, too.
         if self.seat.is_some() {
             // If all halt here, this is what they leave behind.
             self.take_last_snapshot(out);

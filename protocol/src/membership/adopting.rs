@@ -141,7 +141,7 @@ impl Membership {
         possible && self.now.saturating_sub(since) < ADOPTION_PATIENCE && !bites(Bug::ImpatientReturn)
     }
 
-    /// How one that arrives takes part while the past is not dealt with. Whoever has had a seat is halted, should it come to that.
+    /// How one that arrives takes part while the past is not dealt with. A worker that has had a seat is halted, should it come to that.
     pub(super) fn place_in_the_past(&mut self, arrival: &Arrival) -> Option<Place> {
         let introduction = &arrival.introduction;
         let (generation, seat) = (introduction.generation, introduction.seat.as_ref());
@@ -287,7 +287,7 @@ impl Membership {
 
     fn judge(&self, found: &Found) -> Verdict {
         let patience = self.now.saturating_sub(found.since) >= ADOPTION_PATIENCE;
-        // Members of a later one may be on their way: without a record nobody knows.
+        // Members of a later one may be on their way: without a record that is not known.
         let newest = found.generation >= self.recorded && (self.recorded != Generation::NONE || patience);
         let whole = found.is_whole();
         if whole && !newest && found.generation >= self.recorded {

@@ -1,7 +1,7 @@
 //! Who is left out where links between workers cannot be made, or break time and again.
 //!
 //! A report names two ends, and either may be at fault, or lie: both are charged. Whom generation after generation breaks with is judged by
-//! all that was told of it: at fault is who cannot be linked with several others, or with nobody, while those can be linked with each other.
+//! all that was told of it: at fault is the worker that cannot be linked with several others, or with none, while those can be linked with each other.
 //! One whose port is broken is found so, whether it says so, or its neighbours do, or all of them; and so is one that accuses everybody.
 //! Between two alone nothing tells which it is: after some tries the one that came last goes, and it is remembered of the other.
 
@@ -91,7 +91,7 @@ impl Membership {
         let links = |formation: &Formation| formation.knows(worker, peer);
         if self.is_planned_with(generation, links) {
             self.note_break(worker, generation, peer);
-            // Nobody has begun it, so nobody needs to halt. Where only shards were to move, all stay as they are.
+            // No member has begun it, so none needs to halt. Where only shards were to move, all stay as they are.
             let Some(purpose) = self.unplan(generation) else {
                 return self.disturb();
             };
@@ -128,7 +128,7 @@ impl Membership {
             }
             // It could not make several.
             Phase::Halting { .. } if self.breaks.told.contains(&worker) => self.note_break(worker, generation, peer),
-            // Whoever halts closes its links: that they break says nothing any more.
+            // A worker that halts closes its links: that they break says nothing any more.
             Phase::Halting { .. } | Phase::Gathering { .. } | Phase::Done | Phase::Failed => {}
         }
     }

@@ -30,7 +30,7 @@ impl Membership {
         let Some((_, ending)) = endings.first().copied() else {
             return;
         };
-        // Whoever was left out has yet to tell its count.
+        // A member that was left out has yet to tell its count.
         let counted = !self
             .members
             .iter()
@@ -72,7 +72,7 @@ impl Membership {
         self.tell(JobEvent::Done(summary));
     }
 
-    /// Whether the state at the end of the job is yet to be kept. Nobody is let go before it is: they hold it.
+    /// Whether the state at the end of the job is yet to be kept. No member is let go before it is: they hold it.
     fn awaits_last_save(&mut self, end: Step) -> bool {
         if self.config.saves.is_none() || self.saved.last.0 >= end || bites(Bug::LastNotAwaited) {
             return false;
@@ -124,7 +124,7 @@ impl Membership {
     }
 }
 
-/// Who is alone with what it ends with, and what the others have. All its gradients are in their state as well, so that nobody is right by
+/// Who is alone with what it ends with, and what the others have. All its gradients are in their state as well, so that none is right by
 /// being of the many.
 fn disagreement(endings: &[(&WorkerId, &Ending)]) -> String {
     let alike = |one: &Ending| endings.iter().filter(|(_, other)| other.same_bits(one)).count();

@@ -1,4 +1,4 @@
-//! One worker's word against that of many. Members are never more than one step apart, nobody is told to stop unless somebody wants it, and
+//! One worker's word against that of many. Members are never more than one step apart, none is told to stop unless an operator wants it, and
 //! what one model cannot compute no other can: so who says otherwise and is alone with it is left out, and the others go on. Two who say
 //! different things are not told apart here.
 
@@ -91,7 +91,7 @@ impl Membership {
     }
 
     /// All have halted. Leaves out who says that it is further than it can be with those of its generation, or that it was told to stop
-    /// though nobody wants that. True if somebody was: then the others are looked at anew.
+    /// though no operator wants that. True if one was: then the others are looked at anew.
     pub(super) fn refute_standings(&mut self) -> bool {
         let Some((worker, cause)) = self.too_far().or_else(|| self.stopped_unasked()) else {
             return false;
@@ -109,7 +109,7 @@ impl Membership {
         members.collect()
     }
 
-    /// Nobody can finish a step without all others of its generation, so that nobody is two steps beyond any other, or beyond the step that
+    /// No member can finish a step without all others of its generation, so that none is two steps beyond any other, or beyond the step that
     /// all had first to come to.
     fn too_far(&self) -> Option<(WorkerId, Loss)> {
         let formation = self.formation.as_ref().filter(|_| !self.switch_unseen)?;
@@ -141,7 +141,7 @@ impl Membership {
         self.stop != Stop::No || told || (self.resumed && !known)
     }
 
-    /// Those who say that they were told to stop though nobody wants it, if they are few. Many may be right: then the closer has lied to them.
+    /// Members that say that they were told to stop though no operator wants it, if they are few. Many may be right: then the closer has lied to them.
     fn stopped_unasked(&self) -> Option<(WorkerId, Loss)> {
         let formation = self.formation.as_ref().filter(|_| !self.may_have_been_stopped())?;
         let halted = self.halted_members(formation);

@@ -5,7 +5,7 @@
 //!    3 times: as ever                                      twice: newcomers from its address are taken in as ever
 //!    then: dismissed, if the others train without it       then: after 1 s, 2 s, 4 s, … 5 min
 //! ```
-//! Ten minutes without trouble are forgiven. Nobody is kept waiting without whom the others cannot train. What an agent sees end
+//! Ten minutes without trouble are forgiven. A worker without which the others cannot train is not kept waiting. What an agent sees end
 //! or stand still is not counted here: people and supervisors do that to one process, and say nothing of its host.
 
 use std::collections::BTreeMap;

@@ -40,7 +40,7 @@ pub(super) struct Depot {
     /// Whether it has told all that it keeps.
     pub(super) told: Told,
     pub(super) heads: BTreeMap<ManifestKey, Head>,
-    /// Checkpoints of which it has only the name: they help nobody, and keep it from giving back room.
+    /// Checkpoints of which it has only the name: they are of no use, and keep it from giving back room.
     pub(super) unreadable: BTreeSet<ManifestKey>,
     /// How often in a row it could not keep what it should, and until when it is therefore done without.
     pub(super) failures: u32,
@@ -233,7 +233,7 @@ impl Membership {
 
     /// How many of the depots that a checkpoint was placed on are missed beyond those that may be.
     pub(super) fn lacks_of(&self, key: ManifestKey, head: &Head) -> usize {
-        // Whoever is none of them has a copy of everything.
+        // A depot that is none of them has a copy of everything.
         let copied = |depot: &&DepotId| !head.depots.contains(depot) && self.has_whole(**depot, key);
         if self.depots.keys().any(|depot| copied(&depot)) {
             return 0;
@@ -276,7 +276,7 @@ impl Membership {
         self.delete_the_unreadable(saves.keep, &complete);
     }
 
-    /// What nobody can read and would have expired by now. What would not have is fetched again from others, or seen to by people.
+    /// What cannot be read and would have expired by now. What would not have is fetched again from others, or seen to by people.
     fn delete_the_unreadable(&mut self, keep: Keep, own: &Complete) {
         let unreadable = |(&depot, known): (&DepotId, &Depot)| -> Vec<(DepotId, ManifestKey)> {
             let keys = known.unreadable.iter().copied().filter(|key| own.outlive(keep, *key));

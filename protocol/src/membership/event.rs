@@ -21,28 +21,28 @@ pub enum Event {
     Arrived(Box<Arrival>),
     /// A worker said something.
     Said {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
         /// What.
         message: WorkerMessage,
     },
     /// A worker is gone.
     Lost {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
         /// How it was noticed.
         cause: Loss,
     },
     /// A worker is to leave at the next boundary: an operator, its agent, or a signal wants it.
     LeaveRequested {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
         /// Who wants it, and why, for people.
         reason: String,
     },
     /// The agent of a worker sees that its process stands still, or goes on.
     Motion {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
         /// What it does.
         motion: Motion,
@@ -51,7 +51,7 @@ pub enum Event {
     StopRequested,
     /// A depot came, spoke, or went.
     Depot {
-        /// Which.
+        /// The checkpoint actor.
         depot: DepotId,
         /// What happened to it.
         event: DepotEvent,
@@ -63,7 +63,7 @@ pub enum Event {
 /// An admitted worker, as its hello describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arrival {
-    /// Who.
+    /// The worker.
     pub worker: WorkerId,
     /// Where others reach it.
     pub address: SocketAddr,
@@ -161,7 +161,7 @@ impl fmt::Display for Loss {
 pub enum Command {
     /// Tell a worker.
     Send {
-        /// Whom.
+        /// The worker.
         worker: WorkerId,
         /// What.
         message: CoordinatorMessage,
@@ -173,14 +173,14 @@ pub enum Command {
     },
     /// Tell a depot.
     Order {
-        /// Which.
+        /// The checkpoint actor.
         depot: DepotId,
         /// What.
         order: Box<DepotOrder>,
     },
     /// Make a manifest of these contents and of the job, and give it to these depots by [`DepotOrder::Commit`].
     Commit {
-        /// Whom.
+        /// The checkpoint actors.
         to: Vec<DepotId>,
         /// What.
         contents: Box<Contents>,

@@ -45,7 +45,7 @@ pub(super) struct Formation {
     /// Whom each rank has to do with beside its neighbours in these schedules: whom it gives the state or a sum to; and, in a generation that
     /// was found, whom it says that it has links with, perhaps from the first step on.
     others: BTreeMap<Rank, Vec<Rank>>,
-    /// What all load, if nobody has the state.
+    /// What all load, if no worker has the state.
     restore: Option<Restores>,
     /// Whether gradients that members have are computed again, as memory does not hold them beside those that are missing.
     pub(super) drops_some: bool,
@@ -158,7 +158,7 @@ impl Formation {
         })
     }
 
-    /// The generation that follows by a planned change, at a boundary that is not known yet: nobody is behind, nothing is kept.
+    /// The generation that follows by a planned change, at a boundary that is not known yet: no member is behind, nothing is kept.
     ///
     /// # Errors
     /// [`NoRoom`] when the members' memory does not cover `shards`.
@@ -168,7 +168,7 @@ impl Formation {
         Ok(Self::simple(generation, sums, Step::ZERO, members, steady))
     }
 
-    /// A generation in which nobody is behind, and all steps are alike.
+    /// A generation in which no member is behind, and all steps are alike.
     fn simple(generation: Generation, sums: Sums, step: Step, members: Vec<MemberAddress>, steady: Vec<Visit>) -> Self {
         let steady = Schedule::new(sums.order, members.len(), steady);
         Self {
@@ -321,7 +321,7 @@ impl Formation {
         self.catch_up.get(rank).is_some_and(|catch_up| *catch_up != CatchUp::None)
     }
 
-    /// Nobody wants it to stop: what members may have been told does not count.
+    /// It is not to stop: what members may have been told does not count.
     pub(super) fn goes_on(&mut self) {
         self.stop_at = None;
     }
@@ -360,7 +360,7 @@ impl Formation {
 }
 
 impl Form {
-    /// What all members of a generation are told, by rank, if nobody is behind. `first` and `steady` are who adds which shards in the
+    /// What all members of a generation are told, by rank, if none is behind. `first` and `steady` are who adds which shards in the
     /// first step and in every later one, as [`crate::assign`] makes them. For those who need no coordinator.
     #[must_use]
     pub fn all(

@@ -43,7 +43,7 @@ impl Membership {
             match record.place() {
                 // It may have begun what was planned.
                 Place::Joining(_) if part == Planned::Ordered => moved.push((worker, Place::Called)),
-                // Whoever has not gone yet when something breaks takes part once more.
+                // A leaver that has not gone yet when something breaks takes part once more.
                 Place::Left(_, standing) => moved.push((worker, Place::Quiet(standing.clone()))),
                 Place::Quiet(_) | Place::Called | Place::Ready | Place::Finished(_) | Place::Joining(_) => {}
             }
@@ -153,7 +153,7 @@ impl Membership {
         let count = |found: usize| u32::try_from(found).unwrap_or(u32::MAX);
         let have = count(self.members.census().quiet);
         let joining = count(self.members.joining().count());
-        // Where nothing is left to be trained, nobody is waited for.
+        // Where nothing is left to be trained, no worker is waited for.
         let ends = self.nothing_is_left_to_train();
         let min = if ends { 1 } else { self.config.min.max(1) };
         if have < min && have.saturating_add(joining) < min {

@@ -60,7 +60,7 @@ impl Membership {
                 self.switched_if_so(worker, generation, step);
                 self.finished(worker, generation, Ending::of(step, hash, results, tally));
             }
-            // Whoever has finished needs its links no more.
+            // A worker that has finished needs its links no more.
             WorkerMessage::LinkBroken { .. } if record.ending().is_some() => {}
             WorkerMessage::LinkBroken { generation, peer } => self.link_broken(worker, generation, peer),
             WorkerMessage::Switched { generation, step } => self.switched(worker, generation, step),
@@ -212,7 +212,7 @@ impl Membership {
         }
     }
 
-    /// Whoever makes progress in the planned generation, or finishes in it, has switched to it, or has halted for it if it is a
+    /// A worker that makes progress in the planned generation, or finishes in it, has switched to it, or has halted for it if it is a
     /// pause: its word of that may be lost.
     fn switched_if_so(&mut self, worker: WorkerId, generation: Generation, step: Step) {
         let planned = self.plan.as_ref().is_some_and(|plan| plan.generation == generation);

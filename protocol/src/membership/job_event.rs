@@ -110,28 +110,28 @@ impl From<CheckpointEvent> for JobEvent {
 pub enum WorkerEvent {
     /// A worker was admitted.
     Joined {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
         /// Updates its state has had.
         step: Step,
     },
     /// A joiner has the state and follows the ring without a lag.
     CaughtUp {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
         /// Updates its state has had.
         step: Step,
     },
     /// A joiner could not keep up, or its donors are gone: it begins anew.
     JoinsAnew {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
         /// Why.
         reason: String,
     },
     /// A newcomer is taken in later: members at its address were left out again and again.
     CoolsDown {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
         /// How long it waits, unless the others need it before.
         wait: Duration,
@@ -144,21 +144,21 @@ pub enum WorkerEvent {
     },
     /// A worker is to leave at the next boundary.
     Leaving {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
         /// Who wants it, and why.
         reason: String,
     },
     /// A worker has left in good order.
     Left {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
         /// Updates its state had had.
         step: Step,
     },
     /// A worker is gone.
     Lost {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
         /// The rank it had.
         rank: Option<Rank>,
@@ -208,7 +208,7 @@ pub enum GenerationEvent {
         /// Since the loss, or the arrival, that made it necessary.
         after: Duration,
     },
-    /// The membership, or who computes which shards, changed at a boundary, as planned: nobody waited.
+    /// The membership, or who computes which shards, changed at a boundary, as planned: no member waited.
     Switched {
         /// The new generation.
         generation: Generation,
@@ -235,21 +235,21 @@ pub enum GenerationEvent {
 pub enum CheckpointEvent {
     /// A checkpoint actor came.
     DepotCame {
-        /// Which.
+        /// The checkpoint actor.
         depot: DepotId,
         /// On which host.
         host: String,
     },
     /// A checkpoint actor is gone.
     DepotLost {
-        /// Which.
+        /// The checkpoint actor.
         depot: DepotId,
         /// How that was noticed.
         why: String,
     },
     /// A checkpoint actor could not keep what it should: another attempt is made.
     DepotRefused {
-        /// Which.
+        /// The checkpoint actor.
         depot: DepotId,
         /// The step of the checkpoint.
         step: Step,
@@ -276,14 +276,14 @@ pub enum CheckpointEvent {
     },
     /// Training starts from a checkpoint.
     Resumes {
-        /// Which.
+        /// The checkpoint.
         key: ManifestKey,
         /// Newer ones that cannot be used, and why.
         passed_over: Vec<(ManifestKey, String)>,
     },
     /// A checkpoint could not be loaded by a worker: an older one, or the same once more, is tried.
     NotRestored {
-        /// Which.
+        /// The checkpoint.
         key: ManifestKey,
         /// Who tried.
         worker: WorkerId,
@@ -308,7 +308,7 @@ pub enum Need {
     },
     /// A holder of the state that may be on its way back.
     State,
-    /// A checkpoint actor that has told what it keeps: nobody knows yet from where to resume.
+    /// A checkpoint actor that has told what it keeps: it is not known yet from where to resume.
     Depots,
 }
 

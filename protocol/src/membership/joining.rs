@@ -1,4 +1,4 @@
-//! Joins that stop nobody: a snapshot is taken at a boundary, the joiners copy it and follow the ring, and are planned in. Checkpoints
+//! Joins that stop no member: a snapshot is taken at a boundary, the joiners copy it and follow the ring, and are planned in. Checkpoints
 //! are made of the same snapshots: one that is due asks for one, as a joiner does, and one that joiners asked for is used for it.
 //!
 //! ```text
@@ -32,7 +32,7 @@ impl Membership {
         }
         let due = self.is_save_due();
         if !self.members.take_stirred() {
-            // Nobody came, went, or failed since this was looked at last.
+            // No worker came, went, or failed since this was looked at last.
             if due && matches!(self.intake, Intake::Idle) {
                 self.make_room();
             }
@@ -62,7 +62,7 @@ impl Membership {
     }
 
     fn takes_in(&self) -> bool {
-        // Whoever is being switched in may still need the last sum.
+        // A joiner that is being switched in may still need the last sum.
         let settled = self.switching.is_empty() && self.stop == Stop::No && !self.is_ending();
         settled && matches!(self.phase, Phase::Running { .. })
     }
@@ -144,7 +144,7 @@ impl Membership {
         );
     }
 
-    /// No snapshot is needed any more, or it is not whole any more: nobody keeps anything of it.
+    /// No snapshot is needed any more, or it is not whole any more: no holder keeps anything of it.
     pub(super) fn end_intake(&mut self) {
         self.members.stir();
         match std::mem::replace(&mut self.intake, Intake::Idle) {
@@ -425,7 +425,7 @@ impl Membership {
             Vec::new()
         };
         let copying = || self.joiners().filter(|(_, joining)| joining.copies == Some(id));
-        // Nobody copies the last state any more, but it is to be saved.
+        // No joiner copies the last state any more, but it is to be saved.
         let last = self.last_to_save().is_some();
         let shares = if !last && copying().all(|(_, joining)| joining.loaded) {
             Needed::No

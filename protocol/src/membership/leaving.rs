@@ -1,7 +1,7 @@
 //! Leaves that were announced: the worker finishes its step and goes at a boundary; no work is lost.
 //!
 //! The others prepare a generation without it. The trailer that switches to that one halts it, as it has no seat there; it is let go
-//! once all others have begun, so that whoever lacks the last sum still finds it here.
+//! once all others have begun, so that a member that lacks the last sum still finds it here.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Membership {
 
     /// A worker that leaves has halted at the boundary that leaves it out. False if this is no such halt.
     pub(super) fn left(&mut self, worker: WorkerId, generation: Generation, standing: &Standing) -> bool {
-        // Whoever was asked to halt since then answers that: those who had begun without it may be gone.
+        // A leaver that was asked to halt since then answers that: those who had begun without it may be gone.
         if self.is_halting() {
             return false;
         }
@@ -39,12 +39,12 @@ impl Membership {
         true
     }
 
-    /// Lets those go whom nobody needs any more.
+    /// Lets those leavers go that no member needs any more.
     pub(super) fn release_leavers(&mut self) {
         if !self.members.is_anybody_leaving() {
             return;
         }
-        // Whoever has begun without it has the last sum; nobody else is missing.
+        // A member that has begun without it has the last sum; no other is missing.
         let begun = |generation: Generation| {
             let all = bites(Bug::ReleasedTooEarly)
                 || generation < self.formed
@@ -56,7 +56,7 @@ impl Membership {
         let trains = self.is_formed() || bites(Bug::LoneJoinerReleased);
         let safe = gathering && self.state_is_safe_without_leavers();
         let over = |since: Duration| self.now.saturating_sub(since) >= LEAVE_GRACE;
-        // Whoever holds what is being written stays until it is, or is given up.
+        // A holder of what is being written stays until it is written, or given up.
         let gone = |since: Duration| over(since) && self.saving.is_none();
         let free: Vec<(WorkerId, Step)> = self
             .members
@@ -81,7 +81,7 @@ impl Membership {
         }
     }
 
-    /// Whether all who are there leave, and are let go as soon as their state is kept: nobody trains on until then.
+    /// Whether all who are there leave, and are let go as soon as their state is kept: none trains on until then.
     pub(super) fn all_leave_once_saved(&self, since: Duration) -> bool {
         let all = !self.members.is_empty() && self.members.leaving().count() == self.members.len();
         let waited = self.now.saturating_sub(since.max(self.saved.hashed));
@@ -121,7 +121,7 @@ impl Membership {
         self.saver_gone(worker);
     }
 
-    /// A worker that was left out may have said so into a broken connection. Asked only when nobody needs its links any more.
+    /// A worker that was left out may have said so into a broken connection. Asked only when no member needs its links any more.
     pub(super) fn ask_leavers(&mut self) {
         let generation = self.formed;
         if !self.switching.is_empty() || !matches!(self.phase, Phase::Running { .. }) {

@@ -57,10 +57,10 @@ impl Membership {
                 .map(|(_, one)| one)
         };
         let ended = |record: &Record| record.ending().map(|ending| ending.step);
-        // Whoever was to tell the last steps' sums may have died with them; the others have kept them, and form once more.
+        // The worker that was to tell the last steps' sums may have died with them; the others have kept them, and form once more.
         let told = |step: Step| self.next_report >= step;
         let all_ended = seated().count() > 0 && seated().all(|record| ended(record).is_some_and(told));
-        // A joiner is missed only where it may have begun to take part; whoever has left, while others may need the last sum.
+        // A joiner is missed only where it may have begun to take part; a leaver, while others may need the last sum.
         let takes_part = (record.quiet().is_none() && self.is_member(worker))
             || self.planned(worker) == Planned::Ordered
             || (record.joining().is_none() && !self.switching.is_empty());

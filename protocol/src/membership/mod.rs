@@ -9,7 +9,7 @@
 //!                     ▲                                 │
 //!                     └─────── a pause: too few stay ───┘
 //! ```
-//! Changes that are known beforehand stop nobody. While `Running`, a newcomer becomes a *joiner*: it copies a snapshot and follows
+//! Changes that are known beforehand stop no member. While `Running`, a newcomer becomes a *joiner*: it copies a snapshot and follows
 //! the ring (`joining`). Who has caught up comes in, and who wants to leave goes out, with a generation that is prepared beside the
 //! present one and begun by a trailer (`planning`, `leaving`); so do shards that move towards faster members (`balancing`). Anything that breaks outranks all this: those who take part, or may
 //! have begun to, halt under a number that is newer still (GEN-1). Deaths during `Halting` only shorten the wait; deaths during
@@ -163,7 +163,7 @@ pub struct Membership {
     asked_before: BTreeSet<WorkerId>,
     /// Whether there was a life before this one, which may have ordered what this one does not know.
     resumed: bool,
-    /// Whether a switch was ordered of which nobody has said that it happened: members of the last generation may be far apart.
+    /// Whether a switch was ordered of which no member has said that it happened: members of the last generation may be far apart.
     switch_unseen: bool,
     model_failure: Option<ModelFailure>,
     now: Duration,
@@ -355,7 +355,7 @@ impl Membership {
         self.reached = self.reached.max(standing.step);
         let step = standing.step;
         self.tell(WorkerEvent::Joined { worker, step });
-        // Whoever stands where the others stand need not copy anything; the first generation stands nowhere.
+        // A worker that stands where the others stand need not copy anything; the first generation stands nowhere.
         let beside = !self.is_formed() && step.next() >= self.reached;
         // What it says of itself holds only once it has halted: it may have been following the others until now.
         let place = match in_the_past {

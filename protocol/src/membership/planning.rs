@@ -1,4 +1,4 @@
-//! Planned changes: the next generation is made ready while this one trains, and a trailer switches. Nobody waits.
+//! Planned changes: the next generation is made ready while this one trains, and a trailer switches. No member waits.
 //!
 //! ```text
 //!  a joiner has caught up, a member leaves,
@@ -36,7 +36,7 @@ pub(super) struct Plan {
 pub(super) enum Purpose {
     /// Somebody comes or goes.
     Change,
-    /// The same members are to have other ranges. It gives way to a change, and costs nobody a place.
+    /// The same members are to have other ranges. It gives way to a change, and costs no joiner its place.
     Balance,
 }
 
@@ -129,7 +129,7 @@ impl Membership {
     /// Whether nothing else goes on.
     pub(super) fn may_plan(&self) -> bool {
         let busy = self.plan.is_some() || !self.switching.is_empty() || self.stop != Stop::No || self.is_ending();
-        // Whoever was left out before must be gone: it keeps no sums any more that joiners might wait for.
+        // A member that was left out before must be gone: it keeps no sums any more that joiners might wait for.
         let lingers = || self.members.iter().any(|(&worker, record)| self.lingers(worker, record));
         !busy && matches!(self.phase, Phase::Running { .. }) && !lingers()
     }
@@ -187,12 +187,12 @@ impl Membership {
         plan.and_then(|plan| plan.next.as_ref()).is_some_and(is_so)
     }
 
-    /// Gives up a plan that counts on `worker`, if nobody has been told to switch to it.
+    /// Gives up a plan that counts on `worker`, if no member has been told to switch to it.
     pub(super) fn unplan_with(&mut self, worker: WorkerId) {
         self.plan.take_if(|plan| !plan.is_ordered() && plan.has(worker));
     }
 
-    /// Gives up the plan for `generation`, if nobody has been told to switch to it. None if there is no such plan.
+    /// Gives up the plan for `generation`, if no member has been told to switch to it. None if there is no such plan.
     pub(super) fn unplan(&mut self, generation: Generation) -> Option<Purpose> {
         let unordered = |plan: &mut Plan| plan.generation == generation && !plan.is_ordered();
         self.plan.take_if(unordered).map(|plan| plan.purpose)
@@ -225,7 +225,7 @@ impl Membership {
         true
     }
 
-    /// Ends this generation at the next boundary although none can follow yet: whoever leaves loses no work.
+    /// Ends this generation at the next boundary although none can follow yet: a worker that leaves loses no work.
     fn pause(&mut self) {
         self.generation = self.generation.next();
         self.plan = Some(Plan {

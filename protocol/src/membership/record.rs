@@ -1,4 +1,4 @@
-//! What a coordinator writes down of a job, so that its next life counts on. Nobody waits for it to be written, and nothing is lost
+//! What a coordinator writes down of a job, so that its next life counts on. The machine does not wait for it to be written, and nothing is lost
 //! without it but counts and reports: what is true of the job is what the workers say.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! A checkpoint is recounted before its manifest is made: what its writers say of it must be one state, of which each share has as many
 //! pieces and bytes as it should. Of one writer against many the many are believed, and another holder writes in its place.
 //!
-//! A manifest that names other pieces is loaded by nobody, and older ones would be deleted behind it.
+//! A manifest that names other pieces can be loaded by no worker, and older ones would be deleted behind it.
 
 use std::collections::BTreeMap;
 

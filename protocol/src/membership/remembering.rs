@@ -3,7 +3,7 @@
 //!
 //! A worker that was let go and has not heard of it asks again: for seconds, if it was told to leave by its own host, and for as long as
 //! it looks for its coordinator otherwise. So the last [`RELEASED_KEPT`] are known by name. The others are known by what they say of
-//! themselves: a generation that is no newer than the one in which the last forgotten worker was let go. Whoever names such a
+//! themselves: a generation that is no newer than the one in which the last forgotten worker was let go. A worker that names such a
 //! generation, is neither a member nor missed, and has no newer state than the others has left as well.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -66,7 +66,7 @@ impl Membership {
     /// Places the newest checkpoint that needs it on all depots that are there.
     pub(super) fn tend_replicas(&mut self) {
         if let Some(order) = &self.replicating.order {
-            // Whoever is at it for so long may be; but nobody knows.
+            // A depot may be at it for so long; but none has said so.
             if self.now.saturating_sub(order.heard) >= SAVE_PATIENCE * 4 {
                 self.depots_are_restless();
             }

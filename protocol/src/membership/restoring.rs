@@ -1,4 +1,4 @@
-//! From which checkpoint a job starts whose state nobody has: the newest that is complete and its own, or an older one if that cannot be
+//! From which checkpoint a job starts whose state no worker has: the newest that is complete and its own, or an older one if that cannot be
 //! loaded. Never from the beginning where there is one.
 
 use std::cmp::Reverse;
@@ -223,10 +223,10 @@ impl Membership {
         self.restoring.away.remove(&depot);
     }
 
-    /// Whether nobody has the state of the job, of which `newest` is the newest that anybody has; or nobody has begun.
+    /// Whether no worker has the state of the job, of which `newest` is the newest that any has; or none has begun.
     fn lacks_state(&self, newest: Step) -> bool {
         let lost = newest < self.behind_which_state_is_lost();
-        // Whoever has not begun has no state: also where only one step is known to have been made, there may be a checkpoint of it.
+        // A worker that has not begun has no state: also where only one step is known to have been made, there may be a checkpoint of it.
         let begun = self.formed.count() > 0 && self.reached == Step::ZERO;
         lost || (newest == Step::ZERO && !begun)
     }
@@ -278,7 +278,7 @@ impl Membership {
         self.formed.count() > 0 && self.restoring.looked && none
     }
 
-    /// The checkpoint that the next generation starts from, if nobody has a state that is as new.
+    /// The checkpoint that the next generation starts from, if no worker has a state that is as new.
     ///
     /// # Errors
     /// Why the job must not go on: there are checkpoints, but none that can ever be used.

@@ -44,7 +44,7 @@ pub(super) struct Record {
     pub(super) asked: Duration,
     /// Whether it says that it is further than any other can be.
     pub(super) ahead: Option<Ahead>,
-    /// Whether it has finished where nobody wanted the job to end.
+    /// Whether it has finished though the job was not to end.
     pub(super) stopped_unasked: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) enum Place {
     Finished(Ending),
     /// It is no member yet, and comes to the state while the others train.
     Joining(Joining),
-    /// The trailer that switched to this generation has left it out; it goes once nobody needs it any more.
+    /// The trailer that switched to this generation has left it out; it goes once no member needs it any more.
     Left(Generation, Standing),
 }
 
@@ -242,7 +242,7 @@ pub(super) struct Census {
     /// Joiners that were told to copy.
     pub(super) copying: usize,
     pub(super) caught_up: usize,
-    /// Shards that those can be given who are quiet, whoever is the first of them: which may be more.
+    /// Shards that the quiet workers can be given, whichever of them is the first: which may be more.
     pub(super) room: u64,
 }
 

@@ -48,7 +48,7 @@ pub struct SaveCounts {
     pub committed: u64,
     /// Begun and given up.
     pub given_up: u64,
-    /// Not taken when they were due, since the one before was under way, or nobody had reported that step: they are one with the next.
+    /// Not taken when they were due, since the one before was under way, or no member had reported that step: they are one with the next.
     pub merged: u64,
     /// The most steps between the step of a checkpoint and where training was when it was committed, as far as reported.
     pub largest_lag: u64,

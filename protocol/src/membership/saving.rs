@@ -239,7 +239,7 @@ impl Membership {
         }
     }
 
-    /// A worker could not write to a depot. One whom another can stand in for may be cut off from it, and nobody else.
+    /// A worker could not write to a depot. A worker that another can stand in for may be the only one that is cut off from it.
     fn accused(&mut self, depot: DepotId, reason: String) {
         let Some(saving) = &mut self.saving else { return };
         let agreed = saving.accused.get(&depot).is_some_and(|workers| workers.len() > 1);
@@ -334,7 +334,7 @@ impl Membership {
         }
     }
 
-    /// The last snapshot came while another was written, or could not be written at once: nobody takes one after it.
+    /// The last snapshot came while another was written, or could not be written at once: none is taken after it.
     fn save_the_last(&mut self) {
         if let Some(taken) = self.last_to_save() {
             self.save_if_due(&taken);

@@ -3,7 +3,7 @@
 //!
 //! How long a silence may be follows from the worker's own beats: on a calm machine a gap of a few beats says much, on a busy one
 //! little. A stall is judged by what a worker has computed, or moved of the state that it comes to, never by the clock of a step: the longest
-//! gradient is nobody's fault, nor is the largest state.
+//! gradient is no worker's fault, nor is the largest state.
 
 use std::time::Duration;
 
@@ -132,7 +132,7 @@ impl Membership {
         }
     }
 
-    /// Leaves out who said nothing for too long. Silent heartbeats evict nobody while the generation's steps advance.
+    /// Leaves out who said nothing for too long. Silent heartbeats evict no worker while the generation's steps advance.
     pub(super) fn evict_silent(&mut self) {
         if self.stage() == Stage::Done {
             return;
@@ -142,7 +142,7 @@ impl Membership {
             .members
             .iter()
             .filter(|(worker, record)| {
-                // Nobody waits for a joiner, nor for one that was left out, so that no progress speaks for it.
+                // No member waits for a joiner, nor for one that was left out, so that no progress speaks for it.
                 let since = if record.joining().is_some() || self.lingers(**worker, record) {
                     record.heard
                 } else {
@@ -213,7 +213,7 @@ impl Membership {
             // All of them halt: who hangs in its update does not, and is left out then.
             (Phase::Running { .. }, Some(formation)) if self.may_lack_a_sum(formation) => return self.disturb(),
             (Phase::Running { .. }, Some(formation)) => {
-                // Whoever the last switch has left out is to halt, too, and the job does not end without its count.
+                // A member that the last switch has left out is to halt, too, and the job does not end without its count.
                 // Before all have begun without it, it is not asked whether it has.
                 let asked = |worker| self.switching.is_empty() && !self.is_member(worker);
                 let left_out = self.stalled_before_halting(self.settled.max(self.advanced), asked);
@@ -253,14 +253,14 @@ impl Membership {
             members.filter_map(|(rank, worker)| Some((rank, worker, self.members.get(&worker)?)))
         };
         let at = self.newest_in(formation);
-        // Nothing is computed after the last update; how long an evaluation may take nobody knows.
+        // Nothing is computed after the last update; how long an evaluation may take is not known.
         let ends = |record: &Record| record.ending().is_some_and(|ending| ending.step == at);
         let is_over = at >= self.config.steps || records().any(|(_, _, record)| ends(record));
         let is_done = |rank: usize, record: &Record| {
             let owes = if is_over { 0 } else { formation.owes(rank, at) };
             record.work.step >= at && record.work.tally.computed_in(at) >= owes
         };
-        // Whoever comes to the state first may wait for one that hangs and should hand it over.
+        // A worker that comes to the state first may wait for one that hangs and should hand it over.
         let begins = at == formation.step;
         let waits = |rank: usize, record: &Record| is_done(rank, record) || (begins && formation.catches_up(rank));
         if !records().any(|(rank, _, record)| waits(rank, record)) {
@@ -268,7 +268,7 @@ impl Membership {
         }
         let slowest = records().filter_map(|(_, _, record)| record.pace()).max();
         let stands = |rank: usize, record: &Record| {
-            // Whoever fetches or loads the state first has no pace for that.
+            // A worker that fetches or loads the state first has no pace for that.
             if begins && formation.catches_up(rank) {
                 let donor = formation.donor(rank).and_then(|donor| self.members.get(&donor));
                 let stood = record

@@ -59,7 +59,7 @@ impl Membership {
         }
     }
 
-    /// After a halt: whoever caught up by a fetched sum has not seen the trailer that asked for a snapshot, and will not tell.
+    /// After a halt: a member that caught up by a fetched sum has not seen the trailer that asked for a snapshot, and will not tell.
     pub(super) fn give_up_collecting(&mut self) {
         if matches!(self.intake, Intake::Collecting { .. }) {
             self.end_intake();
@@ -95,7 +95,7 @@ impl Membership {
     pub(super) fn snapshotted(&mut self, worker: WorkerId, id: SnapshotId, shares: Vec<(u32, StateHash)>) {
         self.still_hashing(id);
         let known = match &self.intake {
-            // What is taken at the end of a job, nobody has asked for.
+            // What is taken at the end of a job was not asked for.
             Intake::Idle if self.config.saves.is_none() => return self.is_not_needed(worker, id),
             Intake::Idle => None,
             Intake::MakingRoom { .. } | Intake::Asked { .. } => None,
@@ -130,7 +130,7 @@ impl Membership {
         }
     }
 
-    /// A holder has copied what nobody asks for any more.
+    /// A holder has copied what is not asked for any more.
     fn is_not_needed(&mut self, worker: WorkerId, id: SnapshotId) {
         let serve = Serve {
             joiners: Joiners::Only(self.served().into_iter().collect()),

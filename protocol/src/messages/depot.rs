@@ -39,7 +39,7 @@ pub enum DepotMessage {
     },
     /// It had this, and deleted it.
     Deleted {
-        /// Which.
+        /// The checkpoint.
         key: ManifestKey,
     },
     /// Answer to the last [`DepotOrder::Commit`] of a manifest, or to [`DepotOrder::Fetch`]: it is durable here, with all pieces that
@@ -78,7 +78,7 @@ pub enum Told {
 /// From coordinator to depot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 pub enum DepotOrder {
-    /// Serve these, and nobody else. Nothing comes back.
+    /// Serve these, and no other process. Nothing comes back.
     Serve {
         /// Workers that may put and read pieces.
         workers: Vec<WorkerId>,
@@ -101,12 +101,12 @@ pub enum DepotOrder {
     },
     /// The pieces that were put for this snapshot, or for any before it, need not be kept for its sake any more. Nothing comes back.
     Release {
-        /// Which.
+        /// The snapshot.
         snapshot: SnapshotId,
     },
     /// Delete this checkpoint, and give back its room. `Deleted` comes back.
     Delete {
-        /// Which.
+        /// The checkpoint.
         key: ManifestKey,
     },
     /// Fetch what this depot lacks of a checkpoint from the others, so that it has all pieces whose home it is among `depots`.
@@ -150,7 +150,7 @@ pub struct Save {
 /// reads one share of as many as the group has readers, and gives it to all others of the group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restore {
-    /// Which.
+    /// The checkpoint.
     pub key: ManifestKey,
     /// Who may have it.
     pub depots: Vec<DepotAddress>,

@@ -18,7 +18,7 @@ pub struct Form {
     pub rank: Rank,
     /// How many members there are.
     pub world_size: u32,
-    /// Of the members: whoever leads the job next can tell from it whether all mean the same ones.
+    /// Of the members: the coordinator's next life can tell from it whether all mean the same ones.
     pub digest: MembersDigest,
     /// Whom the receiver has links with, fetches from, or is fetched from by, in rank order. It knows no others.
     pub peers: Vec<Peer>,
@@ -36,7 +36,7 @@ pub struct Form {
     pub report_from: Step,
     /// The step at which the job ends early, if a trailer has already said so.
     pub stop_at: Option<Step>,
-    /// Whether the state at the end is to be kept: all copy their shares of it before they conclude, and whoever is left out at a
+    /// Whether the state at the end is to be kept: all copy their shares of it before they conclude, and a member that is left out at a
     /// boundary copies its own, since the others may leave as well.
     pub last: Last,
 }
@@ -100,7 +100,7 @@ impl fmt::Debug for MembersDigest {
 /// A member of a generation and where it is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberAddress {
-    /// Who.
+    /// The worker.
     pub worker: WorkerId,
     /// Where.
     pub address: SocketAddr,
@@ -130,7 +130,7 @@ pub enum CatchUp {
         /// The donor.
         from: Rank,
     },
-    /// Nobody has the state: load it from the checkpoint that [`Form::restore`] names.
+    /// No worker has the state: load it from the checkpoint that [`Form::restore`] names.
     Checkpoint,
 }
 

@@ -150,7 +150,7 @@ pub enum Greeting {
     },
     /// A coordinator of a higher incarnation leads the job; this one has learned that from the hello, and ends. Look for the other.
     Fenced,
-    /// To a coordinator: this one was asked for its number. Whoever of the two has the lower one is fenced (GEN-1). The connection ends.
+    /// To a coordinator: this one was asked for its number. The one of the two with the lower number is fenced (GEN-1). The connection ends.
     Leads {
         /// The newest generation that it has announced.
         newest: Generation,
@@ -270,7 +270,7 @@ pub enum WorkerMessage {
     },
     /// From a holder of a snapshot: keeping it would take more memory than its bound, so it was dropped.
     Dropped {
-        /// Which.
+        /// The snapshot.
         snapshot: SnapshotId,
     },
     /// Answer to `Save`: all pieces of this share are durable where they should be. Said in parts, if there are many.
@@ -431,7 +431,7 @@ pub enum CoordinatorMessage {
 /// A snapshot as a joiner needs it. Shares are numbered by place: see [`crate::snapshot`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Which.
+    /// The snapshot.
     pub id: SnapshotId,
     /// The members that hold it, by place; none for one that is gone.
     pub holders: Vec<Option<MemberAddress>>,
@@ -442,7 +442,7 @@ pub struct Snapshot {
 /// Whom a member serves, and what it keeps for them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Serve {
-    /// Joiners that may fetch shares and sums. Whoever is not named is served nothing.
+    /// Joiners that may fetch shares and sums. A worker that is not named is served nothing.
     pub joiners: Joiners,
     /// The snapshot that they copy; older ones are dropped. None if it is yet to be taken.
     pub snapshot: Option<SnapshotId>,
@@ -455,7 +455,7 @@ pub struct Serve {
 /// Who may fetch of a snapshot. A list grows with those who join, so that only the first word of a snapshot says all of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Joiners {
-    /// These, and nobody else.
+    /// These, and no other worker.
     Only(Vec<WorkerId>),
     /// As before, but for these.
     Changed {
@@ -467,7 +467,7 @@ pub enum Joiners {
 }
 
 impl Joiners {
-    /// Whether nobody may.
+    /// Whether none may.
     #[must_use]
     pub fn is_nobody(&self) -> bool {
         matches!(self, Self::Only(joiners) if joiners.is_empty())
@@ -492,7 +492,7 @@ pub enum Trailer {
     Stop,
     /// Every member copies its shares of the state after this update.
     Snapshot,
-    /// This generation ends after this update. Whoever was given an order to prepare for this one goes on in it; the others are
+    /// This generation ends after this update. Members that were given an order to prepare for this one go on in it; the others are
     /// halted for it.
     Switch(Generation),
 }
@@ -538,7 +538,7 @@ pub enum AgentMessage {
     },
     /// A child was started. Nothing comes back.
     ChildStarted {
-        /// Which.
+        /// The worker.
         worker: WorkerId,
         /// Its process on the agent's host.
         pid: u32,
@@ -556,7 +556,7 @@ pub enum AgentMessage {
     },
     /// A child has ended.
     ChildExited {
-        /// Which.
+        /// The worker.
         worker: WorkerId,
         /// How, in words: `signal 9`, `exit code 1`.
         how: String,
@@ -573,7 +573,7 @@ pub enum AgentMessage {
     },
     /// A child stands still, as by SIGSTOP, or goes on. Nothing comes back.
     ChildMotion {
-        /// Which.
+        /// The worker.
         worker: WorkerId,
         /// What its process does now.
         motion: Motion,
@@ -592,7 +592,7 @@ pub enum Motion {
 /// From coordinator to agent. Nothing comes back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AgentOrder {
-    /// The job is over: restart nobody, let the children end.
+    /// The job is over: restart no child, let all of them end.
     JobOver,
     /// Answer to `Certify`.
     Certified {
@@ -613,7 +613,7 @@ pub enum AgentOrder {
     },
     /// Kill this child at once, as an operator wants it. It is replaced like any that died.
     Kill {
-        /// Which.
+        /// The worker.
         worker: WorkerId,
     },
     /// Start so many workers more.

@@ -1,5 +1,5 @@
 //! Whether what a peer says can be. Every field of what workers, agents and depots say is compared with the job here, once, before a
-//! machine sees it; whoever says what cannot be is at fault, and is not listened to. What is said may still be wrong.
+//! machine sees it; a peer that says what cannot be is at fault, and is not listened to. What is said may still be wrong.
 
 use super::{DepotMessage, Introduction, Seated, Standing, StepReport, Tally, WorkerMessage};
 use crate::checkpoint::{Head, ManifestKey};

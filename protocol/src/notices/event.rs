@@ -35,7 +35,7 @@ pub enum Command {
     Drain {
         /// Which notice, for people.
         reason: String,
-        /// How long they may take; none if nobody knows.
+        /// How long they may take; none if it is not known.
         within: Option<Duration>,
     },
     /// Start as many workers as there were before they left.
@@ -43,7 +43,7 @@ pub enum Command {
         /// Why, for people.
         reason: String,
     },
-    /// Tell the cloud that nobody needs the rest of the time.
+    /// Tell the cloud that the rest of the time is not needed.
     Approve {
         /// Which notice.
         id: String,

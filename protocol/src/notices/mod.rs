@@ -225,7 +225,7 @@ impl Notices {
         }
     }
 
-    /// Tells the cloud that nobody waits for the time that it gives.
+    /// Tells the cloud that the time it gives is not needed.
     fn approve(&mut self, commands: &mut Vec<Command>) {
         if !matches!(self.workers, Workers::Away { .. }) {
             return;

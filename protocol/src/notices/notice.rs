@@ -56,7 +56,7 @@ pub enum What {
     Reboot,
     /// Azure: the machine moves to another host, without its memory.
     Redeploy,
-    /// Azure: the machine stands still for a while; none if nobody knows for how long.
+    /// Azure: the machine stands still for a while; none if it is not known for how long.
     Freeze(Option<Duration>),
     /// Azure: something that this version has no word for.
     EventOther(String),
@@ -158,7 +158,7 @@ pub enum Progress {
     Started,
 }
 
-/// Whether the cloud may be told that nobody waits any more.
+/// Whether the cloud may be told that the rest of the time is not needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Approval {
     /// It listens, and the event is about this machine alone.
@@ -183,7 +183,7 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// The moment from which on it may happen, of a notice that is known since `since`. None if nobody knows, or it has begun.
+    /// The moment from which on it may happen, of a notice that is known since `since`. None if it is not known, or it has begun.
     #[must_use]
     pub fn deadline(&self, since: UtcTime) -> Option<UtcTime> {
         match self.progress {

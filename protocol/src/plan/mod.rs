@@ -1,6 +1,6 @@
 //! Who adds what in which order, and along which hops: pure schedules over ranks. Knows no bytes and no links.
 //!
-//! A [`Plan`] is made from the visits of a generation, by whoever forms it. Each member is told its own [`Part`] alone: what it adds,
+//! A [`Plan`] is made from the visits of a generation, by the coordinator that forms it. Each member is told its own [`Part`] alone: what it adds,
 //! and the hops that begin or end at it.
 
 mod ordered;

@@ -12,7 +12,7 @@ use crate::words::{Rank, ShardRange};
 /// A hop as the rank at one of its ends sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HopEnd {
-    /// Which.
+    /// The hop.
     pub hop: HopId,
     /// The rank at its other end.
     pub peer: Rank,

@@ -13,7 +13,7 @@ use super::directory::Checkpoints;
 /// A piece that no directory can give. Name another one that has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PieceError {
-    /// Which.
+    /// The piece.
     pub piece: PieceHash,
     /// What was found where it should be; empty if nobody has it.
     pub reasons: Vec<String>,
@@ -45,7 +45,7 @@ pub enum LayoutError {
     Senseless(#[from] ManifestError),
     /// Description and manifest contradict each other.
     #[error(
-        "expected tensors of {bytes} bytes in {pieces} pieces, as its manifest says, found a description of {found}; whoever wrote it \
+        "expected tensors of {bytes} bytes in {pieces} pieces, as its manifest says, found a description of {found}; the program that wrote it \
          was at fault: use another checkpoint"
     )]
     Contradiction {

@@ -16,7 +16,7 @@ pub enum PruneError {
     /// The newest complete one is not deleted: a job that begins again would have nothing to go on from.
     #[error("{} is the newest complete checkpoint and is never deleted; remove the whole directory if it is not needed", short(*.key))]
     Newest {
-        /// Which.
+        /// The checkpoint.
         key: ManifestKey,
     },
     /// It may be the newest complete one, or nobody's: the other hosts know.
@@ -25,7 +25,7 @@ pub enum PruneError {
          hosts; name their directories with --also", short(*.key)
     )]
     Unclear {
-        /// Which.
+        /// The checkpoint.
         key: ManifestKey,
     },
     /// What another one needs is not known: nothing was changed.
@@ -34,7 +34,7 @@ pub enum PruneError {
          directory (sardana checkpoints copy), or delete it too (--delete {})", short(*.key), .key.id
     )]
     Unreadable {
-        /// Which.
+        /// The checkpoint.
         key: ManifestKey,
         /// What is wrong with it.
         reason: String,
@@ -61,7 +61,7 @@ pub struct Pruning {
 /// What was deleted.
 #[derive(Debug, Clone, Default)]
 pub struct Pruned {
-    /// Which.
+    /// Checkpoints that were deleted.
     pub deleted: Vec<ManifestKey>,
     /// What the collection did.
     pub collected: Collected,

@@ -38,7 +38,7 @@ impl Verification {
 /// A checkpoint that was verified.
 #[derive(Debug, Clone)]
 pub struct Checked {
-    /// Which.
+    /// The checkpoint.
     pub key: ManifestKey,
     /// The hash of its state, made of its pieces; none if that cannot be.
     pub state: Option<StateHash>,

@@ -37,7 +37,7 @@ pub enum InviteError {
     JoinFile(#[from] JoinFileError),
 }
 
-/// Writes a join file, of mode 0600. Whoever has it can take part in the job: it must be carried over a safe way.
+/// Writes a join file, of mode 0600. Its holder can take part in the job: it must be carried over a safe way.
 ///
 /// # Errors
 /// See [`InviteError`].

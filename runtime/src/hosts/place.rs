@@ -87,7 +87,7 @@ impl Offered {
 
 impl Drop for Offered {
     fn drop(&mut self) {
-        // Whoever looks for jobs removes it otherwise.
+        // Otherwise the next process that looks for jobs removes it.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Nothing in these tests takes long; whatever has not happened by then never will.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The program with these arguments, apart from the settings of whoever runs the tests.
+/// The program with these arguments, apart from the settings of the person who runs the tests.
 pub(crate) fn sardana<A: AsRef<OsStr>>(arguments: &[A]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sardana"));
     command.args(arguments).stdin(Stdio::null());

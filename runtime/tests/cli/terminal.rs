@@ -42,7 +42,7 @@ enum Heard {
 #[test]
 fn becomes_the_program_in_a_terminal() {
     let Ok(arguments) = std::env::var(IN_TERMINAL) else { return };
-    // Whoever runs the tests may have a terminal, too: the program must not find that one.
+    // The person who runs the tests may have a terminal, too: the program must not find that one.
     rustix::process::setsid().unwrap();
     rustix::process::ioctl_tiocsctty(std::io::stdin()).unwrap();
     let mut program = Command::new(env!("CARGO_BIN_EXE_sardana"));

@@ -146,7 +146,7 @@ fn serve(python: &Path) -> Result<Moto, String> {
             .flat_map(|stdout| BufReader::new(stdout).lines().map_while(Result::ok));
         for line in lines {
             if let Some(port) = line.strip_prefix("port ") {
-                // Whoever waited may have given up.
+                // The task that waited may have given up.
                 let _ = said.send(port.parse::<u16>());
             }
         }

@@ -62,7 +62,7 @@ fn what_cannot_be_read_keeps_its_objects_until_it_is_deleted() {
 }
 
 #[test]
-fn whoever_prunes_and_whoever_copies_give_way_to_each_other() {
+fn a_pruner_and_an_uploader_give_way_to_each_other() {
     let site = Site::with(&[10, 20]);
     let m = url(&site, "m");
     site.done(&format!("copy a {m} 10"));
@@ -72,7 +72,7 @@ fn whoever_prunes_and_whoever_copies_give_way_to_each_other() {
         let file = File::create(marks.join(name)).unwrap();
         file.set_modified(SystemTime::now() - age).unwrap();
     };
-    // Whoever prunes is waited for, or until it must have crashed.
+    // A pruner is waited for, or until it must have crashed.
     mark("pruning-0000000000000001", Duration::from_secs(38));
     site.done(&format!("copy a {m} 20"));
     assert_eq!(objects(&site, "m", "marks").len(), 0);

@@ -63,7 +63,7 @@ fn whatever_differs_is_named_and_the_job_goes_on_without_it() {
     assert_eq!(site.end().unwrap().hash, expected.hash);
     assert_eq!(first.state(), expected.hash);
     assert_eq!(second.state(), expected.hash);
-    // For whoever comes now there is nothing to do, and nothing is wrong.
+    // For a worker that comes now there is nothing to do, and nothing is wrong.
     let late = site.worker(3, job(2), Slope::new).outcome().unwrap_err();
     assert!(late.to_string().contains("the job is over"), "{late}");
     assert_eq!(late.exit_code(), 0);

@@ -139,7 +139,7 @@ impl Event {
     }
 
     fn notice(self) -> Notice {
-        // -1 stands for a time that nobody knows.
+        // -1 stands for a time that is not known.
         let pause = self.duration_in_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let what = match self.event_type.as_str() {
             "Preempt" => What::Preempt,

@@ -64,7 +64,7 @@ pub enum NoticeOrder {
     Drain {
         /// Which notice.
         reason: String,
-        /// How long they may take; none if nobody knows.
+        /// How long they may take; none if it is not known.
         within: Option<Duration>,
         /// To be told when they have left.
         drained: oneshot::Sender<()>,
@@ -142,7 +142,7 @@ fn busy(status: StatusCode) -> Probe {
     }
 }
 
-/// Asks in all three ways at once, until somebody answers or nobody is there.
+/// Asks in all three ways at once, until a service answers or none can be there.
 async fn detected(address: &MetadataAddress) -> Option<Cloud> {
     let mut tries = 0;
     loop {
@@ -197,7 +197,7 @@ struct Watching {
     next: (Duration, Duration),
 }
 
-/// Nobody listens any more.
+/// The agent does not listen any more.
 struct Unheard;
 
 impl Watching {
@@ -254,7 +254,7 @@ impl Watching {
     }
 }
 
-/// Waits until the workers have left; for ever if nobody was asked to, or nobody will say so.
+/// Waits until the workers have left; for ever if none was asked to, or none will say so.
 async fn left(drained: &mut Option<oneshot::Receiver<()>>) {
     if let Some(receiver) = drained {
         let said = receiver.await;

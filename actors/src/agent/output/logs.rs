@@ -42,7 +42,7 @@ impl Default for LogBounds {
 pub(super) struct Logs {
     folder: PathBuf,
     bounds: LogBounds,
-    /// In the order in which they were made. Nobody has the log of one that has ended.
+    /// In the order in which they were made. The log of one that has ended is not open.
     made: Mutex<VecDeque<(PathBuf, Weak<Log>)>>,
 }
 

@@ -4,7 +4,7 @@
 //!  child ══ pipe ══▶ pump (a task per pipe) ── few lines ──▶ writer (a thread per stream) ──▶ terminal, and the worker's files
 //! ```
 //! Nothing is kept beyond a few lines: a reader that is slow makes the writer wait, the writer the pumps, and these the child. The
-//! writers are threads, so that a terminal that is stopped holds up nobody else in this process.
+//! writers are threads, so that a terminal that is stopped holds up nothing else in this process.
 
 mod lines;
 mod logs;
@@ -50,7 +50,7 @@ pub enum Output {
 pub enum Colour {
     /// Each worker has one of a few colours.
     On,
-    /// The terminal has none, or nobody wants them.
+    /// The terminal has none, or they are not wanted.
     Off,
 }
 

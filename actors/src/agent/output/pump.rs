@@ -152,7 +152,7 @@ mod tests {
                     .unwrap();
             }
         };
-        // While nobody reads, it does not come to its end, however long it has.
+        // While it is not read, it does not come to its end, however long it has.
         tokio::time::pause();
         let mut flood = std::pin::pin!(flood);
         let waiting = tokio::time::timeout(std::time::Duration::from_secs(3_600), &mut flood).await;

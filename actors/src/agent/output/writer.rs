@@ -31,7 +31,7 @@ pub(super) fn start(
     let (done, is_done) = oneshot::channel();
     thread::Builder::new().name(name.to_owned()).spawn(move || {
         write_all(lines, stream);
-        // Nobody may be waiting.
+        // The caller may not wait.
         let _ = done.send(());
     })?;
     Ok((sender, is_done))
@@ -54,7 +54,7 @@ fn write_all(mut lines: mpsc::Receiver<Line>, stream: impl Write) {
                 None
             };
         }
-        // Whoever read it may be gone, as with `| head`: workers go on, and their files.
+        // The program that read it may be gone, as with `| head`: workers go on, and so do their files.
         stream = stream.take().and_then(|mut stream| {
             let written = stream.write_all(&together).and_then(|()| stream.flush());
             written.is_ok().then_some(stream)

@@ -71,7 +71,7 @@ impl Agents {
         }
     }
 
-    /// A worker has left the job; its process is about to end, and nobody comes in its place.
+    /// A worker has left the job; its process is about to end, and none comes in its place.
     pub(super) fn left(&mut self, worker: WorkerId) {
         for known in self.0.values_mut() {
             known.children.remove(&worker);

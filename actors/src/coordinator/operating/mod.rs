@@ -234,7 +234,7 @@ impl State {
         Ok(format!("{more} more are started: {}", told.join(", ")))
     }
 
-    /// Lets `fewer` of those who stay leave, the last first: whoever has no rank, then the highest ranks.
+    /// Lets `fewer` of those who stay leave, the last first: workers without a rank, then the highest ranks.
     fn drain_highest(&mut self, staying: &[WorkerId], fewer: u32) -> Result<String, String> {
         let leaving: Vec<WorkerId> = staying.iter().rev().take(fewer as usize).copied().collect();
         if leaving.is_empty() {

@@ -47,7 +47,7 @@ impl Streams {
         write_frame(&mut self.send, &Greeting::Welcome, HELLO_FRAME_BYTES).await?;
         while let Some(request) = read_frame::<OperatorRequest>(&mut self.receive, REQUEST_BYTES).await? {
             let (reply, answer) = oneshot::channel();
-            // Nobody answers once the coordinator ends.
+            // No answer comes once the coordinator ends.
             if coordinator.cast(Message::Asked { request, reply }).is_err() {
                 return Ok(OVER);
             }

@@ -18,7 +18,7 @@ const REPEATED: usize = 64;
 /// The workers that `whom` means, at least one.
 ///
 /// # Errors
-/// In words for the operator: when it means nobody, or could mean two things. They list whom there is.
+/// In words for the operator: when it means no worker, or could mean two things. They list whom there is.
 pub(super) fn select(whom: &str, workers: &[WorkerView], agents: &Agents) -> Result<Vec<WorkerId>, String> {
     let whom = whom.trim();
     let by_kind = [

@@ -160,7 +160,7 @@ impl Entry {
         Ok(write_private(path, &bytes, existing)?)
     }
 
-    /// Whether the file at `path` is one that nobody can use any more.
+    /// Whether the file at `path` is one that cannot be used any more.
     pub(super) fn is_useless(path: &Path, now: Moment) -> bool {
         let Ok(written) = Written::read(path) else { return false };
         let renewed = written.certified.as_ref().is_some_and(|certified| {

@@ -129,7 +129,7 @@ impl Keyring {
         self.0.file(&format!("{nonce}.{slot}.{ending}"))
     }
 
-    /// Removes what nobody can use any more. What cannot be read is left to those who want it.
+    /// Removes what cannot be used any more. What cannot be read is left to those who want it.
     fn sweep(&self, now: Moment) {
         let Ok(files) = fs::read_dir(self.0.path()) else { return };
         for file in files.flatten().take(SWEPT_FILES) {
@@ -192,7 +192,7 @@ impl Held {
         self.entry.write(&self.path)
     }
 
-    /// Keeps what comes after, for a process that stays; nobody else has its place meanwhile.
+    /// Keeps what comes after, for a process that stays; no other process has its place meanwhile.
     pub(super) fn kept(self) -> Option<Kept> {
         self.lock.is_some().then_some(Kept(self))
     }
@@ -203,7 +203,7 @@ impl Held {
 pub struct Kept(Held);
 
 impl Kept {
-    /// From now on writes down each certificate that `wallet` gets, until nobody has the wallet any more.
+    /// From now on writes down each certificate that `wallet` gets, until its last owner has let go of it.
     ///
     /// Must be called inside a tokio runtime.
     pub fn follow(self, wallet: &Wallet) {

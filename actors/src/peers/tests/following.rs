@@ -150,7 +150,7 @@ async fn the_other_keeper_is_asked_when_the_first_has_let_go_or_is_gone() {
     assert_eq!(follow(&workers, &known, 0).await.unwrap().unwrap().bytes, sum.bytes());
     workers[0].close("it ends").await;
     assert_eq!(follow(&workers, &known, 0).await.unwrap().unwrap().bytes, sum.bytes());
-    // Nobody has it.
+    // No keeper has it.
     workers[1].close("it ends").await;
     let error = follow(&workers, &known, 0).await.unwrap().unwrap_err().to_string();
     assert!(

@@ -39,7 +39,7 @@ fn desk() -> Arc<Desk> {
         order: Order::Exact,
     };
     let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
-    // Nobody runs errands here.
+    // Errands are not done here.
     Desk::new(&job, Arc::new(layout), None).0
 }
 
@@ -128,7 +128,7 @@ fn generation(count: u64) -> Generation {
 #[tokio::test]
 async fn all_who_make_no_link_are_told_of_together() {
     let (workers, ring) = workers(3);
-    // Nobody waits in vain for five seconds: where nothing else happens, time goes on by itself.
+    // No task waits in vain for five seconds: where nothing else happens, time goes on by itself.
     tokio::time::pause();
     let failures = timeout(10 * PATIENCE, workers[1].link(&ring.form(1))).await.unwrap();
     let mut peers: Vec<u64> = failures.unwrap_err().iter().map(|error| error.peer().get()).collect();
@@ -236,7 +236,7 @@ async fn a_link_of_a_generation_not_yet_known_is_parked() {
         tokio::spawn(async move { link(&peers, &ring, 0).await })
     };
     until(|| workers[1].table.parked() == 2).await;
-    // Whoever lets go of links ends them, also for one who has not heard of them yet.
+    // A worker that lets go of links ends them, also for a peer that has not heard of them yet.
     let late = link(&workers[1], &ring, 1).await.unwrap();
     early.await.unwrap().unwrap();
     drop(late);
@@ -322,10 +322,10 @@ async fn who_is_no_member_any_more_is_cut_off_on_all_connections() {
     };
     until(|| workers[0].endpoint.open_connections() == open()).await;
     let name = |circle, members: &[MemberAddress]| workers[0].name(circle, members.iter().map(|member| member.worker));
-    // Whoever was never named may be named soon.
+    // A peer that was never named may be named soon.
     name(Circle::Present, &ring.members[..1]);
     assert_eq!(workers[0].parted(), []);
-    // Whoever is still wanted in another way stays.
+    // A peer that is still named for another reason stays.
     name(Circle::Present, &ring.members);
     name(Circle::Joiners, &ring.members[1..]);
     name(Circle::Present, &ring.members[..1]);

@@ -1,4 +1,4 @@
-//! Hosts whose clocks disagree: certificates that are not valid yet, or not any more, by the clock of whoever looks at them.
+//! Hosts whose clocks disagree: certificates that are not valid yet, or not any more, by the clock of the end that looks at them.
 
 use std::time::Duration;
 

@@ -217,7 +217,7 @@ async fn a_server_without_room_is_busy() {
 async fn nobody_there_is_unreachable_after_the_deadline() {
     let authority = authority(JOB);
     let worker = authority.issue(Role::Worker, 1).unwrap();
-    // A socket that is held but never read, so that nobody else can come to listen there.
+    // A socket that is held but never read, so that no other process can come to listen there.
     let silent = std::net::UdpSocket::bind(ANY_PORT).unwrap();
     let address = silent.local_addr().unwrap();
     let dialling = bind_client(&worker, Purpose::Control, address).unwrap();
@@ -239,7 +239,7 @@ async fn a_taken_or_foreign_address_says_what_to_do() {
         "{error}"
     );
     assert!(error.to_string().contains("choose another port"), "{error}");
-    // TEST-NET-1 (RFC 5737) is nobody's.
+    // No host has TEST-NET-1 (RFC 5737).
     let foreign = SocketAddr::from(([192, 0, 2, 1], 0));
     let error = bind_server(&coordinator, Purpose::Control, foreign).unwrap_err();
     assert!(matches!(error, BindError::NotThisHost { .. }), "{error}");

@@ -44,7 +44,7 @@ pub(super) struct Inner {
     /// The ring that a trailer will switch to.
     prepared: Option<mpsc::UnboundedSender<RingInput>>,
     copies: VecDeque<WantedCopy>,
-    /// Whether a copy keeps nobody from computing gradients.
+    /// Whether copies do not keep the training thread from its gradients.
     beside: bool,
     errands: mpsc::UnboundedSender<Errand>,
     tally: Option<TallyFile>,
@@ -174,7 +174,7 @@ impl Inner {
     }
 
     fn next_copy(&mut self) -> Option<Task> {
-        // Whoever waits for an older state is told by the end of its channel.
+        // A task that waits for an older state is told by the end of its channel.
         let step = self.member.step();
         self.copies.retain(|copy| copy.step == step && !copy.reply.is_closed());
         let computing = self.member.is_computing();
@@ -262,7 +262,7 @@ impl Inner {
         }
     }
 
-    /// What the training thread has done is counted before anybody is told: whoever uses it may outlive this process.
+    /// What the training thread has done is counted before anybody is told: a worker that uses it may outlive this process.
     fn handle_counted(&mut self, event: Event) {
         let commands = self.member.handle(event);
         self.write_tally();

@@ -69,11 +69,11 @@ impl KeptSum {
 /// One share of a snapshot that is held.
 #[derive(Debug, Clone)]
 pub struct HeldShare {
-    /// Which.
+    /// The share.
     pub share: Share,
     /// Its bytes.
     pub bytes: Bytes,
-    /// The names of its pieces, which nobody has to hash once more.
+    /// The names of its pieces, which need not be hashed once more.
     pub pieces: Arc<[PieceHash]>,
     /// Their hash.
     pub hash: StateHash,
@@ -154,7 +154,7 @@ impl Keeping {
         }
     }
 
-    /// The training thread applies this sum now. Whoever waits for it gets it; the one before is returned.
+    /// The training thread applies this sum now. Each task that waits for it gets it; the one before is returned.
     pub(super) fn renew(&mut self, sum: KeptSum) -> Option<KeptSum> {
         let step = sum.sum.step();
         for (_, waiter) in self.waiting.extract_if(.., |(waited, _)| *waited == step) {
@@ -184,7 +184,7 @@ impl Keeping {
         receiver
     }
 
-    /// Nobody is told any more of sums before `step`; of none at all if there is no step.
+    /// No task is told any more of sums before `step`; of none at all if there is no step.
     pub(super) fn disappoint(&mut self, before: Option<Step>) {
         self.waiting.retain(|(step, _)| before.is_some_and(|before| *step >= before));
     }

@@ -64,7 +64,7 @@ pub enum Task {
     },
     /// Copy shares of the state, for others, and send them here in this order.
     Copy {
-        /// Which.
+        /// The shares.
         shares: Vec<Share>,
         /// Buffers to copy them into, in the same order, as far as there are any.
         room: Vec<Vec<u8>>,
@@ -94,7 +94,7 @@ pub enum Errand {
     },
     /// End the ring of this generation.
     Abort {
-        /// Which.
+        /// The generation.
         generation: Generation,
     },
     /// Make the links of a generation to come, beside the ring that runs. Ends what was prepared before.
@@ -115,7 +115,7 @@ pub enum Errand {
     Unprepare,
     /// Find memory for copies of these shares, then [`Desk::room_made`].
     MakeRoom {
-        /// Which.
+        /// The shares.
         shares: Vec<Share>,
     },
     /// Hash these copies when they come, then [`Desk::snapshotted`].
@@ -129,14 +129,14 @@ pub enum Errand {
     },
     /// Serve these workers besides the members of the generation.
     Admit {
-        /// Whom.
+        /// The joiners.
         joiners: Vec<WorkerId>,
     },
     /// Copy a snapshot. Again for the same one: its holders have changed.
     Copy(Box<Snapshot>),
     /// Get the sum of this step from a keeper. Again for the same step: the keepers have changed.
     Follow {
-        /// Which.
+        /// The step.
         step: Step,
         /// Whom to ask.
         snapshot: Box<Snapshot>,
@@ -218,7 +218,7 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// A desk for a worker of `job`. The errands go to whoever holds the receiver. Counts gradients in `tally`, if there is one.
+    /// A desk for a worker of `job`. The errands go to the holder of the receiver. Counts gradients in `tally`, if there is one.
     #[must_use]
     pub fn new(
         job: &JobSpec,
@@ -281,7 +281,7 @@ impl Desk {
     }
 
     /// So many more bytes of a state or sum are fetched, loaded or hashed. Others may wait for that: the coordinator is told with the next
-    /// heartbeat, and takes nobody who moves something for one that hangs.
+    /// heartbeat, and takes no worker that moves something for one that hangs.
     pub fn moved(&self, bytes: usize) {
         self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -336,7 +336,7 @@ impl Desk {
         }
     }
 
-    /// The same for whoever trains as a task, and not on a thread of its own: see [`crate::ground`].
+    /// The same where training is a task, and not a thread of its own: see [`crate::ground`].
     pub async fn coming(&self) -> Task {
         loop {
             let changed = self.changed.waiting.notified();
@@ -370,7 +370,7 @@ impl Desk {
         self.handle(Event::Concluded { hash, results }, Data::None);
     }
 
-    /// Ends the training thread at its next task. Nobody is given a state any more.
+    /// Ends the training thread at its next task. No worker is given a state any more.
     pub fn end(&self) {
         self.lock().end();
         self.changed.notify_all();

@@ -45,7 +45,7 @@ async fn who_does_not_find_the_files_it_was_told_of_reads_as_if_there_were_none(
     assert_eq!(given(hide).await, STATE.len() as u64);
 }
 
-/// A piece is damaged: its depot is asked for it, and says so; nobody else has it.
+/// A piece is damaged: its depot is asked for it, and says so; no other has it.
 #[tokio::test]
 #[should_panic(expected = "checkpoint actor")]
 async fn what_is_damaged_in_the_file_is_not_loaded() {

@@ -1,4 +1,4 @@
-//! A leave that was announced loses nothing: whoever is let go leaves its state to somebody, or has waited long enough for that. And it
+//! A leave that was announced loses nothing: a worker that is let go leaves its state to another, or has waited long enough for that. And it
 //! takes part no more.
 
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Law {
             // The others load it from a checkpoint.
             Heirs::At(_) if step <= self.checkpoints.source.max(self.checkpoints.saved) => true,
             Heirs::At(_) if self.given_up.contains(&worker) => true,
-            // Whoever a trailer left out is let go only once all others have begun without it. Else one step may be computed again.
+            // A member that a trailer left out is let go only once all others have begun without it. Else one step may be computed again.
             Heirs::At(newest) if self.left_out.contains(&worker) => newest >= Some(step),
             // Who still loads the checkpoint that its generation starts from is as good as there: one step is computed again.
             Heirs::At(newest) => {

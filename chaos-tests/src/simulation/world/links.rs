@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// Whoever cannot make one link lets go of the others that it has made, as in the shell. Who waits for others still does not notice.
+    /// A worker that cannot make one link lets go of the others that it has made, as in the shell. One that waits for others still does not notice.
     fn let_go_of_links(&mut self, worker: WorkerId, generation: Generation) {
         let ring = self
             .processes

@@ -363,7 +363,7 @@ impl World {
         self.network.loss = 0;
         self.network.replay = 0;
         self.heal_depots();
-        // Whoever stands still wakes by itself.
+        // A worker that stands still wakes by itself.
         self.coordinator.skew(now, 1_000);
         for process in self.processes.values_mut() {
             process.slow = 1;

@@ -241,7 +241,7 @@ impl World {
                 self.swarm.gradient
             }
             Work::Apply { step } => {
-                // Whoever wants this sum may have it from now on.
+                // Each worker that wants this sum may have it from now on.
                 process.sum = process.take_sum(step);
                 self.swarm.apply
             }

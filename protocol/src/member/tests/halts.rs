@@ -116,7 +116,7 @@ fn ready_is_said_when_the_links_are_made_and_again_when_asked_again() {
     assert_eq!(worker.introduction().seat, Some(seat(0, Ring::Broken)));
 }
 
-/// Nobody else may know of it, and nobody asks.
+/// No other worker may know of it, and the coordinator does not ask.
 #[test]
 fn a_broken_link_is_told_until_the_halt_comes() {
     let mut worker = seated(0);

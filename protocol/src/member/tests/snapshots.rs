@@ -206,7 +206,7 @@ fn room_is_made_for_a_snapshot_to_come() {
     );
     assert_eq!(said(&worker.handle(Event::RoomMade)), ["room made g1.1"]);
     assert_eq!(serve(&mut worker, &[7], None, Needed::No, 0), [admit(&[7]), make_room(&[])]);
-    // Nobody joins: it is for a checkpoint.
+    // No worker joins: it is for a checkpoint.
     assert_eq!(
         serve(&mut worker, &[], None, Needed::Yes, 0),
         [admit(&[]), make_room(&[1, 0])]

@@ -87,7 +87,7 @@ pub(super) enum Halted {
 }
 
 impl Ledger {
-    /// As it may be believed: a life before this one has perhaps written down what nobody can have computed. Which of it was in vain, is not
+    /// As it may be believed: a life before this one has perhaps written down what no worker can have computed. Which of it was in vain, is not
     /// known.
     pub(super) fn within(mut self, bounds: Bounds) -> Self {
         let told = self.recent.len();
@@ -278,7 +278,7 @@ impl Ledger {
         self.recomputed = self.recomputed.saturating_add(lost);
     }
 
-    /// Training starts from a state that holds `kept` gradients: those that nobody of this job's lives has told of count as computed before.
+    /// Training starts from a state that holds `kept` gradients: those that no worker has told any of the coordinator's lives of count as computed before.
     pub(super) fn inherit(&mut self, kept: u64) {
         let missing = kept.saturating_sub(self.useful);
         self.useful = self.useful.saturating_add(missing);

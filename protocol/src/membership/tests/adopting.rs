@@ -208,7 +208,7 @@ fn whom_nobody_present_has_for_a_peer_is_waited_for_a_while() {
     for ended in [2, 3, 4] {
         job.dies(ended, 6);
     }
-    // It has links with two of them, and nobody knows who the third was.
+    // It has links with two of them, and who the third was is not known.
     job.returns(1, 1, 6, Some(seat_of_four(0)));
     assert_eq!(job.waits(1, ADOPTION_PATIENCE - Duration::from_millis(1)), [""; 0]);
     let told = job.waits(1, Duration::from_millis(1));
@@ -312,7 +312,7 @@ fn who_had_halted_and_comes_late_brings_its_state_back() {
     let told = job.returns(1, 1, 9, None);
     assert_eq!(told[..2], ["joined w1 at s9", "halting for g2.2"]);
     assert!(told.contains(&"to w1: halt g2.2".to_owned()), "{told:?}");
-    // Who never trained disturbs nobody.
+    // A worker that never trained disturbs none.
     let mut job = Job::training(2, config());
     assert_eq!(job.returns(3, 0, 9, None)[..1], ["joined w3 at s9"]);
     assert_eq!(job.membership.stage(), Stage::Running);

@@ -1,4 +1,4 @@
-//! Where links cannot be made, who is at fault is left out, whoever says so.
+//! Where links cannot be made, the worker at fault is left out, whichever end says so.
 
 use super::*;
 use crate::limits::{LINK_GRACE, MAX_LINK_FAILURES};
@@ -93,7 +93,7 @@ impl Job {
 }
 
 #[test]
-fn who_has_a_broken_port_is_left_out_wherever_it_is_and_whoever_notices() {
+fn a_worker_with_a_broken_port_is_left_out_wherever_it_is_and_whichever_end_notices() {
     for workers in [3, 4, 8] {
         for broken in 1..=workers {
             for port in [Port::Out, Port::In, Port::Both] {

@@ -36,7 +36,7 @@ impl Job {
         assert_eq!(self.membership.stage(), Stage::Running);
     }
 
-    /// A newcomer takes part, and is left out because nobody reaches it.
+    /// A newcomer takes part, and is left out because no member reaches it.
     fn is_out_of_reach(&mut self, worker: u64) {
         let told = self.arrives(worker, 0);
         assert_eq!(told[0], format!("joined w{worker} at s0"));

@@ -1,4 +1,4 @@
-//! Leaves that were announced: nobody's work is lost, and nobody is let go too early.
+//! Leaves that were announced: no work is lost, and no leaver is let go too early.
 
 use super::*;
 use crate::limits::{LEAVE_GRACE, RESEND};

@@ -147,7 +147,7 @@ fn a_holder_of_the_state_that_was_only_cut_off_is_waited_for() {
     assert_eq!(told[0], "state lost: s5 reached, again from s0");
 }
 
-/// The step before the one from which training began again is nobody's any more.
+/// The step before the one from which training began again counts for no worker any more.
 #[test]
 fn a_holder_of_the_state_that_training_began_again_with_is_waited_for() {
     let mut job = Job::training(1, config());

@@ -54,7 +54,7 @@ fn what_is_not_answered_is_said_again() {
 }
 
 #[test]
-fn whoever_makes_progress_in_a_planned_generation_has_begun_it() {
+fn a_worker_that_makes_progress_in_a_planned_generation_has_begun_it() {
     let mut job = Job::ordered(config());
     assert_eq!(
         job.progress(3, 2, 9, &[])[0],
@@ -155,7 +155,7 @@ fn a_link_that_cannot_be_made_for_a_plan_halts_nobody() {
 }
 
 #[test]
-fn a_joiner_out_of_reach_is_left_out_whoever_says_so() {
+fn a_joiner_out_of_reach_is_left_out_whichever_end_says_so() {
     for told_by_joiner in [false, true] {
         let mut job = Job::planned(config());
         let mut told = vec![];

@@ -1,4 +1,4 @@
-//! From where a job goes on whose state nobody has.
+//! From where a job goes on whose state no worker has.
 
 use super::saving::{head, holds, saved_config};
 use super::*;

@@ -6,9 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use sardana_protocol::admission::{Acquaintance, admit};
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::member;
-use sardana_protocol::membership::{
-    Arrival, CheckpointEvent, Command, DepotEvent, Event, GenerationEvent, JobEvent, Loss, WorkerEvent,
-};
+use sardana_protocol::membership::{Arrival, Command, DepotEvent, Event, GenerationEvent, JobEvent, Loss};
 use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, Introduction, WorkerMessage};
 use sardana_protocol::words::WorkerId;
 
@@ -79,7 +77,7 @@ impl World {
         let mut introduction = process.member.introduction();
         if let Some(liars) = &mut self.liars {
             introduction = liars.introduces(worker, introduction, &mut self.dice);
-            // What the shell asks first; whoever is not admitted ends.
+            // What the shell asks first; a worker that is not admitted ends.
             if !self.admits(worker, &introduction) {
                 self.end(worker, "exit code 1");
                 return self.start();

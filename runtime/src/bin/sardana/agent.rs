@@ -109,7 +109,7 @@ impl Agent {
                         }
                         train::log(&Event::Agent(event));
                         if over {
-                            // It may wait for whoever copies the last checkpoint elsewhere.
+                            // It may wait for the copy of the last checkpoint elsewhere.
                             return tokio::select! {
                                 () = host.end() => Ok(()),
                                 signal = signals.next() => Err(Failure::Ended { signal }),

@@ -15,7 +15,7 @@ pub(crate) enum Failure {
     Failed(String),
     /// A signal ended it at once.
     Ended {
-        /// Which.
+        /// The signal.
         signal: EndSignal,
     },
 }
@@ -64,7 +64,7 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
 pub(crate) enum EndSignal {
     /// From a person at the terminal.
     Interrupt,
-    /// From whoever runs this process.
+    /// From the person or program that runs this process.
     Terminate,
 }
 

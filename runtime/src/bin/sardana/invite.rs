@@ -10,7 +10,7 @@ use crate::ending::Failure;
 
 /// Write a join file, with which a worker, an agent, an operator or a checkpoint actor gets into the job.
 ///
-/// Whoever has the file can use it: carry it over a safe way, such as scp. It is of mode 0600, and an existing file is kept. Once used it
+/// Its holder can use it: carry it over a safe way, such as scp. It is of mode 0600, and an existing file is kept. Once used it
 /// serves its holder again and again, until it expires: a user on a host, who keeps the key that it was used with.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \

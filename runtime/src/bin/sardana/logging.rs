@@ -18,7 +18,7 @@ const QUIET: &str = "sled::config=error";
 /// From now on the log goes to standard error. `RUST_LOG` says what is in it.
 pub(crate) fn start(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    // Whoever names it, or wants nothing at all, has what they want.
+    // A user who names it, or wants nothing at all, has what they want.
     let named = std::env::var(EnvFilter::DEFAULT_ENV).is_ok_and(|wanted| wanted.contains("sled") || wanted == "off");
     let quiet = QUIET.parse().ok().filter(|_| !named);
     let filter = quiet.into_iter().fold(filter, EnvFilter::add_directive);

@@ -9,7 +9,7 @@ use sardana::hosts::HostName;
 use sardana_protocol::limits::MAX_DEPOTS;
 use sardana_protocol::membership::Saves;
 
-/// When checkpoints are taken, and how long they are kept: of whoever leads the job.
+/// When checkpoints are taken, and how long they are kept: flags of the commands that lead a job.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Saving {
     /// Take a checkpoint every so many steps (100), or after so much time (500ms, 30s, 5m, 2h). Without this none is taken.
@@ -59,7 +59,7 @@ impl Saving {
     }
 }
 
-/// Where checkpoints are kept: of whoever runs workers on this host.
+/// Where checkpoints are kept: flags of the commands that run workers on this host.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SavingPlace {
     /// Keep the job's checkpoints in this directory of this host: one of your own, made if it is not there, on a disk that outlives the
@@ -75,7 +75,7 @@ impl SavingPlace {
     }
 }
 
-/// What this host is called: of whoever is one of several.
+/// What this host is called: a flag of the commands for a host that is one of several.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Naming {
     /// What this host is called in the job's status, and when checkpoints are placed; by default what the system calls it.

@@ -45,7 +45,7 @@ pub enum ObjectError {
     /// It is not as long as it should be. It is not read.
     #[error("{object}: expected {expected} bytes{}, found {found}", if *.most { " at most" } else { "" })]
     Length {
-        /// Which.
+        /// The name of the object.
         object: String,
         /// How long it should be.
         expected: u64,
@@ -148,7 +148,7 @@ pub enum RetainError {
     /// The newest complete one is not deleted.
     #[error("{} is the newest complete checkpoint of the mirror and is never deleted", short(*.key))]
     Newest {
-        /// Which.
+        /// The checkpoint.
         key: ManifestKey,
     },
     /// The store answers too slowly for it to be certain that nobody else has begun meanwhile.

@@ -1,7 +1,7 @@
-//! Who is at work in a mirror. Whoever uploads has pieces there that no manifest names yet, and whoever prunes removes such.
+//! Who is at work in a mirror. An uploader has pieces there that no manifest names yet, and a pruner removes such.
 //!
 //! Each first puts a mark of its own and then looks at those of others; stores show at once what was put. So of two that begin at the same
-//! time at least one sees the other: whoever prunes gives up, and whoever uploads waits. What is too old is of somebody who crashed; ages
+//! time at least one sees the other: the pruner gives up, and the uploader waits. What is too old is of somebody who crashed; ages
 //! are by the store's own clock. A mark of a pruning is made anew all the time, so that a crash keeps nobody waiting for long.
 
 use std::time::{Duration, SystemTime};

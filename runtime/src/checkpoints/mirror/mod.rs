@@ -7,11 +7,11 @@
 //! ```text
 //! URL/v1/manifests/STEP-ID.manifest   a manifest, as stores keep it; put last: only with it the checkpoint is there
 //!    /v1/packs/NAME                   pieces, one after the other; NAME is the hash of theirs
-//!    /v1/marks/…                      who is at work: whoever prunes gives way to whoever uploads, and the other way round
+//!    /v1/marks/…                      who is at work: a process that prunes gives way to one that uploads, and the other way round
 //! ```
 //!
 //! Pieces are too small to be an object each, so neighbours are packed: in the manifest's order, up to 16 MiB. Where a pack ends follows
-//! from the tensors' sizes alone. So whoever has the manifest and the description of the tensors knows the name, the length and the
+//! from the tensors' sizes alone. So a process with the manifest and the description of the tensors knows the name, the length and the
 //! contents of each pack, and needs no index; a pack of which nothing has changed is there already under its name, and an upload that was
 //! interrupted goes on by itself. Each piece is compared with its hash when it is read, at either end (CKPT-2).
 //!

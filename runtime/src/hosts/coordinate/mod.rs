@@ -79,7 +79,7 @@ pub enum HostingError {
     /// An address that nobody can dial was to be advertised.
     #[error("nobody can dial {advertise}: advertise an address of this host that the others reach")]
     Undialable {
-        /// Which.
+        /// The address.
         advertise: SocketAddr,
     },
     /// A standby's address that nobody can dial.
@@ -87,7 +87,7 @@ pub enum HostingError {
         "nobody can dial the standby {standby}: expected the address and port at which a coordinator on that host would be reached"
     )]
     UndialableStandby {
-        /// Which.
+        /// The address.
         standby: SocketAddr,
     },
     /// More standbys than anybody would try.
@@ -123,7 +123,7 @@ pub enum HostingError {
          (--checkpoint-dir DIR --checkpoint-every STEPS|TIME): it is copied from there"
     )]
     NothingToMirror {
-        /// Which.
+        /// Its URL.
         mirror: MirrorUrl,
     },
     /// No id for the job could be drawn.
