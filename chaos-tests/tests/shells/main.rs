@@ -58,7 +58,7 @@ fn without_faults_the_job_ends_in_the_bits_of_a_plain_loop() {
     for seed in 1..4 {
         let played = require_replay(seed, Trouble::None);
         require(seed, &played);
-        assert_eq!(played.counts.get("done"), Some(&1));
+        assert_eq!(played.counts.get("Done"), Some(&1));
         assert_eq!((played.traffic.lost, played.counts.get("faults")), (0, None));
     }
 }
