@@ -196,3 +196,85 @@ impl fmt::Display for Need {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::checkpoint::{ManifestId, ManifestKey};
+    use crate::membership::{Loss, Stage};
+    use crate::words::{Generation, Incarnation, Rank, Step, WorkerId};
+
+    fn sentence(event: impl Into<JobEvent>) -> String {
+        event.into().to_string()
+    }
+
+    #[test]
+    fn a_loss_names_the_rank_if_there_was_one() {
+        let lost = |rank| WorkerEvent::Lost {
+            worker: WorkerId::new(7),
+            rank,
+            cause: Loss::Exited {
+                how: "signal 9".to_owned(),
+                tally: None,
+            },
+            stage: Stage::Running,
+        };
+        let (with, without) = (sentence(lost(Some(Rank::new(2)))), sentence(lost(None)));
+        assert!(with.starts_with("r2 w0000000000000007 is lost while running: "), "{with}");
+        assert_eq!(without, with["r2 ".len()..]);
+    }
+
+    #[test]
+    fn numbers_agree_with_their_nouns() {
+        let forming = |fetching, recomputed| GenerationEvent::Forming {
+            generation: Generation::new(Incarnation::new(1), 4),
+            members: vec![WorkerId::new(7)],
+            step: Step::new(3),
+            recomputed,
+            fetching,
+        };
+        let one = "g1.4 forms with 1 worker at s3: 1 shard gradient again, 1 fetches the state";
+        assert_eq!(sentence(forming(1, 1)), one);
+        let more = "g1.4 forms with 1 worker at s3: 2 shard gradients again, 0 fetch the state";
+        assert_eq!(sentence(forming(0, 2)), more);
+    }
+
+    #[test]
+    fn a_checkpoint_says_where_it_is_and_why_others_were_passed_over() {
+        let key = |step| ManifestKey {
+            step: Step::new(step),
+            id: ManifestId::new([1; 32]),
+        };
+        let saved = |hosts| CheckpointEvent::Saved {
+            key: key(5),
+            hosts,
+            wanted: 2,
+            took: Duration::from_millis(30),
+        };
+        assert_eq!(
+            sentence(saved(2)),
+            "the checkpoint of s5 is committed after 30 ms, on 2 hosts"
+        );
+        let thin = "the checkpoint of s5 is committed after 30 ms, on 1 of 2 hosts: under-replicated";
+        assert_eq!(sentence(saved(1)), thin);
+        let resumes = sentence(CheckpointEvent::Resumes {
+            key: key(5),
+            passed_over: vec![(key(9), "a piece is nowhere".to_owned())],
+        });
+        assert!(
+            resumes.ends_with("complete; passed over that of s9: a piece is nowhere"),
+            "{resumes}"
+        );
+    }
+
+    #[test]
+    fn an_event_is_called_what_it_is_called_in_its_group() {
+        let event = JobEvent::from(WorkerEvent::Held {
+            worker: WorkerId::new(7),
+        });
+        assert_eq!(event.name(), "Held");
+        assert_eq!(JobEvent::Steps(Vec::new()).name(), "Steps");
+    }
+}
