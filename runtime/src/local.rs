@@ -201,7 +201,7 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
                     let links = std::mem::take(&mut ends[rank]);
                     rings.spawn(run_ring(*form, (job.order, job.shards), links, inbox, Arc::clone(&desks[rank])));
                 }
-                // A fixed membership: nobody joins, leaves or is behind, and there are no checkpoints.
+                // A fixed membership: no worker joins, leaves or is behind, and there are no checkpoints.
                 Errand::Abort { .. }
                 | Errand::Fetch { .. }
                 | Errand::Prepare { .. }

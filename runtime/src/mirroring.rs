@@ -36,7 +36,7 @@ pub enum MirroringError {
     /// It cannot be used at all.
     #[error(transparent)]
     Mirror(#[from] MirrorError),
-    /// Nobody knows what to go on from.
+    /// What to go on from is not known.
     #[error(transparent)]
     Bring(#[from] BringError),
 }

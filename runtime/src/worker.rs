@@ -206,7 +206,7 @@ impl Network {
             drop(end);
             let outcome = outcome.map_err(ProcessError::from);
             match sigterm {
-                // Nobody else would end the process of one whose training thread hangs, or know that it can be replaced.
+                // No other process would end that of one whose training thread hangs, or know that it can be replaced.
                 Sigterm::Leave => runtime.block_on(end_without(training, STRAGGLER, || end_process(&outcome))),
                 Sigterm::NotOurs => {}
             }
@@ -223,7 +223,7 @@ impl Network {
     }
 }
 
-/// How long a training thread may go on with what nobody needs any more, before its process ends without it.
+/// How long a training thread may go on with what is not needed any more, before its process ends without it.
 const STRAGGLER: Duration = Duration::from_secs(10);
 
 /// Waits until the training thread has come back, and does `end` if it does not within `grace`.

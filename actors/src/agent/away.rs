@@ -73,7 +73,7 @@ impl State {
         if self.mode == Mode::Keeping {
             self.absence.number += 1;
             self.absence.reason.clone_from(&reason);
-            // Of the last absence some may still be on their way out: then nobody was counted yet who took their places.
+            // Of the last absence some may still be on their way out: then those that took their places are not counted yet.
             let returning = self.children.values().any(|child| child.leaving);
             self.absence.wanted = if returning { self.absence.wanted } else { self.left() };
             self.mode = Mode::Away;

@@ -36,7 +36,7 @@ pub enum IdentityError {
         /// What is wrong.
         found: String,
     },
-    /// The store has checkpoints, which say which depot keeps them; but which it is is not known.
+    /// The store has checkpoints, which say which depot keeps them; but the note of its id is lost.
     #[error(
         "{}: expected the file that says which checkpoint actor this is, since there are checkpoints beside it, found none; bring the \
          file back from a copy, or give an empty folder: then what is lost here is fetched from the other hosts", .path.display()

@@ -85,7 +85,7 @@ pub struct DepotConfig {
 /// Why a depot could not start. The user does what the message says.
 #[derive(Debug, thiserror::Error)]
 pub enum DepotStartError {
-    /// Which depot it is is not known.
+    /// The note of its id is lost.
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The certificate is for another role.

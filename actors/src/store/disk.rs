@@ -77,7 +77,7 @@ pub trait DiskFile: Debug + Send + Sync {
     /// What was written, and the length, are on the disk when this returns.
     ///
     /// # Errors
-    /// When the disk says no: then what is is not known, and a second call says nothing about what the first one failed to write.
+    /// When the disk says no: then any part of it may be there, and a second call says nothing about what the first one failed to write.
     fn sync(&self) -> io::Result<()>;
 
     /// Bytes of the file.

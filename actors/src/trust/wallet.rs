@@ -151,7 +151,7 @@ impl fmt::Debug for Wallet {
 pub struct Renewals(watch::Receiver<Held>);
 
 impl Renewals {
-    /// The credentials after the next renewal, and when they were received; of several that happen meanwhile the last. None once nobody
+    /// The credentials after the next renewal, and when they were received; of several that happen meanwhile the last. None once no owner
     /// has the wallet any more.
     pub async fn next(&mut self) -> Option<(Arc<Credentials>, SystemTime)> {
         self.0.changed().await.ok()?;

@@ -1,4 +1,4 @@
-//! A depot whose disk does not return from a call, while its process and its connections live: it is named, and nobody waits for it.
+//! A depot whose disk does not return from a call, while its process and its connections live: it is named, and no client waits for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ async fn a_put_on_a_disk_that_hangs_is_refused_by_name_and_more_of_them_at_once(
             said.contains(&own) && said.contains("its disk hangs") && said.contains(what),
             "{said}"
         );
-        // More than may write at once, one after the other: nobody queues behind those that hang, and nothing is sent.
+        // More than may write at once, one after the other: none queues behind those that hang, and nothing is sent.
         let received = place.server.received();
         for step in 7..27 {
             let said = refused(&worker, place.at, step).await;

@@ -136,7 +136,7 @@ impl Session {
         self.hear().await
     }
 
-    /// Orders that this is committed, and that is deleted. Nobody may be there to hear it.
+    /// Orders that this is committed, and that is deleted. There may be no coordinator to hear it.
     pub(crate) async fn order_vainly(&mut self, manifest: &Manifest, key: ManifestKey) {
         let bytes = encoded(manifest);
         let of = bytes.len() as u64;

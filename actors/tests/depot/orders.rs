@@ -298,7 +298,7 @@ async fn a_new_depot_takes_over_from_one_that_is_gone() {
     let got = worker.get(two.address(), &asked, |index, bytes| read.take(index, bytes));
     assert_eq!(soon(got).await.unwrap(), []);
     read.assert_all_but(&all, &[]);
-    // What nobody has is refused, with words of both.
+    // What no depot has is refused, with words of both.
     let unknown = ManifestKey {
         step: Step::new(5),
         id: ManifestId::of(b"x"),

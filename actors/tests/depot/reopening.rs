@@ -1,4 +1,4 @@
-//! A store that has failed, and is opened anew while its depot runs; and a coordinator that nobody can write down.
+//! A store that has failed, and is opened anew while its depot runs; and a coordinator that cannot be written down.
 
 use std::fs;
 use std::sync::Arc;

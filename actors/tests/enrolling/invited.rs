@@ -139,7 +139,7 @@ async fn another_authority_is_trusted_by_neither_end() {
 async fn the_addresses_are_tried_in_order() {
     let site = Site::new().await;
     let mut join = site.join_file(Role::Worker, 1);
-    // A socket that is held but never read: nobody answers.
+    // A socket that is held but never read: no answer comes.
     let silent = std::net::UdpSocket::bind(super::site::LOOPBACK).unwrap();
     join.coordinators.insert(0, silent.local_addr().unwrap());
     let enrolled = enrol(&join, Role::Worker).await.unwrap();

@@ -1,4 +1,4 @@
-//! Certificates that ran out while there was no coordinator: their holders get back in, and nobody else does. That much time has passed is
+//! Certificates that ran out while there was no coordinator: their holders get back in, and no other process does. That much time has passed is
 //! shown by certificates that were made long ago.
 
 use std::path::PathBuf;
@@ -169,7 +169,7 @@ async fn strangers_other_jobs_the_late_and_the_gone_are_told_why_not() {
         assert!(reason.contains(words), "{words}: {reason}");
         log.refused(&["somebody was not enrolled", words]).await;
     }
-    // Of another job, it already dials nobody here.
+    // Of another job, it does not dial this one's coordinator.
     let wallet = Wallet::from(believing(&other_job, &site));
     let error = renew_run_out(&Ground::Host, &wallet, site.coordinator.address())
         .await

@@ -33,7 +33,7 @@ async fn without_a_cloud_nothing_is_asked_again() {
     assert!(over.is_none(), "the watch is over");
     assert_eq!(cloud.set(|told| told.asked.len()), 3, "each way was tried once");
 
-    // A port that is taken, and at which nobody listens.
+    // A port that is taken, and at which no process listens.
     let taken = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     taken.bind(&LOOPBACK.into()).unwrap();
     let closed = taken.local_addr().unwrap().as_socket().unwrap();

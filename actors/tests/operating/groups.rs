@@ -136,7 +136,7 @@ fn as_a_worker() {
         .unwrap();
 }
 
-/// As when the agent is killed: nobody waits for its workers, and they read the end of their input.
+/// As when the agent is killed: its workers are not waited for, and they read the end of their input.
 #[tokio::test]
 async fn a_worker_whose_agent_is_gone_ends_with_all_that_it_has_started() {
     let place = tempfile::tempdir().unwrap();

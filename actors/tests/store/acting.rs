@@ -271,7 +271,7 @@ impl Acting {
         let Some(&key) = self.model.manifests.keys().nth((which % count.max(1)) as usize) else {
             return Ok(());
         };
-        // From here on until it is deleted nobody can say.
+        // From here on until it is deleted either may be.
         let manifest = self.model.manifests.remove(&key).unwrap();
         self.say();
         match self.store().delete(key) {

@@ -144,7 +144,7 @@ fn injured(base: &Acting, seed: u64) -> (&'static str, &'static str, usize) {
     }
     let manifest = injury.path.extension().is_some_and(|ending| ending == "manifest");
     if manifest && matches!(injury.wound, Wound::Deleted) && !told {
-        // Nobody can know of it.
+        // It cannot be known.
         acting
             .model
             .manifests

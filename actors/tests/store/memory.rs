@@ -15,12 +15,12 @@ pub(crate) enum Op {
     Rename(PathBuf, PathBuf, u64),
     Remove(PathBuf),
     SyncFolder(PathBuf),
-    /// Nobody knows which names are on the disk, and no later sync writes those that are not.
+    /// Which names are on the disk is not known, and no later sync writes those that are not.
     SyncFolderFailed(PathBuf),
     Write(u64, u64, Vec<u8>),
     SetLen(u64, u64),
     Sync(u64),
-    /// Nobody knows what of it is on the disk, and no later sync writes what is not.
+    /// What of it is on the disk is not known, and no later sync writes what is not.
     SyncFailed(u64),
     /// The index says this from here on.
     Index(Arc<Recorded>),

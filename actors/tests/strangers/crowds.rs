@@ -1,4 +1,4 @@
-//! Crowds that finish their handshakes and say nothing: they keep out nobody.
+//! Crowds that finish their handshakes and say nothing: they keep out no one else.
 
 use sardana_actors::enrol::COME_AGAIN;
 use sardana_actors::enrol::limits::MAX_ENROLMENTS;

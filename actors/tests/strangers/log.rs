@@ -57,7 +57,7 @@ impl Log {
         found.map(|found| said.remove(found)).is_some()
     }
 
-    /// That nobody else was turned away.
+    /// That no other process was turned away.
     pub(crate) fn nothing_more(&self) {
         let said = self.lines.said.lock().unwrap();
         assert!(said.is_empty(), "{said:#?}");

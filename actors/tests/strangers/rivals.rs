@@ -88,7 +88,7 @@ async fn a_coordinator_that_asks_is_told_the_number() {
     coordinator.end().await;
 }
 
-/// Started anew, with a number that has grown with each start, and with nobody to lead: it must not drive out one that took over.
+/// Started anew, with a number that has grown with each start, and with no worker to lead: it must not drive out one that took over.
 #[tokio::test]
 async fn who_is_only_started_again_gives_way_however_high_its_number() {
     let authority = Arc::new(Authority::new(JOB).unwrap());

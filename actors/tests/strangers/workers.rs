@@ -65,7 +65,7 @@ fn join_error(outcome: Result<Ended, WorkerError>) -> JoinError {
 
 #[tokio::test(start_paused = true)]
 async fn a_coordinator_that_is_not_there_is_looked_for_and_given_up() {
-    // Bound, so that nobody else takes the port, and silent.
+    // Bound, so that no other process takes the port, and silent.
     let silent = UdpSocket::bind(LOOPBACK).unwrap();
     let address = silent.local_addr().unwrap();
     let worker = Authority::new(JOB).unwrap().issue(Role::Worker, 1).unwrap();

@@ -5,7 +5,7 @@
 //! rank may be visited twice.
 //!
 //! Every rank gets one shard before any gets a second. A worker that is so slow that a step would be over sooner without it still
-//! has its one: by this it is measured, and without it nobody would see it become fast again. A user who does not want to wait for it
+//! has its one: by this it is measured, and without it its becoming fast again would not be seen. A user who does not want to wait for it
 //! drains it.
 //!
 //! Memory bounds pieces, not shards: see [`crate::memory`]. So the first rank is given what the others cannot hold, and a retry that would

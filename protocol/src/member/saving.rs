@@ -30,8 +30,8 @@ pub struct SavedShare {
 }
 
 impl Member {
-    /// The state at the end of the job, and that which all leave behind who halt at a boundary, is a snapshot like any other, which nobody
-    /// needs to ask for.
+    /// The state at the end of the job, and that which all leave behind who halt at a boundary, is a snapshot like any other, which the
+    /// coordinator need not ask for.
     pub(super) fn take_last_snapshot(&mut self, out: &mut Vec<Command>) {
         let wanted = |form: &Form| SnapshotId {
             generation: form.generation,

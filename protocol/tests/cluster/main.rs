@@ -166,7 +166,7 @@ fn workers_that_lie_do_not_keep_the_honest_from_the_right_state() {
     );
 }
 
-/// Shards move while nobody comes or goes, and each gradient is computed once.
+/// Shards move while no worker comes or goes, and each gradient is computed once.
 #[test]
 fn shards_move_towards_the_faster() {
     let mut moved = Vec::new();

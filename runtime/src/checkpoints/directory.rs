@@ -76,7 +76,7 @@ pub enum OpenError {
     Store(store::OpenError),
 }
 
-/// One directory, open. Nobody else can open it meanwhile.
+/// One directory, open. No other process can open it meanwhile.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
@@ -107,7 +107,7 @@ impl Directory {
         match look(path)? {
             Place::Ours | Place::Nothing | Place::Empty => {
                 let directory = Self::enter(path)?;
-                // Before the first checkpoint is there: afterwards nobody would believe a new number.
+                // Before the first checkpoint is there: afterwards a new number would not be believed.
                 if directory.store.list().is_empty() {
                     directory.depot()?;
                 }

@@ -35,7 +35,7 @@ pub enum ExportError {
         /// What is wrong, and what to do.
         reason: String,
     },
-    /// Nobody knows what its pieces are.
+    /// What its pieces are is not known.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// A piece cannot be had.

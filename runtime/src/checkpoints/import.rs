@@ -54,7 +54,7 @@ pub enum ImportError {
         /// How many there are.
         count: usize,
     },
-    /// Nobody says of which step the state is.
+    /// The step of the state is not said.
     #[error("{}: it does not say of which step it is, found {found}; say it with --step", .path.display())]
     NoStep {
         /// The file.
@@ -62,7 +62,7 @@ pub enum ImportError {
         /// What it says.
         found: String,
     },
-    /// There is another checkpoint of this step: nobody could say which of them a job goes on from.
+    /// There is another checkpoint of this step: which of them a job goes on from could not be said.
     #[error(
         "{}: expected a step of which there is no checkpoint here, found {}; give another --step, or import it into a directory of its \
          own (with --like-dir)", .path.display(), short(*.key)
@@ -73,7 +73,7 @@ pub enum ImportError {
         /// The one that is there.
         key: ManifestKey,
     },
-    /// Nobody knows which depot the directory is.
+    /// The directory does not say which depot it is.
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The manifest would be too long.

@@ -15,7 +15,7 @@ use super::directory::Checkpoints;
 pub struct PieceError {
     /// The piece.
     pub piece: PieceHash,
-    /// What was found where it should be; empty if nobody has it.
+    /// What was found where it should be; empty if none has it.
     pub reasons: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ impl std::fmt::Display for PieceError {
 
 impl std::error::Error for PieceError {}
 
-/// Why nobody knows what the pieces of a checkpoint are. It cannot be used as it is.
+/// Why it is not known what the pieces of a checkpoint are. It cannot be used as it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// A piece that describes the tensors cannot be had.

@@ -19,7 +19,7 @@ pub enum PruneError {
         /// The checkpoint.
         key: ManifestKey,
     },
-    /// It may be the newest complete one, or nobody's: the other hosts know.
+    /// It may be the newest complete one, or on no host whole: the other hosts know.
     #[error(
         "expected to know whether {} is the newest complete checkpoint, which is never deleted, but some of its pieces are on other \
          hosts; name their directories with --also", short(*.key)

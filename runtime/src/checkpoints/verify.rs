@@ -176,7 +176,7 @@ impl Checkpoints {
     }
 
     /// Writes the pieces that a verification found damaged or missing in the main directory anew, with bytes from any directory that has
-    /// them whole: how many, and how many nobody has. Verify again afterwards.
+    /// them whole: how many, and how many no host has. Verify again afterwards.
     ///
     /// # Errors
     /// When the disk says no.

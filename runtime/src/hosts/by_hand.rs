@@ -1,4 +1,4 @@
-//! A worker that nobody started but a user, with a join file.
+//! A worker that a user has started, with a join file.
 
 use std::io;
 use std::net::SocketAddr;
@@ -58,7 +58,7 @@ pub fn bundle_from(path: &Path, keyring: &Keyring) -> Result<Bundle, ByHandError
         coordinator,
         advertise: None,
         tally: None,
-        // Nobody has said how many workers this host has: what is there, and what this one has taken already.
+        // How many workers this host has was not said: what is there, and what this one has taken already.
         memory: memory::available()
             .zip(memory::used())
             .map(|(left, used)| left.saturating_add(used.now)),

@@ -34,7 +34,7 @@ pub async fn enrol_kept(path: &Path, role: Role, keyring: &Keyring) -> Result<En
 /// Why there is no keyring.
 #[derive(Debug, thiserror::Error)]
 pub enum NoKeyring {
-    /// Nobody says where this user's files are.
+    /// Where this user's files are is not said.
     #[error(
         "neither XDG_STATE_HOME nor HOME is set to an absolute path, so that nobody knows where to keep the key of the join file; set one, or \
          give a folder: --keyring DIR"

@@ -1,4 +1,4 @@
-//! Where the jobs of this user on this host leave join files for operators, so that nobody has to be told where a job is.
+//! Where the jobs of this user on this host leave join files for operators, so that an operator need not be told where a job is.
 
 use std::fs;
 use std::fs::File;
@@ -75,7 +75,7 @@ pub fn default_place() -> Result<PrivateFolder, PlaceError> {
 #[derive(Debug)]
 pub(crate) struct Offered {
     path: PathBuf,
-    /// Locked while the job runs, so that nobody takes the file for a dead job's.
+    /// Locked while the job runs, so that no process takes the file for a dead job's.
     _lock: File,
 }
 

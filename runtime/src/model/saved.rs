@@ -262,7 +262,7 @@ mod tests {
         let pieces = pieces(&model).unwrap();
         let share = Share { index: 2, of: 3 };
         let [copy]: [Bytes; 1] = copy_shares(&model, &pieces, &[share], vec![]).unwrap().try_into().unwrap();
-        // Kept as long as somebody may want it: no spare room that nobody uses.
+        // Kept as long as somebody may want it: no spare room that is not used.
         let kept = Vec::from(copy);
         assert_eq!(kept.capacity(), pieces.bytes_of(share).len());
     }

@@ -1,5 +1,5 @@
 //! What a worker keeps for others: the newest sum for who is behind, shares of a snapshot and the sums since for who joins, and
-//! who waits for a sum to come. Knows nobody's name.
+//! who waits for a sum to come. Knows no names.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -120,7 +120,7 @@ fn run(
             } else if guide.saved() > before
                 && let Some(lose) = lose.take()
             {
-                // Nobody waits for it only if the job is over.
+                // It is not waited for only if the job is over.
                 let _ = lose.send(());
             }
         });

@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// A joiner gets what it has asked for, or learns that nobody has it.
+    /// A joiner gets what it has asked for, or learns that no worker has it.
     pub(super) fn copy(&mut self, worker: WorkerId) {
         let Some(process) = self.processes.get(&worker) else { return };
         let answer = match (&process.joining.copying, &process.joining.following) {

@@ -58,7 +58,7 @@ pub(crate) struct World {
     story: Story,
     /// Of the newest generation.
     members: Vec<WorkerId>,
-    /// How often shards have moved although nobody came or went.
+    /// How often shards have moved although no worker came or went.
     pub(crate) moved: u32,
     summary: Option<Summary>,
     pub(crate) stores: Stores,
@@ -276,7 +276,7 @@ impl World {
         self.largest = self.largest.max(format!("{:?}", self.coordinator).len());
     }
 
-    /// One that lies says something that nobody has asked for.
+    /// One that lies says something that it was not asked for.
     fn lie(&mut self) {
         let invented = self.liars.as_mut().and_then(|liars| liars.invents(&mut self.dice));
         if let Some((worker, message)) = invented.filter(|(worker, _)| self.processes.contains_key(worker)) {

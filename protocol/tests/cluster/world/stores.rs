@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// A manifest is made. However its writers lie, it names as many pieces as the state has: another would be loaded by nobody.
+    /// A manifest is made. However its writers lie, it names as many pieces as the state has: another could be loaded by no worker.
     pub(super) fn commit(&mut self, to: &[DepotId], contents: Contents) {
         let (pieces, bytes) = (contents.pieces.len() as u64, contents.bytes);
         let seed = self.law.seed;

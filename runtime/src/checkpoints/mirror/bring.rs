@@ -31,7 +31,7 @@ pub struct Brought {
 
 impl Mirror {
     /// Brings the newest complete checkpoint into the directory `dir`, which is made if it is not there, if it is newer than all that are
-    /// there. Nobody may have the directory open.
+    /// there. No process may have the directory open.
     ///
     /// # Errors
     /// See [`BringError`].

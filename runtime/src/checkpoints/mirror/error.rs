@@ -151,7 +151,7 @@ pub enum RetainError {
         /// The checkpoint.
         key: ManifestKey,
     },
-    /// The store answers too slowly for it to be certain that nobody else has begun meanwhile.
+    /// The store answers too slowly for it to be certain that no other process has begun meanwhile.
     #[error("{object}: the store answers too slowly to delete anything safely; the rest is deleted the next time")]
     Late {
         /// What was to be deleted.

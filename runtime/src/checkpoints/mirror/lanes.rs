@@ -41,7 +41,7 @@ async fn joined<T>(ended: Result<T, JoinError>) -> T {
     match ended.map_err(JoinError::try_into_panic) {
         Ok(value) => value,
         Err(Ok(panic)) => resume_unwind(panic),
-        // The runtime ends, and nobody waits any more.
+        // The runtime ends, and its caller does not wait any more.
         Err(Err(_)) => pending().await,
     }
 }

@@ -15,7 +15,7 @@ pub(super) const PACK_PIECES: usize = 4_096;
 /// Packs that are under way at the same time, each in memory.
 pub(super) const LANES: usize = 4;
 
-/// Most packs that are listed: a petabyte of them would be more. Beyond it nobody reads or prunes the mirror: give each job a prefix of
+/// Most packs that are listed: a petabyte of them would be more. Beyond it the mirror is not read or pruned: give each job a prefix of
 /// its own.
 pub(super) const MOST_PACKS: usize = 2 << 20;
 
@@ -25,7 +25,7 @@ pub(super) const MOST_NAMES: usize = 64 << 10;
 /// Longest mark: nothing is in it but a line for people.
 pub(super) const MARK: &[u8] = b"somebody is at work here; this is removed afterwards, or by others after some time\n";
 
-/// A mark of an upload is believed for so long, and made anew meanwhile, so that a crashed one hinders nobody for longer.
+/// A mark of an upload is believed for so long, and made anew meanwhile, so that a crashed one hinders no pruner for longer.
 pub(super) const UPLOADING: Duration = Duration::from_secs(60 * 60);
 
 /// Between two times that it is made anew.
@@ -50,7 +50,7 @@ pub(super) const GIVING_WAY: Duration = Duration::from_secs(3 * 60);
 /// Between two looks whether they are done.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// A pruning that takes longer is given up; the next one goes on with it. Meanwhile nobody uploads.
+/// A pruning that takes longer is given up; the next one goes on with it. Meanwhile no job uploads.
 pub(super) const PRUNING_MOST: Duration = Duration::from_secs(2 * 60);
 
 /// A request is given up after this, and tried again.

@@ -2,7 +2,7 @@
 //!
 //! Each first puts a mark of its own and then looks at those of others; stores show at once what was put. So of two that begin at the same
 //! time at least one sees the other: the pruner gives up, and the uploader waits. What is too old is of somebody who crashed; ages
-//! are by the store's own clock. A mark of a pruning is made anew all the time, so that a crash keeps nobody waiting for long.
+//! are by the store's own clock. A mark of a pruning is made anew all the time, so that a crash keeps no uploader waiting for long.
 
 use std::time::{Duration, SystemTime};
 
@@ -58,7 +58,7 @@ impl Mirror {
         format!("{}{:016x}", work.word(), self.id)
     }
 
-    /// Marks that this one uploads, and waits until nobody prunes. The mark of somebody who does not end.
+    /// Marks that this one uploads, and waits until no process prunes. The mark of somebody who does not end.
     pub(super) async fn mark_uploading(&self) -> Result<Option<String>, ObjectError> {
         let start = Instant::now();
         loop {
@@ -66,7 +66,7 @@ impl Mirror {
             if other.is_none() || start.elapsed() >= GIVING_WAY {
                 return Ok(other);
             }
-            // Its own mark stays: nobody else begins to prune.
+            // Its own mark stays: no other process begins to prune.
             sleep(LOOK_AGAIN).await;
         }
     }

@@ -17,7 +17,7 @@
 //!
 //! A description's pieces are packs of one each, of which the length is not known before, but bounded.
 //!
-//! Without the feature `mirror` all of this is there, but for the bucket: nobody can open one. Must not know of a job that runs.
+//! Without the feature `mirror` all of this is there, but for the bucket: none can be opened. Must not know of a job that runs.
 
 mod bring;
 #[cfg(feature = "mirror")]

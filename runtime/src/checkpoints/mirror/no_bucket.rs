@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::error::{MirrorError, ObjectError};
 use super::url::MirrorUrl;
 
-/// Nobody has one.
+/// This build has none.
 #[derive(Debug, Clone)]
 pub(super) struct Bucket(Infallible);
 

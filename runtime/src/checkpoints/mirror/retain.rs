@@ -38,7 +38,7 @@ pub struct Freed {
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Why no objects were deleted, if so: nobody knows what this checkpoint needs.
+    /// Why no objects were deleted, if so: what this checkpoint needs is not known.
     pub unreadable: Option<(ManifestKey, String)>,
 }
 

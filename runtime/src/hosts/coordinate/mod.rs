@@ -67,7 +67,7 @@ pub struct CoordinateConfig {
 /// Why there is no coordinator, or its job did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum HostingError {
-    /// It would listen everywhere and nobody would know where to find it.
+    /// It would listen everywhere, and no worker would know where to find it.
     #[error(
         "listening on {listen} means every address of this host, which nobody can dial: say at which one others reach it \
          (--advertise ADDRESS:PORT), or listen on that one"
@@ -76,13 +76,13 @@ pub enum HostingError {
         /// Where it should listen.
         listen: SocketAddr,
     },
-    /// An address that nobody can dial was to be advertised.
+    /// An address that cannot be dialled was to be advertised.
     #[error("nobody can dial {advertise}: advertise an address of this host that the others reach")]
     Undialable {
         /// The address.
         advertise: SocketAddr,
     },
-    /// A standby's address that nobody can dial.
+    /// A standby's address that cannot be dialled.
     #[error(
         "nobody can dial the standby {standby}: expected the address and port at which a coordinator on that host would be reached"
     )]
@@ -167,7 +167,7 @@ pub struct Hosting {
     _lock: FileLock,
 }
 
-/// Starts a coordinator: for the job of the state directory, or a new one if that is empty. Nobody but who enrols takes part.
+/// Starts a coordinator: for the job of the state directory, or a new one if that is empty. Only processes that enrol take part.
 ///
 /// # Errors
 /// See [`HostingError`].
@@ -180,7 +180,7 @@ pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingErro
         return Err(HostingError::Fenced { own, by });
     }
     if config.succession == Succession::TakeOver {
-        // With a new one it would be nobody's: workers have certificates of the old one.
+        // A new one would have no workers: they have certificates of the old one.
         state.authority().map_err(|error| match error {
             StateError::NoJob { path } => HostingError::NothingToTakeOver { path },
             error @ (StateError::Private(_)

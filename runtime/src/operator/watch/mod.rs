@@ -109,7 +109,7 @@ impl Watcher {
                 biased;
                 key = ends.keys.recv() => match key {
                     Some(Key::Redraw) => {}
-                    // Without keys nobody could end it.
+                    // Without keys it could not be ended.
                     Some(Key::Quit) | None => return Ok(Watched::Enough),
                 },
                 _ = term.recv() => return Ok(Watched::Enough),
