@@ -55,6 +55,11 @@ fn main() -> Result<()> {
                 cost.longest,
                 cost.encoding
             );
+            let kinds = cost
+                .kinds
+                .iter()
+                .map(|(kind, &total)| format!("{kind} {:.2}", each(total, workers)));
+            println!("    a worker: {}", kinds.collect::<Vec<_>>().join(", "));
         }
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

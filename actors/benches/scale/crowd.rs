@@ -36,10 +36,12 @@ const LIFE: Incarnation = Incarnation::new(2);
 const DEPOTS: u64 = 4;
 
 /// What a phase has cost.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Cost {
     /// Messages in both directions, heartbeats not counted.
     pub(crate) messages: u64,
+    /// The same by kind.
+    pub(crate) kinds: BTreeMap<&'static str, u64>,
     /// Their payloads.
     pub(crate) bytes: u64,
     /// Inside the machine.
@@ -355,7 +357,9 @@ impl Crowd {
         let bytes = encode_manifest(&manifest)?;
         let head = head_of(&manifest, key_of(&manifest, &bytes), Condition::Whole);
         for &depot in to {
-            self.cost.messages += (bytes.len() as u64).div_ceil(CONTROL_FRAME_BYTES as u64 / 4);
+            let frames = (bytes.len() as u64).div_ceil(CONTROL_FRAME_BYTES as u64 / 4);
+            self.cost.messages += frames;
+            *self.cost.kinds.entry("Commit").or_default() += frames;
             self.cost.bytes += bytes.len() as u64;
             let head = head.clone();
             self.depot_says(depot, DepotMessage::Committed { snapshot, head })?;
@@ -363,8 +367,12 @@ impl Crowd {
         Ok(())
     }
 
-    fn count<T: Serialize>(&mut self, message: &T) -> Result<()> {
+    fn count<'a, T: Serialize>(&mut self, message: &'a T) -> Result<()>
+    where
+        &'static str: From<&'a T>,
+    {
         self.cost.messages += 1;
+        *self.cost.kinds.entry(message.into()).or_default() += 1;
         self.cost.bytes += length(message)?;
         Ok(())
     }

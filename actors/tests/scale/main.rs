@@ -24,7 +24,7 @@ fn linear(phase: Phase, most: u64) {
             .unwrap_or_else(|error| panic!("{workers} workers: {error}"))
     };
     let (few, many) = (measure(200), measure(1_000));
-    for (workers, cost) in [(200, few), (1_000, many)] {
+    for (workers, cost) in [(200, &few), (1_000, &many)] {
         assert!(cost.messages > 0, "nothing was said");
         assert!(
             cost.messages <= most * workers,

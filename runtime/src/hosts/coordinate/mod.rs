@@ -1,11 +1,12 @@
 //! A coordinator for a job on several hosts, with a state directory that outlives it.
 
+mod taking_over;
+
 use std::collections::VecDeque;
 use std::iter;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use sardana_actors::coordinator::Succession;
 use sardana_actors::coordinator::{
@@ -14,13 +15,11 @@ use sardana_actors::coordinator::{
 use sardana_actors::depot::DepotStartError;
 use sardana_actors::enrol::Registrar;
 use sardana_actors::lock::FileLock;
-use sardana_actors::quic::BindError;
 use sardana_actors::trust::PrivateFolder;
 use sardana_actors::whereabouts::MAX_WHEREABOUTS;
-use sardana_protocol::membership::{Balance, JobEvent, Saves, Summary, WorkerEvent};
+use sardana_protocol::membership::{Balance, JobEvent, Saves, Summary};
 use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
 
 use crate::checkpointing::{Keeping, start_depot};
 use crate::checkpoints::mirror::MirrorUrl;
@@ -28,12 +27,7 @@ use crate::mirroring::{self, MirroringError};
 
 use super::place::{Offered, PlaceError, offer};
 use super::state::{Fence, StateDirectory, StateError};
-
-/// How long an address may be let go of by the coordinator that is to be followed by a later one.
-const LET_GO: Duration = Duration::from_secs(5);
-
-/// Between two looks whether it is free.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+use taking_over::take_over;
 
 /// What a coordinator is told.
 #[derive(Debug, Clone)]
@@ -273,49 +267,6 @@ async fn begin(
         events,
         heard: VecDeque::new(),
     })
-}
-
-/// Starts a coordinator that may know less than the workers do: it learns from the first of them above whom it must be.
-async fn take_over(
-    config: &CoordinateConfig,
-    state: &StateDirectory,
-    registrar: &Arc<Registrar>,
-    mut known: Incarnation,
-) -> Result<Started, HostingError> {
-    let mut busy_since = Instant::now();
-    loop {
-        let mut started = match begin(config, state, registrar, known).await {
-            // The last one, in this very process, may still be letting go of its address.
-            Err(HostingError::Coordinator(CoordinatorError::Bind(BindError::AddressInUse { .. })))
-                if known > Incarnation::ZERO && busy_since.elapsed() < LET_GO =>
-            {
-                sleep(LOOK_AGAIN).await;
-                continue;
-            }
-            started => started?,
-        };
-        tracing::info!(target: "sardana::event::taking_over", address = %started.coordinator.address(), "waiting for the first worker, to learn what it knows");
-        loop {
-            let event = started.events.recv().await;
-            match &event {
-                Some(JobEvent::Fenced { by, .. }) => {
-                    known = *by;
-                    started.coordinator.end().await;
-                    busy_since = Instant::now();
-                    break;
-                }
-                // It has a worker that has nothing above it.
-                Some(JobEvent::Worker(WorkerEvent::Joined { .. })) => state.remove_fence()?,
-                None | Some(JobEvent::Done(_) | JobEvent::Failed { .. }) => {}
-                Some(_) => {
-                    started.heard.extend(event);
-                    continue;
-                }
-            }
-            started.heard.extend(event);
-            return Ok(started);
-        }
-    }
 }
 
 /// What the coordinator's lives before this one have left.

@@ -1,0 +1,125 @@
+//! A coordinator that takes a job over with the authority alone, and must find a number above that of every coordinator before it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sardana_actors::coordinator::CoordinatorError;
+use sardana_actors::enrol::Registrar;
+use sardana_actors::quic::BindError;
+use sardana_protocol::membership::JobEvent;
+use sardana_protocol::words::Incarnation;
+use tokio::time::{Instant, sleep};
+
+use super::{CoordinateConfig, HostingError, Started, begin};
+use crate::hosts::state::StateDirectory;
+
+/// How long an address may be let go of by the coordinator that is to be followed by a later one.
+const LET_GO: Duration = Duration::from_secs(5);
+
+/// Between two looks whether it is free.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Starts a coordinator that may know less than the workers do: it learns from them above whom it must be.
+pub(super) async fn take_over(
+    config: &CoordinateConfig,
+    state: &StateDirectory,
+    registrar: &Arc<Registrar>,
+    mut known: Incarnation,
+) -> Result<Started, HostingError> {
+    let mut busy_since = Instant::now();
+    loop {
+        let mut started = match begin(config, state, registrar, known).await {
+            // The last one, in this very process, may still be letting go of its address.
+            Err(HostingError::Coordinator(CoordinatorError::Bind(BindError::AddressInUse { .. })))
+                if known > Incarnation::ZERO && busy_since.elapsed() < LET_GO =>
+            {
+                sleep(LOOK_AGAIN).await;
+                continue;
+            }
+            started => started?,
+        };
+        tracing::info!(target: "sardana::event::taking_over", address = %started.coordinator.address(), "waiting for the workers, to learn what they know");
+        loop {
+            let event = started.events.recv().await;
+            match standing(event.as_ref()) {
+                Standing::Below { by } => {
+                    known = by;
+                    started.coordinator.end().await;
+                    busy_since = Instant::now();
+                    break;
+                }
+                Standing::NotKnown => started.heard.extend(event),
+                Standing::Leads => {
+                    state.remove_fence()?;
+                    started.heard.extend(event);
+                    return Ok(started);
+                }
+                Standing::Over => {
+                    started.heard.extend(event);
+                    return Ok(started);
+                }
+            }
+        }
+    }
+}
+
+/// What an event says of a coordinator that takes over.
+#[derive(Debug, PartialEq, Eq)]
+enum Standing {
+    /// A worker, or another coordinator, knows of one with a higher number, or of another one with the same: it must begin again above it.
+    Below {
+        /// That number.
+        by: Incarnation,
+    },
+    /// Workers may have come, but perhaps not yet the one that knows most: the last coordinator may have ended before it had greeted all.
+    NotKnown,
+    /// All workers that it has waited for have come, or it waits no longer: it decides.
+    Leads,
+    /// It has ended.
+    Over,
+}
+
+fn standing(event: Option<&JobEvent>) -> Standing {
+    match event {
+        Some(JobEvent::Fenced { by, .. }) => Standing::Below { by: *by },
+        Some(JobEvent::Generation(_) | JobEvent::Waiting { .. } | JobEvent::StateLost { .. } | JobEvent::Steps(_)) => {
+            Standing::Leads
+        }
+        Some(JobEvent::Done(_) | JobEvent::Failed { .. }) | None => Standing::Over,
+        Some(
+            JobEvent::Worker(_)
+            | JobEvent::Checkpoint(_)
+            | JobEvent::Snapshot { .. }
+            | JobEvent::NotRecorded { .. }
+            | JobEvent::RecordedAgain { .. },
+        ) => Standing::NotKnown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardana_protocol::membership::{GenerationEvent, WorkerEvent};
+    use sardana_protocol::words::{Generation, Step, WorkerId};
+
+    use super::*;
+
+    #[test]
+    fn it_leads_only_once_all_have_come_and_till_then_begins_again_above_whom_they_know() {
+        let own = Incarnation::new(2);
+        let joined = WorkerEvent::Joined {
+            worker: WorkerId::new(7),
+            step: Step::ZERO,
+        };
+        assert_eq!(standing(Some(&joined.into())), Standing::NotKnown);
+        // A second worker was greeted by a coordinator of the number that the first one had led it to.
+        let fenced = JobEvent::Fenced { own, by: own };
+        assert_eq!(standing(Some(&fenced)), Standing::Below { by: own });
+        let adopted = GenerationEvent::Adopted {
+            generation: Generation::new(own, 1),
+            members: Vec::new(),
+            step: Step::ZERO,
+        };
+        assert_eq!(standing(Some(&adopted.into())), Standing::Leads);
+        assert_eq!(standing(None), Standing::Over);
+    }
+}
