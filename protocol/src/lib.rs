@@ -7,7 +7,7 @@
 //! - [`words`]: the newtypes of the glossary; [`job`]: what a job is; [`state`]: the hash of its state.
 //! - [`messages`]: what workers, agents and the coordinator say to each other.
 //! - [`snapshot`]: who holds what of a snapshot; [`status`]: what an operator asks and sees.
-//! - [`checkpoint`]: what a checkpoint consists of, and who keeps it.
+//! - [`checkpoint`]: what a checkpoint consists of, and who keeps it; `checkpoint_manager`: the coordinator's machine that decides about them.
 //! - [`assign`]: which rank computes which shards; [`plan`]: along which hops their gradients are added.
 //! - [`memory`]: how many gradients a worker holds; [`admission`]: who may take part; [`membership`]: the coordinator's machine; [`member`]: a worker's machine.
 //! - [`notices`]: what an agent does when its cloud announces that the machine goes away; [`replacing`]: when it starts a worker in place
@@ -19,6 +19,8 @@
 pub mod admission;
 pub mod assign;
 pub mod checkpoint;
+pub(crate) mod checkpoint_manager;
+pub(crate) mod holders;
 pub mod job;
 pub mod limits;
 pub mod member;

@@ -124,7 +124,7 @@ impl Membership {
                 this.miss(worker, now);
             }
             (this.reached, this.restarted) = (record.reached, record.restarted);
-            this.restoring.recorded = record.saved;
+            this.checkpoints.remember(record.saved);
             (this.recorded, this.next_report) = (record.formed, record.next_report);
             if record.stop {
                 this.stop = Stop::Wanted { asked: now };

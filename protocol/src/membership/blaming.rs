@@ -215,6 +215,6 @@ impl Membership {
         let newest = others.filter_map(|(_, record)| record.quiet()).map(|standing| standing.step);
         let others_lack_it = newest.max().unwrap_or(Step::ZERO) < self.behind_which_state_is_lost();
         let halted = self.members.get(&worker).is_some_and(|record| record.quiet().is_some());
-        halted && others_lack_it && self.newest_checkpoint_step() == Step::ZERO
+        halted && others_lack_it && self.checkpoints.newest_usable() == Step::ZERO
     }
 }

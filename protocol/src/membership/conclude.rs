@@ -1,12 +1,10 @@
 //! The end of a job: done only when every member reported the last step and its hash.
 
-use super::formation::Formation;
 use super::roster::{Ending, Place};
-use super::{CheckpointEvent, JobEvent, Membership, Phase, Record, Stop, Summary};
-use crate::limits::LAST_SAVE_PATIENCE;
+use super::{JobEvent, Membership, Phase, Record, Summary};
 use crate::messages::CoordinatorMessage;
 use crate::planted::{Bug, bites};
-use crate::words::{Step, WorkerId};
+use crate::words::WorkerId;
 
 impl Membership {
     /// Ends the job if every member of the generation has finished. Workers that came too late do not count.
@@ -62,7 +60,7 @@ impl Membership {
             computed: self.ledger.computed(self.members.values().map(|record| record.computed)),
             recomputed: self.ledger.recomputed() + in_vain,
             unknown: self.ledger.unknown(),
-            saves: self.saved.counts,
+            saves: self.checkpoints.counts(),
         };
         self.phase = Phase::Done;
         for worker in self.members.keys().copied().collect::<Vec<_>>() {
@@ -70,34 +68,6 @@ impl Membership {
             self.complete(worker);
         }
         self.tell(JobEvent::Done(summary));
-    }
-
-    /// Whether the state at the end of the job is yet to be kept. No member is let go before it is: they hold it.
-    fn awaits_last_save(&mut self, end: Step) -> bool {
-        if self.config.saves.is_none() || self.saved.last.0 >= end || bites(Bug::LastNotAwaited) {
-            return false;
-        }
-        let since = (*self.saved.awaited.get_or_insert(self.now)).max(self.saved.hashed);
-        if self.saving.is_some()
-            || (self.last_to_save().is_some() && !self.targets().is_empty())
-            || self.now.saturating_sub(since) < LAST_SAVE_PATIENCE
-        {
-            return true;
-        }
-        let reason = "no snapshot of the last state came, or no checkpoint actor is there".to_owned();
-        self.tell(CheckpointEvent::NotSaved { step: end, reason });
-        false
-    }
-
-    /// Whether the job ends with the state at `step`, as far as anybody has said.
-    pub(super) fn ends_at(&self, step: Step) -> bool {
-        let stops = self.formation.as_ref().and_then(Formation::stop_at);
-        let ended = self
-            .members
-            .values()
-            .filter_map(Record::ending)
-            .any(|ending| ending.step == step);
-        step >= self.config.steps || stops == Some(step) || ended || self.stop != Stop::No
     }
 
     pub(super) fn complete(&mut self, worker: WorkerId) {

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::depots::DepotEvent;
 use super::job_event::JobEvent;
-use super::saves::Contents;
 use crate::checkpoint::DepotId;
+use crate::checkpoint_manager::{Contents, DepotEvent};
 use crate::memory::GradientMemory;
 use crate::messages::{CoordinatorMessage, DepotOrder, Introduction, Motion, Senseless, Tally, WorkerMessage};
 use crate::words::WorkerId;

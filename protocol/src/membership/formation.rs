@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::restoring::Restores;
 use crate::assign::{Means, NoRoom, Seat, retry, slowest, steady};
+use crate::checkpoint_manager::Restores;
 use crate::job::Order;
 use crate::messages::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer, Standing, Visit};
 use crate::plan::Plan;

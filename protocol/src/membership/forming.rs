@@ -27,7 +27,7 @@ impl Membership {
         self.switch_unseen |= plan.as_ref().is_some_and(Plan::is_ordered);
         // Who halts for this one leaves no snapshot behind.
         if plan.as_ref().is_some_and(Plan::is_pause) {
-            self.saved.wanted = None;
+            self.checkpoints.want_no_more();
         }
         self.switching.clear();
         self.joins_broken_off();
@@ -186,12 +186,12 @@ impl Membership {
         };
         let newest = self.newest();
         // Who may be on the way back is not waited for where a checkpoint has as much.
-        let kept = || self.newest_checkpoint_step() >= self.reached;
+        let kept = || self.checkpoints.newest_usable() >= self.reached;
         if newest < self.behind_which_state_is_lost() && !kept() && on_its_way() && !bites(Bug::HoldersNotAwaited) {
             return Lack::Need(Need::State);
         }
-        if let Some(need) = self.lacks_checkpoints(newest, since) {
-            return Lack::Need(need);
+        if self.checkpoints.awaits_depots(newest, since, &self.facts()) {
+            return Lack::Need(Need::Depots);
         }
         if self.joins_are_overdue(self.newest()) {
             return Lack::Joiners;
@@ -306,7 +306,7 @@ impl Membership {
         self.count_on();
         let newest = self.newest();
         self.doubt_what_is_rescued(newest);
-        let source = match self.resumes_from(newest) {
+        let source = match self.manage(|checkpoints, facts| checkpoints.resumes_from(newest, facts)) {
             Ok(source) => source,
             Err(reason) => return self.fail(reason),
         };
@@ -323,7 +323,7 @@ impl Membership {
             self.next_report = newest;
             self.reached = newest;
             self.end_intake();
-            self.begin_without(newest);
+            self.manage(|checkpoints, facts| checkpoints.begin_without(newest, facts));
         }
         let stops_here = (source.is_none() && self.stops_where_it_stands()).then_some(newest);
         let ends = source.is_none() && self.nothing_is_left_to_train();
@@ -335,7 +335,7 @@ impl Membership {
             .filter(|_| ends)
             .for_each(|one| (one.means.capacity, one.means.pieces) = (unbounded, unbounded));
         let members = || -> Vec<MemberAddress> { candidates.iter().map(|candidate| candidate.member).collect() };
-        let restore = source.map(|head| self.restores_of(&head, &members()));
+        let restore = source.map(|head| self.checkpoints.restores_of(&head, &members()));
         let Ok(mut formation) = Formation::decide(self.generation, self.sums(), &candidates, restore) else {
             return;
         };

@@ -3,8 +3,8 @@
 use super::formation::Formation;
 use super::ledger::Halted;
 use super::roster::{Ending, Place};
-use super::saves::{Described, WrittenPart};
 use super::{GenerationEvent, JobEvent, Loss, Membership, Phase, Resumed};
+use crate::checkpoint_manager::{Described, WrittenPart};
 use crate::messages::{Sensible, Standing, StepReport, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Step, WorkerId};
@@ -68,13 +68,15 @@ impl Membership {
             WorkerMessage::Hashing { snapshot } => self.still_hashing(snapshot),
             WorkerMessage::Snapshotted { snapshot, shares } => self.snapshotted(worker, snapshot, shares),
             message @ WorkerMessage::Saved { .. } => self.part_saved(worker, message),
-            WorkerMessage::Saving { snapshot, attempt } => self.still_saving(snapshot, attempt),
+            WorkerMessage::Saving { snapshot, attempt } => {
+                self.manage(|it, facts| it.still_saving(snapshot, attempt, facts))
+            }
             WorkerMessage::NotSaved {
                 snapshot,
                 attempt,
                 depot,
                 reason,
-            } => self.not_saved(worker, snapshot, attempt, depot, reason),
+            } => self.manage(|it, facts| it.not_saved(worker, snapshot, attempt, depot, reason, facts)),
             WorkerMessage::NotRestored { generation, reason } => self.not_restored(worker, generation, reason),
             WorkerMessage::Dropped { snapshot } => self.dropped(worker, snapshot),
             WorkerMessage::CaughtUp { snapshot, step } => self.caught_up(worker, snapshot, step),
@@ -128,7 +130,7 @@ impl Membership {
             pieces,
             told,
         };
-        self.share_saved(worker, snapshot, part);
+        self.manage(|checkpoints, facts| checkpoints.share_saved(worker, snapshot, part, facts));
     }
 
     fn halted(&mut self, worker: WorkerId, generation: Generation, standing: Standing) {

@@ -5,8 +5,7 @@ use std::time::Duration;
 use strum::IntoStaticStr;
 
 use super::event::{Loss, Stage};
-use super::saves::SaveCounts;
-use crate::checkpoint::{DepotId, ManifestKey};
+use crate::checkpoint_manager::{CheckpointEvent, SaveCounts};
 use crate::job::Order;
 use crate::messages::StepReport;
 use crate::state::StateHash;
@@ -227,68 +226,6 @@ pub enum GenerationEvent {
         members: Vec<WorkerId>,
         /// The newest step that any of them has reached.
         step: Step,
-    },
-}
-
-/// What happened to checkpoints, and to the actors that keep them.
-#[derive(Debug, Clone, PartialEq, IntoStaticStr)]
-pub enum CheckpointEvent {
-    /// A checkpoint actor came.
-    DepotCame {
-        /// The checkpoint actor.
-        depot: DepotId,
-        /// On which host.
-        host: String,
-    },
-    /// A checkpoint actor is gone.
-    DepotLost {
-        /// The checkpoint actor.
-        depot: DepotId,
-        /// How that was noticed.
-        why: String,
-    },
-    /// A checkpoint actor could not keep what it should: another attempt is made.
-    DepotRefused {
-        /// The checkpoint actor.
-        depot: DepotId,
-        /// The step of the checkpoint.
-        step: Step,
-        /// What was wrong, and what to do.
-        reason: String,
-    },
-    /// A checkpoint is committed.
-    Saved {
-        /// What it is called.
-        key: ManifestKey,
-        /// On how many hosts each of its pieces is.
-        hosts: u32,
-        /// On how many they should be. More than `hosts`: it is replicated when more hosts come.
-        wanted: u32,
-        /// Since its snapshot was whole.
-        took: Duration,
-    },
-    /// A checkpoint was given up. If training goes on, another one is taken soon.
-    NotSaved {
-        /// Its step.
-        step: Step,
-        /// Why.
-        reason: String,
-    },
-    /// Training starts from a checkpoint.
-    Resumes {
-        /// The checkpoint.
-        key: ManifestKey,
-        /// Newer ones that cannot be used, and why.
-        passed_over: Vec<(ManifestKey, String)>,
-    },
-    /// A checkpoint could not be loaded by a worker: an older one, or the same once more, is tried.
-    NotRestored {
-        /// The checkpoint.
-        key: ManifestKey,
-        /// Who tried.
-        worker: WorkerId,
-        /// What was wrong.
-        reason: String,
     },
 }
 

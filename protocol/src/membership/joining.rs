@@ -30,7 +30,7 @@ impl Membership {
         if !self.takes_in() {
             return;
         }
-        let due = self.is_save_due();
+        let due = self.checkpoints.is_save_due(&self.facts());
         if !self.members.take_stirred() {
             // No worker came, went, or failed since this was looked at last.
             if due && matches!(self.intake, Intake::Idle) {
@@ -43,7 +43,8 @@ impl Membership {
         match &self.intake {
             Intake::Idle if waiting || due => self.make_room(),
             // The state at the end is kept: there will be no other boundary.
-            Intake::Collecting { taken, .. } | Intake::Serving { taken, .. } if self.is_last(taken.id.step) => {}
+            Intake::Collecting { taken, .. } | Intake::Serving { taken, .. }
+                if self.checkpoints.is_last(taken.id.step, &self.facts()) => {}
             Intake::MakingRoom { .. } | Intake::Asked { .. } | Intake::Collecting { .. } if !waiting && !due => {
                 self.end_intake()
             }
@@ -426,7 +427,7 @@ impl Membership {
         };
         let copying = || self.joiners().filter(|(_, joining)| joining.copies == Some(id));
         // No joiner copies the last state any more, but it is to be saved.
-        let last = self.last_to_save().is_some();
+        let last = self.last_is_to_be_saved();
         let shares = if !last && copying().all(|(_, joining)| joining.loaded) {
             Needed::No
         } else {

@@ -57,7 +57,7 @@ impl Membership {
         let safe = gathering && self.state_is_safe_without_leavers();
         let over = |since: Duration| self.now.saturating_sub(since) >= LEAVE_GRACE;
         // A holder of what is being written stays until it is written, or given up.
-        let gone = |since: Duration| over(since) && self.saving.is_none();
+        let gone = |since: Duration| over(since) && !self.checkpoints.is_saving();
         let free: Vec<(WorkerId, Step)> = self
             .members
             .leaving()
@@ -68,7 +68,9 @@ impl Membership {
                     Place::Joining(joining) if self.planned(worker) == Planned::No && (trains || over(since)) => {
                         Some(joining.step)
                     }
-                    Place::Quiet(standing) if gathering && (safe || self.is_saved(standing.step) || gone(since)) => {
+                    Place::Quiet(standing)
+                        if gathering && (safe || self.checkpoints.is_saved(standing.step) || gone(since)) =>
+                    {
                         Some(standing.step)
                     }
                     Place::Quiet(_) | Place::Joining(_) | Place::Called | Place::Ready | Place::Finished(_) => None,
@@ -84,9 +86,9 @@ impl Membership {
     /// Whether all who are there leave, and are let go as soon as their state is kept: none trains on until then.
     pub(super) fn all_leave_once_saved(&self, since: Duration) -> bool {
         let all = !self.members.is_empty() && self.members.leaving().count() == self.members.len();
-        let waited = self.now.saturating_sub(since.max(self.saved.hashed));
-        let coming = self.saved.wanted.is_some() && waited < LAST_SAVE_PATIENCE;
-        all && self.can_save() && (coming || self.saving.is_some())
+        let waited = self.now.saturating_sub(since.max(self.checkpoints.last_hashed()));
+        let coming = self.checkpoints.is_wanted() && waited < LAST_SAVE_PATIENCE;
+        all && self.checkpoints.can_save(&self.facts()) && (coming || self.checkpoints.is_saving())
     }
 
     fn is_halting(&self) -> bool {
@@ -118,7 +120,7 @@ impl Membership {
         }
         self.tell(WorkerEvent::Left { worker, step });
         self.holder_gone(worker);
-        self.saver_gone(worker);
+        self.manage(|checkpoints, facts| checkpoints.saver_gone(worker, facts));
     }
 
     /// A worker that was left out may have said so into a broken connection. Asked only when no member needs its links any more.

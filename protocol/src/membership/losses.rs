@@ -49,7 +49,7 @@ impl Membership {
             self.remember_failure(worker, &record, &cause);
         }
         self.holder_gone(worker);
-        self.saver_gone(worker);
+        self.manage(|checkpoints, facts| checkpoints.saver_gone(worker, facts));
         let seated = || {
             self.members
                 .iter()

@@ -18,16 +18,14 @@
 mod adopting;
 mod balancing;
 mod blaming;
-mod committing;
+mod checkpoints;
 mod conclude;
 mod contradicting;
 mod cooling;
-mod depots;
 mod event;
 mod formation;
 mod forming;
 mod hearing;
-mod holders;
 mod job_event;
 mod joining;
 mod leaving;
@@ -37,13 +35,8 @@ mod overview;
 mod phases;
 mod planning;
 mod record;
-mod recounting;
 mod remembering;
-mod replicating;
-mod restoring;
 mod roster;
-mod saves;
-mod saving;
 mod sentences;
 mod silence;
 mod stopping;
@@ -59,23 +52,19 @@ pub use balancing::{Balance, Calm};
 use blaming::Breaks;
 use contradicting::ModelFailure;
 use cooling::Failures;
-pub use depots::DepotEvent;
-use depots::Depots;
 pub use event::{Arrival, Command, Event, Loss, Stage};
 use formation::{Formation, Sums};
-pub use job_event::{CheckpointEvent, GenerationEvent, JobEvent, Need, Summary, WorkerEvent};
+pub use job_event::{GenerationEvent, JobEvent, Need, Summary, WorkerEvent};
 use ledger::{Halted, Ledger};
 pub use phases::Phases;
 use planning::Plan;
 pub use record::{EarlierRecord, JobRecord, WorkerRecord};
 use remembering::Released;
-use replicating::Replicating;
-use restoring::Restoring;
 use roster::{Joining, Place, Record, Roster};
-pub use saves::{Contents, SaveCounts, Saves};
-use saves::{Saved, Saving};
 use taking::Intake;
 
+use crate::checkpoint_manager::CheckpointManager;
+pub use crate::checkpoint_manager::{CheckpointEvent, Contents, DepotEvent, SaveCounts, Saves};
 use crate::job::Order;
 use crate::messages::{Bounds, CoordinatorMessage, Last, Sensible};
 use crate::planted::{Bug, bites};
@@ -137,11 +126,7 @@ pub struct Membership {
     /// How often in a row nothing was heard of a snapshot that was asked for.
     asked_in_vain: u32,
     plan: Option<Plan>,
-    depots: Depots,
-    saving: Option<Saving>,
-    saved: Saved,
-    replicating: Replicating,
-    restoring: Restoring,
+    checkpoints: CheckpointManager,
     /// When the plan's orders were last said.
     planned_at: Duration,
     /// When the ranges last changed, or were last to change for the sake of balance.
@@ -222,11 +207,7 @@ impl Membership {
             intake: Intake::Idle,
             asked_in_vain: 0,
             plan: None,
-            depots: Depots::new(),
-            saving: None,
-            saved: Saved::new(now),
-            replicating: Replicating::default(),
-            restoring: Restoring::default(),
+            checkpoints: CheckpointManager::new(config.rules_of_checkpoints(), now),
             planned_at: now,
             settled: now,
             weighed: now,
@@ -316,7 +297,7 @@ impl Membership {
             Event::LeaveRequested { worker, reason } => self.leave_requested(worker, reason),
             Event::Motion { worker, motion } => self.moves(worker, motion),
             Event::StopRequested => self.stop_requested(),
-            Event::Depot { depot, event } => self.depot(depot, event),
+            Event::Depot { depot, event } => self.manage(|it, facts| it.depot(depot, event, facts)),
             Event::Tick => self.tick(),
         }
         self.advance();
@@ -325,10 +306,7 @@ impl Membership {
 
     /// What can be said in this job.
     fn bounds(&self) -> Bounds {
-        Bounds {
-            shards: self.config.shards,
-            steps: self.config.steps,
-        }
+        self.config.bounds()
     }
 
     fn arrived(&mut self, arrival: Arrival) {
@@ -393,8 +371,7 @@ impl Membership {
         self.ask_again_to_stop();
         self.ask_again_for_the_plan();
         self.tend_joiners();
-        self.tend_saving();
-        self.tend_replicas();
+        self.tend_checkpoints();
         self.balance();
     }
 

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use super::balancing::Measured;
 use super::roster::Place;
-use super::saves::Saves;
 use super::{Membership, Phase, Record};
-use crate::status::{CheckpointsView, DepotView, Doing, Overview, SavedView, WorkerView};
-use crate::words::{ShardRange, Step, WorkerId};
+use crate::status::{Doing, Overview, WorkerView};
+use crate::words::{ShardRange, WorkerId};
 
 impl Membership {
     /// Who takes part at this moment, and how. Changes nothing.
@@ -23,45 +22,7 @@ impl Membership {
                 .into_iter()
                 .map(|(&worker, record)| self.view(now, worker, record))
                 .collect(),
-            checkpoints: self.config.saves.map(|saves| self.checkpoints(now, saves)),
-        }
-    }
-
-    fn checkpoints(&self, now: Duration, saves: Saves) -> CheckpointsView {
-        let counts = self.save_counts();
-        let (step, at) = self.saved.last;
-        let kept = self.kept_checkpoints();
-        let head = kept.iter().rfind(|head| head.key.step == step);
-        let count = |hosts: usize| u32::try_from(hosts).unwrap_or(u32::MAX);
-        let newest = (step > Step::ZERO).then(|| SavedView {
-            step,
-            ago: now.saturating_sub(at),
-            placed: head.map_or(0, |head| count(head.depots.len())),
-            whole: head.map_or(0, |head| {
-                count(head.depots.iter().filter(|depot| self.has_whole(**depot, head.key)).count())
-            }),
-        });
-        CheckpointsView {
-            newest,
-            writing: self
-                .saving
-                .as_ref()
-                .map(|saving| (saving.snapshot().step, now.saturating_sub(saving.begun))),
-            replicas: saves.replicas,
-            committed: counts.committed,
-            given_up: counts.given_up,
-            merged: counts.merged,
-            largest_lag: counts.largest_lag,
-            depots: self
-                .depots
-                .values()
-                .map(|depot| DepotView {
-                    depot: depot.address.depot,
-                    host: depot.host.clone(),
-                    address: depot.address.address,
-                    checkpoints: count(depot.heads.len()),
-                })
-                .collect(),
+            checkpoints: self.checkpoints.view(now),
         }
     }
 

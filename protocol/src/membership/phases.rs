@@ -1,7 +1,6 @@
 //! Where the machine stands, for those who watch it from outside: by the names of the drawings. Changes nothing.
 
 use super::adopting::Past;
-use super::saves::Saving;
 use super::taking::Intake;
 use super::{Membership, Phase, Resumed};
 
@@ -48,7 +47,7 @@ impl Membership {
                 Intake::Collecting { .. } => "collecting",
                 Intake::Serving { .. } => "serving",
             },
-            saving: self.saving.as_ref().map_or("none", Saving::phase),
+            saving: self.checkpoints.phase(),
             plan: match &self.plan {
                 None if self.switching.is_empty() => "none",
                 None => "switching",

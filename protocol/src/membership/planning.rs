@@ -118,8 +118,8 @@ impl Membership {
             return;
         }
         // The last holder of the state waits for a joiner that has it, unless a checkpoint will.
-        if stay.is_empty() && self.can_save() {
-            self.saved.wanted = Some(self.reached);
+        if stay.is_empty() && self.checkpoints.can_save(&self.facts()) {
+            self.checkpoints.want(self.reached);
             self.pause();
         } else if !stay.is_empty() || self.grace_is_over() {
             self.pause();

@@ -207,7 +207,7 @@ impl Membership {
             stop: self.stop != Stop::No,
             reached: self.reached,
             restarted: self.restarted,
-            saved: self.saved.last.0.max(self.restoring.recorded),
+            saved: self.checkpoints.newest_committed(),
             next_report: self.next_report,
             ledger: self.ledger.clone(),
         }

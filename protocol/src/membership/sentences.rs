@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::job_event::{CheckpointEvent, GenerationEvent, JobEvent, Need, Summary, WorkerEvent};
+use super::job_event::{GenerationEvent, JobEvent, Need, Summary, WorkerEvent};
 use crate::memory::Bytes;
 use crate::words::{ShardRange, count};
 
@@ -137,47 +137,6 @@ fn span(shards: &[ShardRange]) -> String {
     }
 }
 
-impl fmt::Display for CheckpointEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::DepotCame { depot, host } => write!(f, "the checkpoint actor {depot} on {host} is there"),
-            Self::DepotLost { depot, why } => write!(f, "the checkpoint actor {depot} is gone: {why}"),
-            Self::DepotRefused { depot, step, reason } => write!(
-                f,
-                "the checkpoint actor {depot} cannot keep the checkpoint of {step}: {reason}"
-            ),
-            Self::Saved {
-                key,
-                hosts,
-                wanted,
-                took,
-            } => {
-                let (step, took) = (key.step, took.as_millis());
-                write!(f, "the checkpoint of {step} is committed after {took} ms, on ")?;
-                if hosts < wanted {
-                    write!(f, "{hosts} of {}: under-replicated", count(*wanted, "host"))
-                } else {
-                    f.write_str(&count(*hosts, "host"))
-                }
-            }
-            Self::NotSaved { step, reason } => write!(f, "the checkpoint of {step} is given up: {reason}"),
-            Self::Resumes { key, passed_over } => {
-                let step = key.step;
-                write!(
-                    f,
-                    "training resumes from the checkpoint of {step}, the newest that is complete"
-                )?;
-                passed_over
-                    .iter()
-                    .try_for_each(|(key, reason)| write!(f, "; passed over that of {}: {reason}", key.step))
-            }
-            Self::NotRestored { key, worker, reason } => {
-                write!(f, "{worker} could not load the checkpoint of {}: {reason}", key.step)
-            }
-        }
-    }
-}
-
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -203,6 +162,7 @@ mod tests {
 
     use super::*;
     use crate::checkpoint::{ManifestId, ManifestKey};
+    use crate::checkpoint_manager::CheckpointEvent;
     use crate::membership::{Loss, Stage};
     use crate::words::{Generation, Incarnation, Rank, Step, WorkerId};
 

@@ -38,7 +38,7 @@ impl Membership {
     /// Why a job that waits for workers cannot stop in good order, and what is lost.
     fn stopped_in_vain(&self) -> String {
         let reason = "stopped while the job waited for workers";
-        let (reached, kept) = (self.reached, self.newest_checkpoint_step());
+        let (reached, kept) = (self.reached, self.checkpoints.newest_usable());
         if reached == Step::ZERO {
             return reason.to_owned();
         }

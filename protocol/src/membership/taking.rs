@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::formation::Formation;
-use super::holders::{Disagreement, Taken};
 use super::{JobEvent, Membership};
+use crate::holders::{Disagreement, Taken};
 use crate::messages::{CoordinatorMessage, Joiners, Needed, Serve, Trailer};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
@@ -78,7 +78,7 @@ impl Membership {
     pub(super) fn still_hashing(&mut self, id: SnapshotId) {
         let now = self.now;
         if id.generation == self.formed {
-            self.saved.hashed = now;
+            self.checkpoints.hashed(now);
         }
         match &mut self.intake {
             Intake::Asked { at } if id.generation == self.formed => *at = now,
@@ -156,7 +156,7 @@ impl Membership {
         self.asked_in_vain = 0;
         // Its holders may be lost before they are heard of again.
         self.reach(taken.id.step);
-        self.save_if_due(&taken);
+        self.manage(|checkpoints, facts| checkpoints.save_if_due(&taken, facts));
         self.tell(JobEvent::Snapshot {
             step: taken.id.step,
             holders: taken.holders(),

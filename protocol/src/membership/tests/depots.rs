@@ -183,8 +183,8 @@ fn of_two_manifests_of_one_snapshot_the_one_that_survives_more_is_kept() {
         let told = Told::All;
         job.depot_says(7, holds(vec![first.clone(), head(2, &[7, 8])], told));
         job.depot_says(8, holds(vec![first.clone(), head(2, &[7, 8])], told));
-        assert_eq!(job.membership.replaced_checkpoints(), [first.key]);
-        assert_eq!(job.membership.kept_checkpoints(), [&head(2, &[7, 8])]);
+        assert_eq!(job.membership.checkpoints.replaced_checkpoints(), [first.key]);
+        assert_eq!(job.membership.checkpoints.kept_checkpoints(), [&head(2, &[7, 8])]);
     }
 }
 

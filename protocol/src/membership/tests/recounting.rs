@@ -3,8 +3,7 @@
 use super::saving::{about_saves, piece, saved_config};
 use super::*;
 use crate::checkpoint::PieceHash;
-use crate::membership::holders::Taken;
-use crate::membership::saves::{Described, Written};
+use crate::holders::Taken;
 use crate::messages::{MemberAddress, Told};
 use crate::state::StateSize;
 
@@ -32,8 +31,8 @@ fn a_share_that_the_snapshot_does_not_have_is_in_no_manifest_and_its_writer_goes
         let mut job = Job::saving(3, saved_config());
         let found = says_of(&mut job, 2, share, &[piece(3, 9)], state);
         assert!(found.iter().any(|text| text.starts_with("lost w2")), "{share}: {found:?}");
-        let saving = job.membership.saving.as_ref();
-        assert!(saving.is_none_or(|saving| saving.shares.is_empty()), "{share}");
+        let shares = job.membership.checkpoints.shares_written();
+        assert!(shares.is_none_or(|shares| shares == 0), "{share}");
     }
     let found = says_of(&mut job, 2, 1, &[piece(3, 1), piece(3, 9)], state);
     assert!(
@@ -45,31 +44,24 @@ fn a_share_that_the_snapshot_does_not_have_is_in_no_manifest_and_its_writer_goes
 #[test]
 fn a_writer_that_describes_another_state_than_the_others_is_not_believed() {
     let three = StateSize { pieces: 3, bytes: 24 };
-    let written = |worker: u64, state| Written {
-        by: w(worker),
-        bytes: 8,
-        described: Described {
-            description: vec![PieceHash::of(b"names")],
-            state,
-        },
-        pieces: vec![piece(3, u32::try_from(worker).unwrap() - 1)],
-        told: Told::All,
-    };
     let attempt = |job: &mut Job, states: [StateSize; 3]| {
-        let saving = job.membership.saving.as_mut().unwrap();
         let members = (1..=3).map(|worker| MemberAddress {
             worker: w(worker),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
         });
-        saving.taken = Taken::new(snapshot(1, 3), members, |_| true);
+        let mut taken = Taken::new(snapshot(1, 3), members, |_| true);
         for worker in 1..=3 {
-            saving.taken.told(w(worker), vec![]).unwrap();
+            taken.told(w(worker), vec![]).unwrap();
         }
-        saving.shares = (0..)
-            .zip(1..=3)
-            .map(|(share, worker)| (share, written(worker, states[share as usize])))
-            .collect();
-        job.membership.commit_if_sound();
+        let by = [1, 2, 3].map(|share| {
+            (
+                w(share),
+                states[share as usize - 1],
+                piece(3, u32::try_from(share).unwrap() - 1),
+            )
+        });
+        job.membership.checkpoints.are_written(taken, &by);
+        job.membership.manage(|checkpoints, facts| checkpoints.commit_if_sound(facts));
         words(&std::mem::take(&mut job.membership.out))
     };
     let mut job = Job::saving(3, saved_config());
@@ -77,7 +69,8 @@ fn a_writer_that_describes_another_state_than_the_others_is_not_believed() {
     for other in [StateSize { pieces: 4, ..three }, StateSize { bytes: 25, ..three }] {
         let mut job = Job::saving(3, saved_config());
         let found = about_saves(&attempt(&mut job, [three, other, three]));
-        let anew = ["to w1: save [1] of g1.1@s3 to [7, 8]", "to w3: save [] of g1.1@s3 to [7, 8]"];
+        // The third is not connected.
+        let anew = ["to w1: save [1] of g1.1@s3 to [7, 8]"];
         assert_eq!(found, anew, "the other holder writes it");
     }
     // They agree, and what they wrote is not that.
@@ -85,6 +78,6 @@ fn a_writer_that_describes_another_state_than_the_others_is_not_believed() {
         let mut job = Job::saving(3, saved_config());
         let found = attempt(&mut job, [all; 3]);
         assert!(!found.iter().any(|text| text.starts_with("commit")), "{found:?}");
-        assert_eq!(job.membership.saved.last.0, s(0), "nothing is saved");
+        assert_eq!(job.membership.checkpoints.newest_committed(), s(0), "nothing is saved");
     }
 }

@@ -165,10 +165,9 @@ impl Job {
 
     pub(super) fn committed(&mut self, depot: u64, step: u64, depots: &[u64]) -> Vec<String> {
         // Of the placing that is under way, or of the first.
-        let under_way = self.membership.saving.as_ref();
-        let same = under_way.filter(|saving| saving.depots.iter().map(|one| one.depot.get()).eq(depots.iter().copied()));
+        let attempt = self.membership.checkpoints.attempt_on(depots);
         let head = Head {
-            placing: placed(same.map_or(1, |saving| saving.attempt)),
+            placing: placed(attempt.unwrap_or(1)),
             ..head(step, depots)
         };
         let snapshot = snapshot(1, step);
@@ -336,7 +335,7 @@ fn a_depot_that_does_not_say_whether_a_manifest_is_durable_is_done_without() {
 }
 
 fn targets(job: &Job) -> Vec<u64> {
-    let targets = job.membership.targets();
+    let targets = job.membership.checkpoints.targets(&job.membership.facts());
     targets.iter().map(|one| one.depot.get()).collect()
 }
 
@@ -385,13 +384,11 @@ fn a_depot_rests_longer_each_time_up_to_a_limit_and_is_as_new_once_it_has_commit
     let mut rest = DEPOT_REST;
     for _ in 0..40 {
         let now = job.now;
-        let known = job.membership.depots.get_mut(&d(8)).expect("it is there");
-        known.failed(now);
-        assert_eq!(known.rests, now + rest);
+        assert_eq!(job.membership.checkpoints.fails(d(8), now), now + rest);
         rest = (rest * 2).min(DEPOT_REST_MOST);
     }
     job.committed(8, 3, &[8]);
-    assert_eq!(job.membership.depots[&d(8)].failures, 0);
+    assert_eq!(job.membership.checkpoints.failures_of(d(8)), 0);
 }
 
 #[test]

@@ -1,16 +1,16 @@
 //! The end of a checkpoint: all its pieces are durable, and now its manifest is made, on each of its depots.
 
 use super::saves::{Contents, Saving, Stage};
-use super::{CheckpointEvent, Command, Membership, Saves};
+use super::{CheckpointEvent, CheckpointManager, Command, Facts, Saves};
 use crate::checkpoint::{DepotId, Head, Placing};
 use crate::limits::SAVE_PATIENCE;
 use crate::snapshot::SnapshotId;
 use crate::words::Incarnation;
 
-impl Membership {
+impl CheckpointManager {
     /// All pieces are durable where they should be: now the manifest is to be.
-    pub(super) fn commit(&mut self) {
-        let now = self.now;
+    pub(super) fn commit(&mut self, facts: &Facts) {
+        let now = facts.now;
         let Some(saving) = &mut self.saving else { return };
         let to: Vec<DepotId> = saving.depots.iter().map(|one| one.depot).collect();
         saving.stage = Stage::Committing {
@@ -18,10 +18,10 @@ impl Membership {
             head: None,
         };
         (saving.asked, saving.heard) = (now, now);
-        self.send_commit(to);
+        self.send_commit(to, facts);
     }
 
-    fn send_commit(&mut self, to: Vec<DepotId>) {
+    fn send_commit(&mut self, to: Vec<DepotId>, facts: &Facts) {
         let Some(saving) = &self.saving else { return };
         let Some(first) = saving.shares.values().next() else { return };
         let description = first.described.description.clone();
@@ -34,9 +34,9 @@ impl Membership {
                 .flat_map(|share| share.pieces.iter().copied())
                 .collect(),
             bytes: saving.shares.values().fold(0, |sum, share| sum.saturating_add(share.bytes)),
-            replicas: self.config.saves.map_or(1, |saves| saves.replicas),
+            replicas: self.rules.saves.map_or(1, |saves| saves.replicas),
             depots: saving.depots.iter().map(|one| one.depot).collect(),
-            placing: self.placing(saving.attempt),
+            placing: self.placing(saving.attempt, facts),
         };
         self.out.push(Command::Commit {
             to,
@@ -45,8 +45,8 @@ impl Membership {
     }
 
     /// A depot has made the manifest durable. With the last of them the checkpoint is committed.
-    pub(super) fn committed(&mut self, depot: DepotId, snapshot: SnapshotId, head: Head) {
-        let (incarnation, placing) = (self.incarnation(), head.placing);
+    pub(super) fn committed(&mut self, depot: DepotId, snapshot: SnapshotId, head: Head, facts: &Facts) {
+        let (incarnation, placing) = (self.incarnation(facts), head.placing);
         let Some(saving) = self.saving.as_mut().filter(|saving| saving.snapshot() == snapshot) else {
             return;
         };
@@ -56,12 +56,12 @@ impl Membership {
         };
         if same {
             *known = Some(Box::new(head));
-            self.committed_by(depot);
+            self.committed_by(depot, facts);
         }
     }
 
-    pub(super) fn committed_by(&mut self, depot: DepotId) {
-        let now = self.now;
+    pub(super) fn committed_by(&mut self, depot: DepotId, facts: &Facts) {
+        let now = facts.now;
         let Some(saving) = &mut self.saving else { return };
         let Stage::Committing { awaited, head } = &mut saving.stage else {
             return;
@@ -71,22 +71,24 @@ impl Membership {
         }
         saving.heard = now;
         if let (true, Some(head)) = (awaited.is_empty(), head.clone()) {
-            self.all_committed(&head);
+            self.all_committed(&head, facts);
         }
     }
 
-    fn all_committed(&mut self, head: &Head) {
+    fn all_committed(&mut self, head: &Head, facts: &Facts) {
         let Some(saving) = &self.saving else { return };
         let snapshot = saving.snapshot();
-        let (took, hosts) = (self.now.saturating_sub(saving.begun), saving.depots.len());
+        let (took, hosts) = (facts.now.saturating_sub(saving.begun), saving.depots.len());
         let due = |saves: Saves| saves.every.due(self.saved.last, snapshot.step, saving.begun);
-        let merged = self.config.saves.map_or(0, due).saturating_sub(1);
+        let merged = self.rules.saves.map_or(0, due).saturating_sub(1);
         self.end_saving();
-        self.saved.last = (snapshot.step, self.now);
+        self.saved.last = (snapshot.step, facts.now);
         let counts = &mut self.saved.counts;
         counts.committed += 1;
         counts.merged += merged;
-        counts.largest_lag = counts.largest_lag.max(self.reached.get().saturating_sub(snapshot.step.get()));
+        counts.largest_lag = counts
+            .largest_lag
+            .max(facts.reached.get().saturating_sub(snapshot.step.get()));
         let hosts = u32::try_from(hosts).unwrap_or(u32::MAX);
         self.tell(CheckpointEvent::Saved {
             key: head.key,
@@ -97,17 +99,24 @@ impl Membership {
         self.prune();
     }
 
-    pub(super) fn commit_refused(&mut self, depot: DepotId, snapshot: SnapshotId, placing: Placing, reason: String) {
+    pub(super) fn commit_refused(
+        &mut self,
+        depot: DepotId,
+        snapshot: SnapshotId,
+        placing: Placing,
+        reason: String,
+        facts: &Facts,
+    ) {
         let committing = |saving: &&Saving| saving.snapshot() == snapshot && saving.is_committing();
         let attempt = self.saving.as_ref().filter(committing).map(|saving| saving.attempt);
         // What is said of an earlier placing says nothing of this one.
-        if attempt.is_some_and(|attempt| self.placing(attempt) == placing) {
-            self.refused(depot, snapshot.step, reason);
+        if attempt.is_some_and(|attempt| self.placing(attempt, facts) == placing) {
+            self.refused(depot, snapshot.step, reason, facts);
         }
     }
 
     /// Depots that do not answer for long hold up all others: they are done without.
-    pub(super) fn commit_without_the_silent(&mut self) {
+    pub(super) fn commit_without_the_silent(&mut self, facts: &Facts) {
         let Some(saving) = &self.saving else { return };
         let Stage::Committing { awaited, .. } = &saving.stage else {
             return;
@@ -118,19 +127,19 @@ impl Membership {
                 "it has not said for {} s whether the manifest is durable",
                 SAVE_PATIENCE.as_secs()
             );
-            self.done_without(depot, step, reason);
+            self.done_without(depot, step, reason, facts);
         }
     }
 
     /// The name of a placing.
-    pub(super) fn placing(&self, number: u32) -> Placing {
+    pub(super) fn placing(&self, number: u32, facts: &Facts) -> Placing {
         Placing {
-            incarnation: self.incarnation(),
+            incarnation: self.incarnation(facts),
             number,
         }
     }
 
-    fn incarnation(&self) -> Incarnation {
-        self.generation.incarnation()
+    fn incarnation(&self, facts: &Facts) -> Incarnation {
+        facts.generation.incarnation()
     }
 }

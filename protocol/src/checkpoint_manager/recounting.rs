@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Membership;
 use super::saves::{Described, Saving, Written, WrittenPart};
+use super::{CheckpointManager, Facts};
 use crate::limits::PIECE_BYTES;
 use crate::messages::Senseless;
 use crate::planted::{Bug, bites};
@@ -87,31 +87,31 @@ impl Saving {
     }
 }
 
-impl Membership {
+impl CheckpointManager {
     /// All shares are written: makes the manifest, unless they are not those of the state.
-    pub(super) fn commit_if_sound(&mut self) {
+    pub(crate) fn commit_if_sound(&mut self, facts: &Facts) {
         let Some(saving) = &mut self.saving else { return };
         match saving.recount() {
-            _ if bites(Bug::CommittedTooEarly) => self.commit(),
-            Ok(()) => self.commit(),
-            Err(Flaw::Somebody(reason)) => self.give_up_saving(&reason),
+            _ if bites(Bug::CommittedTooEarly) => self.commit(facts),
+            Ok(()) => self.commit(facts),
+            Err(Flaw::Somebody(reason)) => self.give_up_saving(&reason, facts),
             Err(Flaw::Writers(workers, reason)) => {
                 saving.shares.retain(|_, written| !workers.contains(&written.by));
-                self.without_writers(&workers, &reason);
+                self.without_writers(&workers, &reason, facts);
             }
         }
     }
 
     /// These workers have written something else than what they hold: others write what they were to write, if there are any.
-    pub(super) fn without_writers(&mut self, workers: &[WorkerId], reason: &str) {
+    pub(super) fn without_writers(&mut self, workers: &[WorkerId], reason: &str, facts: &Facts) {
         let Some(saving) = &mut self.saving else { return };
         for &worker in workers {
             saving.taken.gone(worker);
         }
         if !saving.has_writers() {
-            return self.give_up_saving(reason);
+            return self.give_up_saving(reason, facts);
         }
         saving.drop_halves();
-        self.send_saves();
+        self.send_saves(facts);
     }
 }

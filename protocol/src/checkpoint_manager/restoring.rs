@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::depots::Depot;
-use super::{CheckpointEvent, JobEvent, Loss, Membership, Need};
+use super::{CheckpointEvent, CheckpointManager, Command, Facts};
 use crate::checkpoint::{DepotAddress, DepotId, Head, ManifestKey};
 use crate::limits::{DEPOTS_PATIENCE, MAX_DEPOTS, RESTORE_ATTEMPTS, RESTORE_TOGETHER};
 use crate::messages::{MemberAddress, Peer, Restore, Told};
@@ -23,7 +23,7 @@ pub(super) struct Restoring {
     /// Members that could not load one, since training went on last: perhaps they alone do not reach the depots. Others read for them.
     unable: BTreeSet<WorkerId>,
     /// The step of the newest checkpoint that an earlier life of the coordinator has committed, or that was given up with the state.
-    pub(super) recorded: Step,
+    recorded: Step,
     /// The newest checkpoint of each depot that is gone: it may bring it back.
     away: BTreeMap<DepotId, Step>,
     /// Whether this life has looked at all depots before it formed its first generation.
@@ -50,8 +50,8 @@ enum Worth {
 
 /// What the members of a generation are told that starts from a checkpoint.
 #[derive(Debug, Clone)]
-pub(super) struct Restores {
-    pub(super) key: ManifestKey,
+pub(crate) struct Restores {
+    pub(crate) key: ManifestKey,
     depots: Vec<DepotAddress>,
     groups: Vec<Group>,
 }
@@ -66,7 +66,7 @@ struct Group {
 
 impl Restores {
     /// What the member of this rank is told.
-    pub(super) fn of(&self, rank: Rank) -> Option<Box<Restore>> {
+    pub(crate) fn of(&self, rank: Rank) -> Option<Box<Restore>> {
         let is_in = |group: &&Group| group.members.binary_search_by_key(&rank, |peer| peer.rank).is_ok();
         let group = self.groups.iter().find(is_in)?;
         Some(Box::new(Restore {
@@ -98,21 +98,21 @@ fn groups(readers: &[Peer], others: &[Peer]) -> Vec<Group> {
     groups
 }
 
-impl Membership {
+impl CheckpointManager {
     /// What a checkpoint is worth.
     ///
     /// # Errors
     /// Why it can never be used.
     fn worth(&self, key: ManifestKey, head: &Head) -> Result<Worth, String> {
         let foreign = !bites(Bug::ForeignCheckpoint);
-        if head.task != self.config.task && foreign {
+        if head.task != self.rules.task && foreign {
             return Err("it is of another job".to_owned());
         }
-        if head.build != self.config.build && foreign {
+        if head.build != self.rules.build && foreign {
             return Err("it was made by another build of the program, or on another kind of machine".to_owned());
         }
-        if key.step > self.config.steps {
-            return Err(format!("it is beyond the end of this job, {}", self.config.steps));
+        if key.step > self.rules.bounds.steps {
+            return Err(format!("it is beyond the end of this job, {}", self.rules.bounds.steps));
         }
         Ok(if self.lacks_of(key, head) == 0 {
             Worth::Whole
@@ -122,9 +122,9 @@ impl Membership {
     }
 
     /// The step of the newest checkpoint that can certainly be used.
-    pub(super) fn newest_checkpoint_step(&self) -> Step {
+    pub(crate) fn newest_usable(&self) -> Step {
         let certain = |(head, worth): &(Head, Worth)| *worth == Worth::Whole && self.failed(head.key) == 0;
-        let choice = self.config.saves.and_then(|_| self.choice()).filter(certain);
+        let choice = self.rules.saves.and_then(|_| self.choice()).filter(certain);
         choice.map_or(Step::ZERO, |(head, _)| head.key.step)
     }
 
@@ -158,12 +158,12 @@ impl Membership {
     }
 
     /// The checkpoints that say that the job must not begin from nothing, and why each cannot be used.
-    fn against_beginning(&self) -> BTreeMap<ManifestKey, String> {
+    fn against_beginning(&self, facts: &Facts) -> BTreeMap<ManifestKey, String> {
         let mut against = self.unused();
-        if self.has_begun() {
+        if facts.begun {
             // What others have left there is known. What cannot be read may be what an earlier life of the coordinator has committed.
             let unread = self.unreadable();
-            let may_be_ours = self.formed.count() == 0;
+            let may_be_ours = facts.formed.count() == 0;
             against.retain(|key, _| may_be_ours && unread.contains(key));
         }
         against
@@ -224,42 +224,42 @@ impl Membership {
     }
 
     /// Whether no worker has the state of the job, of which `newest` is the newest that any has; or none has begun.
-    fn lacks_state(&self, newest: Step) -> bool {
-        let lost = newest < self.behind_which_state_is_lost();
+    fn lacks_state(&self, newest: Step, facts: &Facts) -> bool {
+        let lost = newest < facts.oldest_alive;
         // A worker that has not begun has no state: also where only one step is known to have been made, there may be a checkpoint of it.
-        let begun = self.formed.count() > 0 && self.reached == Step::ZERO;
+        let begun = facts.formed.count() > 0 && facts.reached == Step::ZERO;
         lost || (newest == Step::ZERO && !begun)
     }
 
-    /// What has to be waited for before it is known from where to resume.
-    pub(super) fn lacks_checkpoints(&self, newest: Step, since: Duration) -> Option<Need> {
-        if self.config.saves.is_none() || !self.lacks_state(newest) {
-            return None;
+    /// Whether depots have to be waited for before it is known from where to resume.
+    pub(crate) fn awaits_depots(&self, newest: Step, since: Duration, facts: &Facts) -> bool {
+        if self.rules.saves.is_none() || !self.lacks_state(newest, facts) {
+            return false;
         }
         // All its pieces are durable, and soon the manifest is.
         if self.is_committing_beyond(newest) {
-            return Some(Need::Depots);
+            return true;
         }
-        if self.is_known_to_have_none() {
-            return None;
+        if self.is_known_to_have_none(facts) {
+            return false;
         }
         let some = self.depots.values().any(|depot| depot.told == Told::All);
         let all = self.depots.values().all(|depot| depot.told == Told::All);
         if !some || !all {
-            return Some(Need::Depots);
+            return true;
         }
         let choice = self.choice();
         let certain = choice
             .as_ref()
             .filter(|(head, worth)| *worth == Worth::Whole && self.failed(head.key) == 0);
         let best = certain.map_or(newest, |(head, _)| newest.max(head.key.step));
-        let ago = |since| self.now.saturating_sub(since);
+        let ago = |since| facts.now.saturating_sub(since);
         let waits = ago(since) < DEPOTS_PATIENCE;
         if best >= self.newest_to_hope_for() {
             // Another depot may have what cannot be read on these.
             let unread = self.unreadable().into_iter();
-            let mut newer = unread.filter(|key| key.step > best && key.step <= self.config.steps);
-            return (waits && newer.next().is_some()).then_some(Need::Depots);
+            let mut newer = unread.filter(|key| key.step > best && key.step <= self.rules.bounds.steps);
+            return waits && newer.next().is_some();
         }
         // Going on from an older one costs some steps. Beginning anew costs all: that is not done while there is something to hope for.
         let vain = match &choice {
@@ -269,32 +269,32 @@ impl Membership {
             }
             None => true,
         };
-        (waits || (vain && best == Step::ZERO)).then_some(Need::Depots)
+        waits || (vain && best == Step::ZERO)
     }
 
     /// This life has looked at the depots when training began, and no checkpoint was committed since: there is nothing to wait for.
-    fn is_known_to_have_none(&self) -> bool {
+    fn is_known_to_have_none(&self, facts: &Facts) -> bool {
         let none = self.newest_to_hope_for() == Step::ZERO && self.known().is_empty();
-        self.formed.count() > 0 && self.restoring.looked && none
+        facts.formed.count() > 0 && self.restoring.looked && none
     }
 
     /// The checkpoint that the next generation starts from, if no worker has a state that is as new.
     ///
     /// # Errors
     /// Why the job must not go on: there are checkpoints, but none that can ever be used.
-    pub(super) fn resumes_from(&mut self, newest: Step) -> Result<Option<Head>, String> {
-        if self.config.saves.is_none() || bites(Bug::FromTheBeginning) {
+    pub(crate) fn resumes_from(&mut self, newest: Step, facts: &Facts) -> Result<Option<Head>, String> {
+        if self.rules.saves.is_none() || bites(Bug::FromTheBeginning) {
             return Ok(None);
         }
-        let lacks_state = self.lacks_state(newest);
-        self.restoring.looked |= self.formed.count() == 0 && lacks_state;
+        let lacks_state = self.lacks_state(newest, facts);
+        self.restoring.looked |= facts.formed.count() == 0 && lacks_state;
         // A coordinator that has forgotten how far the job was may meet one who is far behind.
-        if !lacks_state && self.formed.count() > 0 {
+        if !lacks_state && facts.formed.count() > 0 {
             return Ok(None);
         }
         let begins = lacks_state && newest == Step::ZERO;
         let Some((head, _)) = self.choice().filter(|(head, _)| begins || self.failed(head.key) == 0) else {
-            let against = self.against_beginning();
+            let against = self.against_beginning(facts);
             let Some((key, why)) = against.iter().next_back().filter(|_| begins) else {
                 return Ok(None);
             };
@@ -320,39 +320,38 @@ impl Membership {
     }
 
     /// The next generation starts from this checkpoint.
-    pub(super) fn begin_from(&mut self, head: &Head) {
+    pub(crate) fn begin_from(&mut self, head: &Head, facts: &Facts) {
         let step = head.key.step;
         // Training has gone on since they could not: they may be able by now.
-        if self.restoring.source.is_some_and(|(_, key)| key.step < self.reached) {
+        if self.restoring.source.is_some_and(|(_, key)| key.step < facts.reached) {
             self.restoring.unable.clear();
         }
-        if self.reached > step {
-            self.tell(JobEvent::StateLost {
-                reached: self.reached,
-                from: step,
-            });
-        }
-        let kept = u64::from(self.config.shards).saturating_mul(step.get());
-        self.ledger.restart(kept);
-        self.ledger.inherit(kept);
-        (self.restarted, self.next_report, self.reached) = (step, step, step);
-        self.restoring.source = Some((self.generation, head.key));
-        self.saved.last = (step, self.now);
-        self.end_intake();
-        self.give_up_saving("the state that it was taken of is lost");
+        self.restoring.source = Some((facts.generation, head.key));
+        self.saved.last = (step, facts.now);
+        self.give_up_saving("the state that it was taken of is lost", facts);
         // They read from all depots.
         self.name_to_depots();
     }
 
+    /// An earlier life of the coordinator has committed a checkpoint of the state at `step`.
+    pub(crate) fn remember(&mut self, step: Step) {
+        self.restoring.recorded = step;
+    }
+
+    /// The newest state of which a checkpoint was committed, in this life of the coordinator or an earlier one.
+    pub(crate) fn newest_committed(&self) -> Step {
+        self.saved.last.0.max(self.restoring.recorded)
+    }
+
     /// The state is lost, and training begins again at `from` without a checkpoint: what is saved from now on is saved anew.
-    pub(super) fn begin_without(&mut self, from: Step) {
+    pub(crate) fn begin_without(&mut self, from: Step, facts: &Facts) {
         self.restoring.recorded = self.restoring.recorded.max(self.saved.last.0);
-        self.saved.last = (from.min(self.saved.last.0), self.now);
-        self.give_up_saving("the state that it was taken of is lost");
+        self.saved.last = (from.min(self.saved.last.0), facts.now);
+        self.give_up_saving("the state that it was taken of is lost", facts);
     }
 
     /// What the members of that generation are told.
-    pub(super) fn restores_of(&self, head: &Head, members: &[MemberAddress]) -> Restores {
+    pub(crate) fn restores_of(&self, head: &Head, members: &[MemberAddress]) -> Restores {
         let unable = &self.restoring.unable;
         let peers = (0..).map(Rank::new).zip(members);
         let peers = peers.map(|(rank, &member)| Peer { rank, member });
@@ -368,40 +367,36 @@ impl Membership {
         }
     }
 
-    /// Whether it is always the same member that cannot load it, of several.
-    fn is_alone_unable(&self, worker: WorkerId) -> bool {
-        let others = self.formation.as_ref().map_or(0, |formation| formation.workers().count());
-        self.restoring.unable.len() == 1 && self.restoring.unable.contains(&worker) && others > 1
+    /// A member of the generation says that it could not load its checkpoint. False if that generation does not start from one.
+    pub(crate) fn cannot_load(&mut self, worker: WorkerId, generation: Generation) -> bool {
+        let loads = self.restoring.source.is_some_and(|(source, _)| source == generation);
+        if loads {
+            // Others may say so as well before they halt: on one host, which is cut off, all do. That is one failure.
+            self.restoring.unable.insert(worker);
+        }
+        loads
     }
 
-    /// A member could not load the checkpoint.
-    pub(super) fn not_restored(&mut self, worker: WorkerId, generation: Generation, reason: String) {
-        let Some((_, key)) = self.restoring.source.filter(|(source, _)| *source == generation) else {
-            return;
-        };
-        if generation != self.formed || !self.is_member(worker) {
-            return;
-        }
-        // Others may say so as well before they halt: on one host, which is cut off, all do. That is one failure.
-        self.restoring.unable.insert(worker);
-        if !self.is_formed() {
-            return;
-        }
+    /// The generation, of so many members, comes to an end since one of them could not load its checkpoint.
+    pub(crate) fn not_restored(&mut self, worker: WorkerId, members: usize, reason: String, facts: &Facts) {
+        let Some((_, key)) = self.restoring.source else { return };
         let times = self.restoring.failures.get(&key).map_or(0, |failure| failure.times) + 1;
-        if times.is_multiple_of(RESTORE_ATTEMPTS) && self.is_alone_unable(worker) {
+        let unable = &self.restoring.unable;
+        let alone = unable.len() == 1 && unable.contains(&worker) && members > 1;
+        if times.is_multiple_of(RESTORE_ATTEMPTS) && alone {
             // The others have read for it, and given it all: it is not the checkpoint.
             self.restoring.failures.remove(&key);
             self.restoring.unable.remove(&worker);
-            return self.evict(worker, Loss::Failed { reason });
+            return self.out.push(Command::CannotLoad { worker, reason });
         }
         if times.is_multiple_of(RESTORE_ATTEMPTS) {
             // It is the checkpoint then, and not they.
             self.restoring.unable.clear();
         }
-        let (at, why) = (self.now, reason.clone());
+        let (at, why) = (facts.now, reason.clone());
         self.restoring.failures.insert(key, Failure { times, at, reason: why });
         self.tell(CheckpointEvent::NotRestored { key, worker, reason });
-        self.disturb();
+        self.out.push(Command::FormAnew);
     }
 }
 

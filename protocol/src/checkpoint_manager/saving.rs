@@ -12,12 +12,12 @@
 //! is under way at a time; what becomes due meanwhile is the next one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use super::holders::Taken;
-use super::saves::{SaveCounts, Saving, Stage, Written, WrittenPart};
-use super::taking::Intake;
-use super::{CheckpointEvent, Loss, Membership};
+use super::saves::{Saving, Stage, Written, WrittenPart};
+use super::{CheckpointEvent, CheckpointManager, Command, Facts};
 use crate::checkpoint::DepotId;
+use crate::holders::Taken;
 use crate::limits::{DEPOT_TELLS, LAST_SAVE_PATIENCE, RESEND, SAVE_ATTEMPTS, SAVE_PATIENCE};
 use crate::messages::{CoordinatorMessage, DepotOrder, Needed, Save, Told};
 use crate::planted::{Bug, bites};
@@ -25,40 +25,64 @@ use crate::snapshot::SnapshotId;
 use crate::state::share_hash;
 use crate::words::{Step, WorkerId};
 
-impl Membership {
+impl CheckpointManager {
     /// Whether there is a place for checkpoints.
-    pub(super) fn can_save(&self) -> bool {
-        self.config.saves.is_some() && !self.targets().is_empty()
+    pub(crate) fn can_save(&self, facts: &Facts) -> bool {
+        self.rules.saves.is_some() && !self.targets(facts).is_empty()
     }
 
     /// Whether the state at `step` is durable.
-    pub(super) fn is_saved(&self, step: Step) -> bool {
-        self.config.saves.is_some() && self.saved.last.0 >= step
+    pub(crate) fn is_saved(&self, step: Step) -> bool {
+        self.rules.saves.is_some() && self.saved.last.0 >= step
     }
 
-    /// What has become of checkpoints in this life of the coordinator.
-    #[must_use]
-    pub fn save_counts(&self) -> SaveCounts {
-        self.saved.counts
+    /// A checkpoint is wanted at once, of the state at `step` or a later one.
+    pub(crate) fn want(&mut self, step: Step) {
+        self.saved.wanted = Some(step);
+    }
+
+    /// None is wanted at once any more.
+    pub(crate) fn want_no_more(&mut self) {
+        self.saved.wanted = None;
+    }
+
+    /// Whether one is wanted at once.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.saved.wanted.is_some()
+    }
+
+    /// Whether one is under way.
+    pub(crate) fn is_saving(&self) -> bool {
+        self.saving.is_some()
+    }
+
+    /// A holder has come further with hashing a snapshot, or is done.
+    pub(crate) fn hashed(&mut self, now: Duration) {
+        self.saved.hashed = now;
+    }
+
+    /// When a holder last said so.
+    pub(crate) fn last_hashed(&self) -> Duration {
+        self.saved.hashed
     }
 
     /// Whether a checkpoint is to be taken as soon as that is possible.
-    pub(super) fn is_save_due(&self) -> bool {
-        let Some(saves) = self.config.saves.filter(|_| self.saving.is_none()) else {
+    pub(crate) fn is_save_due(&self, facts: &Facts) -> bool {
+        let Some(saves) = self.rules.saves.filter(|_| self.saving.is_none()) else {
             return false;
         };
-        let asked = self.saved.wanted.is_some() || saves.every.is_due(self.saved.last, self.reached, self.now);
-        asked && self.reached > self.saved.last.0 && !self.targets().is_empty()
+        let asked = self.saved.wanted.is_some() || saves.every.is_due(self.saved.last, facts.reached, facts.now);
+        asked && facts.reached > self.saved.last.0 && !self.targets(facts).is_empty()
     }
 
     /// A snapshot is whole. If a checkpoint is due, or this is the end of the job, it becomes one.
-    pub(super) fn save_if_due(&mut self, taken: &Taken) {
-        let due = self.is_save_due() || self.is_last(taken.id.step);
-        let depots = self.targets();
-        if self.config.saves.is_none() || self.saving.is_some() || !due || depots.is_empty() {
+    pub(crate) fn save_if_due(&mut self, taken: &Taken, facts: &Facts) {
+        let due = self.is_save_due(facts) || self.is_last(taken.id.step, facts);
+        let depots = self.targets(facts);
+        if self.rules.saves.is_none() || self.saving.is_some() || !due || depots.is_empty() {
             return;
         }
-        if self.is_last(taken.id.step) && self.awaits_hosts(taken.id, depots.len()) {
+        if self.is_last(taken.id.step, facts) && self.awaits_hosts(taken.id, depots.len(), facts) {
             return;
         }
         self.saved.wanted = None;
@@ -73,58 +97,58 @@ impl Membership {
             accused: BTreeMap::new(),
             shares: BTreeMap::new(),
             stage: Stage::Writing,
-            asked: self.now,
-            heard: self.now,
-            begun: self.now,
+            asked: facts.now,
+            heard: facts.now,
+            begun: facts.now,
         });
-        self.write_anew();
+        self.write_anew(facts);
     }
 
     /// Whether the last checkpoint, which would be on so many hosts, waits for depots that have come and are about to tell what they keep:
     /// no later one makes up for a host that it is not on.
-    fn awaits_hosts(&mut self, snapshot: SnapshotId, hosts: usize) -> bool {
-        let wanted = self.config.saves.map_or(0, |saves| saves.replicas as usize);
+    fn awaits_hosts(&mut self, snapshot: SnapshotId, hosts: usize, facts: &Facts) -> bool {
+        let wanted = self.rules.saves.map_or(0, |saves| saves.replicas as usize);
         let come = self.depots.values().any(|depot| depot.told == Told::More);
         if hosts >= wanted || !come {
             return false;
         }
         let held = self.saved.held_back.filter(|(held, _)| *held == snapshot);
-        let (_, since) = *self.saved.held_back.insert(held.unwrap_or((snapshot, self.now)));
-        self.now.saturating_sub(since) < DEPOT_TELLS
+        let (_, since) = *self.saved.held_back.insert(held.unwrap_or((snapshot, facts.now)));
+        facts.now.saturating_sub(since) < DEPOT_TELLS
     }
 
     /// Orders all shares to be written, from the beginning, to the depots that are there now.
-    pub(super) fn write_anew(&mut self) {
-        let depots = self.targets();
+    pub(super) fn write_anew(&mut self, facts: &Facts) {
+        let depots = self.targets(facts);
         let Some(saving) = &mut self.saving else { return };
         saving.shares.clear();
         saving.accused.clear();
         if depots.is_empty() {
-            return self.give_up_saving("no depot is there that could keep it");
+            return self.give_up_saving("no depot is there that could keep it", facts);
         }
         if !saving.has_writers() {
-            return self.give_up_saving("both holders of a share are gone");
+            return self.give_up_saving("both holders of a share are gone", facts);
         }
         self.saved.attempt += 1;
         saving.attempt = self.saved.attempt;
         saving.tries += 1;
         if saving.tries > SAVE_ATTEMPTS {
-            return self.give_up_saving("it failed time and again");
+            return self.give_up_saving("it failed time and again", facts);
         }
         saving.depots = depots;
         saving.stage = Stage::Writing;
-        saving.heard = self.now;
+        saving.heard = facts.now;
         self.name_to_depots();
-        self.send_saves();
+        self.send_saves(facts);
     }
 
     /// Tells holders what to write. At first all: who writes nothing keeps what it holds, since a writer may be lost.
-    pub(super) fn send_saves(&mut self) {
-        let now = self.now;
+    pub(super) fn send_saves(&mut self, facts: &Facts) {
+        let now = facts.now;
         let Some(saving) = &mut self.saving else { return };
         let all = saving.asked < saving.heard || saving.tries == 1 && saving.asked == saving.begun;
         saving.asked = now;
-        let replicas = self.config.saves.map_or(1, |saves| saves.replicas);
+        let replicas = self.rules.saves.map_or(1, |saves| saves.replicas);
         let (snapshot, attempt, depots) = (saving.snapshot(), saving.attempt, saving.depots.clone());
         for (worker, shares) in saving.orders().into_iter().filter(|(_, shares)| all || !shares.is_empty()) {
             let save = Save {
@@ -139,13 +163,13 @@ impl Membership {
     }
 
     /// A holder says that a share is written, or a part of that.
-    pub(super) fn share_saved(&mut self, worker: WorkerId, snapshot: SnapshotId, part: WrittenPart) {
-        let now = self.now;
+    pub(crate) fn share_saved(&mut self, worker: WorkerId, snapshot: SnapshotId, part: WrittenPart, facts: &Facts) {
+        let now = facts.now;
         let Some(saving) = self.saving.as_mut().filter(|saving| saving.snapshot() == snapshot) else {
             return self.send(worker, CoordinatorMessage::SaveOver { snapshot });
         };
         if let Some(flaw) = saving.flaw_of(&part) {
-            return self.evict(worker, Loss::Senseless(flaw));
+            return self.out.push(Command::Senseless { worker, said: flaw });
         }
         let writes = saving.writer(part.share) == Some(worker);
         let other = part.attempt != saving.attempt && !bites(Bug::StaleSaved);
@@ -178,22 +202,22 @@ impl Membership {
                 part.share, snapshot.step
             );
             saving.shares.remove(&part.share);
-            return self.without_writers(&[worker], &reason);
+            return self.without_writers(&[worker], &reason, facts);
         }
         if saving.is_written() {
-            self.commit_if_sound();
+            self.commit_if_sound(facts);
         }
     }
 
     /// A depot could not keep what it should: it is written anew without it.
-    pub(super) fn refused(&mut self, depot: DepotId, step: Step, reason: String) {
-        self.done_without(depot, step, reason);
-        self.write_anew();
+    pub(super) fn refused(&mut self, depot: DepotId, step: Step, reason: String, facts: &Facts) {
+        self.done_without(depot, step, reason, facts);
+        self.write_anew(facts);
     }
 
     /// A depot is done without, for this checkpoint and for a while.
-    pub(super) fn done_without(&mut self, depot: DepotId, step: Step, reason: String) {
-        let now = self.now;
+    pub(super) fn done_without(&mut self, depot: DepotId, step: Step, reason: String, facts: &Facts) {
+        let now = facts.now;
         if let Some(known) = self.depots.get_mut(&depot) {
             known.failed(now);
         }
@@ -204,8 +228,8 @@ impl Membership {
     }
 
     /// A holder is still at it.
-    pub(super) fn still_saving(&mut self, snapshot: SnapshotId, attempt: u32) {
-        let now = self.now;
+    pub(crate) fn still_saving(&mut self, snapshot: SnapshotId, attempt: u32, facts: &Facts) {
+        let now = facts.now;
         if let Some(saving) = self
             .saving
             .as_mut()
@@ -216,13 +240,14 @@ impl Membership {
     }
 
     /// A holder could not write.
-    pub(super) fn not_saved(
+    pub(crate) fn not_saved(
         &mut self,
         worker: WorkerId,
         snapshot: SnapshotId,
         attempt: u32,
         depot: Option<DepotId>,
         reason: String,
+        facts: &Facts,
     ) {
         let Some(saving) = self.saving.as_mut().filter(|saving| saving.snapshot() == snapshot) else {
             return;
@@ -233,26 +258,26 @@ impl Membership {
         match depot {
             Some(depot) => {
                 saving.accused.entry(depot).or_default().insert(worker);
-                self.accused(depot, reason);
+                self.accused(depot, reason, facts);
             }
-            None => self.saver_gone(worker),
+            None => self.saver_gone(worker, facts),
         }
     }
 
     /// A worker could not write to a depot. A worker that another can stand in for may be the only one that is cut off from it.
-    fn accused(&mut self, depot: DepotId, reason: String) {
+    fn accused(&mut self, depot: DepotId, reason: String, facts: &Facts) {
         let Some(saving) = &mut self.saving else { return };
         let agreed = saving.accused.get(&depot).is_some_and(|workers| workers.len() > 1);
         if agreed || !saving.has_writers() {
             let step = saving.snapshot().step;
-            return self.refused(depot, step, reason);
+            return self.refused(depot, step, reason, facts);
         }
         saving.drop_halves();
-        self.send_saves();
+        self.send_saves(facts);
     }
 
     /// A worker is gone, or has nothing of the snapshot any more: another holder writes what it was to write.
-    pub(super) fn saver_gone(&mut self, worker: WorkerId) {
+    pub(crate) fn saver_gone(&mut self, worker: WorkerId, facts: &Facts) {
         let Some(saving) = &mut self.saving else { return };
         if !saving.taken.gone(worker) || !matches!(saving.stage, Stage::Writing) {
             return;
@@ -260,34 +285,34 @@ impl Membership {
         saving.drop_halves();
         let step = saving.snapshot().step;
         if saving.has_writers() {
-            return self.send_saves();
+            return self.send_saves(facts);
         }
         // Those that cannot reach a depot are all that is left: it is tried without that depot.
         if let Some(&depot) = saving.accused.keys().next() {
             let reason = "the only workers that have a share cannot reach it".to_owned();
-            return self.refused(depot, step, reason);
+            return self.refused(depot, step, reason, facts);
         }
-        self.give_up_saving("both holders of a share are gone");
+        self.give_up_saving("both holders of a share are gone", facts);
     }
 
     /// A depot came or went: what is under way is done anew if it was to be there, or stands in for too few.
-    pub(super) fn save_elsewhere(&mut self, depot: DepotId) {
+    pub(super) fn save_elsewhere(&mut self, depot: DepotId, facts: &Facts) {
         let concerns = |saving: &&Saving| saving.depots.iter().any(|one| one.depot == depot);
         if self.saving.as_ref().filter(concerns).is_none() {
             return;
         }
         if bites(Bug::GoneDepotCounts) && self.saving.as_ref().is_some_and(Saving::is_committing) {
-            return self.committed_by(depot);
+            return self.committed_by(depot, facts);
         }
-        self.write_anew();
+        self.write_anew(facts);
     }
 
-    pub(super) fn give_up_saving(&mut self, reason: &str) {
+    pub(super) fn give_up_saving(&mut self, reason: &str, facts: &Facts) {
         let Some(step) = self.saving.as_ref().map(|saving| saving.snapshot().step) else {
             return;
         };
         // The last one is tried again: what a depot has of it by then must not be taken away by an order that comes late.
-        self.end_writing(if self.is_last(step) { Needed::Yes } else { Needed::No });
+        self.end_writing(if self.is_last(step, facts) { Needed::Yes } else { Needed::No });
         self.saved.counts.given_up += 1;
         let reason = reason.to_owned();
         self.tell(CheckpointEvent::NotSaved { step, reason });
@@ -302,8 +327,7 @@ impl Membership {
         let Some(saving) = self.saving.take() else { return };
         let snapshot = saving.snapshot();
         // Also those that were cut off for a while: they keep it still.
-        let here = |worker: &WorkerId| self.members.contains_key(worker);
-        for worker in saving.taken.all().filter(here).collect::<Vec<_>>() {
+        for worker in saving.taken.all() {
             self.send(worker, CoordinatorMessage::SaveOver { snapshot });
         }
         if pieces == Needed::Yes {
@@ -315,14 +339,14 @@ impl Membership {
     }
 
     /// Says again what may have been lost.
-    pub(super) fn tend_saving(&mut self) {
-        let now = self.now;
+    pub(crate) fn tend_saving(&mut self, kept: Option<&Taken>, facts: &Facts) {
+        let now = facts.now;
         let Some(saving) = &self.saving else {
-            return self.save_the_last();
+            return self.save_the_last(kept, facts);
         };
         if now.saturating_sub(saving.heard) >= SAVE_PATIENCE {
-            self.commit_without_the_silent();
-            return self.write_anew();
+            self.commit_without_the_silent(facts);
+            return self.write_anew(facts);
         }
         // Writing takes long, and who is asked in vain is soon known to be gone: there is no hurry.
         if now.saturating_sub(saving.asked) < RESEND * 10 {
@@ -330,38 +354,48 @@ impl Membership {
         }
         // Manifests are long, and a depot whose connection holds has got its own.
         if !saving.is_committing() {
-            self.send_saves();
+            self.send_saves(facts);
         }
     }
 
     /// The last snapshot came while another was written, or could not be written at once: none is taken after it.
-    fn save_the_last(&mut self) {
-        if let Some(taken) = self.last_to_save() {
-            self.save_if_due(&taken);
+    fn save_the_last(&mut self, kept: Option<&Taken>, facts: &Facts) {
+        if let Some(taken) = self.last_to_save(kept, facts) {
+            self.save_if_due(taken, facts);
         }
     }
 
-    /// The snapshot of the end of the job, if it is there and is to be saved: once, and again as long as the end may wait.
-    pub(super) fn last_to_save(&self) -> Option<Taken> {
-        let Intake::Serving {
-            taken,
-            told: (Needed::Yes, _),
-            ..
-        } = &self.intake
-        else {
-            return None;
-        };
+    /// The snapshot of the end of the job, if it is the one that is kept and it is to be saved: once, and again as long as the end may wait.
+    pub(crate) fn last_to_save<'a>(&self, kept: Option<&'a Taken>, facts: &Facts) -> Option<&'a Taken> {
+        let taken = kept?;
         let tried = self.saved.tried == Some(taken.id);
         let since = self.saved.awaited.map(|since| since.max(self.saved.hashed));
-        let waited = since.map(|since| self.now.saturating_sub(since));
+        let waited = since.map(|since| facts.now.saturating_sub(since));
         let again = !tried || waited.is_some_and(|waited| waited < LAST_SAVE_PATIENCE);
-        (again && self.is_last(taken.id.step)).then(|| taken.clone())
+        (again && self.is_last(taken.id.step, facts)).then_some(taken)
+    }
+
+    /// Whether the end of the job waits until its last state is saved: `kept` is the snapshot that members keep.
+    pub(crate) fn awaits_last(&mut self, end: Step, kept: Option<&Taken>, facts: &Facts) -> bool {
+        if self.rules.saves.is_none() || self.saved.last.0 >= end || bites(Bug::LastNotAwaited) {
+            return false;
+        }
+        let since = (*self.saved.awaited.get_or_insert(facts.now)).max(self.saved.hashed);
+        if self.saving.is_some()
+            || (self.last_to_save(kept, facts).is_some() && !self.targets(facts).is_empty())
+            || facts.now.saturating_sub(since) < LAST_SAVE_PATIENCE
+        {
+            return true;
+        }
+        let reason = "no snapshot of the last state came, or no checkpoint actor is there".to_owned();
+        self.tell(CheckpointEvent::NotSaved { step: end, reason });
+        false
     }
 
     /// Whether there will be no state after that at `step` which could be saved instead of it.
-    pub(super) fn is_last(&self, step: Step) -> bool {
-        let ends = self.ends_at(step) || self.saved.wanted.is_some();
-        self.config.saves.is_some() && ends && step > self.saved.last.0
+    pub(crate) fn is_last(&self, step: Step, facts: &Facts) -> bool {
+        let ends = step >= self.rules.bounds.steps || facts.end.is_at(step) || self.saved.wanted.is_some();
+        self.rules.saves.is_some() && ends && step > self.saved.last.0
     }
 
     /// Whether a checkpoint of a newer state than `newest` is about to be committed.

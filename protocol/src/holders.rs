@@ -7,8 +7,8 @@ use crate::words::WorkerId;
 
 /// A snapshot as its holders have told it.
 #[derive(Debug, Clone)]
-pub(super) struct Taken {
-    pub(super) id: SnapshotId,
+pub(crate) struct Taken {
+    pub(crate) id: SnapshotId,
     /// By place.
     holders: Vec<Holder>,
     /// By place: the hash, and who told it first.
@@ -17,9 +17,9 @@ pub(super) struct Taken {
 
 /// Two holders of a share that have different bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Disagreement {
-    pub(super) share: u32,
-    pub(super) holders: [WorkerId; 2],
+pub(crate) struct Disagreement {
+    pub(crate) share: u32,
+    pub(crate) holders: [WorkerId; 2],
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +38,7 @@ enum Here {
 
 impl Taken {
     /// Of a snapshot that these members hold, by place. `is_here`: whether a member is still there.
-    pub(super) fn new(
+    pub(crate) fn new(
         id: SnapshotId,
         members: impl Iterator<Item = MemberAddress>,
         is_here: impl Fn(WorkerId) -> bool,
@@ -59,7 +59,7 @@ impl Taken {
     ///
     /// # Errors
     /// A share that another holder has with other bytes.
-    pub(super) fn told(&mut self, worker: WorkerId, shares: Vec<(u32, StateHash)>) -> Result<bool, Disagreement> {
+    pub(crate) fn told(&mut self, worker: WorkerId, shares: Vec<(u32, StateHash)>) -> Result<bool, Disagreement> {
         let Some(place) = self.place_of(worker) else {
             return Ok(false);
         };
@@ -80,7 +80,7 @@ impl Taken {
     }
 
     /// `worker` is gone, or has dropped what it held. True if it was a holder.
-    pub(super) fn gone(&mut self, worker: WorkerId) -> bool {
+    pub(crate) fn gone(&mut self, worker: WorkerId) -> bool {
         let place = self.place_of(worker);
         if let Some(place) = place {
             self.holders[place].here = Here::Gone;
@@ -89,30 +89,30 @@ impl Taken {
     }
 
     /// All that took it.
-    pub(super) fn all(&self) -> impl Iterator<Item = WorkerId> + '_ {
+    pub(crate) fn all(&self) -> impl Iterator<Item = WorkerId> + '_ {
         self.holders.iter().map(|holder| holder.member.worker)
     }
 
     /// Those that are there.
-    pub(super) fn workers(&self) -> impl Iterator<Item = WorkerId> + '_ {
+    pub(crate) fn workers(&self) -> impl Iterator<Item = WorkerId> + '_ {
         let here = self.holders.iter().filter(|holder| holder.here == Here::Yes);
         here.map(|holder| holder.member.worker)
     }
 
     /// The hash of a share.
-    pub(super) fn share(&self, index: u32) -> Option<StateHash> {
+    pub(crate) fn share(&self, index: u32) -> Option<StateHash> {
         let share = self.shares.get(index as usize).copied().flatten();
         share.map(|(hash, _)| hash)
     }
 
     /// Who may write a share to depots: its holders that are there, the one that should first.
-    pub(super) fn writers(&self, index: u32) -> impl Iterator<Item = WorkerId> + '_ {
+    pub(crate) fn writers(&self, index: u32) -> impl Iterator<Item = WorkerId> + '_ {
         let places = holders_of(index, self.holders()).into_iter();
         let here = places.filter_map(|place| self.holders.get(place as usize).filter(|holder| holder.here == Here::Yes));
         here.map(|holder| holder.member.worker)
     }
 
-    pub(super) fn holders(&self) -> u32 {
+    pub(crate) fn holders(&self) -> u32 {
         u32::try_from(self.holders.len()).unwrap_or(u32::MAX)
     }
 
@@ -121,12 +121,12 @@ impl Taken {
     }
 
     /// Whether every holder has told what it has, or is gone.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         self.holders.iter().all(|holder| holder.here != Here::Unknown)
     }
 
     /// Whether each share, and each sum to come, has a holder.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         let of = self.holders();
         let held = |index: u32| {
             let mut places = holders_of(index, of).into_iter();
@@ -136,7 +136,7 @@ impl Taken {
     }
 
     /// What a joiner is told to copy; none while a share's hash is unknown.
-    pub(super) fn order(&self) -> Option<Snapshot> {
+    pub(crate) fn order(&self) -> Option<Snapshot> {
         Some(Snapshot {
             id: self.id,
             holders: self

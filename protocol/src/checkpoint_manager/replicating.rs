@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{CheckpointEvent, Membership};
+use super::{CheckpointEvent, CheckpointManager, Facts};
 use crate::checkpoint::{DepotId, Head, ManifestKey, Placing};
 use crate::limits::{DEPOT_GONE, DEPOTS_SETTLE, SAVE_PATIENCE};
 use crate::messages::{DepotOrder, Told};
@@ -43,11 +43,11 @@ struct Fetching {
     heard: Duration,
 }
 
-impl Membership {
+impl CheckpointManager {
     /// The depots are others than before, or one failed: what is under way is given up, and nothing begins for a while.
-    pub(super) fn depots_are_restless(&mut self) {
+    pub(super) fn depots_are_restless(&mut self, facts: &Facts) {
         self.replicating = Replicating {
-            restless: self.now,
+            restless: facts.now,
             order: None,
             idle: None,
         };
@@ -64,24 +64,24 @@ impl Membership {
     }
 
     /// Places the newest checkpoint that needs it on all depots that are there.
-    pub(super) fn tend_replicas(&mut self) {
+    pub(crate) fn tend_replicas(&mut self, facts: &Facts) {
         if let Some(order) = &self.replicating.order {
             // A depot may be at it for so long; but none has said so.
-            if self.now.saturating_sub(order.heard) >= SAVE_PATIENCE * 4 {
-                self.depots_are_restless();
+            if facts.now.saturating_sub(order.heard) >= SAVE_PATIENCE * 4 {
+                self.depots_are_restless(facts);
             }
             return;
         }
-        let quiet = self.now.saturating_sub(self.replicating.restless);
+        let quiet = facts.now.saturating_sub(self.replicating.restless);
         let told = self.depots.values().all(|depot| depot.told == Told::All);
         let Some(saves) = self
-            .config
+            .rules
             .saves
             .filter(|_| self.saving.is_none() && told && quiet >= DEPOTS_SETTLE)
         else {
             return;
         };
-        let targets = self.targets();
+        let targets = self.targets(facts);
         let depots: Vec<DepotId> = targets.iter().map(|one| one.depot).collect();
         let gone = if quiet >= DEPOT_GONE { Gone::GivenUp } else { Gone::Awaited };
         // Looking at all that is kept takes long.
@@ -104,7 +104,7 @@ impl Membership {
             old.placing
         } else {
             self.saved.attempt += 1;
-            self.placing(self.saved.attempt)
+            self.placing(self.saved.attempt, facts)
         };
         for &depot in &depots {
             let (snapshot, key, depots) = (old.snapshot, old.key, targets.clone());
@@ -121,8 +121,8 @@ impl Membership {
             awaited: depots.iter().copied().collect(),
             depots,
             placing,
-            begun: self.now,
-            heard: self.now,
+            begun: facts.now,
+            heard: facts.now,
         });
     }
 
@@ -137,8 +137,8 @@ impl Membership {
     }
 
     /// A depot has a manifest, for whatever reason. With the last one of the order the old manifest is not needed any more.
-    pub(super) fn replicated(&mut self, depot: DepotId, head: &Head) {
-        let now = self.now;
+    pub(super) fn replicated(&mut self, depot: DepotId, head: &Head, facts: &Facts) {
+        let now = facts.now;
         let Some(order) = &mut self.replicating.order else { return };
         let same = head.snapshot == order.old.snapshot && head.placing == order.placing;
         if !same || !order.awaited.remove(&depot) {
@@ -161,15 +161,15 @@ impl Membership {
     }
 
     /// A depot could not fetch what it should.
-    pub(super) fn not_replicated(&mut self, depot: DepotId) {
+    pub(super) fn not_replicated(&mut self, depot: DepotId, facts: &Facts) {
         let order = self.replicating.order.as_ref();
         if order.is_some_and(|order| order.awaited.contains(&depot)) {
-            self.depots_are_restless();
+            self.depots_are_restless(facts);
         }
     }
 
     /// The job's complete checkpoints, oldest first: of those that were made of one snapshot, the one that most depots have.
-    pub(super) fn kept_checkpoints(&self) -> Vec<&Head> {
+    pub(crate) fn kept_checkpoints(&self) -> Vec<&Head> {
         let own = self.own_checkpoints();
         let best = self.best_of(&own);
         own.into_iter()
@@ -179,7 +179,7 @@ impl Membership {
 
     /// Complete checkpoints whose place another has taken: on as many hosts as it should be, or wherever they are. As long as it has not,
     /// both together survive what neither would.
-    pub(super) fn replaced_checkpoints(&self) -> Vec<ManifestKey> {
+    pub(crate) fn replaced_checkpoints(&self) -> Vec<ManifestKey> {
         let own = self.own_checkpoints();
         let mut of_one: BTreeMap<SnapshotId, Vec<&Head>> = BTreeMap::new();
         for head in own {
@@ -242,6 +242,6 @@ impl Membership {
 
     /// Whether this job, as it is built, has made it.
     pub(super) fn is_own(&self, head: &Head) -> bool {
-        head.task == self.config.task && head.build == self.config.build
+        head.task == self.rules.task && head.build == self.rules.build
     }
 }

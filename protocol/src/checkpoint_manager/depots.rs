@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::{CheckpointEvent, Command, Membership};
+use super::{CheckpointEvent, CheckpointManager, Command, Facts};
 use crate::checkpoint::{Condition, DepotAddress, DepotId, Head, Keep, ManifestKey};
 use crate::limits::{DEPOT_REST, DEPOT_REST_MOST, MAX_DEPOTS, MAX_HEADS};
 use crate::messages::{DepotMessage, DepotOrder, Senseless, Sensible, Told};
 use crate::planted::{Bug, bites};
-use crate::words::{Step, WorkerId};
+use crate::words::Step;
 
 /// What happened to a depot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,8 +59,8 @@ impl Depot {
 /// All depots that are connected.
 pub(super) type Depots = BTreeMap<DepotId, Depot>;
 
-impl Membership {
-    pub(super) fn depot(&mut self, depot: DepotId, event: DepotEvent) {
+impl CheckpointManager {
+    pub(crate) fn depot(&mut self, depot: DepotId, event: DepotEvent, facts: &Facts) {
         match event {
             DepotEvent::Arrived {
                 host,
@@ -72,22 +72,22 @@ impl Membership {
                     certified,
                     address,
                 };
-                self.depot_arrived(host, address);
+                self.depot_arrived(host, address, facts);
             }
-            DepotEvent::Said(said) if self.depots.contains_key(&depot) => self.depot_said(depot, *said),
+            DepotEvent::Said(said) if self.depots.contains_key(&depot) => self.depot_said(depot, *said, facts),
             DepotEvent::Said(_) => {}
             DepotEvent::Lost { why } => {
                 if let Some(gone) = self.depots.remove(&depot) {
                     self.misses_checkpoints(depot, &gone);
-                    self.depots_are_restless();
+                    self.depots_are_restless(facts);
                     self.tell(CheckpointEvent::DepotLost { depot, why });
-                    self.save_elsewhere(depot);
+                    self.save_elsewhere(depot, facts);
                 }
             }
         }
     }
 
-    fn depot_arrived(&mut self, host: String, address: DepotAddress) {
+    fn depot_arrived(&mut self, host: String, address: DepotAddress, facts: &Facts) {
         let depot = address.depot;
         if self.depots.len() >= MAX_DEPOTS && !self.depots.contains_key(&depot) {
             return;
@@ -109,20 +109,20 @@ impl Membership {
             None => self.tell(CheckpointEvent::DepotCame { depot, host }),
             Some(before) => self.misses_checkpoints(depot, &before),
         }
-        self.depots_are_restless();
+        self.depots_are_restless(facts);
         self.name_to_depots();
-        self.save_elsewhere(depot);
+        self.save_elsewhere(depot, facts);
     }
 
     /// A depot that says what cannot be is done without until it comes anew.
-    fn depot_is_at_fault(&mut self, depot: DepotId, senseless: &Senseless) {
+    fn depot_is_at_fault(&mut self, depot: DepotId, senseless: &Senseless, facts: &Facts) {
         let why = format!("{senseless}; start it anew, with another folder if that does not help");
-        self.depot(depot, DepotEvent::Lost { why });
+        self.depot(depot, DepotEvent::Lost { why }, facts);
     }
 
-    fn depot_said(&mut self, depot: DepotId, said: DepotMessage) {
-        if let Err(senseless) = said.check(self.bounds()) {
-            return self.depot_is_at_fault(depot, &senseless);
+    fn depot_said(&mut self, depot: DepotId, said: DepotMessage, facts: &Facts) {
+        if let Err(senseless) = said.check(self.rules.bounds) {
+            return self.depot_is_at_fault(depot, &senseless, facts);
         }
         self.replicas_to_be_looked_at();
         match said {
@@ -139,7 +139,7 @@ impl Membership {
                     let most = known.heads.len().max(known.unreadable.len());
                     if most > MAX_HEADS {
                         let (expected, found) = (format!("at most {MAX_HEADS} checkpoints"), format!("{most} checkpoints"));
-                        return self.depot_is_at_fault(depot, &Senseless { expected, found });
+                        return self.depot_is_at_fault(depot, &Senseless { expected, found }, facts);
                     }
                 }
                 if told == Told::All {
@@ -159,16 +159,16 @@ impl Membership {
                     known.unreadable.remove(&head.key);
                     known.failures = 0;
                 }
-                self.replicated(depot, &head);
-                self.committed(depot, snapshot, head);
+                self.replicated(depot, &head, facts);
+                self.committed(depot, snapshot, head, facts);
             }
             DepotMessage::Refused {
                 snapshot,
                 placing,
                 reason,
             } => {
-                self.not_replicated(depot);
-                self.commit_refused(depot, snapshot, placing, reason);
+                self.not_replicated(depot, facts);
+                self.commit_refused(depot, snapshot, placing, reason, facts);
             }
             // Certificates are not this machine's business.
             DepotMessage::Renew { .. } => {}
@@ -177,15 +177,7 @@ impl Membership {
 
     /// Who may put and read pieces.
     pub(super) fn name_to_depots(&mut self) {
-        if self.depots.is_empty() {
-            return;
-        }
-        let workers: Vec<WorkerId> = self.members.keys().copied().collect();
-        let depots: Vec<u64> = self.depots.values().map(|depot| depot.address.certified).collect();
-        for depot in self.depots.keys().copied().collect::<Vec<_>>() {
-            let (workers, depots) = (workers.clone(), depots.clone());
-            self.order(depot, DepotOrder::Serve { workers, depots });
-        }
+        self.out.push(Command::NamePeers);
     }
 
     pub(super) fn order(&mut self, depot: DepotId, order: DepotOrder) {
@@ -196,10 +188,10 @@ impl Membership {
     }
 
     /// The depots that a checkpoint is placed on: one on each host, since replicas are for hosts that are lost.
-    pub(super) fn targets(&self) -> Vec<DepotAddress> {
+    pub(crate) fn targets(&self, facts: &Facts) -> Vec<DepotAddress> {
         let mut hosts = BTreeSet::new();
         // What is the last that can be saved is tried with all.
-        let rests = |depot: &Depot| depot.rests > self.now && !self.is_last(self.reached);
+        let rests = |depot: &Depot| depot.rests > facts.now && !self.is_last(facts.reached, facts);
         let ready = self
             .depots
             .iter()
@@ -209,12 +201,6 @@ impl Membership {
             .filter(|(id, depot)| !refused(id) && hosts.insert(depot.host.as_str()))
             .map(|(_, depot)| depot.address)
             .collect()
-    }
-
-    /// Where the depots that are connected are reached.
-    #[must_use]
-    pub fn depot_addresses(&self) -> Vec<DepotAddress> {
-        self.depots.values().map(|depot| depot.address).collect()
     }
 
     /// Checkpoints of which each piece is somewhere, by what the depots say.
@@ -251,7 +237,7 @@ impl Membership {
     /// Deletes what is not kept any more, wherever some of it is left: also where that was tried before and has failed, or was not there.
     /// What is not complete does not count: it goes once as many complete ones are newer, and before that what it lacks may come back.
     pub(super) fn prune(&mut self) {
-        let Some(saves) = self.config.saves else { return };
+        let Some(saves) = self.rules.saves else { return };
         // What is being committed may be there in two forms, of which one is not wanted any more: which one, is not known yet.
         if self.saving.is_some() || self.depots.values().any(|depot| depot.told != Told::All) {
             return;

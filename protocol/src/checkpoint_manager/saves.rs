@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::holders::Taken;
 use crate::checkpoint::{DepotAddress, DepotId, Every, Head, Keep, PieceHash, Placing};
+use crate::holders::Taken;
 use crate::messages::Told;
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
@@ -128,22 +128,22 @@ pub(super) struct Written {
 
 /// What a holder says of the whole state.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Described {
+pub(crate) struct Described {
     /// The pieces that describe its tensors.
-    pub(super) description: Vec<PieceHash>,
-    pub(super) state: StateSize,
+    pub(crate) description: Vec<PieceHash>,
+    pub(crate) state: StateSize,
 }
 
 /// One part of what a holder says.
 #[derive(Debug)]
-pub(super) struct WrittenPart {
-    pub(super) attempt: u32,
-    pub(super) share: u32,
-    pub(super) bytes: u64,
-    pub(super) described: Described,
-    pub(super) start: u64,
-    pub(super) pieces: Vec<PieceHash>,
-    pub(super) told: Told,
+pub(crate) struct WrittenPart {
+    pub(crate) attempt: u32,
+    pub(crate) share: u32,
+    pub(crate) bytes: u64,
+    pub(crate) described: Described,
+    pub(crate) start: u64,
+    pub(crate) pieces: Vec<PieceHash>,
+    pub(crate) told: Told,
 }
 
 impl Saving {
