@@ -22,10 +22,26 @@ use crate::messages::{Introduction, MemberAddress, MembersDigest, Ring, Seated, 
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Incarnation, Rank, Step, WorkerId};
 
+/// What this life of the coordinator knows of those before it.
+#[derive(Debug, Default)]
+pub(super) struct EarlierLife {
+    /// Whether there was one, which may have ordered what this one does not know.
+    pub(super) resumed: bool,
+    /// What it may have left.
+    pub(super) past: Past,
+    /// The generation that its record names.
+    pub(super) recorded: Generation,
+    /// The newest that any worker has named since.
+    pub(super) claimed: Generation,
+    /// Workers that it has asked to leave, and that have not come yet.
+    pub(super) asked_before: BTreeSet<WorkerId>,
+}
+
 /// What may have gone on before this coordinator began.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) enum Past {
     /// Nothing, or it is dealt with.
+    #[default]
     None,
     /// Workers may train that have not found this coordinator yet.
     Possible {
@@ -114,8 +130,8 @@ impl Membership {
             if bites(Bug::ReusedGeneration) {
                 this.generation = record.formed;
             }
-            this.asked_before = record.leaving;
-            this.released = Released::recall(record.released, record.forgotten);
+            this.earlier.asked_before = record.leaving;
+            this.absent.released = Released::recall(record.released, record.forgotten);
             if !bites(Bug::LedgerForgotten) {
                 this.ledger = record.ledger;
             }
@@ -123,21 +139,21 @@ impl Membership {
                 this.ledger.lost(worker, None);
                 this.miss(worker, now);
             }
-            (this.reached, this.restarted) = (record.reached, record.restarted);
+            (this.training.reached, this.training.restarted) = (record.reached, record.restarted);
             this.checkpoints.remember(record.saved);
-            (this.recorded, this.next_report) = (record.formed, record.next_report);
+            (this.earlier.recorded, this.training.next_report) = (record.formed, record.next_report);
             if record.stop {
                 this.stop = Stop::Wanted { asked: now };
             }
         }
-        this.past = Past::Possible { gone: BTreeSet::new() };
-        this.resumed = true;
+        this.earlier.past = Past::Possible { gone: BTreeSet::new() };
+        this.earlier.resumed = true;
         this
     }
 
     /// Whether workers may train that have not found this coordinator yet.
     pub(super) fn may_be_missing_a_past(&self, since: Duration) -> bool {
-        let possible = matches!(self.past, Past::Possible { .. }) && self.formed.count() == 0;
+        let possible = matches!(self.earlier.past, Past::Possible { .. }) && self.formed.count() == 0;
         possible && self.now.saturating_sub(since) < ADOPTION_PATIENCE && !bites(Bug::ImpatientReturn)
     }
 
@@ -145,20 +161,20 @@ impl Membership {
     pub(super) fn place_in_the_past(&mut self, arrival: &Arrival) -> Option<Place> {
         let introduction = &arrival.introduction;
         let (generation, seat) = (introduction.generation, introduction.seat.as_ref());
-        if !matches!(self.past, Past::None) {
+        if !matches!(self.earlier.past, Past::None) {
             // A joiner names no generation, but what it has it has from one.
             let some = if introduction.standing.step > Step::ZERO {
                 Generation::NONE.next()
             } else {
                 Generation::NONE
             };
-            self.claimed = self.claimed.max(generation).max(some);
+            self.earlier.claimed = self.earlier.claimed.max(generation).max(some);
         }
-        match &mut self.past {
+        match &mut self.earlier.past {
             Past::Found(found) => found.hears(arrival.worker, generation, seat),
             Past::Possible { .. } if self.formed.count() == 0 => {
                 if let (Some(seat), Phase::Gathering { .. }) = (seat, &self.phase) {
-                    self.past = Past::Found(self.find(arrival.worker, generation, seat));
+                    self.earlier.past = Past::Found(self.find(arrival.worker, generation, seat));
                 }
             }
             Past::None | Past::Possible { .. } => return None,
@@ -177,7 +193,7 @@ impl Membership {
             digest: seat.digest,
             ranks: BTreeMap::new(),
             seats: BTreeMap::new(),
-            gone: match &self.past {
+            gone: match &self.earlier.past {
                 Past::Possible { gone } => gone.clone(),
                 Past::None | Past::Found(_) => BTreeSet::new(),
             },
@@ -199,13 +215,17 @@ impl Membership {
     pub(super) fn has_trained_further(&self, introduction: &Introduction) -> bool {
         let (generation, step) = (introduction.generation, introduction.standing.step);
         let earlier = generation.incarnation() < self.formed.incarnation();
-        let reached = if earlier { self.reached } else { self.reached.next() };
+        let reached = if earlier {
+            self.training.reached
+        } else {
+            self.training.reached.next()
+        };
         self.is_formed() && generation.count() > 0 && step > reached
     }
 
     /// A worker is gone before the past is dealt with. `certainly`: its process has ended.
     pub(super) fn lost_in_the_past(&mut self, worker: WorkerId, certainly: bool) {
-        let gone = match &mut self.past {
+        let gone = match &mut self.earlier.past {
             Past::None => return,
             Past::Possible { gone } => gone,
             Past::Found(found) => {
@@ -243,7 +263,7 @@ impl Membership {
             | WorkerMessage::Renew { .. }
             | WorkerMessage::Failed { .. } => return,
         };
-        if let Past::Found(found) = &mut self.past {
+        if let Past::Found(found) = &mut self.earlier.past {
             if generation > found.generation || (generation == found.generation && ring == Ring::Broken) {
                 found.ring = Ring::Broken;
             }
@@ -258,19 +278,19 @@ impl Membership {
 
     /// Whether a generation was found, of which it is not clear yet what becomes of it.
     pub(super) fn settle_the_past(&mut self) -> bool {
-        let verdict = match &self.past {
+        let verdict = match &self.earlier.past {
             Past::None | Past::Possible { .. } => return false,
             Past::Found(found) => self.judge(found),
         };
         match verdict {
             Verdict::Wait => return true,
             Verdict::Adopt(formation) => {
-                self.past = Past::None;
+                self.earlier.past = Past::None;
                 self.count_on();
                 self.adopt(*formation);
             }
             Verdict::Halt => {
-                self.past = Past::None;
+                self.earlier.past = Past::None;
                 self.count_on();
                 self.disturb();
             }
@@ -280,7 +300,7 @@ impl Membership {
 
     /// The past is dealt with. What was counted in generations that the record does not know of is not known.
     pub(super) fn count_on(&mut self) {
-        if std::mem::replace(&mut self.claimed, Generation::NONE) > self.recorded {
+        if std::mem::replace(&mut self.earlier.claimed, Generation::NONE) > self.earlier.recorded {
             self.ledger.rescued();
         }
     }
@@ -288,9 +308,9 @@ impl Membership {
     fn judge(&self, found: &Found) -> Verdict {
         let patience = self.now.saturating_sub(found.since) >= ADOPTION_PATIENCE;
         // Members of a later one may be on their way: without a record that is not known.
-        let newest = found.generation >= self.recorded && (self.recorded != Generation::NONE || patience);
+        let newest = found.generation >= self.earlier.recorded && (self.earlier.recorded != Generation::NONE || patience);
         let whole = found.is_whole();
-        if whole && !newest && found.generation >= self.recorded {
+        if whole && !newest && found.generation >= self.earlier.recorded {
             return Verdict::Wait;
         }
         if whole && newest && found.seats.len() == found.world_size as usize {
@@ -320,7 +340,7 @@ impl Membership {
         }
         let peers = |seat: &Seated| seat.peers.iter().map(|(rank, _)| *rank).collect();
         let others = found.seats.iter().map(|(&rank, seat)| (rank, peers(seat))).collect();
-        let formation = Formation::found(found.generation, self.sums(), self.reached, members, steady, others)?;
+        let formation = Formation::found(found.generation, self.sums(), self.training.reached, members, steady, others)?;
         (formation.digest() == found.digest).then_some(formation)
     }
 
@@ -336,7 +356,7 @@ impl Membership {
         self.tell(GenerationEvent::Adopted {
             generation: self.formed,
             members,
-            step: self.reached,
+            step: self.training.reached,
         });
         self.formation = Some(formation);
         self.run(Resumed::Yes);

@@ -46,6 +46,25 @@ impl Default for Balance {
     }
 }
 
+/// When the members' ranges of shards were last looked at.
+#[derive(Debug)]
+pub(super) struct Ranges {
+    /// When they last changed, or were last to change for the sake of balance.
+    pub(super) settled: Duration,
+    /// When it was last looked whether others pay.
+    weighed: Duration,
+}
+
+impl Ranges {
+    /// Those of a job that begins at the time `now`.
+    pub(super) fn new(now: Duration) -> Self {
+        Self {
+            settled: now,
+            weighed: now,
+        }
+    }
+}
+
 /// What is known of a worker's pace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Measured {
@@ -111,15 +130,15 @@ impl Membership {
     /// Plans other ranges for the same members, if that pays. Looked at once a heartbeat: there is no news in between.
     pub(super) fn balance(&mut self) {
         let Balance::After(calm) = self.config.balance else { return };
-        if self.now.saturating_sub(self.weighed) < HEARTBEAT.min(calm.time) {
+        if self.now.saturating_sub(self.ranges.weighed) < HEARTBEAT.min(calm.time) {
             return;
         }
-        self.weighed = self.now;
-        if self.now.saturating_sub(self.settled) < calm.time || !self.may_plan() || self.changes_anyway() {
+        self.ranges.weighed = self.now;
+        if self.now.saturating_sub(self.ranges.settled) < calm.time || !self.may_plan() || self.changes_anyway() {
             return;
         }
         let Some(formation) = &self.formation else { return };
-        let steps = self.reached.get().saturating_sub(formation.step.get());
+        let steps = self.training.reached.get().saturating_sub(formation.step.get());
         if steps < calm.steps || !self.is_measured(formation) {
             return;
         }
@@ -137,7 +156,7 @@ impl Membership {
             .is_some_and(|(now, then)| pays(now, then))
         {
             // Also if nothing comes of it: what cannot be had is not tried again at once.
-            self.settled = self.now;
+            self.ranges.settled = self.now;
             self.prepare(workers, Purpose::Balance);
         }
     }

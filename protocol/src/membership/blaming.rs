@@ -96,12 +96,12 @@ impl Membership {
                 return self.disturb();
             };
             if purpose == Purpose::Balance {
-                return self.breaks.forget(|one| one == worker || one == peer);
+                return self.faults.breaks.forget(|one| one == worker || one == peer);
             }
             return self.leave_out_the_unreachable();
         }
         // Of the generation before, whose last sum this worker still waits for.
-        if generation < self.formed && self.switching.contains(&worker) && self.is_formed() {
+        if generation < self.formed && self.change.switching.contains(&worker) && self.is_formed() {
             return self.disturb();
         }
         if generation != self.formed || !self.formation.as_ref().is_some_and(links) {
@@ -110,15 +110,15 @@ impl Membership {
         match self.phase {
             // Both ends notice at about the same time. What the others have noticed tells whose fault it is.
             Phase::Forming { .. } => {
-                self.breaks.since.get_or_insert(self.now);
+                self.faults.breaks.since.get_or_insert(self.now);
                 if !self.members.get(&worker).is_some_and(Record::is_called) {
-                    self.breaks.broke.get_or_insert((worker, peer));
+                    self.faults.breaks.broke.get_or_insert((worker, peer));
                     return;
                 }
                 self.note_break(worker, generation, peer);
-                self.breaks.told.insert(worker);
+                self.faults.breaks.told.insert(worker);
                 let mut called = self.members.iter().filter(|(_, record)| record.is_called());
-                if called.all(|(one, _)| self.breaks.told.contains(one)) {
+                if called.all(|(one, _)| self.faults.breaks.told.contains(one)) {
                     self.disturb();
                 }
             }
@@ -127,7 +127,7 @@ impl Membership {
                 self.disturb();
             }
             // It could not make several.
-            Phase::Halting { .. } if self.breaks.told.contains(&worker) => self.note_break(worker, generation, peer),
+            Phase::Halting { .. } if self.faults.breaks.told.contains(&worker) => self.note_break(worker, generation, peer),
             // A worker that halts closes its links: that they break says nothing any more.
             Phase::Halting { .. } | Phase::Gathering { .. } | Phase::Done | Phase::Failed => {}
         }
@@ -135,11 +135,15 @@ impl Membership {
 
     /// A generation whose links cannot all be made is given up once all who may know of one have had the time to say so.
     pub(super) fn give_up_broken_links(&mut self) {
-        let since = self.breaks.since.filter(|_| matches!(self.phase, Phase::Forming { .. }));
+        let since = self
+            .faults
+            .breaks
+            .since
+            .filter(|_| matches!(self.phase, Phase::Forming { .. }));
         if since.is_none_or(|since| self.now.saturating_sub(since) < LINK_GRACE) {
             return;
         }
-        if let Some((worker, peer)) = self.breaks.broke.filter(|_| self.breaks.told.is_empty()) {
+        if let Some((worker, peer)) = self.faults.breaks.broke.filter(|_| self.faults.breaks.told.is_empty()) {
             self.note_break(worker, self.formed, peer);
         }
         self.disturb();
@@ -147,7 +151,7 @@ impl Membership {
 
     fn note_break(&mut self, worker: WorkerId, generation: Generation, peer: WorkerId) {
         let now = self.now;
-        let breaks = &mut self.breaks.pairs;
+        let breaks = &mut self.faults.breaks.pairs;
         breaks.retain(|_, broken| now.saturating_sub(broken.last) < FORGIVEN);
         let (one, other) = pair(worker, peer);
         let host = |worker| self.members.get(&worker).map(|record| record.address.ip());
@@ -168,7 +172,7 @@ impl Membership {
     pub(super) fn forget_breaks(&mut self) {
         let members: BTreeSet<WorkerId> = self.formation.iter().flat_map(Formation::workers).collect();
         if members.len() > 1 {
-            self.breaks.forget(|worker| members.contains(&worker));
+            self.faults.breaks.forget(|worker| members.contains(&worker));
         }
     }
 
@@ -176,7 +180,7 @@ impl Membership {
     pub(super) fn leave_out_the_unreachable(&mut self) {
         let charged = self.members.keys().copied();
         let present = |other| self.members.contains_key(&other);
-        let charged = charged.filter(|&worker| self.breaks.times(worker, present) >= MAX_LINK_FAILURES as usize);
+        let charged = charged.filter(|&worker| self.faults.breaks.times(worker, present) >= MAX_LINK_FAILURES as usize);
         let mut charged: Vec<(Charge, u64, WorkerId)> = charged
             .filter(|&worker| !self.alone_has_the_state(worker))
             .filter_map(|worker| Some((self.charge(worker)?, self.members.get(&worker)?.arrival, worker)))
@@ -187,7 +191,7 @@ impl Membership {
         };
         let is_sure = charged.last().is_none_or(|(other, ..)| *other < charge);
         if is_sure {
-            self.breaks.forget(|worker| worker == guilty);
+            self.faults.breaks.forget(|worker| worker == guilty);
         }
         self.evict(guilty, Loss::Unreachable);
     }
@@ -195,13 +199,13 @@ impl Membership {
     fn charge(&self, worker: WorkerId) -> Option<Charge> {
         let record = self.members.get(&worker)?;
         let present = |other: &WorkerId| self.members.contains_key(other);
-        let (here, gone): (Vec<_>, Vec<_>) = self.breaks.of(worker).partition(|(other, ..)| present(other));
+        let (here, gone): (Vec<_>, Vec<_>) = self.faults.breaks.of(worker).partition(|(other, ..)| present(other));
         // A successor on the host of one that is gone may have inherited its trouble: then it is no other witness.
         let hosts: BTreeSet<IpAddr> = here.iter().map(|(_, host, _)| *host).collect();
         let gone: BTreeSet<IpAddr> = gone.into_iter().map(|(_, host, _)| host).collect();
         let formation = self.formation.as_ref();
         let neighbours = formation.map_or_else(Vec::new, |formation| formation.peers_of(worker));
-        let works = |other: &WorkerId| present(other) && !self.breaks.pairs.contains_key(&pair(worker, *other));
+        let works = |other: &WorkerId| present(other) && !self.faults.breaks.pairs.contains_key(&pair(worker, *other));
         Some(Charge {
             joins: record.joining().is_some(),
             others: here.len() + gone.difference(&hosts).count(),
@@ -213,7 +217,7 @@ impl Membership {
     fn alone_has_the_state(&self, worker: WorkerId) -> bool {
         let others = self.members.iter().filter(|(one, _)| **one != worker);
         let newest = others.filter_map(|(_, record)| record.quiet()).map(|standing| standing.step);
-        let others_lack_it = newest.max().unwrap_or(Step::ZERO) < self.behind_which_state_is_lost();
+        let others_lack_it = newest.max().unwrap_or(Step::ZERO) < self.training.oldest_alive();
         let halted = self.members.get(&worker).is_some_and(|record| record.quiet().is_some());
         halted && others_lack_it && self.checkpoints.newest_usable() == Step::ZERO
     }

@@ -41,11 +41,11 @@ impl Membership {
         }
         Facts {
             now: self.now,
-            reached: self.reached,
+            reached: self.training.reached,
             generation: self.generation,
             formed: self.formed,
             begun: self.has_begun(),
-            oldest_alive: self.behind_which_state_is_lost(),
+            oldest_alive: self.training.oldest_alive(),
             end: End {
                 wanted: self.stop != Stop::No,
                 steps,
@@ -107,21 +107,21 @@ impl Membership {
     /// Says again what may have been lost, and sees to what is on too few hosts.
     pub(super) fn tend_checkpoints(&mut self) {
         let facts = self.facts();
-        self.checkpoints.tend_saving(self.intake.kept_whole(), &facts);
+        self.checkpoints.tend_saving(self.round.intake.kept_whole(), &facts);
         self.do_what_checkpoints_need();
         self.manage(|checkpoints, facts| checkpoints.tend_replicas(facts));
     }
 
     /// Whether the snapshot that is served is the last state of the job, and yet to be saved.
     pub(super) fn last_is_to_be_saved(&self) -> bool {
-        let last = self.checkpoints.last_to_save(self.intake.kept_whole(), &self.facts());
+        let last = self.checkpoints.last_to_save(self.round.intake.kept_whole(), &self.facts());
         last.is_some()
     }
 
     /// Whether the state at the end of the job is yet to be kept. No member is let go before it is: they hold it.
     pub(super) fn awaits_last_save(&mut self, end: Step) -> bool {
         let facts = self.facts();
-        let awaits = self.checkpoints.awaits_last(end, self.intake.kept_whole(), &facts);
+        let awaits = self.checkpoints.awaits_last(end, self.round.intake.kept_whole(), &facts);
         self.do_what_checkpoints_need();
         awaits
     }
@@ -143,8 +143,8 @@ impl Membership {
     /// The next generation starts from this checkpoint.
     pub(super) fn begin_from(&mut self, head: &Head) {
         let step = head.key.step;
-        if self.reached > step {
-            let (reached, from) = (self.reached, step);
+        if self.training.reached > step {
+            let (reached, from) = (self.training.reached, step);
             self.tell(JobEvent::StateLost { reached, from });
         }
         self.end_intake();
@@ -152,7 +152,7 @@ impl Membership {
         let kept = u64::from(self.config.shards).saturating_mul(step.get());
         self.ledger.restart(kept);
         self.ledger.inherit(kept);
-        (self.restarted, self.next_report, self.reached) = (step, step, step);
+        (self.training.restarted, self.training.next_report, self.training.reached) = (step, step, step);
     }
 }
 

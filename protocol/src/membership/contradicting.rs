@@ -112,7 +112,7 @@ impl Membership {
     /// No member can finish a step without all others of its generation, so that none is two steps beyond any other, or beyond the step that
     /// all had first to come to.
     fn too_far(&self) -> Option<(WorkerId, Loss)> {
-        let formation = self.formation.as_ref().filter(|_| !self.switch_unseen)?;
+        let formation = self.formation.as_ref().filter(|_| !self.change.unseen)?;
         let halted = self.halted_members(formation);
         halted.iter().find_map(|(worker, _, standing)| {
             let step = standing.step;
@@ -138,7 +138,7 @@ impl Membership {
     pub(super) fn may_have_been_stopped(&self) -> bool {
         let known = self.formed.count() > 0 && self.formed.incarnation() == self.generation.incarnation();
         let told = self.formation.as_ref().is_some_and(|formation| formation.stop_at().is_some());
-        self.stop != Stop::No || told || (self.resumed && !known)
+        self.stop != Stop::No || told || (self.earlier.resumed && !known)
     }
 
     /// Members that say that they were told to stop though no operator wants it, if they are few. Many may be right: then the closer has lied to them.
@@ -170,18 +170,21 @@ impl Membership {
                 .or(record.joining().map(|joining| joining.step))
                 .unwrap_or(record.work.step())
         };
-        let least = self.formation.as_ref().map_or(self.restarted, |formation| formation.step);
+        let least = self
+            .formation
+            .as_ref()
+            .map_or(self.training.restarted, |formation| formation.step);
         let newest = self.members.values().map(stands).fold(least, Step::max);
-        self.reached = self.reached.min(newest);
-        self.next_report = self.next_report.min(newest);
-        self.advanced = self.now;
+        self.training.reached = self.training.reached.min(newest);
+        self.training.next_report = self.training.next_report.min(newest);
+        self.training.advanced = self.now;
     }
 
     /// A worker's model or data failed. Another one tries the same: if it fails as well the job does, since it would for all. So it does
     /// where the others cannot train without this one.
     pub(super) fn model_failed(&mut self, worker: WorkerId, reason: String) {
-        let step = self.reached;
-        let before = self.model_failure.take();
+        let step = self.training.reached;
+        let before = self.faults.model_failure.take();
         if let Some(before) = before.filter(|before| before.worker != worker && step <= before.step.next()) {
             let ModelFailure {
                 worker: first,
@@ -205,7 +208,7 @@ impl Membership {
             return self.fail(format!("worker {worker}: {reason}"));
         }
         let why = reason.clone();
-        self.model_failure = Some(ModelFailure {
+        self.faults.model_failure = Some(ModelFailure {
             worker,
             step,
             reason: why,

@@ -61,9 +61,9 @@ impl Membership {
     pub(super) fn remember_failure(&mut self, worker: WorkerId, record: &Record, cause: &Loss) {
         let now = self.now;
         match cause {
-            Loss::ConnectionLost { .. } => again(&mut self.failures.workers, worker, now),
+            Loss::ConnectionLost { .. } => again(&mut self.faults.failures.workers, worker, now),
             Loss::Silent { .. } | Loss::Stalled { .. } | Loss::Unreachable => {
-                again(&mut self.failures.hosts, record.address.ip(), now);
+                again(&mut self.faults.failures.hosts, record.address.ip(), now);
             }
             Loss::Exited { .. } | Loss::Stopped { .. } | Loss::Failed { .. } | Loss::Senseless(_) => {}
         }
@@ -72,11 +72,12 @@ impl Membership {
     /// Sends away one that comes back once too often. Not if it may have what the others lack.
     pub(super) fn is_dismissed_for_flapping(&mut self, arrival: &Arrival) -> bool {
         let worker = arrival.worker;
-        let trouble = self.failures.workers.get(&worker);
+        let trouble = self.faults.failures.workers.get(&worker);
         let times = trouble
             .filter(|trouble| !trouble.is_forgiven(self.now))
             .map_or(0, |trouble| trouble.times);
-        let needed = !self.is_formed() || self.is_member(worker) || arrival.introduction.standing.step > self.reached;
+        let needed =
+            !self.is_formed() || self.is_member(worker) || arrival.introduction.standing.step > self.training.reached;
         if times <= FLAPS || needed {
             return false;
         }
@@ -91,7 +92,7 @@ impl Membership {
 
     /// How long a newcomer with this record waits still.
     pub(super) fn cools_for(&self, record: &Record) -> Duration {
-        let trouble = self.failures.hosts.get(&record.address.ip());
+        let trouble = self.faults.failures.hosts.get(&record.address.ip());
         let over = trouble.map_or(Duration::ZERO, |trouble| trouble.last + trouble.cool());
         over.saturating_sub(self.now)
     }

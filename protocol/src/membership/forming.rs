@@ -17,19 +17,19 @@ use crate::words::{Rank, Step, WorkerId};
 impl Membership {
     /// Something broke: asks everybody to halt. People will be told how long no update was applied.
     pub(super) fn disturb(&mut self) {
-        self.disturbed.get_or_insert(self.now);
+        self.training.disturbed.get_or_insert(self.now);
         self.halt();
     }
 
     /// Asks everybody to halt for the next number.
     fn halt(&mut self) {
-        let plan = self.plan.take();
-        self.switch_unseen |= plan.as_ref().is_some_and(Plan::is_ordered);
+        let plan = self.change.plan.take();
+        self.change.unseen |= plan.as_ref().is_some_and(Plan::is_ordered);
         // Who halts for this one leaves no snapshot behind.
         if plan.as_ref().is_some_and(Plan::is_pause) {
             self.checkpoints.want_no_more();
         }
-        self.switching.clear();
+        self.change.switching.clear();
         self.joins_broken_off();
         // Always a number of its own: others may have been given away to generations that were prepared in vain.
         self.generation = if bites(Bug::PlannedNumberReused) {
@@ -136,7 +136,7 @@ impl Membership {
             });
         }
         self.phase = Phase::Running { resumed };
-        (self.advanced, self.settled) = (self.now, self.now);
+        (self.training.advanced, self.ranges.settled) = (self.now, self.now);
         if self.stop != Stop::No {
             self.close_with_stop();
         }
@@ -176,18 +176,19 @@ impl Membership {
         if !self.has_begun() && have < self.config.expected && self.now.saturating_sub(since) < GATHER {
             return Lack::Patience;
         }
-        if self.newest() < self.behind_which_state_is_lost() && joining > 0 {
+        if self.newest() < self.training.oldest_alive() && joining > 0 {
             return Lack::Joiners;
         }
         let on_its_way = || {
-            self.missed
+            self.absent
+                .missed
                 .values()
                 .any(|&since| self.now.saturating_sub(since) < STATE_GRACE)
         };
         let newest = self.newest();
         // Who may be on the way back is not waited for where a checkpoint has as much.
-        let kept = || self.checkpoints.newest_usable() >= self.reached;
-        if newest < self.behind_which_state_is_lost() && !kept() && on_its_way() && !bites(Bug::HoldersNotAwaited) {
+        let kept = || self.checkpoints.newest_usable() >= self.training.reached;
+        if newest < self.training.oldest_alive() && !kept() && on_its_way() && !bites(Bug::HoldersNotAwaited) {
             return Lack::Need(Need::State);
         }
         if self.checkpoints.awaits_depots(newest, since, &self.facts()) {
@@ -216,7 +217,7 @@ impl Membership {
 
     /// Whether training has begun before, as far as is known.
     pub(super) fn has_begun(&self) -> bool {
-        self.formed.count() > 0 || self.recorded.count() > 0 || self.reached > Step::ZERO
+        self.formed.count() > 0 || self.earlier.recorded.count() > 0 || self.training.reached > Step::ZERO
     }
 
     /// The newest state that is present.
@@ -234,25 +235,19 @@ impl Membership {
         let members = formation.workers().filter_map(|worker| self.members.get(&worker)?.quiet());
         members.map(|standing| standing.step).max().unwrap_or_else(|| {
             // Those who were lost before them may have been a step ahead of where their generation began.
-            let theirs = self.reached > formation.step.next();
-            if theirs { self.reached } else { formation.step }
+            let theirs = self.training.reached > formation.step.next();
+            if theirs { self.training.reached } else { formation.step }
         })
     }
 
     /// Where a joiner has the newest state, gradients that were counted as lost may live on in it.
     fn doubt_what_is_rescued(&mut self, newest: Step) {
         let of_members = self.newest_of_members();
-        if newest > of_members && self.restarted >= of_members {
+        if newest > of_members && self.training.restarted >= of_members {
             self.ledger.rescued();
         } else if newest > of_members {
             self.ledger.rescued_from(of_members);
         }
-    }
-
-    /// One step may be lost with all who had applied it, and is computed again; more than one means that the state is lost. So does any
-    /// step before the one from which training last started again: who computed it then is not known any more.
-    pub(super) fn behind_which_state_is_lost(&self) -> Step {
-        self.reached.previous().unwrap_or(Step::ZERO).max(self.restarted)
     }
 
     /// How many gradients of lost workers the state at `step` holds: all but those of the living.
@@ -302,7 +297,7 @@ impl Membership {
         }
         let stops = self.may_have_been_stopped();
         self.renumber();
-        self.past = Past::None;
+        self.earlier.past = Past::None;
         self.count_on();
         let newest = self.newest();
         self.doubt_what_is_rescued(newest);
@@ -313,15 +308,15 @@ impl Membership {
         // Those who computed the steps before a restart are not in the ledger one by one any more.
         if let Some(head) = &source {
             self.begin_from(head);
-        } else if newest < self.behind_which_state_is_lost() {
-            self.restarted = newest;
+        } else if newest < self.training.oldest_alive() {
+            self.training.restarted = newest;
             self.ledger.restart(self.kept_of_the_lost(newest));
             self.tell(JobEvent::StateLost {
-                reached: self.reached,
+                reached: self.training.reached,
                 from: newest,
             });
-            self.next_report = newest;
-            self.reached = newest;
+            self.training.next_report = newest;
+            self.training.reached = newest;
             self.end_intake();
             self.manage(|checkpoints, facts| checkpoints.begin_without(newest, facts));
         }
@@ -343,10 +338,10 @@ impl Membership {
             formation.goes_on();
         }
         formation.stop_here(stops_here);
-        self.switch_unseen = false;
+        self.change.unseen = false;
         self.members.values_mut().for_each(|record| record.stopped_unasked = false);
         self.formed = self.generation;
-        self.breaks.begin();
+        self.faults.breaks.begin();
         // In fast order a sum that is computed again may have other bits.
         if self.config.order == Order::Fast {
             self.end_intake();
@@ -382,10 +377,12 @@ impl Membership {
 
     fn send_form(&mut self, worker: WorkerId, rank: Rank, said: Said) {
         let Some(formation) = &self.formation else { return };
-        if let Some(mut form) = formation.form(rank, self.next_report) {
+        if let Some(mut form) = formation.form(rank, self.training.next_report) {
             if said == Said::Again && bites(Bug::MorePeersResaid) {
                 let next = Rank::new((rank.get() + 1) % form.world_size);
-                let others = formation.form(next, self.next_report).map_or(Vec::new(), |next| next.peers);
+                let others = formation
+                    .form(next, self.training.next_report)
+                    .map_or(Vec::new(), |next| next.peers);
                 let others = others
                     .into_iter()
                     .filter(|peer| peer.rank != rank && form.peer(peer.rank).is_none());

@@ -153,7 +153,7 @@ impl Membership {
             return self.send_copy(worker);
         }
         self.paused();
-        self.ledger.returned(worker, &standing, Halted::Yes, self.reached);
+        self.ledger.returned(worker, &standing, Halted::Yes, self.training.reached);
         self.reach(standing.step);
         if let Some(record) = self.members.get_mut(&worker) {
             record.computed = record.computed.max(standing.tally.total);
@@ -181,9 +181,12 @@ impl Membership {
 
     fn progressed(&mut self, generation: Generation, step: Step, reports: Vec<StepReport>) {
         self.reach(step);
-        let news: Vec<StepReport> = reports.into_iter().filter(|report| report.step >= self.next_report).collect();
+        let news: Vec<StepReport> = reports
+            .into_iter()
+            .filter(|report| report.step >= self.training.next_report)
+            .collect();
         if let Some(last) = news.last() {
-            self.next_report = last.step.next();
+            self.training.next_report = last.step.next();
             self.tell(JobEvent::Steps(news));
         }
         let first = self.formation.as_ref().is_some_and(|formation| step > formation.step);
@@ -197,7 +200,7 @@ impl Membership {
         if first && running && generation == self.formed {
             self.forget_breaks();
             self.run(Resumed::Yes);
-            if let Some(since) = self.disturbed.take() {
+            if let Some(since) = self.training.disturbed.take() {
                 self.tell(GenerationEvent::Resumed {
                     generation,
                     step,
@@ -208,20 +211,20 @@ impl Membership {
     }
 
     pub(super) fn reach(&mut self, step: Step) {
-        if step > self.reached {
-            self.reached = step;
-            self.advanced = self.now;
+        if step > self.training.reached {
+            self.training.reached = step;
+            self.training.advanced = self.now;
         }
     }
 
     /// A worker that makes progress in the planned generation, or finishes in it, has switched to it, or has halted for it if it is a
     /// pause: its word of that may be lost.
     fn switched_if_so(&mut self, worker: WorkerId, generation: Generation, step: Step) {
-        let planned = self.plan.as_ref().is_some_and(|plan| plan.generation == generation);
+        let planned = self.change.plan.as_ref().is_some_and(|plan| plan.generation == generation);
         if planned {
             self.paused();
         }
-        if planned || self.switching.contains(&worker) {
+        if planned || self.change.switching.contains(&worker) {
             self.switched(worker, generation, step);
         }
     }

@@ -33,14 +33,14 @@ impl Membership {
         let due = self.checkpoints.is_save_due(&self.facts());
         if !self.members.take_stirred() {
             // No worker came, went, or failed since this was looked at last.
-            if due && matches!(self.intake, Intake::Idle) {
+            if due && matches!(self.round.intake, Intake::Idle) {
                 self.make_room();
             }
             return;
         }
         let waiting = self.has_seats() && self.joiners().any(|(_, joining)| joining.copies.is_none());
         let copied = |id: SnapshotId| self.joiners().any(|(_, joining)| joining.copies == Some(id));
-        match &self.intake {
+        match &self.round.intake {
             Intake::Idle if waiting || due => self.make_room(),
             // The state at the end is kept: there will be no other boundary.
             Intake::Collecting { taken, .. } | Intake::Serving { taken, .. }
@@ -64,7 +64,7 @@ impl Membership {
 
     fn takes_in(&self) -> bool {
         // A joiner that is being switched in may still need the last sum.
-        let settled = self.switching.is_empty() && self.stop == Stop::No && !self.is_ending();
+        let settled = self.change.switching.is_empty() && self.stop == Stop::No && !self.is_ending();
         settled && matches!(self.phase, Phase::Running { .. })
     }
 
@@ -88,7 +88,7 @@ impl Membership {
     /// All whom those who hold a snapshot serve: those who join, and those who have just switched and may lack the last sum.
     pub(super) fn served(&self) -> BTreeSet<WorkerId> {
         let joiners = self.joiners().map(|(worker, _)| worker);
-        joiners.chain(self.switching.iter().copied()).collect()
+        joiners.chain(self.change.switching.iter().copied()).collect()
     }
 
     /// The members are told of a snapshot to come, or that none will: those who are to hold it.
@@ -124,7 +124,7 @@ impl Membership {
     /// Tells those who hold the snapshot that is served what has changed: whom they serve, and what of it is needed.
     fn serve_changes(&mut self, needed: (Needed, Step)) {
         let served = self.served();
-        let Intake::Serving { taken, told, named } = &mut self.intake else {
+        let Intake::Serving { taken, told, named } = &mut self.round.intake else {
             return;
         };
         let came: Vec<WorkerId> = served.difference(named).copied().collect();
@@ -148,7 +148,7 @@ impl Membership {
     /// No snapshot is needed any more, or it is not whole any more: no holder keeps anything of it.
     pub(super) fn end_intake(&mut self) {
         self.members.stir();
-        match std::mem::replace(&mut self.intake, Intake::Idle) {
+        match std::mem::replace(&mut self.round.intake, Intake::Idle) {
             Intake::Idle => {}
             Intake::MakingRoom { .. } | Intake::Asked { .. } => self.ask_for_room(Needed::No),
             Intake::Collecting { taken, .. } | Intake::Serving { taken, .. } => {
@@ -181,7 +181,7 @@ impl Membership {
     pub(super) fn share_snapshot(&mut self) {
         let copying = self.let_copy();
         let served = self.served();
-        let Intake::Serving { taken, told, named } = &mut self.intake else {
+        let Intake::Serving { taken, told, named } = &mut self.round.intake else {
             return;
         };
         named.clone_from(&served);
@@ -198,7 +198,7 @@ impl Membership {
 
     /// All joiners copy the snapshot that is served, as far as there is room for them among the members. Who did not before?
     fn let_copy(&mut self) -> Vec<WorkerId> {
-        let Intake::Serving { taken, .. } = &self.intake else {
+        let Intake::Serving { taken, .. } = &self.round.intake else {
             return Vec::new();
         };
         let id = taken.id;
@@ -224,7 +224,7 @@ impl Membership {
 
     /// Tells a joiner what to copy, and from whom.
     pub(super) fn send_copy(&mut self, worker: WorkerId) {
-        let Intake::Serving { taken, .. } = &self.intake else {
+        let Intake::Serving { taken, .. } = &self.round.intake else {
             return;
         };
         let copies = self.members.get(&worker).and_then(Record::joining);
@@ -244,7 +244,7 @@ impl Membership {
 
     /// A worker is gone, or has dropped what it held.
     pub(super) fn holder_gone(&mut self, worker: WorkerId) {
-        let (Intake::Collecting { taken, .. } | Intake::Serving { taken, .. }) = &mut self.intake else {
+        let (Intake::Collecting { taken, .. } | Intake::Serving { taken, .. }) = &mut self.round.intake else {
             return;
         };
         if !taken.gone(worker) {
@@ -284,7 +284,7 @@ impl Membership {
 
     /// All halt, and the snapshot that is being taken will not be whole: who waits for it has waited in vain.
     pub(super) fn joins_broken_off(&mut self) {
-        let broken_off = match &self.intake {
+        let broken_off = match &self.round.intake {
             Intake::MakingRoom { .. } | Intake::Asked { .. } | Intake::Collecting { .. } => true,
             Intake::Idle | Intake::Serving { .. } => false,
         };
@@ -312,7 +312,7 @@ impl Membership {
     }
 
     pub(super) fn dropped(&mut self, worker: WorkerId, id: SnapshotId) {
-        let (Intake::Collecting { taken, .. } | Intake::Serving { taken, .. }) = &self.intake else {
+        let (Intake::Collecting { taken, .. } | Intake::Serving { taken, .. }) = &self.round.intake else {
             return;
         };
         if taken.id == id {
@@ -349,7 +349,7 @@ impl Membership {
     }
 
     pub(super) fn copy_failed(&mut self, worker: WorkerId, id: SnapshotId, reason: String) {
-        if self.switching.contains(&worker) || self.planned(worker) == Planned::Ordered {
+        if self.change.switching.contains(&worker) || self.planned(worker) == Planned::Ordered {
             // It is awaited at a boundary, and the sums up to there are out of its reach.
             return self.disturb();
         }
@@ -395,7 +395,7 @@ impl Membership {
     /// Lets go of what no joiner needs any more, and says again what may have been lost.
     pub(super) fn tend_joiners(&mut self) {
         let now = self.now;
-        match &self.intake {
+        match &self.round.intake {
             Intake::Idle => {}
             Intake::MakingRoom { at, .. } => {
                 if now.saturating_sub(*at) >= ROOM_PATIENCE && self.trains_on() {
@@ -403,19 +403,19 @@ impl Membership {
                 }
             }
             Intake::Asked { at } | Intake::Collecting { at, .. } => {
-                let patience = SNAPSHOT_PATIENCE * (1 << self.asked_in_vain.min(SNAPSHOT_DOUBLINGS));
+                let patience = SNAPSHOT_PATIENCE * (1 << self.round.asked_in_vain.min(SNAPSHOT_DOUBLINGS));
                 if now.saturating_sub(*at) >= patience && self.trains_on() {
-                    self.asked_in_vain += 1;
+                    self.round.asked_in_vain += 1;
                     self.make_room();
                 }
             }
-            Intake::Serving { .. } if !self.switching.is_empty() => {}
+            Intake::Serving { .. } if !self.change.switching.is_empty() => {}
             Intake::Serving { .. } => self.tend_those_who_copy(),
         }
     }
 
     fn tend_those_who_copy(&mut self) {
-        let Intake::Serving { taken, told, .. } = &self.intake else {
+        let Intake::Serving { taken, told, .. } = &self.round.intake else {
             return;
         };
         let id = taken.id;

@@ -48,7 +48,7 @@ impl Membership {
         let begun = |generation: Generation| {
             let all = bites(Bug::ReleasedTooEarly)
                 || generation < self.formed
-                || (generation == self.formed && self.switching.is_empty());
+                || (generation == self.formed && self.change.switching.is_empty());
             all && !self.is_halting()
         };
         let gathering = matches!(self.phase, Phase::Gathering { .. });
@@ -126,7 +126,7 @@ impl Membership {
     /// A worker that was left out may have said so into a broken connection. Asked only when no member needs its links any more.
     pub(super) fn ask_leavers(&mut self) {
         let generation = self.formed;
-        if !self.switching.is_empty() || !matches!(self.phase, Phase::Running { .. }) {
+        if !self.change.switching.is_empty() || !matches!(self.phase, Phase::Running { .. }) {
             return;
         }
         let late: Vec<WorkerId> = self

@@ -22,10 +22,10 @@ impl Membership {
         self.lost_in_the_past(worker, cause.is_certain());
         let Some(record) = self.members.remove(&worker) else {
             // Its end was noticed before, with less certainty; now its count is known as well.
-            if let (Some(_), Some(tally)) = (self.missed.remove(&worker), tally)
+            if let (Some(_), Some(tally)) = (self.absent.missed.remove(&worker), tally)
                 && self.ledger.found(worker, tally)
             {
-                self.reached = self.reached.max(tally.step);
+                self.training.reached = self.training.reached.max(tally.step);
             }
             self.lost_for_good(worker, &cause);
             return;
@@ -38,7 +38,7 @@ impl Membership {
         }
         self.ledger.lost(worker, tally);
         self.lost_for_good(worker, &cause);
-        self.reached = self.reached.max(tally.map_or(Step::ZERO, |tally| tally.step));
+        self.training.reached = self.training.reached.max(tally.map_or(Step::ZERO, |tally| tally.step));
         self.tell(WorkerEvent::Lost {
             worker,
             rank: record.rank,
@@ -58,12 +58,12 @@ impl Membership {
         };
         let ended = |record: &Record| record.ending().map(|ending| ending.step);
         // The worker that was to tell the last steps' sums may have died with them; the others have kept them, and form once more.
-        let told = |step: Step| self.next_report >= step;
+        let told = |step: Step| self.training.next_report >= step;
         let all_ended = seated().count() > 0 && seated().all(|record| ended(record).is_some_and(told));
         // A joiner is missed only where it may have begun to take part; a leaver, while others may need the last sum.
         let takes_part = (record.quiet().is_none() && self.is_member(worker))
             || self.planned(worker) == Planned::Ordered
-            || (record.joining().is_none() && !self.switching.is_empty());
+            || (record.joining().is_none() && !self.change.switching.is_empty());
         self.unplan_with(worker);
         if self.is_formed() && takes_part && !all_ended && !bites(Bug::LossIgnored) {
             self.disturb();
@@ -74,7 +74,7 @@ impl Membership {
     fn lost_for_good(&mut self, worker: WorkerId, cause: &Loss) {
         if cause.is_certain() {
             self.ledger.forget(worker);
-            self.asked_before.remove(&worker);
+            self.earlier.asked_before.remove(&worker);
         }
     }
 

@@ -43,11 +43,12 @@ mod stopping;
 mod taking;
 #[cfg(test)]
 mod tests;
+mod training;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use adopting::Past;
+use adopting::EarlierLife;
+use balancing::Ranges;
 pub use balancing::{Balance, Calm};
 use blaming::Breaks;
 use contradicting::ModelFailure;
@@ -57,11 +58,13 @@ use formation::{Formation, Sums};
 pub use job_event::{GenerationEvent, JobEvent, Need, Summary, WorkerEvent};
 use ledger::{Halted, Ledger};
 pub use phases::Phases;
-use planning::Plan;
+use planning::Change;
 pub use record::{EarlierRecord, JobRecord, WorkerRecord};
-use remembering::Released;
+use remembering::Absent;
 use roster::{Joining, Place, Record, Roster};
-use taking::Intake;
+use silence::Ticks;
+use taking::SnapshotRound;
+use training::Training;
 
 use crate::checkpoint_manager::CheckpointManager;
 pub use crate::checkpoint_manager::{CheckpointEvent, Contents, DepotEvent, SaveCounts, Saves};
@@ -109,52 +112,17 @@ pub struct Membership {
     members: Roster,
     arrivals: u64,
     ledger: Ledger,
-    /// Workers that may be on their way back, and since when they are missed.
-    missed: BTreeMap<WorkerId, Duration>,
-    /// The newest step that anybody is known to have reached.
-    reached: Step,
-    /// The step from which training started again when the state was last lost.
-    restarted: Step,
-    /// The first step whose report is missing.
-    next_report: Step,
-    /// When `reached` last grew, or training last began.
-    advanced: Duration,
-    /// Since when no update was applied because of a loss or an arrival.
-    disturbed: Option<Duration>,
+    training: Training,
+    change: Change,
+    ranges: Ranges,
     stop: Stop,
-    intake: Intake,
-    /// How often in a row nothing was heard of a snapshot that was asked for.
-    asked_in_vain: u32,
-    plan: Option<Plan>,
+    round: SnapshotRound,
     checkpoints: CheckpointManager,
-    /// When the plan's orders were last said.
-    planned_at: Duration,
-    /// When the ranges last changed, or were last to change for the sake of balance.
-    settled: Duration,
-    /// When it was last looked whether other ranges pay.
-    weighed: Duration,
-    /// Members of the generation that a trailer has switched to, which have not said that they have.
-    switching: BTreeSet<WorkerId>,
-    past: Past,
-    failures: Failures,
-    breaks: Breaks,
-    /// The generation that the record of an earlier life names.
-    recorded: Generation,
-    /// The newest that any worker has named since.
-    claimed: Generation,
-    /// Workers that have left in good order, and where. One that has not heard of it is told again.
-    released: Released,
-    /// Workers that were asked to leave in an earlier life, and have not come yet.
-    asked_before: BTreeSet<WorkerId>,
-    /// Whether there was a life before this one, which may have ordered what this one does not know.
-    resumed: bool,
-    /// Whether a switch was ordered of which no member has said that it happened: members of the last generation may be far apart.
-    switch_unseen: bool,
-    model_failure: Option<ModelFailure>,
+    earlier: EarlierLife,
+    absent: Absent,
+    faults: Faults,
     now: Duration,
-    /// When it was last told that time passes, and whether that is what it is told now.
-    ticked: Duration,
-    at_tick: bool,
+    ticks: Ticks,
     out: Vec<Command>,
 }
 
@@ -174,6 +142,17 @@ enum Phase {
 enum Resumed {
     NotYet,
     Yes,
+}
+
+/// What workers are charged with.
+#[derive(Debug, Default)]
+struct Faults {
+    /// Ids that were lost as members, and are waited for longer each time.
+    failures: Failures,
+    /// Links that did not come about, or broke.
+    breaks: Breaks,
+    /// A model that failed at a worker, which another is to try.
+    model_failure: Option<ModelFailure>,
 }
 
 /// Whether an operator wants the job to end, and when the closer was last asked to.
@@ -197,34 +176,17 @@ impl Membership {
             members: Roster::default(),
             arrivals: 0,
             ledger: Ledger::default(),
-            missed: BTreeMap::new(),
-            reached: Step::ZERO,
-            restarted: Step::ZERO,
-            next_report: Step::ZERO,
-            advanced: now,
-            disturbed: None,
+            training: Training::new(now),
+            change: Change::none(now),
+            ranges: Ranges::new(now),
             stop: Stop::No,
-            intake: Intake::Idle,
-            asked_in_vain: 0,
-            plan: None,
+            round: SnapshotRound::default(),
             checkpoints: CheckpointManager::new(config.rules_of_checkpoints(), now),
-            planned_at: now,
-            settled: now,
-            weighed: now,
-            switching: BTreeSet::new(),
-            past: Past::None,
-            failures: Failures::default(),
-            breaks: Breaks::default(),
-            recorded: Generation::NONE,
-            claimed: Generation::NONE,
-            released: Released::default(),
-            asked_before: BTreeSet::new(),
-            resumed: false,
-            switch_unseen: false,
-            model_failure: None,
+            earlier: EarlierLife::default(),
+            absent: Absent::default(),
+            faults: Faults::default(),
             now,
-            ticked: now,
-            at_tick: false,
+            ticks: Ticks::new(now),
             out: Vec::new(),
         }
     }
@@ -264,13 +226,13 @@ impl Membership {
     /// The newest step that anybody is known to have reached.
     #[must_use]
     pub fn reached(&self) -> Step {
-        self.reached
+        self.training.reached
     }
 
     /// The first step whose report is missing.
     #[must_use]
     pub fn next_report(&self) -> Step {
-        self.next_report
+        self.training.next_report
     }
 
     /// Whether `worker` is connected as far as this machine knows.
@@ -289,7 +251,7 @@ impl Membership {
     #[must_use]
     pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Command> {
         self.now = now;
-        self.at_tick = matches!(event, Event::Tick);
+        self.ticks.ticking = matches!(event, Event::Tick);
         match event {
             Event::Arrived(arrival) => self.arrived(*arrival),
             Event::Said { worker, message } => self.said(worker, message),
@@ -327,14 +289,14 @@ impl Membership {
         let in_the_past = self.place_in_the_past(&arrival);
         let (worker, training) = (arrival.worker, arrival.introduction.training);
         let standing = arrival.introduction.standing.clone();
-        self.missed.remove(&worker);
+        self.absent.missed.remove(&worker);
         let halted = if training { Halted::NotYet } else { Halted::Yes };
-        self.ledger.returned(worker, &standing, halted, self.reached);
-        self.reached = self.reached.max(standing.step);
+        self.ledger.returned(worker, &standing, halted, self.training.reached);
+        self.training.reached = self.training.reached.max(standing.step);
         let step = standing.step;
         self.tell(WorkerEvent::Joined { worker, step });
         // A worker that stands where the others stand need not copy anything; the first generation stands nowhere.
-        let beside = !self.is_formed() && step.next() >= self.reached;
+        let beside = !self.is_formed() && step.next() >= self.training.reached;
         // What it says of itself holds only once it has halted: it may have been following the others until now.
         let place = match in_the_past {
             Some(place) => place,
@@ -346,7 +308,7 @@ impl Membership {
         self.arrivals += 1;
         self.members.insert(worker, record);
         self.tell_if_cooling(worker);
-        if self.asked_before.remove(&worker) {
+        if self.earlier.asked_before.remove(&worker) {
             let reason = "asked for before the coordinator was started again".to_owned();
             self.leave_requested(worker, reason);
         }

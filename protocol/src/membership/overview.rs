@@ -17,7 +17,7 @@ impl Membership {
         Overview {
             stage: self.stage(),
             generation: self.formed,
-            step: self.reached,
+            step: self.training.reached,
             workers: workers
                 .into_iter()
                 .map(|(&worker, record)| self.view(now, worker, record))
@@ -48,7 +48,7 @@ impl Membership {
             pace: record.measured.map(Measured::pace),
             doing,
             leaving: record.leaving().is_some(),
-            step: record.joining().map_or(self.reached, |joining| joining.step),
+            step: record.joining().map_or(self.training.reached, |joining| joining.step),
             computed: record.computed,
             silent: now.saturating_sub(record.heard),
         }

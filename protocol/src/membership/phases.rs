@@ -35,12 +35,12 @@ impl Membership {
                 Phase::Done => "done",
                 Phase::Failed => "failed",
             },
-            past: match self.past {
+            past: match self.earlier.past {
                 Past::None => "none",
                 Past::Possible { .. } => "possible",
                 Past::Found(_) => "found",
             },
-            intake: match self.intake {
+            intake: match self.round.intake {
                 Intake::Idle => "idle",
                 Intake::MakingRoom { .. } => "making room",
                 Intake::Asked { .. } => "asked",
@@ -48,8 +48,8 @@ impl Membership {
                 Intake::Serving { .. } => "serving",
             },
             saving: self.checkpoints.phase(),
-            plan: match &self.plan {
-                None if self.switching.is_empty() => "none",
+            plan: match &self.change.plan {
+                None if self.change.switching.is_empty() => "none",
                 None => "switching",
                 Some(plan) => plan.phase(),
             },

@@ -19,6 +19,31 @@ use crate::messages::{CoordinatorMessage, Form, MemberAddress, Trailer};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, Step, WorkerId};
 
+/// A change of the generation that stops no member.
+#[derive(Debug)]
+pub(super) struct Change {
+    /// The generation to come, if one is planned.
+    pub(super) plan: Option<Plan>,
+    /// When the plan's orders were last said.
+    said: Duration,
+    /// Members of the generation that a trailer has switched to, which have not said that they have.
+    pub(super) switching: BTreeSet<WorkerId>,
+    /// Whether a switch was ordered of which no member has said that it happened: members of the last generation may be far apart.
+    pub(super) unseen: bool,
+}
+
+impl Change {
+    /// None is under way.
+    pub(super) fn none(now: Duration) -> Self {
+        Self {
+            plan: None,
+            said: now,
+            switching: BTreeSet::new(),
+            unseen: false,
+        }
+    }
+}
+
 /// The generation to come.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
@@ -93,7 +118,7 @@ impl Membership {
             return;
         }
         let gives_way = |plan: &mut Plan| plan.purpose == Purpose::Balance && !plan.is_ordered();
-        self.plan.take_if(gives_way);
+        self.change.plan.take_if(gives_way);
         if !self.may_plan() {
             return;
         }
@@ -104,7 +129,7 @@ impl Membership {
         if stay.len() == members.len() && newcomers.is_empty() {
             return;
         }
-        let without = if newcomers.iter().any(|&joiner| self.breaks.is_to_change_sides(joiner)) {
+        let without = if newcomers.iter().any(|&joiner| self.faults.breaks.is_to_change_sides(joiner)) {
             [newcomers.clone(), stay.clone()].concat()
         } else {
             [stay.clone(), newcomers.clone()].concat()
@@ -119,7 +144,7 @@ impl Membership {
         }
         // The last holder of the state waits for a joiner that has it, unless a checkpoint will.
         if stay.is_empty() && self.checkpoints.can_save(&self.facts()) {
-            self.checkpoints.want(self.reached);
+            self.checkpoints.want(self.training.reached);
             self.pause();
         } else if !stay.is_empty() || self.grace_is_over() {
             self.pause();
@@ -128,7 +153,8 @@ impl Membership {
 
     /// Whether nothing else goes on.
     pub(super) fn may_plan(&self) -> bool {
-        let busy = self.plan.is_some() || !self.switching.is_empty() || self.stop != Stop::No || self.is_ending();
+        let busy =
+            self.change.plan.is_some() || !self.change.switching.is_empty() || self.stop != Stop::No || self.is_ending();
         // A member that was left out before must be gone: it keeps no sums any more that joiners might wait for.
         let lingers = || self.members.iter().any(|(&worker, record)| self.lingers(worker, record));
         !busy && matches!(self.phase, Phase::Running { .. }) && !lingers()
@@ -143,7 +169,7 @@ impl Membership {
     /// and where many are told for as long as that takes.
     fn more_catch_up_soon(&self) -> bool {
         let census = self.members.census();
-        let waits = !self.at_tick || self.now.saturating_sub(self.settled) < self.telling_all();
+        let waits = !self.ticks.ticking || self.now.saturating_sub(self.ranges.settled) < self.telling_all();
         !self.members.is_anybody_leaving() && census.caught_up < census.copying && waits
     }
 
@@ -172,30 +198,30 @@ impl Membership {
 
     /// What `worker` has to do with the generation to come, if there is one.
     pub(super) fn planned(&self, worker: WorkerId) -> Planned {
-        self.plan.as_ref().map_or(Planned::No, |plan| plan.part_of(worker))
+        self.change.plan.as_ref().map_or(Planned::No, |plan| plan.part_of(worker))
     }
 
     /// Whether `generation` is the one to come, and leaves `worker` out.
     pub(super) fn is_planned_without(&self, worker: WorkerId, generation: Generation) -> bool {
         let without = |plan: &Plan| plan.generation == generation && !plan.is_pause() && !plan.has(worker);
-        self.plan.as_ref().is_some_and(without)
+        self.change.plan.as_ref().is_some_and(without)
     }
 
     /// Whether `generation` is the one to come, and is like that.
     pub(super) fn is_planned_with(&self, generation: Generation, is_so: impl Fn(&Formation) -> bool) -> bool {
-        let plan = self.plan.as_ref().filter(|plan| plan.generation == generation);
+        let plan = self.change.plan.as_ref().filter(|plan| plan.generation == generation);
         plan.and_then(|plan| plan.next.as_ref()).is_some_and(is_so)
     }
 
     /// Gives up a plan that counts on `worker`, if no member has been told to switch to it.
     pub(super) fn unplan_with(&mut self, worker: WorkerId) {
-        self.plan.take_if(|plan| !plan.is_ordered() && plan.has(worker));
+        self.change.plan.take_if(|plan| !plan.is_ordered() && plan.has(worker));
     }
 
     /// Gives up the plan for `generation`, if no member has been told to switch to it. None if there is no such plan.
     pub(super) fn unplan(&mut self, generation: Generation) -> Option<Purpose> {
         let unordered = |plan: &mut Plan| plan.generation == generation && !plan.is_ordered();
-        self.plan.take_if(unordered).map(|plan| plan.purpose)
+        self.change.plan.take_if(unordered).map(|plan| plan.purpose)
     }
 
     /// Sends out the orders for a generation of `workers`. False if their memory does not hold the shards.
@@ -214,7 +240,7 @@ impl Membership {
             return false;
         };
         self.generation = generation;
-        self.plan = Some(Plan {
+        self.change.plan = Some(Plan {
             generation,
             purpose,
             next: Some(next),
@@ -228,7 +254,7 @@ impl Membership {
     /// Ends this generation at the next boundary although none can follow yet: a worker that leaves loses no work.
     fn pause(&mut self) {
         self.generation = self.generation.next();
-        self.plan = Some(Plan {
+        self.change.plan = Some(Plan {
             generation: self.generation,
             purpose: Purpose::Change,
             next: None,
@@ -243,7 +269,7 @@ impl Membership {
     fn send_prepares(&mut self, is_due: impl Fn(&Record) -> bool) {
         let Some(Plan {
             next: Some(next), ready, ..
-        }) = &self.plan
+        }) = &self.change.plan
         else {
             return;
         };
@@ -255,7 +281,7 @@ impl Membership {
             .filter(|(_, worker)| record(worker).is_some_and(&is_due) && (!ready.contains(worker) || joins(worker)))
             .filter_map(|(index, worker)| {
                 let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
-                Some((worker, next.form(rank, self.next_report)?))
+                Some((worker, next.form(rank, self.training.next_report)?))
             })
             .collect();
         for (worker, form) in forms {
@@ -265,7 +291,7 @@ impl Membership {
 
     /// A member of the plan has its links.
     pub(super) fn plan_ready(&mut self, worker: WorkerId, generation: Generation) {
-        let Some(plan) = self.plan.as_mut().filter(|plan| plan.generation == generation) else {
+        let Some(plan) = self.change.plan.as_mut().filter(|plan| plan.generation == generation) else {
             return;
         };
         let Some(next) = &plan.next else { return };
@@ -280,7 +306,7 @@ impl Membership {
 
     fn order_switch(&mut self) {
         let (now, closer) = (self.now, self.formation.as_ref().and_then(Formation::closer));
-        let Some(plan) = &mut self.plan else { return };
+        let Some(plan) = &mut self.change.plan else { return };
         plan.ordered = Some(now);
         let trailer = Trailer::Switch(plan.generation);
         let generation = self.formed;
@@ -291,13 +317,13 @@ impl Membership {
 
     /// Says again what may have fallen into a broken connection.
     pub(super) fn ask_again_for_the_plan(&mut self) {
-        if self.now.saturating_sub(self.planned_at) < RESEND {
+        if self.now.saturating_sub(self.change.said) < RESEND {
             return;
         }
-        self.planned_at = self.now;
+        self.change.said = self.now;
         let (now, patience) = (self.now, self.resend_patience());
         let is_due = |record: &Record| now.saturating_sub(record.asked) >= patience;
-        match self.plan.as_ref().map(Plan::is_ordered) {
+        match self.change.plan.as_ref().map(Plan::is_ordered) {
             Some(true) => {
                 self.order_switch();
                 self.send_prepares(is_due);
@@ -315,11 +341,12 @@ impl Membership {
     fn say_begun(&mut self, is_due: impl Fn(&Record) -> bool) {
         let Some(formation) = &self.formation else { return };
         let late: Vec<(WorkerId, Form)> = self
+            .change
             .switching
             .iter()
             .filter_map(|&worker| {
                 let rank = self.members.get(&worker).filter(|record| is_due(record))?.rank?;
-                Some((worker, formation.form(rank, self.next_report)?))
+                Some((worker, formation.form(rank, self.training.next_report)?))
             })
             .collect();
         for (worker, form) in late {
@@ -329,7 +356,7 @@ impl Membership {
 
     /// The first to halt at a pause: the others do so too, or are asked to.
     pub(super) fn paused(&mut self) {
-        if self.plan.take_if(|plan| plan.is_pause()).is_none() {
+        if self.change.plan.take_if(|plan| plan.is_pause()).is_none() {
             return;
         }
         self.phase = Phase::Halting { since: self.now };
@@ -348,7 +375,7 @@ impl Membership {
             self.begin_plan(generation, step);
         }
         if generation == self.formed {
-            self.switching.remove(&worker);
+            self.change.switching.remove(&worker);
         }
     }
 
@@ -356,7 +383,7 @@ impl Membership {
     /// something breaks.
     pub(super) fn begin_plan(&mut self, generation: Generation, step: Step) {
         let begun = |plan: &mut Plan| plan.generation == generation && plan.is_ordered() && !plan.is_pause();
-        let Some(mut next) = self.plan.take_if(begun).and_then(|plan| plan.next) else {
+        let Some(mut next) = self.change.plan.take_if(begun).and_then(|plan| plan.next) else {
             return;
         };
         next.step = step;
@@ -370,7 +397,7 @@ impl Membership {
         }
         let shards = next.ranges();
         self.formation = Some(next);
-        self.switching = members.iter().copied().collect();
+        self.change.switching = members.iter().copied().collect();
         self.tell(GenerationEvent::Switched {
             generation,
             members,

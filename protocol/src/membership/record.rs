@@ -196,19 +196,23 @@ impl Membership {
     pub fn record(&self) -> JobRecord {
         let leaving = self.members.iter().filter(|(_, record)| record.leaving().is_some());
         JobRecord {
-            formed: if self.formed.count() > 0 { self.formed } else { self.recorded },
-            workers: self.members.keys().chain(self.missed.keys()).copied().collect(),
+            formed: if self.formed.count() > 0 {
+                self.formed
+            } else {
+                self.earlier.recorded
+            },
+            workers: self.members.keys().chain(self.absent.missed.keys()).copied().collect(),
             leaving: leaving
                 .map(|(&worker, _)| worker)
-                .chain(self.asked_before.iter().copied())
+                .chain(self.earlier.asked_before.iter().copied())
                 .collect(),
-            released: self.released.by_name().clone(),
-            forgotten: self.released.forgotten(),
+            released: self.absent.released.by_name().clone(),
+            forgotten: self.absent.released.forgotten(),
             stop: self.stop != Stop::No,
-            reached: self.reached,
-            restarted: self.restarted,
+            reached: self.training.reached,
+            restarted: self.training.restarted,
             saved: self.checkpoints.newest_committed(),
-            next_report: self.next_report,
+            next_report: self.training.next_report,
             ledger: self.ledger.clone(),
         }
     }

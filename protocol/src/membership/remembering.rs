@@ -15,6 +15,15 @@ use super::{Arrival, Membership};
 use crate::limits::{MISSED_KEPT, RELEASED_KEPT};
 use crate::words::{Generation, Step, WorkerId};
 
+/// Workers that are not connected, and known all the same.
+#[derive(Debug, Default)]
+pub(super) struct Absent {
+    /// Those that may be on their way back, and since when they are missed.
+    pub(super) missed: BTreeMap<WorkerId, Duration>,
+    /// Those that have left in good order, and where. One that has not heard of it is told again.
+    pub(super) released: Released,
+}
+
 /// How a worker was let go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Release {
@@ -75,13 +84,13 @@ impl Membership {
     /// Where one that says hello was let go, if it was.
     pub(super) fn has_left(&self, arrival: &Arrival) -> Option<Step> {
         let (worker, introduction) = (arrival.worker, &arrival.introduction);
-        if let Some(release) = self.released.by_name.get(&worker) {
+        if let Some(release) = self.absent.released.by_name.get(&worker) {
             return Some(release.step);
         }
         let (generation, step) = (introduction.generation, introduction.standing.step);
-        let of_the_forgotten = generation.count() > 0 && generation <= self.released.forgotten;
-        let known = self.members.contains_key(&worker) || self.missed.contains_key(&worker);
-        (of_the_forgotten && !known && step <= self.reached).then_some(step)
+        let of_the_forgotten = generation.count() > 0 && generation <= self.absent.released.forgotten;
+        let known = self.members.contains_key(&worker) || self.absent.missed.contains_key(&worker);
+        (of_the_forgotten && !known && step <= self.training.reached).then_some(step)
     }
 
     /// Remembers that a worker has left.
@@ -90,7 +99,7 @@ impl Membership {
             step,
             generation: self.generation,
         };
-        if let Some(forgotten) = self.released.insert(worker, release) {
+        if let Some(forgotten) = self.absent.released.insert(worker, release) {
             // Its count may still be waited for: it is not any more.
             self.forget_missed(forgotten);
         }
@@ -99,19 +108,19 @@ impl Membership {
     /// A worker may be on its way back, or its count may become known. Of too many, the one that is missed for longest is not waited for
     /// any more.
     pub(super) fn miss(&mut self, worker: WorkerId, since: Duration) {
-        self.missed.insert(worker, since);
-        if self.missed.len() <= MISSED_KEPT {
+        self.absent.missed.insert(worker, since);
+        if self.absent.missed.len() <= MISSED_KEPT {
             return;
         }
-        let longest = self.missed.iter().min_by_key(|&(_, since)| *since);
+        let longest = self.absent.missed.iter().min_by_key(|&(_, since)| *since);
         if let Some((&longest, _)) = longest {
             self.forget_missed(longest);
         }
     }
 
     fn forget_missed(&mut self, worker: WorkerId) {
-        self.missed.remove(&worker);
-        self.asked_before.remove(&worker);
+        self.absent.missed.remove(&worker);
+        self.earlier.asked_before.remove(&worker);
         self.ledger.forget(worker);
     }
 }

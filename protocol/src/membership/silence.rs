@@ -113,11 +113,30 @@ impl Work {
     }
 }
 
+/// How the machine is told that time passes.
+#[derive(Debug)]
+pub(super) struct Ticks {
+    /// When it was last told.
+    last: Duration,
+    /// Whether that is what it is told now.
+    pub(super) ticking: bool,
+}
+
+impl Ticks {
+    /// From the time `now` on.
+    pub(super) fn new(now: Duration) -> Self {
+        Self {
+            last: now,
+            ticking: false,
+        }
+    }
+}
+
 impl Membership {
     /// A coordinator that was held up itself has not listened: that is no silence of others.
     pub(super) fn mind_the_clock(&mut self) {
-        let late = self.now.saturating_sub(self.ticked).saturating_sub(DEAF);
-        self.ticked = self.now;
+        let late = self.now.saturating_sub(self.ticks.last).saturating_sub(DEAF);
+        self.ticks.last = self.now;
         if late > Duration::ZERO {
             for record in self.members.values_mut() {
                 record.heard = (record.heard + late).min(self.now);
@@ -128,7 +147,7 @@ impl Membership {
                     ahead.later(late, self.now);
                 }
             }
-            self.advanced = (self.advanced + late).min(self.now);
+            self.training.advanced = (self.training.advanced + late).min(self.now);
         }
     }
 
@@ -190,7 +209,7 @@ impl Membership {
 
     fn advanced_if_running(&self) -> Duration {
         match self.phase {
-            Phase::Running { .. } => self.advanced,
+            Phase::Running { .. } => self.training.advanced,
             Phase::Gathering { .. } | Phase::Halting { .. } | Phase::Forming { .. } | Phase::Done | Phase::Failed => {
                 Duration::ZERO
             }
@@ -205,7 +224,7 @@ impl Membership {
         let stalled = match (&self.phase, &self.formation) {
             // What is owed in the step where a generation was adopted only its members know. After a halt it is known.
             (Phase::Running { .. }, Some(formation)) if self.is_where_adopted(formation) => {
-                if self.now.saturating_sub(self.advanced) >= STALL_UNKNOWN {
+                if self.now.saturating_sub(self.training.advanced) >= STALL_UNKNOWN {
                     self.disturb();
                 }
                 return;
@@ -215,8 +234,8 @@ impl Membership {
             (Phase::Running { .. }, Some(formation)) => {
                 // A member that the last switch has left out is to halt, too, and the job does not end without its count.
                 // Before all have begun without it, it is not asked whether it has.
-                let asked = |worker| self.switching.is_empty() && !self.is_member(worker);
-                let left_out = self.stalled_before_halting(self.settled.max(self.advanced), asked);
+                let asked = |worker| self.change.switching.is_empty() && !self.is_member(worker);
+                let left_out = self.stalled_before_halting(self.ranges.settled.max(self.training.advanced), asked);
                 [self.stalled_in(formation), left_out].concat()
             }
             (Phase::Halting { since }, _) => self.stalled_before_halting(*since, |_| true),
@@ -245,7 +264,7 @@ impl Membership {
 
     /// Those whose gradients or update the others lack, and who have not moved for much longer than a gradient takes.
     fn stalled_in(&self, formation: &Formation) -> Vec<(WorkerId, Duration)> {
-        if self.now.saturating_sub(self.advanced) < STALL_LEAST {
+        if self.now.saturating_sub(self.training.advanced) < STALL_LEAST {
             return Vec::new();
         }
         let records = || {
@@ -273,7 +292,7 @@ impl Membership {
                 let donor = formation.donor(rank).and_then(|donor| self.members.get(&donor));
                 let stood = record
                     .work
-                    .stood_loading(donor.map(|donor| &donor.work), self.advanced, self.now);
+                    .stood_loading(donor.map(|donor| &donor.work), self.training.advanced, self.now);
                 return (stood, STALL_UNKNOWN);
             }
             let patience = match (record.pace(), slowest) {
@@ -281,7 +300,7 @@ impl Membership {
                 (Some(_), Some(pace)) => STALL_LEAST.max(pace.of(STALL_SHARDS)),
                 (Some(_) | None, _) => STALL_UNKNOWN,
             };
-            (record.work.stood(self.advanced, self.now), patience)
+            (record.work.stood(self.training.advanced, self.now), patience)
         };
         // The first update may be heard of before the last `Ready`.
         let takes_part = |record: &Record| matches!(record.place(), Place::Called | Place::Ready);

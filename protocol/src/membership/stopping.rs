@@ -29,16 +29,16 @@ impl Membership {
         let step = |record: &Record| match (record.place(), record.joining()) {
             (_, Some(joining)) => joining.step,
             (Place::Quiet(standing) | Place::Left(_, standing), None) => standing.step,
-            (Place::Called | Place::Ready | Place::Finished(_) | Place::Joining(_), None) => self.reached,
+            (Place::Called | Place::Ready | Place::Finished(_) | Place::Joining(_), None) => self.training.reached,
         };
-        let least = self.behind_which_state_is_lost().max(Step::new(1));
+        let least = self.training.oldest_alive().max(Step::new(1));
         self.members.values().any(|record| step(record) >= least)
     }
 
     /// Why a job that waits for workers cannot stop in good order, and what is lost.
     fn stopped_in_vain(&self) -> String {
         let reason = "stopped while the job waited for workers";
-        let (reached, kept) = (self.reached, self.checkpoints.newest_usable());
+        let (reached, kept) = (self.training.reached, self.checkpoints.newest_usable());
         if reached == Step::ZERO {
             return reason.to_owned();
         }
@@ -53,13 +53,13 @@ impl Membership {
     /// Whether the job was asked to stop, and those who are there have its state and could not train: they end where they stand, so that it
     /// is kept.
     pub(super) fn stops_where_it_stands(&self) -> bool {
-        let has_it = |newest: Step| newest > Step::ZERO && newest >= self.behind_which_state_is_lost();
+        let has_it = |newest: Step| newest > Step::ZERO && newest >= self.training.oldest_alive();
         // All are looked at only where somebody wants the job to stop.
         self.stop != Stop::No && has_it(self.newest()) && !self.could_train()
     }
 
     pub(super) fn nothing_is_left_to_train(&self) -> bool {
-        (self.reached >= self.config.steps && self.newest() == self.config.steps) || self.stops_where_it_stands()
+        (self.training.reached >= self.config.steps && self.newest() == self.config.steps) || self.stops_where_it_stands()
     }
 
     fn could_train(&self) -> bool {

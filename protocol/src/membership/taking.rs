@@ -11,10 +11,19 @@ use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
 use crate::words::{Generation, Step, WorkerId};
 
+/// The snapshot that is taken next, or served.
+#[derive(Debug, Default)]
+pub(super) struct SnapshotRound {
+    pub(super) intake: Intake,
+    /// How often in a row nothing was heard of a snapshot that was asked for.
+    pub(super) asked_in_vain: u32,
+}
+
 /// Where the intake of joiners stands.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) enum Intake {
     /// There are none, or none can be served now.
+    #[default]
     Idle,
     /// The members find memory for their shares, so that the boundary need not wait for that.
     MakingRoom { awaited: BTreeSet<WorkerId>, at: Duration },
@@ -36,13 +45,13 @@ impl Membership {
     pub(super) fn make_room(&mut self) {
         let holders = self.formation.iter().flat_map(Formation::holders);
         let awaited = holders.map(|member| member.worker).collect();
-        self.intake = Intake::MakingRoom { awaited, at: self.now };
+        self.round.intake = Intake::MakingRoom { awaited, at: self.now };
         self.ask_for_room(Needed::Yes);
     }
 
     /// A member has memory for its shares.
     pub(super) fn room_made(&mut self, worker: WorkerId, generation: Generation) {
-        let Intake::MakingRoom { awaited, .. } = &mut self.intake else {
+        let Intake::MakingRoom { awaited, .. } = &mut self.round.intake else {
             return;
         };
         if generation == self.formed && awaited.remove(&worker) && awaited.is_empty() {
@@ -51,7 +60,7 @@ impl Membership {
     }
 
     pub(super) fn ask_for_snapshot(&mut self) {
-        self.intake = Intake::Asked { at: self.now };
+        self.round.intake = Intake::Asked { at: self.now };
         let generation = self.formed;
         if let Some(closer) = self.formation.as_ref().and_then(Formation::closer) {
             let trailer = Trailer::Snapshot;
@@ -61,15 +70,15 @@ impl Membership {
 
     /// After a halt: a member that caught up by a fetched sum has not seen the trailer that asked for a snapshot, and will not tell.
     pub(super) fn give_up_collecting(&mut self) {
-        if matches!(self.intake, Intake::Collecting { .. }) {
+        if matches!(self.round.intake, Intake::Collecting { .. }) {
             self.end_intake();
         }
     }
 
     /// Training goes on in another generation: its closer knows of no snapshot.
     pub(super) fn ask_anew_for_snapshot(&mut self) {
-        if matches!(self.intake, Intake::MakingRoom { .. } | Intake::Asked { .. }) {
-            self.intake = Intake::Idle;
+        if matches!(self.round.intake, Intake::MakingRoom { .. } | Intake::Asked { .. }) {
+            self.round.intake = Intake::Idle;
             self.members.stir();
         }
     }
@@ -80,7 +89,7 @@ impl Membership {
         if id.generation == self.formed {
             self.checkpoints.hashed(now);
         }
-        match &mut self.intake {
+        match &mut self.round.intake {
             Intake::Asked { at } if id.generation == self.formed => *at = now,
             Intake::Collecting { taken, at } if taken.id == id => *at = now,
             Intake::Idle
@@ -94,7 +103,7 @@ impl Membership {
     /// A holder has copied its shares.
     pub(super) fn snapshotted(&mut self, worker: WorkerId, id: SnapshotId, shares: Vec<(u32, StateHash)>) {
         self.still_hashing(id);
-        let known = match &self.intake {
+        let known = match &self.round.intake {
             // What is taken at the end of a job was not asked for.
             Intake::Idle if self.config.saves.is_none() => return self.is_not_needed(worker, id),
             Intake::Idle => None,
@@ -107,10 +116,10 @@ impl Membership {
                 return self.is_not_needed(worker, id);
             };
             let taken = Taken::new(id, formation.holders(), |worker| self.members.contains_key(&worker));
-            self.intake = Intake::Collecting { taken, at: self.now };
+            self.round.intake = Intake::Collecting { taken, at: self.now };
             self.forget_copies();
         }
-        let Intake::Collecting { taken, .. } = &mut self.intake else {
+        let Intake::Collecting { taken, .. } = &mut self.round.intake else {
             return;
         };
         if taken.id != id {
@@ -143,7 +152,7 @@ impl Membership {
 
     /// Once every holder has spoken or is gone: the joiners copy, or another snapshot is needed.
     pub(super) fn settle_snapshot(&mut self) {
-        let Intake::Collecting { taken, .. } = &self.intake else {
+        let Intake::Collecting { taken, .. } = &self.round.intake else {
             return;
         };
         if !taken.is_settled() {
@@ -153,7 +162,7 @@ impl Membership {
             return self.end_intake();
         }
         let taken = taken.clone();
-        self.asked_in_vain = 0;
+        self.round.asked_in_vain = 0;
         // Its holders may be lost before they are heard of again.
         self.reach(taken.id.step);
         self.manage(|checkpoints, facts| checkpoints.save_if_due(&taken, facts));
@@ -163,7 +172,7 @@ impl Membership {
         });
         let told = (Needed::Yes, taken.id.step);
         let named = BTreeSet::new();
-        self.intake = Intake::Serving { taken, told, named };
+        self.round.intake = Intake::Serving { taken, told, named };
         self.members.stir();
         self.share_snapshot();
     }

@@ -66,8 +66,8 @@ fn a_record_with_a_count_that_cannot_be_is_read_and_the_count_is_unknown() {
         let mut job = Job::training(2, config());
         job.progress(1, 1, 3, &[]);
         job.membership.ledger.lost(w(3), Some(tally));
-        job.membership.reached = s(u64::MAX);
-        job.membership.next_report = s(u64::MAX);
+        job.membership.training.reached = s(u64::MAX);
+        job.membership.training.next_report = s(u64::MAX);
         let record = job.membership.record();
         job.membership = Membership::resume(config(), Incarnation::new(2), job.now, Some(record));
         assert_eq!(job.membership.reached(), config().steps);

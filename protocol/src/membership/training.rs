@@ -1,0 +1,39 @@
+//! How far training has come, as far as is known.
+
+use std::time::Duration;
+
+use crate::words::Step;
+
+/// How far training has come.
+#[derive(Debug)]
+pub(super) struct Training {
+    /// The newest step that any worker is known to have reached.
+    pub(super) reached: Step,
+    /// The step from which training started again when the state was last lost.
+    pub(super) restarted: Step,
+    /// The first step whose report is missing.
+    pub(super) next_report: Step,
+    /// When `reached` last grew, or training last began.
+    pub(super) advanced: Duration,
+    /// Since when no update was applied because of a loss or an arrival.
+    pub(super) disturbed: Option<Duration>,
+}
+
+impl Training {
+    /// A job that begins at the time `now`.
+    pub(super) fn new(now: Duration) -> Self {
+        Self {
+            reached: Step::ZERO,
+            restarted: Step::ZERO,
+            next_report: Step::ZERO,
+            advanced: now,
+            disturbed: None,
+        }
+    }
+
+    /// The oldest state that is the job's. One step may be lost with all who had applied it, and is computed again; more than one means that
+    /// the state is lost. So does any step before the one from which training last started again: who computed it then is not known any more.
+    pub(super) fn oldest_alive(&self) -> Step {
+        self.reached.previous().unwrap_or(Step::ZERO).max(self.restarted)
+    }
+}
