@@ -59,11 +59,8 @@ impl From<FrameError> for Unmade {
             FrameError::Connection(error) => error.into(),
             FrameError::Version { .. }
             | FrameError::Header { .. }
-            | FrameError::TooLong { .. }
+            | FrameError::Payload(_)
             | FrameError::Truncated { .. }
-            | FrameError::Malformed { .. }
-            | FrameError::Trailing { .. }
-            | FrameError::Unencodable { .. }
             | FrameError::Stream { .. }
             | FrameError::Io(_) => Self::Otherwise(error.to_string()),
         }

@@ -2,10 +2,9 @@
 
 use std::fmt::Debug;
 
+use sardana_protocol::codec::{decode, encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-
-use crate::wire::{decode, encode};
 
 /// A value in these bytes, if there is one, is the same when it is written and read again.
 ///

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many lines of one kind are logged at once: more than enrol at once ([`MAX_ENROLMENTS`](crate::enrol::limits::MAX_ENROLMENTS)).
+/// So many lines of one kind are logged at once: more than enrol at once.
 const AT_ONCE: u32 = 256;
 
 /// After that one in this time: some 20 MB a day of each kind.

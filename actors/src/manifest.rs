@@ -8,6 +8,7 @@ use sardana_protocol::checkpoint::placement::homes;
 use sardana_protocol::checkpoint::{
     Condition, DepotId, Description, Head, Manifest, ManifestId, ManifestKey, PieceHash, Placing,
 };
+use sardana_protocol::codec::{self, LARGEST_LIMIT};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::{DESCRIPTION_PIECES, MAX_DEPOTS, MAX_PIECES, MAX_TENSORS, PIECE_BYTES, TENSOR_BYTES};
 use sardana_protocol::snapshot::SnapshotId;
@@ -15,8 +16,6 @@ use sardana_protocol::words::JobId;
 use serde::{Deserialize, Serialize};
 
 use crate::store;
-use crate::wire;
-use crate::wire::limits::LARGEST_LIMIT;
 
 /// The form of a manifest's bytes. A higher one is refused.
 const FORMAT: u16 = 1;
@@ -93,7 +92,7 @@ pub fn encode(manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
         depots: manifest.depots.clone(),
         placing: manifest.placing,
     };
-    let head = wire::encode(&head, HEAD_BYTES).map_err(senseless)?;
+    let head = codec::encode(&head, HEAD_BYTES).map_err(senseless)?;
     let mut bytes = Vec::with_capacity(6 + head.len() + 32 * manifest.pieces.len());
     bytes.extend_from_slice(&FORMAT.to_le_bytes());
     bytes.extend_from_slice(&u32::try_from(head.len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -118,7 +117,7 @@ pub fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
     let length = u32::from_le_bytes(*length) as usize;
     let (head, pieces) = rest.split_at_checked(length).ok_or_else(cut)?;
-    let head: Prologue = wire::decode(head, HEAD_BYTES).map_err(senseless)?;
+    let head: Prologue = codec::decode(head, HEAD_BYTES).map_err(senseless)?;
     let (pieces, rest) = pieces.as_chunks::<32>();
     if !rest.is_empty() {
         return Err(cut());
@@ -219,7 +218,7 @@ pub fn stored(manifest: &Manifest, bytes: Vec<u8>, depot: DepotId) -> store::Man
 /// # Errors
 /// When the tensors have too many or too long names.
 pub fn encode_description(description: &Description) -> Result<Vec<u8>, ManifestError> {
-    wire::encode(description, DESCRIPTION_BYTES).map_err(senseless)
+    codec::encode(description, DESCRIPTION_BYTES).map_err(senseless)
 }
 
 /// The description that `bytes` are.
@@ -227,7 +226,7 @@ pub fn encode_description(description: &Description) -> Result<Vec<u8>, Manifest
 /// # Errors
 /// When they are none.
 pub fn decode_description(bytes: &[u8]) -> Result<Description, ManifestError> {
-    wire::decode(bytes, DESCRIPTION_BYTES).map_err(senseless)
+    codec::decode(bytes, DESCRIPTION_BYTES).map_err(senseless)
 }
 
 #[cfg(test)]

@@ -8,12 +8,13 @@ use sardana_actors::enrol::{EnrolAnswer, EnrolRequest, Moment, Registrar};
 use sardana_actors::fuzzing::{self, message};
 use sardana_actors::operator::limits::{ANSWER_BYTES, REQUEST_BYTES};
 use sardana_actors::trust::{Authority, PendingKey, Role};
-use sardana_actors::wire::limits::{BUNDLE_BYTES, CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES, LARGEST_LIMIT};
-use sardana_actors::wire::{decode, read_frame_blocking, write_frame_blocking};
+use sardana_actors::wire::limits::{BUNDLE_BYTES, CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
+use sardana_actors::wire::{read_frame_blocking, write_frame_blocking};
 use sardana_collectives::links::frame::{
     FrameHeader, FrameKind, HEADER_BYTES, PlanSlot, TRAILER_BYTES, decode_trailer, encode_trailer,
 };
 use sardana_protocol::admission::{Acquaintance, admit, has_memory};
+use sardana_protocol::codec::{LARGEST_LIMIT, decode};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::membership::{EarlierRecord, JobRecord, WorkerRecord};

@@ -15,9 +15,10 @@ use sardana_actors::enrol::{EnrolRequest, Moment, Terms, USES_FILE, Uses, invite
 use sardana_actors::manifest;
 use sardana_actors::store::{PinId, Store};
 use sardana_actors::trust::{AUTHORITY_FILE, Authority, KeyDigest, PendingKey, Role};
-use sardana_actors::wire::{encode, write_frame_blocking};
+use sardana_actors::wire::write_frame_blocking;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot, encode_trailer};
 use sardana_fuzz::TARGETS;
+use sardana_protocol::codec::encode;
 use sardana_protocol::messages::{Greeting, Trailer, WorkerMessage};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step};

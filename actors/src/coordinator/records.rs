@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use sardana_protocol::codec::CodecError;
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::MAX_TEXT_BYTES;
 use sardana_protocol::membership::{JobEvent, JobRecord};
@@ -18,7 +19,6 @@ use super::limits::{RECORD_AGAIN, RECORD_AGAIN_MOST};
 use super::operating::plain;
 use crate::catalogue::{CatalogueError, Repair};
 use crate::ground::Ground;
-use crate::wire::FrameError;
 
 /// A job as its coordinator last knew it.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,7 +56,7 @@ pub enum RecordsError {
     #[error(
         "the job's record cannot be read or written: {0}; take over from the workers (--take-over), which know all that counts"
     )]
-    Record(#[from] FrameError),
+    Record(#[from] CodecError),
 }
 
 impl Records {

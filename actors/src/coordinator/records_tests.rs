@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sardana_protocol::codec::{decode, encode};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::RELEASED_KEPT;
 use sardana_protocol::membership::{Balance, Config, EarlierRecord, JobEvent, JobRecord, Membership};
@@ -20,7 +21,6 @@ use super::records::{KeptJob, Records, RecordsError, keep_writing};
 use crate::catalogue::limits::VALUE_BYTES;
 use crate::catalogue::{Batch, Catalogue};
 use crate::ground::Ground;
-use crate::wire::{decode, encode};
 
 fn identity(name: &str) -> JobIdentity {
     let hash = StateHash::of(b"x");

@@ -319,12 +319,7 @@ fn lost(depot: DepotId, error: &ConnectionError) -> DepotError {
 fn broken(depot: DepotId, error: FrameError) -> DepotError {
     match error {
         FrameError::Connection(error) => lost(depot, &error),
-        FrameError::Version { .. }
-        | FrameError::Header { .. }
-        | FrameError::TooLong { .. }
-        | FrameError::Malformed { .. }
-        | FrameError::Trailing { .. }
-        | FrameError::Unencodable { .. } => DepotError::Senseless {
+        FrameError::Version { .. } | FrameError::Header { .. } | FrameError::Payload(_) => DepotError::Senseless {
             depot,
             expected: "an answer",
             found: error.to_string(),

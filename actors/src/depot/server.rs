@@ -74,12 +74,9 @@ pub(super) enum End {
 impl From<FrameError> for End {
     fn from(error: FrameError) -> Self {
         match error {
-            FrameError::Version { .. }
-            | FrameError::Header { .. }
-            | FrameError::TooLong { .. }
-            | FrameError::Malformed { .. }
-            | FrameError::Trailing { .. }
-            | FrameError::Unencodable { .. } => Self::Refused(error.to_string()),
+            FrameError::Version { .. } | FrameError::Header { .. } | FrameError::Payload(_) => {
+                Self::Refused(error.to_string())
+            }
             FrameError::Truncated { .. } | FrameError::Connection(_) | FrameError::Stream { .. } | FrameError::Io(_) => {
                 Self::Broken(error.to_string())
             }

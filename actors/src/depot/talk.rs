@@ -95,11 +95,11 @@ pub(super) fn cut(mut reason: String) -> String {
 #[cfg(test)]
 mod tests {
     use sardana_protocol::checkpoint::ManifestId;
+    use sardana_protocol::codec::encode;
     use sardana_protocol::words::{Generation, Incarnation, Step};
 
     use super::super::limits::{LIST_BYTES, PATH_BYTES, REQUEST_BYTES, ROUND_PIECES};
     use super::*;
-    use crate::wire::encode;
 
     /// Checks that a value is exactly these bytes: a change is one of the wire format, and needs a new version.
     fn golden<T: Serialize>(value: &T, hex: &str) {

@@ -1,5 +1,6 @@
 //! The bytes of what is said to enrol, written down by hand.
 
+use sardana_protocol::codec::{decode, encode};
 use sardana_protocol::words::JobId;
 
 use super::invitation::Invitation;
@@ -7,7 +8,6 @@ use super::limits::ENROL_FRAME_BYTES;
 use super::messages::{EnrolAnswer, EnrolRequest};
 use crate::trust::Moment;
 use crate::trust::Role;
-use crate::wire::{decode, encode};
 
 #[test]
 fn golden_bytes() {

@@ -170,11 +170,8 @@ fn broken(address: SocketAddr, source: FrameError) -> OperatorError {
         FrameError::Connection(_)
         | FrameError::Version { .. }
         | FrameError::Header { .. }
-        | FrameError::TooLong { .. }
+        | FrameError::Payload(_)
         | FrameError::Truncated { .. }
-        | FrameError::Malformed { .. }
-        | FrameError::Trailing { .. }
-        | FrameError::Unencodable { .. }
         | FrameError::Stream { .. }
         | FrameError::Io(_) => OperatorError::Broken { address, source },
     }

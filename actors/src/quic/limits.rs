@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::places::Room;
-use crate::wire::limits::HELLO_FRAME_BYTES;
 
 /// How long dialling may take before the address counts as unreachable: five round trips of the slowest path, with retries.
 /// A closed port and a lost host look the same, since QUIC believes no ICMP.
@@ -160,8 +159,7 @@ pub const LEAST_DATAGRAMS: usize = 4;
 pub const REASON_CHARS: usize = 256;
 
 const _: () = assert!(IDLE_TIMEOUT.as_millis() > 4 * KEEP_ALIVE.as_millis());
-const _: () =
-    assert!(STRANGER_WINDOW_BYTES as usize > HELLO_FRAME_BYTES && STRANGER_WINDOW_BYTES <= CONTROL_STREAM_WINDOW_BYTES);
+const _: () = assert!(STRANGER_WINDOW_BYTES <= CONTROL_STREAM_WINDOW_BYTES);
 const _: () = assert!(INCOMING_BYTES <= INCOMING_BYTES_TOTAL);
 // A window of 1/8 less, at which more room is told of, is what may be under way.
 const _: () = assert!(STREAM_WINDOW_BYTES / 8 * 7 >= 125_000_000 / 10);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// For how long a peer's certificate is valid: none is revoked, so what a stolen one is good for ends with this. It is as short as it
 /// can be if it is to outlive the longest absence of a coordinator that workers wait for; see [`LEAST_LEFT`]. One that has run out is
-/// refused at the next connection, and its holder has it renewed ([`crate::enrol`]); connections that exist go on.
+/// refused at the next connection, and its holder has it renewed; connections that exist go on.
 pub const CERTIFICATE_VALIDITY: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// A certificate is valid this long before it was made, and after it should have been renewed: clocks of hosts that serve one job

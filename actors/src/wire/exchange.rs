@@ -32,7 +32,7 @@ pub async fn exchange<Out: Serialize, In: DeserializeOwned>(
             tokio::select! {
                 biased;
                 done = &mut saying, if said.is_none() => match done {
-                    Err(unsaid @ (FrameError::TooLong { .. } | FrameError::Unencodable { .. })) => return Err(unsaid),
+                    Err(unsaid @ FrameError::Payload(_)) => return Err(unsaid),
                     done => said = Some(done),
                 },
                 heard = &mut hearing => break heard,

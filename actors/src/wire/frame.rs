@@ -3,12 +3,11 @@
 use std::io;
 
 use quinn::{ConnectionError, ReadError, ReadExactError, RecvStream, SendStream, WriteError};
+use sardana_protocol::codec::{CodecError, LARGEST_LIMIT, decode, encode_after};
 use sardana_protocol::limits::WIRE_VERSION;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::codec::{decode, encode_after};
-use super::limits::LARGEST_LIMIT;
 use crate::quic::explain;
 
 const HEADER_BYTES: usize = 8;
@@ -34,14 +33,9 @@ pub enum FrameError {
         /// What is where the zero should be.
         reserved: u16,
     },
-    /// Longer than the two ends agreed on. On writing: make the message smaller. On reading: give up.
-    #[error("a frame of {length} bytes, expected at most {limit}; refused")]
-    TooLong {
-        /// The payload's length.
-        length: usize,
-        /// The most it may be.
-        limit: usize,
-    },
+    /// The payload is longer than the two ends agreed on, or no such message. On writing: make the message smaller. On reading: give up.
+    #[error(transparent)]
+    Payload(#[from] CodecError),
     /// The stream ended inside a frame. The peer died or gave up while it wrote.
     #[error("the stream ended inside a frame: expected {expected} bytes, found {found}")]
     Truncated {
@@ -49,24 +43,6 @@ pub enum FrameError {
         expected: usize,
         /// Bytes that came.
         found: usize,
-    },
-    /// The payload is no such message. Give up: the peer is broken.
-    #[error("a frame's payload is not the message expected here: {reason}")]
-    Malformed {
-        /// What the decoder said.
-        reason: String,
-    },
-    /// The payload goes on after the message. Give up: the peer is broken.
-    #[error("{extra} bytes follow the message in its frame; expected none")]
-    Trailing {
-        /// How many.
-        extra: usize,
-    },
-    /// The value cannot be put into bytes: a mistake in this program.
-    #[error("a message cannot be encoded: {reason}")]
-    Unencodable {
-        /// What the encoder said.
-        reason: String,
     },
     /// The connection is gone. Treat the peer as lost.
     #[error("the connection is lost: {}", explain(.0))]
@@ -112,7 +88,7 @@ pub async fn read_frame<T: DeserializeOwned>(stream: &mut RecvStream, limit: usi
         .read_exact(&mut payload)
         .await
         .map_err(|error| cut_off(error, length))?;
-    decode(&payload, limit).map(Some)
+    Ok(Some(decode(&payload, limit)?))
 }
 
 /// Like [`write_frame`], into a pipe. Flushes.
@@ -146,7 +122,7 @@ pub fn read_frame_blocking<T: DeserializeOwned>(pipe: &mut impl io::Read, limit:
     if found < length {
         return Err(FrameError::Truncated { expected: length, found });
     }
-    decode(&payload, limit).map(Some)
+    Ok(Some(decode(&payload, limit)?))
 }
 
 /// Header and payload as one buffer, so that they leave in one write.
@@ -173,7 +149,7 @@ fn payload_bytes(header: [u8; HEADER_BYTES], limit: usize) -> Result<usize, Fram
     } else if reserved != 0 {
         Err(FrameError::Header { reserved })
     } else if length > limit {
-        Err(FrameError::TooLong { length, limit })
+        Err(CodecError::TooLong { length, limit }.into())
     } else {
         Ok(length)
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sardana_protocol::checkpoint::DepotId;
+use sardana_protocol::codec::{decode, encode};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::Stage;
 use sardana_protocol::memory::GradientMemory;
@@ -22,7 +23,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::limits::CONTROL_FRAME_BYTES;
-use super::{decode, encode, write_frame_blocking};
+use super::write_frame_blocking;
 
 const GENERATION: Generation = Generation::new(Incarnation::new(1), 7);
 

@@ -1,10 +1,9 @@
-//! How messages become bytes and back: one codec for control streams and for bundles over a child's standard input.
+//! How messages travel: one form of frames for control streams and for bundles over a child's standard input.
 //!
-//! A frame is, all little-endian: version (`u16`), zero (`u16`), payload length (`u32`), payload (bincode 2, standard
-//! configuration). A reader bounds the length before it believes it, and refuses other versions, bytes left over and bytes
+//! A frame is, all little-endian: version (`u16`), zero (`u16`), payload length (`u32`), payload (of the protocol's
+//! codec). A reader bounds the length before it believes it, and refuses other versions, bytes left over and bytes
 //! missing. Nothing here knows what the messages mean.
 
-mod codec;
 mod exchange;
 mod frame;
 pub mod limits;
@@ -20,7 +19,6 @@ mod over_quic;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{decode, encode};
 pub use exchange::exchange;
 pub(crate) use exchange::last_word;
 pub(crate) use frame::framed;

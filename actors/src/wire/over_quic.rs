@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
+use sardana_protocol::codec::CodecError;
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::messages::{Greeting, WorkerMessage};
 use sardana_protocol::words::{Generation, Incarnation, JobId};
@@ -102,14 +103,20 @@ async fn bad_frames_are_refused() {
     // Nothing follows: had the length been believed, the end would be `Truncated`.
     for length in [65, 1 << 31, u32::MAX] {
         let error = read(frame(version, length, &[])).await.unwrap_err();
-        assert!(matches!(error, FrameError::TooLong { limit: 64, .. }), "{error}");
+        assert!(
+            matches!(error, FrameError::Payload(CodecError::TooLong { limit: 64, .. })),
+            "{error}"
+        );
     }
     let error = read(frame(version, 4, &[1, 1, 7])).await.unwrap_err();
     assert!(matches!(error, FrameError::Truncated { expected: 4, found: 3 }), "{error}");
     let error = read(version.to_vec()).await.unwrap_err();
     assert!(matches!(error, FrameError::Truncated { expected: 8, found: 2 }), "{error}");
     let error = read(frame(version, 4, &[1, 1, 7, 0])).await.unwrap_err();
-    assert!(matches!(error, FrameError::Trailing { extra: 1 }), "{error}");
+    assert!(
+        matches!(error, FrameError::Payload(CodecError::Trailing { extra: 1 })),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, ManifestId, ManifestKey};
+use sardana_protocol::codec::{CodecError, LARGEST_LIMIT, decode, encode};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::{
-    MAX_AUXILIARY, MAX_DEPOTS, MAX_REPORTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION,
+    AUXILIARY_NAME_BYTES, MAX_AUXILIARY, MAX_DEPOTS, MAX_REPORTS, MAX_SHARDS, MAX_TEXT_BYTES, MAX_WORKERS, WIRE_VERSION,
 };
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{
@@ -17,10 +18,9 @@ use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part, Stay};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
-use super::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES, LARGEST_LIMIT};
-use super::{FrameError, decode, encode, read_frame_blocking, write_frame_blocking};
+use super::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
+use super::{FrameError, read_frame_blocking, write_frame_blocking};
 use crate::trust::Credentials;
-use crate::worker::limits::AUXILIARY_NAME_BYTES;
 
 const GENERATION: Generation = Generation::new(Incarnation::new(u64::MAX), u64::MAX);
 const STEP: Step = Step::new(u64::MAX);
@@ -221,7 +221,7 @@ fn a_length_beyond_the_limit_is_refused_from_the_header_alone() {
     for length in [17, 1 << 31, u32::MAX] {
         let error = read(&header(WIRE_VERSION, 0, length), 16).unwrap_err();
         assert!(
-            matches!(error, FrameError::TooLong { limit: 16, length: found } if found == length as usize),
+            matches!(error, FrameError::Payload(CodecError::TooLong { limit: 16, length: found }) if found == length as usize),
             "{error}"
         );
     }
@@ -229,10 +229,10 @@ fn a_length_beyond_the_limit_is_refused_from_the_header_alone() {
     assert!(
         matches!(
             error,
-            FrameError::TooLong {
+            FrameError::Payload(CodecError::TooLong {
                 limit: LARGEST_LIMIT,
                 ..
-            }
+            })
         ),
         "no caller lifts the last limit: {error}"
     );
@@ -248,7 +248,7 @@ fn a_length_inside_the_payload_is_not_believed() {
             let mut frame = header(WIRE_VERSION, 0, payload.len() as u32);
             frame.extend(payload);
             let error = read(&frame, CONTROL_FRAME_BYTES).unwrap_err();
-            assert!(matches!(error, FrameError::Malformed { .. }), "{error}");
+            assert!(matches!(error, FrameError::Payload(CodecError::Malformed { .. })), "{error}");
         }
     }
 }
@@ -258,7 +258,10 @@ fn what_is_too_long_is_not_written() {
     let message = WorkerMessage::Failed { reason: "x".repeat(100) };
     let mut pipe = Vec::new();
     let error = write_frame_blocking(&mut pipe, &message, 101).unwrap_err();
-    assert!(matches!(error, FrameError::TooLong { length: 102, limit: 101 }), "{error}");
+    assert!(
+        matches!(error, FrameError::Payload(CodecError::TooLong { length: 102, limit: 101 })),
+        "{error}"
+    );
     assert!(pipe.is_empty(), "not even the header");
     write_frame_blocking(&mut pipe, &message, 102).unwrap();
     assert_eq!(read(&pipe, 102).unwrap(), Some(message));
@@ -288,7 +291,7 @@ fn every_cut_and_every_addition_is_noticed() {
     }
     let longer = [payload, &[0, 0]].concat();
     let error = decode::<WorkerMessage>(&longer, CONTROL_FRAME_BYTES).unwrap_err();
-    assert!(matches!(error, FrameError::Trailing { extra: 2 }), "{error}");
+    assert!(matches!(error, CodecError::Trailing { extra: 2 }), "{error}");
 }
 
 /// Decodes `bytes` as everything that may come over a stream or pipe. What decodes must encode to at most as much again.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{Connection, Endpoint};
+use sardana_protocol::codec::{LARGEST_LIMIT, decode, encode};
 use sardana_protocol::words::JobId;
 
 use super::endpoint::{Accepting, bind};
@@ -248,12 +249,12 @@ async fn a_taken_or_foreign_address_says_what_to_do() {
 #[tokio::test]
 async fn unusable_credentials_are_noticed_before_the_network_is() {
     let coordinator = authority(JOB).issue(Role::Coordinator, 0).unwrap();
-    let bytes = crate::wire::encode(&coordinator, crate::wire::limits::BUNDLE_BYTES).unwrap();
+    let bytes = encode(&coordinator, LARGEST_LIMIT).unwrap();
     // Damage at any place must end in an error or in working credentials, never in a panic.
     for at in (0..bytes.len()).step_by(7) {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;
-        if let Ok(credentials) = crate::wire::decode::<Credentials>(&damaged, crate::wire::limits::BUNDLE_BYTES) {
+        if let Ok(credentials) = decode::<Credentials>(&damaged, LARGEST_LIMIT) {
             match bind_server(&credentials, Purpose::Control, ANY_PORT) {
                 Ok(_) | Err(BindError::Credentials { .. }) => {}
                 Err(error) => panic!("{error}"),
