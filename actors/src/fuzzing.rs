@@ -19,15 +19,8 @@ pub fn message<T: Serialize + DeserializeOwned + Debug>(bytes: &[u8], limit: usi
     Some(value)
 }
 
-/// The first byte, which says what the others should be.
-pub(crate) fn kind(bytes: &[u8], kinds: u8) -> (u8, &[u8]) {
-    bytes.split_first().map_or((0, bytes), |(kind, rest)| (kind % kinds, rest))
-}
-
 pub use crate::agent::notices::fuzz as notices;
-pub use crate::catalogue::fuzz as catalogue;
 pub use crate::depot::fuzz as depots;
 pub use crate::enrol::fuzz as uses;
 pub use crate::peers::fuzz as peers;
-pub use crate::store::fuzz as store;
 pub use crate::trust::fuzz as certificates;

@@ -9,15 +9,13 @@
 //! - [`enrol`]: how somebody from outside gets a certificate.
 //! - [`quic`]: endpoints, dialling and accepting; [`ground`]: the sockets and threads that all stand on.
 //! - [`wire`]: messages as bytes.
-//! - [`catalogue`]: small records on the disk; [`store`]: the pieces and manifests of checkpoints; [`manifest`]: what a manifest says.
-//! - [`lock`]: one process at a time; [`memory`]: what the host has left; [`fault`]: where chaos tests kill.
+//! - [`memory`]: what the host has left; [`fault`]: where chaos tests kill.
 
 // Under the name by which the tests outside call it.
 #[cfg(test)]
 extern crate self as sardana_actors;
 
 pub mod agent;
-pub mod catalogue;
 mod control;
 pub mod coordinator;
 pub mod depot;
@@ -28,9 +26,7 @@ pub mod fuzzing;
 pub mod ground;
 #[cfg(test)]
 mod lives_tests;
-pub mod lock;
 mod log;
-pub mod manifest;
 pub mod memory;
 pub mod operator;
 pub mod peers;
@@ -38,7 +34,6 @@ pub mod quic;
 #[cfg(test)]
 mod refused;
 mod room;
-pub mod store;
 pub mod trust;
 mod watched;
 pub mod whereabouts;

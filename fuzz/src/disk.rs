@@ -3,7 +3,7 @@
 use sardana::checkpoints;
 use sardana::data::Shard;
 use sardana::model::{Dtype, GradientWriter, Mean, ModelError, Step, TensorSpec, Trainable, restore, save};
-use sardana_actors::{fuzzing, manifest};
+use sardana_storage::{fuzzing, manifest};
 
 use crate::kind;
 

@@ -10,8 +10,9 @@ use sardana::hosts::state::{ADDRESS_FILE, FENCE_FILE, INCARNATION_FILE, StateDir
 use sardana::hosts::{JoinFile, Otherwise, PrivateFolder};
 use sardana_actors::enrol::{USES_FILE, Uses};
 use sardana_actors::fuzzing;
-use sardana_actors::trust::{AUTHORITY_FILE, Authority, write_private};
+use sardana_actors::trust::{AUTHORITY_FILE, Authority};
 use sardana_protocol::words::Incarnation;
+use sardana_storage::private::write_private;
 use tempfile::TempDir;
 
 use crate::kind;

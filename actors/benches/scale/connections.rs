@@ -11,7 +11,6 @@ use quinn::{Connection, Endpoint};
 use rustix::time::{ClockId, clock_gettime};
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Succession};
 use sardana_actors::enrol::Registrar;
-use sardana_actors::manifest::{decode as decode_manifest, head_of, key_of};
 use sardana_actors::quic::limits::CONNECT_DEADLINE;
 use sardana_actors::quic::{Purpose, bind_client, connect};
 use sardana_actors::trust::{Authority, Credentials, PeerIdentity, Role};
@@ -27,6 +26,7 @@ use sardana_protocol::messages::{
     WorkerMessage,
 };
 use sardana_protocol::words::{Generation, Incarnation, Step};
+use sardana_storage::manifest::{decode as decode_manifest, head_of, key_of};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;

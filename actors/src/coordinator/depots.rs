@@ -7,6 +7,7 @@ use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, Part};
 use sardana_protocol::limits::MAX_DEPOTS;
 use sardana_protocol::membership::{Contents, DepotEvent, Event, Membership};
 use sardana_protocol::messages::{DepotHello, DepotMessage, DepotOrder, Greeting};
+use sardana_storage::manifest;
 use tokio::sync::{oneshot, watch};
 
 use super::actor::{Life, State};
@@ -15,7 +16,6 @@ use super::operating::plain;
 use super::outlet::Outlet;
 use super::session::SessionId;
 use crate::log::refused;
-use crate::manifest;
 use crate::operator::limits::HOST_BYTES;
 use crate::wire::framed;
 use crate::wire::limits::CONTROL_FRAME_BYTES;

@@ -18,12 +18,12 @@ use sardana_protocol::codec::{CodecError, decode, encode};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::membership::{EarlierRecord, JobRecord, WorkerRecord};
 use sardana_protocol::words::WorkerId;
+use sardana_storage::catalogue::limits::{BATCH_BYTES, BATCH_CHANGES, KEY_BYTES, SCAN_ENTRIES, VALUE_BYTES};
+use sardana_storage::catalogue::{Batch, Catalogue, Found, Repair};
 use serde::Deserialize;
 
 use super::limits::{RECORD_ENTRIES, RECORD_VALUES};
 use super::records::{KeptJob, RecordsError};
-use crate::catalogue::limits::{BATCH_BYTES, BATCH_CHANGES, KEY_BYTES, SCAN_ENTRIES, VALUE_BYTES};
-use crate::catalogue::{Batch, Catalogue, Found, Repair};
 
 const JOB: &str = "job";
 const RECORD: &str = "record";

@@ -9,6 +9,7 @@ use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::MAX_TEXT_BYTES;
 use sardana_protocol::membership::{JobEvent, JobRecord};
 use sardana_protocol::status::Recording;
+use sardana_storage::catalogue::{CatalogueError, Repair};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -17,7 +18,6 @@ use super::actor::{Life, State};
 use super::journal::Journal;
 use super::limits::{RECORD_AGAIN, RECORD_AGAIN_MOST};
 use super::operating::plain;
-use crate::catalogue::{CatalogueError, Repair};
 use crate::ground::Ground;
 
 /// A job as its coordinator last knew it.

@@ -13,13 +13,13 @@ use sardana_protocol::membership::{Balance, Config, EarlierRecord, JobEvent, Job
 use sardana_protocol::messages::Tally;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
+use sardana_storage::catalogue::limits::VALUE_BYTES;
+use sardana_storage::catalogue::{Batch, Catalogue};
 use tokio::time::sleep;
 
 use super::journal::Journal;
 use super::limits::{RECORD_AGAIN_MOST, RECORD_VALUES};
 use super::records::{KeptJob, Records, RecordsError, keep_writing};
-use crate::catalogue::limits::VALUE_BYTES;
-use crate::catalogue::{Batch, Catalogue};
 use crate::ground::Ground;
 
 fn identity(name: &str) -> JobIdentity {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use quinn::{Connection, Endpoint};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, ManifestKey, PieceHash};
 use sardana_protocol::snapshot::SnapshotId;
+use sardana_storage::manifest::{self, MANIFEST_BYTES};
 
 use super::asking::{Asking, Given, NowAndThen};
 use super::error::DepotError;
@@ -16,7 +17,6 @@ use super::talk::{Answer, Request};
 use super::window::Window;
 use crate::fault;
 use crate::ground::Ground;
-use crate::manifest::{self, MANIFEST_BYTES};
 use crate::quic::connect;
 use crate::quic::limits::CONNECT_DEADLINE;
 use crate::trust::{PeerIdentity, Role, Wallet};

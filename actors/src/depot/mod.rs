@@ -41,12 +41,12 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorRef};
 use sardana_protocol::checkpoint::DepotId;
+use sardana_storage::store::OpenError;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::ground::Ground;
 use crate::quic::BindError;
-use crate::store::OpenError;
 use crate::trust::Wallet;
 use crate::whereabouts::{Search, Whereabouts};
 use actor::{Message, Shell};

@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 use sardana_protocol::checkpoint::placement::ranked;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
 use sardana_protocol::limits::PIECE_BYTES;
+use sardana_storage::store::{Place, Reading, Wanted, read_near};
 use tokio::time::timeout;
 
 use super::asking::NowAndThen;
@@ -21,7 +22,6 @@ use super::limits::{LIST_BYTES, NEAR_BYTES, REQUEST_BYTES, ROUND_PIECES};
 use super::talk::{Answer, Request};
 use crate::ground::Ground;
 use crate::room::Room;
-use crate::store::{Place, Reading, Wanted, read_near};
 
 /// Where a piece is, on this host.
 #[derive(Debug, Clone)]

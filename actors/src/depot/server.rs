@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::{JobId, WorkerId};
+use sardana_storage::store::{Store, UnderWay, Watch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, Semaphore};
@@ -25,7 +26,6 @@ use crate::ground::Ground;
 use crate::log::{bounded, refused};
 use crate::quic::limits::{OF_PEERS, UNNAMED};
 use crate::quic::{BindError, Door, Places, Purpose, REFUSED, bind_server_on, close, widen};
-use crate::store::{Store, UnderWay, Watch};
 use crate::trust::{Kind, PeerIdentity, Role, Wallet, may_send};
 use crate::wire::{FrameError, read_frame, write_frame};
 

@@ -12,11 +12,11 @@
 
 use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
 use sardana_protocol::snapshot::SnapshotId;
+use sardana_storage::store::Place;
 use serde::{Deserialize, Serialize};
 
 use super::limits::REASON_BYTES;
 use super::window::WindowAt;
-use crate::store::Place;
 use crate::trust::Kind;
 
 /// What is asked of a depot.

@@ -7,13 +7,14 @@ use std::path::Path;
 use data_encoding::HEXLOWER;
 use rustls_pki_types::CertificateDer;
 use sardana_protocol::words::JobId;
+use sardana_storage::private::{Otherwise, PrivateError, read_private, write_private};
 use serde::{Deserialize, Serialize};
 
 use super::invitation::{Invitation, InvitationError, VERSION};
 use super::limits::MAX_ADDRESSES;
 use crate::trust::Moment;
 use crate::trust::limits::{CERTIFICATE_BYTES, PRIVATE_FILE_BYTES};
-use crate::trust::{Authority, Otherwise, PrivateError, Role, read_private, write_private};
+use crate::trust::{Authority, Role};
 
 /// What a join file holds. Its secret is not shown by `Debug`.
 #[derive(Clone, PartialEq, Eq)]

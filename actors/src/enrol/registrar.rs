@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sardana_protocol::words::{JobId, WorkerId};
+use sardana_storage::private::PrivateFolder;
 
 use super::invitation::{Invitation, InvitationError, InvitationKey, Terms};
 use super::messages::EnrolRequest;
 use super::run_out::{Gone, RunOutRefusal, decide};
 use super::uses::{Uses, UsesError};
-use crate::trust::{Authority, CertifyError, HolderError, KeyDigest, Moment, PrivateFolder, Role, SigningRequest};
+use crate::trust::{Authority, CertifyError, HolderError, KeyDigest, Moment, Role, SigningRequest};
 
 /// What the key is derived for with which ids follow from keys.
 const ID_CONTEXT: &str = "sardana 2026-11 ids of enrolled processes";
@@ -219,8 +220,10 @@ pub fn invite(authority: &Authority, terms: Terms, now: Moment) -> Result<Invita
 mod tests {
     use std::time::{Duration, SystemTime};
 
+    use sardana_storage::private::Otherwise;
+
     use super::*;
-    use crate::trust::{Clock, Credentials, Otherwise, PeerIdentity, PendingKey};
+    use crate::trust::{Clock, Credentials, PeerIdentity, PendingKey};
 
     const JOB: JobId = JobId::new([7; 16]);
 

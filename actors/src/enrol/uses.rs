@@ -7,11 +7,11 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use data_encoding::HEXLOWER;
+use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
 
 use super::invitation::{Invitation, Nonce, Used};
 use super::limits::{MAX_INVITATIONS, MAX_KEYS, SPARE_USE_LINES, USES_FILE_BYTES};
 use crate::trust::{KeyDigest, Moment};
-use crate::trust::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
 
 /// The file's name in its folder.
 pub const USES_FILE: &str = "uses";

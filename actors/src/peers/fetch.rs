@@ -9,12 +9,12 @@ use sardana_protocol::messages::{MemberAddress, Trailer};
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, share_hash};
 use sardana_protocol::words::{Generation, Step, WorkerId};
+use sardana_storage::manifest::MANIFEST_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::Peers;
 use super::limits::STREAM_HELLO_BYTES;
 use crate::fault::{self, Point};
-use crate::manifest::MANIFEST_BYTES;
 use crate::quic::ConnectError;
 use crate::wire::{FrameError, read_frame, write_frame};
 use crate::worker::names_watched;

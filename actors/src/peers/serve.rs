@@ -8,6 +8,7 @@ use quinn::{Connection, RecvStream, SendStream};
 use sardana_protocol::member::Member;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::words::{Generation, Step, WorkerId};
+use sardana_storage::manifest;
 use tokio::time::timeout;
 
 use super::Peers;
@@ -15,7 +16,6 @@ use super::fetch::{Answer, Request, When};
 use super::limits::{STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE, TRANSFER_PRIORITY};
 use crate::fault::{self, Point};
 use crate::log::{bounded, refused};
-use crate::manifest;
 use crate::wire::{FrameError, read_frame, write_frame};
 use crate::worker::{HeldShare, KeptSum};
 

@@ -14,7 +14,6 @@ mod identity;
 mod kind;
 pub mod limits;
 mod moment;
-mod private;
 mod public_key;
 mod request;
 mod role;
@@ -32,9 +31,6 @@ pub use holder::{Holder, HolderError};
 pub use identity::{IdentityError, PeerIdentity, identity_of};
 pub use kind::Kind;
 pub use moment::Moment;
-pub use private::{
-    Otherwise, PrivateError, PrivateFolder, open_private, open_private_to_read, own_user, read_private, write_private,
-};
 pub use public_key::{KeyDigest, SigningRequest};
 pub use request::PendingKey;
 pub(crate) use request::certificate_ends;

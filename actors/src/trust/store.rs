@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::authority::{Authority, AuthorityError};
 use super::limits::PRIVATE_FILE_BYTES;
-use super::private::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
+use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
 
 /// The file's name in its folder.
 pub const AUTHORITY_FILE: &str = "authority.json";

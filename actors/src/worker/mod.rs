@@ -61,7 +61,7 @@ pub struct WorkerConfig {
     pub gradient_memory: u64,
     /// How the bytes of its model's state are cut into pieces.
     pub pieces: Arc<StatePieces>,
-    /// What its model's state is called: see [`crate::manifest::encode_description`].
+    /// What its model's state is called: see [`sardana_storage::manifest::encode_description`].
     pub description: Bytes,
     /// Names of the model's auxiliary sums, in the model's order; for people.
     pub auxiliary: Vec<String>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sardana_actors::depot::{DepotError, Patience};
-use sardana_actors::store::{Options, Store};
+use sardana_storage::store::{Options, Store};
 
 use crate::disk::{Faulty, Wrong};
 use crate::site::{Place, Read, WAYS, WORKER, authority, client_at, names, pieces, snapshot, soon};

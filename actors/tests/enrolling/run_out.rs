@@ -8,10 +8,11 @@ use sardana_actors::agent::{self, AgentConfig, Output};
 use sardana_actors::depot::{self, DepotConfig};
 use sardana_actors::enrol::{RenewError, renew_run_out};
 use sardana_actors::ground::Ground;
-use sardana_actors::trust::{Authority, Clock, Credentials, Otherwise, PrivateFolder, Role, Wallet};
+use sardana_actors::trust::{Authority, Clock, Credentials, Role, Wallet};
 use sardana_actors::worker::{self, JoinError, WorkerError};
 use sardana_protocol::membership::{CheckpointEvent, JobEvent, WorkerEvent};
 use sardana_protocol::words::{JobId, WorkerId};
+use sardana_storage::private::{Otherwise, PrivateFolder};
 use tokio::time::timeout;
 
 use super::log::Log;

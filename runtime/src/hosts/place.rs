@@ -10,7 +10,8 @@ use std::time::SystemTime;
 use rustix::fs::{FlockOperation, flock};
 use sardana_actors::enrol::limits::{MAX_INVITATION_LIFE, MAX_USES};
 use sardana_actors::enrol::{self, JoinFile, JoinFileError, Moment, Registrar, Terms};
-use sardana_actors::trust::{Otherwise, PrivateError, PrivateFolder, Role, own_user};
+use sardana_actors::trust::Role;
+use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, own_user};
 use tokio::task::JoinSet;
 
 /// What the names of the files end with.

@@ -4,15 +4,14 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
+use sardana_storage::private::{Otherwise, PrivateError, read_private, write_private};
 use serde::{Deserialize, Serialize};
 
 use super::super::join_file::JoinFile;
 use super::super::run_out::is_renewed;
 use super::KeyringError;
 use crate::trust::limits::PRIVATE_FILE_BYTES;
-use crate::trust::{
-    Credentials, Moment, Otherwise, PendingKey, PrivateError, Role, certificate_ends, read_private, write_private,
-};
+use crate::trust::{Credentials, Moment, PendingKey, Role, certificate_ends};
 
 /// The version of the file's form.
 const VERSION: u16 = 1;

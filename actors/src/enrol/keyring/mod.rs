@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use data_encoding::HEXLOWER;
+use sardana_storage::lock::{FileLock, Holder};
+use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, open_private};
 
 use self::entry::{Certified, Entry};
 use super::client::EnrolError;
@@ -19,10 +21,7 @@ use super::errand::Errand;
 use super::join_file::{JoinFile, JoinFileError};
 use super::limits::{MAX_SLOTS, SWEPT_FILES};
 use crate::ground::Ground;
-use crate::lock::{FileLock, Holder};
-use crate::trust::{
-    AuthorityError, Credentials, Moment, Otherwise, PendingKey, PrivateError, PrivateFolder, Role, Wallet, open_private,
-};
+use crate::trust::{AuthorityError, Credentials, Moment, PendingKey, Role, Wallet};
 
 /// What the names of its files end with.
 const ENDING: &str = "key";

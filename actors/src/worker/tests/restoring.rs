@@ -6,13 +6,13 @@ use sardana_protocol::messages::{MemberAddress, Peer, Restore};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::state::share_hash;
 use sardana_protocol::words::{Generation, Incarnation, Rank, Step, WorkerId};
+use sardana_storage::manifest::{encode, key_of};
 use tokio::task::JoinHandle;
 
 use super::leaving::identity;
 use super::*;
 use crate::depot::Depots;
 use crate::ground::Ground;
-use crate::manifest::{encode, key_of};
 use crate::peers::{Peers, Reading};
 use crate::trust::{Authority, Role};
 use crate::worker::desk::Data;
