@@ -3,9 +3,8 @@
 use sardana::checkpoints;
 use sardana::data::Shard;
 use sardana::model::{Dtype, GradientWriter, Mean, ModelError, Step, TensorSpec, Trainable, restore, save};
-use sardana_storage::{fuzzing, manifest};
-
-use crate::kind;
+use sardana_storage::fuzzing::{self, kind};
+use sardana_storage::manifest;
 
 /// A manifest, and the description of a state's tensors.
 pub(crate) fn manifests(bytes: &[u8]) {

@@ -10,11 +10,11 @@ use std::time::SystemTime;
 
 use sardana::hosts::state::{ADDRESS_FILE, FENCE_FILE, Fence, INCARNATION_FILE, StateDirectory};
 use sardana::hosts::{JoinFile, Otherwise, PrivateFolder};
-use sardana_actors::enrol::{EnrolRequest, Moment, Terms, USES_FILE, Uses, invite};
-use sardana_actors::trust::{AUTHORITY_FILE, Authority, KeyDigest, PendingKey, Role};
-use sardana_actors::wire::write_frame_blocking;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot, encode_trailer};
 use sardana_fuzz::TARGETS;
+use sardana_net::enrol::{EnrolRequest, Moment, Terms, USES_FILE, Uses, invite};
+use sardana_net::trust::{AUTHORITY_FILE, Authority, KeyDigest, PendingKey, Role};
+use sardana_net::wire::write_frame_blocking;
 use sardana_protocol::codec::encode;
 use sardana_protocol::messages::{Greeting, Trailer, WorkerMessage};
 use sardana_protocol::state::{Dtype, TensorSpec};

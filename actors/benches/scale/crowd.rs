@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use sardana_actors::wire::limits::CONTROL_FRAME_BYTES;
+use sardana_net::wire::limits::CONTROL_FRAME_BYTES;
 use sardana_protocol::checkpoint::{Condition, DepotId, Head, Manifest, ManifestId, ManifestKey, Placing};
 use sardana_protocol::codec::encode;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use sardana_net::ground::Ground;
 use sardana_protocol::codec::CodecError;
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::MAX_TEXT_BYTES;
@@ -18,7 +19,6 @@ use super::actor::{Life, State};
 use super::journal::Journal;
 use super::limits::{RECORD_AGAIN, RECORD_AGAIN_MOST};
 use super::operating::plain;
-use crate::ground::Ground;
 
 /// A job as its coordinator last knew it.
 #[derive(Debug, Clone, PartialEq)]

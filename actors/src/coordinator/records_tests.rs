@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sardana_net::ground::Ground;
 use sardana_protocol::codec::{decode, encode};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::RELEASED_KEPT;
@@ -20,7 +21,6 @@ use tokio::time::sleep;
 use super::journal::Journal;
 use super::limits::{RECORD_AGAIN_MOST, RECORD_VALUES};
 use super::records::{KeptJob, Records, RecordsError, keep_writing};
-use crate::ground::Ground;
 
 fn identity(name: &str) -> JobIdentity {
     let hash = StateHash::of(b"x");

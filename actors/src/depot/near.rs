@@ -9,6 +9,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::join_all;
+use sardana_net::ground::Ground;
 use sardana_protocol::checkpoint::placement::ranked;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
 use sardana_protocol::limits::PIECE_BYTES;
@@ -20,7 +21,6 @@ use super::client::{Depots, Reach};
 use super::error::DepotError;
 use super::limits::{LIST_BYTES, NEAR_BYTES, REQUEST_BYTES, ROUND_PIECES};
 use super::talk::{Answer, Request};
-use crate::ground::Ground;
 use crate::room::Room;
 
 /// Where a piece is, on this host.

@@ -7,6 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
+use sardana_net::ground::Ground;
+use sardana_net::log::{bounded, refused};
+use sardana_net::quic::limits::{OF_PEERS, UNNAMED};
+use sardana_net::quic::{BindError, Door, Places, Purpose, REFUSED, bind_server_on, close, widen};
+use sardana_net::trust::{Kind, PeerIdentity, Role, Wallet, may_send};
+use sardana_net::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::{JobId, WorkerId};
 use sardana_storage::store::{Store, UnderWay, Watch};
@@ -22,12 +28,6 @@ use super::patience::Patience;
 use super::pins::Pins;
 use super::shelf::Shelf;
 use super::talk::{Answer, Request, cut};
-use crate::ground::Ground;
-use crate::log::{bounded, refused};
-use crate::quic::limits::{OF_PEERS, UNNAMED};
-use crate::quic::{BindError, Door, Places, Purpose, REFUSED, bind_server_on, close, widen};
-use crate::trust::{Kind, PeerIdentity, Role, Wallet, may_send};
-use crate::wire::{FrameError, read_frame, write_frame};
 
 /// The code of a stream that was given up.
 const GIVEN_UP: u32 = 1;

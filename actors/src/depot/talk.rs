@@ -10,6 +10,7 @@
 //!
 //! Instead of any answer there may be some `Wait` first, or `Refused`, which is the last word.
 
+use sardana_net::trust::Kind;
 use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_storage::store::Place;
@@ -17,7 +18,6 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::REASON_BYTES;
 use super::window::WindowAt;
-use crate::trust::Kind;
 
 /// What is asked of a depot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

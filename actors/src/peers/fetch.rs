@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quinn::RecvStream;
+use sardana_net::quic::ConnectError;
+use sardana_net::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::messages::{MemberAddress, Trailer};
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, share_hash};
@@ -15,8 +17,6 @@ use serde::{Deserialize, Serialize};
 use super::Peers;
 use super::limits::STREAM_HELLO_BYTES;
 use crate::fault::{self, Point};
-use crate::quic::ConnectError;
-use crate::wire::{FrameError, read_frame, write_frame};
 use crate::worker::names_watched;
 
 /// What is asked for. [`Answer`] comes back.

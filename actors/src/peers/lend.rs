@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use quinn::{RecvStream, SendStream};
+use sardana_net::wire::FrameError;
 use sardana_protocol::checkpoint::{Manifest, ManifestKey};
 use sardana_protocol::messages::MemberAddress;
 use sardana_protocol::snapshot::Share;
@@ -17,7 +18,6 @@ use sardana_storage::manifest;
 use super::fetch::{FetchError, Request, ending};
 use super::{Circle, Peers};
 use crate::fault::{self, Point};
-use crate::wire::FrameError;
 
 /// What this worker lends: the share that it reads, if it reads one.
 #[derive(Debug, Default)]

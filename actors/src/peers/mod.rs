@@ -22,6 +22,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quinn::{Connection, Endpoint};
+use sardana_net::ground::Ground;
+use sardana_net::quic::limits::{CONNECT_DEADLINE, CONNECTIONS_OF_PEER, UNNAMED, UNNAMED_DEADLINE};
+use sardana_net::quic::{BindError, ConnectError, Door, Places, Purpose, bind_server_on, close, connect, widen};
+use sardana_net::trust::{PeerIdentity, Wallet};
 use sardana_protocol::messages::MemberAddress;
 use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{Generation, WorkerId};
@@ -38,10 +42,6 @@ pub use names::Circle;
 use names::Names;
 use table::LinkTable;
 
-use crate::ground::Ground;
-use crate::quic::limits::{CONNECT_DEADLINE, CONNECTIONS_OF_PEER, UNNAMED, UNNAMED_DEADLINE};
-use crate::quic::{BindError, ConnectError, Door, Places, Purpose, bind_server_on, close, connect, widen};
-use crate::trust::{PeerIdentity, Wallet};
 use crate::watched::Watched;
 use crate::worker::Desk;
 

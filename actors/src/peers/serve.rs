@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quinn::{Connection, RecvStream, SendStream};
+use sardana_net::log::{bounded, refused};
+use sardana_net::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::member::Member;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::words::{Generation, Step, WorkerId};
@@ -15,8 +17,6 @@ use super::Peers;
 use super::fetch::{Answer, Request, When};
 use super::limits::{STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE, TRANSFER_PRIORITY};
 use crate::fault::{self, Point};
-use crate::log::{bounded, refused};
-use crate::wire::{FrameError, read_frame, write_frame};
 use crate::worker::{HeldShare, KeptSum};
 
 /// The code of a stream that was given up.

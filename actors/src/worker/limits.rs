@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use sardana_net::enrol::limits::WORKER_RENEWED_WITHIN;
+use sardana_net::trust::limits::{CLOCK_SLACK, LEAST_LEFT};
 use sardana_protocol::limits::REBALANCE_STEPS;
-
-use crate::enrol::limits::WORKER_RENEWED_WITHIN;
-use crate::trust::limits::{CLOCK_SLACK, LEAST_LEFT};
 
 /// How long a worker looks for its coordinator before it gives up: a coordinator that is started with its workers is there
 /// within a second; one that is restarted needs a few.

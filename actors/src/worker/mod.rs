@@ -24,6 +24,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ractor::{Actor, ActorRef};
+use sardana_net::ground::Ground;
+use sardana_net::quic::BindError;
+use sardana_net::trust::Wallet;
+use sardana_net::whereabouts::Whereabouts;
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::Step;
@@ -35,11 +39,7 @@ pub(crate) use desk::names_watched;
 pub use desk::{Data, Desk, Errand, HeldShare, KeptSum, Task};
 pub use tally::TallyFile;
 
-use crate::ground::Ground;
 use crate::peers::Peers;
-use crate::quic::BindError;
-use crate::trust::Wallet;
-use crate::whereabouts::Whereabouts;
 use actor::{Arguments, Message, Worker};
 
 /// What a worker needs besides its model.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sardana_actors::depot::{DepotError, Depots, Opener, Patience};
-use sardana_actors::trust::Authority;
+use sardana_net::trust::Authority;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 use sardana_storage::store::{Options, Store};
 

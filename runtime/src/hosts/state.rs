@@ -7,8 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sardana_actors::enrol::{Registrar, UsesError};
-use sardana_actors::trust::{Authority, StoreError};
+use sardana_net::enrol::{Registrar, UsesError};
+use sardana_net::trust::{Authority, StoreError};
 use sardana_protocol::words::{Incarnation, JobId};
 use sardana_storage::lock::{FileLock, Holder};
 use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};

@@ -15,7 +15,7 @@ use sardana::hosts::{
 use sardana::worker::serve;
 use sardana::{AgentEvent, Balance, JobEvent, WorkerEvent};
 use sardana_actors::coordinator::CoordinatorError;
-use sardana_actors::quic::BindError;
+use sardana_net::quic::BindError;
 use sardana_storage::private::Otherwise;
 use tokio::time::timeout;
 

@@ -1,12 +1,12 @@
 //! What a worker with a certificate may cost another one that never reads what it sends.
 
 use quinn::VarInt;
+use sardana_net::quic::limits::{PEER_WINDOW_BYTES, STRANGER_WINDOW_BYTES, UNNAMED_STREAMS};
 use sardana_protocol::limits::MAX_LIVES_AHEAD;
 use tokio::task::JoinSet;
 
 use super::super::limits::{MAX_GENERATIONS_AHEAD, MAX_PARKED, PARKED_FOR};
 use super::*;
-use crate::quic::limits::{PEER_WINDOW_BYTES, STRANGER_WINDOW_BYTES, UNNAMED_STREAMS};
 
 /// What has gone out by then is all that goes out.
 const NOTHING_MORE: Duration = Duration::from_secs(1);
@@ -178,8 +178,8 @@ async fn connections_of_one_worker_are_bounded_and_the_oldest_goes_first() {
 async fn of_one_who_is_not_named_nothing_stays() {
     let (workers, ring) = workers(2);
     let connection = workers[1].dial(ring.members[0]).await.unwrap();
-    until(|| workers[0].unnamed.len() == 1).await;
+    until(|| workers[0].unnamed.taken() == 1).await;
     tokio::time::pause();
     timeout(2 * UNNAMED_DEADLINE, connection.closed()).await.unwrap();
-    until(|| workers[0].unnamed.len() == 0 && workers[0].slots.lock().unwrap().is_empty()).await;
+    until(|| workers[0].unnamed.taken() == 0 && workers[0].slots.lock().unwrap().is_empty()).await;
 }

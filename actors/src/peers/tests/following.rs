@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
+use sardana_net::quic::limits::PEER_BIDI_STREAMS;
 use sardana_protocol::member::{Command, Event};
 use sardana_protocol::messages::{StepReport, Trailer};
 use sardana_protocol::words::{Step, WorkerId};
@@ -11,7 +12,6 @@ use tokio::time::timeout;
 use super::joining::snapshot;
 use super::{Circle, CopyError, FollowedSum, PATIENCE, Peers, Ring, until, workers};
 use crate::peers::copy::Holders;
-use crate::quic::limits::PEER_BIDI_STREAMS;
 use crate::watched::Watched;
 use crate::worker::{Data, Desk, Task};
 

@@ -11,6 +11,8 @@ use bytes::Bytes;
 use sardana_collectives::layout::Layout;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
 use sardana_collectives::ring::RingLinks;
+use sardana_net::trust::{Authority, Role};
+use sardana_net::wire::write_frame;
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::messages::{Form, Visit};
 use sardana_protocol::plan::Plan;
@@ -22,8 +24,6 @@ use super::limits::STREAM_HELLO_BYTES;
 use super::links::LinkHello;
 use super::table::{LinkKey, Slot as Which};
 use super::*;
-use crate::trust::{Authority, Role};
-use crate::wire::write_frame;
 
 const SHARDS: u32 = 8;
 const PATIENCE: Duration = Duration::from_secs(20);

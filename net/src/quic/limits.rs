@@ -93,7 +93,7 @@ pub const SEND_WINDOW_BYTES: u64 = 2 * STREAM_WINDOW_BYTES as u64;
 pub const CONNECTIONS_OF_PEER: usize = 3;
 
 /// The same as places. None is asked to wait: the oldest makes way at once.
-pub(crate) const OF_PEERS: Room = Room {
+pub const OF_PEERS: Room = Room {
     most: usize::MAX,
     each: CONNECTIONS_OF_PEER,
     fair_time: Duration::ZERO,
@@ -102,7 +102,7 @@ pub(crate) const OF_PEERS: Room = Room {
 
 /// Connections of peers that have shown a certificate and are not named: 256, of which two are of one peer. With more, the oldest of the
 /// one that has the most makes way. Each costs at most [`STRANGER_WINDOW_BYTES`] unread: 16 MiB together, 128 KiB a peer.
-pub(crate) const UNNAMED: Room = Room {
+pub const UNNAMED: Room = Room {
     most: 256,
     each: 2,
     fair_time: FAIR_TIME,
@@ -115,7 +115,7 @@ pub const UNNAMED_DEADLINE: Duration = Duration::from_secs(10);
 /// Control connections that have shown a certificate and are not greeted: as many as workers may come at once, when their coordinator
 /// is back, and sixteen of one process. With more, the oldest of the process that has the most makes way. Each costs at most
 /// [`STRANGER_WINDOW_BYTES`] unread: 64 MiB together, 1 MiB a process.
-pub(crate) const SILENT: Room = Room {
+pub const SILENT: Room = Room {
     most: 1_024,
     each: 16,
     fair_time: FAIR_TIME,

@@ -139,7 +139,7 @@ impl Door {
     }
 
     /// Calls `serve` with each peer that finishes its handshake and may connect to `own`, until the endpoint is closed.
-    pub(crate) async fn let_in<F: Future<Output = ()> + Send + 'static>(
+    pub async fn let_in<F: Future<Output = ()> + Send + 'static>(
         &self,
         own: PeerIdentity,
         serve: impl Fn(PeerIdentity, Connection) -> F + Clone + Send + 'static,
@@ -159,7 +159,7 @@ impl Door {
     /// Whether a newcomer must prove its address: one handshake of a known address is enough, so that no other client takes its places.
     fn is_busy(&self, known: Option<Sender>) -> bool {
         self.endpoint.open_connections() > RETRY_ABOVE_CONNECTIONS
-            || self.of_strangers.len() + self.of_known.len() >= RETRY_ABOVE_HANDSHAKES
+            || self.of_strangers.taken() + self.of_known.taken() >= RETRY_ABOVE_HANDSHAKES
             || known.is_some_and(|known| self.of_known.count(&known) > 0)
     }
 }

@@ -126,7 +126,13 @@ pub fn read_frame_blocking<T: DeserializeOwned>(pipe: &mut impl io::Read, limit:
 }
 
 /// Header and payload as one buffer, so that they leave in one write.
-pub(crate) fn framed<T: Serialize>(value: &T, limit: usize) -> Result<Vec<u8>, FrameError> {
+///
+/// # Errors
+/// When the value is too long.
+///
+/// # Panics
+/// Never: the codec's own limit fits the header.
+pub fn framed<T: Serialize>(value: &T, limit: usize) -> Result<Vec<u8>, FrameError> {
     let mut frame = encode_after(vec![0; HEADER_BYTES], value, limit)?;
     let length = u32::try_from(frame.len() - HEADER_BYTES).expect("LARGEST_LIMIT fits a u32");
     frame[0..2].copy_from_slice(&WIRE_VERSION.to_le_bytes());

@@ -11,21 +11,21 @@ use tokio::time::Instant;
 
 /// How many places there are.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
+pub struct Room {
     /// For all together.
-    pub(crate) most: usize,
+    pub most: usize,
     /// For one name.
-    pub(crate) each: usize,
+    pub each: usize,
     /// None makes way sooner for one of its own kind: otherwise a crowd of honest ones would push each other out, and none would be
     /// served.
-    pub(crate) fair_time: Duration,
+    pub fair_time: Duration,
     /// Who was asked to make way takes a while to leave. With so many who do, newcomers are turned away instead.
-    pub(crate) leaving: usize,
+    pub leaving: usize,
 }
 
 /// The places, and who has them.
 #[derive(Debug)]
-pub(crate) struct Places<K: Ord> {
+pub struct Places<K: Ord> {
     room: Room,
     taken: Arc<Mutex<Taken<K>>>,
 }
@@ -48,14 +48,16 @@ struct Standing<K> {
 
 /// A place that somebody has, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place<K: Ord> {
+pub struct Place<K: Ord> {
     number: u64,
     wanted: Arc<Notify>,
     taken: Arc<Mutex<Taken<K>>>,
 }
 
 impl<K: Ord + Clone> Places<K> {
-    pub(crate) fn new(room: Room) -> Self {
+    /// As many as `room` says, all of them free.
+    #[must_use]
+    pub fn new(room: Room) -> Self {
         let taken = Taken {
             next: 0,
             standing: BTreeMap::new(),
@@ -70,7 +72,7 @@ impl<K: Ord + Clone> Places<K> {
 
     /// A place for `name`. Where there is none, who has the most places gives up its oldest, if it has more than `name` would have, or
     /// has had a fair time. None if none has to make way.
-    pub(crate) fn take(&self, name: K) -> Option<Place<K>> {
+    pub fn take(&self, name: K) -> Option<Place<K>> {
         let mut taken = lock(&self.taken);
         let own = taken.count(&name);
         if own >= self.room.each {
@@ -96,7 +98,7 @@ impl<K: Ord + Clone> Places<K> {
     }
 
     /// How many are taken.
-    pub(crate) fn len(&self) -> usize {
+    pub fn taken(&self) -> usize {
         lock(&self.taken).standing.len()
     }
 
@@ -145,7 +147,7 @@ impl<K: Ord> Taken<K> {
 
 impl<K: Ord> Place<K> {
     /// Waits until somebody else needs it.
-    pub(crate) async fn wanted(&self) {
+    pub async fn wanted(&self) {
         self.wanted.notified().await;
     }
 }
@@ -196,9 +198,9 @@ mod tests {
         advance(FAIR).await;
         let newcomer = places.take("crowd").unwrap();
         assert_eq!(held.iter().map(is_wanted).collect::<Vec<_>>(), [true, false, false]);
-        assert_eq!(places.len(), 3);
+        assert_eq!(places.taken(), 3);
         drop((held, newcomer));
-        assert_eq!((places.len(), places.count(&"crowd")), (0, 0));
+        assert_eq!((places.taken(), places.count(&"crowd")), (0, 0));
         assert_eq!(lock(&places.taken).leaving, 0);
     }
 

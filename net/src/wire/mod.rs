@@ -19,7 +19,5 @@ mod over_quic;
 #[cfg(test)]
 mod tests;
 
-pub use exchange::exchange;
-pub(crate) use exchange::last_word;
-pub(crate) use frame::framed;
-pub use frame::{FrameError, read_frame, read_frame_blocking, write_frame, write_frame_blocking};
+pub use exchange::{exchange, last_word};
+pub use frame::{FrameError, framed, read_frame, read_frame_blocking, write_frame, write_frame_blocking};

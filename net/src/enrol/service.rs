@@ -48,7 +48,8 @@ impl EnrolService {
     }
 
     /// Likewise, on another ground than the host.
-    pub(crate) fn on(ground: Ground, registrar: Arc<Registrar>) -> Self {
+    #[must_use]
+    pub fn on(ground: Ground, registrar: Arc<Registrar>) -> Self {
         Self {
             ground,
             registrar,

@@ -53,7 +53,7 @@ pub fn explain(error: &ConnectionError) -> String {
 /// while it was made, because what it waited for did not come in time, is no refusal, and neither is a certificate that has run out: see
 /// [`is_run_out`].
 #[must_use]
-pub(crate) fn is_refusal(error: &ConnectionError) -> bool {
+pub fn is_refusal(error: &ConnectionError) -> bool {
     match error {
         ConnectionError::ConnectionClosed(close) => Alert::of(close.error_code).is_some_and(|alert| alert != Alert::Expired),
         ConnectionError::ApplicationClosed(close) => close.error_code == REFUSED,
@@ -68,7 +68,7 @@ pub(crate) fn is_refusal(error: &ConnectionError) -> bool {
 
 /// Whether the peer does not take this end's certificate, since it is not valid at this time by the peer's clock.
 #[must_use]
-pub(crate) fn is_run_out(error: &ConnectionError) -> bool {
+pub fn is_run_out(error: &ConnectionError) -> bool {
     match error {
         ConnectionError::ConnectionClosed(close) => Alert::of(close.error_code) == Some(Alert::Expired),
         ConnectionError::ApplicationClosed(_)

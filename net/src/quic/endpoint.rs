@@ -74,7 +74,7 @@ pub fn bind_server(credentials: impl Into<Wallet>, purpose: Purpose, address: So
 ///
 /// # Errors
 /// As [`bind_server`].
-pub(crate) fn bind_server_on(
+pub fn bind_server_on(
     ground: &Ground,
     credentials: impl Into<Wallet>,
     purpose: Purpose,
@@ -99,7 +99,7 @@ pub(crate) fn bind_server_on(
 ///
 /// # Errors
 /// When the address cannot be had or the credentials cannot be used.
-pub(crate) fn bind_coordinator(
+pub fn bind_coordinator(
     ground: &Ground,
     credentials: impl Into<Wallet>,
     address: SocketAddr,
@@ -131,7 +131,7 @@ pub fn bind_client(credentials: impl Into<Wallet>, purpose: Purpose, server: Soc
 ///
 /// # Errors
 /// As [`bind_client`].
-pub(crate) fn bind_client_on(
+pub fn bind_client_on(
     ground: &Ground,
     credentials: impl Into<Wallet>,
     purpose: Purpose,
@@ -174,7 +174,8 @@ pub(crate) fn bind_stranger_on(
 }
 
 /// Where an endpoint that dials `server` is bound.
-pub(crate) fn towards(server: SocketAddr) -> IpAddr {
+#[must_use]
+pub fn towards(server: SocketAddr) -> IpAddr {
     match server.ip() {
         ip if ip.is_loopback() && ip.is_ipv4() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         ip if ip.is_loopback() => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -206,7 +207,10 @@ pub(super) fn bind(
 
 /// An endpoint that takes control connections, or enrolments, and of each stream only so many bytes that it has not read: a peer that says
 /// more is in the middle of it until this end reads, or stops.
-#[cfg(test)]
+///
+/// # Errors
+/// As [`bind_server`].
+#[cfg(any(test, feature = "refusing"))]
 pub(crate) fn bind_narrow(
     credentials: impl Into<Wallet>,
     purpose: Purpose,

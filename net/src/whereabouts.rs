@@ -35,7 +35,8 @@ impl Whereabouts {
         self.found
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+    /// All of them, the one where it was found first.
+    pub fn all(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         let others = self.others.iter().take(MAX_WHEREABOUTS - 1).copied();
         std::iter::once(self.found).chain(others)
     }
@@ -50,14 +51,16 @@ impl From<SocketAddr> for Whereabouts {
 
 /// Looks for a coordinator at one address after the other. Clones look together.
 #[derive(Debug, Clone)]
-pub(crate) struct Search {
+pub struct Search {
     addresses: Arc<[SocketAddr]>,
     /// Counts on for ever.
     at: Arc<AtomicUsize>,
 }
 
 impl Search {
-    pub(crate) fn new(whereabouts: &Whereabouts) -> Self {
+    /// Begins where it was found first.
+    #[must_use]
+    pub fn new(whereabouts: &Whereabouts) -> Self {
         Self {
             addresses: whereabouts.all().collect(),
             at: Arc::default(),
@@ -65,17 +68,19 @@ impl Search {
     }
 
     /// Where to look now: where it was found last.
-    pub(crate) fn here(&self) -> SocketAddr {
+    #[must_use]
+    pub fn here(&self) -> SocketAddr {
         self.addresses[self.at.load(Ordering::Relaxed) % self.addresses.len()]
     }
 
     /// It is not there.
-    pub(crate) fn look_elsewhere(&self) {
+    pub fn look_elsewhere(&self) {
         self.at.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether it may be anywhere else: then what is wrong at one address need not be so at the next.
-    pub(crate) fn is_somewhere_else_maybe(&self) -> bool {
+    #[must_use]
+    pub fn is_somewhere_else_maybe(&self) -> bool {
         self.addresses.len() > 1
     }
 }

@@ -45,7 +45,7 @@ pub trait Given: Debug + Send + Sync {
 impl Ground {
     /// Computes beside the network's thread, which others' steps wait for; in a simulation at once, since two threads do not take
     /// turns by a seed. None only when this process ends.
-    pub(crate) async fn beside<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    pub async fn beside<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         match self {
             Self::Host => tokio::task::spawn_blocking(compute).await.ok(),
             Self::Given(_) => Some(compute()),
@@ -54,7 +54,7 @@ impl Ground {
 
     /// Asks the host's disks something, on a thread of its own: one that hangs keeps nothing else from ending. None if there is no thread,
     /// or it panics.
-    pub(crate) async fn apart<T: Send + 'static>(&self, ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    pub async fn apart<T: Send + 'static>(&self, ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         match self {
             Self::Host => {
                 let (sender, answered) = oneshot::channel();
@@ -69,7 +69,7 @@ impl Ground {
 
     /// Computes on a thread that gives way to the others of this host. Where all processors are busy it takes long: the task that waits may give
     /// it up after a while. In a simulation at once. None only when this process ends.
-    pub(crate) async fn behind<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    pub async fn behind<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         match self {
             Self::Host => {
                 let (sender, computed) = oneshot::channel();
@@ -106,7 +106,8 @@ impl Ground {
     }
 
     /// By which clock certificates begin and run out.
-    pub(crate) fn clock(&self) -> Clock {
+    #[must_use]
+    pub fn clock(&self) -> Clock {
         match self {
             Self::Host => Clock::Host,
             Self::Given(given) => given.clock(),

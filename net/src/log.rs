@@ -12,6 +12,7 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// Logs as `tracing`'s macro of this level does, but only so often from this place. `unsaid`, if it is there: how many were not logged here
 /// since the last line.
+#[macro_export]
 macro_rules! bounded {
     ($level:ident, target: $target:literal, $($what:tt)*) => {
         $crate::log::bounded!(@ |unsaid| ::tracing::$level!(target: $target, unsaid, $($what)*))
@@ -27,18 +28,19 @@ macro_rules! bounded {
         $crate::log::bounded!(@ |unsaid| ::tracing::$level!(unsaid, $($what)*))
     };
 }
-pub(crate) use bounded;
+pub use bounded;
 
 /// Logs a refusal so, as a warning or at another level after `at`, with the target that operators filter for.
+#[macro_export]
 macro_rules! refused {
     (at $level:ident, $($what:tt)*) => { $crate::log::bounded!($level, target: "sardana::event::refused", $($what)*) };
     ($($what:tt)*) => { $crate::log::refused!(at warn, $($what)*) };
 }
-pub(crate) use refused;
+pub use refused;
 
 /// The lines of one kind.
 #[derive(Debug)]
-pub(crate) struct Lines(Mutex<Allowance>);
+pub struct Lines(Mutex<Allowance>);
 
 #[derive(Debug)]
 struct Allowance {
@@ -50,7 +52,9 @@ struct Allowance {
 }
 
 impl Lines {
-    pub(crate) const fn new() -> Self {
+    /// None was logged yet.
+    #[must_use]
+    pub const fn new() -> Self {
         Self(Mutex::new(Allowance {
             left: AT_ONCE,
             since: None,
@@ -59,8 +63,14 @@ impl Lines {
     }
 
     /// Whether one more is to be logged, and how many were not since the last.
-    pub(crate) fn one_more(&self, now: Instant) -> Option<u64> {
+    pub fn one_more(&self, now: Instant) -> Option<u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).one_more(now)
+    }
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -139,7 +139,8 @@ impl Authority {
     }
 
     /// A key for the purpose that `context` names, derived from its own, so that nothing more has to be kept secret.
-    pub(crate) fn derived_key(&self, context: &str) -> [u8; 32] {
+    #[must_use]
+    pub fn derived_key(&self, context: &str) -> [u8; 32] {
         blake3::derive_key(context, self.key())
     }
 

@@ -52,7 +52,7 @@ pub async fn exchange<Out: Serialize, In: DeserializeOwned>(
 ///
 /// # Errors
 /// When it ends.
-pub(crate) async fn last_word(connection: &Connection) -> Result<(), FrameError> {
+pub async fn last_word(connection: &Connection) -> Result<(), FrameError> {
     match timeout(LAST_WORD, connection.closed()).await {
         Ok(reason) => Err(FrameError::Connection(reason)),
         Err(_) => Ok(()),

@@ -21,14 +21,13 @@ mod tests;
 pub use connect::{AcceptError, ConnectError, REFUSED, Visitor, Whose, accept, connect, receive};
 pub(crate) use door::network;
 pub use door::{Door, Knock};
-#[cfg(test)]
+#[cfg(any(test, feature = "refusing"))]
 pub(crate) use endpoint::bind_narrow;
-pub(crate) use endpoint::towards;
-pub use endpoint::{BindError, bind_client, bind_server, bind_stranger, close};
-pub(crate) use endpoint::{bind_client_on, bind_coordinator, bind_server_on, bind_stranger_on};
-pub use explain::explain;
-pub(crate) use explain::{is_refusal, is_run_out};
-pub(crate) use places::{Place, Places, Room};
-pub use purpose::Purpose;
-pub(crate) use purpose::widen;
+pub(crate) use endpoint::bind_stranger_on;
+pub use endpoint::{
+    BindError, bind_client, bind_client_on, bind_coordinator, bind_server, bind_server_on, bind_stranger, close, towards,
+};
+pub use explain::{explain, is_refusal, is_run_out};
+pub use places::{Place, Places, Room};
+pub use purpose::{Purpose, widen};
 pub use reset::ResetKey;

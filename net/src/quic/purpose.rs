@@ -59,7 +59,7 @@ impl Purpose {
 }
 
 /// The peer at the other end is named: it may send and open as much as one that was dialled.
-pub(crate) fn widen(connection: &Connection) {
+pub fn widen(connection: &Connection) {
     connection.set_receive_window(VarInt::from_u32(PEER_WINDOW_BYTES));
     connection.set_max_concurrent_bi_streams(VarInt::from_u32(PEER_BIDI_STREAMS));
     connection.set_max_concurrent_uni_streams(VarInt::from_u32(PEER_UNI_STREAMS));

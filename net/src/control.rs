@@ -16,7 +16,7 @@ use crate::wire::{FrameError, last_word, read_frame, write_frame};
 
 /// Why no control connection was made, for those that look for their coordinator however long it is away.
 #[derive(Debug)]
-pub(crate) enum Unmade {
+pub enum Unmade {
     /// The coordinator does not take this end's certificate, which is not valid now by its clock.
     RunOut(String),
     /// Anything else.
@@ -69,26 +69,29 @@ impl From<FrameError> for Unmade {
 
 /// Whether to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub enum Next {
+    /// The next message may come.
     Message,
+    /// This end wants no more.
     Stop,
 }
 
 /// What is sent next.
 #[derive(Debug)]
-pub(crate) enum Item<Out> {
+pub enum Item<Out> {
+    /// A message, in a frame of its own.
     Message(Out),
     /// Whole frames, as soon as they are made. None if they cannot be.
     Frames(Later<[Bytes]>),
 }
 
 /// Something that is made aside, once for several.
-pub(crate) type Later<T> = watch::Receiver<Option<Arc<T>>>;
+pub type Later<T> = watch::Receiver<Option<Arc<T>>>;
 
 /// Where what is sent comes from.
-pub(crate) trait Queue<Out> {
+pub trait Queue<Out> {
     /// The next; none when the queue is closed.
-    async fn next(&mut self) -> Option<Item<Out>>;
+    fn next(&mut self) -> impl Future<Output = Option<Item<Out>>>;
 }
 
 impl<Out> Queue<Out> for mpsc::UnboundedReceiver<Out> {
@@ -109,7 +112,7 @@ const WAITING: usize = 8;
 
 /// One of [`WAITING`], until it is dropped: when what arrived with it is dealt with.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub struct Turn {
     _given_back: Option<OwnedSemaphorePermit>,
 }
 
@@ -134,7 +137,7 @@ impl Turns {
 /// Sends what comes from `queue`, and hands what arrives to `arrived`, with its turn, until either side ends. Returns why it ended. What was
 /// queued before the queue was closed is delivered first. Where the other end gives up the stream and closes `connection` with a reason, that
 /// is why.
-pub(crate) async fn carry<In: DeserializeOwned, Out: Serialize>(
+pub async fn carry<In: DeserializeOwned, Out: Serialize>(
     connection: &Connection,
     (mut send, mut receive): (SendStream, RecvStream),
     mut queue: impl Queue<Out>,
