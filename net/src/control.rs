@@ -110,7 +110,7 @@ impl<Out> Queue<Out> for mpsc::Receiver<Item<Out>> {
 /// waits in the connection's window, and then at its sender.
 const WAITING: usize = 8;
 
-/// One of [`WAITING`], until it is dropped: when what arrived with it is dealt with.
+/// A place among the few messages that may wait, until it is dropped: when what arrived with it is dealt with.
 #[derive(Debug)]
 pub struct Turn {
     _given_back: Option<OwnedSemaphorePermit>,
