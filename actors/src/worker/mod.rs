@@ -8,6 +8,7 @@ mod control;
 mod desk;
 mod give_back;
 mod hashing;
+mod keeper;
 pub mod limits;
 mod renewal;
 mod restoring;
@@ -35,7 +36,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 pub use control::JoinError;
-pub(crate) use desk::names_watched;
 pub use desk::{Data, Desk, Errand, HeldShare, KeptSum, Task};
 pub use tally::TallyFile;
 

@@ -83,7 +83,7 @@ async fn a_link_that_nobody_expects_is_not_kept_for_ever() {
 
 /// Opens as many links as it may, of generations to come, and sends as much on each as goes. Over the connection that there is, if there
 /// is one. Returns how many links, and how many bytes in all.
-async fn flood(workers: &[Arc<Peers>], ring: &Ring, links: u32, enough: usize) -> (usize, usize) {
+async fn flood(workers: &[Worker], ring: &Ring, links: u32, enough: usize) -> (usize, usize) {
     let connection = workers[1].dial(ring.members[0]).await.unwrap();
     let (told, mut sent) = tokio::sync::mpsc::unbounded_channel();
     let mut sending = JoinSet::new();
