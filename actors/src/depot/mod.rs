@@ -73,7 +73,7 @@ pub struct DepotConfig {
     pub credentials: Wallet,
     /// Where the coordinator listens, and may listen some day.
     pub coordinator: Whereabouts,
-    /// What people call this host: [`crate::agent::host_name`], if they have no better name for it. Of depots of the same host only one is
+    /// What people call this host: its host name, if they have no better name for it. Of depots of the same host only one is
     /// given a checkpoint.
     pub host: String,
     /// Where it listens for workers and other depots; port 0 takes any.
