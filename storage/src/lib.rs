@@ -1,4 +1,4 @@
-//! What lies on a disk: checkpoints in pieces, small records, and the files that nobody else may read.
+//! What lies on a disk: checkpoints in pieces, small records, and files that only their owner can read.
 //!
 //! Must not know the network, nor actors, nor what the bytes mean. All calls block, for as long as the disk takes.
 //!

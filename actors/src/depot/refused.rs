@@ -8,6 +8,7 @@ use bytes::Bytes;
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use sardana_net::ground::Ground;
 use sardana_net::quic::{Purpose, bind_server};
+use sardana_net::refusing::{Manner, Refuser};
 use sardana_net::trust::{Authority, Role, Wallet};
 use sardana_net::wire::{read_frame, write_frame};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
@@ -22,7 +23,6 @@ use super::limits::{LIST_BYTES, PANE_BYTES, REQUEST_BYTES, ROUND_PIECES};
 use super::patience::Patience;
 use super::talk::{Answer, Offer, Request, Shown};
 use super::window::PANES;
-use sardana_net::refusing::{Manner, Refuser};
 
 const WHY: &str = "the disk is full";
 const CERTIFIED: u64 = 9;

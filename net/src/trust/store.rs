@@ -2,11 +2,11 @@
 
 use data_encoding::HEXLOWER;
 use sardana_protocol::words::JobId;
+use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
 use serde::{Deserialize, Serialize};
 
 use super::authority::{Authority, AuthorityError};
 use super::limits::PRIVATE_FILE_BYTES;
-use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
 
 /// The file's name in its folder.
 pub const AUTHORITY_FILE: &str = "authority.json";
