@@ -6,10 +6,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 use sardana_actors::coordinator::{self, CoordinatorConfig, Past, Succession};
-use sardana_actors::enrol::{JoinFile, Moment, Registrar, Terms, enrol};
-use sardana_actors::trust::{Authority, Otherwise, PrivateFolder, Role};
+use sardana_net::enrol::{JoinFile, Moment, Registrar, Terms, enrol};
+use sardana_net::trust::{Authority, Role};
 use sardana_protocol::membership::Balance;
 use sardana_protocol::words::{Incarnation, JobId};
+use sardana_storage::private::{Otherwise, PrivateFolder};
 use tokio::task::JoinSet;
 
 const CLIENTS: u32 = 200;

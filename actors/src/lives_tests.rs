@@ -2,6 +2,7 @@
 //! processes are real and do nothing; what workers say is said by hand.
 
 use rustix::process::{Pid, Signal, kill_process};
+use sardana_net::trust::Role;
 use sardana_protocol::membership::{JobEvent, WorkerEvent};
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::WorkerId;
@@ -11,7 +12,6 @@ use tokio::time::timeout;
 
 use crate::agent::{self, Agent, AgentConfig, AgentEvent, Colour, LogBounds, Output};
 use crate::operator::limits::KEPT_EVENTS;
-use crate::trust::Role;
 use raw::{LOOPBACK, PATIENCE, Site};
 
 #[path = "../tests/strangers/raw.rs"]

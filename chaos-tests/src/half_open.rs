@@ -8,9 +8,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use sardana_actors::quic::limits::{HANDSHAKE_DEADLINE, IDLE_TIMEOUT};
-use sardana_actors::quic::{Purpose, bind_client, connect};
-use sardana_actors::trust::{Authority, PeerIdentity, Role};
+use sardana_net::quic::limits::{HANDSHAKE_DEADLINE, IDLE_TIMEOUT};
+use sardana_net::quic::{Purpose, bind_client, connect};
+use sardana_net::trust::{Authority, PeerIdentity, Role};
 use sardana_protocol::words::JobId;
 use tokio::net::UdpSocket;
 use tokio::sync::{oneshot, watch};

@@ -3,9 +3,8 @@
 use sardana::checkpoints;
 use sardana::data::Shard;
 use sardana::model::{Dtype, GradientWriter, Mean, ModelError, Step, TensorSpec, Trainable, restore, save};
-use sardana_actors::{fuzzing, manifest};
-
-use crate::kind;
+use sardana_storage::fuzzing::kind;
+use sardana_storage::{catalogue, manifest, store};
 
 /// A manifest, and the description of a state's tensors.
 pub(crate) fn manifests(bytes: &[u8]) {
@@ -28,12 +27,12 @@ pub(crate) fn manifests(bytes: &[u8]) {
 
 /// A catalogue's marker, head and entries.
 pub(crate) fn catalogues(bytes: &[u8]) {
-    fuzzing::catalogue(bytes);
+    catalogue::fuzz(bytes);
 }
 
 /// A store's segments, manifests, format file, and names.
 pub(crate) fn segments(bytes: &[u8]) {
-    fuzzing::store(bytes);
+    store::fuzz(bytes);
 }
 
 /// The bytes of a model's state.

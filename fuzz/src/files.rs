@@ -8,13 +8,13 @@ use std::path::Path;
 use sardana::checkpoints;
 use sardana::hosts::state::{ADDRESS_FILE, FENCE_FILE, INCARNATION_FILE, StateDirectory};
 use sardana::hosts::{JoinFile, Otherwise, PrivateFolder};
-use sardana_actors::enrol::{USES_FILE, Uses};
 use sardana_actors::fuzzing;
-use sardana_actors::trust::{AUTHORITY_FILE, Authority, write_private};
+use sardana_net::enrol::{USES_FILE, Uses};
+use sardana_net::trust::{AUTHORITY_FILE, Authority};
 use sardana_protocol::words::Incarnation;
+use sardana_storage::fuzzing::kind;
+use sardana_storage::private::write_private;
 use tempfile::TempDir;
-
-use crate::kind;
 
 /// Calls `use_it` with a folder of this thread's own, in memory where the system has such.
 fn in_folder(use_it: impl FnOnce(&Path)) {
@@ -89,7 +89,7 @@ pub(crate) fn state_directories(bytes: &[u8]) {
 
 /// The file that says how often invitations were used.
 pub(crate) fn uses(bytes: &[u8]) {
-    fuzzing::uses(bytes);
+    sardana_net::fuzzing::uses(bytes);
     in_folder(|folder| {
         put(folder, USES_FILE, bytes);
         let folder = PrivateFolder::open(folder, Otherwise::Refuse).expect("the folder is private");

@@ -36,8 +36,3 @@ pub const TARGETS: [(&str, Target); 16] = [
 pub fn target(name: &str) -> Option<Target> {
     TARGETS.iter().find(|(other, _)| *other == name).map(|(_, target)| *target)
 }
-
-/// The first byte, which says what the others should be.
-fn kind(bytes: &[u8], kinds: u8) -> (u8, &[u8]) {
-    bytes.split_first().map_or((0, bytes), |(kind, rest)| (kind % kinds, rest))
-}

@@ -3,17 +3,19 @@
 use std::sync::LazyLock;
 
 use sardana_actors::agent::Bundle;
-use sardana_actors::enrol::limits::ENROL_FRAME_BYTES;
-use sardana_actors::enrol::{EnrolAnswer, EnrolRequest, Moment, Registrar};
-use sardana_actors::fuzzing::{self, message};
+use sardana_actors::fuzzing;
 use sardana_actors::operator::limits::{ANSWER_BYTES, REQUEST_BYTES};
-use sardana_actors::trust::{Authority, PendingKey, Role};
-use sardana_actors::wire::limits::{BUNDLE_BYTES, CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES, LARGEST_LIMIT};
-use sardana_actors::wire::{decode, read_frame_blocking, write_frame_blocking};
 use sardana_collectives::links::frame::{
     FrameHeader, FrameKind, HEADER_BYTES, PlanSlot, TRAILER_BYTES, decode_trailer, encode_trailer,
 };
+use sardana_net::enrol::limits::ENROL_FRAME_BYTES;
+use sardana_net::enrol::{EnrolAnswer, EnrolRequest, Moment, Registrar};
+use sardana_net::fuzzing::message;
+use sardana_net::trust::{Authority, PendingKey, Role};
+use sardana_net::wire::limits::{BUNDLE_BYTES, CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
+use sardana_net::wire::{read_frame_blocking, write_frame_blocking};
 use sardana_protocol::admission::{Acquaintance, admit, has_memory};
+use sardana_protocol::codec::{LARGEST_LIMIT, decode};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::membership::{EarlierRecord, JobRecord, WorkerRecord};
@@ -22,8 +24,7 @@ use sardana_protocol::messages::{
 };
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step};
-
-use crate::kind;
+use sardana_storage::fuzzing::kind;
 
 const JOB: JobId = JobId::new([1; 16]);
 
@@ -133,7 +134,7 @@ pub(crate) fn certificates(bytes: &[u8]) {
         let authority = Authority::new(JOB).expect("the system gives keys");
         (PendingKey::generate().expect("the system gives keys"), authority)
     });
-    fuzzing::certificates(bytes);
+    sardana_net::fuzzing::certificates(bytes);
     let (key, authority) = &*ASKED;
     let credentials = key.certified(authority.certificate(), bytes.to_vec());
     assert!(credentials.is_err(), "somebody has guessed a key");

@@ -10,17 +10,18 @@ use std::time::SystemTime;
 
 use sardana::hosts::state::{ADDRESS_FILE, FENCE_FILE, Fence, INCARNATION_FILE, StateDirectory};
 use sardana::hosts::{JoinFile, Otherwise, PrivateFolder};
-use sardana_actors::catalogue::{Batch, Catalogue, MARKER_FILE};
-use sardana_actors::enrol::{EnrolRequest, Moment, Terms, USES_FILE, Uses, invite};
-use sardana_actors::manifest;
-use sardana_actors::store::{PinId, Store};
-use sardana_actors::trust::{AUTHORITY_FILE, Authority, KeyDigest, PendingKey, Role};
-use sardana_actors::wire::{encode, write_frame_blocking};
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot, encode_trailer};
 use sardana_fuzz::TARGETS;
+use sardana_net::enrol::{EnrolRequest, Moment, Terms, USES_FILE, Uses, invite};
+use sardana_net::trust::{AUTHORITY_FILE, Authority, KeyDigest, PendingKey, Role};
+use sardana_net::wire::write_frame_blocking;
+use sardana_protocol::codec::encode;
 use sardana_protocol::messages::{Greeting, Trailer, WorkerMessage};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step};
+use sardana_storage::catalogue::{Batch, Catalogue, MARKER_FILE};
+use sardana_storage::manifest;
+use sardana_storage::store::{PinId, Store};
 use tempfile::TempDir;
 
 const JOB: JobId = JobId::new([1; 16]);
@@ -146,7 +147,7 @@ fn on_a_disk() {
     let store = Store::open(&folder.path().join("store")).unwrap().store;
     let pieces = store.put(PinId::new(1), &[b"one", b"two and more"]).unwrap();
     store.sync().unwrap();
-    let segments = folder.path().join("store").join(sardana_actors::store::SEGMENTS_FOLDER);
+    let segments = folder.path().join("store").join(sardana_storage::store::SEGMENTS_FOLDER);
     let segment = fs::read_dir(segments).unwrap().next().unwrap().unwrap();
     let bytes = fs::read(segment.path()).unwrap();
     keep("segments", "segment", Some(0), &bytes[..bytes.len().min(1_024)]);

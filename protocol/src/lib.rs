@@ -5,7 +5,7 @@
 //! that ships also runs under a simulator.
 //!
 //! - [`words`]: the newtypes of the glossary; [`job`]: what a job is; [`state`]: the hash of its state.
-//! - [`messages`]: what workers, agents and the coordinator say to each other.
+//! - [`messages`]: what workers, agents and the coordinator say to each other; [`codec`]: values as bytes.
 //! - [`snapshot`]: who holds what of a snapshot; [`status`]: what an operator asks and sees.
 //! - [`checkpoint`]: what a checkpoint consists of, and who keeps it; `checkpoint_manager`: the coordinator's machine that decides about them.
 //! - [`assign`]: which rank computes which shards; [`plan`]: along which hops their gradients are added.
@@ -21,6 +21,7 @@ pub mod assign;
 pub mod checkpoint;
 pub(crate) mod checkpoint_manager;
 pub(crate) mod holders;
+pub mod codec;
 pub mod job;
 pub mod limits;
 pub mod member;

@@ -46,6 +46,9 @@ pub const MAX_TEXT_BYTES: usize = 1_024;
 /// Most auxiliary sums of a step. They are reported to the coordinator each step, which must stay small.
 pub const MAX_AUXILIARY: usize = 64;
 
+/// Longest name of an auxiliary sum in a hello, where it only serves people; longer ones are cut.
+pub const AUXILIARY_NAME_BYTES: usize = 64;
+
 /// Most bytes of a gradient's tensors. Chunks are counted with 32 bits, and a layout beyond this is a mistake in a shape: it is refused.
 pub const MAX_GRADIENT_BYTES: usize = 1 << 40;
 

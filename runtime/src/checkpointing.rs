@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use sardana_actors::agent::host_name;
 use sardana_actors::coordinator::Coordinator;
 use sardana_actors::depot::{self, Depot, DepotConfig, DepotStartError};
-use sardana_actors::enrol::Registrar;
-use sardana_actors::trust::Role;
+use sardana_net::enrol::Registrar;
+use sardana_net::trust::Role;
 use sardana_protocol::checkpoint::{Every, Keep};
 use sardana_protocol::membership::{JobEvent, Saves};
 

@@ -11,11 +11,12 @@ pub use sardana_actors::agent::{Colour, LogBounds, Output, OutputError};
 pub use sardana_actors::coordinator::Steering;
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Succession};
 use sardana_actors::depot::DepotStartError;
-use sardana_actors::enrol::Registrar;
-use sardana_actors::trust::{Authority, AuthorityError, PrivateFolder, Role};
+use sardana_net::enrol::Registrar;
+use sardana_net::trust::{Authority, AuthorityError, Role};
 use sardana_protocol::membership::{GenerationEvent, JobEvent, Need, Summary};
 pub use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Incarnation, JobId, WorkerId};
+use sardana_storage::private::PrivateFolder;
 use tokio::sync::mpsc;
 
 use crate::checkpointing::{Checkpointing, Keeping, start_depot};

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use sardana_actors::coordinator::{Coordinator, Steering};
 use sardana_actors::depot::{Depot, Reader};
-use sardana_actors::manifest;
 use sardana_protocol::checkpoint::{DepotAddress, Keep, Manifest, ManifestKey, PieceHash};
 use sardana_protocol::membership::{CheckpointEvent, JobEvent};
+use sardana_storage::manifest;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sardana_actors::agent::Bundle;
-pub use sardana_actors::ground::{Given, Ground};
-pub use sardana_actors::trust::Clock;
 use sardana_actors::worker::{self, Desk, ModelFailure, Sigterm, Task};
+pub use sardana_net::ground::{Given, Ground};
+pub use sardana_net::trust::Clock;
 use sardana_protocol::job::JobSpec;
 use tokio::time::sleep;
 

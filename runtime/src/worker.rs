@@ -7,11 +7,11 @@ use std::thread::{self, JoinHandle};
 
 use sardana_actors::agent::{Bundle, BundleError, receive_bundle};
 pub use sardana_actors::agent::{EXIT_GIVE_UP, EXIT_RETRY};
-use sardana_actors::ground::Ground;
 use sardana_actors::memory::{self, Used};
-use sardana_actors::trust::Wallet;
 pub use sardana_actors::worker::Ended;
 use sardana_actors::worker::{self, Desk, Errand, ModelFailure, Sigterm, TallyFile, WorkerConfig, WorkerError};
+use sardana_net::ground::Ground;
+use sardana_net::trust::Wallet;
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::limits::KEEP_BYTES;
 use tokio::sync::mpsc;

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use sardana_actors::wire::encode;
-use sardana_actors::wire::limits::CONTROL_FRAME_BYTES;
+use sardana_net::wire::limits::CONTROL_FRAME_BYTES;
+use sardana_protocol::codec::encode;
 use sardana_protocol::job::Order;
 use sardana_protocol::limits::MAX_SHARDS;
 use sardana_protocol::membership::{Arrival, Balance, Command, Config, Event, GenerationEvent, JobEvent, Loss, Membership};

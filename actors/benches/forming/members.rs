@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use quinn::{Connection, Endpoint};
 use sardana_actors::coordinator::{self, CoordinatorConfig, Past, Succession};
-use sardana_actors::enrol::Registrar;
-use sardana_actors::quic::limits::CONNECT_DEADLINE;
-use sardana_actors::quic::{Purpose, bind_client, connect};
-use sardana_actors::trust::{Authority, Credentials, PeerIdentity, Role};
-use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
-use sardana_actors::wire::{read_frame, write_frame};
+use sardana_net::enrol::Registrar;
+use sardana_net::quic::limits::CONNECT_DEADLINE;
+use sardana_net::quic::{Purpose, bind_client, connect};
+use sardana_net::trust::{Authority, Credentials, PeerIdentity, Role};
+use sardana_net::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
+use sardana_net::wire::{read_frame, write_frame};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::{MAX_SHARDS, SILENCE};
 use sardana_protocol::membership::{Balance, GenerationEvent, JobEvent};

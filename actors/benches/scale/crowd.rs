@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use sardana_actors::manifest::{encode as encode_manifest, head_of, key_of};
-use sardana_actors::wire::encode;
-use sardana_actors::wire::limits::CONTROL_FRAME_BYTES;
+use sardana_net::wire::limits::CONTROL_FRAME_BYTES;
 use sardana_protocol::checkpoint::{Condition, DepotId, Head, Manifest, ManifestId, ManifestKey, Placing};
+use sardana_protocol::codec::encode;
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::{MAX_SHARDS, MAX_WORKERS};
 use sardana_protocol::membership::{
@@ -19,6 +18,7 @@ use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, DepotOrder, T
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
+use sardana_storage::manifest::{encode as encode_manifest, head_of, key_of};
 use serde::Serialize;
 
 use super::worker::{Said, Worker};

@@ -6,6 +6,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use sardana_net::trust::Credentials;
 use sardana_protocol::messages::{AgentMessage, AgentOrder, Motion, Tally};
 use sardana_protocol::replacing::Replacing;
 use sardana_protocol::words::WorkerId;
@@ -29,7 +30,6 @@ use super::start_error::StartError;
 use super::{AgentConfig, AgentEvent, Bundle, Processes};
 use crate::depot::Depot;
 use crate::memory;
-use crate::trust::Credentials;
 use crate::worker::TallyFile;
 
 /// What the actor is told.

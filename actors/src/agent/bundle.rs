@@ -6,12 +6,11 @@ use std::path::PathBuf;
 use std::process;
 
 use rustix::process::Signal;
+use sardana_net::trust::Credentials;
+use sardana_net::whereabouts::Whereabouts;
+use sardana_net::wire::limits::BUNDLE_BYTES;
+use sardana_net::wire::{FrameError, read_frame_blocking};
 use serde::{Deserialize, Serialize};
-
-use crate::trust::Credentials;
-use crate::whereabouts::Whereabouts;
-use crate::wire::limits::BUNDLE_BYTES;
-use crate::wire::{FrameError, read_frame_blocking};
 
 /// The environment variable that tells a program that it is a worker with a bundle on its standard input.
 pub const BUNDLE_VARIABLE: &str = "SARDANA_WORKER";

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use sardana_net::trust::{Credentials, PeerIdentity, PendingKey, Renewal, Role, Wallet};
 use sardana_protocol::messages::AgentMessage;
 use sardana_protocol::words::WorkerId;
 use tokio::time::Instant;
 
 use super::limits::CERTIFY_DEADLINE;
-use crate::trust::{Credentials, PeerIdentity, PendingKey, Renewal, Role, Wallet};
 
 /// What is asked for and has not come.
 #[derive(Debug)]
@@ -141,10 +141,10 @@ impl Certificates {
 
 #[cfg(test)]
 mod tests {
+    use sardana_net::trust::Authority;
     use sardana_protocol::words::JobId;
 
     use super::*;
-    use crate::trust::Authority;
 
     const JOB: JobId = JobId::new([7; 16]);
 

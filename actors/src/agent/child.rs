@@ -5,14 +5,14 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 
+use sardana_net::wire::limits::BUNDLE_BYTES;
+use sardana_net::wire::write_frame_blocking;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 
 use super::bundle::{BUNDLE_VARIABLE, Bundle, OWN_GROUP};
 use super::group::Group;
-use crate::wire::limits::BUNDLE_BYTES;
-use crate::wire::write_frame_blocking;
 
 /// Exit code of a worker that may be started again: the network, or a dismissal. So may one that ends with any other code but
 /// [`EXIT_GIVE_UP`], or by a signal.

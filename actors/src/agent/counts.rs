@@ -11,9 +11,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use sardana_protocol::words::WorkerId;
+use sardana_storage::lock::FileLock;
 use tempfile::TempDir;
-
-use crate::lock::FileLock;
 
 const IN_MEMORY: &str = "/dev/shm";
 const PREFIX: &str = "sardana-agent-";

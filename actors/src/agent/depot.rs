@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 
 use ractor::ActorRef;
+use sardana_net::trust::{Credentials, Wallet};
 
 use super::AgentEvent;
 use super::actor::{Message, State};
 use super::away::Mode;
 use super::limits::DEPOT_AGAIN;
 use crate::depot::{self, Depot, DepotConfig, DepotStartError};
-use crate::trust::{Credentials, Wallet};
 
 /// How a checkpoint actor's start ended.
 pub(super) type Begun = Result<Depot, DepotStartError>;

@@ -28,6 +28,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ractor::{Actor, ActorRef};
+use sardana_net::trust::Wallet;
+use sardana_net::whereabouts::Whereabouts;
 use sardana_protocol::notices::Said;
 use sardana_protocol::words::WorkerId;
 use tokio::sync::mpsc;
@@ -37,8 +39,6 @@ pub use bundle::{BUNDLE_VARIABLE, Bundle, BundleError, receive_bundle};
 pub use child::{EXIT_GIVE_UP, EXIT_RETRY};
 pub use output::{Colour, LogBounds, Output, OutputError};
 
-use crate::trust::Wallet;
-use crate::whereabouts::Whereabouts;
 use actor::{Arguments, Message, Shell};
 use limits::OUTPUT_GRACE;
 use notices::{NoticesConfig, Watch};

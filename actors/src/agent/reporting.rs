@@ -7,6 +7,15 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use ractor::{ActorProcessingErr, ActorRef};
+use sardana_net::control::{Next, Unmade, carry};
+use sardana_net::enrol::{RenewError, renew_run_out};
+use sardana_net::ground::Ground;
+use sardana_net::quic::limits::CONNECT_DEADLINE;
+use sardana_net::quic::{Purpose, bind_client, close, connect};
+use sardana_net::trust::{PeerIdentity, Wallet};
+use sardana_net::whereabouts::Search;
+use sardana_net::wire::exchange;
+use sardana_net::wire::limits::HELLO_FRAME_BYTES;
 use sardana_protocol::limits::MAX_WORKERS;
 use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting, Hello};
 use tokio::sync::mpsc;
@@ -15,15 +24,6 @@ use tokio::time::{sleep, timeout};
 use super::actor::Message;
 use super::limits::{ENDS_KEPT, RECONNECT_EVERY, REFUSED_EVERY};
 use super::{AgentConfig, Processes};
-use crate::control::{Next, Unmade, carry};
-use crate::enrol::{RenewError, renew_run_out};
-use crate::ground::Ground;
-use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{Purpose, bind_client, close, connect};
-use crate::trust::{PeerIdentity, Wallet};
-use crate::whereabouts::Search;
-use crate::wire::exchange;
-use crate::wire::limits::HELLO_FRAME_BYTES;
 
 /// Says what must be said to the coordinator.
 #[derive(Debug)]

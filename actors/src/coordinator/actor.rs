@@ -5,6 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use sardana_net::control::Turn;
+use sardana_net::ground::Ground;
+use sardana_net::log::refused;
+use sardana_net::quic::explain;
+use sardana_net::trust::{Clock, Wallet};
 use sardana_protocol::admission::{Acquaintance, Refusal, admit, has_memory, take_over};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 use sardana_protocol::job::JobIdentity;
@@ -29,11 +34,6 @@ use super::outlet::Outlet;
 use super::records::{KeptJob, Recorder};
 use super::session::SessionId;
 use super::{CoordinatorConfig, Past};
-use crate::control::Turn;
-use crate::ground::Ground;
-use crate::log::refused;
-use crate::quic::explain;
-use crate::trust::{Clock, Wallet};
 
 /// Between two looks at what is due. The machine's shortest timeout is three times as long.
 const TICK: Duration = Duration::from_millis(100);

@@ -1,5 +1,6 @@
 //! What agents tell the coordinator: their children, and how these end. Part of its actor.
 
+use sardana_net::log::refused;
 use sardana_protocol::membership::{Event, Loss};
 use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting};
 use sardana_protocol::words::WorkerId;
@@ -9,7 +10,6 @@ use super::actor::{Life, State};
 use super::hearsay::{Certainty, Report};
 use super::outlet::Outlet;
 use super::session::SessionId;
-use crate::log::refused;
 
 impl State {
     pub(super) fn agent_hello(

@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use sardana_net::enrol::Registrar;
+use sardana_net::log::refused;
+use sardana_net::trust::{CertifyError, Clock, Moment, Role, Wallet};
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::limits::MAX_WORKERS;
 use sardana_protocol::messages::{AgentOrder, CoordinatorMessage, DepotOrder};
@@ -12,9 +15,6 @@ use sardana_protocol::words::WorkerId;
 
 use super::lately::Lately;
 use super::limits::{DEPOTS_KEPT, WORKERS_KEPT};
-use crate::enrol::Registrar;
-use crate::log::refused;
-use crate::trust::{CertifyError, Clock, Moment, Role, Wallet};
 
 /// Most children of one agent that have not ended: as many as a job can have.
 const MAX_CHILDREN: usize = MAX_WORKERS as usize;
@@ -201,11 +201,11 @@ impl Certifying {
 mod tests {
     use std::time::Duration;
 
+    use sardana_net::trust::limits::CERTIFICATE_VALIDITY;
+    use sardana_net::trust::{Authority, PeerIdentity, PendingKey};
     use sardana_protocol::words::JobId;
 
     use super::*;
-    use crate::trust::limits::CERTIFICATE_VALIDITY;
-    use crate::trust::{Authority, PeerIdentity, PendingKey};
 
     const JOB: JobId = JobId::new([7; 16]);
     const WORKER: WorkerId = WorkerId::new(5);

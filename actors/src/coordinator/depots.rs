@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sardana_net::log::refused;
+use sardana_net::wire::framed;
+use sardana_net::wire::limits::CONTROL_FRAME_BYTES;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, Part};
 use sardana_protocol::limits::MAX_DEPOTS;
 use sardana_protocol::membership::{Contents, DepotEvent, Event, Membership};
 use sardana_protocol::messages::{DepotHello, DepotMessage, DepotOrder, Greeting};
+use sardana_storage::manifest;
 use tokio::sync::{oneshot, watch};
 
 use super::actor::{Life, State};
@@ -14,11 +18,7 @@ use super::faults;
 use super::operating::plain;
 use super::outlet::Outlet;
 use super::session::SessionId;
-use crate::log::refused;
-use crate::manifest;
 use crate::operator::limits::HOST_BYTES;
-use crate::wire::framed;
-use crate::wire::limits::CONTROL_FRAME_BYTES;
 
 /// Bytes of a manifest in one order: several fit into a frame.
 const PART_BYTES: usize = CONTROL_FRAME_BYTES / 4;

@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use sardana_net::log::refused;
 use sardana_protocol::limits::HEARTBEAT;
 use sardana_protocol::messages::Tally;
 use sardana_protocol::words::WorkerId;
 use tokio::time::Instant;
 
 use super::actor::State;
-use crate::log::refused;
 
 /// After so long without a word a worker that is said to have ended has: it speaks three times in this time if it lives.
 const SILENT: Duration = HEARTBEAT.saturating_mul(3);

@@ -14,16 +14,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use sardana_protocol::codec::{CodecError, decode, encode};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::membership::{EarlierRecord, JobRecord, WorkerRecord};
 use sardana_protocol::words::WorkerId;
+use sardana_storage::catalogue::limits::{BATCH_BYTES, BATCH_CHANGES, KEY_BYTES, SCAN_ENTRIES, VALUE_BYTES};
+use sardana_storage::catalogue::{Batch, Catalogue, Found, Repair};
 use serde::Deserialize;
 
 use super::limits::{RECORD_ENTRIES, RECORD_VALUES};
 use super::records::{KeptJob, RecordsError};
-use crate::catalogue::limits::{BATCH_BYTES, BATCH_CHANGES, KEY_BYTES, SCAN_ENTRIES, VALUE_BYTES};
-use crate::catalogue::{Batch, Catalogue, Found, Repair};
-use crate::wire::{FrameError, decode, encode};
 
 const JOB: &str = "job";
 const RECORD: &str = "record";
@@ -160,7 +160,7 @@ fn batches(old: &Entries, new: &Entries, changed: &[Key]) -> Vec<Batch> {
     batches
 }
 
-fn entries(job: &KeptJob) -> Result<Entries, FrameError> {
+fn entries(job: &KeptJob) -> Result<Entries, CodecError> {
     let (rest, workers) = job.record.clone().apart();
     let mut entries = Entries::from([((JOB, vec![0]), FORM.to_vec())]);
     for (name, bytes) in [
@@ -193,7 +193,7 @@ fn read(catalogue: &Catalogue) -> Result<Entries, RecordsError> {
             from = [last.as_slice(), &[0]].concat();
             entries.extend(found.into_iter().map(|(key, value)| ((name, key), value)));
             if entries.len() > RECORD_ENTRIES {
-                return Err(RecordsError::Record(FrameError::TooLong {
+                return Err(RecordsError::Record(CodecError::TooLong {
                     length: entries.len(),
                     limit: RECORD_ENTRIES,
                 }));
@@ -216,13 +216,13 @@ fn joined(entries: &Entries, table: &'static str, key: impl Fn(u8) -> Vec<u8>) -
     parts.flatten().copied().collect()
 }
 
-fn present(entries: &Entries) -> Result<KeptJob, FrameError> {
+fn present(entries: &Entries) -> Result<KeptJob, CodecError> {
     let long = |name| joined(entries, RECORD, |part| part_key(name, part));
     let (identity, auxiliary) = decode::<(JobIdentity, Vec<String>)>(&long(IDENTITY), LONG)?;
     let rest: JobRecord = decode(&long(REST), LONG)?;
     let mut workers = BTreeMap::new();
     for ((_, key), bytes) in entries.iter().filter(|((table, _), _)| *table == WORKERS) {
-        let id = <[u8; 8]>::try_from(key.as_slice()).map_err(|_| FrameError::Malformed {
+        let id = <[u8; 8]>::try_from(key.as_slice()).map_err(|_| CodecError::Malformed {
             reason: format!("expected a worker's id of 8 bytes, found {}", key.len()),
         })?;
         let one: WorkerRecord = decode(bytes, SHORT)?;
@@ -238,7 +238,7 @@ fn present(entries: &Entries) -> Result<KeptJob, FrameError> {
 }
 
 /// As earlier versions wrote it.
-fn earlier(entries: &Entries) -> Result<KeptJob, FrameError> {
+fn earlier(entries: &Entries) -> Result<KeptJob, CodecError> {
     #[derive(Deserialize)]
     struct Earlier {
         identity: JobIdentity,

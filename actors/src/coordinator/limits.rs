@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use sardana_protocol::limits::{MAX_WORKERS, MISSED_KEPT, OPEN_TALLIES, RELEASED_KEPT};
-
-use crate::catalogue::limits::VALUE_BYTES;
+use sardana_storage::catalogue::limits::VALUE_BYTES;
 
 /// Of so many workers this life knows that it has greeted them, that their end was seen, or that they are not certified again: of all that
 /// a job can have, four times over. What is known of a worker that ended is needed as long as something that it said is under way, and of

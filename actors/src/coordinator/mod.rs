@@ -23,6 +23,10 @@ use std::time::Duration;
 
 use quinn::Endpoint;
 use ractor::{Actor, ActorRef};
+use sardana_net::enrol::{EnrolService, Registrar};
+use sardana_net::ground::Ground;
+use sardana_net::quic::{BindError, ResetKey, bind_coordinator, close};
+use sardana_net::trust::{AuthorityError, Role, Wallet};
 use sardana_protocol::checkpoint::DepotAddress;
 use sardana_protocol::membership::{Balance, JobEvent, Saves};
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
@@ -31,10 +35,6 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-use crate::enrol::{EnrolService, Registrar};
-use crate::ground::Ground;
-use crate::quic::{BindError, ResetKey, bind_coordinator, close};
-use crate::trust::{AuthorityError, Role, Wallet};
 use actor::{Arguments, Message, Shell};
 use depots::Hold;
 pub use records::{KeptJob, Records, RecordsError};

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use quinn::Connection;
+use sardana_net::control::{Item, Later};
+use sardana_net::log::bounded;
 use tokio::sync::mpsc;
 
 use super::session::SessionId;
-use crate::control::{Item, Later};
-use crate::log::bounded;
 
 /// What the coordinator keeps of a session.
 #[derive(Debug)]

@@ -4,10 +4,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use sardana_net::ground::Ground;
+use sardana_protocol::codec::CodecError;
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::MAX_TEXT_BYTES;
 use sardana_protocol::membership::{JobEvent, JobRecord};
 use sardana_protocol::status::Recording;
+use sardana_storage::catalogue::{CatalogueError, Repair};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -16,9 +19,6 @@ use super::actor::{Life, State};
 use super::journal::Journal;
 use super::limits::{RECORD_AGAIN, RECORD_AGAIN_MOST};
 use super::operating::plain;
-use crate::catalogue::{CatalogueError, Repair};
-use crate::ground::Ground;
-use crate::wire::FrameError;
 
 /// A job as its coordinator last knew it.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,7 +56,7 @@ pub enum RecordsError {
     #[error(
         "the job's record cannot be read or written: {0}; take over from the workers (--take-over), which know all that counts"
     )]
-    Record(#[from] FrameError),
+    Record(#[from] CodecError),
 }
 
 impl Records {

@@ -6,21 +6,21 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sardana_net::ground::Ground;
+use sardana_protocol::codec::{decode, encode};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::RELEASED_KEPT;
 use sardana_protocol::membership::{Balance, Config, EarlierRecord, JobEvent, JobRecord, Membership};
 use sardana_protocol::messages::Tally;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
+use sardana_storage::catalogue::limits::VALUE_BYTES;
+use sardana_storage::catalogue::{Batch, Catalogue};
 use tokio::time::sleep;
 
 use super::journal::Journal;
 use super::limits::{RECORD_AGAIN_MOST, RECORD_VALUES};
 use super::records::{KeptJob, Records, RecordsError, keep_writing};
-use crate::catalogue::limits::VALUE_BYTES;
-use crate::catalogue::{Batch, Catalogue};
-use crate::ground::Ground;
-use crate::wire::{decode, encode};
 
 fn identity(name: &str) -> JobIdentity {
     let hash = StateHash::of(b"x");

@@ -6,6 +6,12 @@ use std::time::Duration;
 
 use quinn::Connection;
 use ractor::ActorRef;
+use sardana_net::ground::Ground;
+use sardana_net::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
+use sardana_net::quic::{BindError, ConnectError, Purpose, bind_client_on, close, connect};
+use sardana_net::trust::{PeerIdentity, Wallet};
+use sardana_net::wire::limits::HELLO_FRAME_BYTES;
+use sardana_net::wire::{FrameError, exchange};
 use sardana_protocol::membership::JobEvent;
 use sardana_protocol::messages::{Greeting, Hello};
 use sardana_protocol::words::{Generation, Incarnation};
@@ -15,12 +21,6 @@ use tokio::time::{sleep, timeout};
 use super::Succession;
 use super::actor::{Life, Message, State};
 use super::session::Streams;
-use crate::ground::Ground;
-use crate::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
-use crate::quic::{BindError, ConnectError, Purpose, bind_client_on, close, connect};
-use crate::trust::{PeerIdentity, Wallet};
-use crate::wire::limits::HELLO_FRAME_BYTES;
-use crate::wire::{FrameError, exchange};
 
 /// Between two looks at a standby's address: so long may two lead at most. A look costs a handshake if anybody is there.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

@@ -5,6 +5,14 @@ use std::sync::Arc;
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use ractor::ActorRef;
+use sardana_net::control::{Item, Next, Turn, carry};
+use sardana_net::enrol::EnrolService;
+use sardana_net::log::refused;
+use sardana_net::quic::limits::{CONTROL_WINDOW_BYTES, HANDSHAKE_DEADLINE, SILENT};
+use sardana_net::quic::{AcceptError, Door, Knock, Place, Places, REFUSED, Visitor, receive};
+use sardana_net::trust::{Kind, PeerIdentity, Role, may_send};
+use sardana_net::wire::limits::HELLO_FRAME_BYTES;
+use sardana_net::wire::{read_frame, write_frame};
 use sardana_protocol::messages::{
     AgentHello, AgentMessage, AgentOrder, CoordinatorMessage, DepotHello, DepotMessage, Greeting, Hello, WorkerMessage,
 };
@@ -15,15 +23,7 @@ use tokio::time::timeout;
 use super::actor::Message;
 use super::limits::{DEPOT_QUEUE, QUEUE};
 use super::outlet::Outlet;
-use crate::control::{Item, Next, Turn, carry};
-use crate::enrol::EnrolService;
-use crate::log::refused;
 use crate::operator::limits::MAX_OPERATORS;
-use crate::quic::limits::{CONTROL_WINDOW_BYTES, HANDSHAKE_DEADLINE, SILENT};
-use crate::quic::{AcceptError, Door, Knock, Place, Places, REFUSED, Visitor, receive};
-use crate::trust::{Kind, PeerIdentity, Role, may_send};
-use crate::wire::limits::HELLO_FRAME_BYTES;
-use crate::wire::{read_frame, write_frame};
 
 /// Tells a session from the one before, which may say its goodbye late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

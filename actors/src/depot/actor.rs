@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use sardana_net::trust::Renewal;
 use sardana_protocol::messages::{DepotMessage, DepotOrder};
 use sardana_protocol::words::Incarnation;
 use tokio::task::AbortHandle;
@@ -12,7 +13,6 @@ use super::keeper::{Keeper, Whole};
 use super::limits::CERTIFICATE_EVERY;
 use super::parts::Parts;
 use super::session::Link;
-use crate::trust::Renewal;
 
 /// What the actor is told.
 #[derive(Debug)]

@@ -4,6 +4,8 @@ use std::pin::{Pin, pin};
 
 use bytes::Bytes;
 use quinn::{Connection, ConnectionError, ReadExactError, RecvStream, SendStream, WriteError};
+use sardana_net::quic::{explain, is_refusal};
+use sardana_net::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::checkpoint::{DepotId, PieceHash};
 use sardana_protocol::limits::PIECE_BYTES;
 use serde::Serialize;
@@ -14,8 +16,6 @@ use super::limits::{BATCH_BYTES, LIST_BYTES, MOST_WAITS_HEARD, PROGRESS_EVERY, R
 use super::patience::Patience;
 use super::talk::{Answer, Offer};
 use super::window::PANES;
-use crate::quic::{explain, is_refusal};
-use crate::wire::{FrameError, read_frame, write_frame};
 
 /// Answers that may not have been heard when a depot refuses: which pieces it wants, that it has seen each pane, and the refusal.
 const UNHEARD: usize = PANES + 2;
@@ -319,12 +319,7 @@ fn lost(depot: DepotId, error: &ConnectionError) -> DepotError {
 fn broken(depot: DepotId, error: FrameError) -> DepotError {
     match error {
         FrameError::Connection(error) => lost(depot, &error),
-        FrameError::Version { .. }
-        | FrameError::Header { .. }
-        | FrameError::TooLong { .. }
-        | FrameError::Malformed { .. }
-        | FrameError::Trailing { .. }
-        | FrameError::Unencodable { .. } => DepotError::Senseless {
+        FrameError::Version { .. } | FrameError::Header { .. } | FrameError::Payload(_) => DepotError::Senseless {
             depot,
             expected: "an answer",
             found: error.to_string(),

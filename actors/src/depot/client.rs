@@ -5,8 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use quinn::{Connection, Endpoint};
+use sardana_net::ground::Ground;
+use sardana_net::quic::connect;
+use sardana_net::quic::limits::CONNECT_DEADLINE;
+use sardana_net::trust::{PeerIdentity, Role, Wallet};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, ManifestKey, PieceHash};
 use sardana_protocol::snapshot::SnapshotId;
+use sardana_storage::manifest::{self, MANIFEST_BYTES};
 
 use super::asking::{Asking, Given, NowAndThen};
 use super::error::DepotError;
@@ -15,11 +20,6 @@ use super::patience::Patience;
 use super::talk::{Answer, Request};
 use super::window::Window;
 use crate::fault;
-use crate::ground::Ground;
-use crate::manifest::{self, MANIFEST_BYTES};
-use crate::quic::connect;
-use crate::quic::limits::CONNECT_DEADLINE;
-use crate::trust::{PeerIdentity, Role, Wallet};
 
 /// The depots as somebody sees them who puts pieces there or reads them. Keeps a connection to each that was asked.
 #[derive(Debug)]

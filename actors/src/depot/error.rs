@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use sardana_net::quic::ConnectError;
 use sardana_protocol::checkpoint::{DepotId, ManifestKey, PieceHash};
+use sardana_storage::manifest::ManifestError;
 
 use super::limits::NAMED_PIECES;
-use crate::manifest::ManifestError;
-use crate::quic::ConnectError;
 
 /// Why a depot did not do what it was asked. A reader asks another one; a writer tells the coordinator, which begins anew.
 #[derive(Debug, thiserror::Error)]

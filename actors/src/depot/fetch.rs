@@ -6,11 +6,11 @@ use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, ManifestKey,
 use sardana_protocol::limits::MAX_DEPOTS;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::Incarnation;
+use sardana_storage::manifest;
+use sardana_storage::store::PinId;
 
 use super::keeper::{Keeper, Whole, words};
 use super::limits::FETCHED_PIECES;
-use crate::manifest;
-use crate::store::PinId;
 
 impl Keeper {
     /// Fetches what this depot lacks of a checkpoint, as if it had been placed on `depots` from the beginning, makes it durable, and says so.

@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
+use sardana_net::fuzzing::message;
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::words::JobId;
+use sardana_storage::fuzzing::kind;
+use sardana_storage::private::{Otherwise, write_private};
 
 use super::identity::{DEPOT_FILE, SERVED_FILE, identity, served};
 use super::limits::{LIST_BYTES, REQUEST_BYTES};
 use super::talk::{Answer, Offer, Request, Shown};
-use crate::fuzzing::{kind, message};
-use crate::trust::{Otherwise, write_private};
 
 /// Messages of any kind, and the notes in a depot's own folder, for which `folder` is used.
 ///

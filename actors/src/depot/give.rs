@@ -7,13 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
 use sardana_protocol::words::Step;
+use sardana_storage::store::limits::PIECE_BYTES;
+use sardana_storage::store::{Places, ReadError, ShowError, Store};
 
 use super::limits::{BATCH_BYTES, LIST_BYTES, PATH_BYTES, ROUND_PIECES};
 use super::server::{End, Server, Talk, meanwhile, moving};
 use super::talk::{Answer, cut};
 use crate::fault::{self, Point};
-use crate::store::limits::PIECE_BYTES;
-use crate::store::{Places, ReadError, ShowError, Store};
 
 /// Pieces that are read at once.
 const BATCH_PIECES: usize = BATCH_BYTES / PIECE_BYTES;

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::words::{Incarnation, JobId};
+use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
+use sardana_storage::store::MANIFESTS_FOLDER;
 
 use super::limits::NOTE_BYTES;
-use crate::store::MANIFESTS_FOLDER;
-use crate::trust::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
 
 /// The file that says which depot it is.
 pub const DEPOT_FILE: &str = "depot";

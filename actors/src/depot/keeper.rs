@@ -8,6 +8,8 @@ use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestKey, Placin
 use sardana_protocol::messages::{DepotMessage, Told};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::Incarnation;
+use sardana_storage::manifest;
+use sardana_storage::store::{Collected, DeleteError, Store};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
 
@@ -17,8 +19,6 @@ use super::limits::{COLLECT_AFTER, HEADS_TOLD, PROGRESS_EVERY};
 use super::server::{End, Server};
 use super::shelf::Opener;
 use crate::fault::{self, Point};
-use crate::manifest;
-use crate::store::{Collected, DeleteError, Store};
 
 /// Keeps the checkpoints of one depot.
 #[derive(Debug)]
@@ -295,7 +295,7 @@ fn commit(store: &Store, own: DepotId, whole: Whole) -> Result<Head, String> {
 /// What is kept, the newest first, and what is there and cannot be read.
 fn heads(store: &Store, own: DepotId) -> (Vec<Head>, Vec<ManifestKey>) {
     let mut unreadable = Vec::new();
-    let head = |listed: crate::store::Listed| {
+    let head = |listed: sardana_storage::store::Listed| {
         let key = listed.key;
         if let Some(problem) = &listed.problem {
             tracing::error!(target: "sardana::event::damaged", depot = %own, %key, %problem, "a checkpoint is not whole here");

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use sardana_protocol::limits::{PIECE_BYTES, SAVE_PATIENCE};
-
-use crate::manifest::MANIFEST_BYTES;
+use sardana_storage::manifest::MANIFEST_BYTES;
 
 /// A stream's request must be there after this, and its sender must be named by then, or is refused (SEC-2).
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(5);

@@ -40,15 +40,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ractor::{Actor, ActorRef};
+use sardana_net::ground::Ground;
+use sardana_net::quic::BindError;
+use sardana_net::trust::Wallet;
+use sardana_net::whereabouts::{Search, Whereabouts};
 use sardana_protocol::checkpoint::DepotId;
+use sardana_storage::store::OpenError;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::ground::Ground;
-use crate::quic::BindError;
-use crate::store::OpenError;
-use crate::trust::Wallet;
-use crate::whereabouts::{Search, Whereabouts};
 use actor::{Message, Shell};
 use keeper::Keeper;
 use session::Link;
@@ -73,7 +73,7 @@ pub struct DepotConfig {
     pub credentials: Wallet,
     /// Where the coordinator listens, and may listen some day.
     pub coordinator: Whereabouts,
-    /// What people call this host: [`crate::agent::host_name`], if they have no better name for it. Of depots of the same host only one is
+    /// What people call this host: its host name, if they have no better name for it. Of depots of the same host only one is
     /// given a checkpoint.
     pub host: String,
     /// Where it listens for workers and other depots; port 0 takes any.
@@ -92,7 +92,7 @@ pub enum DepotStartError {
     #[error("expected credentials of a checkpoint actor, found those of {found}; enrol it as one")]
     Credentials {
         /// Whom they are for.
-        found: crate::trust::PeerIdentity,
+        found: sardana_net::trust::PeerIdentity,
     },
     /// The store cannot be opened.
     #[error(transparent)]
@@ -152,7 +152,7 @@ pub async fn start_with(config: DepotConfig, opener: Opener) -> Result<Depot, De
         tracing::warn!(target: "sardana::event::damaged", depot = %id, folder = %config.folder.display(), %finding, "the store was not as it should be");
     }
     let found = config.credentials.identity();
-    if found.role != crate::trust::Role::Checkpoint {
+    if found.role != sardana_net::trust::Role::Checkpoint {
         return Err(DepotStartError::Credentials { found });
     }
     let ground = Ground::Host;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use sardana_net::trust::{PeerIdentity, Role};
 use sardana_protocol::words::WorkerId;
 
-use crate::trust::{PeerIdentity, Role};
 use crate::watched::Watched;
 
 #[derive(Debug, Default)]

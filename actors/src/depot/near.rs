@@ -9,9 +9,11 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::join_all;
+use sardana_net::ground::Ground;
 use sardana_protocol::checkpoint::placement::ranked;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
 use sardana_protocol::limits::PIECE_BYTES;
+use sardana_storage::store::{Place, Reading, Wanted, read_near};
 use tokio::time::timeout;
 
 use super::asking::NowAndThen;
@@ -19,9 +21,7 @@ use super::client::{Depots, Reach};
 use super::error::DepotError;
 use super::limits::{LIST_BYTES, NEAR_BYTES, REQUEST_BYTES, ROUND_PIECES};
 use super::talk::{Answer, Request};
-use crate::ground::Ground;
 use crate::room::Room;
-use crate::store::{Place, Reading, Wanted, read_near};
 
 /// Where a piece is, on this host.
 #[derive(Debug, Clone)]

@@ -2,8 +2,7 @@
 
 use sardana_protocol::checkpoint::Part;
 use sardana_protocol::snapshot::SnapshotId;
-
-use crate::manifest::MANIFEST_BYTES;
+use sardana_storage::manifest::MANIFEST_BYTES;
 
 /// What has come of a manifest so far.
 #[derive(Debug, Default)]

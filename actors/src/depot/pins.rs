@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardana_protocol::snapshot::SnapshotId;
+use sardana_storage::store::PinId;
 
 use super::limits::MAX_SNAPSHOTS;
 use super::shelf::Shelf;
-use crate::store::PinId;
 
 #[derive(Debug, Default)]
 struct Held {

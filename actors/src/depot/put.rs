@@ -10,13 +10,13 @@ use quinn::ReadExactError;
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::limits::{DESCRIPTION_PIECES, MAX_PIECES, PIECE_BYTES};
 use sardana_protocol::snapshot::SnapshotId;
+use sardana_storage::store::PinId;
 
 use super::limits::{BATCH_BYTES, LIST_BYTES, MAX_SNAPSHOTS, PANE_BYTES, REQUEST_BYTES, ROUND_PIECES};
 use super::server::{End, Server, Talk, meanwhile, moving};
 use super::talk::{Answer, Offer, Shown};
 use super::window::{PANES, View, WindowAt};
 use crate::fault::{self, Point};
-use crate::store::PinId;
 
 impl Server {
     pub(super) async fn put(

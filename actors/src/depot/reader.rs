@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sardana_protocol::checkpoint::{DepotAddress, ManifestKey, PieceHash};
+use sardana_storage::manifest;
+use sardana_storage::store::PinId;
 
 use super::Depot;
 use super::keeper::{Keeper, words};
-use crate::manifest;
-use crate::store::PinId;
 
 /// Reads checkpoints as long as the depot runs. Copies are the same.
 #[derive(Debug, Clone)]

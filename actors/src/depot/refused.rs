@@ -6,6 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
+use sardana_net::ground::Ground;
+use sardana_net::quic::{Purpose, bind_server};
+use sardana_net::refusing::{Manner, Refuser};
+use sardana_net::trust::{Authority, Role, Wallet};
+use sardana_net::wire::{read_frame, write_frame};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
 use sardana_protocol::limits::PIECE_BYTES;
 use sardana_protocol::snapshot::SnapshotId;
@@ -18,11 +23,6 @@ use super::limits::{LIST_BYTES, PANE_BYTES, REQUEST_BYTES, ROUND_PIECES};
 use super::patience::Patience;
 use super::talk::{Answer, Offer, Request, Shown};
 use super::window::PANES;
-use crate::ground::Ground;
-use crate::quic::{Purpose, bind_server};
-use crate::refused::{Manner, Refuser};
-use crate::trust::{Authority, Role, Wallet};
-use crate::wire::{read_frame, write_frame};
 
 const WHY: &str = "the disk is full";
 const CERTIFIED: u64 = 9;

@@ -7,8 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
+use sardana_net::ground::Ground;
+use sardana_net::log::{bounded, refused};
+use sardana_net::quic::limits::{OF_PEERS, UNNAMED};
+use sardana_net::quic::{BindError, Door, Places, Purpose, REFUSED, bind_server_on, close, widen};
+use sardana_net::trust::{Kind, PeerIdentity, Role, Wallet, may_send};
+use sardana_net::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::{JobId, WorkerId};
+use sardana_storage::store::{Store, UnderWay, Watch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, Semaphore};
@@ -21,13 +28,6 @@ use super::patience::Patience;
 use super::pins::Pins;
 use super::shelf::Shelf;
 use super::talk::{Answer, Request, cut};
-use crate::ground::Ground;
-use crate::log::{bounded, refused};
-use crate::quic::limits::{OF_PEERS, UNNAMED};
-use crate::quic::{BindError, Door, Places, Purpose, REFUSED, bind_server_on, close, widen};
-use crate::store::{Store, UnderWay, Watch};
-use crate::trust::{Kind, PeerIdentity, Role, Wallet, may_send};
-use crate::wire::{FrameError, read_frame, write_frame};
 
 /// The code of a stream that was given up.
 const GIVEN_UP: u32 = 1;
@@ -74,12 +74,9 @@ pub(super) enum End {
 impl From<FrameError> for End {
     fn from(error: FrameError) -> Self {
         match error {
-            FrameError::Version { .. }
-            | FrameError::Header { .. }
-            | FrameError::TooLong { .. }
-            | FrameError::Malformed { .. }
-            | FrameError::Trailing { .. }
-            | FrameError::Unencodable { .. } => Self::Refused(error.to_string()),
+            FrameError::Version { .. } | FrameError::Header { .. } | FrameError::Payload(_) => {
+                Self::Refused(error.to_string())
+            }
             FrameError::Truncated { .. } | FrameError::Connection(_) | FrameError::Stream { .. } | FrameError::Io(_) => {
                 Self::Broken(error.to_string())
             }

@@ -5,6 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::ActorRef;
+use sardana_net::control::{Next, Unmade, carry};
+use sardana_net::enrol::{RenewError, renew_run_out};
+use sardana_net::ground::Ground;
+use sardana_net::quic::limits::CONNECT_DEADLINE;
+use sardana_net::quic::{Purpose, bind_client_on, close, connect};
+use sardana_net::trust::{PeerIdentity, Wallet};
+use sardana_net::whereabouts::Search;
+use sardana_net::wire::exchange;
+use sardana_net::wire::limits::HELLO_FRAME_BYTES;
 use sardana_protocol::messages::{DepotHello, DepotMessage, DepotOrder, Greeting, Hello};
 use sardana_protocol::words::Incarnation;
 use tokio::sync::mpsc;
@@ -13,15 +22,6 @@ use tokio::time::{sleep, timeout};
 use super::actor::Message;
 use super::keeper::Keeper;
 use super::limits::{RECONNECT_FIRST, RECONNECT_MOST, REFUSED_EVERY};
-use crate::control::{Next, Unmade, carry};
-use crate::enrol::{RenewError, renew_run_out};
-use crate::ground::Ground;
-use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{Purpose, bind_client_on, close, connect};
-use crate::trust::{PeerIdentity, Wallet};
-use crate::whereabouts::Search;
-use crate::wire::exchange;
-use crate::wire::limits::HELLO_FRAME_BYTES;
 
 /// What connections are made from.
 #[derive(Debug)]

@@ -12,10 +12,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sardana_net::ground::Ground;
+use sardana_storage::store::{Finding, OpenError, Opened, PinId, Store};
 use tokio::sync::{Notify, OwnedRwLockReadGuard, RwLock};
-
-use crate::ground::Ground;
-use crate::store::{Finding, OpenError, Opened, PinId, Store};
 
 /// How a depot opens its store: at its start, and again after it has failed.
 #[derive(Clone)]

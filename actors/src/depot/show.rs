@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
+use sardana_net::ground::Ground;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 
 use super::asking::{Asking, NowAndThen};
@@ -12,7 +13,6 @@ use super::limits::{PANE_BYTES, REQUEST_BYTES, WORTH_SHOWING};
 use super::near::is_here;
 use super::talk::{Answer, Shown};
 use super::window::{PANES, Window};
-use crate::ground::Ground;
 
 impl Depots {
     /// A window for so many bytes, if the depot may see it, and it makes sense.

@@ -10,14 +10,14 @@
 //!
 //! Instead of any answer there may be some `Wait` first, or `Refused`, which is the last word.
 
+use sardana_net::trust::Kind;
 use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
 use sardana_protocol::snapshot::SnapshotId;
+use sardana_storage::store::Place;
 use serde::{Deserialize, Serialize};
 
 use super::limits::REASON_BYTES;
 use super::window::WindowAt;
-use crate::store::Place;
-use crate::trust::Kind;
 
 /// What is asked of a depot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,11 +95,11 @@ pub(super) fn cut(mut reason: String) -> String {
 #[cfg(test)]
 mod tests {
     use sardana_protocol::checkpoint::ManifestId;
+    use sardana_protocol::codec::encode;
     use sardana_protocol::words::{Generation, Incarnation, Step};
 
     use super::super::limits::{LIST_BYTES, PATH_BYTES, REQUEST_BYTES, ROUND_PIECES};
     use super::*;
-    use crate::wire::encode;
 
     /// Checks that a value is exactly these bytes: a change is one of the wire format, and needs a new version.
     fn golden<T: Serialize>(value: &T, hex: &str) {

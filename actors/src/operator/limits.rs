@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use sardana_net::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
+use sardana_protocol::codec::LARGEST_LIMIT;
 use sardana_protocol::limits::{MAX_AUXILIARY, MAX_TEXT_BYTES, MAX_WORKERS};
-
-use crate::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES, LARGEST_LIMIT};
 
 /// Longest request: one text and a number. A longer one ends the connection.
 pub const REQUEST_BYTES: usize = 4 << 10;

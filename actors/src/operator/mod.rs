@@ -5,15 +5,17 @@ pub mod limits;
 use std::net::SocketAddr;
 
 use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream};
+use sardana_net::quic::limits::CONNECT_DEADLINE;
+use sardana_net::quic::{
+    BindError, ConnectError, Purpose, Whose, bind_client, close, connect, explain, is_refusal, is_run_out,
+};
+use sardana_net::trust::{Credentials, PeerIdentity};
+use sardana_net::wire::limits::HELLO_FRAME_BYTES;
+use sardana_net::wire::{FrameError, exchange};
 use sardana_protocol::messages::{Greeting, Hello};
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use tokio::time::timeout;
 
-use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{BindError, ConnectError, Purpose, Whose, bind_client, close, connect, explain, is_refusal, is_run_out};
-use crate::trust::{Credentials, PeerIdentity};
-use crate::wire::limits::HELLO_FRAME_BYTES;
-use crate::wire::{FrameError, exchange};
 use limits::{ANSWER_BYTES, ANSWER_DEADLINE, REQUEST_BYTES};
 
 /// Why an operator got no answer.
@@ -170,11 +172,8 @@ fn broken(address: SocketAddr, source: FrameError) -> OperatorError {
         FrameError::Connection(_)
         | FrameError::Version { .. }
         | FrameError::Header { .. }
-        | FrameError::TooLong { .. }
+        | FrameError::Payload(_)
         | FrameError::Truncated { .. }
-        | FrameError::Malformed { .. }
-        | FrameError::Trailing { .. }
-        | FrameError::Unencodable { .. }
         | FrameError::Stream { .. }
         | FrameError::Io(_) => OperatorError::Broken { address, source },
     }

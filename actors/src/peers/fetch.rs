@@ -5,19 +5,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quinn::RecvStream;
+use sardana_net::quic::ConnectError;
+use sardana_net::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::messages::{MemberAddress, Trailer};
 use sardana_protocol::snapshot::Share;
-use sardana_protocol::state::{StateHash, share_hash};
+use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Step, WorkerId};
+use sardana_storage::manifest::MANIFEST_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::Peers;
 use super::limits::STREAM_HELLO_BYTES;
 use crate::fault::{self, Point};
-use crate::manifest::MANIFEST_BYTES;
-use crate::quic::ConnectError;
-use crate::wire::{FrameError, read_frame, write_frame};
-use crate::worker::names_watched;
 
 /// What is asked for. [`Answer`] comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -228,11 +227,8 @@ impl Peers {
 
     /// A share with its hash. None if this process ends.
     pub(super) async fn hashed<B: AsRef<[u8]> + Send + 'static>(&self, share: Share, bytes: B) -> Option<(StateHash, B)> {
-        let (pieces, desk) = (Arc::clone(&self.pieces), Arc::clone(&self.desk));
-        let hash = move || {
-            let names = names_watched(&pieces, share, bytes.as_ref(), |hashed| desk.moved(hashed));
-            (share_hash(bytes.as_ref().len() as u64, &names), bytes)
-        };
+        let (pieces, keeper) = (Arc::clone(&self.pieces), Arc::clone(&self.keeper));
+        let hash = move || (keeper.hash(&pieces, share, bytes.as_ref()), bytes);
         self.ground.beside(hash).await
     }
 
@@ -243,7 +239,7 @@ impl Peers {
             let reason = match stream.read(&mut into[come..]).await {
                 Ok(Some(more)) => {
                     come += more;
-                    self.desk.moved(more);
+                    self.keeper.moved(more);
                     continue;
                 }
                 Ok(None) => format!("expected {expected} bytes, {come} came"),

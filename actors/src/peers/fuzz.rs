@@ -1,9 +1,11 @@
 //! What workers say to each other, as any bytes.
 
+use sardana_net::fuzzing::message;
+use sardana_storage::fuzzing::kind;
+
 use super::fetch::{Answer, Request};
 use super::limits::STREAM_HELLO_BYTES;
 use super::links::LinkHello;
-use crate::fuzzing::{kind, message};
 
 /// The first message of a stream.
 pub fn fuzz(bytes: &[u8]) {

@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use quinn::{RecvStream, SendStream};
+use sardana_net::wire::FrameError;
 use sardana_protocol::checkpoint::{Manifest, ManifestKey};
 use sardana_protocol::messages::MemberAddress;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::{Generation, Step, WorkerId};
+use sardana_storage::manifest;
 
 use super::fetch::{FetchError, Request, ending};
 use super::{Circle, Peers};
 use crate::fault::{self, Point};
-use crate::manifest;
-use crate::wire::FrameError;
 
 /// What this worker lends: the share that it reads, if it reads one.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::quic::limits::PEER_UNI_STREAMS;
+use sardana_net::quic::limits::PEER_UNI_STREAMS;
 
 /// How long the links of a generation may take to be made. The other end may still be finishing an update before it learns of the
 /// generation, so this is long; it only matters when two workers cannot reach each other although both live.

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use quinn::{Connection, RecvStream};
 use sardana_collectives::links::{LinkReceiver, LinkSender};
 use sardana_collectives::ring::{PlanLinks, RingLinks};
+use sardana_net::log::{bounded, refused};
+use sardana_net::quic::ConnectError;
+use sardana_net::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::messages::{Form, MemberAddress};
 use sardana_protocol::plan::{HopEnd, HopId};
 use sardana_protocol::words::{JobId, WorkerId};
@@ -15,9 +18,6 @@ use tokio::time::{Instant, timeout};
 use super::Peers;
 use super::limits::{DOUBT_AFTER, FAILURES_TOGETHER, LINK_DEADLINE, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE};
 use super::table::{Arrival, LinkKey, Slot};
-use crate::log::{bounded, refused};
-use crate::quic::ConnectError;
-use crate::wire::{FrameError, read_frame, write_frame};
 
 /// First message on a link's stream, from the worker that will send on it. Nothing comes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

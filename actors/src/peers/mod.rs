@@ -7,6 +7,7 @@ mod copy;
 mod fetch;
 #[cfg(feature = "fuzzing")]
 mod fuzz;
+mod keeper;
 mod lend;
 pub mod limits;
 mod links;
@@ -22,6 +23,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quinn::{Connection, Endpoint};
+use sardana_net::ground::Ground;
+use sardana_net::quic::limits::{CONNECT_DEADLINE, CONNECTIONS_OF_PEER, UNNAMED, UNNAMED_DEADLINE};
+use sardana_net::quic::{BindError, ConnectError, Door, Places, Purpose, bind_server_on, close, connect, widen};
+use sardana_net::trust::{PeerIdentity, Wallet};
 use sardana_protocol::messages::MemberAddress;
 use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{Generation, WorkerId};
@@ -31,6 +36,7 @@ pub use copy::CopyError;
 pub use fetch::{FetchError, FollowedSum};
 #[cfg(feature = "fuzzing")]
 pub use fuzz::fuzz;
+pub use keeper::{Keeper, OutgoingShare, OutgoingSum};
 use lend::Lent;
 pub(crate) use lend::{PutError, Reading};
 pub use links::LinkingError;
@@ -38,12 +44,7 @@ pub use names::Circle;
 use names::Names;
 use table::LinkTable;
 
-use crate::ground::Ground;
-use crate::quic::limits::{CONNECT_DEADLINE, CONNECTIONS_OF_PEER, UNNAMED, UNNAMED_DEADLINE};
-use crate::quic::{BindError, ConnectError, Door, Places, Purpose, bind_server_on, close, connect, widen};
-use crate::trust::{PeerIdentity, Wallet};
 use crate::watched::Watched;
-use crate::worker::Desk;
 
 /// This worker's end of all connections to other workers.
 #[derive(Debug)]
@@ -59,7 +60,7 @@ pub struct Peers {
     table: LinkTable,
     names: Names,
     lent: Watched<Lent>,
-    desk: Arc<Desk>,
+    keeper: Arc<dyn Keeper>,
     pieces: Arc<StatePieces>,
 }
 
@@ -103,17 +104,17 @@ impl Slot {
 }
 
 impl Peers {
-    /// Listens at `address` and serves what other workers ask of `desk`, once they are named. The state has these pieces.
+    /// Listens at `address` and serves what other workers ask of `keeper`, once they are named. The state has these pieces.
     ///
     /// # Errors
     /// When the address cannot be bound or the credentials cannot be used.
     pub fn listen(
         credentials: impl Into<Wallet>,
         address: SocketAddr,
-        desk: Arc<Desk>,
+        keeper: Arc<impl Keeper + 'static>,
         pieces: Arc<StatePieces>,
     ) -> Result<Arc<Self>, BindError> {
-        Self::listen_on(Ground::Host, credentials, address, desk, pieces)
+        Self::listen_on(Ground::Host, credentials, address, keeper, pieces)
     }
 
     /// Likewise, on another ground than the host.
@@ -124,7 +125,7 @@ impl Peers {
         ground: Ground,
         credentials: impl Into<Wallet>,
         address: SocketAddr,
-        desk: Arc<Desk>,
+        keeper: Arc<impl Keeper + 'static>,
         pieces: Arc<StatePieces>,
     ) -> Result<Arc<Self>, BindError> {
         let credentials = credentials.into();
@@ -140,21 +141,21 @@ impl Peers {
             table: LinkTable::default(),
             names: Names::default(),
             lent: Watched::default(),
-            desk,
+            keeper,
             pieces,
         });
         tokio::spawn(Arc::clone(&peers).accept_all());
         Ok(peers)
     }
 
-    /// So many more bytes of a state are here: see [`Desk::moved`].
+    /// So many more bytes of a state are here: see [`Keeper::moved`].
     pub(crate) fn moved(&self, bytes: usize) {
-        self.desk.moved(bytes);
+        self.keeper.moved(bytes);
     }
 
     #[cfg(test)]
     pub(crate) fn moved_so_far(&self) -> u64 {
-        self.desk.moved_so_far()
+        self.keeper.moved_so_far()
     }
 
     /// Where this worker listens.

@@ -5,19 +5,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quinn::{Connection, RecvStream, SendStream};
-use sardana_protocol::member::Member;
+use sardana_net::log::{bounded, refused};
+use sardana_net::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::words::{Generation, Step, WorkerId};
+use sardana_storage::manifest;
 use tokio::time::timeout;
 
-use super::Peers;
 use super::fetch::{Answer, Request, When};
 use super::limits::{STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE, TRANSFER_PRIORITY};
+use super::{OutgoingShare, OutgoingSum, Peers};
 use crate::fault::{self, Point};
-use crate::log::{bounded, refused};
-use crate::manifest;
-use crate::wire::{FrameError, read_frame, write_frame};
-use crate::worker::{HeldShare, KeptSum};
 
 /// The code of a stream that was given up.
 const GIVEN_UP: u32 = 1;
@@ -87,7 +85,7 @@ impl Peers {
                         bytes: bytes.len() as u64,
                         hash,
                         trailer,
-                        keeper_at: self.desk.read(Member::step),
+                        keeper_at: self.keeper.step(),
                     };
                     let load = Load {
                         bytes,
@@ -143,7 +141,7 @@ impl Peers {
     }
 
     /// The answer for a share, with what follows it.
-    fn loaded(&self, held: Option<HeldShare>, step: Step) -> (Answer, Option<Load>) {
+    fn loaded(&self, held: Option<OutgoingShare>, step: Step) -> (Answer, Option<Load>) {
         let Some(held) = held else {
             return (self.not_here(), None);
         };
@@ -160,29 +158,28 @@ impl Peers {
     }
 
     /// A share of the snapshot that is held; or else, if it is all of it, the state at `step` as soon as the training thread is free.
-    async fn share(&self, step: Step, share: Share) -> Option<HeldShare> {
-        if let Some(held) = self.desk.share_of(step, share) {
+    async fn share(&self, step: Step, share: Share) -> Option<OutgoingShare> {
+        if let Some(held) = self.keeper.share_of(step, share) {
             return Some(held);
         }
         if share != Share::WHOLE {
             return None;
         }
-        let bytes = self.desk.state_at(step).await?;
-        let (pieces, desk) = (Arc::clone(&self.pieces), Arc::clone(&self.desk));
-        let hash = move || HeldShare::new_watched(&pieces, share, bytes, |hashed| desk.moved(hashed));
-        self.ground.beside(hash).await
+        let bytes = self.keeper.state_at(step).await?;
+        let (hash, bytes) = self.hashed(share, bytes).await?;
+        Some(OutgoingShare { bytes, hash })
     }
 
-    async fn sum(&self, step: Step, when: When) -> Option<KeptSum> {
+    async fn sum(&self, step: Step, when: When) -> Option<Box<dyn OutgoingSum>> {
         match when {
-            When::Now => self.desk.sum_of(step),
-            When::Soon => self.desk.coming_sum(step).await,
+            When::Now => self.keeper.sum_of(step),
+            When::Soon => self.keeper.coming_sum(step).await,
         }
     }
 
     fn not_here(&self) -> Answer {
         Answer::NotHere {
-            stands_at: self.desk.read(Member::step),
+            stands_at: self.keeper.step(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use sardana_protocol::checkpoint::PieceHash;
-use sardana_protocol::limits::{HEARTBEAT, MAX_TEXT_BYTES, PIECE_BYTES};
+use sardana_protocol::limits::{AUXILIARY_NAME_BYTES, HEARTBEAT, MAX_TEXT_BYTES, PIECE_BYTES};
 use sardana_protocol::member::{Event, Heartbeat, Member};
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, WorkerHello, WorkerMessage};
@@ -17,7 +17,7 @@ use tokio::time::{Instant, interval, timeout};
 
 use super::control::{Control, ControlArguments, JoinError, Link, Looking};
 use super::desk::{Data, Desk, Errand};
-use super::limits::{AUXILIARY_NAME_BYTES, BEAT_EVERY, LAST_WORDS, LEAVE_PATIENCE, PASSING_ON};
+use super::limits::{BEAT_EVERY, LAST_WORDS, LEAVE_PATIENCE, PASSING_ON};
 use super::renewal::WorkerRenewal;
 use super::restoring::Reader;
 use super::rings::Rings;

@@ -7,6 +7,17 @@ use std::time::Duration;
 
 use quinn::{Connection, Endpoint};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use sardana_net::control::{Next, carry as carry_messages};
+use sardana_net::enrol::{RenewError, renew_run_out};
+use sardana_net::ground::Ground;
+use sardana_net::quic::limits::CONNECT_DEADLINE;
+use sardana_net::quic::{
+    BindError, ConnectError, Purpose, Whose, bind_client_on, close, connect, explain, is_refusal, is_run_out, towards,
+};
+use sardana_net::trust::{PeerIdentity, Wallet};
+use sardana_net::whereabouts::Search;
+use sardana_net::wire::limits::HELLO_FRAME_BYTES;
+use sardana_net::wire::{FrameError, exchange};
 use sardana_protocol::member::{Event, Member};
 use sardana_protocol::messages::{Call, CoordinatorMessage, Greeting, Hello, WorkerHello, WorkerMessage};
 use sardana_protocol::words::{Incarnation, Step, WorkerId};
@@ -18,18 +29,7 @@ use super::WorkerConfig;
 use super::actor::Message;
 use super::desk::{Data, Desk};
 use super::limits::{COORDINATOR_ABSENCE, COORDINATOR_PATIENCE, GREETING_DEADLINE, LAST_WORDS, RETRY_EVERY};
-use crate::control::{Next, carry as carry_messages};
-use crate::enrol::{RenewError, renew_run_out};
 use crate::fault::{self, Point};
-use crate::ground::Ground;
-use crate::quic::limits::CONNECT_DEADLINE;
-use crate::quic::{
-    BindError, ConnectError, Purpose, Whose, bind_client_on, close, connect, explain, is_refusal, is_run_out, towards,
-};
-use crate::trust::{PeerIdentity, Wallet};
-use crate::whereabouts::Search;
-use crate::wire::limits::HELLO_FRAME_BYTES;
-use crate::wire::{FrameError, exchange};
 
 /// Why a worker could not join.
 #[derive(Debug, thiserror::Error)]

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use sardana_net::ground::Ground;
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::limits::HASHING_SIGN;
 use sardana_protocol::snapshot::Share;
@@ -16,7 +17,6 @@ use sardana_protocol::state::StatePieces;
 use tokio::time::timeout;
 
 use super::desk::HeldShare;
-use crate::ground::Ground;
 
 /// So long copies on one host take at most, as a rule: several GiB.
 const GIVES_WAY: Duration = Duration::from_millis(500);

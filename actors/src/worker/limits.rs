@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use sardana_net::enrol::limits::WORKER_RENEWED_WITHIN;
+use sardana_net::trust::limits::{CLOCK_SLACK, LEAST_LEFT};
 use sardana_protocol::limits::REBALANCE_STEPS;
-
-use crate::trust::limits::{CLOCK_SLACK, LEAST_LEFT};
 
 /// How long a worker looks for its coordinator before it gives up: a coordinator that is started with its workers is there
 /// within a second; one that is restarted needs a few.
@@ -35,9 +35,6 @@ pub const LEAVE_PATIENCE: Duration = Duration::from_secs(25);
 /// that is gone needs nothing.
 pub const PASSING_ON: Duration = Duration::from_secs(2);
 
-/// Longest name of an auxiliary sum in a hello, where it only serves people; longer ones are cut.
-pub const AUXILIARY_NAME_BYTES: usize = 64;
-
 /// Of how many gradients the last ones' median is a worker's pace: so many that interruptions do not show, so few that even a worker
 /// with a single shard has computed them all in the steps between two changes of its ranges.
 pub const PACE_WINDOW: usize = 16;
@@ -46,5 +43,6 @@ pub const PACE_WINDOW: usize = 16;
 pub const PACE_LEAST: usize = 4;
 
 const _: () = assert!(LEAST_LEFT.as_secs() >= COORDINATOR_ABSENCE.as_secs() + CLOCK_SLACK.as_secs());
+const _: () = assert!(WORKER_RENEWED_WITHIN.as_secs() >= COORDINATOR_ABSENCE.as_secs() + CLOCK_SLACK.as_secs());
 const _: () = assert!(PACE_WINDOW as u64 <= REBALANCE_STEPS);
 const _: () = assert!(PACE_LEAST <= PACE_WINDOW);

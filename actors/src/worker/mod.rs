@@ -8,6 +8,7 @@ mod control;
 mod desk;
 mod give_back;
 mod hashing;
+mod keeper;
 pub mod limits;
 mod renewal;
 mod restoring;
@@ -24,6 +25,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ractor::{Actor, ActorRef};
+use sardana_net::ground::Ground;
+use sardana_net::quic::BindError;
+use sardana_net::trust::Wallet;
+use sardana_net::whereabouts::Whereabouts;
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::Step;
@@ -31,15 +36,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 pub use control::JoinError;
-pub(crate) use desk::names_watched;
 pub use desk::{Data, Desk, Errand, HeldShare, KeptSum, Task};
 pub use tally::TallyFile;
 
-use crate::ground::Ground;
 use crate::peers::Peers;
-use crate::quic::BindError;
-use crate::trust::Wallet;
-use crate::whereabouts::Whereabouts;
 use actor::{Arguments, Message, Worker};
 
 /// What a worker needs besides its model.
@@ -61,7 +61,7 @@ pub struct WorkerConfig {
     pub gradient_memory: u64,
     /// How the bytes of its model's state are cut into pieces.
     pub pieces: Arc<StatePieces>,
-    /// What its model's state is called: see [`crate::manifest::encode_description`].
+    /// What its model's state is called: see [`sardana_storage::manifest::encode_description`].
     pub description: Bytes,
     /// Names of the model's auxiliary sums, in the model's order; for people.
     pub auxiliary: Vec<String>,

@@ -1,9 +1,8 @@
 //! The renewal of a worker's own certificate, over its control connection: asked for at a beat, taken in when the answer comes.
 
+use sardana_net::ground::Ground;
+use sardana_net::trust::{Renewal, Wallet};
 use sardana_protocol::messages::WorkerMessage;
-
-use crate::ground::Ground;
-use crate::trust::{Renewal, Wallet};
 
 /// A worker's renewal. Without a coordinator no answer comes: it is asked for again in time, until the certificate runs out.
 #[derive(Debug)]

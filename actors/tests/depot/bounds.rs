@@ -91,7 +91,7 @@ async fn a_connection_that_breaks_in_a_put_leaves_nothing_that_counts_as_durable
         }
     })
     .await;
-    let pin = sardana_actors::store::PinId::new(99);
+    let pin = sardana_storage::store::PinId::new(99);
     assert_eq!(
         place.store.pin(pin, &names(&all)),
         names(&all),

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use sardana_actors::store::{Disk, DiskFile, RealDisk};
-use sardana_actors::trust::PrivateError;
+use sardana_storage::private::PrivateError;
+use sardana_storage::store::{Disk, DiskFile, RealDisk};
 
 /// What is wrong with it at the moment.
 #[derive(Debug, Default)]

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sardana_actors::depot::{DepotError, Patience};
-use sardana_actors::store::{Options, Store};
+use sardana_storage::store::{Options, Store};
 
 use crate::disk::{Faulty, Wrong};
 use crate::site::{Place, Read, WAYS, WORKER, authority, client_at, names, pieces, snapshot, soon};
 
-fn place(authority: &sardana_actors::trust::Authority) -> (Place, Arc<Wrong>) {
+fn place(authority: &sardana_net::trust::Authority) -> (Place, Arc<Wrong>) {
     let folder = tempfile::tempdir().unwrap();
     let disk = Faulty::default();
     let wrong = Arc::clone(&disk.0);

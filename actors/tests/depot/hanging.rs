@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sardana_actors::depot::{DepotError, Depots, Opener, Patience};
-use sardana_actors::store::{Options, Store};
-use sardana_actors::trust::Authority;
+use sardana_net::trust::Authority;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId};
+use sardana_storage::store::{Options, Store};
 
 use crate::disk::{Faulty, Hang, Wrong};
 use crate::leader::{Leader, depot_with};
@@ -142,7 +142,7 @@ async fn a_client_gives_a_depot_up_that_says_nothing() {
     let _hung = wrong.hang(Hang::Read);
     let error = soon(worker.get(place.at, &names(&one), |_, _| ())).await.unwrap_err();
     assert!(hangs(&error), "{error}");
-    let key = sardana_actors::manifest::key_of(&manifest(5, &one, 1, &[place.at.depot]), b"x");
+    let key = sardana_storage::manifest::key_of(&manifest(5, &one, 1, &[place.at.depot]), b"x");
     // It is not there, for which no file is read.
     let error = soon(client(&authority, WORKER).manifest(place.at, key)).await.unwrap_err();
     assert!(matches!(&error, DepotError::NotHere { .. }), "{error}");

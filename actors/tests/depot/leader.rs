@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use sardana_actors::depot::{Depot, DepotConfig, Opener, start_with};
-use sardana_actors::quic::limits::HANDSHAKE_DEADLINE;
-use sardana_actors::quic::{Door, Purpose, accept, bind_server};
-use sardana_actors::trust::{Authority, PeerIdentity, Role, Wallet};
-use sardana_actors::wire::limits::CONTROL_FRAME_BYTES;
-use sardana_actors::wire::{read_frame, write_frame};
+use sardana_net::quic::limits::HANDSHAKE_DEADLINE;
+use sardana_net::quic::{Door, Purpose, accept, bind_server};
+use sardana_net::trust::{Authority, PeerIdentity, Role, Wallet};
+use sardana_net::wire::limits::CONTROL_FRAME_BYTES;
+use sardana_net::wire::{read_frame, write_frame};
 use sardana_protocol::checkpoint::{DepotAddress, Head, Manifest, ManifestKey, Part};
 use sardana_protocol::messages::{DepotHello, DepotMessage, DepotOrder, Greeting, Hello, Told};
 use sardana_protocol::words::{Incarnation, Step};

@@ -3,9 +3,9 @@
 use std::fs;
 
 use sardana_actors::depot::{Patience, Reach};
-use sardana_actors::store::SEGMENTS_FOLDER;
 use sardana_protocol::checkpoint::placement::ranked;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
+use sardana_storage::store::SEGMENTS_FOLDER;
 
 use crate::site::{Place, Read, WORKER, authority, client, client_at, damage, names, pieces, snapshot, soon};
 

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use sardana_actors::depot::{DepotConfig, DepotStartError, identity, start};
-use sardana_actors::manifest::key_of;
-use sardana_actors::trust::{Role, Wallet};
+use sardana_net::trust::{Role, Wallet};
 use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestId, ManifestKey};
 use sardana_protocol::messages::{DepotMessage, DepotOrder, Greeting};
 use sardana_protocol::words::Step;
+use sardana_storage::manifest::key_of;
 
 use crate::leader::{Leader, depot, joined};
 use crate::site::{

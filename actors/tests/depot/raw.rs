@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
-use sardana_actors::quic::limits::CONNECT_DEADLINE;
-use sardana_actors::quic::{Purpose, bind_client, connect};
-use sardana_actors::trust::{Authority, PeerIdentity, Role};
-use sardana_actors::wire::{read_frame, write_frame};
+use sardana_net::quic::limits::CONNECT_DEADLINE;
+use sardana_net::quic::{Purpose, bind_client, connect};
+use sardana_net::trust::{Authority, PeerIdentity, Role};
+use sardana_net::wire::{read_frame, write_frame};
 use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::WorkerId;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use sardana_actors::depot::{Opener, SERVED_FILE};
-use sardana_actors::store::{OpenError, Options, Store};
 use sardana_protocol::messages::{DepotMessage, DepotOrder};
+use sardana_storage::store::{OpenError, Options, Store};
 
 use crate::disk::Faulty;
 use crate::leader::{Leader, depot, depot_with, joined};

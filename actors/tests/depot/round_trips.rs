@@ -2,9 +2,9 @@
 
 use sardana_actors::depot::DepotError;
 use sardana_actors::depot::limits::MAX_SNAPSHOTS;
-use sardana_actors::store::PinId;
 use sardana_protocol::checkpoint::{ManifestId, ManifestKey, PieceHash};
 use sardana_protocol::words::{Step, WorkerId};
+use sardana_storage::store::PinId;
 
 use crate::site::{Place, Read, WORKER, authority, client, encoded, manifest, names, pieces, snapshot, soon};
 
@@ -72,7 +72,7 @@ async fn a_manifest_comes_back() {
     let all = pieces(1, 20);
     soon(worker.put(place.at, snapshot(5), &all, || ())).await.unwrap();
     let manifest = manifest(5, &all, 1, &[place.at.depot]);
-    let stored = sardana_actors::manifest::stored(&manifest, encoded(&manifest), place.at.depot);
+    let stored = sardana_storage::manifest::stored(&manifest, encoded(&manifest), place.at.depot);
     let key = place.store.commit(&stored).unwrap();
     assert_eq!(soon(worker.manifest(place.at, key)).await.unwrap(), manifest);
     let other = ManifestKey {

@@ -8,12 +8,12 @@ use bytes::Bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
 use sardana_actors::depot::limits::{PANE_BYTES, WORTH_SHOWING};
 use sardana_actors::depot::{Patience, Reach};
-use sardana_actors::quic::{Door, Purpose, accept, bind_server};
-use sardana_actors::store::PinId;
-use sardana_actors::trust::{Authority, Role, Wallet};
-use sardana_actors::wire::{read_frame, write_frame};
+use sardana_net::quic::{Door, Purpose, accept, bind_server};
+use sardana_net::trust::{Authority, Role, Wallet};
+use sardana_net::wire::{read_frame, write_frame};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
 use sardana_protocol::limits::PIECE_BYTES;
+use sardana_storage::store::PinId;
 
 use crate::raw::{Answer, MOST, Raw, Request, WindowAt, offers, put};
 use crate::site::{LOOPBACK, PATIENCE, Place, Read, WORKER, authority, client, client_at, names, pieces, snapshot, soon};

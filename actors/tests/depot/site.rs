@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sardana_actors::depot::{Depots, Patience, Reach, Server};
-use sardana_actors::ground::Ground;
-use sardana_actors::manifest;
-use sardana_actors::quic::{Purpose, bind_server};
-use sardana_actors::store::{SEGMENTS_FOLDER, Store};
-use sardana_actors::trust::{Authority, Role, Wallet};
+use sardana_net::ground::Ground;
+use sardana_net::quic::{Purpose, bind_server};
+use sardana_net::trust::{Authority, Role, Wallet};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, PieceHash, Placing};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
+use sardana_storage::manifest;
+use sardana_storage::store::{SEGMENTS_FOLDER, Store};
 use tempfile::TempDir;
 use tokio::time::timeout;
 

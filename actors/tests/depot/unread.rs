@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quinn::Connection;
-use sardana_actors::quic::limits::{PEER_UNI_STREAMS, PEER_WINDOW_BYTES, STRANGER_WINDOW_BYTES, UNNAMED_STREAMS};
+use sardana_net::quic::limits::{PEER_UNI_STREAMS, PEER_WINDOW_BYTES, STRANGER_WINDOW_BYTES, UNNAMED_STREAMS};
 use sardana_protocol::words::WorkerId;
 use tokio::task::JoinSet;
 use tokio::time::timeout;

@@ -2,9 +2,10 @@
 
 use std::time::SystemTime;
 
-use sardana_actors::enrol::{EnrolError, JoinFile, Moment, Terms, answers, enrol, invite};
-use sardana_actors::trust::{Authority, Otherwise, Role};
+use sardana_net::enrol::{EnrolError, JoinFile, Moment, Terms, answers, enrol, invite};
+use sardana_net::trust::{Authority, Role};
 use sardana_protocol::messages::Greeting;
+use sardana_storage::private::Otherwise;
 
 use super::log::Log;
 use super::site::{JOB, Site, greeted, invitation};

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use sardana_actors::enrol::{EnrolError, Keyring, KeyringError, enrol_kept};
 use sardana_actors::operator::Operator;
-use sardana_actors::trust::{Otherwise, Role};
+use sardana_net::enrol::{EnrolError, Keyring, KeyringError, enrol_kept};
+use sardana_net::trust::Role;
 use sardana_protocol::messages::Greeting;
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
+use sardana_storage::private::Otherwise;
 
 use super::log::Log;
 use super::site::{Site, greeted};

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sardana_actors::quic::limits::CONNECT_DEADLINE;
-use sardana_actors::quic::{Purpose, bind_client, connect};
-use sardana_actors::trust::{Authority, PendingKey, Role, Wallet};
-use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
-use sardana_actors::wire::{read_frame, write_frame};
 use sardana_actors::worker::{self, Desk, Errand, ModelFailure, Sigterm, WorkerConfig};
 use sardana_collectives::layout::Layout;
+use sardana_net::quic::limits::CONNECT_DEADLINE;
+use sardana_net::quic::{Purpose, bind_client, connect};
+use sardana_net::trust::{Authority, PendingKey, Role, Wallet};
+use sardana_net::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
+use sardana_net::wire::{read_frame, write_frame};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::{JobEvent, WorkerEvent};
 use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting, Hello};
@@ -108,7 +108,7 @@ async fn a_worker_and_its_coordinator_live_longer_than_their_certificates() {
     // What was issued at first is refused by now.
     let address = site.coordinator.address();
     let endpoint = bind_client(&*before, Purpose::Control, address).unwrap();
-    let coordinator = sardana_actors::trust::PeerIdentity::coordinator(JOB);
+    let coordinator = sardana_net::trust::PeerIdentity::coordinator(JOB);
     let told = match connect(&endpoint, address, coordinator, CONNECT_DEADLINE).await {
         Ok(connection) => super::site::closed(&connection).await,
         Err(error) => error.to_string(),
@@ -134,7 +134,7 @@ async fn an_agent_renews_its_own_and_asks_for_its_children() {
     let agent = site.authority.issue(Role::Agent, 7).unwrap();
     let address = site.coordinator.address();
     let endpoint = bind_client(&agent, Purpose::Control, address).unwrap();
-    let coordinator = sardana_actors::trust::PeerIdentity::coordinator(JOB);
+    let coordinator = sardana_net::trust::PeerIdentity::coordinator(JOB);
     let connection = connect(&endpoint, address, coordinator, CONNECT_DEADLINE).await.unwrap();
     let (mut send, mut receive) = connection.open_bi().await.unwrap();
     let hello = Hello::Agent(AgentHello {

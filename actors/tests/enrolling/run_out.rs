@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use sardana_actors::agent::{self, AgentConfig, Output};
 use sardana_actors::depot::{self, DepotConfig};
-use sardana_actors::enrol::{RenewError, renew_run_out};
-use sardana_actors::ground::Ground;
-use sardana_actors::trust::{Authority, Clock, Credentials, Otherwise, PrivateFolder, Role, Wallet};
 use sardana_actors::worker::{self, JoinError, WorkerError};
+use sardana_net::enrol::{RenewError, renew_run_out};
+use sardana_net::ground::Ground;
+use sardana_net::trust::{Authority, Clock, Credentials, Role, Wallet};
 use sardana_protocol::membership::{CheckpointEvent, JobEvent, WorkerEvent};
 use sardana_protocol::words::{JobId, WorkerId};
+use sardana_storage::private::{Otherwise, PrivateFolder};
 use tokio::time::timeout;
 
 use super::log::Log;
@@ -144,10 +145,8 @@ async fn strangers_other_jobs_the_late_and_the_gone_are_told_why_not() {
     let log = Log::new();
     let shared = Shared::new();
     let site = Site::of(shared.authority()).await;
-    site.registrar.note_gone(
-        WorkerId::new(9),
-        sardana_actors::enrol::Moment::of(std::time::SystemTime::now()),
-    );
+    site.registrar
+        .note_gone(WorkerId::new(9), sardana_net::enrol::Moment::of(std::time::SystemTime::now()));
     let old = |authority: Authority| authority.with_clock(Clock::behind(3 * HOUR)).issue(Role::Worker, 1).unwrap();
     let other_job = old(Authority::new(JobId::new([4; 16])).unwrap());
     let same_name = old(Authority::new(JOB).unwrap());

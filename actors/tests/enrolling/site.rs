@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime};
 
 use quinn::Connection;
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Succession};
-use sardana_actors::enrol::{Invitation, JoinFile, Moment, Registrar, Terms, invite};
-use sardana_actors::quic::limits::CONNECT_DEADLINE;
-use sardana_actors::quic::{Purpose, bind_client, connect};
-use sardana_actors::trust::{Authority, Credentials, PeerIdentity, Role};
-use sardana_actors::wire::limits::HELLO_FRAME_BYTES;
-use sardana_actors::wire::{read_frame, write_frame};
+use sardana_net::enrol::{Invitation, JoinFile, Moment, Registrar, Terms, invite};
+use sardana_net::quic::limits::CONNECT_DEADLINE;
+use sardana_net::quic::{Purpose, bind_client, connect};
+use sardana_net::trust::{Authority, Credentials, PeerIdentity, Role};
+use sardana_net::wire::limits::HELLO_FRAME_BYTES;
+use sardana_net::wire::{read_frame, write_frame};
 use sardana_protocol::membership::{Balance, JobEvent};
 use sardana_protocol::messages::{AgentHello, Greeting, Hello};
 use sardana_protocol::words::{Incarnation, JobId};
@@ -110,5 +110,5 @@ pub(crate) async fn greeted(credentials: &Credentials, address: SocketAddr) -> G
 /// Why the other end closed the connection.
 pub(crate) async fn closed(connection: &Connection) -> String {
     let closed = timeout(PATIENCE, connection.closed()).await;
-    sardana_actors::quic::explain(&closed.expect("it is closed in time"))
+    sardana_net::quic::explain(&closed.expect("it is closed in time"))
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{Connection, ConnectionError, Endpoint};
-use sardana_actors::enrol::limits::{ENROL_FRAME_BYTES, MAX_ENROLMENTS};
-use sardana_actors::enrol::{COME_AGAIN, enrol};
-use sardana_actors::quic::limits::CONNECT_DEADLINE;
-use sardana_actors::quic::{Purpose, bind_stranger, connect};
-use sardana_actors::trust::{PeerIdentity, Role};
-use sardana_actors::wire::limits::HELLO_FRAME_BYTES;
-use sardana_actors::wire::write_frame;
+use sardana_net::enrol::limits::{ENROL_FRAME_BYTES, MAX_ENROLMENTS};
+use sardana_net::enrol::{COME_AGAIN, enrol};
+use sardana_net::quic::limits::CONNECT_DEADLINE;
+use sardana_net::quic::{Purpose, bind_stranger, connect};
+use sardana_net::trust::{PeerIdentity, Role};
+use sardana_net::wire::limits::HELLO_FRAME_BYTES;
+use sardana_net::wire::write_frame;
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::messages::Hello;
 use tokio::task::JoinSet;
@@ -138,7 +138,7 @@ async fn strangers_who_say_nothing_cost_bounded_room_and_time() {
     );
     let others = timeout(PATIENCE, ends.join_all()).await.expect("nobody stays for ever");
     for end in others {
-        let told = sardana_actors::quic::explain(&end);
+        let told = sardana_net::quic::explain(&end);
         assert!(told.contains("took too long"), "{told}");
         log.refused(&["an enrolment took too long: more than 5s"]).await;
     }

@@ -9,9 +9,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use sardana_actors::agent::{AgentEvent, BUNDLE_VARIABLE, Bundle, Output, receive_bundle};
-use sardana_actors::trust::{Authority, Role};
-use sardana_actors::wire::limits::BUNDLE_BYTES;
-use sardana_actors::wire::write_frame_blocking;
+use sardana_net::trust::{Authority, Role};
+use sardana_net::wire::limits::BUNDLE_BYTES;
+use sardana_net::wire::write_frame_blocking;
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use tokio::time::timeout;
 

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test waits for the events that it is about")]
 
-#[path = "../catalogue/disk.rs"]
+#[path = "../../../storage/tests/catalogue/disk.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod disk;
 mod groups;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sardana_actors::agent::limits::LEAVE_PATIENCE;
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentEvent, Output};
 use sardana_actors::operator::Operator;
-use sardana_actors::trust::Role;
+use sardana_net::trust::Role;
 use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};

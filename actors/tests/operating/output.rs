@@ -53,7 +53,7 @@ async fn a_folder_that_is_none_is_named_before_anything_starts() {
     let file = tempfile::NamedTempFile::new().unwrap();
     for folder in [file.path().to_owned(), file.path().join("logs"), "/proc/logs".into()] {
         let config = sardana_actors::agent::AgentConfig {
-            credentials: site.authority.issue(sardana_actors::trust::Role::Agent, 1).unwrap().into(),
+            credentials: site.authority.issue(sardana_net::trust::Role::Agent, 1).unwrap().into(),
             coordinator: site.coordinator.address().into(),
             listen: super::raw::LOOPBACK,
             advertise: None,

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use sardana_actors::coordinator::Records;
-use sardana_actors::trust::{Authority, Role};
+use sardana_net::trust::{Authority, Role};
 use sardana_protocol::limits::MAX_AUXILIARY;
 use sardana_protocol::membership::{GenerationEvent, JobEvent};
 use sardana_protocol::messages::{Greeting, WorkerHello};

@@ -2,7 +2,7 @@
 
 use sardana_actors::operator::limits::{KEPT_EVENTS, MAX_OPERATORS, REQUEST_BYTES};
 use sardana_actors::operator::{Operator, OperatorError};
-use sardana_actors::trust::{Authority, Role};
+use sardana_net::trust::{Authority, Role};
 use sardana_protocol::limits::{MAX_WORKERS, WIRE_VERSION};
 use sardana_protocol::membership::{GenerationEvent, JobEvent, Stage, WorkerEvent};
 use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting, Hello};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentEvent, Output};
-use sardana_actors::trust::{Authority, Credentials, Role};
+use sardana_net::trust::{Authority, Credentials, Role};
 use sardana_protocol::membership::JobEvent;
 use sardana_protocol::messages::Greeting;
 use tokio::sync::mpsc;

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use sardana_actors::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
-use sardana_actors::quic::{Purpose, bind_client, connect, explain};
-use sardana_actors::trust::{Authority, Clock, Credentials, Moment, Otherwise, PeerIdentity, PrivateFolder, Role};
+use sardana_net::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
+use sardana_net::quic::{Purpose, bind_client, connect, explain};
+use sardana_net::trust::{Authority, Clock, Credentials, Moment, PeerIdentity, Role};
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::words::JobId;
+use sardana_storage::private::{Otherwise, PrivateFolder};
 use tokio::time::{sleep, timeout};
 
 use super::log::Log;

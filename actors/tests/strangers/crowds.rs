@@ -1,10 +1,10 @@
 //! Crowds that finish their handshakes and say nothing: they keep out no one else.
 
-use sardana_actors::enrol::COME_AGAIN;
-use sardana_actors::enrol::limits::MAX_ENROLMENTS;
-use sardana_actors::quic::limits::{CONNECT_DEADLINE, FAIR_TIME};
-use sardana_actors::quic::{Purpose, bind_client, bind_stranger, connect, explain};
-use sardana_actors::trust::{PeerIdentity, Role};
+use sardana_net::enrol::COME_AGAIN;
+use sardana_net::enrol::limits::MAX_ENROLMENTS;
+use sardana_net::quic::limits::{CONNECT_DEADLINE, FAIR_TIME};
+use sardana_net::quic::{Purpose, bind_client, bind_stranger, connect, explain};
+use sardana_net::trust::{PeerIdentity, Role};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 

@@ -1,6 +1,6 @@
 //! Two hosts with copies of one depot's folder.
 
-use sardana_actors::trust::Role;
+use sardana_net::trust::Role;
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::messages::{DepotHello, Greeting, Hello};
 use sardana_protocol::words::Incarnation;

@@ -1,7 +1,7 @@
 //! What a first message must be, and what happens to one that is not.
 
-use sardana_actors::trust::{PendingKey, Role};
-use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
+use sardana_net::trust::{PendingKey, Role};
+use sardana_net::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::membership::{GenerationEvent, JobEvent, Loss, WorkerEvent};
 use sardana_protocol::messages::{AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, WorkerHello};

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Records, Succession};
-use sardana_actors::enrol::Registrar;
-use sardana_actors::quic::limits::CONNECT_DEADLINE;
-use sardana_actors::quic::{Purpose, bind_client, connect};
-use sardana_actors::trust::{Authority, Credentials, PeerIdentity, Role};
-use sardana_actors::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
-use sardana_actors::wire::{FrameError, read_frame, write_frame};
+use sardana_net::enrol::Registrar;
+use sardana_net::quic::limits::CONNECT_DEADLINE;
+use sardana_net::quic::{Purpose, bind_client, connect};
+use sardana_net::trust::{Authority, Credentials, PeerIdentity, Role};
+use sardana_net::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
+use sardana_net::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::membership::{Balance, JobEvent};
 use sardana_protocol::memory::GradientMemory;
@@ -134,7 +134,7 @@ impl Wire {
     /// Why the other end closed the connection.
     pub(crate) async fn closed(&self) -> String {
         let closed = timeout(PATIENCE, self.connection.closed());
-        sardana_actors::quic::explain(&closed.await.expect("it is closed in time"))
+        sardana_net::quic::explain(&closed.await.expect("it is closed in time"))
     }
 }
 

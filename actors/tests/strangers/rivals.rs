@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Succession};
-use sardana_actors::enrol::Registrar;
-use sardana_actors::trust::{Authority, Role};
+use sardana_net::enrol::Registrar;
+use sardana_net::trust::{Authority, Role};
 use sardana_protocol::membership::{Balance, JobEvent};
 use sardana_protocol::messages::{Greeting, Hello};
 use sardana_protocol::words::{Generation, Incarnation};

@@ -4,11 +4,11 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use sardana_actors::coordinator::{self, CoordinatorConfig, CoordinatorError, Past, Succession};
-use sardana_actors::enrol::Registrar;
-use sardana_actors::quic::{BindError, Purpose, bind_server};
-use sardana_actors::trust::{Authority, Credentials, Role};
 use sardana_actors::worker::{self, Desk, Ended, JoinError, ModelFailure, Sigterm, WorkerConfig, WorkerError};
 use sardana_collectives::layout::Layout;
+use sardana_net::enrol::Registrar;
+use sardana_net::quic::{BindError, Purpose, bind_server};
+use sardana_net::trust::{Authority, Credentials, Role};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::MAX_TEXT_BYTES;
 use sardana_protocol::membership::{Balance, JobEvent, WorkerEvent};

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sardana::WorkerId;
-use sardana_actors::quic::{Door, Purpose, accept, bind_server, connect};
-use sardana_actors::trust::{Authority, PeerIdentity, Role};
+use sardana_net::quic::{Door, Purpose, accept, bind_server, connect};
+use sardana_net::trust::{Authority, PeerIdentity, Role};
 use sardana_protocol::words::JobId;
 use tokio::runtime::{Builder, Runtime};
 

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use sardana::hosts::JoinFile;
-use sardana_actors::enrol::COME_AGAIN;
-use sardana_actors::quic::{ConnectError, bind_stranger, connect};
-use sardana_actors::trust::PeerIdentity;
+use sardana_net::enrol::COME_AGAIN;
+use sardana_net::quic::{ConnectError, bind_stranger, connect};
+use sardana_net::trust::PeerIdentity;
 use tokio::net::UdpSocket;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sardana::{Balance, Step};
-use sardana_actors::trust::limits::{CERTIFICATE_VALIDITY, RENEW_FROM_PERCENT};
+use sardana_net::trust::limits::{CERTIFICATE_VALIDITY, RENEW_FROM_PERCENT};
 
 use super::faults::Fault;
 use super::weather::Weather;

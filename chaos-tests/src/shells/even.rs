@@ -6,7 +6,7 @@ use rustls::crypto::{CryptoProvider, KeyProvider, ring};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::{Signer, SigningKey};
 use rustls::{Error, SignatureAlgorithm, SignatureScheme};
-use sardana_actors::trust::EVEN_BYTES;
+use sardana_net::trust::EVEN_BYTES;
 
 /// The algorithms of production, but that every signature has the commonest length.
 pub(super) fn cryptography() -> Arc<CryptoProvider> {

@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use sardana::launch::{Event, LaunchConfig, LaunchError, Launched, OperatorRequest, launch};
 use sardana::{CheckpointEvent, Checkpointing, GenerationEvent, JobEvent, Step, Summary, WorkerEvent};
-use sardana_actors::store::Store;
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::Trial;
+use sardana_storage::store::Store;
 use tokio::time::{sleep, timeout};
 
 use crate::coordinated::{self, Site};

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use sardana::hosts::Role;
-use sardana_actors::store::{PieceHash, SEGMENTS_FOLDER, Store};
 use sardana_chaos_tests::setup::Setup;
 use sardana_protocol::checkpoint::{DepotId, Manifest};
+use sardana_storage::store::{PieceHash, SEGMENTS_FOLDER, Store};
 use tokio::process::Command;
 
 use crate::coordinated::{GATE, Life, Site};
@@ -139,7 +139,7 @@ pub(crate) fn newest(folder: &Path) -> Result<Manifest> {
         .newest()
         .key
         .with_context(|| format!("{} has a whole one", folder.display()))?;
-    Ok(sardana_actors::manifest::decode(store.show(key)?.bytes())?)
+    Ok(sardana_storage::manifest::decode(store.show(key)?.bytes())?)
 }
 
 /// Which depot a folder is.

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use sardana_actors::store::{INDEX_FOLDER, MANIFESTS_FOLDER};
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::setup::Setup;
 use sardana_protocol::checkpoint::placement::ranked;
 use sardana_protocol::checkpoint::{DepotId, PieceHash};
+use sardana_storage::store::{INDEX_FOLDER, MANIFESTS_FOLDER};
 
 use crate::coordinated::Site;
 use crate::depots::{Depot, SAVED, Start, TWICE, cut, flip, id_of, newest, piece_in, setup};

@@ -7,10 +7,10 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use sardana::launch::launch;
 use sardana::{CheckpointEvent, JobEvent};
-use sardana_actors::store::Store;
 use sardana_chaos_tests::gate::Place;
 use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash};
 use sardana_protocol::limits::RESTORE_ATTEMPTS;
+use sardana_storage::store::Store;
 
 use crate::checkpoints::{Ended, config, demand, finish, saved, setup, until_free};
 use crate::depots::{cut, flip};
@@ -32,7 +32,7 @@ fn kept(folder: &Path) -> Result<Vec<(ManifestKey, Manifest)>> {
     let store = Store::open(folder)?.store;
     let mut kept = Vec::new();
     for listed in store.list() {
-        let manifest = sardana_actors::manifest::decode(store.show(listed.key)?.bytes())?;
+        let manifest = sardana_storage::manifest::decode(store.show(listed.key)?.bytes())?;
         kept.push((listed.key, manifest));
     }
     kept.sort_by_key(|(key, _)| *key);

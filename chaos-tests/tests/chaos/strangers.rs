@@ -8,10 +8,10 @@ use rustix::process::Signal;
 use sardana::WorkerId;
 use sardana::hosts::{Enrolled, Role, enrol};
 use sardana::operator::{Access, JobStatus, OperatorAnswer, OperatorRequest, ask};
-use sardana_actors::quic::Purpose;
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::half_open::HalfOpen;
 use sardana_chaos_tests::setup::Setup;
+use sardana_net::quic::Purpose;
 
 use crate::coordinated::{GATE, Site, send};
 use crate::depots::{Depot, SAVED, Start, TWICE};

@@ -1,8 +1,8 @@
 //! A checkpoint gets into another directory: what is missing there only, each piece compared with its hash, the manifest last.
 
-use sardana_actors::manifest::{self, ManifestError};
-use sardana_actors::store::{self, CommitError, PinId, WriteError};
 use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash};
+use sardana_storage::manifest::{self, ManifestError};
+use sardana_storage::store::{self, CommitError, PinId, WriteError};
 
 use super::directory::{Checkpoints, Directory};
 use super::layout::{Layout, LayoutError};

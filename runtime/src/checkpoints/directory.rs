@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 use sardana_actors::depot::{DEPOT_FILE, IdentityError, identity};
-use sardana_actors::manifest::{self, ManifestError};
-use sardana_actors::store::{self, FORMAT_FILE, Finding, MANIFESTS_FOLDER, SEGMENTS_FOLDER, Store};
 use sardana_protocol::checkpoint::{DepotId, Manifest, ManifestKey, PieceHash};
+use sardana_storage::manifest::{self, ManifestError};
+use sardana_storage::store::{self, FORMAT_FILE, Finding, MANIFESTS_FOLDER, SEGMENTS_FOLDER, Store};
 
 use super::layout::PieceError;
 
@@ -290,7 +290,7 @@ fn not_ours(path: &Path, found: &'static str) -> OpenError {
 }
 
 fn refused(path: &Path, error: store::OpenError) -> OpenError {
-    use sardana_actors::trust::PrivateError;
+    use sardana_storage::private::PrivateError;
     match error {
         store::OpenError::Private(PrivateError::System { source, .. })
             if matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) =>

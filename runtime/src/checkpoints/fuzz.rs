@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use sardana_actors::manifest::decode_description;
 use sardana_protocol::checkpoint::{DepotId, Manifest, PieceHash, Placing};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::PIECE_BYTES;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::{Dtype, StateHash, TensorSpec};
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step};
+use sardana_storage::manifest::decode_description;
 
 use super::layout::Layout;
 use super::safetensors::Tensors;

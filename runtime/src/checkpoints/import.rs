@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use sardana_actors::depot::IdentityError;
-use sardana_actors::manifest::{self, ManifestError};
-use sardana_actors::store::{self, CommitError, PinId, WriteError};
 use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash, Placing};
 use sardana_protocol::limits::PIECE_BYTES;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::{StateHash, TensorSpec};
 use sardana_protocol::words::Step;
+use sardana_storage::manifest::{self, ManifestError};
+use sardana_storage::store::{self, CommitError, PinId, WriteError};
 
 use super::copy::all_pieces;
 use super::directory::{Checkpoints, Directory};

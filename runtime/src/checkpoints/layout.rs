@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use sardana_actors::manifest::{self, ManifestError};
 use sardana_protocol::checkpoint::{Manifest, PieceHash};
 use sardana_protocol::limits::{MAX_TENSORS, PIECE_BYTES};
 use sardana_protocol::state::{StateHash, StateHasher, TensorSpec};
+use sardana_storage::manifest::{self, ManifestError};
 
 use super::directory::Checkpoints;
 

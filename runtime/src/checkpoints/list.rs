@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::time::SystemTime;
 
-use sardana_actors::store::Usage;
 use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash};
+use sardana_storage::store::Usage;
 
 use super::directory::Checkpoints;
 

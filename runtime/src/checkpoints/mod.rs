@@ -39,6 +39,6 @@ pub use safetensors::FileError;
 pub use show::{Details, ShowError};
 pub use verify::{Checked, Verification};
 
-pub use sardana_actors::store::{Collected, Finding, Progress, Usage};
 pub use sardana_protocol::checkpoint::{DepotId, Every, Keep, Manifest, ManifestId, ManifestKey, PieceHash, PolicyError};
 pub use sardana_protocol::state::{Dtype, StateHash, TensorSpec};
+pub use sardana_storage::store::{Collected, Finding, Progress, Usage};

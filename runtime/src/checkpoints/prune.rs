@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sardana_actors::store::{CollectError, Collected, DeleteError};
 use sardana_protocol::checkpoint::{Keep, Manifest, ManifestKey, PieceHash};
+use sardana_storage::store::{CollectError, Collected, DeleteError};
 
 use super::directory::{Checkpoints, Directory};
 use super::find::short;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use sardana_actors::store::{Finding, Progress, Verified, WriteError};
 use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash};
 use sardana_protocol::state::StateHash;
+use sardana_storage::store::{Finding, Progress, Verified, WriteError};
 
 use super::directory::{Checkpoints, Directory};
 use super::layout::{Layout, LayoutError};

@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent, Output};
-use sardana_actors::enrol::Enrolled;
-use sardana_actors::trust::{Role, Wallet};
+use sardana_net::enrol::Enrolled;
+use sardana_net::trust::{Role, Wallet};
 use sardana_protocol::words::WorkerId;
 use tokio::sync::mpsc;
 

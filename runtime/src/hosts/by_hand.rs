@@ -6,9 +6,9 @@ use std::path::Path;
 use std::thread;
 
 use sardana_actors::agent::Bundle;
-use sardana_actors::enrol::{EnrolError, Enrolled, Keyring};
 use sardana_actors::memory;
-use sardana_actors::trust::Role;
+use sardana_net::enrol::{EnrolError, Enrolled, Keyring};
+use sardana_net::trust::Role;
 
 use super::enrolling::{NoKeyring, default_keyring, enrol_kept, local_ip_towards};
 

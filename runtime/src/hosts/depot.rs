@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use sardana_actors::agent::host_name;
 use sardana_actors::depot::{self, Depot, DepotConfig, DepotStartError};
-use sardana_actors::enrol::Enrolled;
-use sardana_actors::trust::{Role, Wallet};
+use sardana_net::enrol::Enrolled;
+use sardana_net::trust::{Role, Wallet};
 
 use super::enrolling::local_ip_towards;
 use super::name::HostName;

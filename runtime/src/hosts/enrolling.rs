@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use sardana_actors::enrol::{self, EnrolError, Enrolled, JoinFile, Keyring, KeyringError, Moment};
-use sardana_actors::trust::Role;
+use sardana_net::enrol::{self, EnrolError, Enrolled, JoinFile, Keyring, KeyringError, Moment};
+use sardana_net::trust::Role;
 
 /// Reads the join file at `path` and trades it for credentials of `role`, with a key that is made here and never leaves. Nothing is kept: the
 /// next time counts as another use. See [`enrol_kept`].

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use sardana_actors::enrol::{self, JoinFile, JoinFileError, Moment, Terms};
-use sardana_actors::trust::{Otherwise, Role};
+use sardana_net::enrol::{self, JoinFile, JoinFileError, Moment, Terms};
+use sardana_net::trust::Role;
+use sardana_storage::private::Otherwise;
 
 use super::state::{StateDirectory, StateError};
 

@@ -26,6 +26,7 @@ pub use enrolling::{NoKeyring, default_keyring, enrol, enrol_kept, local_ip_towa
 pub use invite::{InviteConfig, InviteError, invite};
 pub use name::{HOST_NAME_BYTES, HostName, HostNameError};
 pub use place::{PlaceError, default_place, find_running};
-pub use sardana_actors::enrol::{EnrolError, Enrolled, JoinFile, JoinFileError, Keyring, KeyringError, Moment};
-pub use sardana_actors::trust::{Credentials, Otherwise, PrivateError, PrivateFolder, Role};
+pub use sardana_net::enrol::{EnrolError, Enrolled, JoinFile, JoinFileError, Keyring, KeyringError, Moment};
+pub use sardana_net::trust::{Credentials, Role};
+pub use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder};
 pub use state::StateError;

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, flock};
-use sardana_actors::enrol::limits::{MAX_INVITATION_LIFE, MAX_USES};
-use sardana_actors::enrol::{self, JoinFile, JoinFileError, Moment, Registrar, Terms};
-use sardana_actors::trust::{Otherwise, PrivateError, PrivateFolder, Role, own_user};
+use sardana_net::enrol::limits::{MAX_INVITATION_LIFE, MAX_USES};
+use sardana_net::enrol::{self, JoinFile, JoinFileError, Moment, Registrar, Terms};
+use sardana_net::trust::Role;
+use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, own_user};
 use tokio::task::JoinSet;
 
 /// What the names of the files end with.

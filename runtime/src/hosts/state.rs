@@ -7,10 +7,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sardana_actors::enrol::{Registrar, UsesError};
-use sardana_actors::lock::{FileLock, Holder};
-use sardana_actors::trust::{Authority, Otherwise, PrivateError, PrivateFolder, StoreError, read_private, write_private};
+use sardana_net::enrol::{Registrar, UsesError};
+use sardana_net::trust::{Authority, StoreError};
 use sardana_protocol::words::{Incarnation, JobId};
+use sardana_storage::lock::{FileLock, Holder};
+use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
 
 /// Where the coordinator is reached.
 pub const ADDRESS_FILE: &str = "address";

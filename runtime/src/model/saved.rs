@@ -5,9 +5,9 @@
 //! It must not know how they travel.
 
 use bytes::Bytes;
-use sardana_actors::manifest::encode_description;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{ShareHasher, StateHash, StatePieces, TensorSpec};
+use sardana_storage::manifest::encode_description;
 
 use super::state::{StateError, Take, shared_checked, visit_checked};
 use super::{SharedState, Trainable};

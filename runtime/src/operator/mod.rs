@@ -13,9 +13,10 @@ mod words;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use sardana_actors::enrol::enrol_anew;
+use sardana_net::enrol::enrol_anew;
+use sardana_net::trust::{Credentials, Role};
+
 pub use sardana_actors::operator::{Operator, OperatorError, limits};
-use sardana_actors::trust::{Credentials, Role};
 pub use sardana_protocol::status::{
     AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, OperatorAnswer, OperatorRequest, Overview, SavedView,
     WorkerView,

@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use sardana_actors::store::Store;
+use sardana_storage::store::Store;
 
 use super::site::{Site, has};
 

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use sardana_actors::store::{PinId, Store};
 use sardana_protocol::limits::PIECE_BYTES;
+use sardana_storage::store::{PinId, Store};
 
 use super::site::{Site, copy_folder, has, save, state};
 

@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use sardana_actors::depot::identity;
-use sardana_actors::manifest;
-use sardana_actors::store::{MANIFESTS_FOLDER, PinId, SEGMENTS_FOLDER, Store};
 use sardana_protocol::checkpoint::placement::homes;
 use sardana_protocol::checkpoint::{DepotId, Manifest, ManifestKey, PieceHash};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
@@ -17,6 +15,8 @@ use sardana_protocol::limits::PIECE_BYTES;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::{Dtype, StateHash, StateHasher, TensorSpec};
 use sardana_protocol::words::{Generation, Incarnation, JobId, Step};
+use sardana_storage::manifest;
+use sardana_storage::store::{MANIFESTS_FOLDER, PinId, SEGMENTS_FOLDER, Store};
 use tempfile::TempDir;
 
 /// A tensor of more than one piece, the first of which no step changes.

@@ -15,8 +15,8 @@ use sardana::hosts::{
 use sardana::worker::serve;
 use sardana::{AgentEvent, Balance, JobEvent, WorkerEvent};
 use sardana_actors::coordinator::CoordinatorError;
-use sardana_actors::quic::BindError;
-use sardana_actors::trust::Otherwise;
+use sardana_net::quic::BindError;
+use sardana_storage::private::Otherwise;
 use tokio::time::timeout;
 
 #[path = "../../../actors/tests/notices/cloud.rs"]

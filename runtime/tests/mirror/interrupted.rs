@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sardana::checkpoints::mirror::{Belief, Pieces, Sent, UploadError};
 use sardana::checkpoints::{Checkpoints, Dtype, ManifestKey, PieceHash, TensorSpec};
-use sardana_actors::store::Store;
+use sardana_storage::store::Store;
 
 use super::objects::{objects, open, url};
 use super::site::{Site, Tensors, has, save_tensors};

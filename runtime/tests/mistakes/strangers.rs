@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 use sardana::model::ModelError;
 use sardana::worker::{EXIT_RETRY, ProcessError};
 use sardana::{Job, JobSpec, Order, reference};
-use sardana_actors::trust::limits::CLOCK_SLACK;
-use sardana_actors::trust::{Authority, Clock, Moment, Role};
 use sardana_actors::worker::WorkerError;
+use sardana_net::trust::limits::CLOCK_SLACK;
+use sardana_net::trust::{Authority, Clock, Moment, Role};
 use sardana_protocol::words::JobId;
 
 use super::site::Site;

@@ -1,6 +1,6 @@
 //! What clouds answer, as any bytes.
 
-use crate::fuzzing::kind;
+use sardana_storage::fuzzing::kind;
 
 /// The bodies of answers, and the words and times in them.
 pub fn fuzz(bytes: &[u8]) {

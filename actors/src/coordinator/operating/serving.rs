@@ -1,6 +1,11 @@
 //! An operator's control connection at the coordinator: requests and answers, one after the other.
 
 use ractor::ActorRef;
+use sardana_net::log::refused;
+use sardana_net::quic::REFUSED;
+use sardana_net::trust::PeerIdentity;
+use sardana_net::wire::limits::HELLO_FRAME_BYTES;
+use sardana_net::wire::{FrameError, read_frame, write_frame};
 use sardana_protocol::messages::Greeting;
 use sardana_protocol::status::OperatorRequest;
 use tokio::sync::{Semaphore, oneshot};
@@ -8,12 +13,7 @@ use tokio::time::sleep;
 
 use crate::coordinator::actor::Message;
 use crate::coordinator::session::Streams;
-use crate::log::refused;
 use crate::operator::limits::{ANSWER_BYTES, ANSWER_EVERY, MAX_OPERATORS, REQUEST_BYTES};
-use crate::quic::REFUSED;
-use crate::trust::PeerIdentity;
-use crate::wire::limits::HELLO_FRAME_BYTES;
-use crate::wire::{FrameError, read_frame, write_frame};
 
 impl Streams {
     /// Answers an operator's requests one after the other, and not faster than a person can read.

@@ -1,12 +1,12 @@
 //! What a worker with a certificate may cost another one that never reads what it sends.
 
 use quinn::VarInt;
+use sardana_net::quic::limits::{PEER_WINDOW_BYTES, STRANGER_WINDOW_BYTES, UNNAMED_STREAMS};
 use sardana_protocol::limits::MAX_LIVES_AHEAD;
 use tokio::task::JoinSet;
 
 use super::super::limits::{MAX_GENERATIONS_AHEAD, MAX_PARKED, PARKED_FOR};
 use super::*;
-use crate::quic::limits::{PEER_WINDOW_BYTES, STRANGER_WINDOW_BYTES, UNNAMED_STREAMS};
 
 /// What has gone out by then is all that goes out.
 const NOTHING_MORE: Duration = Duration::from_secs(1);
@@ -83,7 +83,7 @@ async fn a_link_that_nobody_expects_is_not_kept_for_ever() {
 
 /// Opens as many links as it may, of generations to come, and sends as much on each as goes. Over the connection that there is, if there
 /// is one. Returns how many links, and how many bytes in all.
-async fn flood(workers: &[Arc<Peers>], ring: &Ring, links: u32, enough: usize) -> (usize, usize) {
+async fn flood(workers: &[Worker], ring: &Ring, links: u32, enough: usize) -> (usize, usize) {
     let connection = workers[1].dial(ring.members[0]).await.unwrap();
     let (told, mut sent) = tokio::sync::mpsc::unbounded_channel();
     let mut sending = JoinSet::new();
@@ -178,8 +178,8 @@ async fn connections_of_one_worker_are_bounded_and_the_oldest_goes_first() {
 async fn of_one_who_is_not_named_nothing_stays() {
     let (workers, ring) = workers(2);
     let connection = workers[1].dial(ring.members[0]).await.unwrap();
-    until(|| workers[0].unnamed.len() == 1).await;
+    until(|| workers[0].unnamed.taken() == 1).await;
     tokio::time::pause();
     timeout(2 * UNNAMED_DEADLINE, connection.closed()).await.unwrap();
-    until(|| workers[0].unnamed.len() == 0 && workers[0].slots.lock().unwrap().is_empty()).await;
+    until(|| workers[0].unnamed.taken() == 0 && workers[0].slots.lock().unwrap().is_empty()).await;
 }

@@ -3,22 +3,22 @@
 use std::sync::Arc;
 
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
+use sardana_net::quic::limits::PEER_BIDI_STREAMS;
 use sardana_protocol::member::{Command, Event};
 use sardana_protocol::messages::{StepReport, Trailer};
 use sardana_protocol::words::{Step, WorkerId};
 use tokio::time::timeout;
 
 use super::joining::snapshot;
-use super::{Circle, CopyError, FollowedSum, PATIENCE, Peers, Ring, until, workers};
+use super::{Circle, CopyError, FollowedSum, PATIENCE, Ring, Worker, until, workers};
 use crate::peers::copy::Holders;
-use crate::quic::limits::PEER_BIDI_STREAMS;
 use crate::watched::Watched;
 use crate::worker::{Data, Desk, Task};
 
 const JOINER: WorkerId = WorkerId::new(2);
 
 /// Two keepers who serve a third worker, and what that one is told.
-fn site() -> (Vec<Arc<Peers>>, Holders) {
+fn site() -> (Vec<Worker>, Holders) {
     let (workers, ring) = workers(3);
     for keeper in &workers[..2] {
         keeper.name(Circle::Joiners, [JOINER]);
@@ -71,9 +71,9 @@ fn train(desk: &Desk) -> Arc<Sum> {
     sum
 }
 
-fn follow(workers: &[Arc<Peers>], known: &Holders, step: u64) -> tokio::task::JoinHandle<Result<FollowedSum, CopyError>> {
-    let (joiner, known) = (Arc::clone(&workers[2]), Arc::clone(known));
-    let bytes = joiner.desk.layout().bytes();
+fn follow(workers: &[Worker], known: &Holders, step: u64) -> tokio::task::JoinHandle<Result<FollowedSum, CopyError>> {
+    let (joiner, known) = (Arc::clone(&workers[2].peers), Arc::clone(known));
+    let bytes = workers[2].desk.layout().bytes();
     tokio::spawn(async move {
         timeout(PATIENCE, joiner.follow(&known, Step::new(step), bytes))
             .await

@@ -11,7 +11,7 @@ use sardana_protocol::words::{Step, WorkerId};
 use tokio::time::timeout;
 
 use super::super::limits::STREAM_HELLO_DEADLINE;
-use super::{Circle, CopyError, FetchError, PATIENCE, Peers, generation, pieces, until, workers};
+use super::{Circle, CopyError, FetchError, PATIENCE, Worker, generation, pieces, until, workers};
 use crate::peers::copy::Holders;
 use crate::watched::Watched;
 use crate::worker::{Data, HeldShare};
@@ -34,7 +34,7 @@ fn bytes_of(share: Share) -> Bytes {
     Bytes::from_static(&STATE[pieces().bytes_of(share)])
 }
 
-fn hold(holder: &Peers, shares: impl IntoIterator<Item = (Share, Bytes)>) {
+fn hold(holder: &Worker, shares: impl IntoIterator<Item = (Share, Bytes)>) {
     let held = shares
         .into_iter()
         .map(|(share, bytes)| HeldShare::new(&pieces(), share, bytes));
@@ -57,7 +57,7 @@ pub(super) fn snapshot(holders: &[MemberAddress]) -> Snapshot {
 }
 
 /// Three holders with all their shares, who serve a fourth worker, and what that one is told.
-fn site() -> (Vec<Arc<Peers>>, Holders) {
+fn site() -> (Vec<Worker>, Holders) {
     let (workers, ring) = workers(u64::from(HOLDERS) + 1);
     for (place, holder) in (0..HOLDERS).zip(&workers) {
         holder.name(Circle::Joiners, [JOINER]);
@@ -70,7 +70,7 @@ fn site() -> (Vec<Arc<Peers>>, Holders) {
     (workers, Arc::new(Watched::new(known)))
 }
 
-async fn copy(workers: &[Arc<Peers>], known: &Holders) -> Result<Bytes, CopyError> {
+async fn copy(workers: &[Worker], known: &Holders) -> Result<Bytes, CopyError> {
     let copying = workers[HOLDERS as usize].copy_state(known);
     timeout(PATIENCE, copying).await.expect("a copy ends, well or not")
 }
@@ -194,7 +194,7 @@ async fn a_worker_that_is_not_named_is_refused_and_one_that_is_named_late_is_ser
     let holder = known.read(Clone::clone).holders[0].unwrap();
     workers[0].name(Circle::Joiners, [WorkerId::new(2)]);
     let ask = || {
-        let joiner = Arc::clone(&workers[3]);
+        let joiner = Arc::clone(&workers[3].peers);
         tokio::spawn(async move {
             let mut into = vec![0; pieces().bytes_of(share).len()];
             let answer = joiner.fetch_share(holder, Step::new(5), share, &mut into).await;

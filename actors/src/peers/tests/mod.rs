@@ -5,12 +5,15 @@ mod fetching;
 mod following;
 mod joining;
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use bytes::Bytes;
 use sardana_collectives::layout::Layout;
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot};
 use sardana_collectives::ring::RingLinks;
+use sardana_net::trust::{Authority, Role};
+use sardana_net::wire::write_frame;
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::messages::{Form, Visit};
 use sardana_protocol::plan::Plan;
@@ -22,8 +25,7 @@ use super::limits::STREAM_HELLO_BYTES;
 use super::links::LinkHello;
 use super::table::{LinkKey, Slot as Which};
 use super::*;
-use crate::trust::{Authority, Role};
-use crate::wire::write_frame;
+use crate::worker::Desk;
 
 const SHARDS: u32 = 8;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -48,21 +50,37 @@ fn pieces() -> Arc<StatePieces> {
     Arc::new(StatePieces::new([4, 4, 4, 4, 3]))
 }
 
+/// One worker: its connections, and the desk that keeps what the others fetch.
+struct Worker {
+    peers: Arc<Peers>,
+    desk: Arc<Desk>,
+}
+
+impl Deref for Worker {
+    type Target = Arc<Peers>;
+
+    fn deref(&self) -> &Arc<Peers> {
+        &self.peers
+    }
+}
+
 /// Workers 0, 1, … of one job, and a generation that has them all in that order.
-fn workers(count: u64) -> (Vec<Arc<Peers>>, Ring) {
+fn workers(count: u64) -> (Vec<Worker>, Ring) {
     workers_with(count, |_| pieces())
 }
 
 /// Likewise, each with a state of its own cut.
-fn workers_with(count: u64, pieces: impl Fn(u64) -> Arc<StatePieces>) -> (Vec<Arc<Peers>>, Ring) {
+fn workers_with(count: u64, pieces: impl Fn(u64) -> Arc<StatePieces>) -> (Vec<Worker>, Ring) {
     let authority = Authority::new(JobId::new([4; 16])).unwrap();
     let listen = |id| {
         let credentials = authority.issue(Role::Worker, id).unwrap();
         let address = (std::net::Ipv4Addr::LOCALHOST, 0).into();
-        Peers::listen(&credentials, address, desk(), pieces(id)).unwrap()
+        let desk = desk();
+        let peers = Peers::listen(&credentials, address, Arc::clone(&desk), pieces(id)).unwrap();
+        Worker { peers, desk }
     };
-    let workers: Vec<Arc<Peers>> = (0..count).map(listen).collect();
-    let member = |peers: &Arc<Peers>| MemberAddress {
+    let workers: Vec<Worker> = (0..count).map(listen).collect();
+    let member = |peers: &Worker| MemberAddress {
         worker: peers.own,
         address: peers.local_address().unwrap(),
     };
@@ -232,7 +250,7 @@ async fn every_hop_of_a_generation_leads_where_the_plan_says() {
 async fn a_link_of_a_generation_not_yet_known_is_parked() {
     let (workers, ring) = workers(2);
     let early = {
-        let (peers, ring) = (Arc::clone(&workers[0]), ring.clone());
+        let (peers, ring) = (Arc::clone(&workers[0].peers), ring.clone());
         tokio::spawn(async move { link(&peers, &ring, 0).await })
     };
     until(|| workers[1].table.parked() == 2).await;
@@ -267,7 +285,7 @@ async fn what_is_older_than_the_fence_is_refused_parked_or_not() {
         ..ring.clone()
     };
     let waiting = {
-        let (peers, newer) = (Arc::clone(&workers[1]), newer.clone());
+        let (peers, newer) = (Arc::clone(&workers[1].peers), newer.clone());
         tokio::spawn(async move { link(&peers, &newer, 1).await })
     };
     until(|| workers[1].table.waiting() == 2).await;

@@ -336,7 +336,7 @@ impl Desk {
         }
     }
 
-    /// The same where training is a task, and not a thread of its own: see [`crate::ground`].
+    /// The same where training is a task, and not a thread of its own: see [`sardana_net::ground`].
     pub async fn coming(&self) -> Task {
         loop {
             let changed = self.changed.waiting.notified();

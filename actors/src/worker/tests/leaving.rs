@@ -1,17 +1,17 @@
 //! SIGTERM, and a coordinator played by the test that releases or does not.
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
+use sardana_net::quic::limits::HANDSHAKE_DEADLINE;
+use sardana_net::quic::{Door, Purpose, accept, bind_server};
+use sardana_net::trust::{Authority, Credentials, Role};
+use sardana_net::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
+use sardana_net::wire::{read_frame, write_frame};
 use sardana_protocol::job::{Fingerprint, JobIdentity};
 use sardana_protocol::messages::{CoordinatorMessage, Greeting, Hello};
 use sardana_protocol::words::Incarnation;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::quic::limits::HANDSHAKE_DEADLINE;
-use crate::quic::{Door, Purpose, accept, bind_server};
-use crate::trust::{Authority, Credentials, Role};
-use crate::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
-use crate::wire::{read_frame, write_frame};
 
 pub(super) fn identity() -> JobIdentity {
     let hash = StateHash::of(b"x");

@@ -1,18 +1,18 @@
 //! A worker loads a checkpoint that a depot on its own host keeps, and lends what it has read to one that does not see that disk.
 
+use sardana_net::ground::Ground;
+use sardana_net::trust::{Authority, Role};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 use sardana_protocol::messages::{MemberAddress, Restore};
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::words::{Rank, WorkerId};
+use sardana_storage::manifest::{encode, stored};
+use sardana_storage::store::{PinId, SEGMENTS_FOLDER, Store};
 
 use super::restoring::{GENERATION, STATE, key, loaded, manifest, pieces, ranked};
 use super::*;
 use crate::depot::{Depots, Patience, Reach, Server};
-use crate::ground::Ground;
-use crate::manifest::{encode, stored};
 use crate::peers::Peers;
-use crate::store::{PinId, SEGMENTS_FOLDER, Store};
-use crate::trust::{Authority, Role};
 use crate::worker::restoring::Reader;
 
 const DEPOT: DepotId = DepotId::new(1);

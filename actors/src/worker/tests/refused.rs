@@ -1,12 +1,12 @@
 //! A worker whose hello is refused before the coordinator has read it all.
 
+use sardana_net::quic::Purpose;
+use sardana_net::refusing::{Manner, Refuser};
+use sardana_net::trust::Role;
 use sardana_protocol::messages::Greeting;
 
 use super::leaving::identity;
 use super::*;
-use crate::quic::Purpose;
-use crate::refused::{Manner, Refuser};
-use crate::trust::Role;
 
 const WHY: &str = "there is no room for anybody";
 

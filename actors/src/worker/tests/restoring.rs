@@ -1,20 +1,20 @@
 //! A worker that reaches no depot loads a checkpoint from members that read it, played by the test.
 
 use bytes::{Bytes, BytesMut};
+use sardana_net::ground::Ground;
+use sardana_net::trust::{Authority, Role};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, ManifestKey, PieceHash, Placing};
 use sardana_protocol::messages::{MemberAddress, Peer, Restore};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::state::share_hash;
 use sardana_protocol::words::{Generation, Incarnation, Rank, Step, WorkerId};
+use sardana_storage::manifest::{encode, key_of};
 use tokio::task::JoinHandle;
 
 use super::leaving::identity;
 use super::*;
 use crate::depot::Depots;
-use crate::ground::Ground;
-use crate::manifest::{encode, key_of};
 use crate::peers::{Peers, Reading};
-use crate::trust::{Authority, Role};
 use crate::worker::desk::Data;
 use crate::worker::restoring::Reader;
 

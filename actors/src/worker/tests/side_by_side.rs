@@ -3,13 +3,13 @@
 use ractor::{ActorProcessingErr, ActorRef};
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_collectives::ring::RingInput;
+use sardana_net::trust::{Authority, Role};
 use sardana_protocol::messages::{Form, MemberAddress, Trailer, Visit};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, WorkerId};
 
 use super::super::actor::Message;
 use super::super::rings::Rings;
 use super::*;
-use crate::trust::{Authority, Role};
 
 /// Takes what a ring tells its worker.
 struct Listener;

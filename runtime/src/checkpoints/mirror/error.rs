@@ -1,8 +1,8 @@
 //! What can go wrong with a mirror.
 
-use sardana_actors::manifest::ManifestError;
-use sardana_actors::store::{CommitError, WriteError};
 use sardana_protocol::checkpoint::ManifestKey;
+use sardana_storage::manifest::ManifestError;
+use sardana_storage::store::{CommitError, WriteError};
 
 use super::super::directory::OpenError;
 use super::super::find::short;

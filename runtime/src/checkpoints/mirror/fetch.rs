@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sardana_actors::manifest::{self, MANIFEST_BYTES};
-use sardana_actors::store::{self, PinId, Store, WriteError};
 use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash};
 use sardana_protocol::limits::PIECE_BYTES;
+use sardana_storage::manifest::{self, MANIFEST_BYTES};
+use sardana_storage::store::{self, PinId, Store, WriteError};
 
 use super::super::copy::{Copied, all_pieces};
 use super::super::layout::{Layout, LayoutError};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sardana_actors::manifest::MANIFEST_BYTES;
 use sardana_protocol::limits::PIECE_BYTES;
+use sardana_storage::manifest::MANIFEST_BYTES;
 
 /// A pack ends before it would get longer: few enough objects for a large state, few enough bytes to send once more when a connection
 /// breaks. It takes no upload in parts.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use sardana_actors::store::{Usage, Verified};
 use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
+use sardana_storage::store::{Usage, Verified};
 
 use super::super::list::{Entry, Listing, Standing};
 use super::super::show::{Details, ShowError};

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use sardana_actors::manifest;
 use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash};
+use sardana_storage::manifest;
 use tokio::sync::watch;
 use tokio::time::Instant;
 

@@ -13,12 +13,12 @@ use sardana_actors::coordinator::{
     self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Records, RecordsError, Steering,
 };
 use sardana_actors::depot::DepotStartError;
-use sardana_actors::enrol::Registrar;
-use sardana_actors::lock::FileLock;
-use sardana_actors::trust::PrivateFolder;
-use sardana_actors::whereabouts::MAX_WHEREABOUTS;
+use sardana_net::enrol::Registrar;
+use sardana_net::whereabouts::MAX_WHEREABOUTS;
 use sardana_protocol::membership::{Balance, JobEvent, Saves, Summary};
 use sardana_protocol::words::{Incarnation, JobId};
+use sardana_storage::lock::FileLock;
+use sardana_storage::private::PrivateFolder;
 use tokio::sync::mpsc;
 
 use crate::checkpointing::{Keeping, start_depot};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sardana_actors::coordinator::CoordinatorError;
-use sardana_actors::enrol::Registrar;
-use sardana_actors::quic::BindError;
+use sardana_net::enrol::Registrar;
+use sardana_net::quic::BindError;
 use sardana_protocol::membership::JobEvent;
 use sardana_protocol::words::Incarnation;
 use tokio::time::{Instant, sleep};

@@ -1,0 +1,71 @@
+//! The desk as the keeper of what other workers may fetch.
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use sardana_protocol::member::Member;
+use sardana_protocol::messages::Trailer;
+use sardana_protocol::snapshot::Share;
+use sardana_protocol::state::{StateHash, StatePieces, share_hash};
+use sardana_protocol::words::Step;
+
+use super::desk::names_watched;
+use super::{Desk, KeptSum};
+use crate::peers::{Keeper, OutgoingShare, OutgoingSum};
+
+impl Keeper for Desk {
+    fn step(&self) -> Step {
+        self.read(Member::step)
+    }
+
+    fn share_of(&self, step: Step, share: Share) -> Option<OutgoingShare> {
+        let held = Self::share_of(self, step, share)?;
+        Some(OutgoingShare {
+            bytes: held.bytes,
+            hash: held.hash,
+        })
+    }
+
+    fn state_at(&self, step: Step) -> BoxFuture<'_, Option<Bytes>> {
+        Box::pin(Self::state_at(self, step))
+    }
+
+    fn sum_of(&self, step: Step) -> Option<Box<dyn OutgoingSum>> {
+        Self::sum_of(self, step).map(outgoing)
+    }
+
+    fn coming_sum(&self, step: Step) -> BoxFuture<'_, Option<Box<dyn OutgoingSum>>> {
+        Box::pin(async move { Self::coming_sum(self, step).await.map(outgoing) })
+    }
+
+    fn hash(&self, pieces: &StatePieces, share: Share, bytes: &[u8]) -> StateHash {
+        let names = names_watched(pieces, share, bytes, |hashed| Self::moved(self, hashed));
+        share_hash(bytes.len() as u64, &names)
+    }
+
+    fn moved(&self, bytes: usize) {
+        Self::moved(self, bytes);
+    }
+
+    #[cfg(test)]
+    fn moved_so_far(&self) -> u64 {
+        Self::moved_so_far(self)
+    }
+}
+
+fn outgoing(sum: KeptSum) -> Box<dyn OutgoingSum> {
+    Box::new(sum)
+}
+
+impl OutgoingSum for KeptSum {
+    fn bytes(&self) -> Bytes {
+        Self::bytes(self)
+    }
+
+    fn trailer(&self) -> Trailer {
+        Self::trailer(self)
+    }
+
+    fn hash(&self) -> StateHash {
+        Self::hash(self)
+    }
+}

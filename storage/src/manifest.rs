@@ -1,0 +1,342 @@
+//! Manifests as bytes, and as a store keeps them. Must not know who writes or reads them.
+//!
+//! ```text
+//! format u16 | head's length u32 | head (bincode) | the hashes of the state's pieces, 32 bytes each
+//! ```
+
+use sardana_protocol::checkpoint::placement::homes;
+use sardana_protocol::checkpoint::{
+    Condition, DepotId, Description, Head, Manifest, ManifestId, ManifestKey, PieceHash, Placing,
+};
+use sardana_protocol::codec::{self, LARGEST_LIMIT};
+use sardana_protocol::job::JobIdentity;
+use sardana_protocol::limits::{DESCRIPTION_PIECES, MAX_DEPOTS, MAX_PIECES, MAX_TENSORS, PIECE_BYTES, TENSOR_BYTES};
+use sardana_protocol::snapshot::SnapshotId;
+use sardana_protocol::words::JobId;
+use serde::{Deserialize, Serialize};
+
+use crate::store;
+
+/// The form of a manifest's bytes. A higher one is refused.
+const FORMAT: u16 = 1;
+
+/// Longest head: an identity with texts of a kilobyte each, a few pieces and depots.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// Longest manifest.
+pub const MANIFEST_BYTES: usize = 6 + HEAD_BYTES + 32 * MAX_PIECES;
+
+/// Longest description as bytes.
+pub const DESCRIPTION_BYTES: usize = DESCRIPTION_PIECES * PIECE_BYTES;
+
+const _: () = assert!(DESCRIPTION_BYTES >= MAX_TENSORS * TENSOR_BYTES && DESCRIPTION_BYTES <= LARGEST_LIMIT);
+const _: () = assert!(HEAD_BYTES <= LARGEST_LIMIT);
+
+/// All but the pieces.
+#[derive(Serialize, Deserialize)]
+struct Prologue {
+    run: JobId,
+    snapshot: SnapshotId,
+    identity: JobIdentity,
+    description: Vec<PieceHash>,
+    bytes: u64,
+    replicas: u32,
+    depots: Vec<DepotId>,
+    placing: Placing,
+}
+
+/// Why bytes are no manifest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestError {
+    /// They say something else, or too much. The copy is damaged, or none: use another one.
+    #[error("expected a manifest of at most {MANIFEST_BYTES} bytes, found {found}; use another copy of it")]
+    Senseless {
+        /// What is wrong.
+        found: String,
+    },
+    /// A later release wrote it.
+    #[error("expected a manifest of format {FORMAT} at most, found {found}; use the release that wrote it")]
+    Later {
+        /// Its format.
+        found: u16,
+    },
+    /// It is not the one that was asked for.
+    #[error("expected the manifest {expected}, found {found}; use another copy of it")]
+    Other {
+        /// The one that was asked for.
+        expected: ManifestKey,
+        /// This one.
+        found: ManifestKey,
+    },
+}
+
+fn senseless(found: impl ToString) -> ManifestError {
+    ManifestError::Senseless {
+        found: found.to_string(),
+    }
+}
+
+/// A manifest's bytes.
+///
+/// # Errors
+/// When it says more than a manifest may.
+pub fn encode(manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
+    check(manifest)?;
+    let head = Prologue {
+        run: manifest.run,
+        snapshot: manifest.snapshot,
+        identity: manifest.identity.clone(),
+        description: manifest.description.clone(),
+        bytes: manifest.bytes,
+        replicas: manifest.replicas,
+        depots: manifest.depots.clone(),
+        placing: manifest.placing,
+    };
+    let head = codec::encode(&head, HEAD_BYTES).map_err(senseless)?;
+    let mut bytes = Vec::with_capacity(6 + head.len() + 32 * manifest.pieces.len());
+    bytes.extend_from_slice(&FORMAT.to_le_bytes());
+    bytes.extend_from_slice(&u32::try_from(head.len()).unwrap_or(u32::MAX).to_le_bytes());
+    bytes.extend_from_slice(&head);
+    for piece in &manifest.pieces {
+        bytes.extend_from_slice(&piece.bytes());
+    }
+    Ok(bytes)
+}
+
+/// The manifest that `bytes` are.
+///
+/// # Errors
+/// See [`ManifestError`].
+pub fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
+    let cut = || senseless(format!("{} bytes", bytes.len()));
+    let (format, rest) = bytes.split_first_chunk().ok_or_else(cut)?;
+    let format = u16::from_le_bytes(*format);
+    if format > FORMAT {
+        return Err(ManifestError::Later { found: format });
+    }
+    let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
+    let length = u32::from_le_bytes(*length) as usize;
+    let (head, pieces) = rest.split_at_checked(length).ok_or_else(cut)?;
+    let head: Prologue = codec::decode(head, HEAD_BYTES).map_err(senseless)?;
+    let (pieces, rest) = pieces.as_chunks::<32>();
+    if !rest.is_empty() {
+        return Err(cut());
+    }
+    let manifest = Manifest {
+        run: head.run,
+        snapshot: head.snapshot,
+        identity: head.identity,
+        description: head.description,
+        pieces: pieces.iter().copied().map(PieceHash::new).collect(),
+        bytes: head.bytes,
+        replicas: head.replicas,
+        depots: head.depots,
+        placing: head.placing,
+    };
+    check(&manifest)?;
+    Ok(manifest)
+}
+
+/// The manifest that `bytes` are, if they are that of `key`.
+///
+/// # Errors
+/// See [`ManifestError`].
+pub fn decode_as(bytes: &[u8], key: ManifestKey) -> Result<Manifest, ManifestError> {
+    let manifest = decode(bytes)?;
+    let found = key_of(&manifest, bytes);
+    if found == key {
+        Ok(manifest)
+    } else {
+        Err(ManifestError::Other { expected: key, found })
+    }
+}
+
+fn check(manifest: &Manifest) -> Result<(), ManifestError> {
+    let sensible = manifest.pieces.len() <= MAX_PIECES
+        && manifest.description.len() <= DESCRIPTION_PIECES
+        && manifest.depots.len() <= MAX_DEPOTS
+        && manifest.bytes <= (manifest.pieces.len() as u64).saturating_mul(PIECE_BYTES as u64);
+    if sensible {
+        Ok(())
+    } else {
+        Err(senseless(format!(
+            "{} pieces with {} bytes, {} that describe them, on {} depots",
+            manifest.pieces.len(),
+            manifest.bytes,
+            manifest.description.len(),
+            manifest.depots.len()
+        )))
+    }
+}
+
+/// What a manifest with these bytes is called.
+#[must_use]
+pub fn key_of(manifest: &Manifest, bytes: &[u8]) -> ManifestKey {
+    ManifestKey {
+        step: manifest.step(),
+        id: ManifestId::of(bytes),
+    }
+}
+
+/// What `depot` tells of a manifest.
+#[must_use]
+pub fn head_of(manifest: &Manifest, key: ManifestKey, condition: Condition) -> Head {
+    Head {
+        key,
+        run: manifest.run,
+        snapshot: manifest.snapshot,
+        task: manifest.identity.task(),
+        build: manifest.identity.build(),
+        replicas: manifest.replicas,
+        depots: manifest.depots.clone(),
+        placing: manifest.placing,
+        condition,
+    }
+}
+
+/// The pieces that `depot` keeps for a manifest, each once: all of them, if it is not one of the manifest's own depots.
+#[must_use]
+pub fn pieces_at(manifest: &Manifest, depot: DepotId) -> Vec<PieceHash> {
+    let everything = !manifest.depots.contains(&depot);
+    let mut pieces: Vec<PieceHash> = manifest
+        .needs()
+        .filter(|&piece| everything || homes(piece, &manifest.depots, manifest.replicas).contains(&depot))
+        .collect();
+    pieces.sort_unstable();
+    pieces.dedup();
+    pieces
+}
+
+/// The manifest as the store of `depot` keeps it.
+#[must_use]
+pub fn stored(manifest: &Manifest, bytes: Vec<u8>, depot: DepotId) -> store::Manifest {
+    store::Manifest::new(manifest.step(), pieces_at(manifest, depot), bytes)
+}
+
+/// A description's bytes.
+///
+/// # Errors
+/// When the tensors have too many or too long names.
+pub fn encode_description(description: &Description) -> Result<Vec<u8>, ManifestError> {
+    codec::encode(description, DESCRIPTION_BYTES).map_err(senseless)
+}
+
+/// The description that `bytes` are.
+///
+/// # Errors
+/// When they are none.
+pub fn decode_description(bytes: &[u8]) -> Result<Description, ManifestError> {
+    codec::decode(bytes, DESCRIPTION_BYTES).map_err(senseless)
+}
+
+#[cfg(test)]
+mod tests {
+    use sardana_protocol::job::{Fingerprint, JobSpec, Order};
+    use sardana_protocol::state::{Dtype, StateHash, TensorSpec};
+    use sardana_protocol::words::{Generation, Incarnation, Step};
+
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let hash = StateHash::new([7; 32]);
+        Manifest {
+            run: JobId::new([1; 16]),
+            snapshot: SnapshotId {
+                generation: Generation::new(Incarnation::new(1), 2),
+                step: Step::new(300),
+            },
+            identity: JobIdentity {
+                spec: JobSpec {
+                    name: "digits".to_owned(),
+                    seed: 3,
+                    shards: 8,
+                    steps: Step::new(1_000),
+                    samples: 100,
+                    batch: 10,
+                    order: Order::Exact,
+                },
+                state_zero: hash,
+                fingerprint: Fingerprint {
+                    program: hash,
+                    tensors: hash,
+                    processor: "x86_64".to_owned(),
+                    device: "cpu".to_owned(),
+                    libraries: String::new(),
+                    probe: hash,
+                },
+            },
+            description: vec![PieceHash::of(b"names")],
+            pieces: (0_u8..9).map(|piece| PieceHash::of(&[piece])).collect(),
+            bytes: 9 * PIECE_BYTES as u64,
+            replicas: 2,
+            depots: [1, 2, 3].map(DepotId::new).to_vec(),
+            placing: Placing {
+                incarnation: Incarnation::new(2),
+                number: 3,
+            },
+        }
+    }
+
+    #[test]
+    fn a_manifest_is_read_as_written_and_nothing_else_is_one() {
+        let manifest = manifest();
+        let bytes = encode(&manifest).unwrap();
+        let key = key_of(&manifest, &bytes);
+        assert_eq!(decode_as(&bytes, key), Ok(manifest.clone()));
+        for length in 0..bytes.len() {
+            assert!(decode_as(&bytes[..length], key).is_err(), "{length} bytes");
+        }
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1;
+            assert!(decode_as(&flipped, key).is_err(), "byte {at}");
+        }
+        let mut later = bytes.clone();
+        later[0] = 2;
+        assert!(matches!(decode(&later), Err(ManifestError::Later { found: 2 })));
+        let huge = Manifest {
+            bytes: u64::MAX,
+            ..manifest
+        };
+        assert!(matches!(encode(&huge), Err(ManifestError::Senseless { .. })));
+    }
+
+    #[test]
+    fn the_depots_of_a_manifest_keep_each_piece_so_often_and_others_everything() {
+        let manifest = manifest();
+        let kept: Vec<Vec<PieceHash>> = manifest.depots.iter().map(|&depot| pieces_at(&manifest, depot)).collect();
+        for piece in manifest.needs() {
+            assert_eq!(kept.iter().filter(|pieces| pieces.contains(&piece)).count(), 2);
+        }
+        assert_eq!(pieces_at(&manifest, DepotId::new(9)).len(), 10);
+    }
+
+    #[test]
+    fn a_description_is_read_as_written() {
+        let description = vec![
+            TensorSpec::new("w", Dtype::F32, &[2, 3]),
+            TensorSpec::new("step", Dtype::U64, &[]),
+        ];
+        let bytes = encode_description(&description).unwrap();
+        assert_eq!(decode_description(&bytes), Ok(description));
+        assert!(decode_description(&bytes[1..]).is_err());
+    }
+
+    #[test]
+    fn as_many_tensors_as_there_may_be_can_be_described() {
+        // Bytes of the list's length, and of a name's, a type and the number of dimensions.
+        let (list, fixed, dimensions) = (5, 3, [u32::MAX as usize; 4]);
+        let name = |index: usize, length: usize| format!("{index:0>length$}");
+        let of = |length: usize| -> Description {
+            let spec = |index| TensorSpec::new(name(index, length), Dtype::F32, &dimensions);
+            (0..MAX_TENSORS).map(spec).collect()
+        };
+        let description = of(100);
+        let bytes = encode_description(&description).unwrap();
+        assert_eq!(bytes.len(), list + MAX_TENSORS * (fixed + 100 + 4 * 5));
+        assert!(bytes.len() <= DESCRIPTION_PIECES * PIECE_BYTES);
+        assert_eq!(decode_description(&bytes), Ok(description));
+        let error = encode_description(&of(110)).unwrap_err().to_string();
+        assert!(error.contains(&DESCRIPTION_BYTES.to_string()), "{error}");
+    }
+}
