@@ -11,7 +11,7 @@ use sardana_collectives::ring::{self, PlanLinks, RingConfig, RingError, RingInpu
 use sardana_protocol::assign::{Means, NoRoom, steady};
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::member::{Event, Heartbeat};
-use sardana_protocol::messages::{Form, MemberAddress, StepReport, Visit, WorkerMessage};
+use sardana_protocol::messages::{CoordinatorMessage, Form, MemberAddress, StepReport, Visit, WorkerMessage};
 use sardana_protocol::plan::Plan;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
@@ -179,7 +179,7 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
     let forms = Form::all(generation, job.order, Step::ZERO, members, [visits.clone(), visits]);
     let mut desks = Vec::new();
     for ((rank, Seat { desk, errands: mut own }), form) in seats.into_iter().enumerate().zip(forms) {
-        desk.handle(Event::Form(Box::new(form)), Data::None);
+        desk.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(form))), Data::None);
         desks.push(desk);
         let all = all.clone();
         tokio::spawn(async move {

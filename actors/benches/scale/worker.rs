@@ -71,21 +71,7 @@ impl Worker {
     /// The coordinator says this.
     pub(crate) fn told(&mut self, message: CoordinatorMessage) -> Said {
         let mut said = Said::default();
-        let event = match message {
-            CoordinatorMessage::Halt { generation } => Event::Halt { generation },
-            CoordinatorMessage::Form(form) => Event::Form(form),
-            CoordinatorMessage::Prepare(form) => Event::Prepare(form),
-            CoordinatorMessage::CloseWith { generation, trailer } => Event::CloseWith { generation, trailer },
-            CoordinatorMessage::Serve(serve) => Event::Serve(Box::new(serve)),
-            CoordinatorMessage::Save(save) => Event::Save(save),
-            CoordinatorMessage::SaveOver { snapshot } => Event::SaveOver { snapshot },
-            CoordinatorMessage::Copy(snapshot) => Event::Copy(snapshot),
-            CoordinatorMessage::Released { .. }
-            | CoordinatorMessage::Renewed { .. }
-            | CoordinatorMessage::Complete { .. }
-            | CoordinatorMessage::Dismiss { .. } => return said,
-        };
-        self.happens(event, &mut said);
+        self.happens(Event::Ordered(message), &mut said);
         said
     }
 

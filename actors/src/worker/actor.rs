@@ -316,29 +316,26 @@ async fn connect(
 
 impl State {
     fn told(&mut self, myself: &ActorRef<Message>, message: CoordinatorMessage) {
+        if let CoordinatorMessage::Halt { generation } = message {
+            fault::reached(Point::Halt, self.desk.read(Member::step));
+            // What is of an older generation is refused from here on, before anybody is promised so.
+            self.peers.fence(generation);
+        } else if let CoordinatorMessage::Form(form) = &message {
+            fault::seated(form.rank);
+        }
         match message {
-            CoordinatorMessage::Halt { generation } => {
-                fault::reached(Point::Halt, self.desk.read(Member::step));
-                // What is of an older generation is refused from here on, before anybody is promised so.
-                self.peers.fence(generation);
-                self.desk.handle(Event::Halt { generation }, Data::None);
-            }
-            CoordinatorMessage::Form(form) => {
-                fault::seated(form.rank);
-                self.desk.handle(Event::Form(form), Data::None);
-            }
-            CoordinatorMessage::Prepare(form) => self.desk.handle(Event::Prepare(form), Data::None),
-            CoordinatorMessage::CloseWith { generation, trailer } => {
-                self.desk.handle(Event::CloseWith { generation, trailer }, Data::None);
-            }
-            CoordinatorMessage::Serve(serve) => self.desk.handle(Event::Serve(Box::new(serve)), Data::None),
-            CoordinatorMessage::Save(save) => self.desk.handle(Event::Save(save), Data::None),
-            CoordinatorMessage::SaveOver { snapshot } => self.desk.handle(Event::SaveOver { snapshot }, Data::None),
-            CoordinatorMessage::Copy(snapshot) => self.desk.handle(Event::Copy(snapshot), Data::None),
             CoordinatorMessage::Released { step } => self.released(myself, step),
             CoordinatorMessage::Renewed { certificate } => self.renewal.renewed(certificate),
             CoordinatorMessage::Complete { step, hash } => self.end(Ok(Ended::Done { step, hash })),
             CoordinatorMessage::Dismiss { reason } => self.end(Err(WorkerError::Dismissed { reason })),
+            CoordinatorMessage::Halt { .. }
+            | CoordinatorMessage::Form(_)
+            | CoordinatorMessage::Prepare(_)
+            | CoordinatorMessage::CloseWith { .. }
+            | CoordinatorMessage::Serve(_)
+            | CoordinatorMessage::Save(_)
+            | CoordinatorMessage::SaveOver { .. }
+            | CoordinatorMessage::Copy(_) => self.desk.handle(Event::Ordered(message), Data::None),
         }
     }
 

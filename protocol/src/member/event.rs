@@ -4,7 +4,9 @@ use strum::IntoStaticStr;
 
 use super::saving::SavedShare;
 use crate::checkpoint::DepotId;
-use crate::messages::{CatchUp, Form, MemberAddress, Restore, Save, Serve, Snapshot, StepReport, Trailer, WorkerMessage};
+use crate::messages::{
+    CatchUp, CoordinatorMessage, Form, MemberAddress, Restore, Save, Snapshot, StepReport, Trailer, WorkerMessage,
+};
 use crate::snapshot::{Share, SnapshotId};
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Pace, Rank, ShardRange, Step, WorkerId};
@@ -21,31 +23,8 @@ pub enum Event {
         /// The first step whose report it lacks.
         report_from: Step,
     },
-    /// The coordinator's `Halt`.
-    Halt {
-        /// Its generation.
-        generation: Generation,
-    },
-    /// The coordinator's `Form`.
-    Form(Box<Form>),
-    /// The coordinator's `Prepare`.
-    Prepare(Box<Form>),
-    /// The coordinator's `CloseWith`.
-    CloseWith {
-        /// Its generation.
-        generation: Generation,
-        /// Its trailer.
-        trailer: Trailer,
-    },
-    /// The coordinator's `Serve`.
-    Serve(Box<Serve>),
-    /// The coordinator's `Save`.
-    Save(Box<Save>),
-    /// The coordinator's `SaveOver`.
-    SaveOver {
-        /// Its snapshot.
-        snapshot: SnapshotId,
-    },
+    /// The coordinator has sent this message. Those that are about the worker's process, and not about its training, change nothing.
+    Ordered(CoordinatorMessage),
     /// A share that [`Command::Save`] named is durable where it should be.
     Saved(Box<SavedShare>),
     /// A share that [`Command::Save`] named could not be written.
@@ -66,8 +45,6 @@ pub enum Event {
         /// What was wrong.
         reason: String,
     },
-    /// The coordinator's `Copy`.
-    Copy(Box<Snapshot>),
     /// This worker is asked to leave, by a signal on its host.
     Leave {
         /// Why, for people.

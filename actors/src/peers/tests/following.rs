@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_protocol::member::{Command, Event};
-use sardana_protocol::messages::{StepReport, Trailer};
+use sardana_protocol::messages::{CoordinatorMessage, StepReport, Trailer};
 use sardana_protocol::words::{Step, WorkerId};
 use tokio::time::timeout;
 
@@ -30,7 +30,7 @@ fn site() -> (Vec<Arc<Peers>>, Holders) {
 
 /// Lets it train alone, so that it needs no ring.
 fn alone(desk: &Desk, ring: &Ring) {
-    desk.handle(Event::Form(Box::new(ring.alone())), Data::None);
+    desk.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(ring.alone()))), Data::None);
 }
 
 /// Computes the step under way, up to the update, which is not applied.
@@ -115,10 +115,10 @@ async fn a_keeper_waits_for_a_sum_and_gives_it_before_it_is_applied() {
 async fn the_trailer_comes_with_the_sum() {
     let (workers, known) = site();
     let desk = &workers[0].desk;
-    let close = Event::CloseWith {
+    let close = Event::Ordered(CoordinatorMessage::CloseWith {
         generation: super::generation(1),
         trailer: Trailer::Stop,
-    };
+    });
     desk.handle(close, Data::None);
     train(desk);
     assert_eq!(follow(&workers, &known, 0).await.unwrap().unwrap().trailer, Trailer::Stop);

@@ -3,7 +3,7 @@
 use super::*;
 
 fn prepare(worker: &mut Member, form: Form) -> Vec<Command> {
-    worker.handle(Event::Prepare(Box::new(form)))
+    worker.handle(Event::Ordered(CoordinatorMessage::Prepare(Box::new(form))))
 }
 
 /// The member at rank 0 of two stays on alone from g2 on.

@@ -94,7 +94,10 @@ fn halts_and_forms_of_old_generations_are_ignored() {
         "nobody leaves a generation without a promise"
     );
     let newer = Generation::new(Incarnation::new(2), 1);
-    assert_eq!(said(&worker.handle(Event::Halt { generation: newer })).len(), 1);
+    assert_eq!(
+        said(&worker.handle(Event::Ordered(CoordinatorMessage::Halt { generation: newer }))).len(),
+        1
+    );
     assert_eq!(halt(&mut worker, 900), [], "an older incarnation is fenced");
 }
 
@@ -157,24 +160,24 @@ fn nothing_of_a_life_before_the_newest_coordinators_counts() {
     let later = |incarnation| Generation::new(Incarnation::new(incarnation), 9);
     for old in [1, 2] {
         let generation = later(old);
-        assert_eq!(worker.handle(Event::Halt { generation }), []);
+        assert_eq!(worker.handle(Event::Ordered(CoordinatorMessage::Halt { generation })), []);
         assert_eq!(
-            worker.handle(Event::Form(Box::new(Form {
+            worker.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(Form {
                 generation,
                 ..pair(2, 0, 0)
-            }))),
+            })))),
             []
         );
         assert_eq!(
-            worker.handle(Event::Prepare(Box::new(Form {
+            worker.handle(Event::Ordered(CoordinatorMessage::Prepare(Box::new(Form {
                 generation,
                 ..pair(2, 0, 0)
-            }))),
+            })))),
             []
         );
     }
     assert_eq!(worker.introduction().generation, g(1), "it goes on training");
-    let told = said(&worker.handle(Event::Halt { generation: later(3) }));
+    let told = said(&worker.handle(Event::Ordered(CoordinatorMessage::Halt { generation: later(3) })));
     assert_eq!(told, ["halted g3.9 at s0 with [0..2]"]);
 }
 

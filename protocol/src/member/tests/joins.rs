@@ -15,7 +15,7 @@ fn taken(holders: [bool; 2]) -> Snapshot {
 /// What follows from an order to copy, once it has been said that it has come.
 fn copy(worker: &mut Member, snapshot: Snapshot) -> Vec<Command> {
     let answer = Command::Send(WorkerMessage::Copying { snapshot: snapshot.id });
-    let mut commands = worker.handle(Event::Copy(Box::new(snapshot)));
+    let mut commands = worker.handle(Event::Ordered(CoordinatorMessage::Copy(Box::new(snapshot))));
     if !commands.is_empty() {
         assert_eq!(commands.remove(0), answer);
     }
@@ -56,7 +56,7 @@ fn third() -> Form {
 }
 
 fn prepare(worker: &mut Member, form: Form) -> Vec<Command> {
-    worker.handle(Event::Prepare(Box::new(form)))
+    worker.handle(Event::Ordered(CoordinatorMessage::Prepare(Box::new(form))))
 }
 
 /// A joiner with links for g2, that has applied the sum of s5.

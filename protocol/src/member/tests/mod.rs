@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use super::{Command, Event, Heartbeat, Member, Work};
 use crate::job::{JobSpec, Order};
-use crate::messages::{CatchUp, Form, MemberAddress, StepReport, Trailer, Visit, WorkerMessage};
+use crate::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, StepReport, Trailer, Visit, WorkerMessage};
 use crate::plan::{Part, Plan};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
@@ -106,11 +106,11 @@ fn seated(rank: u32) -> Member {
 }
 
 fn form(worker: &mut Member, form: Form) -> Vec<Command> {
-    worker.handle(Event::Form(Box::new(form)))
+    worker.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(form))))
 }
 
 fn halt(worker: &mut Member, count: u64) -> Vec<Command> {
-    worker.handle(Event::Halt { generation: g(count) })
+    worker.handle(Event::Ordered(CoordinatorMessage::Halt { generation: g(count) }))
 }
 
 /// The ring of g`count` has the sum of `step`.
@@ -125,7 +125,7 @@ fn summed(worker: &mut Member, count: u64, step: u64, trailer: Trailer) -> Vec<C
 /// The closer of g`count` is asked to say this in its next trailer.
 fn close_with(worker: &mut Member, count: u64, trailer: Trailer) -> Vec<Command> {
     let generation = g(count);
-    worker.handle(Event::CloseWith { generation, trailer })
+    worker.handle(Event::Ordered(CoordinatorMessage::CloseWith { generation, trailer }))
 }
 
 fn fetched(worker: &mut Member, count: u64, step: u64) -> Vec<Command> {

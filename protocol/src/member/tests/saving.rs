@@ -28,7 +28,7 @@ fn order(snapshot: SnapshotId, attempt: u32) -> Save {
 }
 
 fn save(worker: &mut Member, save: &Save) -> Vec<Command> {
-    worker.handle(Event::Save(Box::new(save.clone())))
+    worker.handle(Event::Ordered(CoordinatorMessage::Save(Box::new(save.clone()))))
 }
 
 /// A worker of two that holds its shares of the state at s1.
@@ -83,7 +83,7 @@ fn shares_that_are_held_are_written_and_kept_until_it_is_over() {
     let order = order(snapshot(1, 1), 1);
     assert_eq!(save(&mut worker, &order), [Command::Save(Box::new(order.clone()))]);
     // Joiners do not need it any more, which says nothing of the checkpoint.
-    let serve = Event::Serve(Box::new(Serve {
+    let serve = Event::Ordered(CoordinatorMessage::Serve(Serve {
         joiners: Joiners::Only(vec![]),
         snapshot: Some(snapshot(1, 1)),
         shares: Needed::No,
@@ -93,14 +93,14 @@ fn shares_that_are_held_are_written_and_kept_until_it_is_over() {
     let again = Save { attempt: 2, ..order };
     assert_eq!(save(&mut worker, &again), [Command::Save(Box::new(again.clone()))]);
     assert_eq!(
-        worker.handle(Event::SaveOver {
+        worker.handle(Event::Ordered(CoordinatorMessage::SaveOver {
             snapshot: snapshot(1, 0)
-        }),
+        })),
         []
     );
-    let over = Event::SaveOver {
+    let over = Event::Ordered(CoordinatorMessage::SaveOver {
         snapshot: snapshot(1, 1),
-    };
+    });
     assert_eq!(worker.handle(over.clone()), [Command::EndSave]);
     assert_eq!(worker.handle(over), []);
 }

@@ -23,7 +23,7 @@ fn only(joiners: &[u64]) -> Joiners {
 }
 
 fn serve(worker: &mut Member, joiners: &[u64], snapshot: Option<SnapshotId>, shares: Needed, from: u64) -> Vec<Command> {
-    worker.handle(Event::Serve(Box::new(Serve {
+    worker.handle(Event::Ordered(CoordinatorMessage::Serve(Serve {
         joiners: only(joiners),
         snapshot,
         shares,

@@ -300,11 +300,11 @@ async fn who_waits_in_vain_is_told() {
     // The state comes from another worker, beyond the sum.
     let (desk, _errands) = self::desk(100, Order::Exact);
     let (past, coming) = (asked(&desk, 6).await, asked(&desk, 7).await);
-    let Event::Form(mut behind) = form(1, 1, &[1, SHARDS], 7) else {
+    let Event::Ordered(CoordinatorMessage::Form(mut behind)) = form(1, 1, &[1, SHARDS], 7) else {
         panic!("it is a form");
     };
     behind.catch_up = CatchUp::State { from: Rank::ZERO };
-    desk.handle(Event::Form(behind), Data::None);
+    desk.handle(Event::Ordered(CoordinatorMessage::Form(behind)), Data::None);
     let (generation, step) = (generation(1), Step::new(7));
     let state = Data::State {
         bytes: Bytes::from_static(b"state"),

@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use sardana_protocol::job::Order;
-use sardana_protocol::messages::Trailer;
-use sardana_protocol::messages::Visit;
+use sardana_protocol::messages::{CoordinatorMessage, Trailer, Visit};
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{Incarnation, Rank, WorkerId};
 
@@ -69,7 +68,7 @@ fn form_in(order: Order, count: u64, rank: u32, ends: &[u32], step: u64) -> Even
     };
     let members = (0..ends.len() as u64).map(member).collect();
     let mut forms = Form::all(generation(count), order, Step::new(step), members, [visits.clone(), visits]);
-    Event::Form(Box::new(forms.swap_remove(rank as usize)))
+    Event::Ordered(CoordinatorMessage::Form(Box::new(forms.swap_remove(rank as usize))))
 }
 
 /// Writes the shard's number into its gradient, as a model would, and hands it back. Returns where it was written.
@@ -173,9 +172,9 @@ fn buffers_are_used_again_and_do_not_pile_up() {
     );
     // A share that has shrunk needs fewer.
     desk.handle(
-        Event::Halt {
+        Event::Ordered(CoordinatorMessage::Halt {
             generation: generation(2),
-        },
+        }),
         Data::None,
     );
     desk.handle(form(2, 1, &[3, SHARDS], 200), Data::None);
@@ -198,9 +197,9 @@ fn what_a_given_up_ring_still_reads_is_not_rewritten() {
     assert_eq!(held.len(), 2);
     // Shard 1 goes to another rank, shard 2 stays, and the steps go on; the old ring's task has not noticed yet.
     desk.handle(
-        Event::Halt {
+        Event::Ordered(CoordinatorMessage::Halt {
             generation: generation(2),
-        },
+        }),
         Data::None,
     );
     desk.handle(form(2, 1, &[2, SHARDS], 0), Data::None);
@@ -229,9 +228,9 @@ fn a_sum_that_came_before_the_halt_is_applied_and_one_that_came_after_is_not() {
     }
     sum(&desk, &mut inbox, generation(1), 3);
     desk.handle(
-        Event::Halt {
+        Event::Ordered(CoordinatorMessage::Halt {
             generation: generation(2),
-        },
+        }),
         Data::None,
     );
     drop(apply(&desk, desk.next()));

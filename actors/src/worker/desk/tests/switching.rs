@@ -10,7 +10,7 @@ fn execute(desk: &Desk, command: Command) {
 }
 
 fn order(count: u64) -> Box<Form> {
-    let Event::Form(form) = form(count, 1, &[1, SHARDS], 0) else {
+    let Event::Ordered(CoordinatorMessage::Form(form)) = form(count, 1, &[1, SHARDS], 0) else {
         panic!("it is a form");
     };
     form
@@ -128,7 +128,10 @@ fn a_sum_carries_the_trailer_that_it_was_accepted_with() {
 
     let (desk, _errands) = self::desk(10, Order::Exact);
     desk.handle(form(1, 0, &[SHARDS], 0), Data::None);
-    desk.handle(Event::CloseWith { generation, trailer }, Data::None);
+    desk.handle(
+        Event::Ordered(CoordinatorMessage::CloseWith { generation, trailer }),
+        Data::None,
+    );
     for _ in 0..SHARDS {
         compute(&desk, desk.next());
     }
