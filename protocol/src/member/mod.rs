@@ -13,6 +13,7 @@
 //! update that is under way ends first (STEP-1). A joiner applies the same sums with the same trailers as the members, only later
 //! and by another way; a member whose turn it is keeps them for it.
 
+mod command;
 mod event;
 mod following;
 mod keeping;
@@ -27,7 +28,8 @@ mod update;
 
 use std::collections::{BTreeSet, VecDeque};
 
-pub use event::{Command, Event, Heartbeat, Work};
+pub use command::{Command, NetworkCommand};
+pub use event::{Event, Heartbeat, Work};
 use following::{Follow, GivenUp};
 use keeping::Held;
 pub use phases::Phases;

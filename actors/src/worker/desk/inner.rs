@@ -8,9 +8,9 @@ use sardana_collectives::alone;
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::ring::RingInput;
-use sardana_protocol::member::{Command, Event, Member, Work};
+use sardana_protocol::member::{Command, Event, Member, NetworkCommand, Work};
 use sardana_protocol::memory::SUMS;
-use sardana_protocol::messages::{StepReport, Trailer};
+use sardana_protocol::messages::{StepReport, Trailer, WorkerMessage};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::words::{ShardRange, Step};
 use tokio::sync::{mpsc, oneshot};
@@ -18,7 +18,8 @@ use tokio::time::Instant;
 
 use super::keeping::{HeldShare, Keeping, KeptSum, Wanted};
 use super::meter::Meter;
-use super::{Data, Errand, Task};
+use super::outbox::{ActorCommand, Outbox};
+use super::{Data, Task};
 use crate::fault::{self, Point};
 use crate::worker::TallyFile;
 
@@ -46,7 +47,9 @@ pub(super) struct Inner {
     copies: VecDeque<WantedCopy>,
     /// Whether copies do not keep the training thread from its gradients.
     beside: bool,
-    errands: mpsc::UnboundedSender<Errand>,
+    commands: mpsc::UnboundedSender<ActorCommand>,
+    /// What is said to the coordinator.
+    messages: mpsc::UnboundedSender<WorkerMessage>,
     tally: Option<TallyFile>,
     over: Over,
 }
@@ -76,13 +79,14 @@ enum Over {
 }
 
 impl Inner {
-    pub(super) fn new(
-        member: Member,
-        layout: Arc<Layout>,
-        errands: mpsc::UnboundedSender<Errand>,
-        tally: Option<TallyFile>,
-    ) -> Self {
-        Self {
+    pub(super) fn new(member: Member, layout: Arc<Layout>, tally: Option<TallyFile>) -> (Self, Outbox) {
+        let (commands, for_actor) = mpsc::unbounded_channel();
+        let (messages, for_coordinator) = mpsc::unbounded_channel();
+        let outbox = Outbox {
+            commands: for_actor,
+            messages: for_coordinator,
+        };
+        let inner = Self {
             member,
             layout,
             partial: BTreeMap::new(),
@@ -97,10 +101,23 @@ impl Inner {
             prepared: None,
             copies: VecDeque::new(),
             beside: false,
-            errands,
+            commands,
+            messages,
             tally,
             over: Over::No,
-        }
+        };
+        (inner, outbox)
+    }
+
+    pub(super) fn say(&self, message: WorkerMessage) {
+        // The receiver is gone only when nothing is said to the coordinator any more.
+        let _ = self.messages.send(message);
+    }
+
+    pub(super) fn hang_up(&mut self) -> mpsc::UnboundedReceiver<WorkerMessage> {
+        let (messages, for_coordinator) = mpsc::unbounded_channel();
+        self.messages = messages;
+        for_coordinator
     }
 
     pub(super) fn computed(&mut self, step: Step, piece: ShardRange, shard: u32, buffer: GradientBuffer) {
@@ -273,16 +290,12 @@ impl Inner {
 
     pub(super) fn execute(&mut self, command: Command, data: &mut Data) {
         match command {
-            Command::Send(message) => self.errand(Errand::Send(message)),
+            Command::Send(message) => self.say(message),
             Command::Connect(form) => {
                 let (sender, inbox) = mpsc::unbounded_channel();
                 (self.ring, self.prepared) = (Some(sender), None);
                 drop(self.keeping.take_room());
-                self.errand(Errand::Connect { form, inbox });
-            }
-            Command::Abort { generation } => {
-                self.ring = None;
-                self.errand(Errand::Abort { generation });
+                self.command(ActorCommand::Connect { form, inbox });
             }
             Command::Begin { step } => {
                 let into = self.buffer();
@@ -302,67 +315,37 @@ impl Inner {
             Command::Prepare(form) => {
                 let (sender, inbox) = mpsc::unbounded_channel();
                 self.prepared = Some(sender);
-                self.errand(Errand::Prepare { form, inbox });
-            }
-            Command::Switch { generation, step } => {
-                self.ring = self.prepared.take();
-                self.errand(Errand::Switch { generation, step });
-            }
-            Command::Unprepare => {
-                self.prepared = None;
-                self.errand(Errand::Unprepare);
-            }
-            Command::MakeRoom { shares } if shares.is_empty() => drop(self.keeping.take_room()),
-            Command::MakeRoom { shares } => {
-                self.keeping.want_room();
-                self.errand(Errand::MakeRoom { shares });
+                self.command(ActorCommand::Prepare { form, inbox });
             }
             Command::Snapshot { snapshot, shares } => self.snapshot(snapshot, shares),
             Command::KeepSum { step } => self.keeping.keep(step),
             Command::LetGo { shares, sums_before } => self.let_go(shares, sums_before),
-            Command::Admit { joiners } => self.errand(Errand::Admit { joiners }),
-            Command::Save(_) | Command::EndSave | Command::EndRestore | Command::Restore { .. } => {
-                self.see_to_checkpoints(command);
+            Command::Save(save) => {
+                let held = self.keeping.all_of(save.snapshot);
+                self.command(ActorCommand::Save { save, held });
             }
-            Command::Copy(snapshot) => self.errand(Errand::Copy(snapshot)),
-            Command::Follow { step, snapshot } => self.errand(Errand::Follow { step, snapshot }),
-            Command::EndCopy => self.errand(Errand::EndCopy),
-            Command::Fetch {
-                generation,
-                what,
-                step,
-                donor,
-            } => {
-                self.errand(Errand::Fetch {
-                    generation,
-                    what,
-                    step,
-                    donor,
-                });
-            }
+            Command::Network(command) => self.hand_on(command),
         }
     }
 
-    /// What is wanted for checkpoints.
-    fn see_to_checkpoints(&self, command: Command) {
-        if let Command::Save(save) = command {
-            let held = self.keeping.all_of(save.snapshot);
-            return self.errand(Errand::Save { save, held });
+    /// Hands on what takes nothing from here, but may change what lies here.
+    fn hand_on(&mut self, command: NetworkCommand) {
+        match &command {
+            NetworkCommand::Abort { .. } => self.ring = None,
+            NetworkCommand::Switch { .. } => self.ring = self.prepared.take(),
+            NetworkCommand::Unprepare => self.prepared = None,
+            NetworkCommand::MakeRoom { shares } if shares.is_empty() => return drop(self.keeping.take_room()),
+            NetworkCommand::MakeRoom { .. } => self.keeping.want_room(),
+            NetworkCommand::Admit { .. }
+            | NetworkCommand::Fetch { .. }
+            | NetworkCommand::Copy(_)
+            | NetworkCommand::Follow { .. }
+            | NetworkCommand::EndCopy
+            | NetworkCommand::EndSave
+            | NetworkCommand::Restore { .. }
+            | NetworkCommand::EndRestore => {}
         }
-        if let Command::Restore {
-            generation,
-            rank,
-            restore,
-        } = command
-        {
-            return self.errand(Errand::Restore {
-                generation,
-                rank,
-                restore,
-            });
-        }
-        let saving = matches!(command, Command::EndSave);
-        self.errand(if saving { Errand::EndSave } else { Errand::EndRestore });
+        self.command(ActorCommand::Network(command));
     }
 
     fn offer(&self, piece: ShardRange) {
@@ -396,7 +379,7 @@ impl Inner {
             self.recycle(sum);
         }
         if let Some(copies) = self.copy(snapshot.step, shares.clone(), Haste::BeforeUpdate) {
-            self.errand(Errand::Snapshot {
+            self.command(ActorCommand::Snapshot {
                 snapshot,
                 shares,
                 copies,
@@ -424,9 +407,9 @@ impl Inner {
         }
     }
 
-    fn errand(&self, errand: Errand) {
+    fn command(&self, command: ActorCommand) {
         // The receiver is gone only when the worker ends.
-        let _ = self.errands.send(errand);
+        let _ = self.commands.send(command);
     }
 
     fn tell_ring(&self, input: RingInput) {

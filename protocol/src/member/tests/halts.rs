@@ -8,7 +8,7 @@ fn a_halt_while_computing_is_answered_at_once_and_keeps_the_pieces() {
     let mut worker = seated(0);
     compute(&mut worker, 0);
     let commands = halt(&mut worker, 2);
-    assert_eq!(commands[0], Command::Abort { generation: g(1) });
+    assert_eq!(commands[0], Command::Network(NetworkCommand::Abort { generation: g(1) }));
     assert_eq!(said(&commands), ["halted g1.2 at s0 with [0..2]"]);
     let told = worker.introduction();
     assert_eq!((told.generation, told.seat, told.training), (g(2), None, false));
@@ -38,7 +38,10 @@ fn a_halt_during_apply_is_answered_only_after_it() {
     compute_all(&mut worker, shards(2, 4));
     assert_eq!(summed(&mut worker, 1, 0, Trailer::Continue), [accept()]);
     assert_eq!(worker.next_work(), Work::Apply { step: s(0) });
-    assert_eq!(halt(&mut worker, 2), [Command::Abort { generation: g(1) }]);
+    assert_eq!(
+        halt(&mut worker, 2),
+        [Command::Network(NetworkCommand::Abort { generation: g(1) })]
+    );
     // A further halt during the same update replaces the first.
     assert_eq!(halt(&mut worker, 3), []);
     assert_eq!(form(&mut worker, pair(3, 1, 0)), [], "it has not promised yet");

@@ -10,7 +10,7 @@ mod snapshots;
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::{Command, Event, Heartbeat, Member, Work};
+use super::{Command, Event, Heartbeat, Member, NetworkCommand, Work};
 use crate::job::{JobSpec, Order};
 use crate::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, StepReport, Trailer, Visit, WorkerMessage};
 use crate::plan::{Part, Plan};
@@ -240,10 +240,6 @@ fn said(commands: &[Command]) -> Vec<String> {
         Command::Send(WorkerMessage::Failed { reason }) => Some(format!("failed: {reason}")),
         Command::Connect(_)
         | Command::Save(_)
-        | Command::EndSave
-        | Command::Restore { .. }
-        | Command::EndRestore
-        | Command::Abort { .. }
         | Command::Begin { .. }
         | Command::Offer { .. }
         | Command::Retain { .. }
@@ -253,17 +249,10 @@ fn said(commands: &[Command]) -> Vec<String> {
         | Command::AcceptAside { .. }
         | Command::CloseWith { .. }
         | Command::Prepare(_)
-        | Command::Switch { .. }
-        | Command::Unprepare
-        | Command::MakeRoom { .. }
         | Command::Snapshot { .. }
         | Command::KeepSum { .. }
         | Command::LetGo { .. }
-        | Command::Admit { .. }
-        | Command::Copy(_)
-        | Command::Follow { .. }
-        | Command::EndCopy
-        | Command::Fetch { .. } => None,
+        | Command::Network(_) => None,
     };
     commands.iter().filter_map(words).collect()
 }

@@ -101,7 +101,7 @@ fn shares_that_are_held_are_written_and_kept_until_it_is_over() {
     let over = Event::Ordered(CoordinatorMessage::SaveOver {
         snapshot: snapshot(1, 1),
     });
-    assert_eq!(worker.handle(over.clone()), [Command::EndSave]);
+    assert_eq!(worker.handle(over.clone()), [Command::Network(NetworkCommand::EndSave)]);
     assert_eq!(worker.handle(over), []);
 }
 
@@ -168,7 +168,7 @@ fn another_life_of_the_coordinator_knows_of_no_checkpoint_under_way() {
         incarnation: Incarnation::new(2),
         report_from: Step::ZERO,
     });
-    assert!(found.contains(&Command::EndSave), "{found:?}");
+    assert!(found.contains(&Command::Network(NetworkCommand::EndSave)), "{found:?}");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn the_last_state_is_a_snapshot_if_it_is_to_be_kept() {
 fn a_checkpoint_is_loaded_and_the_worker_goes_on_from_there() {
     let mut worker = worker();
     let found = form(&mut worker, restored());
-    let asks = |command: &Command| matches!(command, Command::Restore { rank: Rank::ZERO, .. });
+    let asks = |command: &Command| matches!(command, Command::Network(NetworkCommand::Restore { rank: Rank::ZERO, .. }));
     assert!(found.iter().any(asks), "{found:?}");
     fetched(&mut worker, 1, 5);
     assert_eq!(worker.next_work(), Work::Load { step: s(5) });

@@ -1,6 +1,6 @@
 //! A second ring beside the running one, sums that are laid aside, and what goes to the actor as it is.
 
-use sardana_protocol::member::Command;
+use sardana_protocol::member::{Command, NetworkCommand};
 use sardana_protocol::messages::Snapshot;
 
 use super::*;
@@ -17,17 +17,17 @@ fn order(count: u64) -> Box<Form> {
 }
 
 /// A member of a ring, and that ring's inbox.
-fn member() -> (Arc<Desk>, mpsc::UnboundedReceiver<Errand>, mpsc::UnboundedReceiver<RingInput>) {
-    let (desk, mut errands) = desk(10, Order::Exact);
+fn member() -> (Arc<Desk>, Outbox, mpsc::UnboundedReceiver<RingInput>) {
+    let (desk, mut outbox) = desk(10, Order::Exact);
     desk.handle(form(1, 1, &[1, SHARDS], 0), Data::None);
-    let mut inbox = ring(&mut errands);
+    let mut inbox = ring(&mut outbox);
     assert!(matches!(inbox.try_recv(), Ok(RingInput::Begin { .. })));
-    (desk, errands, inbox)
+    (desk, outbox, inbox)
 }
 
-fn prepared(desk: &Desk, errands: &mut mpsc::UnboundedReceiver<Errand>, count: u64) -> mpsc::UnboundedReceiver<RingInput> {
+fn prepared(desk: &Desk, outbox: &mut Outbox, count: u64) -> mpsc::UnboundedReceiver<RingInput> {
     execute(desk, Command::Prepare(order(count)));
-    let Ok(Errand::Prepare { form, inbox }) = errands.try_recv() else {
+    let Ok(ActorCommand::Prepare { form, inbox }) = outbox.commands.try_recv() else {
         panic!("somebody must make the links");
     };
     assert_eq!(form, order(count));
@@ -41,8 +41,8 @@ fn close(desk: &Desk) {
 
 #[test]
 fn a_prepared_ring_hears_nothing_before_the_switch_and_everything_after() {
-    let (desk, mut errands, mut present) = member();
-    let mut next = prepared(&desk, &mut errands, 2);
+    let (desk, mut outbox, mut present) = member();
+    let mut next = prepared(&desk, &mut outbox, 2);
     close(&desk);
     compute(&desk, desk.next());
     assert!(matches!(present.try_recv(), Ok(RingInput::CloseWith(Trailer::Continue))));
@@ -50,11 +50,11 @@ fn a_prepared_ring_hears_nothing_before_the_switch_and_everything_after() {
     assert!(next.try_recv().is_err());
 
     let (generation, step) = (generation(2), Step::new(1));
-    execute(&desk, Command::Switch { generation, step });
-    let Ok(Errand::Switch {
+    execute(&desk, Command::Network(NetworkCommand::Switch { generation, step }));
+    let Ok(ActorCommand::Network(NetworkCommand::Switch {
         generation: begun,
         step: at,
-    }) = errands.try_recv()
+    })) = outbox.commands.try_recv()
     else {
         panic!("somebody must begin it");
     };
@@ -69,18 +69,21 @@ fn a_prepared_ring_hears_nothing_before_the_switch_and_everything_after() {
 
 #[test]
 fn what_was_prepared_ends_when_it_is_replaced_or_does_not_come() {
-    let (desk, mut errands, mut present) = member();
-    let mut first = prepared(&desk, &mut errands, 2);
-    let mut second = prepared(&desk, &mut errands, 3);
+    let (desk, mut outbox, mut present) = member();
+    let mut first = prepared(&desk, &mut outbox, 2);
+    let mut second = prepared(&desk, &mut outbox, 3);
     assert_eq!(first.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
-    execute(&desk, Command::Unprepare);
-    assert!(matches!(errands.try_recv(), Ok(Errand::Unprepare)));
+    execute(&desk, Command::Network(NetworkCommand::Unprepare));
+    assert!(matches!(
+        outbox.commands.try_recv(),
+        Ok(ActorCommand::Network(NetworkCommand::Unprepare))
+    ));
     assert_eq!(second.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
     // The present one goes on.
     close(&desk);
     assert!(matches!(present.try_recv(), Ok(RingInput::CloseWith(_))));
     // So it does if a generation is formed anew.
-    let mut third = prepared(&desk, &mut errands, 4);
+    let mut third = prepared(&desk, &mut outbox, 4);
     execute(&desk, Command::Connect(order(5)));
     assert_eq!(third.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
 }
@@ -91,7 +94,7 @@ fn some_sum(desk: &Desk, step: u64) -> Data {
 
 #[test]
 fn a_sum_that_is_laid_aside_is_the_next_to_be_applied() {
-    let (desk, _errands) = desk(10, Order::Exact);
+    let (desk, _outbox) = desk(10, Order::Exact);
     let accepted = || {
         let accepted = std::mem::replace(&mut desk.lock().accepted, (Data::None, Trailer::Continue));
         match accepted {
@@ -110,7 +113,7 @@ fn a_sum_that_is_laid_aside_is_the_next_to_be_applied() {
 
 #[test]
 fn a_sum_carries_the_trailer_that_it_was_accepted_with() {
-    let (desk, mut errands, mut inbox) = member();
+    let (desk, mut outbox, mut inbox) = member();
     for _ in 1..SHARDS {
         compute(&desk, desk.next());
     }
@@ -124,9 +127,9 @@ fn a_sum_carries_the_trailer_that_it_was_accepted_with() {
     desk.handle(event, some_sum(&desk, 0));
     apply(&desk, desk.next());
     assert_eq!(desk.sum_of(Step::ZERO).unwrap().trailer(), Trailer::Stop);
-    drop(errands.try_recv());
+    drop(outbox.commands.try_recv());
 
-    let (desk, _errands) = self::desk(10, Order::Exact);
+    let (desk, _outbox) = self::desk(10, Order::Exact);
     desk.handle(form(1, 0, &[SHARDS], 0), Data::None);
     desk.handle(
         Event::Ordered(CoordinatorMessage::CloseWith { generation, trailer }),
@@ -141,7 +144,7 @@ fn a_sum_carries_the_trailer_that_it_was_accepted_with() {
 
 #[test]
 fn what_concerns_others_goes_to_the_actor() {
-    let (desk, mut errands) = desk(10, Order::Exact);
+    let (desk, mut outbox) = desk(10, Order::Exact);
     let snapshot = Snapshot {
         id: SnapshotId {
             generation: generation(1),
@@ -151,21 +154,28 @@ fn what_concerns_others_goes_to_the_actor() {
         shares: vec![StateHash::new([7; 32])],
     };
     let (joiners, step) = (vec![WorkerId::new(8)], Step::new(5));
-    execute(&desk, Command::Admit { joiners });
-    execute(&desk, Command::Copy(Box::new(snapshot.clone())));
+    execute(&desk, Command::Network(NetworkCommand::Admit { joiners }));
+    execute(&desk, Command::Network(NetworkCommand::Copy(Box::new(snapshot.clone()))));
     execute(
         &desk,
-        Command::Follow {
+        Command::Network(NetworkCommand::Follow {
             step,
             snapshot: Box::new(snapshot.clone()),
-        },
+        }),
     );
-    execute(&desk, Command::EndCopy);
-    assert!(matches!(errands.try_recv(), Ok(Errand::Admit { joiners }) if joiners == [WorkerId::new(8)]));
-    assert!(matches!(errands.try_recv(), Ok(Errand::Copy(found)) if *found == snapshot));
+    execute(&desk, Command::Network(NetworkCommand::EndCopy));
     assert!(
-        matches!(errands.try_recv(), Ok(Errand::Follow { step: found, snapshot: of }) if found == step && *of == snapshot)
+        matches!(outbox.commands.try_recv(), Ok(ActorCommand::Network(NetworkCommand::Admit { joiners })) if joiners == [WorkerId::new(8)])
     );
-    assert!(matches!(errands.try_recv(), Ok(Errand::EndCopy)));
-    assert!(errands.try_recv().is_err());
+    assert!(
+        matches!(outbox.commands.try_recv(), Ok(ActorCommand::Network(NetworkCommand::Copy(found))) if *found == snapshot)
+    );
+    assert!(
+        matches!(outbox.commands.try_recv(), Ok(ActorCommand::Network(NetworkCommand::Follow { step: found, snapshot: of })) if found == step && *of == snapshot)
+    );
+    assert!(matches!(
+        outbox.commands.try_recv(),
+        Ok(ActorCommand::Network(NetworkCommand::EndCopy))
+    ));
+    assert!(outbox.commands.try_recv().is_err());
 }
