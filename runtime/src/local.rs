@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 
-use sardana_actors::worker::{ActorCommand, Data, Desk, Outbox};
+use sardana_actors::worker::{ActorCommand, Desk, Mismatch, Outbox};
 use sardana_collectives::links;
 use sardana_collectives::ring::{self, PlanLinks, RingConfig, RingError, RingInput, RingLinks};
 use sardana_protocol::assign::{Means, NoRoom, steady};
@@ -63,6 +63,14 @@ pub enum LocalError {
     /// A model's code panicked.
     #[error("the model's code panicked; its message is above")]
     Panicked,
+    /// A part of a worker failed. Report it.
+    #[error("a part of worker {rank} failed: {mismatch}")]
+    Broken {
+        /// Which worker.
+        rank: usize,
+        /// What is known.
+        mismatch: Mismatch,
+    },
     /// No workers were asked for.
     #[error("expected at least one worker, found none")]
     NoWorkers,
@@ -180,7 +188,7 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
     let forms = Form::all(generation, job.order, Step::ZERO, members, [visits.clone(), visits]);
     let mut desks = Vec::new();
     for ((rank, Seat { desk, outbox }), form) in seats.into_iter().enumerate().zip(forms) {
-        desk.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(form))), Data::None);
+        desk.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(form))));
         desks.push(desk);
         pass_on(rank, outbox.commands, &commanded);
         pass_on(rank, outbox.messages, &said);
@@ -196,6 +204,7 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
                     let links = std::mem::take(&mut ends[rank]);
                     rings.spawn(run_ring(*form, (job.order, job.shards), links, inbox, Arc::clone(&desks[rank])));
                 }
+                ActorCommand::Fail { mismatch, .. } => return Err(LocalError::Broken { rank, mismatch }),
                 // A fixed membership: no worker joins, leaves or is behind, and there are no checkpoints.
                 ActorCommand::Prepare { .. }
                 | ActorCommand::Snapshot { .. }
@@ -204,7 +213,7 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
             },
             Some(ring) = rings.join_next() => ring.map_err(|_| LocalError::Panicked)??,
             _ = due.tick() => {
-                desks[0].handle(Event::Beat { heartbeat: Heartbeat::NotDue }, Data::None);
+                desks[0].handle(Event::Beat { heartbeat: Heartbeat::NotDue });
                 if ended() {
                     return Err(LocalError::Panicked);
                 }

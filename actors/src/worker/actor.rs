@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::limits::{HEARTBEAT, MAX_TEXT_BYTES, PIECE_BYTES};
-use sardana_protocol::member::{Event, Heartbeat, Member, NetworkCommand};
+use sardana_protocol::member::{Event, Heartbeat, Member};
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, WorkerHello, WorkerMessage};
 use sardana_protocol::words::{Generation, Step, WorkerId};
@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, interval, timeout};
 
 use super::control::{Control, ControlArguments, JoinError, Link, Looking};
-use super::desk::{ActorCommand, Data, Desk};
+use super::desk::{ActorCommand, Arrival, Desk};
 use super::limits::{AUXILIARY_NAME_BYTES, BEAT_EVERY, LEAVE_PATIENCE, PASSING_ON};
 use super::renewal::WorkerRenewal;
 use super::restoring::Reader;
@@ -26,7 +26,7 @@ use super::transfers::{Serial, Transfers};
 use super::{Ended, WorkerConfig, WorkerError};
 use crate::depot::Depots;
 use crate::fault::{self, Point};
-use crate::peers::{Circle, Peers};
+use crate::peers::Peers;
 
 /// What the actor is told.
 #[derive(Debug)]
@@ -50,9 +50,9 @@ pub(super) enum Message {
     /// By the ring or a transfer: a neighbour or donor failed.
     LinkBroken { generation: Generation, peer: WorkerId },
     /// By a transfer: this arrived.
-    Fetched { generation: Generation, step: Step, data: Data },
-    /// By a joiner's transfer: how it ended.
-    Transferred { serial: Serial, event: Event, data: Data },
+    Fetched(Arrival),
+    /// By a joiner's transfer: what has come, or why nothing does.
+    Transferred { serial: Serial, came: Result<Arrival, Event> },
     /// By the writing of a share: how it ended.
     Written(Box<Outcome>),
     /// By a transfer: the checkpoint could not be loaded.
@@ -80,15 +80,15 @@ pub(super) struct Arguments {
 }
 
 pub(super) struct State {
-    hello: WorkerHello,
+    pub(super) hello: WorkerHello,
     link: Link,
-    desk: Arc<Desk>,
-    peers: Arc<Peers>,
+    pub(super) desk: Arc<Desk>,
+    pub(super) peers: Arc<Peers>,
     control: Control,
-    rings: Rings,
-    transfers: Transfers,
-    saver: Saver,
-    reader: Reader,
+    pub(super) rings: Rings,
+    pub(super) transfers: Transfers,
+    pub(super) saver: Saver,
+    pub(super) reader: Reader,
     joined: Joined,
     /// When it was first asked to leave.
     leaving: Option<Instant>,
@@ -221,25 +221,28 @@ impl Actor for Worker {
             }
             Message::NotJoined(error) => state.end(Err(Box::new(error).into())),
             Message::Do(command) => state.execute(&myself, command),
-            Message::LinksReady { generation } => state.desk.handle(Event::LinksReady { generation }, Data::None),
+            Message::LinksReady { generation } => state.desk.handle(Event::LinksReady { generation }),
             Message::LinkBroken { generation, peer } => {
-                state.desk.handle(Event::LinkBroken { generation, peer }, Data::None);
+                state.desk.handle(Event::LinkBroken { generation, peer });
             }
-            Message::Fetched { generation, step, data } => state.desk.handle(Event::Fetched { generation, step }, data),
-            Message::Transferred { serial, event, data } => {
+            Message::Fetched(arrival) => state.desk.arrived(arrival),
+            Message::Transferred { serial, came } => {
                 // What was given up may have ended in the meantime.
                 if state.transfers.take(serial) {
-                    state.desk.handle(event, data);
+                    match came {
+                        Ok(arrival) => state.desk.arrived(arrival),
+                        Err(event) => state.desk.handle(event),
+                    }
                 }
             }
             Message::Written(outcome) => {
                 // What was given up may have ended in the meantime.
                 if let Some(event) = state.saver.ended(*outcome) {
-                    state.desk.handle(event, Data::None);
+                    state.desk.handle(event);
                 }
             }
             Message::NotRestored { generation, reason } => {
-                state.desk.handle(Event::NotRestored { generation, reason }, Data::None);
+                state.desk.handle(Event::NotRestored { generation, reason });
             }
             Message::Terminated => state.terminated(),
             Message::Drained { step } => state.end(Ok(Ended::Drained { step })),
@@ -328,64 +331,7 @@ impl State {
             | CoordinatorMessage::Serve(_)
             | CoordinatorMessage::Save(_)
             | CoordinatorMessage::SaveOver { .. }
-            | CoordinatorMessage::Copy(_) => self.desk.handle(Event::Ordered(message), Data::None),
-        }
-    }
-
-    fn execute(&mut self, myself: &ActorRef<Message>, command: ActorCommand) {
-        match command {
-            ActorCommand::Connect { form, inbox } => {
-                self.transfers.end_copy();
-                self.transfers.end_fetch();
-                self.rings.connect(myself, *form, inbox);
-            }
-            ActorCommand::Prepare { form, inbox } => self.rings.prepare(myself, *form, inbox),
-            ActorCommand::Snapshot {
-                snapshot,
-                shares,
-                copies,
-            } => self.transfers.hash(snapshot, shares, copies),
-            ActorCommand::Save { save, held } => {
-                for event in self.saver.save(myself, *save, held) {
-                    self.desk.handle(event, Data::None);
-                }
-            }
-            ActorCommand::Network(command) => self.execute_on_network(myself, command),
-        }
-    }
-
-    fn execute_on_network(&mut self, myself: &ActorRef<Message>, command: NetworkCommand) {
-        match command {
-            NetworkCommand::Abort { generation } => {
-                tracing::debug!(%generation, "the ring is given up");
-                self.transfers.end_fetch();
-                self.rings.abort();
-            }
-            NetworkCommand::Switch { generation, step } => {
-                self.transfers.end_copy();
-                self.rings.switch(generation, step);
-            }
-            NetworkCommand::Unprepare => self.rings.unprepare(),
-            NetworkCommand::MakeRoom { shares } => self.transfers.make_room(shares),
-            NetworkCommand::Admit { joiners } => self.peers.name(Circle::Joiners, joiners),
-            NetworkCommand::Fetch {
-                generation,
-                what,
-                step,
-                donor,
-            } => self.transfers.fetch(myself, generation, what, step, donor),
-            NetworkCommand::Copy(snapshot) => self.transfers.copy(myself, *snapshot),
-            NetworkCommand::Follow { step, snapshot } => self.transfers.follow(myself, *snapshot, step),
-            NetworkCommand::EndCopy => self.transfers.end_copy(),
-            NetworkCommand::EndSave => self.saver.end(),
-            NetworkCommand::Restore {
-                generation,
-                rank,
-                restore,
-            } => self
-                .transfers
-                .restore(myself, self.reader.clone(), (generation, rank), *restore),
-            NetworkCommand::EndRestore => self.peers.end_lending(),
+            | CoordinatorMessage::Copy(_) => self.desk.handle(Event::Ordered(message)),
         }
     }
 
@@ -395,7 +341,7 @@ impl State {
             (Joined::Yes, None) => {
                 self.leaving = Some(Instant::now());
                 let reason = "SIGTERM".to_owned();
-                self.desk.handle(Event::Leave { reason }, Data::None);
+                self.desk.handle(Event::Leave { reason });
             }
             (Joined::NotYet, _) => self.end(Err(WorkerError::Terminated {
                 how: "before it had joined",
@@ -438,7 +384,7 @@ impl State {
         self.desk.beat(heartbeat);
     }
 
-    fn end(&mut self, outcome: Result<Ended, WorkerError>) {
+    pub(super) fn end(&mut self, outcome: Result<Ended, WorkerError>) {
         if let Some(ended) = self.ended.take() {
             // The caller that ran the worker is gone only when the process ends.
             let _ = ended.send(outcome);

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::WorkerConfig;
 use super::actor::Message;
-use super::desk::{Data, Desk};
+use super::desk::Desk;
 use super::limits::{COORDINATOR_ABSENCE, COORDINATOR_PATIENCE, GREETING_DEADLINE, LAST_WORDS, RETRY_EVERY};
 use crate::control::{Next, carry as carry_messages};
 use crate::enrol::{RenewError, renew_run_out};
@@ -348,7 +348,7 @@ async fn carry(arguments: ControlArguments) {
         incarnation,
         report_from,
     };
-    desk.handle(welcomed, Data::None);
+    desk.handle(welcomed);
     if worker.cast(Message::Joined).is_err() {
         return;
     }

@@ -6,6 +6,7 @@
 mod actor;
 mod control;
 mod desk;
+mod executing;
 mod give_back;
 mod hashing;
 pub mod limits;
@@ -32,7 +33,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use control::JoinError;
 pub(crate) use desk::names_watched;
-pub use desk::{ActorCommand, Data, Desk, HeldShare, KeptSum, Outbox, Task};
+pub use desk::{ActorCommand, Arrival, Desk, HeldShare, KeptSum, Mismatch, Outbox, SavedState, Task};
 pub use tally::TallyFile;
 
 use crate::ground::Ground;

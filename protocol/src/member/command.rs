@@ -2,7 +2,7 @@
 
 use strum::IntoStaticStr;
 
-use crate::messages::{CatchUp, Form, MemberAddress, Restore, Save, Snapshot, Trailer, WorkerMessage};
+use crate::messages::{Form, MemberAddress, Restore, Save, Snapshot, Trailer, WorkerMessage};
 use crate::snapshot::{Share, SnapshotId};
 use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
@@ -133,7 +133,7 @@ pub enum NetworkCommand {
         /// For which generation.
         generation: Generation,
         /// Sum or state.
-        what: CatchUp,
+        what: Lacking,
         /// The step of the sum, or of the state.
         step: Step,
         /// The donor.
@@ -166,4 +166,13 @@ pub enum NetworkCommand {
     },
     /// All members have what [`NetworkCommand::Restore`] asked for: nothing of it need be kept for them.
     EndRestore,
+}
+
+/// What a member that is behind fetches from a donor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lacking {
+    /// The sum of the step that its own state stands at.
+    Sum,
+    /// The state.
+    State,
 }

@@ -28,7 +28,7 @@ mod update;
 
 use std::collections::{BTreeSet, VecDeque};
 
-pub use command::{Command, NetworkCommand};
+pub use command::{Command, Lacking, NetworkCommand};
 pub use event::{Event, Heartbeat, Work};
 use following::{Follow, GivenUp};
 use keeping::Held;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use super::Member;
-use super::command::{Command, NetworkCommand};
+use super::command::{Command, Lacking, NetworkCommand};
 use super::event::Heartbeat;
 use super::update::Update;
 use crate::messages::{CatchUp, Form, Ring, Seated, Trailer, WorkerMessage};
@@ -335,16 +335,16 @@ impl Member {
     }
 
     fn catch_up(&mut self, form: &Form, out: &mut Vec<Command>) {
-        let (from, step) = match form.catch_up {
+        let (what, from, step) = match form.catch_up {
             CatchUp::None => return self.begin(out),
-            CatchUp::Sum { from } => (from, self.step),
-            CatchUp::State { from } => (from, form.step),
+            CatchUp::Sum { from } => (Lacking::Sum, from, self.step),
+            CatchUp::State { from } => (Lacking::State, from, form.step),
             CatchUp::Checkpoint => return self.restore(form, out),
         };
         if let Some(donor) = form.peer(from) {
             out.push(Command::Network(NetworkCommand::Fetch {
                 generation: form.generation,
-                what: form.catch_up,
+                what,
                 step,
                 donor,
             }));

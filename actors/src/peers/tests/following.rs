@@ -13,7 +13,7 @@ use super::{Circle, CopyError, FollowedSum, PATIENCE, Peers, Ring, until, worker
 use crate::peers::copy::Holders;
 use crate::quic::limits::PEER_BIDI_STREAMS;
 use crate::watched::Watched;
-use crate::worker::{Data, Desk, Task};
+use crate::worker::{Desk, Task};
 
 const JOINER: WorkerId = WorkerId::new(2);
 
@@ -30,7 +30,7 @@ fn site() -> (Vec<Arc<Peers>>, Holders) {
 
 /// Lets it train alone, so that it needs no ring.
 fn alone(desk: &Desk, ring: &Ring) {
-    desk.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(ring.alone()))), Data::None);
+    desk.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(ring.alone()))));
 }
 
 /// Computes the step under way, up to the update, which is not applied.
@@ -86,7 +86,7 @@ async fn a_sum_that_is_there_or_kept_is_given() {
     let (workers, known) = site();
     let desk = &workers[0].desk;
     let first = train(desk);
-    desk.execute(Command::KeepSum { step: Step::ZERO }, Data::None);
+    desk.execute(Command::KeepSum { step: Step::ZERO });
     for _ in 0..3 {
         train(desk);
     }
@@ -119,7 +119,7 @@ async fn the_trailer_comes_with_the_sum() {
         generation: super::generation(1),
         trailer: Trailer::Stop,
     });
-    desk.handle(close, Data::None);
+    desk.handle(close);
     train(desk);
     assert_eq!(follow(&workers, &known, 0).await.unwrap().unwrap().trailer, Trailer::Stop);
 }
@@ -135,7 +135,7 @@ async fn the_other_keeper_is_asked_when_the_first_has_let_go_or_is_gone() {
         shares: false,
         sums_before: Some(Step::new(1)),
     };
-    workers[0].desk.execute(let_go, Data::None);
+    workers[0].desk.execute(let_go);
     assert_eq!(coming.await.unwrap().unwrap().bytes, sum.bytes());
     // Gone while it waited: at once, not when the connection times out.
     let coming = follow(&workers, &known, 0);

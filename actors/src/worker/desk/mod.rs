@@ -4,6 +4,8 @@
 //! thread calls. What needs the network goes to the actor as an [`ActorCommand`]; what is said goes to the coordinator. Must not know
 //! the model.
 
+mod arrival;
+mod copies;
 mod inner;
 mod keeping;
 mod meter;
@@ -31,7 +33,9 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use sardana_protocol::member::NetworkCommand;
 
 use super::tally::TallyFile;
-use inner::{Haste, Inner};
+pub use arrival::{Arrival, Mismatch, SavedState};
+use copies::Haste;
+use inner::Inner;
 pub(crate) use keeping::names_watched;
 pub use keeping::{HeldShare, KeptSum};
 pub use outbox::{ActorCommand, Outbox};
@@ -82,23 +86,6 @@ pub enum Task {
     },
     /// The worker ends.
     End,
-}
-
-/// Data that comes with an event.
-#[derive(Debug, Default)]
-pub enum Data {
-    /// The event says it all.
-    #[default]
-    None,
-    /// A finished sum.
-    Sum(Sum),
-    /// A state.
-    State {
-        /// Its bytes.
-        bytes: Bytes,
-        /// If it was copied from a snapshot: the hash of each of its shares.
-        shares: Vec<StateHash>,
-    },
 }
 
 /// Wakes the training thread, or the task that does its work.
@@ -164,7 +151,7 @@ impl Desk {
     /// What a hello says of this worker; called for each hello, right before it is sent.
     pub fn introduce(&self) -> Introduction {
         let mut inner = self.lock();
-        inner.handle(Event::Introducing, Data::None);
+        inner.handle(Event::Introducing);
         let introduction = inner.member.introduction();
         drop(inner);
         self.changed.notify_all();
@@ -187,16 +174,24 @@ impl Desk {
     pub fn beat(&self, heartbeat: Heartbeat) {
         let bytes = self.moved.load(Ordering::Relaxed);
         let mut inner = self.lock();
-        inner.handle(Event::Moved { bytes }, Data::None);
-        inner.handle(Event::Beat { heartbeat }, Data::None);
+        inner.handle(Event::Moved { bytes });
+        inner.handle(Event::Beat { heartbeat });
         drop(inner);
         self.changed.notify_all();
     }
 
-    /// Hands in an event, with the data that came with it.
-    pub fn handle(&self, event: Event, data: Data) {
+    /// Hands in an event that brings no sum and no state; one that does is an [`Arrival`].
+    pub fn handle(&self, event: Event) {
         let mut inner = self.lock();
-        inner.handle(event, data);
+        inner.handle(event);
+        drop(inner);
+        self.changed.notify_all();
+    }
+
+    /// Hands in what has come.
+    pub fn arrived(&self, arrival: Arrival) {
+        let mut inner = self.lock();
+        inner.arrived(arrival);
         drop(inner);
         self.changed.notify_all();
     }
@@ -215,18 +210,17 @@ impl Desk {
 
     /// Hands in a sum that the ring has finished.
     pub fn summed(&self, done: CompletedSum) {
-        let event = Event::Summed {
+        self.arrived(Arrival::Summed {
             generation: done.generation,
-            step: done.step,
             trailer: done.trailer,
-        };
-        self.handle(event, Data::Sum(done.sum));
+            sum: done.sum,
+        });
     }
 
     /// From now on a copy does not keep the training thread from its gradients: another thread makes it, and the training thread
     /// waits for that before the state changes.
     pub fn copies_beside(&self) {
-        self.lock().copies_beside();
+        self.lock().copies.are_made_beside();
     }
 
     /// The next task of the training thread. Waits until there is one.
@@ -276,7 +270,7 @@ impl Desk {
 
     /// The model is evaluated.
     pub fn concluded(&self, hash: StateHash, results: Vec<(String, f64)>) {
-        self.handle(Event::Concluded { hash, results }, Data::None);
+        self.handle(Event::Concluded { hash, results });
     }
 
     /// Ends the training thread at its next task. No worker is given a state any more.
@@ -289,12 +283,12 @@ impl Desk {
     pub fn room_made(&self, room: Vec<Vec<u8>>) {
         let mut inner = self.lock();
         inner.keeping.room_made(room);
-        inner.handle(Event::RoomMade, Data::None);
+        inner.handle(Event::RoomMade);
     }
 
     /// The shares that [`ActorCommand::Snapshot`] spoke of are being hashed, and more of them are than when this was last said.
     pub fn still_hashing(&self, snapshot: SnapshotId) {
-        self.lock().handle(Event::Hashing { snapshot }, Data::None);
+        self.lock().handle(Event::Hashing { snapshot });
     }
 
     /// The shares that [`ActorCommand::Snapshot`] spoke of are hashed: from now on they are there for others, unless another snapshot is
@@ -343,8 +337,13 @@ impl Desk {
     }
 
     /// Does what the machine would want.
-    pub(crate) fn execute(&self, command: sardana_protocol::member::Command, mut data: Data) {
-        self.lock().execute(command, &mut data);
+    pub(crate) fn execute(&self, command: sardana_protocol::member::Command) {
+        self.execute_with(command, None);
+    }
+
+    /// Likewise, with what has come.
+    fn execute_with(&self, command: sardana_protocol::member::Command, mut payload: Option<arrival::Payload>) {
+        self.lock().execute(command, &mut payload);
         self.changed.notify_all();
     }
 

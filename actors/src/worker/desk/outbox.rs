@@ -5,9 +5,10 @@ use sardana_collectives::ring::RingInput;
 use sardana_protocol::member::NetworkCommand;
 use sardana_protocol::messages::{Form, Save, WorkerMessage};
 use sardana_protocol::snapshot::{Share, SnapshotId};
+use sardana_protocol::words::{Generation, Step};
 use tokio::sync::{mpsc, oneshot};
 
-use super::HeldShare;
+use super::{HeldShare, Mismatch};
 
 /// The other ends of a desk's queues.
 #[derive(Debug)]
@@ -50,6 +51,15 @@ pub enum ActorCommand {
         save: Box<Save>,
         /// All shares that are held of the snapshot; none if they were given before.
         held: Vec<HeldShare>,
+    },
+    /// End this worker: what its machine wants and what its desk has do not fit.
+    Fail {
+        /// The generation that it was in.
+        generation: Generation,
+        /// The step that it stood at.
+        step: Step,
+        /// What does not fit.
+        mismatch: Mismatch,
     },
     /// What takes nothing from the desk.
     Network(NetworkCommand),

@@ -40,7 +40,7 @@ fn a_worker_one_step_behind_applies_the_sum_of_another() {
             Command::Connect(Box::new(behind)),
             Command::Network(NetworkCommand::Fetch {
                 generation: g(1),
-                what: catch_up,
+                what: Lacking::Sum,
                 step: s(0),
                 donor: member(1)
             }),
@@ -71,7 +71,7 @@ fn a_worker_without_the_state_loads_that_of_another() {
         commands[1],
         Command::Network(NetworkCommand::Fetch {
             generation: g(1),
-            what: catch_up,
+            what: Lacking::State,
             step: s(7),
             donor: member(0)
         })

@@ -10,7 +10,7 @@ mod snapshots;
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::{Command, Event, Heartbeat, Member, NetworkCommand, Work};
+use super::{Command, Event, Heartbeat, Lacking, Member, NetworkCommand, Work};
 use crate::job::{JobSpec, Order};
 use crate::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, StepReport, Trailer, Visit, WorkerMessage};
 use crate::plan::{Part, Plan};

@@ -1,8 +1,8 @@
 //! One simulated worker process: its machine, and a stand-in for the trainer, the buffers and the ring's end around it.
 
 use sardana_protocol::job::JobSpec;
-use sardana_protocol::member::{Command, Event, Member, NetworkCommand, Work};
-use sardana_protocol::messages::{CatchUp, MemberAddress, StepReport, Trailer, WorkerMessage};
+use sardana_protocol::member::{Command, Event, Lacking, Member, NetworkCommand, Work};
+use sardana_protocol::messages::{MemberAddress, StepReport, Trailer, WorkerMessage};
 use sardana_protocol::words::{Generation, Pace, ShardRange, Step};
 
 use super::joining::{Joining, Keeping, KeptSum};
@@ -38,7 +38,7 @@ pub(crate) struct Fetching {
     pub(crate) generation: Generation,
     pub(crate) step: Step,
     pub(crate) donor: MemberAddress,
-    what: CatchUp,
+    what: Lacking,
 }
 
 /// Data that comes with an event.
@@ -263,12 +263,11 @@ impl Process {
     /// What this process, as a donor, has of what is wanted.
     pub(crate) fn donate(&self, wanted: &Fetching) -> Option<Data> {
         match wanted.what {
-            CatchUp::Sum { .. } => {
+            Lacking::Sum => {
                 let (step, gradients, trailer) = self.sum.as_ref().filter(|(held, _, _)| *held == wanted.step)?;
                 Some(Data::Sum(*step, gradients.clone(), *trailer))
             }
-            CatchUp::State { .. } => (self.member.step() == wanted.step).then_some(Data::State(self.state)),
-            CatchUp::Checkpoint | CatchUp::None => None,
+            Lacking::State => (self.member.step() == wanted.step).then_some(Data::State(self.state)),
         }
     }
 }

@@ -12,7 +12,7 @@ const SNAPSHOT: SnapshotId = SnapshotId {
 /// A worker that trains alone.
 fn alone() -> (Arc<Desk>, Outbox) {
     let (desk, outbox) = desk(100, Order::Exact);
-    desk.handle(form(1, 0, &[SHARDS], 0), Data::None);
+    desk.handle(form(1, 0, &[SHARDS], 0));
     (desk, outbox)
 }
 
@@ -30,7 +30,7 @@ fn train(desk: &Desk) -> Arc<Sum> {
 }
 
 fn execute(desk: &Desk, command: Command) {
-    desk.execute(command, Data::None);
+    desk.execute(command);
 }
 
 fn let_go(desk: &Desk, shares: bool, sums_before: Option<u64>) {
@@ -307,13 +307,13 @@ async fn who_waits_in_vain_is_told() {
         panic!("it is a form");
     };
     behind.catch_up = CatchUp::State { from: Rank::ZERO };
-    desk.handle(Event::Ordered(CoordinatorMessage::Form(behind)), Data::None);
+    desk.handle(Event::Ordered(CoordinatorMessage::Form(behind)));
     let (generation, step) = (generation(1), Step::new(7));
-    let state = Data::State {
+    let state = SavedState {
         bytes: Bytes::from_static(b"state"),
         shares: vec![StateHash::new([1; 32])],
     };
-    desk.handle(Event::Fetched { generation, step }, state);
+    desk.arrived(Arrival::FetchedState { generation, step, state });
     let Task::Load { step, state, shares } = desk.next() else {
         panic!("the state is there");
     };

@@ -137,7 +137,7 @@ fn sum(desk: &Desk, inbox: &mut mpsc::UnboundedReceiver<RingInput>, generation: 
 #[test]
 fn a_lone_worker_computes_adds_applies_and_concludes() {
     let (desk, _outbox) = desk(2, Order::Exact);
-    desk.handle(form(1, 0, &[SHARDS], 0), Data::None);
+    desk.handle(form(1, 0, &[SHARDS], 0));
     for step in 0..2 {
         for shard in 0..SHARDS {
             let (piece, computed, _) = compute(&desk, desk.next());
@@ -155,7 +155,7 @@ fn a_lone_worker_computes_adds_applies_and_concludes() {
 #[test]
 fn buffers_are_used_again_and_do_not_pile_up() {
     let (desk, mut outbox) = desk(1_000, Order::Exact);
-    desk.handle(form(1, 1, &[1, SHARDS], 0), Data::None);
+    desk.handle(form(1, 1, &[1, SHARDS], 0));
     let mut inbox = ring(&mut outbox);
     let mut places = BTreeSet::new();
     for _ in 0..200 {
@@ -172,20 +172,17 @@ fn buffers_are_used_again_and_do_not_pile_up() {
         places.len()
     );
     // A share that has shrunk needs fewer.
-    desk.handle(
-        Event::Ordered(CoordinatorMessage::Halt {
-            generation: generation(2),
-        }),
-        Data::None,
-    );
-    desk.handle(form(2, 1, &[3, SHARDS], 200), Data::None);
+    desk.handle(Event::Ordered(CoordinatorMessage::Halt {
+        generation: generation(2),
+    }));
+    desk.handle(form(2, 1, &[3, SHARDS], 200));
     assert!(desk.lock().free.len() <= 1 + 2);
 }
 
 #[test]
 fn what_a_given_up_ring_still_reads_is_not_rewritten() {
     let (desk, mut outbox) = desk(10, Order::Exact);
-    desk.handle(form(1, 1, &[1, SHARDS], 0), Data::None);
+    desk.handle(form(1, 1, &[1, SHARDS], 0));
     let mut inbox = ring(&mut outbox);
     compute(&desk, desk.next());
     compute(&desk, desk.next());
@@ -197,13 +194,10 @@ fn what_a_given_up_ring_still_reads_is_not_rewritten() {
     }
     assert_eq!(held.len(), 2);
     // Shard 1 goes to another rank, shard 2 stays, and the steps go on; the old ring's task has not noticed yet.
-    desk.handle(
-        Event::Ordered(CoordinatorMessage::Halt {
-            generation: generation(2),
-        }),
-        Data::None,
-    );
-    desk.handle(form(2, 1, &[2, SHARDS], 0), Data::None);
+    desk.handle(Event::Ordered(CoordinatorMessage::Halt {
+        generation: generation(2),
+    }));
+    desk.handle(form(2, 1, &[2, SHARDS], 0));
     let mut inbox = ring(&mut outbox);
     compute(&desk, desk.next());
     for step in 0..5 {
@@ -222,18 +216,15 @@ fn what_a_given_up_ring_still_reads_is_not_rewritten() {
 #[test]
 fn a_sum_that_came_before_the_halt_is_applied_and_one_that_came_after_is_not() {
     let (desk, mut outbox) = desk(10, Order::Exact);
-    desk.handle(form(1, 1, &[1, SHARDS], 0), Data::None);
+    desk.handle(form(1, 1, &[1, SHARDS], 0));
     let mut inbox = ring(&mut outbox);
     for _ in 1..SHARDS {
         compute(&desk, desk.next());
     }
     sum(&desk, &mut inbox, generation(1), 3);
-    desk.handle(
-        Event::Ordered(CoordinatorMessage::Halt {
-            generation: generation(2),
-        }),
-        Data::None,
-    );
+    desk.handle(Event::Ordered(CoordinatorMessage::Halt {
+        generation: generation(2),
+    }));
     drop(apply(&desk, desk.next()));
     assert!(desk.sum_of(Step::ZERO).is_some(), "kept for members that are behind");
     let mut halted = None;
@@ -257,7 +248,7 @@ fn a_sum_that_came_before_the_halt_is_applied_and_one_that_came_after_is_not() {
 #[tokio::test]
 async fn the_state_is_saved_only_where_it_was_asked_for() {
     let (desk, _outbox) = desk(10, Order::Exact);
-    desk.handle(form(1, 0, &[SHARDS], 0), Data::None);
+    desk.handle(form(1, 0, &[SHARDS], 0));
     assert_eq!(desk.state_at(Step::new(1)).await, None);
     let asked = |desk: &Arc<Desk>| {
         let desk = Arc::clone(desk);
@@ -297,7 +288,7 @@ async fn the_state_is_saved_only_where_it_was_asked_for() {
 #[test]
 fn in_fast_order_a_run_of_shards_shares_one_buffer() {
     let (desk, mut outbox) = desk(3, Order::Fast);
-    desk.handle(form_in(Order::Fast, 1, 1, &[1, SHARDS], 0), Data::None);
+    desk.handle(form_in(Order::Fast, 1, 1, &[1, SHARDS], 0));
     let mut inbox = ring(&mut outbox);
     let places: BTreeSet<usize> = (1..SHARDS).map(|_| compute(&desk, desk.next()).2).collect();
     assert_eq!(places.len(), 1);

@@ -3,10 +3,11 @@
 use sardana_protocol::member::{Command, NetworkCommand};
 use sardana_protocol::messages::Snapshot;
 
+use super::arrival::Payload;
 use super::*;
 
 fn execute(desk: &Desk, command: Command) {
-    desk.execute(command, Data::None);
+    desk.execute(command);
 }
 
 fn order(count: u64) -> Box<Form> {
@@ -19,7 +20,7 @@ fn order(count: u64) -> Box<Form> {
 /// A member of a ring, and that ring's inbox.
 fn member() -> (Arc<Desk>, Outbox, mpsc::UnboundedReceiver<RingInput>) {
     let (desk, mut outbox) = desk(10, Order::Exact);
-    desk.handle(form(1, 1, &[1, SHARDS], 0), Data::None);
+    desk.handle(form(1, 1, &[1, SHARDS], 0));
     let mut inbox = ring(&mut outbox);
     assert!(matches!(inbox.try_recv(), Ok(RingInput::Begin { .. })));
     (desk, outbox, inbox)
@@ -88,27 +89,28 @@ fn what_was_prepared_ends_when_it_is_replaced_or_does_not_come() {
     assert_eq!(third.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
 }
 
-fn some_sum(desk: &Desk, step: u64) -> Data {
-    Data::Sum(Sum::from_buffer(Step::new(step), GradientBuffer::zeros(desk.layout())))
+fn some_sum(desk: &Desk, step: u64) -> Sum {
+    Sum::from_buffer(Step::new(step), GradientBuffer::zeros(desk.layout()))
+}
+
+fn execute_with(desk: &Desk, command: Command, sum: Sum) {
+    desk.execute_with(command, Some(Payload::Sum(sum)));
 }
 
 #[test]
 fn a_sum_that_is_laid_aside_is_the_next_to_be_applied() {
     let (desk, _outbox) = desk(10, Order::Exact);
-    let accepted = || {
-        let accepted = std::mem::replace(&mut desk.lock().accepted, (Data::None, Trailer::Continue));
-        match accepted {
-            (Data::Sum(sum), trailer) => (sum.step().get(), trailer),
-            other => panic!("expected a sum, found {other:?}"),
-        }
+    let accepted = |step| {
+        let taken = desk.lock().accepted.take_sum(Step::new(step));
+        taken.expect("it is the sum that was accepted").1
     };
     let trailer = Trailer::Snapshot;
-    desk.execute(Command::Accept { trailer }, some_sum(&desk, 3));
-    desk.execute(Command::LayAside, some_sum(&desk, 4));
-    assert_eq!(accepted(), (3, Trailer::Snapshot));
+    execute_with(&desk, Command::Accept { trailer }, some_sum(&desk, 3));
+    execute_with(&desk, Command::LayAside, some_sum(&desk, 4));
+    assert_eq!(accepted(3), Trailer::Snapshot);
     let trailer = Trailer::Stop;
     execute(&desk, Command::AcceptAside { trailer });
-    assert_eq!(accepted(), (4, Trailer::Stop));
+    assert_eq!(accepted(4), Trailer::Stop);
 }
 
 #[test]
@@ -118,23 +120,19 @@ fn a_sum_carries_the_trailer_that_it_was_accepted_with() {
         compute(&desk, desk.next());
     }
     while inbox.try_recv().is_ok() {}
-    let (generation, step, trailer) = (generation(1), Step::ZERO, Trailer::Stop);
-    let event = Event::Summed {
+    let (generation, trailer) = (generation(1), Trailer::Stop);
+    desk.arrived(Arrival::Summed {
         generation,
-        step,
         trailer,
-    };
-    desk.handle(event, some_sum(&desk, 0));
+        sum: some_sum(&desk, 0),
+    });
     apply(&desk, desk.next());
     assert_eq!(desk.sum_of(Step::ZERO).unwrap().trailer(), Trailer::Stop);
     drop(outbox.commands.try_recv());
 
     let (desk, _outbox) = self::desk(10, Order::Exact);
-    desk.handle(form(1, 0, &[SHARDS], 0), Data::None);
-    desk.handle(
-        Event::Ordered(CoordinatorMessage::CloseWith { generation, trailer }),
-        Data::None,
-    );
+    desk.handle(form(1, 0, &[SHARDS], 0));
+    desk.handle(Event::Ordered(CoordinatorMessage::CloseWith { generation, trailer }));
     for _ in 0..SHARDS {
         compute(&desk, desk.next());
     }
@@ -178,4 +176,78 @@ fn what_concerns_others_goes_to_the_actor() {
         Ok(ActorCommand::Network(NetworkCommand::EndCopy))
     ));
     assert!(outbox.commands.try_recv().is_err());
+}
+
+/// How the desk says that its worker cannot go on.
+fn failure(desk: &Desk, outbox: &mut Outbox) -> Mismatch {
+    assert!(matches!(desk.next(), Task::End));
+    while let Ok(command) = outbox.commands.try_recv() {
+        if let ActorCommand::Fail { mismatch, .. } = command {
+            return mismatch;
+        }
+    }
+    panic!("it must be told");
+}
+
+#[test]
+fn a_worker_whose_machine_and_buffers_do_not_fit_ends_and_says_so() {
+    let trailer = Trailer::Continue;
+    let nothing_came: [fn(&Desk); 3] = [
+        |desk| execute(desk, Command::LayAside),
+        |desk| execute(desk, Command::Accept { trailer: Trailer::Stop }),
+        |desk| execute(desk, Command::AcceptAside { trailer: Trailer::Stop }),
+    ];
+    for act in nothing_came {
+        let (desk, mut outbox) = desk(10, Order::Exact);
+        act(&desk);
+        assert_eq!(failure(&desk, &mut outbox), Mismatch::NothingCame);
+    }
+
+    // An event that brings a sum, without it.
+    let (desk, mut outbox, _inbox) = member();
+    let (generation, step) = (generation(1), Step::ZERO);
+    desk.handle(Event::Summed {
+        generation,
+        step,
+        trailer,
+    });
+    assert_eq!(failure(&desk, &mut outbox), Mismatch::NothingCame);
+
+    // The sum of another step than the machine was told of.
+    let (desk, mut outbox, _inbox) = member();
+    let sum = some_sum(&desk, 3);
+    let commands = desk.lock().member.handle(Event::Summed {
+        generation,
+        step,
+        trailer,
+    });
+    assert_eq!(commands, [Command::Accept { trailer }]);
+    execute_with(&desk, Command::Accept { trailer }, sum);
+    assert_eq!(failure(&desk, &mut outbox), Mismatch::OtherSum);
+
+    // A state where a sum was lacking, and the other way round.
+    for (lacking, mismatch) in [
+        (CatchUp::Sum { from: Rank::ZERO }, Mismatch::OtherSum),
+        (CatchUp::State { from: Rank::ZERO }, Mismatch::NoState),
+    ] {
+        let (desk, mut outbox) = self::desk(10, Order::Exact);
+        let mut behind = order(1);
+        (behind.catch_up, behind.step) = (lacking, Step::new(1));
+        desk.handle(Event::Ordered(CoordinatorMessage::Form(behind)));
+        desk.arrived(match lacking {
+            CatchUp::Sum { .. } => Arrival::FetchedState {
+                generation,
+                step,
+                state: SavedState {
+                    bytes: Bytes::new(),
+                    shares: vec![],
+                },
+            },
+            CatchUp::State { .. } | CatchUp::None | CatchUp::Checkpoint => Arrival::FetchedSum {
+                generation,
+                sum: some_sum(&desk, 1),
+            },
+        });
+        assert_eq!(failure(&desk, &mut outbox), mismatch);
+    }
 }
