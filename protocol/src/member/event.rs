@@ -10,7 +10,7 @@ use crate::words::{Generation, Incarnation, Pace, ShardRange, Step, WorkerId};
 #[cfg(doc)]
 use super::{Command, NetworkCommand};
 
-/// What happened.
+/// What happened. One list, as all of it is one story to the machine: what each event does depends on those before it, from any side.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// This worker is about to say hello with its [`introduction`](super::Member::introduction).
