@@ -5,13 +5,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 
-use sardana_actors::worker::{Data, Desk, Errand};
+use sardana_actors::worker::{ActorCommand, Desk, Mismatch, Outbox};
 use sardana_collectives::links;
 use sardana_collectives::ring::{self, PlanLinks, RingConfig, RingError, RingInput, RingLinks};
 use sardana_protocol::assign::{Means, NoRoom, steady};
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::member::{Event, Heartbeat};
-use sardana_protocol::messages::{Form, MemberAddress, StepReport, Visit, WorkerMessage};
+use sardana_protocol::messages::{CoordinatorMessage, Form, MemberAddress, StepReport, Visit, WorkerMessage};
 use sardana_protocol::plan::Plan;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
@@ -63,6 +63,14 @@ pub enum LocalError {
     /// A model's code panicked.
     #[error("the model's code panicked; its message is above")]
     Panicked,
+    /// A part of a worker failed. Report it.
+    #[error("a part of worker {rank} failed: {mismatch}")]
+    Broken {
+        /// Which worker.
+        rank: usize,
+        /// What is known.
+        mismatch: Mismatch,
+    },
     /// No workers were asked for.
     #[error("expected at least one worker, found none")]
     NoWorkers,
@@ -71,7 +79,7 @@ pub enum LocalError {
 /// One worker's thread as the collector sees it.
 struct Seat {
     desk: Arc<Desk>,
-    errands: mpsc::UnboundedReceiver<Errand>,
+    outbox: Outbox,
 }
 
 /// The desks of the threads that work. Dropping them ends the threads: the scope waits for all of them, whatever went wrong.
@@ -151,10 +159,10 @@ fn training<M: Trainable>(
             return Ok(());
         }
     };
-    let (desk, errands) = Desk::new(job, Arc::clone(&prepared.layout), None);
+    let (desk, outbox) = Desk::new(job, Arc::clone(&prepared.layout), None);
     let seat = Seat {
         desk: Arc::clone(&desk),
-        errands,
+        outbox,
     };
     let introduced = introduce.send(Ok((prepared.facts.clone(), seat)));
     // The collector, which waits for this worker, must learn that it is gone.
@@ -174,53 +182,38 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         })
         .collect();
-    let (all, mut errands) = mpsc::unbounded_channel();
+    let (commanded, mut commands) = mpsc::unbounded_channel();
+    let (said, mut messages) = mpsc::unbounded_channel();
     let generation = Generation::new(Incarnation::new(1), 1);
     let forms = Form::all(generation, job.order, Step::ZERO, members, [visits.clone(), visits]);
     let mut desks = Vec::new();
-    for ((rank, Seat { desk, errands: mut own }), form) in seats.into_iter().enumerate().zip(forms) {
-        desk.handle(Event::Form(Box::new(form)), Data::None);
+    for ((rank, Seat { desk, outbox }), form) in seats.into_iter().enumerate().zip(forms) {
+        desk.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(form))));
         desks.push(desk);
-        let all = all.clone();
-        tokio::spawn(async move {
-            while let Some(errand) = own.recv().await {
-                if all.send((rank, errand)).is_err() {
-                    return;
-                }
-            }
-        });
+        pass_on(rank, outbox.commands, &commanded);
+        pass_on(rank, outbox.messages, &said);
     }
     let mut rings = tokio::task::JoinSet::new();
     let mut collected = Collected::new(desks.len());
     let mut due = interval(COLLECT_EVERY);
     while !collected.is_complete() {
         tokio::select! {
-            Some((rank, errand)) = errands.recv() => match errand {
-                Errand::Send(message) => collected.take(rank, message),
-                Errand::Connect { form, inbox } => {
+            Some((rank, message)) = messages.recv() => collected.take(rank, message),
+            Some((rank, command)) = commands.recv() => match command {
+                ActorCommand::Connect { form, inbox } => {
                     let links = std::mem::take(&mut ends[rank]);
                     rings.spawn(run_ring(*form, (job.order, job.shards), links, inbox, Arc::clone(&desks[rank])));
                 }
+                ActorCommand::Fail { mismatch, .. } => return Err(LocalError::Broken { rank, mismatch }),
                 // A fixed membership: no worker joins, leaves or is behind, and there are no checkpoints.
-                Errand::Abort { .. }
-                | Errand::Fetch { .. }
-                | Errand::Prepare { .. }
-                | Errand::Switch { .. }
-                | Errand::Unprepare
-                | Errand::MakeRoom { .. }
-                | Errand::Snapshot { .. }
-                | Errand::Admit { .. }
-                | Errand::Copy(_)
-                | Errand::Save { .. }
-                | Errand::EndSave
-                | Errand::Restore { .. }
-                | Errand::EndRestore
-                | Errand::Follow { .. }
-                | Errand::EndCopy => {}
+                ActorCommand::Prepare { .. }
+                | ActorCommand::Snapshot { .. }
+                | ActorCommand::Save { .. }
+                | ActorCommand::Network(_) => {}
             },
             Some(ring) = rings.join_next() => ring.map_err(|_| LocalError::Panicked)??,
             _ = due.tick() => {
-                desks[0].handle(Event::Beat { heartbeat: Heartbeat::NotDue }, Data::None);
+                desks[0].handle(Event::Beat { heartbeat: Heartbeat::NotDue });
                 if ended() {
                     return Err(LocalError::Panicked);
                 }
@@ -228,6 +221,18 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
         }
     }
     collected.outcome()
+}
+
+/// Passes on what leaves the desk of `rank`.
+fn pass_on<T: Send + 'static>(rank: usize, mut own: mpsc::UnboundedReceiver<T>, all: &mpsc::UnboundedSender<(usize, T)>) {
+    let all = all.clone();
+    tokio::spawn(async move {
+        while let Some(left) = own.recv().await {
+            if all.send((rank, left)).is_err() {
+                return;
+            }
+        }
+    });
 }
 
 /// Threads of one process are equally fast, and share its memory.

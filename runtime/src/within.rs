@@ -50,13 +50,13 @@ where
     F: FnOnce(&JobSpec) -> Result<M, ModelError>,
 {
     let mut prepared = trainer::prepare(job.spec(), build)?;
-    let (desk, errands) = Desk::new(job.spec(), Arc::clone(&prepared.layout), None);
+    let (desk, outbox) = Desk::new(job.spec(), Arc::clone(&prepared.layout), None);
     let config = config(&ground, bundle, job, &prepared.facts, Sigterm::NotOurs);
     let (failure, failures) = ModelFailure::channel();
     let network = async {
         // The model waits at its desk; it must learn of any end of the network.
         let _end = EndDesk(Arc::clone(&desk));
-        worker::run_on(ground, config, Arc::clone(&desk), errands, failures).await
+        worker::run_on(ground, config, Arc::clone(&desk), outbox, failures).await
     };
     let (ended, ()) = tokio::join!(network, train(&mut prepared, &desk, &failure, takes));
     Ok(ended?)

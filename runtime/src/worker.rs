@@ -9,7 +9,7 @@ use sardana_actors::agent::{Bundle, BundleError, receive_bundle};
 pub use sardana_actors::agent::{EXIT_GIVE_UP, EXIT_RETRY};
 use sardana_actors::memory::{self, Used};
 pub use sardana_actors::worker::Ended;
-use sardana_actors::worker::{self, Desk, Errand, ModelFailure, Sigterm, TallyFile, WorkerConfig, WorkerError};
+use sardana_actors::worker::{self, Desk, ModelFailure, Outbox, Sigterm, TallyFile, WorkerConfig, WorkerError};
 use sardana_net::ground::Ground;
 use sardana_net::trust::Wallet;
 use sardana_protocol::job::JobSpec;
@@ -134,10 +134,10 @@ where
     });
     let preparing = catch_unwind(AssertUnwindSafe(|| trainer::prepare(job.spec(), build)));
     let mut prepared = preparing.map_err(|_| ProcessError::Panicked)??;
-    let (desk, errands) = Desk::new(job.spec(), Arc::clone(&prepared.layout), tally);
+    let (desk, outbox) = Desk::new(job.spec(), Arc::clone(&prepared.layout), tally);
     let config = config(&Ground::Host, bundle, job, &prepared.facts, sigterm);
     let (failure, failures) = ModelFailure::channel();
-    let network = Network::start(config, Arc::clone(&desk), errands, failures, sigterm)?;
+    let network = Network::start(config, Arc::clone(&desk), outbox, failures, sigterm)?;
     // Told also when the model's code panics: the others must not wait for this worker.
     let training = catch_unwind(AssertUnwindSafe(|| trainer::work(&mut prepared, &desk)));
     match training {
@@ -193,7 +193,7 @@ impl Network {
     fn start(
         config: WorkerConfig,
         desk: Arc<Desk>,
-        errands: mpsc::UnboundedReceiver<Errand>,
+        outbox: Outbox,
         failures: mpsc::UnboundedReceiver<String>,
         sigterm: Sigterm,
     ) -> Result<Self, ProcessError> {
@@ -202,7 +202,7 @@ impl Network {
         let run = move || {
             // The training thread waits at its desk; it must learn of any end of this one.
             let end = EndDesk(Arc::clone(&desk));
-            let outcome = runtime.block_on(worker::run(config, desk, errands, failures));
+            let outcome = runtime.block_on(worker::run(config, desk, outbox, failures));
             drop(end);
             let outcome = outcome.map_err(ProcessError::from);
             match sigterm {

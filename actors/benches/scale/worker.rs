@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::limits::PIECE_BYTES;
-use sardana_protocol::member::{Command, Event, Heartbeat, Member, SavedShare, Work};
+use sardana_protocol::member::{Command, Event, Heartbeat, Member, NetworkCommand, SavedShare, Work};
 use sardana_protocol::membership::Arrival;
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, Save, StepReport, Trailer, WorkerMessage};
@@ -71,21 +71,7 @@ impl Worker {
     /// The coordinator says this.
     pub(crate) fn told(&mut self, message: CoordinatorMessage) -> Said {
         let mut said = Said::default();
-        let event = match message {
-            CoordinatorMessage::Halt { generation } => Event::Halt { generation },
-            CoordinatorMessage::Form(form) => Event::Form(form),
-            CoordinatorMessage::Prepare(form) => Event::Prepare(form),
-            CoordinatorMessage::CloseWith { generation, trailer } => Event::CloseWith { generation, trailer },
-            CoordinatorMessage::Serve(serve) => Event::Serve(Box::new(serve)),
-            CoordinatorMessage::Save(save) => Event::Save(save),
-            CoordinatorMessage::SaveOver { snapshot } => Event::SaveOver { snapshot },
-            CoordinatorMessage::Copy(snapshot) => Event::Copy(snapshot),
-            CoordinatorMessage::Released { .. }
-            | CoordinatorMessage::Renewed { .. }
-            | CoordinatorMessage::Complete { .. }
-            | CoordinatorMessage::Dismiss { .. } => return said,
-        };
-        self.happens(event, &mut said);
+        self.happens(Event::Ordered(message), &mut said);
         said
     }
 
@@ -170,38 +156,45 @@ impl Worker {
             Command::Connect(form) | Command::Prepare(form) => events.push(Event::LinksReady {
                 generation: form.generation,
             }),
-            Command::MakeRoom { shares } if !shares.is_empty() => events.push(Event::RoomMade),
             Command::Snapshot { snapshot, shares } => {
                 self.held.clone_from(&shares);
                 let shares = shares.into_iter().map(|share| (share.index, hash_of(share))).collect();
                 events.push(Event::Snapshotted { snapshot, shares });
             }
-            Command::Copy(snapshot) => self.copies = Some(snapshot.id),
-            Command::Follow { step, .. } => self.follows = Some(step),
-            Command::EndCopy | Command::Switch { .. } => (self.copies, self.follows) = (None, None),
-            Command::Fetch { generation, step, .. } => events.push(Event::Fetched { generation, step }),
-            Command::Restore { generation, restore, .. } => events.push(Event::Fetched {
-                generation,
-                step: restore.key.step,
-            }),
+            Command::Network(command) => events.extend(self.over_the_network(command)),
             Command::Save(save) => events.extend(self.writes(&save)),
             Command::CloseWith { trailer } => said.closing = Some(trailer),
-            Command::MakeRoom { .. }
-            | Command::Abort { .. }
-            | Command::Begin { .. }
+            Command::Begin { .. }
             | Command::Offer { .. }
             | Command::Retain { .. }
             | Command::SumAlone { .. }
             | Command::Accept { .. }
             | Command::LayAside
             | Command::AcceptAside { .. }
-            | Command::Unprepare
-            | Command::EndSave
-            | Command::EndRestore
             | Command::KeepSum { .. }
-            | Command::LetGo { .. }
-            | Command::Admit { .. } => {}
+            | Command::LetGo { .. } => {}
         }
+    }
+
+    /// What comes at once of what it does over the network.
+    fn over_the_network(&mut self, command: NetworkCommand) -> Option<Event> {
+        match command {
+            NetworkCommand::MakeRoom { shares } => return (!shares.is_empty()).then_some(Event::RoomMade),
+            NetworkCommand::Fetch { generation, step, .. } => return Some(Event::Fetched { generation, step }),
+            NetworkCommand::Restore { generation, restore, .. } => {
+                let step = restore.key.step;
+                return Some(Event::Fetched { generation, step });
+            }
+            NetworkCommand::Copy(snapshot) => self.copies = Some(snapshot.id),
+            NetworkCommand::Follow { step, .. } => self.follows = Some(step),
+            NetworkCommand::EndCopy | NetworkCommand::Switch { .. } => (self.copies, self.follows) = (None, None),
+            NetworkCommand::Abort { .. }
+            | NetworkCommand::Unprepare
+            | NetworkCommand::Admit { .. }
+            | NetworkCommand::EndSave
+            | NetworkCommand::EndRestore => {}
+        }
+        None
     }
 
     /// Writes the shares that it is to write.

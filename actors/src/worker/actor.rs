@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::limits::{AUXILIARY_NAME_BYTES, HEARTBEAT, MAX_TEXT_BYTES, PIECE_BYTES};
 use sardana_protocol::member::{Event, Heartbeat, Member};
@@ -16,8 +16,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, interval, timeout};
 
 use super::control::{Control, ControlArguments, JoinError, Link, Looking};
-use super::desk::{Data, Desk, Errand};
-use super::limits::{BEAT_EVERY, LAST_WORDS, LEAVE_PATIENCE, PASSING_ON};
+use super::desk::{ActorCommand, Arrival, Desk};
+use super::limits::{BEAT_EVERY, LEAVE_PATIENCE, PASSING_ON};
 use super::renewal::WorkerRenewal;
 use super::restoring::Reader;
 use super::rings::Rings;
@@ -26,7 +26,7 @@ use super::transfers::{Serial, Transfers};
 use super::{Ended, WorkerConfig, WorkerError};
 use crate::depot::Depots;
 use crate::fault::{self, Point};
-use crate::peers::{Circle, Peers};
+use crate::peers::Peers;
 
 /// What the actor is told.
 #[derive(Debug)]
@@ -36,23 +36,25 @@ pub(super) enum Message {
     /// By the control connection: the coordinator has welcomed this worker.
     Joined,
     /// By the control connection: it broke.
-    ControlLost { why: String },
+    ControlLost {
+        why: String,
+        /// What is said to the coordinator from then on.
+        queue: mpsc::UnboundedReceiver<WorkerMessage>,
+    },
     /// By the control connection: it could not be made.
     NotJoined(JoinError),
     /// By the desk: the machine wants this.
-    Do(Errand),
+    Do(ActorCommand),
     /// By the ring: its links are made.
     LinksReady { generation: Generation },
     /// By the ring or a transfer: a neighbour or donor failed.
     LinkBroken { generation: Generation, peer: WorkerId },
     /// By a transfer: this arrived.
-    Fetched { generation: Generation, step: Step, data: Data },
-    /// By a joiner's transfer: how it ended.
-    Transferred { serial: Serial, event: Event, data: Data },
+    Fetched(Arrival),
+    /// By a joiner's transfer: what has come, or why nothing does.
+    Transferred { serial: Serial, came: Result<Arrival, Event> },
     /// By the writing of a share: how it ended.
     Written(Box<Outcome>),
-    /// By the writing of a share: the coordinator is to know this.
-    Say(WorkerMessage),
     /// By a transfer: the checkpoint could not be loaded.
     NotRestored { generation: Generation, reason: String },
     /// By the host: this process is to end (SIGTERM).
@@ -72,19 +74,21 @@ pub(super) struct Arguments {
     pub(super) address: SocketAddr,
     pub(super) desk: Arc<Desk>,
     pub(super) peers: Arc<Peers>,
+    /// What is said to the coordinator.
+    pub(super) messages: mpsc::UnboundedReceiver<WorkerMessage>,
     pub(super) ended: oneshot::Sender<Result<Ended, WorkerError>>,
 }
 
 pub(super) struct State {
-    hello: WorkerHello,
+    pub(super) hello: WorkerHello,
     link: Link,
-    desk: Arc<Desk>,
-    peers: Arc<Peers>,
-    control: ActorRef<WorkerMessage>,
-    rings: Rings,
-    transfers: Transfers,
-    saver: Saver,
-    reader: Reader,
+    pub(super) desk: Arc<Desk>,
+    pub(super) peers: Arc<Peers>,
+    control: Control,
+    pub(super) rings: Rings,
+    pub(super) transfers: Transfers,
+    pub(super) saver: Saver,
+    pub(super) reader: Reader,
     joined: Joined,
     /// When it was first asked to leave.
     leaving: Option<Instant>,
@@ -101,10 +105,10 @@ enum Joined {
     Released,
 }
 
-/// Carries the desk's errands, the training thread's failures, the host's signals and the clock's beats to the actor.
+/// Carries the desk's commands, the training thread's failures, the host's signals and the clock's beats to the actor.
 pub(super) fn forward(
     worker: &ActorRef<Message>,
-    mut errands: mpsc::UnboundedReceiver<Errand>,
+    mut commands: mpsc::UnboundedReceiver<ActorCommand>,
     mut failures: mpsc::UnboundedReceiver<String>,
     mut termination: Option<Signal>,
 ) {
@@ -118,7 +122,7 @@ pub(super) fn forward(
         loop {
             let message = tokio::select! {
                 biased;
-                Some(errand) = errands.recv() => Message::Do(errand),
+                Some(command) = commands.recv() => Message::Do(command),
                 Some(reason) = failures.recv() => Message::Failed { reason },
                 Some(()) = terminated() => Message::Terminated,
                 _ = beat.tick() => Message::Beat,
@@ -141,6 +145,7 @@ impl Actor for Worker {
             address,
             desk,
             peers,
+            messages,
             ended,
         } = arguments;
         let link = Link::new(peers.ground(), &config)?;
@@ -168,14 +173,19 @@ impl Actor for Worker {
         let transfers = Transfers::new(Arc::clone(&desk), Arc::clone(&peers), Arc::clone(&config.pieces));
         let depots = Depots::new(peers.ground().clone(), peers.endpoint().clone(), config.credentials.clone());
         let description = in_pieces(&config.description);
-        let saver = Saver::new(Arc::clone(&depots), Arc::clone(&config.pieces), Arc::clone(&description));
+        let saver = Saver::new(
+            Arc::clone(&desk),
+            Arc::clone(&depots),
+            Arc::clone(&config.pieces),
+            Arc::clone(&description),
+        );
         let reader = Reader {
             depots,
             peers: Arc::clone(&peers),
             pieces: Arc::clone(&config.pieces),
             description,
         };
-        let control = connect(&myself, &link, &desk, &hello, Looking::First).await?;
+        let control = connect(&myself, &link, &desk, &hello, Looking::First, messages);
         Ok(State {
             renewal: WorkerRenewal::new(&config.credentials, peers.ground()),
             hello,
@@ -205,64 +215,49 @@ impl Actor for Worker {
             Message::Joined => state.joined = Joined::Yes,
             // After a dismissal, a release or the job's end it is not looked for again.
             Message::ControlLost { .. } if state.ended.is_none() || state.joined == Joined::Released => {}
-            Message::ControlLost { why } => {
+            Message::ControlLost { why, queue } => {
                 tracing::warn!(target: "sardana::event::control_lost", %why, "training goes on, looking for the coordinator");
-                state.control = connect(&myself, &state.link, &state.desk, &state.hello, Looking::Again).await?;
+                state.control = connect(&myself, &state.link, &state.desk, &state.hello, Looking::Again, queue);
             }
             Message::NotJoined(error) => state.end(Err(Box::new(error).into())),
-            Message::Do(errand) => state.execute(&myself, errand),
-            Message::LinksReady { generation } => state.desk.handle(Event::LinksReady { generation }, Data::None),
+            Message::Do(command) => state.execute(&myself, command),
+            Message::LinksReady { generation } => state.desk.handle(Event::LinksReady { generation }),
             Message::LinkBroken { generation, peer } => {
-                state.desk.handle(Event::LinkBroken { generation, peer }, Data::None);
+                state.desk.handle(Event::LinkBroken { generation, peer });
             }
-            Message::Fetched { generation, step, data } => state.desk.handle(Event::Fetched { generation, step }, data),
-            Message::Transferred { serial, event, data } => {
+            Message::Fetched(arrival) => state.desk.arrived(arrival),
+            Message::Transferred { serial, came } => {
                 // What was given up may have ended in the meantime.
                 if state.transfers.take(serial) {
-                    state.desk.handle(event, data);
+                    match came {
+                        Ok(arrival) => state.desk.arrived(arrival),
+                        Err(event) => state.desk.handle(event),
+                    }
                 }
             }
             Message::Written(outcome) => {
                 // What was given up may have ended in the meantime.
                 if let Some(event) = state.saver.ended(*outcome) {
-                    state.desk.handle(event, Data::None);
+                    state.desk.handle(event);
                 }
             }
-            Message::Say(message) => {
-                let _ = state.control.cast(message);
-            }
             Message::NotRestored { generation, reason } => {
-                state.desk.handle(Event::NotRestored { generation, reason }, Data::None);
+                state.desk.handle(Event::NotRestored { generation, reason });
             }
             Message::Terminated => state.terminated(),
             Message::Drained { step } => state.end(Ok(Ended::Drained { step })),
             Message::Failed { reason } => {
                 let reason = cut(reason);
-                let _ = state.control.cast(WorkerMessage::Failed { reason: reason.clone() });
+                state.desk.say(WorkerMessage::Failed { reason: reason.clone() });
                 // The coordinator dismisses everybody; it need not be waited for.
                 state.end(Err(WorkerError::Model { reason }));
             }
             Message::Beat => {
                 state.beat();
                 if let Some(message) = state.renewal.beat() {
-                    let _ = state.control.cast(message);
+                    state.desk.say(message);
                 }
             }
-        }
-        Ok(())
-    }
-
-    async fn handle_supervisor_evt(
-        &self,
-        myself: ActorRef<Message>,
-        event: SupervisionEvent,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
-        // The control connection says itself why it ends; only a panic has to be noticed here.
-        if let SupervisionEvent::ActorFailed(child, reason) = event
-            && child.get_id() == state.control.get_id()
-        {
-            let _ = myself.cast(Message::ControlLost { why: reason.to_string() });
         }
         Ok(())
     }
@@ -272,7 +267,8 @@ impl Actor for Worker {
         state.transfers.end_copy();
         state.transfers.end_fetch();
         // Whatever it does not get rid of in time is lost with its connection.
-        let _ = state.control.drain_and_wait(Some(2 * LAST_WORDS)).await;
+        drop(state.desk.hang_up());
+        state.control.finish().await;
         state.link.close().await;
         Ok(())
     }
@@ -296,103 +292,46 @@ fn cut_to(mut text: String, bytes: usize) -> String {
     text
 }
 
-async fn connect(
-    myself: &ActorRef<Message>,
+fn connect(
+    worker: &ActorRef<Message>,
     link: &Link,
     desk: &Arc<Desk>,
     hello: &WorkerHello,
     looking: Looking,
-) -> Result<ActorRef<WorkerMessage>, ActorProcessingErr> {
-    let arguments = ControlArguments {
+    queue: mpsc::UnboundedReceiver<WorkerMessage>,
+) -> Control {
+    Control::start(ControlArguments {
         link: link.clone(),
-        worker: myself.clone(),
+        worker: worker.clone(),
         desk: Arc::clone(desk),
         hello: hello.clone(),
         looking,
-    };
-    let (control, _) = Actor::spawn_linked(None, Control, arguments, myself.get_cell()).await?;
-    Ok(control)
+        queue,
+    })
 }
 
 impl State {
     fn told(&mut self, myself: &ActorRef<Message>, message: CoordinatorMessage) {
+        if let CoordinatorMessage::Halt { generation } = message {
+            fault::reached(Point::Halt, self.desk.read(Member::step));
+            // What is of an older generation is refused from here on, before anybody is promised so.
+            self.peers.fence(generation);
+        } else if let CoordinatorMessage::Form(form) = &message {
+            fault::seated(form.rank);
+        }
         match message {
-            CoordinatorMessage::Halt { generation } => {
-                fault::reached(Point::Halt, self.desk.read(Member::step));
-                // What is of an older generation is refused from here on, before anybody is promised so.
-                self.peers.fence(generation);
-                self.desk.handle(Event::Halt { generation }, Data::None);
-            }
-            CoordinatorMessage::Form(form) => {
-                fault::seated(form.rank);
-                self.desk.handle(Event::Form(form), Data::None);
-            }
-            CoordinatorMessage::Prepare(form) => self.desk.handle(Event::Prepare(form), Data::None),
-            CoordinatorMessage::CloseWith { generation, trailer } => {
-                self.desk.handle(Event::CloseWith { generation, trailer }, Data::None);
-            }
-            CoordinatorMessage::Serve(serve) => self.desk.handle(Event::Serve(Box::new(serve)), Data::None),
-            CoordinatorMessage::Save(save) => self.desk.handle(Event::Save(save), Data::None),
-            CoordinatorMessage::SaveOver { snapshot } => self.desk.handle(Event::SaveOver { snapshot }, Data::None),
-            CoordinatorMessage::Copy(snapshot) => self.desk.handle(Event::Copy(snapshot), Data::None),
             CoordinatorMessage::Released { step } => self.released(myself, step),
             CoordinatorMessage::Renewed { certificate } => self.renewal.renewed(certificate),
             CoordinatorMessage::Complete { step, hash } => self.end(Ok(Ended::Done { step, hash })),
             CoordinatorMessage::Dismiss { reason } => self.end(Err(WorkerError::Dismissed { reason })),
-        }
-    }
-
-    fn execute(&mut self, myself: &ActorRef<Message>, errand: Errand) {
-        match errand {
-            Errand::Send(message) => {
-                let _ = self.control.cast(message);
-            }
-            Errand::Connect { form, inbox } => {
-                self.transfers.end_copy();
-                self.transfers.end_fetch();
-                self.rings.connect(myself, *form, inbox);
-            }
-            Errand::Abort { generation } => {
-                tracing::debug!(%generation, "the ring is given up");
-                self.transfers.end_fetch();
-                self.rings.abort();
-            }
-            Errand::Prepare { form, inbox } => self.rings.prepare(myself, *form, inbox),
-            Errand::Switch { generation, step } => {
-                self.transfers.end_copy();
-                self.rings.switch(generation, step);
-            }
-            Errand::Unprepare => self.rings.unprepare(),
-            Errand::MakeRoom { shares } => self.transfers.make_room(shares),
-            Errand::Snapshot {
-                snapshot,
-                shares,
-                copies,
-            } => self.transfers.hash(snapshot, shares, copies),
-            Errand::Admit { joiners } => self.peers.name(Circle::Joiners, joiners),
-            Errand::Copy(snapshot) => self.transfers.copy(myself, *snapshot),
-            Errand::Follow { step, snapshot } => self.transfers.follow(myself, *snapshot, step),
-            Errand::Save { save, held } => {
-                for event in self.saver.save(myself, *save, held) {
-                    self.desk.handle(event, Data::None);
-                }
-            }
-            Errand::EndSave => self.saver.end(),
-            Errand::EndRestore => self.peers.end_lending(),
-            Errand::Restore {
-                generation,
-                rank,
-                restore,
-            } => self
-                .transfers
-                .restore(myself, self.reader.clone(), (generation, rank), *restore),
-            Errand::EndCopy => self.transfers.end_copy(),
-            Errand::Fetch {
-                generation,
-                what,
-                step,
-                donor,
-            } => self.transfers.fetch(myself, generation, what, step, donor),
+            CoordinatorMessage::Halt { .. }
+            | CoordinatorMessage::Form(_)
+            | CoordinatorMessage::Prepare(_)
+            | CoordinatorMessage::CloseWith { .. }
+            | CoordinatorMessage::Serve(_)
+            | CoordinatorMessage::Save(_)
+            | CoordinatorMessage::SaveOver { .. }
+            | CoordinatorMessage::Copy(_) => self.desk.handle(Event::Ordered(message)),
         }
     }
 
@@ -402,7 +341,7 @@ impl State {
             (Joined::Yes, None) => {
                 self.leaving = Some(Instant::now());
                 let reason = "SIGTERM".to_owned();
-                self.desk.handle(Event::Leave { reason }, Data::None);
+                self.desk.handle(Event::Leave { reason });
             }
             (Joined::NotYet, _) => self.end(Err(WorkerError::Terminated {
                 how: "before it had joined",
@@ -445,7 +384,7 @@ impl State {
         self.desk.beat(heartbeat);
     }
 
-    fn end(&mut self, outcome: Result<Ended, WorkerError>) {
+    pub(super) fn end(&mut self, outcome: Result<Ended, WorkerError>) {
         if let Some(ended) = self.ended.take() {
             // The caller that ran the worker is gone only when the process ends.
             let _ = ended.send(outcome);

@@ -1,12 +1,13 @@
-//! The control connection of a worker: a child actor that dials, says hello, and carries messages until it breaks.
+//! The control connection of a worker: a task that dials, says hello, and carries messages until it breaks.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use quinn::{Connection, Endpoint};
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{ActorProcessingErr, ActorRef};
 use sardana_net::control::{Next, carry as carry_messages};
 use sardana_net::enrol::{RenewError, renew_run_out};
 use sardana_net::ground::Ground;
@@ -27,7 +28,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::WorkerConfig;
 use super::actor::Message;
-use super::desk::{Data, Desk};
+use super::desk::Desk;
 use super::limits::{COORDINATOR_ABSENCE, COORDINATOR_PATIENCE, GREETING_DEADLINE, LAST_WORDS, RETRY_EVERY};
 use crate::fault::{self, Point};
 
@@ -281,8 +282,8 @@ struct Carrier {
     report_from: Step,
 }
 
-/// The child actor. Its messages go to the coordinator; what comes back goes to the worker.
-pub(super) struct Control;
+/// The task. What the desk says goes to the coordinator; what comes back goes to the worker.
+pub(super) struct Control(JoinHandle<()>);
 
 /// What it starts from.
 pub(super) struct ControlArguments {
@@ -292,69 +293,56 @@ pub(super) struct ControlArguments {
     /// The hello without what changes from one connection to the next.
     pub(super) hello: WorkerHello,
     pub(super) looking: Looking,
+    /// What is said to the coordinator on this connection: first of all what was said since the one before it was lost.
+    pub(super) queue: mpsc::UnboundedReceiver<WorkerMessage>,
 }
 
-pub(super) struct ControlState {
-    /// None once the last message is said.
-    outgoing: Option<mpsc::UnboundedSender<WorkerMessage>>,
-    carrying: JoinHandle<()>,
+impl Control {
+    pub(super) fn start(arguments: ControlArguments) -> Self {
+        Self(tokio::spawn(carry(arguments)))
+    }
+
+    /// Waits until what was said last, such as a model's failure, has arrived. Its queue is closed before.
+    pub(super) async fn finish(&mut self) {
+        let _ = timeout(LAST_WORDS, &mut self.0).await;
+    }
 }
 
-impl Drop for ControlState {
+impl Drop for Control {
     fn drop(&mut self) {
-        self.carrying.abort();
+        self.0.abort();
     }
 }
 
-impl Actor for Control {
-    type Msg = WorkerMessage;
-    type State = ControlState;
-    type Arguments = ControlArguments;
+/// Tells the worker that its control connection is lost where the task itself cannot: it has panicked.
+struct TellsOfPanic {
+    worker: ActorRef<Message>,
+    desk: Arc<Desk>,
+}
 
-    async fn pre_start(
-        &self,
-        myself: ActorRef<WorkerMessage>,
-        arguments: ControlArguments,
-    ) -> Result<ControlState, ActorProcessingErr> {
-        let (outgoing, queue) = mpsc::unbounded_channel();
-        Ok(ControlState {
-            outgoing: Some(outgoing),
-            carrying: tokio::spawn(carry(arguments, myself, queue)),
-        })
-    }
-
-    async fn handle(
-        &self,
-        _: ActorRef<WorkerMessage>,
-        message: WorkerMessage,
-        state: &mut ControlState,
-    ) -> Result<(), ActorProcessingErr> {
-        // It cannot be sent once the connection is lost; the worker is told of that, and its machine says again what matters.
-        let _ = state.outgoing.as_ref().map(|outgoing| outgoing.send(message));
-        Ok(())
-    }
-
-    async fn post_stop(&self, _: ActorRef<WorkerMessage>, state: &mut ControlState) -> Result<(), ActorProcessingErr> {
-        // What was said last, such as a model's failure, must arrive before the connection is closed.
-        state.outgoing = None;
-        let _ = timeout(LAST_WORDS, &mut state.carrying).await;
-        Ok(())
+impl Drop for TellsOfPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let (why, queue) = ("its task panicked".to_owned(), self.desk.hang_up());
+            let _ = self.worker.cast(Message::ControlLost { why, queue });
+        }
     }
 }
 
 /// Joins, then carries messages both ways until the connection breaks.
-async fn carry(
-    arguments: ControlArguments,
-    control: ActorRef<WorkerMessage>,
-    queue: mpsc::UnboundedReceiver<WorkerMessage>,
-) {
+async fn carry(arguments: ControlArguments) {
     let ControlArguments {
         link,
         worker,
         desk,
         hello,
         looking,
+        queue,
     } = arguments;
+    let _tells = TellsOfPanic {
+        worker: worker.clone(),
+        desk: Arc::clone(&desk),
+    };
     sleep(looking.pause()).await;
     let current = || WorkerHello {
         introduction: desk.introduce(),
@@ -371,7 +359,7 @@ async fn carry(
         Ok(carrier) => carrier,
         Err(error) => {
             let _ = worker.cast(Message::NotJoined(error));
-            return control.stop(None);
+            return;
         }
     };
     tracing::info!(target: "sardana::event::joined", worker = %WorkerId::new(link.credentials.id()), coordinator = %link.coordinator.here());
@@ -380,9 +368,9 @@ async fn carry(
         incarnation,
         report_from,
     };
-    desk.handle(welcomed, Data::None);
+    desk.handle(welcomed);
     if worker.cast(Message::Joined).is_err() {
-        return control.stop(None);
+        return;
     }
     let told = |message: CoordinatorMessage, _| match worker.cast(Message::Told(message)) {
         Ok(()) => Next::Message,
@@ -392,9 +380,9 @@ async fn carry(
         at_fault_point(message, &desk)
     })
     .await;
+    let queue = desk.hang_up();
     connection.close(0_u32.into(), b"the worker leaves this connection");
-    let _ = worker.cast(Message::ControlLost { why });
-    control.stop(None);
+    let _ = worker.cast(Message::ControlLost { why, queue });
 }
 
 fn at_fault_point(message: &WorkerMessage, desk: &Desk) {

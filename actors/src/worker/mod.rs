@@ -6,6 +6,7 @@
 mod actor;
 mod control;
 mod desk;
+mod executing;
 mod give_back;
 mod hashing;
 mod keeper;
@@ -36,7 +37,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 pub use control::JoinError;
-pub use desk::{Data, Desk, Errand, HeldShare, KeptSum, Task};
+pub use desk::{ActorCommand, Arrival, Desk, HeldShare, KeptSum, Mismatch, Outbox, SavedState, Task};
 pub use tally::TallyFile;
 
 use crate::peers::Peers;
@@ -150,7 +151,7 @@ impl ModelFailure {
     }
 }
 
-/// Takes part in the job until it ends. `desk` and `errands` are two ends of one desk; `failures` come from the training thread.
+/// Takes part in the job until it ends. `outbox` is what leaves `desk`; `failures` come from the training thread.
 /// Dropped, the worker ends at once, without a word to anybody but that its connections are closed.
 ///
 /// # Errors
@@ -158,10 +159,10 @@ impl ModelFailure {
 pub async fn run(
     config: WorkerConfig,
     desk: Arc<Desk>,
-    errands: mpsc::UnboundedReceiver<Errand>,
+    outbox: Outbox,
     failures: mpsc::UnboundedReceiver<String>,
 ) -> Result<Ended, WorkerError> {
-    run_on(Ground::Host, config, desk, errands, failures).await
+    run_on(Ground::Host, config, desk, outbox, failures).await
 }
 
 /// Likewise, on another ground than the host.
@@ -172,7 +173,7 @@ pub async fn run_on(
     ground: Ground,
     config: WorkerConfig,
     desk: Arc<Desk>,
-    errands: mpsc::UnboundedReceiver<Errand>,
+    outbox: Outbox,
     failures: mpsc::UnboundedReceiver<String>,
 ) -> Result<Ended, WorkerError> {
     let termination = match config.sigterm {
@@ -193,6 +194,7 @@ pub async fn run_on(
         address,
         desk: Arc::clone(&desk),
         peers: Arc::clone(&peers),
+        messages: outbox.messages,
         ended,
     };
     let (worker, running) = Actor::spawn(None, Worker, arguments)
@@ -205,7 +207,7 @@ pub async fn run_on(
         desk: Arc::clone(&desk),
         peers: Arc::clone(&peers),
     };
-    actor::forward(&worker, errands, failures, termination);
+    actor::forward(&worker, outbox.commands, failures, termination);
     let outcome = outcome.await.unwrap_or_else(|_| {
         Err(WorkerError::Broken {
             reason: "the worker's actor ended without a word".to_owned(),

@@ -12,7 +12,7 @@ use sardana_protocol::state::{StateHash, StatePieces, share_hash};
 use sardana_protocol::words::{Generation, Rank, WorkerId};
 use tokio::task::JoinSet;
 
-use super::desk::Data;
+use super::desk::SavedState;
 use super::give_back::given_back_aside;
 use crate::depot::{Depots, is_here};
 use crate::fault::{self, Point};
@@ -59,7 +59,7 @@ impl Loading {
 
 impl Reader {
     /// The whole state, with the hash that each of its shares should have once it is loaded.
-    pub(super) async fn load(self, generation: Generation, rank: Rank, restore: Restore) -> Result<Data, String> {
+    pub(super) async fn load(self, generation: Generation, rank: Rank, restore: Restore) -> Result<SavedState, String> {
         self.peers
             .will_lend(generation, restore.members.iter().map(|peer| peer.member.worker));
         let manifest = Arc::new(self.manifest(generation, rank, &restore).await?);
@@ -84,7 +84,7 @@ impl Reader {
         }
         let shares = loading.restore.shares();
         let shares = shares.map(|(share, _)| loading.hash_of(&self.pieces, share)).collect();
-        Ok(Data::State { bytes, shares })
+        Ok(SavedState { bytes, shares })
     }
 
     /// The whole state, if all members of the group are on this host, and depots on it keep all: from their disk, into memory that becomes the state.

@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::actor::{Message, cut as cut_to_length};
-use super::desk::HeldShare;
+use super::desk::{Desk, HeldShare};
 use crate::depot::Depots;
 use crate::fault::{self, Point};
 
@@ -24,6 +24,7 @@ const STILL_AT_IT: Duration = Duration::from_secs(1);
 
 /// What a worker writes: the shares of at most one snapshot.
 pub(super) struct Saver {
+    desk: Arc<Desk>,
     depots: Arc<Depots>,
     pieces: Arc<StatePieces>,
     description: Arc<[(PieceHash, Bytes)]>,
@@ -64,8 +65,14 @@ pub(super) struct Outcome {
 }
 
 impl Saver {
-    pub(super) fn new(depots: Arc<Depots>, pieces: Arc<StatePieces>, description: Arc<[(PieceHash, Bytes)]>) -> Self {
+    pub(super) fn new(
+        desk: Arc<Desk>,
+        depots: Arc<Depots>,
+        pieces: Arc<StatePieces>,
+        description: Arc<[(PieceHash, Bytes)]>,
+    ) -> Self {
         Self {
+            desk,
             depots,
             pieces,
             description,
@@ -143,7 +150,7 @@ impl Saver {
         let depots = Arc::clone(&self.depots);
         let (pieces, description) = (Arc::clone(&self.pieces), Arc::clone(&self.description));
         let (to, replicas, worker) = (save.depots.clone(), save.replicas, worker.clone());
-        let progress = progress(worker.clone(), snapshot, attempt);
+        let progress = progress(Arc::clone(&self.desk), snapshot, attempt);
         let writing = async move {
             let bytes = held.bytes.len() as u64;
             let cut = cut_up(&pieces, &held);
@@ -193,14 +200,13 @@ fn cut_up(pieces: &StatePieces, held: &HeldShare) -> Vec<(PieceHash, Bytes)> {
 }
 
 /// Tells the coordinator now and then that a share is still being written.
-fn progress(worker: ActorRef<Message>, snapshot: SnapshotId, attempt: u32) -> impl Fn() + Send + Sync {
+fn progress(desk: Arc<Desk>, snapshot: SnapshotId, attempt: u32) -> impl Fn() + Send + Sync {
     let last = Mutex::new(Instant::now());
     move || {
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.elapsed() >= STILL_AT_IT {
             *last = Instant::now();
-            let said = WorkerMessage::Saving { snapshot, attempt };
-            let _ = worker.cast(Message::Say(said));
+            desk.say(WorkerMessage::Saving { snapshot, attempt });
         }
     }
 }

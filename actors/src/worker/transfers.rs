@@ -5,21 +5,21 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ractor::ActorRef;
 use sardana_collectives::gradient::Sum;
-use sardana_protocol::member::Event;
-use sardana_protocol::messages::{CatchUp, MemberAddress, Restore, Snapshot};
+use sardana_protocol::member::{Event, Lacking};
+use sardana_protocol::messages::{MemberAddress, Restore, Snapshot};
 use sardana_protocol::snapshot::{Share, SnapshotId};
-use sardana_protocol::state::StatePieces;
+use sardana_protocol::state::{StateHash, StatePieces};
 use sardana_protocol::words::{Generation, Rank, Step};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::actor::{Message, cut};
-use super::desk::{Data, Desk};
+use super::desk::{Arrival, Desk, SavedState};
 use super::give_back::given_back_aside;
 use super::hashing::hashed;
 use super::restoring::Reader;
 use crate::fault::{self, Point};
-use crate::peers::{CopyError, FetchError, FollowedSum, Peers};
+use crate::peers::{CopyError, FollowedSum, Peers};
 use crate::watched::Watched;
 
 /// Tells a transfer from those before it, which may say their end late.
@@ -89,12 +89,17 @@ impl Transfers {
         let (desk, peers, worker) = (Arc::clone(&self.desk), Arc::clone(&self.peers), worker.clone());
         let task = tokio::spawn(async move {
             let shares = known.read(|snapshot| snapshot.shares.clone());
-            let (event, data) = match goal {
-                Goal::State => copied(id, peers.copy_state(&known).await.map(|bytes| Data::State { bytes, shares })),
-                Goal::Sum(step) => followed(id, step, &desk, peers.follow(&known, step, desk.layout().bytes()).await),
+            let came = match goal {
+                Goal::State => copied(id, peers.copy_state(&known).await, shares),
+                Goal::Sum(step) => followed(step, &desk, peers.follow(&known, step, desk.layout().bytes()).await),
             };
+            let came = came.map_err(|reason| {
+                tracing::warn!(snapshot = %id, error = %reason, "joining failed");
+                let (snapshot, reason) = (id, cut(reason));
+                Event::CopyFailed { snapshot, reason }
+            });
             // The worker is gone only when the process ends.
-            let _ = worker.cast(Message::Transferred { serial, event, data });
+            let _ = worker.cast(Message::Transferred { serial, came });
         });
         self.joining = Some(Joining {
             serial,
@@ -122,15 +127,19 @@ impl Transfers {
         &mut self,
         worker: &ActorRef<Message>,
         generation: Generation,
-        what: CatchUp,
+        what: Lacking,
         step: Step,
         donor: MemberAddress,
     ) {
         let (peers, desk, worker) = (Arc::clone(&self.peers), Arc::clone(&self.desk), worker.clone());
         let fetching = async move {
             fault::reached(Point::Fetch, step);
-            let message = match fetched(&peers, &desk, what, step, donor).await {
-                Ok(data) => Message::Fetched { generation, step, data },
+            let fetched = match what {
+                Lacking::Sum => fetched_sum(&peers, &desk, generation, step, donor).await,
+                Lacking::State => fetched_state(&peers, generation, step, donor).await,
+            };
+            let message = match fetched {
+                Ok(arrival) => Message::Fetched(arrival),
                 Err(error) => {
                     tracing::warn!(%generation, %step, %error, "catching up failed");
                     Message::LinkBroken {
@@ -156,7 +165,7 @@ impl Transfers {
         let (worker, step) = (worker.clone(), restore.key.step);
         let loading = async move {
             let message = match reader.load(generation, rank, restore).await {
-                Ok(data) => Message::Fetched { generation, step, data },
+                Ok(state) => Message::Fetched(Arrival::FetchedState { generation, step, state }),
                 Err(reason) => {
                     tracing::warn!(%generation, %step, %reason, "the checkpoint could not be loaded");
                     let reason = cut(reason);
@@ -216,60 +225,47 @@ fn touched(bytes: usize) -> Vec<u8> {
     room
 }
 
-fn copied(snapshot: SnapshotId, copied: Result<Data, CopyError>) -> (Event, Data) {
-    match copied {
-        Ok(data) => {
-            fault::reached(Point::Copied, snapshot.step);
-            (Event::Copied { snapshot }, data)
-        }
-        Err(error) => failed(snapshot, &error),
-    }
+fn copied(snapshot: SnapshotId, copied: Result<Bytes, CopyError>, shares: Vec<StateHash>) -> Result<Arrival, String> {
+    let bytes = copied.map_err(|error| error.to_string())?;
+    fault::reached(Point::Copied, snapshot.step);
+    let state = SavedState { bytes, shares };
+    Ok(Arrival::Copied { snapshot, state })
 }
 
-fn followed(snapshot: SnapshotId, step: Step, desk: &Desk, followed: Result<FollowedSum, CopyError>) -> (Event, Data) {
-    match followed {
-        Ok(FollowedSum {
-            bytes,
-            trailer,
-            keeper_at,
-        }) => {
-            let event = Event::Followed {
-                step,
-                trailer,
-                keeper_at,
-            };
-            // It has been compared with the layout's length.
-            let sum = Sum::from_bytes(step, desk.layout(), bytes);
-            (event, sum.map_or(Data::None, Data::Sum))
-        }
-        Err(error) => failed(snapshot, &error),
-    }
+fn followed(step: Step, desk: &Desk, followed: Result<FollowedSum, CopyError>) -> Result<Arrival, String> {
+    let FollowedSum {
+        bytes,
+        trailer,
+        keeper_at,
+    } = followed.map_err(|error| error.to_string())?;
+    let sum = Sum::from_bytes(step, desk.layout(), bytes).map_err(|error| error.to_string())?;
+    Ok(Arrival::Followed { trailer, keeper_at, sum })
 }
 
-fn failed(snapshot: SnapshotId, error: &CopyError) -> (Event, Data) {
-    tracing::warn!(%snapshot, %error, "joining failed");
-    let reason = cut(error.to_string());
-    (Event::CopyFailed { snapshot, reason }, Data::None)
-}
-
-async fn fetched(
+async fn fetched_sum(
     peers: &Arc<Peers>,
     desk: &Desk,
-    what: CatchUp,
+    generation: Generation,
     step: Step,
     donor: MemberAddress,
-) -> Result<Data, FetchError> {
+) -> Result<Arrival, String> {
     let layout = desk.layout();
-    Ok(match what {
-        CatchUp::Sum { .. } => {
-            let bytes = peers.fetch_sum(donor, step, layout.bytes()).await?;
-            Sum::from_bytes(step, layout, bytes).map_or(Data::None, Data::Sum)
-        }
-        CatchUp::State { .. } => Data::State {
-            bytes: peers.fetch_state(donor, step).await?,
-            shares: Vec::new(),
-        },
-        // Not fetched from a member.
-        CatchUp::Checkpoint | CatchUp::None => Data::None,
-    })
+    let bytes = peers.fetch_sum(donor, step, layout.bytes()).await;
+    let bytes = bytes.map_err(|error| error.to_string())?;
+    let sum = Sum::from_bytes(step, layout, bytes).map_err(|error| error.to_string())?;
+    Ok(Arrival::FetchedSum { generation, sum })
+}
+
+async fn fetched_state(
+    peers: &Arc<Peers>,
+    generation: Generation,
+    step: Step,
+    donor: MemberAddress,
+) -> Result<Arrival, String> {
+    let bytes = peers.fetch_state(donor, step).await.map_err(|error| error.to_string())?;
+    let state = SavedState {
+        bytes,
+        shares: Vec::new(),
+    };
+    Ok(Arrival::FetchedState { generation, step, state })
 }

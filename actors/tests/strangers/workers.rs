@@ -38,7 +38,7 @@ async fn run_with(
 ) -> (ModelFailure, impl Future<Output = Result<Ended, WorkerError>>) {
     let elements = usize::try_from(memory.gradient / 8 - 1).unwrap();
     let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[elements])], 0).unwrap();
-    let (desk, errands) = Desk::new(&identity.spec, Arc::new(layout), None);
+    let (desk, outbox) = Desk::new(&identity.spec, Arc::new(layout), None);
     let (failure, failures) = ModelFailure::channel();
     let config = WorkerConfig {
         credentials: credentials.into(),
@@ -53,7 +53,7 @@ async fn run_with(
         sigterm: Sigterm::NotOurs,
         identity,
     };
-    (failure, worker::run(config, desk, errands, failures))
+    (failure, worker::run(config, desk, outbox, failures))
 }
 
 fn join_error(outcome: Result<Ended, WorkerError>) -> JoinError {

@@ -55,7 +55,7 @@ impl Coverage {
     }
 
     pub(crate) fn commanded(&mut self, command: &Command) {
-        self.name("worker does", command.into());
+        self.name("worker does", command.name());
     }
 
     pub(crate) fn depot_ordered(&mut self, order: &DepotOrder) {

@@ -1,15 +1,16 @@
-//! What a worker's machine is told, and what it wants done.
-
-use strum::IntoStaticStr;
+//! What a worker's machine is told, and what the trainer does next.
 
 use super::saving::SavedShare;
 use crate::checkpoint::DepotId;
-use crate::messages::{CatchUp, Form, MemberAddress, Restore, Save, Serve, Snapshot, StepReport, Trailer, WorkerMessage};
-use crate::snapshot::{Share, SnapshotId};
+use crate::messages::{CoordinatorMessage, StepReport, Trailer};
+use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
-use crate::words::{Generation, Incarnation, Pace, Rank, ShardRange, Step, WorkerId};
+use crate::words::{Generation, Incarnation, Pace, ShardRange, Step, WorkerId};
 
-/// What happened.
+#[cfg(doc)]
+use super::{Command, NetworkCommand};
+
+/// What happened. One list, as all of it is one story to the machine: what each event does depends on those before it, from any side.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// This worker is about to say hello with its [`introduction`](super::Member::introduction).
@@ -21,31 +22,8 @@ pub enum Event {
         /// The first step whose report it lacks.
         report_from: Step,
     },
-    /// The coordinator's `Halt`.
-    Halt {
-        /// Its generation.
-        generation: Generation,
-    },
-    /// The coordinator's `Form`.
-    Form(Box<Form>),
-    /// The coordinator's `Prepare`.
-    Prepare(Box<Form>),
-    /// The coordinator's `CloseWith`.
-    CloseWith {
-        /// Its generation.
-        generation: Generation,
-        /// Its trailer.
-        trailer: Trailer,
-    },
-    /// The coordinator's `Serve`.
-    Serve(Box<Serve>),
-    /// The coordinator's `Save`.
-    Save(Box<Save>),
-    /// The coordinator's `SaveOver`.
-    SaveOver {
-        /// Its snapshot.
-        snapshot: SnapshotId,
-    },
+    /// The coordinator has sent this message. Those that are about the worker's process, and not about its training, change nothing.
+    Ordered(CoordinatorMessage),
     /// A share that [`Command::Save`] named is durable where it should be.
     Saved(Box<SavedShare>),
     /// A share that [`Command::Save`] named could not be written.
@@ -59,21 +37,19 @@ pub enum Event {
         /// What was wrong.
         reason: String,
     },
-    /// What [`Command::Restore`] asked for could not be had.
+    /// What [`NetworkCommand::Restore`] asked for could not be had.
     NotRestored {
         /// The generation that asked for it.
         generation: Generation,
         /// What was wrong.
         reason: String,
     },
-    /// The coordinator's `Copy`.
-    Copy(Box<Snapshot>),
     /// This worker is asked to leave, by a signal on its host.
     Leave {
         /// Why, for people.
         reason: String,
     },
-    /// There is memory for the shares that [`Command::MakeRoom`] named.
+    /// There is memory for the shares that [`NetworkCommand::MakeRoom`] named.
     RoomMade,
     /// The shares that [`Command::Snapshot`] asked for are being hashed, and more of them are than when this was last said.
     Hashing {
@@ -87,12 +63,12 @@ pub enum Event {
         /// The index of each share, and its hash.
         shares: Vec<(u32, StateHash)>,
     },
-    /// All shares that [`Command::Copy`] asked for are here, each with the hash it should have.
+    /// All shares that [`NetworkCommand::Copy`] asked for are here, each with the hash it should have.
     Copied {
         /// Of which snapshot.
         snapshot: SnapshotId,
     },
-    /// The sum that [`Command::Follow`] asked for is here.
+    /// The sum that [`NetworkCommand::Follow`] asked for is here.
     Followed {
         /// Its step.
         step: Step,
@@ -101,7 +77,7 @@ pub enum Event {
         /// Updates that the keeper had applied when it answered.
         keeper_at: Step,
     },
-    /// No holder gave what [`Command::Copy`] or [`Command::Follow`] asked for.
+    /// No holder gave what [`NetworkCommand::Copy`] or [`NetworkCommand::Follow`] asked for.
     CopyFailed {
         /// Of which snapshot.
         snapshot: SnapshotId,
@@ -178,146 +154,6 @@ pub enum Heartbeat {
     Due(Option<Pace>),
     /// Only if there is something to say.
     NotDue,
-}
-
-/// What is to be done, at once and without blocking.
-#[derive(Debug, Clone, PartialEq, IntoStaticStr)]
-pub enum Command {
-    /// Tell the coordinator.
-    Send(WorkerMessage),
-    /// Make the ring's links of this generation, then say [`Event::LinksReady`].
-    Connect(Box<Form>),
-    /// End the ring of this generation: nothing of it is accepted any more.
-    Abort {
-        /// The generation.
-        generation: Generation,
-    },
-    /// Let the ring work on this step.
-    Begin {
-        /// The step.
-        step: Step,
-    },
-    /// Give a complete piece of the step under way to the ring.
-    Offer {
-        /// The piece.
-        piece: ShardRange,
-    },
-    /// Drop the buffers of all pieces but these.
-    Retain {
-        /// Which to keep.
-        pieces: Vec<ShardRange>,
-    },
-    /// There is no ring: add up these pieces, in order, to the sum of the step under way.
-    SumAlone {
-        /// All of 0..K.
-        pieces: Vec<ShardRange>,
-        /// The orders that it is closed with.
-        trailer: Trailer,
-    },
-    /// Keep the sum, or state, that came with this event: it is the one to be applied, or loaded, next. A sum's trailer is kept
-    /// with it, for those who follow.
-    Accept {
-        /// The trailer of a sum; `Continue` for a state.
-        trailer: Trailer,
-    },
-    /// Lay the sum that came with this event aside: the one before it is still being applied.
-    LayAside,
-    /// The sum that was laid aside is the one to be applied next.
-    AcceptAside {
-        /// Its trailer.
-        trailer: Trailer,
-    },
-    /// The ring's next closed sum says this.
-    CloseWith {
-        /// What.
-        trailer: Trailer,
-    },
-    /// Make the links of a generation to come, beside the ring that runs, then say [`Event::LinksReady`]. Replaces what was
-    /// prepared before.
-    Prepare(Box<Form>),
-    /// The generation that was prepared begins with this step. The ring before it has closed its last sum: it ends by itself once
-    /// that is sent on. Who follows or copies no longer does.
-    Switch {
-        /// The generation that begins.
-        generation: Generation,
-        /// The step it begins with.
-        step: Step,
-    },
-    /// What was prepared will not come: end it.
-    Unprepare,
-    /// A snapshot is to come: find memory for copies of these shares, beside the training thread, then say [`Event::RoomMade`].
-    /// For none of them: it will not come.
-    MakeRoom {
-        /// Which shares.
-        shares: Vec<Share>,
-    },
-    /// Before the next update: copy these shares of the state, then say [`Event::Snapshotted`]. Drops an older snapshot and the
-    /// sums kept with it.
-    Snapshot {
-        /// The snapshot.
-        snapshot: SnapshotId,
-        /// Which shares.
-        shares: Vec<Share>,
-    },
-    /// Write shares of the snapshot that is held to depots, then say [`Event::Saved`] for each, or [`Event::NotSaved`]. Keep all that are
-    /// held of it until [`Command::EndSave`]. Given again for the same snapshot, with a higher attempt: begin anew. For another: forget
-    /// the one before.
-    Save(Box<Save>),
-    /// What was kept for [`Command::Save`] is not needed any more.
-    EndSave,
-    /// Load the checkpoint that a generation starts from, this member's share (if it reads one) from the depots and the rest from the
-    /// readers, then say [`Event::Fetched`] with the state, or [`Event::NotRestored`].
-    Restore {
-        /// For which generation.
-        generation: Generation,
-        /// This member's place.
-        rank: Rank,
-        /// What, and from whom.
-        restore: Box<Restore>,
-    },
-    /// All members have what [`Command::Restore`] asked for: nothing of it need be kept for them.
-    EndRestore,
-    /// Keep the newest applied sum, with its trailer, for those who follow.
-    KeepSum {
-        /// Its step.
-        step: Step,
-    },
-    /// Let go of what is kept: shares, and sums before a step.
-    LetGo {
-        /// The shares too.
-        shares: bool,
-        /// Sums of older steps; all of them if none.
-        sums_before: Option<Step>,
-    },
-    /// From now on serve shares and sums to these workers only, besides the members of the present generation.
-    Admit {
-        /// The joiners.
-        joiners: Vec<WorkerId>,
-    },
-    /// Copy all shares of this snapshot from their holders, then say [`Event::Copied`] with the state, or [`Event::CopyFailed`].
-    /// Given again for the same snapshot when a holder is gone: go on with the others.
-    Copy(Box<Snapshot>),
-    /// Get the sum of this step from one of its keepers, who may have to wait for it, then say [`Event::Followed`] with the sum, or
-    /// [`Event::CopyFailed`].
-    Follow {
-        /// The step.
-        step: Step,
-        /// Whom to ask, in this order.
-        snapshot: Box<Snapshot>,
-    },
-    /// End what [`Command::Copy`] and [`Command::Follow`] have begun.
-    EndCopy,
-    /// Fetch from a donor, then say [`Event::Fetched`] or [`Event::LinkBroken`].
-    Fetch {
-        /// For which generation.
-        generation: Generation,
-        /// Sum or state.
-        what: CatchUp,
-        /// The step of the sum, or of the state.
-        step: Step,
-        /// The donor.
-        donor: MemberAddress,
-    },
 }
 
 /// What the trainer does next.

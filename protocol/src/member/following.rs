@@ -4,7 +4,7 @@
 //! with this worker in it is its way in, at the same boundary as everybody's.
 
 use super::Member;
-use super::event::Command;
+use super::command::{Command, NetworkCommand};
 use super::update::Update;
 use crate::job::Order;
 use crate::limits::MAX_HOLDERS;
@@ -81,7 +81,9 @@ impl Member {
                 // The coordinator lacks the news, or it would not say so again.
                 follow.told = Told::No;
                 match (follow.stage, follow.asked) {
-                    (Stage::Copying, _) => out.push(Command::Copy(Box::new(follow.snapshot.clone()))),
+                    (Stage::Copying, _) => {
+                        out.push(Command::Network(NetworkCommand::Copy(Box::new(follow.snapshot.clone()))))
+                    }
                     (Stage::Following, Some(step)) => self.ask(step, out),
                     (Stage::Held | Stage::Loading | Stage::Following, _) => {}
                 }
@@ -124,7 +126,7 @@ impl Member {
             self.ask(step, out);
         } else {
             follow.stage = Stage::Copying;
-            out.push(Command::Copy(Box::new(follow.snapshot.clone())));
+            out.push(Command::Network(NetworkCommand::Copy(Box::new(follow.snapshot.clone()))));
         }
     }
 
@@ -136,10 +138,10 @@ impl Member {
             return;
         }
         follow.asked = Some(step);
-        out.push(Command::Follow {
+        out.push(Command::Network(NetworkCommand::Follow {
             step,
             snapshot: Box::new(follow.snapshot.clone()),
-        });
+        }));
     }
 
     pub(super) fn copied(&mut self, snapshot: SnapshotId, out: &mut Vec<Command>) {
@@ -170,7 +172,7 @@ impl Member {
             reason,
         };
         self.unprepare(out);
-        out.push(Command::EndCopy);
+        out.push(Command::Network(NetworkCommand::EndCopy));
         given_up.say(out);
         self.given_up = Some(given_up);
     }
@@ -255,7 +257,7 @@ impl Member {
     pub(super) fn end_copy(&mut self, out: &mut Vec<Command>) {
         self.given_up = None;
         if self.follow.take().is_some() {
-            out.push(Command::EndCopy);
+            out.push(Command::Network(NetworkCommand::EndCopy));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Member;
-use super::event::Command;
+use super::command::{Command, NetworkCommand};
 use crate::messages::{Joiners, Needed, Serve, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::snapshot::{SnapshotId, keepers_of, shares_of};
@@ -32,7 +32,7 @@ impl Member {
             Needed::Yes => seat.place().map_or(Vec::new(), |(place, of)| shares_of(place, of)),
             Needed::No => Vec::new(),
         };
-        out.push(Command::MakeRoom { shares });
+        out.push(Command::Network(NetworkCommand::MakeRoom { shares }));
     }
 
     pub(super) fn room_made(&self, out: &mut Vec<Command>) {
@@ -137,7 +137,7 @@ impl Member {
             }
         }
         let joiners = self.admitted.iter().copied().collect();
-        out.push(Command::Admit { joiners });
+        out.push(Command::Network(NetworkCommand::Admit { joiners }));
     }
 
     pub(super) fn serve(&mut self, serve: Serve, out: &mut Vec<Command>) {

@@ -13,6 +13,7 @@
 //! update that is under way ends first (STEP-1). A joiner applies the same sums with the same trailers as the members, only later
 //! and by another way; a member whose turn it is keeps them for it.
 
+mod command;
 mod event;
 mod following;
 mod keeping;
@@ -27,7 +28,8 @@ mod update;
 
 use std::collections::{BTreeSet, VecDeque};
 
-pub use event::{Command, Event, Heartbeat, Work};
+pub use command::{Command, Lacking, NetworkCommand};
+pub use event::{Event, Heartbeat, Work};
 use following::{Follow, GivenUp};
 use keeping::Held;
 pub use phases::Phases;
@@ -38,7 +40,7 @@ use seat::Seat;
 use update::Update;
 
 use crate::job::{JobSpec, Order};
-use crate::messages::{CatchUp, Introduction, Standing, StepReport, Tally, WorkerMessage};
+use crate::messages::{CatchUp, CoordinatorMessage, Introduction, Standing, StepReport, Tally, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
@@ -215,15 +217,7 @@ impl Member {
                 incarnation,
                 report_from,
             } => self.welcomed(incarnation, report_from, &mut out),
-            Event::Halt { generation } if self.is_fenced(generation) => {}
-            Event::Form(form) | Event::Prepare(form) if self.is_fenced(form.generation) => {}
-            Event::Halt { generation } => self.halt(generation, &mut out),
-            Event::Form(form) => self.form(*form, &mut out),
-            Event::CloseWith { generation, trailer } => self.close_with(generation, trailer, &mut out),
-            Event::Prepare(form) => self.prepare(*form, &mut out),
-            Event::Serve(serve) => self.serve(*serve, &mut out),
-            Event::Save(save) => self.save(*save, &mut out),
-            Event::SaveOver { snapshot } => self.save_over(snapshot, &mut out),
+            Event::Ordered(message) => self.ordered(message, &mut out),
             Event::Saved(saved) => self.saved(*saved, &mut out),
             Event::NotSaved {
                 snapshot,
@@ -237,7 +231,6 @@ impl Member {
                 reason,
             })),
             Event::NotRestored { generation, reason } => self.not_restored(generation, reason, &mut out),
-            Event::Copy(snapshot) => self.copy(*snapshot, &mut out),
             Event::Leave { reason } => self.leave(reason, &mut out),
             Event::RoomMade => self.room_made(&mut out),
             Event::Hashing { snapshot } => self.hashing(snapshot, &mut out),
@@ -270,6 +263,27 @@ impl Member {
             }
         }
         out
+    }
+
+    /// Does what the coordinator orders.
+    fn ordered(&mut self, message: CoordinatorMessage, out: &mut Vec<Command>) {
+        match message {
+            CoordinatorMessage::Halt { generation } if self.is_fenced(generation) => {}
+            CoordinatorMessage::Form(form) | CoordinatorMessage::Prepare(form) if self.is_fenced(form.generation) => {}
+            CoordinatorMessage::Halt { generation } => self.halt(generation, out),
+            CoordinatorMessage::Form(form) => self.form(*form, out),
+            CoordinatorMessage::Prepare(form) => self.prepare(*form, out),
+            CoordinatorMessage::CloseWith { generation, trailer } => self.close_with(generation, trailer, out),
+            CoordinatorMessage::Serve(serve) => self.serve(serve, out),
+            CoordinatorMessage::Save(save) => self.save(*save, out),
+            CoordinatorMessage::SaveOver { snapshot } => self.save_over(snapshot, out),
+            CoordinatorMessage::Copy(snapshot) => self.copy(*snapshot, out),
+            // The process is renewed or ended around the machine.
+            CoordinatorMessage::Released { .. }
+            | CoordinatorMessage::Renewed { .. }
+            | CoordinatorMessage::Complete { .. }
+            | CoordinatorMessage::Dismiss { .. } => {}
+        }
     }
 
     /// Whether a gradient is what the trainer does next.

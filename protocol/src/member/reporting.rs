@@ -1,7 +1,8 @@
 //! What a worker says unasked: that it lives, what its steps summed up to, and that it is done.
 
 use super::Member;
-use super::event::{Command, Heartbeat};
+use super::command::Command;
+use super::event::Heartbeat;
 use crate::limits::{MAX_KEPT_REPORTS, MAX_REPORTS};
 use crate::messages::{CatchUp, StepReport, WorkerMessage};
 use crate::state::StateHash;

@@ -2,7 +2,7 @@
 //! starts from.
 
 use super::Member;
-use super::event::Command;
+use super::command::{Command, NetworkCommand};
 use crate::checkpoint::PieceHash;
 use crate::limits::SAVED_PIECES;
 use crate::messages::{Form, Last, Restore, Save, Told, WorkerMessage};
@@ -70,7 +70,7 @@ impl Member {
 
     pub(super) fn end_saving(&mut self, out: &mut Vec<Command>) {
         if self.saving.take().is_some() {
-            out.push(Command::EndSave);
+            out.push(Command::Network(NetworkCommand::EndSave));
         }
     }
 
@@ -104,11 +104,11 @@ impl Member {
     /// Loads the checkpoint that a generation starts from.
     pub(super) fn restore(&self, form: &Form, out: &mut Vec<Command>) {
         if let Some(restore) = &form.restore {
-            out.push(Command::Restore {
+            out.push(Command::Network(NetworkCommand::Restore {
                 generation: form.generation,
                 rank: form.rank,
                 restore: restore.clone(),
-            });
+            }));
         }
     }
 

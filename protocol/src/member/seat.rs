@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use super::Member;
-use super::event::{Command, Heartbeat};
+use super::command::{Command, Lacking, NetworkCommand};
+use super::event::Heartbeat;
 use super::update::Update;
 use crate::messages::{CatchUp, Form, Ring, Seated, Trailer, WorkerMessage};
 use crate::plan::Part;
@@ -144,9 +145,9 @@ impl Member {
             self.seat.take()
         };
         if let Some(seat) = seat {
-            out.push(Command::Abort {
+            out.push(Command::Network(NetworkCommand::Abort {
                 generation: seat.form.generation,
-            });
+            }));
         }
         self.owed = Some(generation);
         self.settle(out);
@@ -269,7 +270,7 @@ impl Member {
 
     pub(super) fn unprepare(&mut self, out: &mut Vec<Command>) {
         if self.next.take().is_some_and(|next| !next.alone()) {
-            out.push(Command::Unprepare);
+            out.push(Command::Network(NetworkCommand::Unprepare));
         }
     }
 
@@ -286,7 +287,7 @@ impl Member {
             if !bites(Bug::SwitchNotPromised) {
                 self.promised = generation;
             }
-            out.push(Command::Switch { generation, step });
+            out.push(Command::Network(NetworkCommand::Switch { generation, step }));
             out.push(Command::Send(WorkerMessage::Switched { generation, step }));
             return self.go_on(out);
         }
@@ -334,19 +335,19 @@ impl Member {
     }
 
     fn catch_up(&mut self, form: &Form, out: &mut Vec<Command>) {
-        let (from, step) = match form.catch_up {
+        let (what, from, step) = match form.catch_up {
             CatchUp::None => return self.begin(out),
-            CatchUp::Sum { from } => (from, self.step),
-            CatchUp::State { from } => (from, form.step),
+            CatchUp::Sum { from } => (Lacking::Sum, from, self.step),
+            CatchUp::State { from } => (Lacking::State, from, form.step),
             CatchUp::Checkpoint => return self.restore(form, out),
         };
         if let Some(donor) = form.peer(from) {
-            out.push(Command::Fetch {
+            out.push(Command::Network(NetworkCommand::Fetch {
                 generation: form.generation,
-                what: form.catch_up,
+                what,
                 step,
                 donor,
-            });
+            }));
         }
     }
 

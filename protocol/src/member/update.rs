@@ -1,7 +1,8 @@
 //! How the state of a worker changes: gradients become a sum, the sum is applied, the next step begins.
 
 use super::Member;
-use super::event::{Command, Heartbeat};
+use super::command::{Command, NetworkCommand};
+use super::event::Heartbeat;
 use super::pieces::Credit;
 use super::seat::{Progressed, Seat};
 use crate::messages::{CatchUp, StepReport, Tally, Trailer};
@@ -178,7 +179,7 @@ impl Member {
         if let Some(seat) = self.seat.as_mut().filter(news) {
             seat.progressed = Progressed::Yes;
             if seat.form.catch_up == CatchUp::Checkpoint {
-                out.push(Command::EndRestore);
+                out.push(Command::Network(NetworkCommand::EndRestore));
             }
             self.beat(Heartbeat::Due(None), out);
         }

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_protocol::member::{Event, Member};
-use sardana_protocol::messages::StepReport;
+use sardana_protocol::messages::{CoordinatorMessage, StepReport};
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{ShardRange, Step, WorkerId};
 use tokio::time::timeout;
 
 use super::{Circle, FetchError, PATIENCE, Ring, pieces, until, workers_with};
-use crate::worker::{Data, Desk, Task};
+use crate::worker::{Desk, Task};
 
 /// Trains `desk` alone for one step, and then copies states when asked.
 fn train(desk: &Arc<Desk>, ring: &Ring) -> std::thread::JoinHandle<()> {
-    desk.handle(Event::Form(Box::new(ring.alone())), Data::None);
+    desk.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(ring.alone()))));
     let desk = Arc::clone(desk);
     std::thread::spawn(move || {
         while let Some((piece, shard, mut buffer, mode)) = gradient(&desk) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_net::quic::limits::PEER_BIDI_STREAMS;
 use sardana_protocol::member::{Command, Event};
-use sardana_protocol::messages::{StepReport, Trailer};
+use sardana_protocol::messages::{CoordinatorMessage, StepReport, Trailer};
 use sardana_protocol::words::{Step, WorkerId};
 use tokio::time::timeout;
 
@@ -13,7 +13,7 @@ use super::joining::snapshot;
 use super::{Circle, CopyError, FollowedSum, PATIENCE, Ring, Worker, until, workers};
 use crate::peers::copy::Holders;
 use crate::watched::Watched;
-use crate::worker::{Data, Desk, Task};
+use crate::worker::{Desk, Task};
 
 const JOINER: WorkerId = WorkerId::new(2);
 
@@ -30,7 +30,7 @@ fn site() -> (Vec<Worker>, Holders) {
 
 /// Lets it train alone, so that it needs no ring.
 fn alone(desk: &Desk, ring: &Ring) {
-    desk.handle(Event::Form(Box::new(ring.alone())), Data::None);
+    desk.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(ring.alone()))));
 }
 
 /// Computes the step under way, up to the update, which is not applied.
@@ -86,7 +86,7 @@ async fn a_sum_that_is_there_or_kept_is_given() {
     let (workers, known) = site();
     let desk = &workers[0].desk;
     let first = train(desk);
-    desk.execute(Command::KeepSum { step: Step::ZERO }, Data::None);
+    desk.execute(Command::KeepSum { step: Step::ZERO });
     for _ in 0..3 {
         train(desk);
     }
@@ -115,11 +115,11 @@ async fn a_keeper_waits_for_a_sum_and_gives_it_before_it_is_applied() {
 async fn the_trailer_comes_with_the_sum() {
     let (workers, known) = site();
     let desk = &workers[0].desk;
-    let close = Event::CloseWith {
+    let close = Event::Ordered(CoordinatorMessage::CloseWith {
         generation: super::generation(1),
         trailer: Trailer::Stop,
-    };
-    desk.handle(close, Data::None);
+    });
+    desk.handle(close);
     train(desk);
     assert_eq!(follow(&workers, &known, 0).await.unwrap().unwrap().trailer, Trailer::Stop);
 }
@@ -135,7 +135,7 @@ async fn the_other_keeper_is_asked_when_the_first_has_let_go_or_is_gone() {
         shares: false,
         sums_before: Some(Step::new(1)),
     };
-    workers[0].desk.execute(let_go, Data::None);
+    workers[0].desk.execute(let_go);
     assert_eq!(coming.await.unwrap().unwrap().bytes, sum.bytes());
     // Gone while it waited: at once, not when the connection times out.
     let coming = follow(&workers, &known, 0);

@@ -14,7 +14,7 @@ use super::super::limits::STREAM_HELLO_DEADLINE;
 use super::{Circle, CopyError, FetchError, PATIENCE, Worker, generation, pieces, until, workers};
 use crate::peers::copy::Holders;
 use crate::watched::Watched;
-use crate::worker::{Data, HeldShare};
+use crate::worker::HeldShare;
 
 const STATE: &[u8; 19] = b"the state at step 5";
 
@@ -39,7 +39,7 @@ fn hold(holder: &Worker, shares: impl IntoIterator<Item = (Share, Bytes)>) {
         .into_iter()
         .map(|(share, bytes)| HeldShare::new(&pieces(), share, bytes));
     let (snapshot, shares) = (id(), Vec::new());
-    holder.desk.execute(Command::Snapshot { snapshot, shares }, Data::None);
+    holder.desk.execute(Command::Snapshot { snapshot, shares });
     holder.desk.snapshotted(snapshot, held.collect());
 }
 

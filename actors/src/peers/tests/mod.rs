@@ -41,7 +41,7 @@ fn desk() -> Arc<Desk> {
         order: Order::Exact,
     };
     let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
-    // Errands are not done here.
+    // Commands are not done here.
     Desk::new(&job, Arc::new(layout), None).0
 }
 

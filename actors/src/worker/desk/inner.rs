@@ -1,24 +1,27 @@
 //! What lies on a desk: the machine, and the buffers that its commands speak of. Behind the desk's lock; must not block.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use sardana_collectives::alone;
-use sardana_collectives::gradient::{GradientBuffer, WriteMode};
+use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::ring::RingInput;
-use sardana_protocol::member::{Command, Event, Member, Work};
+use sardana_protocol::member::{Command, Event, Member, NetworkCommand, Work};
 use sardana_protocol::memory::SUMS;
-use sardana_protocol::messages::{StepReport, Trailer};
+use sardana_protocol::messages::{StepReport, Trailer, WorkerMessage};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::words::{ShardRange, Step};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::arrival::{Accepted, Mismatch, Payload};
+use super::copies::{Copies, Haste};
 use super::keeping::{HeldShare, Keeping, KeptSum, Wanted};
 use super::meter::Meter;
-use super::{Data, Errand, Task};
+use super::outbox::{ActorCommand, Outbox};
+use super::{Arrival, SavedState, Task};
 use crate::fault::{self, Point};
 use crate::worker::TallyFile;
 
@@ -34,39 +37,18 @@ pub(super) struct Inner {
     pub(super) free: Vec<GradientBuffer>,
     /// Pieces of the step under way.
     pieces: usize,
-    /// What the machine has accepted and the training thread has not taken yet, with a sum's trailer.
-    pub(super) accepted: (Data, Trailer),
-    /// A sum that is applied after the accepted one.
-    aside: Data,
+    pub(super) accepted: Accepted,
     pub(super) keeping: Keeping,
     pub(super) meter: Meter,
     ring: Option<mpsc::UnboundedSender<RingInput>>,
     /// The ring that a trailer will switch to.
     prepared: Option<mpsc::UnboundedSender<RingInput>>,
-    copies: VecDeque<WantedCopy>,
-    /// Whether copies do not keep the training thread from its gradients.
-    beside: bool,
-    errands: mpsc::UnboundedSender<Errand>,
+    pub(super) copies: Copies,
+    commands: mpsc::UnboundedSender<ActorCommand>,
+    /// What is said to the coordinator.
+    messages: mpsc::UnboundedSender<WorkerMessage>,
     tally: Option<TallyFile>,
     over: Over,
-}
-
-/// Shares that somebody wants of the state at a step.
-#[derive(Debug)]
-struct WantedCopy {
-    step: Step,
-    shares: Vec<Share>,
-    haste: Haste,
-    reply: oneshot::Sender<Vec<Bytes>>,
-}
-
-/// When the training thread copies the state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Haste {
-    /// Somebody waits for it.
-    AtOnce,
-    /// When it has nothing to compute: gradients only read the state, and others wait for them.
-    BeforeUpdate,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,31 +58,43 @@ enum Over {
 }
 
 impl Inner {
-    pub(super) fn new(
-        member: Member,
-        layout: Arc<Layout>,
-        errands: mpsc::UnboundedSender<Errand>,
-        tally: Option<TallyFile>,
-    ) -> Self {
-        Self {
+    pub(super) fn new(member: Member, layout: Arc<Layout>, tally: Option<TallyFile>) -> (Self, Outbox) {
+        let (commands, for_actor) = mpsc::unbounded_channel();
+        let (messages, for_coordinator) = mpsc::unbounded_channel();
+        let outbox = Outbox {
+            commands: for_actor,
+            messages: for_coordinator,
+        };
+        let inner = Self {
             member,
             layout,
             partial: BTreeMap::new(),
             whole: BTreeMap::new(),
             free: Vec::new(),
             pieces: 0,
-            accepted: (Data::None, Trailer::Continue),
-            aside: Data::None,
+            accepted: Accepted::default(),
             keeping: Keeping::default(),
             meter: Meter::default(),
             ring: None,
             prepared: None,
-            copies: VecDeque::new(),
-            beside: false,
-            errands,
+            copies: Copies::default(),
+            commands,
+            messages,
             tally,
             over: Over::No,
-        }
+        };
+        (inner, outbox)
+    }
+
+    pub(super) fn say(&self, message: WorkerMessage) {
+        // The receiver is gone only when nothing is said to the coordinator any more.
+        let _ = self.messages.send(message);
+    }
+
+    pub(super) fn hang_up(&mut self) -> mpsc::UnboundedReceiver<WorkerMessage> {
+        let (messages, for_coordinator) = mpsc::unbounded_channel();
+        self.messages = messages;
+        for_coordinator
     }
 
     pub(super) fn computed(&mut self, step: Step, piece: ShardRange, shard: u32, buffer: GradientBuffer) {
@@ -133,7 +127,7 @@ impl Inner {
             Wanted::Yes => {
                 fault::reached(Point::Snapshotted, snapshot.step);
                 let shares = hashes;
-                self.handle(Event::Snapshotted { snapshot, shares }, Data::None);
+                self.handle(Event::Snapshotted { snapshot, shares });
             }
             Wanted::NoMore => {}
         }
@@ -159,35 +153,7 @@ impl Inner {
         if self.over == Over::Yes || self.member.step() != step {
             return None;
         }
-        let (reply, receiver) = oneshot::channel();
-        self.copies.push_back(WantedCopy {
-            step,
-            shares,
-            haste,
-            reply,
-        });
-        Some(receiver)
-    }
-
-    pub(super) fn copies_beside(&mut self) {
-        self.beside = true;
-    }
-
-    fn next_copy(&mut self) -> Option<Task> {
-        // A task that waits for an older state is told by the end of its channel.
-        let step = self.member.step();
-        self.copies.retain(|copy| copy.step == step && !copy.reply.is_closed());
-        let computing = self.member.is_computing();
-        let due = |copy: &WantedCopy| copy.haste == Haste::AtOnce || self.beside || !computing;
-        let place = self.copies.iter().position(due)?;
-        let WantedCopy {
-            shares, haste, reply, ..
-        } = self.copies.remove(place)?;
-        let room = match haste {
-            Haste::AtOnce => Vec::new(),
-            Haste::BeforeUpdate => self.keeping.take_room(),
-        };
-        Some(Task::Copy { shares, room, reply })
+        Some(self.copies.want(step, shares, haste))
     }
 
     /// What the training thread does next. Only that thread changes the state, so that it stands still here.
@@ -195,7 +161,7 @@ impl Inner {
         if self.over == Over::Yes {
             return Some(Task::End);
         }
-        if let Some(copy) = self.next_copy() {
+        if let Some(copy) = self.copies.next(&self.member, &mut self.keeping) {
             return Some(copy);
         }
         match self.member.next_work() {
@@ -215,25 +181,18 @@ impl Inner {
                     mode,
                 })
             }
-            Work::Apply { step } => match self.take_accepted() {
-                (Data::Sum(sum), trailer) => {
-                    debug_assert_eq!(sum.step(), step, "the machine accepts only the sum of its step");
-                    let sum = Arc::new(sum);
-                    if let Some(old) = self.keeping.renew(KeptSum::new(Arc::clone(&sum), trailer)) {
-                        self.recycle(old);
-                    }
-                    Some(Task::Apply { sum })
-                }
-                (Data::None | Data::State { .. }, _) => None,
-            },
-            Work::Load { step } => match self.take_accepted() {
-                (Data::State { bytes, shares }, _) => Some(Task::Load {
+            Work::Apply { step } => Some(match self.accepted.take_sum(step) {
+                Ok((sum, trailer)) => self.apply(sum, trailer),
+                Err(mismatch) => self.fail(mismatch),
+            }),
+            Work::Load { step } => Some(match self.accepted.take_state() {
+                Ok(SavedState { bytes, shares }) => Task::Load {
                     step,
                     state: bytes,
                     shares,
-                }),
-                (Data::None | Data::Sum(_), _) => None,
-            },
+                },
+                Err(mismatch) => self.fail(mismatch),
+            }),
             Work::Conclude { step } => Some(Task::Conclude { step }),
         }
     }
@@ -242,8 +201,23 @@ impl Inner {
         self.free.pop().unwrap_or_else(|| GradientBuffer::zeros(&self.layout))
     }
 
-    fn take_accepted(&mut self) -> (Data, Trailer) {
-        std::mem::replace(&mut self.accepted, (Data::None, Trailer::Continue))
+    fn apply(&mut self, sum: Sum, trailer: Trailer) -> Task {
+        let sum = Arc::new(sum);
+        if let Some(old) = self.keeping.renew(KeptSum::new(Arc::clone(&sum), trailer)) {
+            self.recycle(old);
+        }
+        Task::Apply { sum }
+    }
+
+    /// The worker ends, and says so: otherwise the others would wait for it.
+    fn fail(&mut self, mismatch: Mismatch) -> Task {
+        self.command(ActorCommand::Fail {
+            generation: self.member.generation(),
+            step: self.member.step(),
+            mismatch,
+        });
+        self.end();
+        Task::End
     }
 
     /// Uses the buffer of a sum again, unless somebody still reads it.
@@ -255,10 +229,18 @@ impl Inner {
         }
     }
 
-    pub(super) fn handle(&mut self, event: Event, data: Data) {
-        let mut data = data;
+    pub(super) fn handle(&mut self, event: Event) {
+        self.handle_with(event, &mut None);
+    }
+
+    pub(super) fn arrived(&mut self, arrival: Arrival) {
+        let (event, payload) = arrival.into_parts();
+        self.handle_with(event, &mut Some(payload));
+    }
+
+    fn handle_with(&mut self, event: Event, payload: &mut Option<Payload>) {
         for command in self.member.handle(event) {
-            self.execute(command, &mut data);
+            self.execute(command, payload);
         }
     }
 
@@ -267,22 +249,19 @@ impl Inner {
         let commands = self.member.handle(event);
         self.write_tally();
         for command in commands {
-            self.execute(command, &mut Data::None);
+            self.execute(command, &mut None);
         }
     }
 
-    pub(super) fn execute(&mut self, command: Command, data: &mut Data) {
+    /// Does what the machine commands. `payload` came with the event that it commands it for.
+    pub(super) fn execute(&mut self, command: Command, payload: &mut Option<Payload>) {
         match command {
-            Command::Send(message) => self.errand(Errand::Send(message)),
+            Command::Send(message) => self.say(message),
             Command::Connect(form) => {
                 let (sender, inbox) = mpsc::unbounded_channel();
                 (self.ring, self.prepared) = (Some(sender), None);
                 drop(self.keeping.take_room());
-                self.errand(Errand::Connect { form, inbox });
-            }
-            Command::Abort { generation } => {
-                self.ring = None;
-                self.errand(Errand::Abort { generation });
+                self.command(ActorCommand::Connect { form, inbox });
             }
             Command::Begin { step } => {
                 let into = self.buffer();
@@ -295,74 +274,59 @@ impl Inner {
                 self.free.truncate(self.pieces + SUMS as usize);
             }
             Command::SumAlone { pieces, trailer } => self.sum_alone(&pieces, trailer),
-            Command::Accept { trailer } => self.accepted = (std::mem::take(data), trailer),
-            Command::LayAside => self.aside = std::mem::take(data),
-            Command::AcceptAside { trailer } => self.accepted = (std::mem::take(&mut self.aside), trailer),
+            Command::Accept { trailer } => {
+                let accepted = self.accepted.accept(payload.take(), trailer);
+                self.require(accepted);
+            }
+            Command::LayAside => {
+                let laid = self.accepted.lay_aside(payload.take());
+                self.require(laid);
+            }
+            Command::AcceptAside { trailer } => {
+                let accepted = self.accepted.accept_aside(trailer);
+                self.require(accepted);
+            }
             Command::CloseWith { trailer } => self.tell_ring(RingInput::CloseWith(trailer)),
             Command::Prepare(form) => {
                 let (sender, inbox) = mpsc::unbounded_channel();
                 self.prepared = Some(sender);
-                self.errand(Errand::Prepare { form, inbox });
-            }
-            Command::Switch { generation, step } => {
-                self.ring = self.prepared.take();
-                self.errand(Errand::Switch { generation, step });
-            }
-            Command::Unprepare => {
-                self.prepared = None;
-                self.errand(Errand::Unprepare);
-            }
-            Command::MakeRoom { shares } if shares.is_empty() => drop(self.keeping.take_room()),
-            Command::MakeRoom { shares } => {
-                self.keeping.want_room();
-                self.errand(Errand::MakeRoom { shares });
+                self.command(ActorCommand::Prepare { form, inbox });
             }
             Command::Snapshot { snapshot, shares } => self.snapshot(snapshot, shares),
             Command::KeepSum { step } => self.keeping.keep(step),
             Command::LetGo { shares, sums_before } => self.let_go(shares, sums_before),
-            Command::Admit { joiners } => self.errand(Errand::Admit { joiners }),
-            Command::Save(_) | Command::EndSave | Command::EndRestore | Command::Restore { .. } => {
-                self.see_to_checkpoints(command);
+            Command::Save(save) => {
+                let held = self.keeping.all_of(save.snapshot);
+                self.command(ActorCommand::Save { save, held });
             }
-            Command::Copy(snapshot) => self.errand(Errand::Copy(snapshot)),
-            Command::Follow { step, snapshot } => self.errand(Errand::Follow { step, snapshot }),
-            Command::EndCopy => self.errand(Errand::EndCopy),
-            Command::Fetch {
-                generation,
-                what,
-                step,
-                donor,
-            } => {
-                self.errand(Errand::Fetch {
-                    generation,
-                    what,
-                    step,
-                    donor,
-                });
-            }
+            Command::Network(command) => self.hand_on(command),
         }
     }
 
-    /// What is wanted for checkpoints.
-    fn see_to_checkpoints(&self, command: Command) {
-        if let Command::Save(save) = command {
-            let held = self.keeping.all_of(save.snapshot);
-            return self.errand(Errand::Save { save, held });
+    fn require(&mut self, fits: Result<(), Mismatch>) {
+        if let Err(mismatch) = fits {
+            self.fail(mismatch);
         }
-        if let Command::Restore {
-            generation,
-            rank,
-            restore,
-        } = command
-        {
-            return self.errand(Errand::Restore {
-                generation,
-                rank,
-                restore,
-            });
+    }
+
+    /// Hands on what takes nothing from here, but may change what lies here.
+    fn hand_on(&mut self, command: NetworkCommand) {
+        match &command {
+            NetworkCommand::Abort { .. } => self.ring = None,
+            NetworkCommand::Switch { .. } => self.ring = self.prepared.take(),
+            NetworkCommand::Unprepare => self.prepared = None,
+            NetworkCommand::MakeRoom { shares } if shares.is_empty() => return drop(self.keeping.take_room()),
+            NetworkCommand::MakeRoom { .. } => self.keeping.want_room(),
+            NetworkCommand::Admit { .. }
+            | NetworkCommand::Fetch { .. }
+            | NetworkCommand::Copy(_)
+            | NetworkCommand::Follow { .. }
+            | NetworkCommand::EndCopy
+            | NetworkCommand::EndSave
+            | NetworkCommand::Restore { .. }
+            | NetworkCommand::EndRestore => {}
         }
-        let saving = matches!(command, Command::EndSave);
-        self.errand(if saving { Errand::EndSave } else { Errand::EndRestore });
+        self.command(ActorCommand::Network(command));
     }
 
     fn offer(&self, piece: ShardRange) {
@@ -378,7 +342,8 @@ impl Inner {
     fn sum_alone(&mut self, pieces: &[ShardRange], trailer: Trailer) {
         let held = pieces.iter().filter_map(|piece| self.whole.remove(piece)).collect();
         let sum = alone::add_up(&self.layout, self.member.step(), held);
-        self.accepted = (Data::Sum(sum), trailer);
+        let accepted = self.accepted.accept(Some(Payload::Sum(sum)), trailer);
+        self.require(accepted);
     }
 
     fn let_go(&mut self, shares: bool, sums_before: Option<Step>) {
@@ -396,7 +361,7 @@ impl Inner {
             self.recycle(sum);
         }
         if let Some(copies) = self.copy(snapshot.step, shares.clone(), Haste::BeforeUpdate) {
-            self.errand(Errand::Snapshot {
+            self.command(ActorCommand::Snapshot {
                 snapshot,
                 shares,
                 copies,
@@ -424,9 +389,9 @@ impl Inner {
         }
     }
 
-    fn errand(&self, errand: Errand) {
+    fn command(&self, command: ActorCommand) {
         // The receiver is gone only when the worker ends.
-        let _ = self.errands.send(errand);
+        let _ = self.commands.send(command);
     }
 
     fn tell_ring(&self, input: RingInput) {

@@ -1,11 +1,15 @@
 //! The desk between a worker's training thread and its actor: the machine, and the buffers that its commands speak of.
 //!
 //! Both sides hand in what happened and the machine decides; nothing here blocks but [`Desk::next`], which only the training
-//! thread calls. What needs the network goes to the actor as an [`Errand`]. Must not know the model.
+//! thread calls. What needs the network goes to the actor as an [`ActorCommand`]; what is said goes to the coordinator. Must not know
+//! the model.
 
+mod arrival;
+mod copies;
 mod inner;
 mod keeping;
 mod meter;
+mod outbox;
 #[cfg(test)]
 mod tests;
 
@@ -15,22 +19,26 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use bytes::Bytes;
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_collectives::layout::Layout;
-use sardana_collectives::ring::{CompletedSum, RingInput};
+use sardana_collectives::ring::CompletedSum;
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::member::{Event, Heartbeat, Member};
 use sardana_protocol::memory::sums_kept;
-use sardana_protocol::messages::{
-    CatchUp, Form, Introduction, MemberAddress, Restore, Save, Snapshot, StepReport, WorkerMessage,
-};
+use sardana_protocol::messages::{Introduction, StepReport, WorkerMessage};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::state::StateHash;
-use sardana_protocol::words::{Generation, Pace, Rank, ShardRange, Step, WorkerId};
+use sardana_protocol::words::{Pace, ShardRange, Step};
 use tokio::sync::{Notify, mpsc, oneshot};
 
+#[cfg(doc)]
+use sardana_protocol::member::NetworkCommand;
+
 use super::tally::TallyFile;
-use inner::{Haste, Inner};
+pub use arrival::{Arrival, Mismatch, SavedState};
+use copies::Haste;
+use inner::Inner;
 pub(crate) use keeping::names_watched;
 pub use keeping::{HeldShare, KeptSum};
+pub use outbox::{ActorCommand, Outbox};
 
 /// What the training thread does next.
 #[derive(Debug)]
@@ -80,119 +88,6 @@ pub enum Task {
     End,
 }
 
-/// What the machine wants from the network.
-#[derive(Debug)]
-pub enum Errand {
-    /// Tell the coordinator.
-    Send(WorkerMessage),
-    /// Make the links of this generation and run its ring.
-    Connect {
-        /// The generation.
-        form: Box<Form>,
-        /// What the ring is to be told.
-        inbox: mpsc::UnboundedReceiver<RingInput>,
-    },
-    /// End the ring of this generation.
-    Abort {
-        /// The generation.
-        generation: Generation,
-    },
-    /// Make the links of a generation to come, beside the ring that runs. Ends what was prepared before.
-    Prepare {
-        /// The generation.
-        form: Box<Form>,
-        /// What its ring is to be told, once it begins.
-        inbox: mpsc::UnboundedReceiver<RingInput>,
-    },
-    /// The prepared ring begins. The one before it ends by itself.
-    Switch {
-        /// Its generation.
-        generation: Generation,
-        /// The step it begins with.
-        step: Step,
-    },
-    /// End what was prepared.
-    Unprepare,
-    /// Find memory for copies of these shares, then [`Desk::room_made`].
-    MakeRoom {
-        /// The shares.
-        shares: Vec<Share>,
-    },
-    /// Hash these copies when they come, then [`Desk::snapshotted`].
-    Snapshot {
-        /// Which snapshot.
-        snapshot: SnapshotId,
-        /// Which shares.
-        shares: Vec<Share>,
-        /// They come from the training thread. Never, if the worker ends.
-        copies: oneshot::Receiver<Vec<Bytes>>,
-    },
-    /// Serve these workers besides the members of the generation.
-    Admit {
-        /// The joiners.
-        joiners: Vec<WorkerId>,
-    },
-    /// Copy a snapshot. Again for the same one: its holders have changed.
-    Copy(Box<Snapshot>),
-    /// Get the sum of this step from a keeper. Again for the same step: the keepers have changed.
-    Follow {
-        /// The step.
-        step: Step,
-        /// Whom to ask.
-        snapshot: Box<Snapshot>,
-    },
-    /// End what [`Errand::Copy`] or [`Errand::Follow`] has begun.
-    EndCopy,
-    /// Write shares of a snapshot to depots. Again for the same snapshot: anew, from what was given before, if these are none.
-    Save {
-        /// What, and where to.
-        save: Box<Save>,
-        /// All shares that are held of the snapshot; none if they were given before.
-        held: Vec<HeldShare>,
-    },
-    /// What was kept for [`Errand::Save`] is not needed any more.
-    EndSave,
-    /// All members have loaded the checkpoint.
-    EndRestore,
-    /// Load the checkpoint that a generation starts from.
-    Restore {
-        /// For which generation.
-        generation: Generation,
-        /// This worker's place.
-        rank: Rank,
-        /// What, and from whom.
-        restore: Box<Restore>,
-    },
-    /// Fetch a sum or state.
-    Fetch {
-        /// For which generation.
-        generation: Generation,
-        /// Sum or state.
-        what: CatchUp,
-        /// The step of the sum, or of the state.
-        step: Step,
-        /// The donor.
-        donor: MemberAddress,
-    },
-}
-
-/// Data that comes with an event.
-#[derive(Debug, Default)]
-pub enum Data {
-    /// The event says it all.
-    #[default]
-    None,
-    /// A finished sum.
-    Sum(Sum),
-    /// A state.
-    State {
-        /// Its bytes.
-        bytes: Bytes,
-        /// If it was copied from a snapshot: the hash of each of its shares.
-        shares: Vec<StateHash>,
-    },
-}
-
 /// Wakes the training thread, or the task that does its work.
 #[derive(Debug, Default)]
 struct Changed {
@@ -218,29 +113,18 @@ pub struct Desk {
 }
 
 impl Desk {
-    /// A desk for a worker of `job`. The errands go to the holder of the receiver. Counts gradients in `tally`, if there is one.
+    /// A desk for a worker of `job`, and what leaves it. Counts gradients in `tally`, if there is one.
     #[must_use]
-    pub fn new(
-        job: &JobSpec,
-        layout: Arc<Layout>,
-        tally: Option<TallyFile>,
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Errand>) {
-        let (errands, receiver) = mpsc::unbounded_channel();
-        let inner = Inner::new(
-            Member::new(job, sums_kept(layout.bytes() as u64)),
-            Arc::clone(&layout),
-            errands,
-            tally,
-        );
-        (
-            Arc::new(Self {
-                inner: Mutex::new(inner),
-                changed: Changed::default(),
-                layout,
-                moved: AtomicU64::new(0),
-            }),
-            receiver,
-        )
+    pub fn new(job: &JobSpec, layout: Arc<Layout>, tally: Option<TallyFile>) -> (Arc<Self>, Outbox) {
+        let member = Member::new(job, sums_kept(layout.bytes() as u64));
+        let (inner, outbox) = Inner::new(member, Arc::clone(&layout), tally);
+        let desk = Self {
+            inner: Mutex::new(inner),
+            changed: Changed::default(),
+            layout,
+            moved: AtomicU64::new(0),
+        };
+        (Arc::new(desk), outbox)
     }
 
     /// How a gradient's bytes are laid out.
@@ -267,7 +151,7 @@ impl Desk {
     /// What a hello says of this worker; called for each hello, right before it is sent.
     pub fn introduce(&self) -> Introduction {
         let mut inner = self.lock();
-        inner.handle(Event::Introducing, Data::None);
+        inner.handle(Event::Introducing);
         let introduction = inner.member.introduction();
         drop(inner);
         self.changed.notify_all();
@@ -290,34 +174,53 @@ impl Desk {
     pub fn beat(&self, heartbeat: Heartbeat) {
         let bytes = self.moved.load(Ordering::Relaxed);
         let mut inner = self.lock();
-        inner.handle(Event::Moved { bytes }, Data::None);
-        inner.handle(Event::Beat { heartbeat }, Data::None);
+        inner.handle(Event::Moved { bytes });
+        inner.handle(Event::Beat { heartbeat });
         drop(inner);
         self.changed.notify_all();
     }
 
-    /// Hands in an event, with the data that came with it.
-    pub fn handle(&self, event: Event, data: Data) {
+    /// Hands in an event that brings no sum and no state; one that does is an [`Arrival`].
+    pub fn handle(&self, event: Event) {
         let mut inner = self.lock();
-        inner.handle(event, data);
+        inner.handle(event);
         drop(inner);
         self.changed.notify_all();
+    }
+
+    /// Hands in what has come.
+    pub fn arrived(&self, arrival: Arrival) {
+        let mut inner = self.lock();
+        inner.arrived(arrival);
+        drop(inner);
+        self.changed.notify_all();
+    }
+
+    /// Says this to the coordinator, after all that was said before.
+    pub fn say(&self, message: WorkerMessage) {
+        self.lock().say(message);
+    }
+
+    /// A connection to the coordinator is lost, with all of its queue that was not sent. What is said from now on comes here: the machine
+    /// says again what matters.
+    #[must_use]
+    pub fn hang_up(&self) -> mpsc::UnboundedReceiver<WorkerMessage> {
+        self.lock().hang_up()
     }
 
     /// Hands in a sum that the ring has finished.
     pub fn summed(&self, done: CompletedSum) {
-        let event = Event::Summed {
+        self.arrived(Arrival::Summed {
             generation: done.generation,
-            step: done.step,
             trailer: done.trailer,
-        };
-        self.handle(event, Data::Sum(done.sum));
+            sum: done.sum,
+        });
     }
 
     /// From now on a copy does not keep the training thread from its gradients: another thread makes it, and the training thread
     /// waits for that before the state changes.
     pub fn copies_beside(&self) {
-        self.lock().copies_beside();
+        self.lock().copies.are_made_beside();
     }
 
     /// The next task of the training thread. Waits until there is one.
@@ -367,7 +270,7 @@ impl Desk {
 
     /// The model is evaluated.
     pub fn concluded(&self, hash: StateHash, results: Vec<(String, f64)>) {
-        self.handle(Event::Concluded { hash, results }, Data::None);
+        self.handle(Event::Concluded { hash, results });
     }
 
     /// Ends the training thread at its next task. No worker is given a state any more.
@@ -376,19 +279,19 @@ impl Desk {
         self.changed.notify_all();
     }
 
-    /// Here are empty buffers for the shares that [`Errand::MakeRoom`] spoke of, in that order.
+    /// Here are empty buffers for the shares that [`NetworkCommand::MakeRoom`] spoke of, in that order.
     pub fn room_made(&self, room: Vec<Vec<u8>>) {
         let mut inner = self.lock();
         inner.keeping.room_made(room);
-        inner.handle(Event::RoomMade, Data::None);
+        inner.handle(Event::RoomMade);
     }
 
-    /// The shares that [`Errand::Snapshot`] spoke of are being hashed, and more of them are than when this was last said.
+    /// The shares that [`ActorCommand::Snapshot`] spoke of are being hashed, and more of them are than when this was last said.
     pub fn still_hashing(&self, snapshot: SnapshotId) {
-        self.lock().handle(Event::Hashing { snapshot }, Data::None);
+        self.lock().handle(Event::Hashing { snapshot });
     }
 
-    /// The shares that [`Errand::Snapshot`] spoke of are hashed: from now on they are there for others, unless another snapshot is
+    /// The shares that [`ActorCommand::Snapshot`] spoke of are hashed: from now on they are there for others, unless another snapshot is
     /// wanted by now.
     pub fn snapshotted(&self, snapshot: SnapshotId, shares: Vec<HeldShare>) {
         self.lock().snapshotted(snapshot, shares);
@@ -434,8 +337,13 @@ impl Desk {
     }
 
     /// Does what the machine would want.
-    pub(crate) fn execute(&self, command: sardana_protocol::member::Command, mut data: Data) {
-        self.lock().execute(command, &mut data);
+    pub(crate) fn execute(&self, command: sardana_protocol::member::Command) {
+        self.execute_with(command, None);
+    }
+
+    /// Likewise, with what has come.
+    fn execute_with(&self, command: sardana_protocol::member::Command, mut payload: Option<arrival::Payload>) {
+        self.lock().execute(command, &mut payload);
         self.changed.notify_all();
     }
 

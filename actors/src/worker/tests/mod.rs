@@ -33,7 +33,7 @@ fn spec() -> JobSpec {
     }
 }
 
-fn desk() -> (Arc<Desk>, mpsc::UnboundedReceiver<Errand>) {
+fn desk() -> (Arc<Desk>, Outbox) {
     let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
     Desk::new(&spec(), Arc::new(layout), None)
 }

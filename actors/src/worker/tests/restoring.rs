@@ -15,7 +15,7 @@ use super::leaving::identity;
 use super::*;
 use crate::depot::Depots;
 use crate::peers::{Peers, Reading};
-use crate::worker::desk::Data;
+use crate::worker::desk::SavedState;
 use crate::worker::restoring::Reader;
 
 /// Eleven pieces, so that a share of two is read in one batch and one of one in two.
@@ -105,7 +105,7 @@ impl Site {
     }
 
     /// The member that does not read loads all.
-    fn load(&self) -> JoinHandle<Result<Data, String>> {
+    fn load(&self) -> JoinHandle<Result<SavedState, String>> {
         tokio::spawn(self.reader.clone().load(GENERATION, Rank::new(2), self.restore.clone()))
     }
 
@@ -127,12 +127,9 @@ impl Site {
     }
 }
 
-pub(super) async fn loaded(loading: JoinHandle<Result<Data, String>>) -> Result<(Bytes, Vec<StateHash>), String> {
+pub(super) async fn loaded(loading: JoinHandle<Result<SavedState, String>>) -> Result<(Bytes, Vec<StateHash>), String> {
     let loaded = timeout(PATIENCE, loading).await.expect("it ends, well or not").unwrap();
-    match loaded? {
-        Data::State { bytes, shares } => Ok((bytes, shares)),
-        other @ (Data::None | Data::Sum(_)) => panic!("{other:?}"),
-    }
+    loaded.map(|SavedState { bytes, shares }| (bytes, shares))
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! GEN-3: a frame of another generation, job or incarnation changes nothing. What a worker has promised outranks all before it.
 
-use sardana_protocol::member::Command;
+use sardana_protocol::member::{Command, NetworkCommand};
 use sardana_protocol::messages::WorkerMessage;
 use sardana_protocol::words::{Generation, Incarnation, WorkerId};
 
@@ -70,7 +70,7 @@ fn act(command: &Command, summed: Option<Generation>) -> Option<(Generation, Act
         Some((form.generation, Act::Connects))
     } else if let Command::Prepare(form) = command {
         Some((form.generation, Act::Prepares))
-    } else if let Command::Switch { generation, .. } = command {
+    } else if let Command::Network(NetworkCommand::Switch { generation, .. }) = command {
         Some((*generation, Act::Switches))
     } else if let Command::Send(WorkerMessage::Halted { generation, .. }) = command {
         Some((*generation, Act::Promises))

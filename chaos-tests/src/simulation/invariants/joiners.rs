@@ -1,6 +1,6 @@
 //! A joiner that follows asks for one sum after the other, and for none that it has had.
 
-use sardana_protocol::member::Command;
+use sardana_protocol::member::{Command, NetworkCommand};
 use sardana_protocol::words::{Step, WorkerId};
 
 use super::{Law, Violation};
@@ -21,12 +21,15 @@ impl Law {
     /// What a joiner is handed it applies, at once or once the update before it has ended: it need not come twice, unless the joiner
     /// begins anew.
     pub(super) fn asks_for_sums(&mut self, worker: WorkerId, command: &Command) -> Result<(), Violation> {
-        if let Command::Follow { step, .. } = command {
+        if let Command::Network(NetworkCommand::Follow { step, .. }) = command {
             let (step, had) = (*step, self.followed.get(&worker).copied());
             self.check("a sum comes once", had.is_none_or(|had| step > had), || {
                 format!("{worker} asks for the sum of {step}, and has had that of {had:?}")
             })?;
-        } else if matches!(command, Command::EndCopy | Command::Switch { .. }) {
+        } else if matches!(
+            command,
+            Command::Network(NetworkCommand::EndCopy | NetworkCommand::Switch { .. })
+        ) {
             self.followed.remove(&worker);
         }
         Ok(())

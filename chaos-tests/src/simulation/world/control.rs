@@ -315,20 +315,13 @@ impl World {
         if control != Some(Control::Joined(session)) {
             return;
         }
-        let event = match message {
-            CoordinatorMessage::Halt { generation } => member::Event::Halt { generation },
-            CoordinatorMessage::Form(form) => member::Event::Form(form),
-            CoordinatorMessage::Prepare(form) => member::Event::Prepare(form),
-            CoordinatorMessage::CloseWith { generation, trailer } => member::Event::CloseWith { generation, trailer },
-            CoordinatorMessage::Serve(serve) => member::Event::Serve(Box::new(serve)),
-            CoordinatorMessage::Copy(snapshot) => member::Event::Copy(snapshot),
-            CoordinatorMessage::Save(save) => member::Event::Save(save),
-            CoordinatorMessage::SaveOver { snapshot } => member::Event::SaveOver { snapshot },
-            CoordinatorMessage::Renewed { .. } | CoordinatorMessage::Complete { .. } => return,
-            CoordinatorMessage::Released { .. } => return self.end_seen(worker, "exit code 0", LastWords::Yes),
-            CoordinatorMessage::Dismiss { .. } => return self.end_seen(worker, "exit code 1", LastWords::Yes),
-        };
-        self.member(worker, event, Data::None);
+        if let CoordinatorMessage::Released { .. } = message {
+            self.end_seen(worker, "exit code 0", LastWords::Yes);
+        } else if let CoordinatorMessage::Dismiss { .. } = message {
+            self.end_seen(worker, "exit code 1", LastWords::Yes);
+        } else {
+            self.member(worker, member::Event::Ordered(message), Data::None);
+        }
     }
 
     /// An agent says how a child ended, as soon as somebody listens.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sardana_protocol::limits::HASHING_SIGN;
-use sardana_protocol::member::Event;
-use sardana_protocol::messages::{CatchUp, Snapshot, Trailer};
+use sardana_protocol::member::{Event, Lacking};
+use sardana_protocol::messages::{Snapshot, Trailer};
 use sardana_protocol::snapshot::{Share, SnapshotId, holders_of, keepers_of};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
@@ -179,8 +179,8 @@ impl World {
         self.serial += 1;
         let serial = self.serial;
         let delay = match wanted.what {
-            CatchUp::State { .. } => self.swarm.transfer,
-            CatchUp::Sum { .. } | CatchUp::None | CatchUp::Checkpoint => self.swarm.sum,
+            Lacking::State => self.swarm.transfer,
+            Lacking::Sum => self.swarm.sum,
         };
         if let Some(process) = self.processes.get_mut(&worker) {
             process.fetching = Some(Fetching { serial, ..wanted });

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use sardana_protocol::job::JobSpec;
-use sardana_protocol::member::{Member, Work};
-use sardana_protocol::messages::{CatchUp, Form, MemberAddress, Motion, Trailer, WorkerMessage};
+use sardana_protocol::member::{Lacking, Member, Work};
+use sardana_protocol::messages::{Form, MemberAddress, Motion, Trailer, WorkerMessage};
 use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
@@ -82,7 +82,7 @@ pub(crate) struct Fetching {
     pub(crate) generation: Generation,
     pub(crate) step: Step,
     pub(crate) donor: MemberAddress,
-    pub(crate) what: CatchUp,
+    pub(crate) what: Lacking,
 }
 
 /// Data that comes with an event.
@@ -244,13 +244,12 @@ impl Process {
     /// What this process, as a donor, has of what is wanted.
     pub(crate) fn donate(&self, wanted: &Fetching) -> Option<Data> {
         match wanted.what {
-            CatchUp::Sum { .. } => {
+            Lacking::Sum => {
                 let newest = self.sum.as_ref().filter(|sum| sum.step == wanted.step);
                 let sum = newest.or_else(|| self.keeping.sums.get(&wanted.step))?;
                 Some(Data::Sum(sum.clone()))
             }
-            CatchUp::State { .. } => (self.member.step() == wanted.step).then_some(Data::State(self.state)),
-            CatchUp::None | CatchUp::Checkpoint => None,
+            Lacking::State => (self.member.step() == wanted.step).then_some(Data::State(self.state)),
         }
     }
 
@@ -265,7 +264,7 @@ impl Process {
 
     /// Only the training thread hands out a state.
     pub(crate) fn owes_forever(&self, wanted: &Fetching) -> bool {
-        self.hung && matches!(wanted.what, CatchUp::State { .. })
+        self.hung && wanted.what == Lacking::State
     }
 
     /// Whether it has computed as many gradients in the first step of its generation as it owes there, whatever became of them.

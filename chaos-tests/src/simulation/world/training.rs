@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use sardana_protocol::limits::HEARTBEAT;
-use sardana_protocol::member::{Command, Event, Heartbeat, Work};
+use sardana_protocol::member::{Command, Event, Heartbeat, NetworkCommand, Work};
 use sardana_protocol::membership::Balance;
 use sardana_protocol::messages::{StepReport, WorkerMessage};
 use sardana_protocol::words::{Generation, Pace, ShardRange, Step, WorkerId};
@@ -70,7 +70,6 @@ impl World {
 
     fn obey(&mut self, worker: WorkerId, command: Command, data: &mut Data, summed: Option<Generation>) {
         self.coverage.commanded(&command);
-        let now = self.now();
         let held = self.law.obeys(worker, &command, summed);
         self.require(held);
         let Some(process) = self.processes.get_mut(&worker) else {
@@ -83,13 +82,6 @@ impl World {
                 self.connect(worker, *form);
             }
             Command::Prepare(form) => self.prepare(worker, *form),
-            Command::Abort { generation } => {
-                process.fetching = None;
-                process.restoring = None;
-                let ring = process.ring_members().filter(|(ring, _)| *ring == generation);
-                process.ring = None;
-                self.reset_links(worker, ring);
-            }
             Command::Begin { step } => self.begin(worker, step),
             Command::Offer { piece } => self.offer(worker, piece),
             Command::Retain { pieces } => process.buffers.retain(|piece, _| pieces.contains(piece)),
@@ -106,22 +98,32 @@ impl World {
                 Some(ring) => ring.closing = ring.closing.and(trailer),
                 None => self.senseless(worker, "a closer has a ring"),
             },
-            Command::Switch { generation, step } => switch(process, generation, step),
-            Command::Unprepare => process.next = None,
-            Command::MakeRoom { shares } => self.make_room(worker, !shares.is_empty()),
             Command::Snapshot { snapshot, shares } => self.take_snapshot(worker, snapshot, shares),
             Command::KeepSum { step } => self.keep_sum(worker, step),
             Command::LetGo { shares, sums_before } => process.keeping.let_go(shares, sums_before),
-            Command::Admit { joiners } => process.keeping.admitted = joiners,
-            Command::Copy(snapshot) => self.copy(worker, *snapshot),
-            Command::Follow { step, snapshot } => self.follow(worker, step, *snapshot),
-            Command::EndCopy => process.joining.end(),
             Command::Save(save) => self.save(worker, *save),
-            // What a member has read, it has told the others at once.
-            Command::EndRestore => {}
-            Command::EndSave => process.saves = Saves::default(),
-            Command::Restore { generation, restore, .. } => self.restore(worker, generation, *restore),
-            Command::Fetch {
+            Command::Network(command) => self.obey_over_the_network(worker, command),
+        }
+    }
+
+    fn obey_over_the_network(&mut self, worker: WorkerId, command: NetworkCommand) {
+        let now = self.now();
+        let Some(process) = self.processes.get_mut(&worker) else {
+            return;
+        };
+        match command {
+            NetworkCommand::Abort { generation } => {
+                process.fetching = None;
+                process.restoring = None;
+                let ring = process.ring_members().filter(|(ring, _)| *ring == generation);
+                process.ring = None;
+                self.reset_links(worker, ring);
+            }
+            NetworkCommand::Switch { generation, step } => switch(process, generation, step),
+            NetworkCommand::Unprepare => process.next = None,
+            NetworkCommand::MakeRoom { shares } => self.make_room(worker, !shares.is_empty()),
+            NetworkCommand::Admit { joiners } => process.keeping.admitted = joiners,
+            NetworkCommand::Fetch {
                 generation,
                 what,
                 step,
@@ -137,6 +139,13 @@ impl World {
                     what,
                 },
             ),
+            NetworkCommand::Copy(snapshot) => self.copy(worker, *snapshot),
+            NetworkCommand::Follow { step, snapshot } => self.follow(worker, step, *snapshot),
+            NetworkCommand::EndCopy => process.joining.end(),
+            NetworkCommand::EndSave => process.saves = Saves::default(),
+            NetworkCommand::Restore { generation, restore, .. } => self.restore(worker, generation, *restore),
+            // What a member has read, it has told the others at once.
+            NetworkCommand::EndRestore => {}
         }
     }
 

@@ -38,12 +38,12 @@ fn a_worker_one_step_behind_applies_the_sum_of_another() {
         form(&mut worker, behind.clone()),
         [
             Command::Connect(Box::new(behind)),
-            Command::Fetch {
+            Command::Network(NetworkCommand::Fetch {
                 generation: g(1),
-                what: catch_up,
+                what: Lacking::Sum,
                 step: s(0),
                 donor: member(1)
-            },
+            }),
         ]
     );
     assert_eq!(worker.next_work(), Work::Wait);
@@ -69,12 +69,12 @@ fn a_worker_without_the_state_loads_that_of_another() {
     );
     assert_eq!(
         commands[1],
-        Command::Fetch {
+        Command::Network(NetworkCommand::Fetch {
             generation: g(1),
-            what: catch_up,
+            what: Lacking::State,
             step: s(7),
             donor: member(0)
-        }
+        })
     );
     let broken = Event::LinkBroken {
         generation: g(1),

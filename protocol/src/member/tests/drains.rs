@@ -3,7 +3,7 @@
 use super::*;
 
 fn prepare(worker: &mut Member, form: Form) -> Vec<Command> {
-    worker.handle(Event::Prepare(Box::new(form)))
+    worker.handle(Event::Ordered(CoordinatorMessage::Prepare(Box::new(form))))
 }
 
 /// The member at rank 0 of two stays on alone from g2 on.
@@ -46,12 +46,12 @@ fn a_member_begins_the_prepared_generation_at_the_boundary() {
     let _ = summed(&mut worker, 1, 0, Trailer::Switch(g(2)));
     let commands = apply(&mut worker, 0);
     assert_eq!(said(&commands), ["progress g1.1 s1 [s0]", "switched g1.2 at s1"]);
-    assert!(commands.contains(&Command::Switch {
+    assert!(commands.contains(&Command::Network(NetworkCommand::Switch {
         generation: g(2),
         step: s(1)
-    }));
+    })));
     assert!(
-        !commands.contains(&Command::Abort { generation: g(1) }),
+        !commands.contains(&Command::Network(NetworkCommand::Abort { generation: g(1) })),
         "the ring sends the last sum on: {commands:?}"
     );
     compute_all(&mut worker, shards(0, 4));
@@ -69,7 +69,7 @@ fn a_member_that_leaves_has_halted_at_the_boundary() {
     let commands = apply(&mut worker, 0);
     assert_eq!(said(&commands)[1..], ["progress g1.1 s1 []", "halted g1.2 at s1 with []"]);
     assert!(
-        !commands.contains(&Command::Abort { generation: g(1) }),
+        !commands.contains(&Command::Network(NetworkCommand::Abort { generation: g(1) })),
         "others may still wait for the last sum: {commands:?}"
     );
     assert_eq!(worker.next_work(), Work::Wait);
@@ -108,7 +108,10 @@ fn the_last_update_before_a_halt_goes_on_in_the_generation_that_its_trailer_begi
     compute_all(&mut worker, shards(0, 2));
     let _ = summed(&mut worker, 1, 0, Trailer::Switch(g(2)));
     assert_eq!(worker.next_work(), Work::Apply { step: s(0) });
-    assert_eq!(halt(&mut worker, 3), [Command::Abort { generation: g(1) }]);
+    assert_eq!(
+        halt(&mut worker, 3),
+        [Command::Network(NetworkCommand::Abort { generation: g(1) })]
+    );
     assert_eq!(halt(&mut worker, 4), [], "a further halt replaces the first");
     let commands = worker.handle(Event::Applied { report: report(0) });
     assert_eq!(

@@ -8,7 +8,7 @@ fn a_halt_while_computing_is_answered_at_once_and_keeps_the_pieces() {
     let mut worker = seated(0);
     compute(&mut worker, 0);
     let commands = halt(&mut worker, 2);
-    assert_eq!(commands[0], Command::Abort { generation: g(1) });
+    assert_eq!(commands[0], Command::Network(NetworkCommand::Abort { generation: g(1) }));
     assert_eq!(said(&commands), ["halted g1.2 at s0 with [0..2]"]);
     let told = worker.introduction();
     assert_eq!((told.generation, told.seat, told.training), (g(2), None, false));
@@ -38,7 +38,10 @@ fn a_halt_during_apply_is_answered_only_after_it() {
     compute_all(&mut worker, shards(2, 4));
     assert_eq!(summed(&mut worker, 1, 0, Trailer::Continue), [accept()]);
     assert_eq!(worker.next_work(), Work::Apply { step: s(0) });
-    assert_eq!(halt(&mut worker, 2), [Command::Abort { generation: g(1) }]);
+    assert_eq!(
+        halt(&mut worker, 2),
+        [Command::Network(NetworkCommand::Abort { generation: g(1) })]
+    );
     // A further halt during the same update replaces the first.
     assert_eq!(halt(&mut worker, 3), []);
     assert_eq!(form(&mut worker, pair(3, 1, 0)), [], "it has not promised yet");
@@ -94,7 +97,10 @@ fn halts_and_forms_of_old_generations_are_ignored() {
         "nobody leaves a generation without a promise"
     );
     let newer = Generation::new(Incarnation::new(2), 1);
-    assert_eq!(said(&worker.handle(Event::Halt { generation: newer })).len(), 1);
+    assert_eq!(
+        said(&worker.handle(Event::Ordered(CoordinatorMessage::Halt { generation: newer }))).len(),
+        1
+    );
     assert_eq!(halt(&mut worker, 900), [], "an older incarnation is fenced");
 }
 
@@ -157,24 +163,24 @@ fn nothing_of_a_life_before_the_newest_coordinators_counts() {
     let later = |incarnation| Generation::new(Incarnation::new(incarnation), 9);
     for old in [1, 2] {
         let generation = later(old);
-        assert_eq!(worker.handle(Event::Halt { generation }), []);
+        assert_eq!(worker.handle(Event::Ordered(CoordinatorMessage::Halt { generation })), []);
         assert_eq!(
-            worker.handle(Event::Form(Box::new(Form {
+            worker.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(Form {
                 generation,
                 ..pair(2, 0, 0)
-            }))),
+            })))),
             []
         );
         assert_eq!(
-            worker.handle(Event::Prepare(Box::new(Form {
+            worker.handle(Event::Ordered(CoordinatorMessage::Prepare(Box::new(Form {
                 generation,
                 ..pair(2, 0, 0)
-            }))),
+            })))),
             []
         );
     }
     assert_eq!(worker.introduction().generation, g(1), "it goes on training");
-    let told = said(&worker.handle(Event::Halt { generation: later(3) }));
+    let told = said(&worker.handle(Event::Ordered(CoordinatorMessage::Halt { generation: later(3) })));
     assert_eq!(told, ["halted g3.9 at s0 with [0..2]"]);
 }
 

@@ -15,7 +15,7 @@ fn taken(holders: [bool; 2]) -> Snapshot {
 /// What follows from an order to copy, once it has been said that it has come.
 fn copy(worker: &mut Member, snapshot: Snapshot) -> Vec<Command> {
     let answer = Command::Send(WorkerMessage::Copying { snapshot: snapshot.id });
-    let mut commands = worker.handle(Event::Copy(Box::new(snapshot)));
+    let mut commands = worker.handle(Event::Ordered(CoordinatorMessage::Copy(Box::new(snapshot))));
     if !commands.is_empty() {
         assert_eq!(commands.remove(0), answer);
     }
@@ -23,10 +23,10 @@ fn copy(worker: &mut Member, snapshot: Snapshot) -> Vec<Command> {
 }
 
 fn follow(step: u64) -> Command {
-    Command::Follow {
+    Command::Network(NetworkCommand::Follow {
         step: s(step),
         snapshot: Box::new(taken([true; 2])),
-    }
+    })
 }
 
 fn followed(worker: &mut Member, step: u64, trailer: Trailer, keeper_at: u64) -> Vec<Command> {
@@ -56,7 +56,7 @@ fn third() -> Form {
 }
 
 fn prepare(worker: &mut Member, form: Form) -> Vec<Command> {
-    worker.handle(Event::Prepare(Box::new(form)))
+    worker.handle(Event::Ordered(CoordinatorMessage::Prepare(Box::new(form))))
 }
 
 /// A joiner with links for g2, that has applied the sum of s5.
@@ -72,10 +72,10 @@ fn prepared() -> Member {
 /// Joins: the last three commands of a switch.
 fn switched(step: u64) -> Vec<Command> {
     vec![
-        Command::Switch {
+        Command::Network(NetworkCommand::Switch {
             generation: g(2),
             step: s(step),
-        },
+        }),
         Command::Send(WorkerMessage::Switched {
             generation: g(2),
             step: s(step),
@@ -92,12 +92,12 @@ fn a_joiner_copies_loads_and_asks_for_the_next_sum() {
     let mut worker = worker();
     assert_eq!(
         copy(&mut worker, taken([true; 2])),
-        [Command::Copy(Box::new(taken([true; 2])))]
+        [Command::Network(NetworkCommand::Copy(Box::new(taken([true; 2]))))]
     );
     let fewer = taken([false, true]);
     assert_eq!(
         copy(&mut worker, fewer.clone()),
-        [Command::Copy(Box::new(fewer))],
+        [Command::Network(NetworkCommand::Copy(Box::new(fewer)))],
         "a holder is gone"
     );
     let copied = |step| Event::Copied {
@@ -107,7 +107,7 @@ fn a_joiner_copies_loads_and_asks_for_the_next_sum() {
     assert_eq!(worker.handle(copied(5)), [accept()]);
     assert_eq!(worker.handle(copied(5)), [], "once is enough");
     assert_eq!(worker.next_work(), Work::Load { step: s(5) });
-    let Some(Command::Follow { step, .. }) = worker.handle(Event::Loaded).pop() else {
+    let Some(Command::Network(NetworkCommand::Follow { step, .. })) = worker.handle(Event::Loaded).pop() else {
         panic!("it follows from the snapshot on");
     };
     assert_eq!((step, worker.step()), (s(5), s(5)));
@@ -136,9 +136,9 @@ fn a_state_as_new_as_the_snapshot_is_not_copied_again() {
     let mut later = taken([true; 2]);
     later.id = snapshot(2, 6);
     let commands = copy(&mut worker, later);
-    assert_eq!(commands[0], Command::EndCopy);
+    assert_eq!(commands[0], Command::Network(NetworkCommand::EndCopy));
     assert!(
-        matches!(commands[1], Command::Follow { step, .. } if step == s(6)),
+        matches!(commands[1], Command::Network(NetworkCommand::Follow { step, .. }) if step == s(6)),
         "BITS-1: {commands:?}"
     );
 }
@@ -153,13 +153,19 @@ fn in_fast_order_only_what_came_from_the_snapshot_counts() {
     let mut worker = Member::new(&job, KEEPS);
     let mut zero = taken([true; 2]);
     zero.id.step = s(0);
-    assert_eq!(copy(&mut worker, zero.clone()), [Command::Copy(Box::new(zero.clone()))]);
+    assert_eq!(
+        copy(&mut worker, zero.clone()),
+        [Command::Network(NetworkCommand::Copy(Box::new(zero.clone())))]
+    );
     let _ = worker.handle(Event::Copied { snapshot: zero.id });
     assert_eq!(worker.next_work(), Work::Load { step: s(0) });
     let _ = worker.handle(Event::Loaded);
     halt(&mut worker, 2);
     let again = copy(&mut worker, zero);
-    assert!(matches!(again[..], [Command::Follow { .. }]), "{again:?}");
+    assert!(
+        matches!(again[..], [Command::Network(NetworkCommand::Follow { .. })]),
+        "{again:?}"
+    );
 }
 
 #[test]
@@ -293,7 +299,7 @@ fn a_joiner_that_stands_at_the_boundary_already_is_told_that_its_generation_has_
         said(&commands)[0].starts_with("copy of g1.1@s5 failed: g1.2 begins at s5"),
         "{commands:?}"
     );
-    assert!(commands.contains(&Command::Unprepare));
+    assert!(commands.contains(&Command::Network(NetworkCommand::Unprepare)));
 }
 
 #[test]
@@ -304,7 +310,10 @@ fn a_newer_plan_replaces_an_older_one() {
         generation: g(3),
         ..third()
     };
-    let replaced = [Command::Unprepare, Command::Prepare(Box::new(newer.clone()))];
+    let replaced = [
+        Command::Network(NetworkCommand::Unprepare),
+        Command::Prepare(Box::new(newer.clone())),
+    ];
     assert_eq!(prepare(&mut worker, newer), replaced);
     assert_eq!(prepare(&mut worker, third()), [], "an older one");
     assert_eq!(worker.handle(Event::LinksReady { generation: g(2) }), [], "GEN-3");
@@ -322,7 +331,13 @@ fn a_newer_plan_replaces_an_older_one() {
 fn a_halt_ends_copying_and_what_was_prepared() {
     let mut worker = prepared();
     let commands = halt(&mut worker, 3);
-    assert_eq!(commands[..2], [Command::Unprepare, Command::EndCopy]);
+    assert_eq!(
+        commands[..2],
+        [
+            Command::Network(NetworkCommand::Unprepare),
+            Command::Network(NetworkCommand::EndCopy)
+        ]
+    );
     assert_eq!(said(&commands), ["halted g1.3 at s6 with []"]);
     assert_eq!(prepare(&mut worker, third()), [], "GEN-3");
 }
@@ -353,7 +368,10 @@ fn a_form_that_was_meant_for_where_it_stood_before_is_answered_with_where_it_sta
 fn a_joiner_that_says_hello_takes_no_seat_that_was_prepared_before() {
     let mut worker = prepared();
     let _ = followed(&mut worker, 6, Trailer::Switch(g(2)), 7);
-    assert_eq!(worker.handle(Event::Introducing), [Command::Unprepare]);
+    assert_eq!(
+        worker.handle(Event::Introducing),
+        [Command::Network(NetworkCommand::Unprepare)]
+    );
     let told = worker.introduction();
     assert_eq!((told.seat, told.training), (None, false));
     assert_eq!(apply(&mut worker, 6), [follow(7)], "it follows beyond the switch");

@@ -10,9 +10,9 @@ mod snapshots;
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::{Command, Event, Heartbeat, Member, Work};
+use super::{Command, Event, Heartbeat, Lacking, Member, NetworkCommand, Work};
 use crate::job::{JobSpec, Order};
-use crate::messages::{CatchUp, Form, MemberAddress, StepReport, Trailer, Visit, WorkerMessage};
+use crate::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, StepReport, Trailer, Visit, WorkerMessage};
 use crate::plan::{Part, Plan};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
@@ -106,11 +106,11 @@ fn seated(rank: u32) -> Member {
 }
 
 fn form(worker: &mut Member, form: Form) -> Vec<Command> {
-    worker.handle(Event::Form(Box::new(form)))
+    worker.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(form))))
 }
 
 fn halt(worker: &mut Member, count: u64) -> Vec<Command> {
-    worker.handle(Event::Halt { generation: g(count) })
+    worker.handle(Event::Ordered(CoordinatorMessage::Halt { generation: g(count) }))
 }
 
 /// The ring of g`count` has the sum of `step`.
@@ -125,7 +125,7 @@ fn summed(worker: &mut Member, count: u64, step: u64, trailer: Trailer) -> Vec<C
 /// The closer of g`count` is asked to say this in its next trailer.
 fn close_with(worker: &mut Member, count: u64, trailer: Trailer) -> Vec<Command> {
     let generation = g(count);
-    worker.handle(Event::CloseWith { generation, trailer })
+    worker.handle(Event::Ordered(CoordinatorMessage::CloseWith { generation, trailer }))
 }
 
 fn fetched(worker: &mut Member, count: u64, step: u64) -> Vec<Command> {
@@ -240,10 +240,6 @@ fn said(commands: &[Command]) -> Vec<String> {
         Command::Send(WorkerMessage::Failed { reason }) => Some(format!("failed: {reason}")),
         Command::Connect(_)
         | Command::Save(_)
-        | Command::EndSave
-        | Command::Restore { .. }
-        | Command::EndRestore
-        | Command::Abort { .. }
         | Command::Begin { .. }
         | Command::Offer { .. }
         | Command::Retain { .. }
@@ -253,17 +249,10 @@ fn said(commands: &[Command]) -> Vec<String> {
         | Command::AcceptAside { .. }
         | Command::CloseWith { .. }
         | Command::Prepare(_)
-        | Command::Switch { .. }
-        | Command::Unprepare
-        | Command::MakeRoom { .. }
         | Command::Snapshot { .. }
         | Command::KeepSum { .. }
         | Command::LetGo { .. }
-        | Command::Admit { .. }
-        | Command::Copy(_)
-        | Command::Follow { .. }
-        | Command::EndCopy
-        | Command::Fetch { .. } => None,
+        | Command::Network(_) => None,
     };
     commands.iter().filter_map(words).collect()
 }

@@ -28,7 +28,7 @@ fn order(snapshot: SnapshotId, attempt: u32) -> Save {
 }
 
 fn save(worker: &mut Member, save: &Save) -> Vec<Command> {
-    worker.handle(Event::Save(Box::new(save.clone())))
+    worker.handle(Event::Ordered(CoordinatorMessage::Save(Box::new(save.clone()))))
 }
 
 /// A worker of two that holds its shares of the state at s1.
@@ -83,7 +83,7 @@ fn shares_that_are_held_are_written_and_kept_until_it_is_over() {
     let order = order(snapshot(1, 1), 1);
     assert_eq!(save(&mut worker, &order), [Command::Save(Box::new(order.clone()))]);
     // Joiners do not need it any more, which says nothing of the checkpoint.
-    let serve = Event::Serve(Box::new(Serve {
+    let serve = Event::Ordered(CoordinatorMessage::Serve(Serve {
         joiners: Joiners::Only(vec![]),
         snapshot: Some(snapshot(1, 1)),
         shares: Needed::No,
@@ -93,15 +93,15 @@ fn shares_that_are_held_are_written_and_kept_until_it_is_over() {
     let again = Save { attempt: 2, ..order };
     assert_eq!(save(&mut worker, &again), [Command::Save(Box::new(again.clone()))]);
     assert_eq!(
-        worker.handle(Event::SaveOver {
+        worker.handle(Event::Ordered(CoordinatorMessage::SaveOver {
             snapshot: snapshot(1, 0)
-        }),
+        })),
         []
     );
-    let over = Event::SaveOver {
+    let over = Event::Ordered(CoordinatorMessage::SaveOver {
         snapshot: snapshot(1, 1),
-    };
-    assert_eq!(worker.handle(over.clone()), [Command::EndSave]);
+    });
+    assert_eq!(worker.handle(over.clone()), [Command::Network(NetworkCommand::EndSave)]);
     assert_eq!(worker.handle(over), []);
 }
 
@@ -168,7 +168,7 @@ fn another_life_of_the_coordinator_knows_of_no_checkpoint_under_way() {
         incarnation: Incarnation::new(2),
         report_from: Step::ZERO,
     });
-    assert!(found.contains(&Command::EndSave), "{found:?}");
+    assert!(found.contains(&Command::Network(NetworkCommand::EndSave)), "{found:?}");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn the_last_state_is_a_snapshot_if_it_is_to_be_kept() {
 fn a_checkpoint_is_loaded_and_the_worker_goes_on_from_there() {
     let mut worker = worker();
     let found = form(&mut worker, restored());
-    let asks = |command: &Command| matches!(command, Command::Restore { rank: Rank::ZERO, .. });
+    let asks = |command: &Command| matches!(command, Command::Network(NetworkCommand::Restore { rank: Rank::ZERO, .. }));
     assert!(found.iter().any(asks), "{found:?}");
     fetched(&mut worker, 1, 5);
     assert_eq!(worker.next_work(), Work::Load { step: s(5) });

@@ -23,7 +23,7 @@ fn only(joiners: &[u64]) -> Joiners {
 }
 
 fn serve(worker: &mut Member, joiners: &[u64], snapshot: Option<SnapshotId>, shares: Needed, from: u64) -> Vec<Command> {
-    worker.handle(Event::Serve(Box::new(Serve {
+    worker.handle(Event::Ordered(CoordinatorMessage::Serve(Serve {
         joiners: only(joiners),
         snapshot,
         shares,
@@ -32,9 +32,9 @@ fn serve(worker: &mut Member, joiners: &[u64], snapshot: Option<SnapshotId>, sha
 }
 
 fn admit(joiners: &[u64]) -> Command {
-    Command::Admit {
+    Command::Network(NetworkCommand::Admit {
         joiners: joiners.iter().copied().map(WorkerId::new).collect(),
-    }
+    })
 }
 
 const ALL: Command = Command::LetGo {
@@ -192,9 +192,9 @@ fn what_nobody_needs_any_more_makes_room() {
 
 fn make_room(shares: &[u32]) -> Command {
     let share = |&index| Share { index, of: 2 };
-    Command::MakeRoom {
+    Command::Network(NetworkCommand::MakeRoom {
         shares: shares.iter().map(share).collect(),
-    }
+    })
 }
 
 #[test]

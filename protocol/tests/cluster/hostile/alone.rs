@@ -315,7 +315,7 @@ pub(crate) fn besiege_member(seed: u64, events: u32) -> usize {
                 if let CoordinatorMessage::Form(found) | CoordinatorMessage::Prepare(found) = &message {
                     form = found.generation;
                 }
-                order_of(message)
+                Some(order_of(message))
             }
             3 => of_peers(&member, form, &ear, &mut dice),
             _ => of_trainer(&mut member),
@@ -337,24 +337,15 @@ pub(crate) fn besiege_member(seed: u64, events: u32) -> usize {
     largest
 }
 
-fn order_of(message: CoordinatorMessage) -> Option<member::Event> {
-    Some(match message {
-        CoordinatorMessage::Halt { generation } => member::Event::Halt { generation },
-        CoordinatorMessage::Form(form) => member::Event::Form(form),
-        CoordinatorMessage::Prepare(form) => member::Event::Prepare(form),
-        CoordinatorMessage::CloseWith { generation, trailer } => member::Event::CloseWith { generation, trailer },
-        CoordinatorMessage::Serve(serve) => member::Event::Serve(Box::new(serve)),
-        CoordinatorMessage::Save(save) => member::Event::Save(save),
-        CoordinatorMessage::SaveOver { snapshot } => member::Event::SaveOver { snapshot },
-        CoordinatorMessage::Copy(snapshot) => member::Event::Copy(snapshot),
-        CoordinatorMessage::Complete { step, .. } => member::Event::Welcomed {
+/// What comes from a coordinator; the end of the job stands for the welcome of another.
+fn order_of(message: CoordinatorMessage) -> member::Event {
+    if let CoordinatorMessage::Complete { step, .. } = message {
+        return member::Event::Welcomed {
             incarnation: Incarnation::new(1 + step.get() % 3),
             report_from: step,
-        },
-        CoordinatorMessage::Renewed { .. } | CoordinatorMessage::Released { .. } | CoordinatorMessage::Dismiss { .. } => {
-            return None;
-        }
-    })
+        };
+    }
+    member::Event::Ordered(message)
 }
 
 /// What comes over links: any orders, any steps.

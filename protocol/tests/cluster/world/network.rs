@@ -105,32 +105,18 @@ impl World {
     }
 
     fn tell_worker(&mut self, worker: WorkerId, message: CoordinatorMessage) {
-        let event = match message {
-            CoordinatorMessage::Halt { generation } => {
-                self.drop_overtaken_copies(worker);
-                member::Event::Halt { generation }
+        if let CoordinatorMessage::Halt { .. } = message {
+            self.drop_overtaken_copies(worker);
+        }
+        if let CoordinatorMessage::Released { .. } = message {
+            self.end(worker, "exit code 0");
+        } else if let CoordinatorMessage::Dismiss { .. } = message {
+            if self.end(worker, "exit code 1").is_some() {
+                self.start();
             }
-            CoordinatorMessage::Form(form) => member::Event::Form(form),
-            CoordinatorMessage::Prepare(form) => member::Event::Prepare(form),
-            CoordinatorMessage::CloseWith { generation, trailer } => member::Event::CloseWith { generation, trailer },
-            CoordinatorMessage::Serve(serve) => member::Event::Serve(Box::new(serve)),
-            CoordinatorMessage::Save(save) => member::Event::Save(save),
-            CoordinatorMessage::SaveOver { snapshot } => member::Event::SaveOver { snapshot },
-            CoordinatorMessage::Copy(snapshot) => member::Event::Copy(snapshot),
-            CoordinatorMessage::Renewed { .. } => return,
-            CoordinatorMessage::Released { .. } => {
-                self.end(worker, "exit code 0");
-                return;
-            }
-            CoordinatorMessage::Complete { .. } => return,
-            CoordinatorMessage::Dismiss { .. } => {
-                if self.end(worker, "exit code 1").is_some() {
-                    self.start();
-                }
-                return;
-            }
-        };
-        self.member(worker, event, None);
+        } else {
+            self.member(worker, member::Event::Ordered(message), None);
+        }
     }
 
     /// One connection delivers in order, so a `Copy` never comes after a `Halt` that was said later. The machines bear that it does,

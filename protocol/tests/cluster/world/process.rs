@@ -1,8 +1,8 @@
 //! One simulated worker process: its machine, and a stand-in for the trainer, the buffers and the ring's end around it.
 
 use sardana_protocol::job::JobSpec;
-use sardana_protocol::member::{Command, Event, Member, Work};
-use sardana_protocol::messages::{CatchUp, MemberAddress, StepReport, Trailer, WorkerMessage};
+use sardana_protocol::member::{Command, Event, Lacking, Member, NetworkCommand, Work};
+use sardana_protocol::messages::{MemberAddress, StepReport, Trailer, WorkerMessage};
 use sardana_protocol::words::{Generation, Pace, ShardRange, Step};
 
 use super::joining::{Joining, Keeping, KeptSum};
@@ -38,7 +38,7 @@ pub(crate) struct Fetching {
     pub(crate) generation: Generation,
     pub(crate) step: Step,
     pub(crate) donor: MemberAddress,
-    what: CatchUp,
+    what: Lacking,
 }
 
 /// Data that comes with an event.
@@ -82,19 +82,12 @@ impl Process {
     pub(crate) fn obey(&mut self, command: Command, data: &mut Option<Data>) -> Option<WorkerMessage> {
         match command {
             Command::Send(message) => return Some(message),
-            command @ (Command::Save(_) | Command::EndSave | Command::Restore { .. } | Command::EndRestore) => {
-                self.saves.obey(command, self.keeping.held());
-            }
+            Command::Save(save) => self.saves.save(*save, self.keeping.held()),
+            Command::Network(command) => self.obey_over_the_network(command),
             Command::Connect(form) => {
                 self.ended = None;
                 self.linking = Some(form.generation);
                 self.ring = Some(RingEnd::new(*form));
-            }
-            Command::Abort { generation } => {
-                self.linking = None;
-                self.fetching = None;
-                self.ended = None;
-                self.ring = self.ring.take().filter(|ring| ring.form.generation != generation);
             }
             Command::Begin { step } => {
                 let ring = self.ring.as_mut().expect("a ring begins only once it is connected");
@@ -119,19 +112,28 @@ impl Process {
                 self.next_linking = Some(form.generation);
                 self.next = Some(RingEnd::new(*form));
             }
-            Command::Unprepare => (self.next_linking, self.next) = (None, None),
-            Command::Switch { generation, step } => self.switch(generation, step),
             Command::LayAside => self.joining.aside = data.take(),
             Command::AcceptAside { .. } => self.accepted = self.joining.aside.take(),
-            Command::Copy(snapshot) => self.joining.copying = Some(*snapshot),
-            Command::Follow { step, snapshot } => self.joining.following = Some((step, *snapshot)),
-            Command::EndCopy => self.joining = Joining::default(),
-            Command::MakeRoom { shares } => self.keeping.makes_room = !shares.is_empty(),
             Command::Snapshot { snapshot, shares } => self.keeping.take(snapshot, &shares, self.state),
             Command::KeepSum { step } => self.keep_sum(step),
             Command::LetGo { shares, sums_before } => self.keeping.let_go(shares, sums_before),
-            Command::Admit { joiners } => self.keeping.admitted = joiners,
-            Command::Fetch {
+        }
+        None
+    }
+
+    fn obey_over_the_network(&mut self, command: NetworkCommand) {
+        match command {
+            NetworkCommand::Abort { generation } => {
+                self.linking = None;
+                self.fetching = None;
+                self.ended = None;
+                self.ring = self.ring.take().filter(|ring| ring.form.generation != generation);
+            }
+            NetworkCommand::Switch { generation, step } => self.switch(generation, step),
+            NetworkCommand::Unprepare => (self.next_linking, self.next) = (None, None),
+            NetworkCommand::MakeRoom { shares } => self.keeping.makes_room = !shares.is_empty(),
+            NetworkCommand::Admit { joiners } => self.keeping.admitted = joiners,
+            NetworkCommand::Fetch {
                 generation,
                 what,
                 step,
@@ -144,8 +146,13 @@ impl Process {
                     what,
                 });
             }
+            NetworkCommand::Copy(snapshot) => self.joining.copying = Some(*snapshot),
+            NetworkCommand::Follow { step, snapshot } => self.joining.following = Some((step, *snapshot)),
+            NetworkCommand::EndCopy => self.joining = Joining::default(),
+            NetworkCommand::EndSave => self.saves.end(),
+            NetworkCommand::Restore { generation, restore, .. } => self.saves.restore(generation, restore),
+            NetworkCommand::EndRestore => {}
         }
-        None
     }
 
     fn accept(&mut self, data: Option<Data>, trailer: Trailer) {
@@ -256,12 +263,11 @@ impl Process {
     /// What this process, as a donor, has of what is wanted.
     pub(crate) fn donate(&self, wanted: &Fetching) -> Option<Data> {
         match wanted.what {
-            CatchUp::Sum { .. } => {
+            Lacking::Sum => {
                 let (step, gradients, trailer) = self.sum.as_ref().filter(|(held, _, _)| *held == wanted.step)?;
                 Some(Data::Sum(*step, gradients.clone(), *trailer))
             }
-            CatchUp::State { .. } => (self.member.step() == wanted.step).then_some(Data::State(self.state)),
-            CatchUp::Checkpoint | CatchUp::None => None,
+            Lacking::State => (self.member.step() == wanted.step).then_some(Data::State(self.state)),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestId, ManifestKey, PieceHash};
-use sardana_protocol::member::{self, Command, SavedShare};
+use sardana_protocol::member::{self, SavedShare};
 use sardana_protocol::membership::{Contents, DepotEvent, Event};
 use sardana_protocol::messages::{DepotMessage, DepotOrder, Restore, Save, Told};
 use sardana_protocol::snapshot::{Share, SnapshotId};
@@ -51,18 +51,20 @@ pub(super) fn hash_of_share(state: u64, share: Share) -> StateHash {
 }
 
 impl Saves {
-    /// What its machine commands; `held` is what it holds of a snapshot.
-    pub(crate) fn obey(&mut self, command: Command, held: Option<(SnapshotId, Vec<Share>, u64)>) {
-        if let Command::Save(save) = command {
-            if self.pinned.as_ref().is_none_or(|(pinned, ..)| *pinned != save.snapshot) {
-                self.pinned = held.filter(|(held, ..)| *held == save.snapshot);
-            }
-            self.order = Some(*save);
-        } else if let Command::Restore { generation, restore, .. } = command {
-            self.restoring = Some((generation, restore));
-        } else if command == Command::EndSave {
-            (self.order, self.pinned) = (None, None);
+    /// Writes what its machine orders; `held` is what it holds of a snapshot.
+    pub(crate) fn save(&mut self, save: Save, held: Option<(SnapshotId, Vec<Share>, u64)>) {
+        if self.pinned.as_ref().is_none_or(|(pinned, ..)| *pinned != save.snapshot) {
+            self.pinned = held.filter(|(held, ..)| *held == save.snapshot);
         }
+        self.order = Some(save);
+    }
+
+    pub(crate) fn restore(&mut self, generation: Generation, restore: Box<Restore>) {
+        self.restoring = Some((generation, restore));
+    }
+
+    pub(crate) fn end(&mut self) {
+        (self.order, self.pinned) = (None, None);
     }
 
     /// The next share that is written, if one was ordered.

@@ -1,6 +1,6 @@
 //! What the desk keeps for others: shares of a snapshot, sums, and who waits for one.
 
-use sardana_protocol::member::Command;
+use sardana_protocol::member::{Command, NetworkCommand};
 
 use super::*;
 
@@ -10,10 +10,10 @@ const SNAPSHOT: SnapshotId = SnapshotId {
 };
 
 /// A worker that trains alone.
-fn alone() -> (Arc<Desk>, mpsc::UnboundedReceiver<Errand>) {
-    let (desk, errands) = desk(100, Order::Exact);
-    desk.handle(form(1, 0, &[SHARDS], 0), Data::None);
-    (desk, errands)
+fn alone() -> (Arc<Desk>, Outbox) {
+    let (desk, outbox) = desk(100, Order::Exact);
+    desk.handle(form(1, 0, &[SHARDS], 0));
+    (desk, outbox)
 }
 
 /// Computes the step under way, up to its update.
@@ -30,7 +30,7 @@ fn train(desk: &Desk) -> Arc<Sum> {
 }
 
 fn execute(desk: &Desk, command: Command) {
-    desk.execute(command, Data::None);
+    desk.execute(command);
 }
 
 fn let_go(desk: &Desk, shares: bool, sums_before: Option<u64>) {
@@ -68,9 +68,9 @@ fn snapshot(desk: &Desk, step: u64) -> SnapshotId {
 
 #[tokio::test]
 async fn shares_are_copied_before_the_update_and_hashed_elsewhere() {
-    let (desk, mut errands) = alone();
+    let (desk, mut outbox) = alone();
     train(&desk);
-    while errands.try_recv().is_ok() {}
+    while outbox.commands.try_recv().is_ok() {}
     let snapshot = snapshot(&desk, 1);
     let Task::Copy {
         shares: wanted, reply, ..
@@ -79,11 +79,11 @@ async fn shares_are_copied_before_the_update_and_hashed_elsewhere() {
         panic!("the copy goes between gradients and update");
     };
     assert_eq!(wanted, shares());
-    let Ok(Errand::Snapshot {
+    let Ok(ActorCommand::Snapshot {
         snapshot: asked,
         shares: asked_shares,
         copies,
-    }) = errands.try_recv()
+    }) = outbox.commands.try_recv()
     else {
         panic!("somebody must hash it");
     };
@@ -105,7 +105,7 @@ async fn shares_are_copied_before_the_update_and_hashed_elsewhere() {
 
 #[test]
 fn a_snapshot_that_is_not_wanted_any_more_is_not_held() {
-    let (desk, _errands) = alone();
+    let (desk, _outbox) = alone();
     train(&desk);
     let first = snapshot(&desk, 1);
     train_past_copies(&desk);
@@ -136,7 +136,7 @@ fn train_past_copies(desk: &Desk) {
 
 #[test]
 fn a_copy_that_another_thread_makes_begins_at_once() {
-    let (desk, _errands) = alone();
+    let (desk, _outbox) = alone();
     desk.copies_beside();
     train(&desk);
     snapshot(&desk, 1);
@@ -145,7 +145,7 @@ fn a_copy_that_another_thread_makes_begins_at_once() {
 }
 
 fn make_room(desk: &Desk, shares: Vec<Share>) {
-    execute(desk, Command::MakeRoom { shares });
+    execute(desk, Command::Network(NetworkCommand::MakeRoom { shares }));
 }
 
 /// Trains until the copy of a snapshot, and says into how many buffers it goes.
@@ -161,15 +161,18 @@ fn room_of_snapshot(desk: &Desk, step: u64) -> usize {
 
 #[test]
 fn shares_are_copied_into_the_room_that_was_made_for_them() {
-    let (desk, mut errands) = alone();
-    while errands.try_recv().is_ok() {}
+    let (desk, mut outbox) = alone();
+    while outbox.commands.try_recv().is_ok() {}
     desk.room_made(vec![vec![], vec![]]);
     assert_eq!(room_of_snapshot(&desk, 1), 0, "it was not wanted");
-    while errands.try_recv().is_ok() {}
+    while outbox.commands.try_recv().is_ok() {}
+    while outbox.messages.try_recv().is_ok() {}
     make_room(&desk, shares());
-    assert!(matches!(errands.try_recv(), Ok(Errand::MakeRoom { shares: wanted }) if wanted == shares()));
+    assert!(
+        matches!(outbox.commands.try_recv(), Ok(ActorCommand::Network(NetworkCommand::MakeRoom { shares: wanted })) if wanted == shares())
+    );
     desk.room_made(vec![vec![], vec![]]);
-    assert!(matches!(errands.try_recv(), Ok(Errand::Send(WorkerMessage::RoomMade { .. }))));
+    assert!(matches!(outbox.messages.try_recv(), Ok(WorkerMessage::RoomMade { .. })));
     assert_eq!(room_of_snapshot(&desk, 3), 2);
     assert_eq!(room_of_snapshot(&desk, 5), 0, "it is used once");
     make_room(&desk, shares());
@@ -180,7 +183,7 @@ fn shares_are_copied_into_the_room_that_was_made_for_them() {
 
 #[test]
 fn a_copy_of_a_state_that_has_moved_is_not_made() {
-    let (desk, _errands) = alone();
+    let (desk, _outbox) = alone();
     let update = update(&desk);
     snapshot(&desk, 0);
     apply(&desk, update);
@@ -189,7 +192,7 @@ fn a_copy_of_a_state_that_has_moved_is_not_made() {
 
 #[test]
 fn sums_are_kept_until_they_are_let_go_of() {
-    let (desk, _errands) = alone();
+    let (desk, _outbox) = alone();
     for step in 0..6 {
         let sum = train(&desk);
         assert!(
@@ -229,7 +232,7 @@ fn sums_are_kept_until_they_are_let_go_of() {
 
 #[test]
 fn a_kept_sum_is_not_rewritten_and_its_buffer_comes_back() {
-    let (desk, _errands) = alone();
+    let (desk, _outbox) = alone();
     train(&desk);
     execute(&desk, Command::KeepSum { step: Step::ZERO });
     let kept = desk.sum_of(Step::ZERO).unwrap();
@@ -246,7 +249,7 @@ fn a_kept_sum_is_not_rewritten_and_its_buffer_comes_back() {
 
 #[test]
 fn who_only_follows_does_not_pile_up_buffers() {
-    let (desk, _errands) = desk(100, Order::Exact);
+    let (desk, _outbox) = desk(100, Order::Exact);
     for step in 0..50 {
         let sum = Sum::from_buffer(Step::new(step), GradientBuffer::zeros(desk.layout()));
         let old = desk.lock().keeping.renew(KeptSum::new(Arc::new(sum), Trailer::Continue));
@@ -267,7 +270,7 @@ async fn asked(desk: &Arc<Desk>, step: u64) -> tokio::task::JoinHandle<Option<Ke
 
 #[tokio::test]
 async fn who_waits_for_a_sum_gets_it_when_it_is_about_to_be_applied() {
-    let (desk, _errands) = alone();
+    let (desk, _outbox) = alone();
     let (first, second) = (asked(&desk, 0).await, asked(&desk, 0).await);
     let later = asked(&desk, 1).await;
     let update = update(&desk);
@@ -285,7 +288,7 @@ async fn who_waits_for_a_sum_gets_it_when_it_is_about_to_be_applied() {
 
 #[tokio::test]
 async fn who_waits_in_vain_is_told() {
-    let (desk, _errands) = alone();
+    let (desk, _outbox) = alone();
     let (first, second) = (asked(&desk, 0).await, asked(&desk, 1).await);
     let_go(&desk, false, Some(1));
     assert!(first.await.unwrap().is_none());
@@ -298,19 +301,19 @@ async fn who_waits_in_vain_is_told() {
     assert!(desk.coming_sum(Step::ZERO).await.is_none());
 
     // The state comes from another worker, beyond the sum.
-    let (desk, _errands) = self::desk(100, Order::Exact);
+    let (desk, _outbox) = self::desk(100, Order::Exact);
     let (past, coming) = (asked(&desk, 6).await, asked(&desk, 7).await);
-    let Event::Form(mut behind) = form(1, 1, &[1, SHARDS], 7) else {
+    let Event::Ordered(CoordinatorMessage::Form(mut behind)) = form(1, 1, &[1, SHARDS], 7) else {
         panic!("it is a form");
     };
     behind.catch_up = CatchUp::State { from: Rank::ZERO };
-    desk.handle(Event::Form(behind), Data::None);
+    desk.handle(Event::Ordered(CoordinatorMessage::Form(behind)));
     let (generation, step) = (generation(1), Step::new(7));
-    let state = Data::State {
+    let state = SavedState {
         bytes: Bytes::from_static(b"state"),
         shares: vec![StateHash::new([1; 32])],
     };
-    desk.handle(Event::Fetched { generation, step }, state);
+    desk.arrived(Arrival::FetchedState { generation, step, state });
     let Task::Load { step, state, shares } = desk.next() else {
         panic!("the state is there");
     };

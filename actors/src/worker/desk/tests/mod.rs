@@ -6,17 +6,17 @@ mod switching;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use sardana_collectives::ring::RingInput;
 use sardana_protocol::job::Order;
-use sardana_protocol::messages::Trailer;
-use sardana_protocol::messages::Visit;
+use sardana_protocol::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, Trailer, Visit};
 use sardana_protocol::state::{Dtype, TensorSpec};
-use sardana_protocol::words::{Incarnation, Rank, WorkerId};
+use sardana_protocol::words::{Generation, Incarnation, Rank, WorkerId};
 
 use super::*;
 
 const SHARDS: u32 = 4;
 
-fn desk(steps: u64, order: Order) -> (Arc<Desk>, mpsc::UnboundedReceiver<Errand>) {
+fn desk(steps: u64, order: Order) -> (Arc<Desk>, Outbox) {
     let job = JobSpec {
         name: "desk".to_owned(),
         seed: 1,
@@ -36,11 +36,11 @@ fn generation(count: u64) -> Generation {
 
 #[test]
 fn a_heartbeat_tells_how_many_bytes_were_moved() {
-    let (desk, mut errands) = desk(3, Order::Exact);
+    let (desk, mut outbox) = desk(3, Order::Exact);
     let mut told = || {
         desk.beat(Heartbeat::Due(None));
-        match errands.try_recv() {
-            Ok(Errand::Send(WorkerMessage::Progress { moved, .. })) => moved,
+        match outbox.messages.try_recv() {
+            Ok(WorkerMessage::Progress { moved, .. }) => moved,
             other => panic!("{other:?}"),
         }
     };
@@ -69,7 +69,7 @@ fn form_in(order: Order, count: u64, rank: u32, ends: &[u32], step: u64) -> Even
     };
     let members = (0..ends.len() as u64).map(member).collect();
     let mut forms = Form::all(generation(count), order, Step::new(step), members, [visits.clone(), visits]);
-    Event::Form(Box::new(forms.swap_remove(rank as usize)))
+    Event::Ordered(CoordinatorMessage::Form(Box::new(forms.swap_remove(rank as usize))))
 }
 
 /// Writes the shard's number into its gradient, as a model would, and hands it back. Returns where it was written.
@@ -105,9 +105,9 @@ fn apply(desk: &Desk, task: Task) -> Arc<Sum> {
     sum
 }
 
-fn ring(errands: &mut mpsc::UnboundedReceiver<Errand>) -> mpsc::UnboundedReceiver<RingInput> {
-    while let Ok(errand) = errands.try_recv() {
-        if let Errand::Connect { inbox, .. } = errand {
+fn ring(outbox: &mut Outbox) -> mpsc::UnboundedReceiver<RingInput> {
+    while let Ok(command) = outbox.commands.try_recv() {
+        if let ActorCommand::Connect { inbox, .. } = command {
             return inbox;
         }
     }
@@ -136,8 +136,8 @@ fn sum(desk: &Desk, inbox: &mut mpsc::UnboundedReceiver<RingInput>, generation: 
 
 #[test]
 fn a_lone_worker_computes_adds_applies_and_concludes() {
-    let (desk, _errands) = desk(2, Order::Exact);
-    desk.handle(form(1, 0, &[SHARDS], 0), Data::None);
+    let (desk, _outbox) = desk(2, Order::Exact);
+    desk.handle(form(1, 0, &[SHARDS], 0));
     for step in 0..2 {
         for shard in 0..SHARDS {
             let (piece, computed, _) = compute(&desk, desk.next());
@@ -154,9 +154,9 @@ fn a_lone_worker_computes_adds_applies_and_concludes() {
 
 #[test]
 fn buffers_are_used_again_and_do_not_pile_up() {
-    let (desk, mut errands) = desk(1_000, Order::Exact);
-    desk.handle(form(1, 1, &[1, SHARDS], 0), Data::None);
-    let mut inbox = ring(&mut errands);
+    let (desk, mut outbox) = desk(1_000, Order::Exact);
+    desk.handle(form(1, 1, &[1, SHARDS], 0));
+    let mut inbox = ring(&mut outbox);
     let mut places = BTreeSet::new();
     for _ in 0..200 {
         for _ in 1..SHARDS {
@@ -172,21 +172,18 @@ fn buffers_are_used_again_and_do_not_pile_up() {
         places.len()
     );
     // A share that has shrunk needs fewer.
-    desk.handle(
-        Event::Halt {
-            generation: generation(2),
-        },
-        Data::None,
-    );
-    desk.handle(form(2, 1, &[3, SHARDS], 200), Data::None);
+    desk.handle(Event::Ordered(CoordinatorMessage::Halt {
+        generation: generation(2),
+    }));
+    desk.handle(form(2, 1, &[3, SHARDS], 200));
     assert!(desk.lock().free.len() <= 1 + 2);
 }
 
 #[test]
 fn what_a_given_up_ring_still_reads_is_not_rewritten() {
-    let (desk, mut errands) = desk(10, Order::Exact);
-    desk.handle(form(1, 1, &[1, SHARDS], 0), Data::None);
-    let mut inbox = ring(&mut errands);
+    let (desk, mut outbox) = desk(10, Order::Exact);
+    desk.handle(form(1, 1, &[1, SHARDS], 0));
+    let mut inbox = ring(&mut outbox);
     compute(&desk, desk.next());
     compute(&desk, desk.next());
     let mut held = Vec::new();
@@ -197,14 +194,11 @@ fn what_a_given_up_ring_still_reads_is_not_rewritten() {
     }
     assert_eq!(held.len(), 2);
     // Shard 1 goes to another rank, shard 2 stays, and the steps go on; the old ring's task has not noticed yet.
-    desk.handle(
-        Event::Halt {
-            generation: generation(2),
-        },
-        Data::None,
-    );
-    desk.handle(form(2, 1, &[2, SHARDS], 0), Data::None);
-    let mut inbox = ring(&mut errands);
+    desk.handle(Event::Ordered(CoordinatorMessage::Halt {
+        generation: generation(2),
+    }));
+    desk.handle(form(2, 1, &[2, SHARDS], 0));
+    let mut inbox = ring(&mut outbox);
     compute(&desk, desk.next());
     for step in 0..5 {
         sum(&desk, &mut inbox, generation(2), 2);
@@ -221,24 +215,21 @@ fn what_a_given_up_ring_still_reads_is_not_rewritten() {
 
 #[test]
 fn a_sum_that_came_before_the_halt_is_applied_and_one_that_came_after_is_not() {
-    let (desk, mut errands) = desk(10, Order::Exact);
-    desk.handle(form(1, 1, &[1, SHARDS], 0), Data::None);
-    let mut inbox = ring(&mut errands);
+    let (desk, mut outbox) = desk(10, Order::Exact);
+    desk.handle(form(1, 1, &[1, SHARDS], 0));
+    let mut inbox = ring(&mut outbox);
     for _ in 1..SHARDS {
         compute(&desk, desk.next());
     }
     sum(&desk, &mut inbox, generation(1), 3);
-    desk.handle(
-        Event::Halt {
-            generation: generation(2),
-        },
-        Data::None,
-    );
+    desk.handle(Event::Ordered(CoordinatorMessage::Halt {
+        generation: generation(2),
+    }));
     drop(apply(&desk, desk.next()));
     assert!(desk.sum_of(Step::ZERO).is_some(), "kept for members that are behind");
     let mut halted = None;
-    while let Ok(errand) = errands.try_recv() {
-        if let Errand::Send(WorkerMessage::Halted { standing, .. }) = errand {
+    while let Ok(message) = outbox.messages.try_recv() {
+        if let WorkerMessage::Halted { standing, .. } = message {
             halted = Some(standing);
         }
     }
@@ -256,8 +247,8 @@ fn a_sum_that_came_before_the_halt_is_applied_and_one_that_came_after_is_not() {
 
 #[tokio::test]
 async fn the_state_is_saved_only_where_it_was_asked_for() {
-    let (desk, _errands) = desk(10, Order::Exact);
-    desk.handle(form(1, 0, &[SHARDS], 0), Data::None);
+    let (desk, _outbox) = desk(10, Order::Exact);
+    desk.handle(form(1, 0, &[SHARDS], 0));
     assert_eq!(desk.state_at(Step::new(1)).await, None);
     let asked = |desk: &Arc<Desk>| {
         let desk = Arc::clone(desk);
@@ -296,9 +287,9 @@ async fn the_state_is_saved_only_where_it_was_asked_for() {
 
 #[test]
 fn in_fast_order_a_run_of_shards_shares_one_buffer() {
-    let (desk, mut errands) = desk(3, Order::Fast);
-    desk.handle(form_in(Order::Fast, 1, 1, &[1, SHARDS], 0), Data::None);
-    let mut inbox = ring(&mut errands);
+    let (desk, mut outbox) = desk(3, Order::Fast);
+    desk.handle(form_in(Order::Fast, 1, 1, &[1, SHARDS], 0));
+    let mut inbox = ring(&mut outbox);
     let places: BTreeSet<usize> = (1..SHARDS).map(|_| compute(&desk, desk.next()).2).collect();
     assert_eq!(places.len(), 1);
     sum(&desk, &mut inbox, generation(1), 1);

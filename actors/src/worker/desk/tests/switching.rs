@@ -1,33 +1,34 @@
 //! A second ring beside the running one, sums that are laid aside, and what goes to the actor as it is.
 
-use sardana_protocol::member::Command;
+use sardana_protocol::member::{Command, NetworkCommand};
 use sardana_protocol::messages::Snapshot;
 
+use super::arrival::Payload;
 use super::*;
 
 fn execute(desk: &Desk, command: Command) {
-    desk.execute(command, Data::None);
+    desk.execute(command);
 }
 
 fn order(count: u64) -> Box<Form> {
-    let Event::Form(form) = form(count, 1, &[1, SHARDS], 0) else {
+    let Event::Ordered(CoordinatorMessage::Form(form)) = form(count, 1, &[1, SHARDS], 0) else {
         panic!("it is a form");
     };
     form
 }
 
 /// A member of a ring, and that ring's inbox.
-fn member() -> (Arc<Desk>, mpsc::UnboundedReceiver<Errand>, mpsc::UnboundedReceiver<RingInput>) {
-    let (desk, mut errands) = desk(10, Order::Exact);
-    desk.handle(form(1, 1, &[1, SHARDS], 0), Data::None);
-    let mut inbox = ring(&mut errands);
+fn member() -> (Arc<Desk>, Outbox, mpsc::UnboundedReceiver<RingInput>) {
+    let (desk, mut outbox) = desk(10, Order::Exact);
+    desk.handle(form(1, 1, &[1, SHARDS], 0));
+    let mut inbox = ring(&mut outbox);
     assert!(matches!(inbox.try_recv(), Ok(RingInput::Begin { .. })));
-    (desk, errands, inbox)
+    (desk, outbox, inbox)
 }
 
-fn prepared(desk: &Desk, errands: &mut mpsc::UnboundedReceiver<Errand>, count: u64) -> mpsc::UnboundedReceiver<RingInput> {
+fn prepared(desk: &Desk, outbox: &mut Outbox, count: u64) -> mpsc::UnboundedReceiver<RingInput> {
     execute(desk, Command::Prepare(order(count)));
-    let Ok(Errand::Prepare { form, inbox }) = errands.try_recv() else {
+    let Ok(ActorCommand::Prepare { form, inbox }) = outbox.commands.try_recv() else {
         panic!("somebody must make the links");
     };
     assert_eq!(form, order(count));
@@ -41,8 +42,8 @@ fn close(desk: &Desk) {
 
 #[test]
 fn a_prepared_ring_hears_nothing_before_the_switch_and_everything_after() {
-    let (desk, mut errands, mut present) = member();
-    let mut next = prepared(&desk, &mut errands, 2);
+    let (desk, mut outbox, mut present) = member();
+    let mut next = prepared(&desk, &mut outbox, 2);
     close(&desk);
     compute(&desk, desk.next());
     assert!(matches!(present.try_recv(), Ok(RingInput::CloseWith(Trailer::Continue))));
@@ -50,11 +51,11 @@ fn a_prepared_ring_hears_nothing_before_the_switch_and_everything_after() {
     assert!(next.try_recv().is_err());
 
     let (generation, step) = (generation(2), Step::new(1));
-    execute(&desk, Command::Switch { generation, step });
-    let Ok(Errand::Switch {
+    execute(&desk, Command::Network(NetworkCommand::Switch { generation, step }));
+    let Ok(ActorCommand::Network(NetworkCommand::Switch {
         generation: begun,
         step: at,
-    }) = errands.try_recv()
+    })) = outbox.commands.try_recv()
     else {
         panic!("somebody must begin it");
     };
@@ -69,66 +70,69 @@ fn a_prepared_ring_hears_nothing_before_the_switch_and_everything_after() {
 
 #[test]
 fn what_was_prepared_ends_when_it_is_replaced_or_does_not_come() {
-    let (desk, mut errands, mut present) = member();
-    let mut first = prepared(&desk, &mut errands, 2);
-    let mut second = prepared(&desk, &mut errands, 3);
+    let (desk, mut outbox, mut present) = member();
+    let mut first = prepared(&desk, &mut outbox, 2);
+    let mut second = prepared(&desk, &mut outbox, 3);
     assert_eq!(first.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
-    execute(&desk, Command::Unprepare);
-    assert!(matches!(errands.try_recv(), Ok(Errand::Unprepare)));
+    execute(&desk, Command::Network(NetworkCommand::Unprepare));
+    assert!(matches!(
+        outbox.commands.try_recv(),
+        Ok(ActorCommand::Network(NetworkCommand::Unprepare))
+    ));
     assert_eq!(second.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
     // The present one goes on.
     close(&desk);
     assert!(matches!(present.try_recv(), Ok(RingInput::CloseWith(_))));
     // So it does if a generation is formed anew.
-    let mut third = prepared(&desk, &mut errands, 4);
+    let mut third = prepared(&desk, &mut outbox, 4);
     execute(&desk, Command::Connect(order(5)));
     assert_eq!(third.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
 }
 
-fn some_sum(desk: &Desk, step: u64) -> Data {
-    Data::Sum(Sum::from_buffer(Step::new(step), GradientBuffer::zeros(desk.layout())))
+fn some_sum(desk: &Desk, step: u64) -> Sum {
+    Sum::from_buffer(Step::new(step), GradientBuffer::zeros(desk.layout()))
+}
+
+fn execute_with(desk: &Desk, command: Command, sum: Sum) {
+    desk.execute_with(command, Some(Payload::Sum(sum)));
 }
 
 #[test]
 fn a_sum_that_is_laid_aside_is_the_next_to_be_applied() {
-    let (desk, _errands) = desk(10, Order::Exact);
-    let accepted = || {
-        let accepted = std::mem::replace(&mut desk.lock().accepted, (Data::None, Trailer::Continue));
-        match accepted {
-            (Data::Sum(sum), trailer) => (sum.step().get(), trailer),
-            other => panic!("expected a sum, found {other:?}"),
-        }
+    let (desk, _outbox) = desk(10, Order::Exact);
+    let accepted = |step| {
+        let taken = desk.lock().accepted.take_sum(Step::new(step));
+        taken.expect("it is the sum that was accepted").1
     };
     let trailer = Trailer::Snapshot;
-    desk.execute(Command::Accept { trailer }, some_sum(&desk, 3));
-    desk.execute(Command::LayAside, some_sum(&desk, 4));
-    assert_eq!(accepted(), (3, Trailer::Snapshot));
+    execute_with(&desk, Command::Accept { trailer }, some_sum(&desk, 3));
+    execute_with(&desk, Command::LayAside, some_sum(&desk, 4));
+    assert_eq!(accepted(3), Trailer::Snapshot);
     let trailer = Trailer::Stop;
     execute(&desk, Command::AcceptAside { trailer });
-    assert_eq!(accepted(), (4, Trailer::Stop));
+    assert_eq!(accepted(4), Trailer::Stop);
 }
 
 #[test]
 fn a_sum_carries_the_trailer_that_it_was_accepted_with() {
-    let (desk, mut errands, mut inbox) = member();
+    let (desk, mut outbox, mut inbox) = member();
     for _ in 1..SHARDS {
         compute(&desk, desk.next());
     }
     while inbox.try_recv().is_ok() {}
-    let (generation, step, trailer) = (generation(1), Step::ZERO, Trailer::Stop);
-    let event = Event::Summed {
+    let (generation, trailer) = (generation(1), Trailer::Stop);
+    desk.arrived(Arrival::Summed {
         generation,
-        step,
         trailer,
-    };
-    desk.handle(event, some_sum(&desk, 0));
+        sum: some_sum(&desk, 0),
+    });
     apply(&desk, desk.next());
     assert_eq!(desk.sum_of(Step::ZERO).unwrap().trailer(), Trailer::Stop);
-    drop(errands.try_recv());
+    drop(outbox.commands.try_recv());
 
-    let (desk, _errands) = self::desk(10, Order::Exact);
-    desk.handle(form(1, 0, &[SHARDS], 0), Data::None);
-    desk.handle(Event::CloseWith { generation, trailer }, Data::None);
+    let (desk, _outbox) = self::desk(10, Order::Exact);
+    desk.handle(form(1, 0, &[SHARDS], 0));
+    desk.handle(Event::Ordered(CoordinatorMessage::CloseWith { generation, trailer }));
     for _ in 0..SHARDS {
         compute(&desk, desk.next());
     }
@@ -138,7 +142,7 @@ fn a_sum_carries_the_trailer_that_it_was_accepted_with() {
 
 #[test]
 fn what_concerns_others_goes_to_the_actor() {
-    let (desk, mut errands) = desk(10, Order::Exact);
+    let (desk, mut outbox) = desk(10, Order::Exact);
     let snapshot = Snapshot {
         id: SnapshotId {
             generation: generation(1),
@@ -148,21 +152,102 @@ fn what_concerns_others_goes_to_the_actor() {
         shares: vec![StateHash::new([7; 32])],
     };
     let (joiners, step) = (vec![WorkerId::new(8)], Step::new(5));
-    execute(&desk, Command::Admit { joiners });
-    execute(&desk, Command::Copy(Box::new(snapshot.clone())));
+    execute(&desk, Command::Network(NetworkCommand::Admit { joiners }));
+    execute(&desk, Command::Network(NetworkCommand::Copy(Box::new(snapshot.clone()))));
     execute(
         &desk,
-        Command::Follow {
+        Command::Network(NetworkCommand::Follow {
             step,
             snapshot: Box::new(snapshot.clone()),
-        },
+        }),
     );
-    execute(&desk, Command::EndCopy);
-    assert!(matches!(errands.try_recv(), Ok(Errand::Admit { joiners }) if joiners == [WorkerId::new(8)]));
-    assert!(matches!(errands.try_recv(), Ok(Errand::Copy(found)) if *found == snapshot));
+    execute(&desk, Command::Network(NetworkCommand::EndCopy));
     assert!(
-        matches!(errands.try_recv(), Ok(Errand::Follow { step: found, snapshot: of }) if found == step && *of == snapshot)
+        matches!(outbox.commands.try_recv(), Ok(ActorCommand::Network(NetworkCommand::Admit { joiners })) if joiners == [WorkerId::new(8)])
     );
-    assert!(matches!(errands.try_recv(), Ok(Errand::EndCopy)));
-    assert!(errands.try_recv().is_err());
+    assert!(
+        matches!(outbox.commands.try_recv(), Ok(ActorCommand::Network(NetworkCommand::Copy(found))) if *found == snapshot)
+    );
+    assert!(
+        matches!(outbox.commands.try_recv(), Ok(ActorCommand::Network(NetworkCommand::Follow { step: found, snapshot: of })) if found == step && *of == snapshot)
+    );
+    assert!(matches!(
+        outbox.commands.try_recv(),
+        Ok(ActorCommand::Network(NetworkCommand::EndCopy))
+    ));
+    assert!(outbox.commands.try_recv().is_err());
+}
+
+/// How the desk says that its worker cannot go on.
+fn failure(desk: &Desk, outbox: &mut Outbox) -> Mismatch {
+    assert!(matches!(desk.next(), Task::End));
+    while let Ok(command) = outbox.commands.try_recv() {
+        if let ActorCommand::Fail { mismatch, .. } = command {
+            return mismatch;
+        }
+    }
+    panic!("it must be told");
+}
+
+#[test]
+fn a_worker_whose_machine_and_buffers_do_not_fit_ends_and_says_so() {
+    let trailer = Trailer::Continue;
+    let nothing_came: [fn(&Desk); 3] = [
+        |desk| execute(desk, Command::LayAside),
+        |desk| execute(desk, Command::Accept { trailer: Trailer::Stop }),
+        |desk| execute(desk, Command::AcceptAside { trailer: Trailer::Stop }),
+    ];
+    for act in nothing_came {
+        let (desk, mut outbox) = desk(10, Order::Exact);
+        act(&desk);
+        assert_eq!(failure(&desk, &mut outbox), Mismatch::NothingCame);
+    }
+
+    // An event that brings a sum, without it.
+    let (desk, mut outbox, _inbox) = member();
+    let (generation, step) = (generation(1), Step::ZERO);
+    desk.handle(Event::Summed {
+        generation,
+        step,
+        trailer,
+    });
+    assert_eq!(failure(&desk, &mut outbox), Mismatch::NothingCame);
+
+    // The sum of another step than the machine was told of.
+    let (desk, mut outbox, _inbox) = member();
+    let sum = some_sum(&desk, 3);
+    let commands = desk.lock().member.handle(Event::Summed {
+        generation,
+        step,
+        trailer,
+    });
+    assert_eq!(commands, [Command::Accept { trailer }]);
+    execute_with(&desk, Command::Accept { trailer }, sum);
+    assert_eq!(failure(&desk, &mut outbox), Mismatch::OtherSum);
+
+    // A state where a sum was lacking, and the other way round.
+    for (lacking, mismatch) in [
+        (CatchUp::Sum { from: Rank::ZERO }, Mismatch::OtherSum),
+        (CatchUp::State { from: Rank::ZERO }, Mismatch::NoState),
+    ] {
+        let (desk, mut outbox) = self::desk(10, Order::Exact);
+        let mut behind = order(1);
+        (behind.catch_up, behind.step) = (lacking, Step::new(1));
+        desk.handle(Event::Ordered(CoordinatorMessage::Form(behind)));
+        desk.arrived(match lacking {
+            CatchUp::Sum { .. } => Arrival::FetchedState {
+                generation,
+                step,
+                state: SavedState {
+                    bytes: Bytes::new(),
+                    shares: vec![],
+                },
+            },
+            CatchUp::State { .. } | CatchUp::None | CatchUp::Checkpoint => Arrival::FetchedSum {
+                generation,
+                sum: some_sum(&desk, 1),
+            },
+        });
+        assert_eq!(failure(&desk, &mut outbox), mismatch);
+    }
 }

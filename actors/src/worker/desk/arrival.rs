@@ -1,0 +1,165 @@
+//! Sums and states that come to a desk, each with the event that it came with.
+
+use bytes::Bytes;
+use sardana_collectives::gradient::Sum;
+use sardana_protocol::member::Event;
+use sardana_protocol::messages::Trailer;
+use sardana_protocol::snapshot::SnapshotId;
+use sardana_protocol::state::StateHash;
+use sardana_protocol::words::{Generation, Step};
+
+/// A state that can be loaded.
+#[derive(Debug)]
+pub struct SavedState {
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// If it was copied from a snapshot, or read from a checkpoint: the hash of each of its shares.
+    pub shares: Vec<StateHash>,
+}
+
+/// What has come to the desk.
+#[derive(Debug)]
+pub enum Arrival {
+    /// The ring has the whole sum of a step.
+    Summed {
+        /// The ring's generation.
+        generation: Generation,
+        /// The orders for its boundary.
+        trailer: Trailer,
+        /// The sum.
+        sum: Sum,
+    },
+    /// The sum that a member lacked.
+    FetchedSum {
+        /// The generation that asked for it.
+        generation: Generation,
+        /// The sum.
+        sum: Sum,
+    },
+    /// The state that a member lacked, or that its generation starts from.
+    FetchedState {
+        /// The generation that asked for it.
+        generation: Generation,
+        /// The step that it stands at.
+        step: Step,
+        /// The state.
+        state: SavedState,
+    },
+    /// The state of a snapshot, for a joiner.
+    Copied {
+        /// Of which snapshot.
+        snapshot: SnapshotId,
+        /// The state.
+        state: SavedState,
+    },
+    /// The next sum that a joiner follows with.
+    Followed {
+        /// The trailer that closed it.
+        trailer: Trailer,
+        /// Updates that the keeper had applied when it answered.
+        keeper_at: Step,
+        /// The sum.
+        sum: Sum,
+    },
+}
+
+/// What the machine may accept.
+#[derive(Debug)]
+pub(crate) enum Payload {
+    Sum(Sum),
+    State(SavedState),
+}
+
+impl Arrival {
+    /// What the machine is told, and what it may then accept.
+    pub(super) fn into_parts(self) -> (Event, Payload) {
+        match self {
+            Self::Summed {
+                generation,
+                trailer,
+                sum,
+            } => {
+                let step = sum.step();
+                let event = Event::Summed {
+                    generation,
+                    step,
+                    trailer,
+                };
+                (event, Payload::Sum(sum))
+            }
+            Self::FetchedSum { generation, sum } => {
+                let step = sum.step();
+                (Event::Fetched { generation, step }, Payload::Sum(sum))
+            }
+            Self::FetchedState { generation, step, state } => (Event::Fetched { generation, step }, Payload::State(state)),
+            Self::Copied { snapshot, state } => (Event::Copied { snapshot }, Payload::State(state)),
+            Self::Followed { trailer, keeper_at, sum } => {
+                let step = sum.step();
+                let event = Event::Followed {
+                    step,
+                    trailer,
+                    keeper_at,
+                };
+                (event, Payload::Sum(sum))
+            }
+        }
+    }
+}
+
+/// What the machine wants does not fit what has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// It accepts a sum or a state, or lays a sum aside, and none came.
+    #[error("the machine accepts what has not come")]
+    NothingCame,
+    /// It has a sum applied, and another one, or a state, was accepted.
+    #[error("the sum that is to be applied is not the one that was accepted")]
+    OtherSum,
+    /// It has a state loaded, and a sum was accepted.
+    #[error("the state that is to be loaded was not accepted")]
+    NoState,
+}
+
+/// What the machine has accepted and the training thread has not taken yet.
+#[derive(Debug, Default)]
+pub(super) struct Accepted {
+    /// With a sum's trailer.
+    next: Option<(Payload, Trailer)>,
+    /// A sum that is applied after that.
+    aside: Option<Sum>,
+}
+
+impl Accepted {
+    pub(super) fn accept(&mut self, payload: Option<Payload>, trailer: Trailer) -> Result<(), Mismatch> {
+        self.next = Some((payload.ok_or(Mismatch::NothingCame)?, trailer));
+        Ok(())
+    }
+
+    pub(super) fn lay_aside(&mut self, payload: Option<Payload>) -> Result<(), Mismatch> {
+        let Some(Payload::Sum(sum)) = payload else {
+            return Err(Mismatch::NothingCame);
+        };
+        self.aside = Some(sum);
+        Ok(())
+    }
+
+    pub(super) fn accept_aside(&mut self, trailer: Trailer) -> Result<(), Mismatch> {
+        let aside = self.aside.take();
+        self.accept(aside.map(Payload::Sum), trailer)
+    }
+
+    /// The sum of `step`, with its trailer.
+    pub(super) fn take_sum(&mut self, step: Step) -> Result<(Sum, Trailer), Mismatch> {
+        match self.next.take() {
+            Some((Payload::Sum(sum), trailer)) if sum.step() == step => Ok((sum, trailer)),
+            Some(_) | None => Err(Mismatch::OtherSum),
+        }
+    }
+
+    pub(super) fn take_state(&mut self) -> Result<SavedState, Mismatch> {
+        match self.next.take() {
+            Some((Payload::State(state), _)) => Ok(state),
+            Some((Payload::Sum(_), _)) | None => Err(Mismatch::NoState),
+        }
+    }
+}
