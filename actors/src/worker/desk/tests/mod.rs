@@ -51,6 +51,37 @@ fn a_heartbeat_tells_how_many_bytes_were_moved() {
     assert_eq!(told(), 12);
 }
 
+#[test]
+fn what_is_said_after_a_connection_is_lost_goes_to_the_next_and_nothing_before_does() {
+    let (desk, outbox) = desk(3, Order::Exact);
+    let mut before = outbox.messages;
+    let say = |reason: &str| {
+        desk.say(WorkerMessage::Leave {
+            reason: reason.to_owned(),
+        });
+    };
+    let said = |queue: &mut mpsc::UnboundedReceiver<WorkerMessage>| {
+        let mut all = Vec::new();
+        while let Ok(WorkerMessage::Leave { reason }) = queue.try_recv() {
+            all.push(reason);
+        }
+        all
+    };
+    say("sent");
+    assert_eq!(said(&mut before), ["sent"]);
+    say("lost with its connection");
+    let mut after = desk.hang_up();
+    say("while none is there");
+    say("and more of it");
+    assert_eq!(said(&mut before), ["lost with its connection"]);
+    assert!(before.is_closed(), "nothing comes to it any more");
+    assert_eq!(said(&mut after), ["while none is there", "and more of it"]);
+    // Nobody listens any more.
+    drop(desk.hang_up());
+    say("nothing");
+    assert_eq!(said(&mut after), Vec::<String>::new());
+}
+
 /// The order for rank `rank` when the ranks' shares end at `ends`.
 fn form(count: u64, rank: u32, ends: &[u32], step: u64) -> Event {
     form_in(Order::Exact, count, rank, ends, step)
