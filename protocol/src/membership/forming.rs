@@ -310,7 +310,9 @@ impl Membership {
             self.begin_from(head);
         } else if newest < self.training.oldest_alive() {
             self.training.restarted = newest;
-            self.ledger.restart(self.kept_of_the_lost(newest));
+            if self.ledger.restart(self.kept_of_the_lost(newest)) > 0 {
+                self.ledger.rescued();
+            }
             self.tell(JobEvent::StateLost {
                 reached: self.training.reached,
                 from: newest,

@@ -180,6 +180,17 @@ fn shards_move_towards_the_faster() {
     assert!(most > moved.len() / 2, "shards moved so often: {moved:?}");
 }
 
+/// All begin anew from what a joiner has of the state of two members that have left, and only then are these two's counts known. All that
+/// they had computed was once counted as computed again.
+#[test]
+fn counts_that_come_after_the_state_is_lost_are_in_doubt() {
+    let run: Run = "12266496340968174845 1 12 35 5708 1 0 0 8 0"
+        .parse()
+        .expect("a line that a failing run has printed");
+    let summary = run.play();
+    assert_eq!((summary.step.get(), summary.unknown), (35, 1));
+}
+
 /// Tells the story of the run that [`REPLAY`] names, if it names one, or [`hostile::siege::REPLAY`].
 #[test]
 fn replay() {

@@ -268,14 +268,16 @@ impl Ledger {
         again
     }
 
-    /// The newest state is lost: training starts again from one that holds only `kept` gradients.
-    pub(super) fn restart(&mut self, kept: u64) {
+    /// The newest state is lost: training starts again from one that holds only `kept` gradients of the lost. Returns how many of these are of
+    /// none whose count is known: of a worker whose count comes later all will count as in vain, these too.
+    pub(super) fn restart(&mut self, kept: u64) -> u64 {
         self.unknown.values_mut().for_each(|missed| *missed = Missed::Everything);
         let recent = std::mem::take(&mut self.recent);
         self.useful = self.useful.saturating_add(useful(recent));
         let lost = self.useful.saturating_sub(kept);
         self.useful -= lost;
         self.recomputed = self.recomputed.saturating_add(lost);
+        kept.saturating_sub(self.useful)
     }
 
     /// Training starts from a state that holds `kept` gradients: those that no worker has told any of the coordinator's lives of count as computed before.
@@ -294,7 +296,7 @@ impl Ledger {
         self.recomputed
     }
 
-    /// Gradients that were counted as lost may live on in a joiner's state.
+    /// Gradients that were, or will be, counted as lost may live on in a joiner's state.
     pub(super) fn rescued(&mut self) {
         self.unsure = self.unsure.saturating_add(1);
     }

@@ -37,6 +37,17 @@ fn a_death_costs_what_was_not_summed() {
 }
 
 #[test]
+fn a_state_that_outlives_all_whose_counts_are_known_is_told_of() {
+    let mut ledger = Ledger::default();
+    ledger.lost(WORKER, None);
+    assert_eq!(ledger.restart(60), 60, "its gradients are in the state that is left");
+    let mut ledger = Ledger::default();
+    ledger.lost(WORKER, Some(tally(7, 2, 3)));
+    assert_eq!(ledger.restart(60), 0, "its count says so");
+    assert_eq!(ledger.recomputed(), 40);
+}
+
+#[test]
 fn losing_the_state_costs_everything() {
     let mut ledger = Ledger::default();
     ledger.lost(WORKER, Some(tally(5, 2, 2)));
