@@ -300,6 +300,8 @@ fn gradient<M: Trainable>(
     buffer: &mut GradientBuffer,
     mode: WriteMode,
 ) -> Result<(), TrainingError> {
+    // What the model logs says by it of which step and shard it is.
+    let _in_step = tracing::error_span!("step", %step, shard).entered();
     let samples = sampler.shard(step, shard);
     let mut writer = buffer.writer(layout, mode);
     if samples.is_empty() {
@@ -319,6 +321,7 @@ fn gradient<M: Trainable>(
 
 fn apply<M: Trainable>(model: &mut M, sampler: &Sampler, layout: &Layout, sum: &Sum) -> Result<StepReport, TrainingError> {
     let step = sum.step();
+    let _in_step = tracing::error_span!("step", %step).entered();
     let mean = sum.mean(layout);
     let (expected, found) = (sampler.samples(step), mean.samples());
     if expected != found {

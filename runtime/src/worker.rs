@@ -14,6 +14,7 @@ use sardana_net::ground::Ground;
 use sardana_net::trust::Wallet;
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::limits::KEEP_BYTES;
+use sardana_protocol::words::WorkerId;
 use tokio::sync::mpsc;
 use tokio::time::{Duration, timeout};
 use tracing_subscriber::EnvFilter;
@@ -125,6 +126,8 @@ where
     F: FnOnce(&JobSpec) -> Result<M, ModelError>,
 {
     log_warnings();
+    let span = span_of(&bundle);
+    let _in_worker = span.enter();
     let tally = bundle.tally.as_ref().and_then(|path| match TallyFile::open(path) {
         Ok(file) => Some(file),
         Err(error) => {
@@ -146,6 +149,12 @@ where
         Err(_) => failure.report("the model's code panicked; its message is on the worker's standard error".to_owned()),
     }
     network.outcome()
+}
+
+/// Each line that this process logs says by it of which worker it is, and of which job.
+fn span_of(bundle: &Bundle) -> tracing::Span {
+    let worker = WorkerId::new(bundle.credentials.id());
+    tracing::error_span!("worker", job = %bundle.credentials.job(), %worker)
 }
 
 /// What the actors of a worker need.
@@ -199,7 +208,10 @@ impl Network {
     ) -> Result<Self, ProcessError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (trains, training) = mpsc::unbounded_channel();
+        let span = tracing::Span::current();
         let run = move || {
+            // All tasks of the network run on this thread.
+            let _in_worker = span.entered();
             // The training thread waits at its desk; it must learn of any end of this one.
             let end = EndDesk(Arc::clone(&desk));
             let outcome = runtime.block_on(worker::run(config, desk, outbox, failures));

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
+use tracing::Span;
 
 use super::away::{Absence, Mode};
 use super::certificates::Certificates;
@@ -80,6 +81,8 @@ pub(super) struct Arguments {
 
 #[derive(Debug)]
 pub(super) struct State {
+    /// What is logged says by it of which job and host it is.
+    span: Span,
     pub(super) config: AgentConfig,
     program: Program,
     events: mpsc::UnboundedSender<AgentEvent>,
@@ -142,6 +145,7 @@ impl Actor for Shell {
             myself.cast(Message::Start)?;
         }
         let mut state = State {
+            span: tracing::error_span!("agent", job = %config.credentials.job(), host = %config.host),
             program: Program {
                 program: config.program.clone(),
                 arguments: config.arguments.clone(),
@@ -183,6 +187,7 @@ impl Actor for Shell {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        let _in = state.span.clone().entered();
         match message {
             Message::Start => state.start(&myself),
             Message::Ended { worker, how, ending } => state.ended(&myself, worker, how, ending),

@@ -22,6 +22,7 @@ use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{Generation, Step, WorkerId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use tracing::Span;
 
 use super::certifying::Certifying;
 use super::depots::{Hold, Seated};
@@ -117,6 +118,8 @@ pub(super) enum Message {
 pub(super) struct Shell;
 
 pub(super) struct Arguments {
+    /// What is logged says by it of which job and life it is.
+    pub(super) span: Span,
     pub(super) config: CoordinatorConfig,
     pub(super) wallet: Wallet,
     pub(super) ground: Ground,
@@ -127,6 +130,7 @@ pub(super) struct Arguments {
 
 #[derive(Debug)]
 pub(super) struct State {
+    span: Span,
     pub(super) config: CoordinatorConfig,
     pub(super) events: mpsc::UnboundedSender<JobEvent>,
     pub(super) started: Instant,
@@ -175,8 +179,10 @@ impl Actor for Shell {
     async fn pre_start(&self, myself: ActorRef<Message>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
         // The interval ends with the actor.
         drop(myself.send_interval(TICK, || Message::Tick));
+        let _in = arguments.span.clone().entered();
         let config = arguments.config;
         let mut state = State {
+            span: arguments.span,
             certifying: Certifying::new(Arc::clone(&config.registrar), arguments.wallet, arguments.clock),
             ground: arguments.ground,
             records: arguments.records,
@@ -210,6 +216,7 @@ impl Actor for Shell {
     }
 
     async fn handle(&self, _: ActorRef<Message>, message: Message, state: &mut State) -> Result<(), ActorProcessingErr> {
+        let _in = state.span.clone().entered();
         match message {
             Message::Hello { hello, outlet, reply } => state.hello(*hello, outlet, reply),
             Message::AgentHello {

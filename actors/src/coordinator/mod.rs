@@ -34,6 +34,7 @@ use sardana_protocol::words::{Incarnation, JobId};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
+use tracing::Instrument;
 
 use actor::{Arguments, Message, Shell};
 use depots::Hold;
@@ -193,7 +194,9 @@ pub async fn start_on(
         .take()
         .map(|records| records::keep_writing(ground.clone(), records))
         .unzip();
+    let span = tracing::error_span!("coordinator", %job, incarnation = %config.incarnation);
     let arguments = Arguments {
+        span: span.clone(),
         config,
         wallet: wallet.clone(),
         ground: ground.clone(),
@@ -204,7 +207,7 @@ pub async fn start_on(
     let (actor, running) = Actor::spawn(None, Shell, arguments)
         .await
         .map_err(|error| CoordinatorError::Start(error.to_string()))?;
-    tokio::spawn(session::accept_all(endpoint.clone(), own, actor.clone(), enrolling));
+    tokio::spawn(session::accept_all(endpoint.clone(), own, actor.clone(), enrolling).instrument(span));
     Ok((
         Coordinator {
             job,

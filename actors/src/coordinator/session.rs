@@ -19,6 +19,7 @@ use sardana_protocol::messages::{
 use sardana_protocol::words::WorkerId;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
+use tracing::Instrument;
 
 use super::actor::Message;
 use super::limits::{DEPOT_QUEUE, QUEUE};
@@ -62,7 +63,7 @@ pub(super) async fn accept_all(
         silent: Places::new(SILENT),
     });
     while let Some(knock) = reception.door.next().await {
-        tokio::spawn(Arc::clone(&reception).meet(knock));
+        tokio::spawn(Arc::clone(&reception).meet(knock).in_current_span());
     }
 }
 

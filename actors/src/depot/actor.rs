@@ -8,6 +8,7 @@ use sardana_net::trust::Renewal;
 use sardana_protocol::messages::{DepotMessage, DepotOrder};
 use sardana_protocol::words::Incarnation;
 use tokio::task::AbortHandle;
+use tracing::{Instrument, Span};
 
 use super::keeper::{Keeper, Whole};
 use super::limits::CERTIFICATE_EVERY;
@@ -28,6 +29,8 @@ pub(super) enum Message {
 pub(super) struct Shell;
 
 pub(super) struct State {
+    /// What is logged says by it of which job and host it is.
+    span: Span,
     keeper: Arc<Keeper>,
     renewal: Renewal,
     parts: Parts,
@@ -51,11 +54,13 @@ impl Actor for Shell {
         let renewal = Renewal::new(link.wallet.clone());
         // The interval ends with the actor.
         drop(myself.send_interval(CERTIFICATE_EVERY, || Message::LookAfterCertificate));
-        let connecting = tokio::spawn(link.keep(myself)).abort_handle();
-        let collecting = tokio::spawn(Arc::clone(&keeper).collect_waste()).abort_handle();
-        let telling = tokio::spawn(Arc::clone(&keeper).tell_of_damage()).abort_handle();
-        let opening = tokio::spawn(Arc::clone(&keeper).keep_open()).abort_handle();
+        let span = tracing::error_span!("depot", job = %link.wallet.job(), host = %link.host);
+        let connecting = tokio::spawn(link.keep(myself).instrument(span.clone())).abort_handle();
+        let collecting = tokio::spawn(Arc::clone(&keeper).collect_waste().instrument(span.clone())).abort_handle();
+        let telling = tokio::spawn(Arc::clone(&keeper).tell_of_damage().instrument(span.clone())).abort_handle();
+        let opening = tokio::spawn(Arc::clone(&keeper).keep_open().instrument(span.clone())).abort_handle();
         Ok(State {
+            span,
             keeper,
             renewal,
             parts: Parts::default(),
@@ -69,6 +74,7 @@ impl Actor for Shell {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        let _in = state.span.clone().entered();
         match message {
             Message::Ordered { incarnation, order } => state.ordered(&myself, incarnation, order),
             Message::LookAfterCertificate => {

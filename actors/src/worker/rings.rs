@@ -10,6 +10,7 @@ use sardana_protocol::messages::Form;
 use sardana_protocol::words::{Generation, Step};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
+use tracing::Instrument;
 
 use super::actor::Message;
 use super::desk::Desk;
@@ -150,7 +151,8 @@ impl Rings {
             peers: Arc::clone(&self.peers),
             worker: worker.clone(),
         };
-        tokio::spawn(ring.run())
+        let (generation, rank) = (ring.form.generation, ring.form.rank);
+        tokio::spawn(ring.run().instrument(tracing::error_span!("generation", %generation, %rank)))
     }
 }
 

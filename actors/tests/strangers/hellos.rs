@@ -75,7 +75,8 @@ async fn another_machine_or_build_is_refused_by_name() {
         change(&mut other);
         let reason = site.dial(Role::Worker, 2).await.refused(&worker(other)).await;
         assert!(reason.contains(word), "{word}: {reason}");
-        log.refused(&["a worker was refused", "worker=w0000000000000002", &reason])
+        let job = format!("in coordinator job={} incarnation=", site.coordinator.job());
+        log.refused(&["a worker was refused", "worker=w0000000000000002", &reason, &job])
             .await;
     }
     // None of them has changed anything.
@@ -99,8 +100,13 @@ async fn a_frame_of_another_version_or_too_long_is_refused_before_it_is_read() {
         wire.send.write_all(&bytes).await.unwrap();
         let why = wire.closed().await;
         assert!(why.contains(words), "{why}");
-        log.refused(&["a hello could not be read", "peer=worker w0000000000000001", words])
-            .await;
+        log.refused(&[
+            "a hello could not be read",
+            "peer=worker w0000000000000001",
+            words,
+            "in coordinator job=",
+        ])
+        .await;
     }
     log.nothing_more();
     let mut wire = site.join(1).await;

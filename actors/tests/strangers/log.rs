@@ -7,9 +7,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 
 /// What operators of a log filter for.
 const TARGETS: [&str; 2] = ["sardana::event::refused", "sardana::event::scarce"];
@@ -64,14 +66,23 @@ impl Log {
     }
 }
 
-/// Keeps the refusals, each as one line.
+/// Keeps the refusals, each as one line that ends with the spans that it was said in.
 struct Refusals(Arc<Lines>);
 
-impl<S: Subscriber> Layer<S> for Refusals {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Refusals {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut line = Line(format!("in {} ", attributes.metadata().name()));
+        attributes.record(&mut line);
+        context.span(id).expect("it is new").extensions_mut().insert(line);
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         if TARGETS.contains(&event.metadata().target()) {
             let mut line = Line(String::new());
             event.record(&mut line);
+            for span in context.event_scope(event).into_iter().flatten() {
+                line.0.push_str(&span.extensions().get::<Line>().expect("each has one").0);
+            }
             self.0.said.lock().unwrap().push(line.0);
             self.0.more.notify_one();
         }

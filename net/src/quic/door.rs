@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
 use quinn::{Connection, Endpoint, Incoming};
+use tracing::Instrument;
 
 use super::connect::{AcceptError, accept};
 use super::limits::{
@@ -146,13 +147,14 @@ impl Door {
     ) {
         while let Some(knock) = self.next().await {
             let serve = serve.clone();
-            tokio::spawn(async move {
+            let meeting = async move {
                 match accept(knock, own, HANDSHAKE_DEADLINE).await {
                     Ok((connection, peer)) => serve(peer, connection).await,
                     Err(error @ AcceptError::MadeWay { .. }) => tracing::debug!(%error, "a handshake was given up"),
                     Err(error) => refused!(at info, %error, "a connection was refused"),
                 }
-            });
+            };
+            tokio::spawn(meeting.in_current_span());
         }
     }
 
