@@ -1,5 +1,6 @@
 //! What workers print: named line by line, or as it is, and in files.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 
 use super::program::{sardana, training, words};
@@ -87,4 +88,30 @@ fn a_worker_that_trains_is_named_with_its_rank() {
         2,
         "{out}"
     );
+}
+
+#[test]
+fn what_a_worker_logs_says_of_which_job_and_worker_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = training(2, &["--log-dir", folder.path().to_str().unwrap()]);
+    running.event("sardana::event::formed");
+    running.signal("TERM");
+    let (status, out) = running.end();
+    assert_eq!(status.code(), Some(0), "{out}");
+    let mut jobs = BTreeSet::new();
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let text = std::fs::read_to_string(entry.path()).unwrap();
+        let joined = text.lines().find(|line| line.contains("sardana::event::joined"));
+        let (_, span) = joined
+            .and_then(|line| line.split_once("worker{job="))
+            .unwrap_or_else(|| panic!("{text}"));
+        let (job, rest) = span.split_once(" worker=").unwrap_or_else(|| panic!("{text}"));
+        let (worker, _) = rest.split_once('}').unwrap_or_else(|| panic!("{text}"));
+        // Its file is named by the first part of its id.
+        assert!(name.starts_with(&worker[..7]), "{name} is of {worker}");
+        jobs.insert(job.to_owned());
+    }
+    assert_eq!(jobs.len(), 1, "both are of one job: {jobs:?}");
 }

@@ -34,7 +34,11 @@ pub(crate) fn words(output: &Output) -> String {
 pub(crate) fn training(workers: u32, more: &[&str]) -> Running {
     let workers = workers.to_string();
     let mut command = sardana(&["run", "--log-format", "json", "-n", &workers, "--restarts", "0"]);
-    Running::start(as_worker(command.args(more).arg("--")).env("RUST_LOG", "info"))
+    Running::start(
+        as_worker(command.args(more).arg("--"))
+            .env("RUST_LOG", "info")
+            .env("NO_COLOR", "1"),
+    )
 }
 
 /// The command line goes on with this very test program, as a worker.
