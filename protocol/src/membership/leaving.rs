@@ -56,6 +56,8 @@ impl Membership {
         let trains = self.is_formed() || bites(Bug::LoneJoinerReleased);
         let safe = gathering && self.state_is_safe_without_leavers();
         let over = |since: Duration| self.now.saturating_sub(since) >= LEAVE_GRACE;
+        // One that comes back with more than the members have is waited with: they may come to need it, or get as far themselves.
+        let not_ahead = |step: Step| step <= self.newest_at_work().next();
         // A holder of what is being written stays until it is written, or given up.
         let gone = |since: Duration| over(since) && !self.checkpoints.is_saving();
         let free: Vec<(WorkerId, Step)> = self
@@ -65,7 +67,9 @@ impl Membership {
                 let since = record.leaving()?;
                 let step = match record.place() {
                     Place::Left(generation, standing) => begun(*generation).then_some(standing.step),
-                    Place::Joining(joining) if self.planned(worker) == Planned::No && (trains || over(since)) => {
+                    Place::Joining(joining)
+                        if self.planned(worker) == Planned::No && ((trains && not_ahead(joining.step)) || over(since)) =>
+                    {
                         Some(joining.step)
                     }
                     Place::Quiet(standing)
@@ -81,6 +85,13 @@ impl Membership {
         for (worker, step) in free {
             self.release(worker, step);
         }
+    }
+
+    /// The newest state that a member of the generation is known to have.
+    fn newest_at_work(&self) -> Step {
+        let began = self.formation.as_ref().map_or(Step::ZERO, |formation| formation.step);
+        let members = self.members.iter().filter(|(worker, _)| self.is_member(**worker));
+        members.map(|(_, record)| record.work.step()).fold(began, Step::max)
     }
 
     /// Whether all who are there leave, and are let go as soon as their state is kept: none trains on until then.

@@ -124,6 +124,28 @@ fn a_joiner_that_is_to_leave_goes_at_once() {
 }
 
 #[test]
+fn a_joiner_that_has_more_than_the_members_stays_until_they_are_as_far_or_the_grace_is_over() {
+    let ahead = || {
+        let mut job = Job::training(2, config());
+        // It was cut off, and the others began anew without what it has.
+        job.arrives(3, 9);
+        let told = job.leaves(3);
+        assert!(
+            !told.iter().any(|said| said.starts_with("left")),
+            "two steps would be computed again: {told:?}"
+        );
+        job
+    };
+    let gone = ["to w3: released at s9", "left w3 at s9"];
+    let mut job = ahead();
+    assert!(!job.progress(1, 1, 7, &[]).iter().any(|said| said.starts_with("left")));
+    assert_eq!(job.progress(1, 1, 8, &[])[..2], gone, "one step is");
+    let mut job = ahead();
+    let told = job.passes(LEAVE_GRACE);
+    assert!(gone.iter().all(|said| told.iter().any(|one| one == said)), "{told:?}");
+}
+
+#[test]
 fn a_leaver_waits_for_a_joiner_that_is_needed_in_its_place() {
     let mut job = Job::training(2, Config { min: 2, ..config() });
     // Too few would be left: they halt at a boundary and lose no work.
