@@ -52,12 +52,13 @@ impl Membership {
             all && !self.is_halting()
         };
         let gathering = matches!(self.phase, Phase::Gathering { .. });
-        // After a restart a joiner may be the only one left that has a state.
-        let trains = self.is_formed() || bites(Bug::LoneJoinerReleased);
         let safe = gathering && self.state_is_safe_without_leavers();
         let over = |since: Duration| self.now.saturating_sub(since) >= LEAVE_GRACE;
-        // One that comes back with more than the members have is waited with: they may come to need it, or get as far themselves.
-        let not_ahead = |step: Step| step <= self.newest_at_work().next();
+        // After a restart a joiner may be the only one left that has a state. And one that comes back with more than the members have
+        // is waited with: they may come to need it, or get as far themselves.
+        let needless = |step: Step| {
+            (self.is_formed() && step <= self.newest_at_work().next()) || bites(Bug::LoneJoinerReleased)
+        };
         // A holder of what is being written stays until it is written, or given up.
         let gone = |since: Duration| over(since) && !self.checkpoints.is_saving();
         let free: Vec<(WorkerId, Step)> = self
@@ -68,7 +69,7 @@ impl Membership {
                 let step = match record.place() {
                     Place::Left(generation, standing) => begun(*generation).then_some(standing.step),
                     Place::Joining(joining)
-                        if self.planned(worker) == Planned::No && ((trains && not_ahead(joining.step)) || over(since)) =>
+                        if self.planned(worker) == Planned::No && (needless(joining.step) || over(since)) =>
                     {
                         Some(joining.step)
                     }
