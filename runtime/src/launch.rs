@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 pub use sardana_actors::agent::limits::{LOG_BYTES, LOG_FILES};
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent};
 pub use sardana_actors::agent::{Colour, LogBounds, Output, OutputError};
@@ -238,7 +239,11 @@ pub(crate) fn threads(workers: u32) -> Vec<(OsString, OsString)> {
 ///
 /// # Errors
 /// See [`LaunchError`].
-pub async fn launch(config: LaunchConfig) -> Result<Launched, LaunchError> {
+pub fn launch(config: LaunchConfig) -> BoxFuture<'static, Result<Launched, LaunchError>> {
+    Box::pin(begin(config))
+}
+
+async fn begin(config: LaunchConfig) -> Result<Launched, LaunchError> {
     let mirror = match &config.checkpoints {
         Some(checkpoints) => checkpoints.begin().await?,
         None => None,

@@ -27,6 +27,10 @@ where
     F: FnOnce(&JobSpec) -> Result<M, ModelError>,
 {
     serve_if_started_by_agent(job, build);
+    run(job)
+}
+
+fn run(job: &Job) -> Result<Summary, LaunchError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

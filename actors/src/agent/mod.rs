@@ -27,6 +27,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorRef};
 use sardana_net::trust::Wallet;
 use sardana_net::whereabouts::Whereabouts;
@@ -154,11 +155,18 @@ pub struct Agent {
     watching: Option<AbortHandle>,
 }
 
+/// An agent, and what happens to its workers.
+pub type Started = (Agent, mpsc::UnboundedReceiver<AgentEvent>);
+
 /// Starts an agent and its workers. What happens to them comes through the receiver.
 ///
 /// # Errors
 /// See [`AgentError`].
-pub async fn start(config: AgentConfig) -> Result<(Agent, mpsc::UnboundedReceiver<AgentEvent>), AgentError> {
+pub fn start(config: AgentConfig) -> BoxFuture<'static, Result<Started, AgentError>> {
+    Box::pin(begin(config))
+}
+
+async fn begin(config: AgentConfig) -> Result<Started, AgentError> {
     let (events, receiver) = mpsc::unbounded_channel();
     let processes = Processes::default();
     let ranks = Ranks::default();

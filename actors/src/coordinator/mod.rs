@@ -21,6 +21,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use quinn::Endpoint;
 use ractor::{Actor, ActorRef};
 use sardana_net::enrol::{EnrolService, Registrar};
@@ -162,22 +163,26 @@ impl Steering {
     }
 }
 
+/// A coordinator, and what happens to its job.
+pub type Started = (Coordinator, mpsc::UnboundedReceiver<JobEvent>);
+
 /// Starts a coordinator. What happens to the job comes through the receiver.
 ///
 /// # Errors
 /// See [`CoordinatorError`].
-pub async fn start(config: CoordinatorConfig) -> Result<(Coordinator, mpsc::UnboundedReceiver<JobEvent>), CoordinatorError> {
-    start_on(Ground::Host, config).await
+pub fn start(config: CoordinatorConfig) -> BoxFuture<'static, Result<Started, CoordinatorError>> {
+    start_on(Ground::Host, config)
 }
 
 /// Likewise, on another ground than the host.
 ///
 /// # Errors
 /// As [`start`].
-pub async fn start_on(
-    ground: Ground,
-    config: CoordinatorConfig,
-) -> Result<(Coordinator, mpsc::UnboundedReceiver<JobEvent>), CoordinatorError> {
+pub fn start_on(ground: Ground, config: CoordinatorConfig) -> BoxFuture<'static, Result<Started, CoordinatorError>> {
+    Box::pin(begin(ground, config))
+}
+
+async fn begin(ground: Ground, config: CoordinatorConfig) -> Result<Started, CoordinatorError> {
     let wallet = Wallet::new(config.registrar.authority().issue(Role::Coordinator, 0)?, ground.now());
     let enrolling = EnrolService::on(ground.clone(), Arc::clone(&config.registrar));
     let resets = ResetKey(config.registrar.authority().derived_key(RESET_CONTEXT));

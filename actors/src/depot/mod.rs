@@ -39,6 +39,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorRef};
 use sardana_net::ground::Ground;
 use sardana_net::quic::BindError;
@@ -131,15 +132,19 @@ pub struct Depot {
 ///
 /// # Errors
 /// See [`DepotStartError`].
-pub async fn start(config: DepotConfig) -> Result<Depot, DepotStartError> {
-    start_with(config, Opener::default()).await
+pub fn start(config: DepotConfig) -> BoxFuture<'static, Result<Depot, DepotStartError>> {
+    start_with(config, Opener::default())
 }
 
 /// The same, with a store that is opened like this.
 ///
 /// # Errors
 /// See [`DepotStartError`].
-pub async fn start_with(config: DepotConfig, opener: Opener) -> Result<Depot, DepotStartError> {
+pub fn start_with(config: DepotConfig, opener: Opener) -> BoxFuture<'static, Result<Depot, DepotStartError>> {
+    Box::pin(begin(config, opener))
+}
+
+async fn begin(config: DepotConfig, opener: Opener) -> Result<Depot, DepotStartError> {
     let (folder, opening, job) = (config.folder.clone(), opener.clone(), config.credentials.job());
     let reading = tokio::task::spawn_blocking(move || {
         let id = identity(&folder)?;

@@ -25,6 +25,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorRef};
 use sardana_net::ground::Ground;
 use sardana_net::quic::BindError;
@@ -156,20 +157,30 @@ impl ModelFailure {
 ///
 /// # Errors
 /// See [`WorkerError`].
-pub async fn run(
+pub fn run(
     config: WorkerConfig,
     desk: Arc<Desk>,
     outbox: Outbox,
     failures: mpsc::UnboundedReceiver<String>,
-) -> Result<Ended, WorkerError> {
-    run_on(Ground::Host, config, desk, outbox, failures).await
+) -> BoxFuture<'static, Result<Ended, WorkerError>> {
+    run_on(Ground::Host, config, desk, outbox, failures)
 }
 
 /// Likewise, on another ground than the host.
 ///
 /// # Errors
 /// As [`run`].
-pub async fn run_on(
+pub fn run_on(
+    ground: Ground,
+    config: WorkerConfig,
+    desk: Arc<Desk>,
+    outbox: Outbox,
+    failures: mpsc::UnboundedReceiver<String>,
+) -> BoxFuture<'static, Result<Ended, WorkerError>> {
+    Box::pin(take_part(ground, config, desk, outbox, failures))
+}
+
+async fn take_part(
     ground: Ground,
     config: WorkerConfig,
     desk: Arc<Desk>,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::SystemTime;
 
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep};
 
 use super::errand::Errand;
@@ -86,15 +87,19 @@ pub enum EnrolError {
 ///
 /// # Errors
 /// See [`EnrolError`].
-pub async fn enrol(join: &JoinFile, role: Role) -> Result<Enrolled, EnrolError> {
-    enrol_on(&Ground::Host, join, role).await
+pub fn enrol(join: &JoinFile, role: Role) -> BoxFuture<'_, Result<Enrolled, EnrolError>> {
+    enrol_on(&Ground::Host, join, role)
 }
 
 /// Likewise, on another ground than the host.
 ///
 /// # Errors
 /// As [`enrol`].
-pub async fn enrol_on(ground: &Ground, join: &JoinFile, role: Role) -> Result<Enrolled, EnrolError> {
+pub fn enrol_on<'a>(ground: &'a Ground, join: &'a JoinFile, role: Role) -> BoxFuture<'a, Result<Enrolled, EnrolError>> {
+    Box::pin(enrol_once(ground, join, role))
+}
+
+async fn enrol_once(ground: &Ground, join: &JoinFile, role: Role) -> Result<Enrolled, EnrolError> {
     is_for(join, role)?;
     let errand = Errand::invited(ground, join, PendingKey::generate()?)?;
     let (coordinator, credentials) = find(ground, join, &errand).await?;
@@ -112,16 +117,16 @@ pub async fn enrol_on(ground: &Ground, join: &JoinFile, role: Role) -> Result<En
 ///
 /// # Errors
 /// See [`EnrolError`].
-pub async fn enrol_kept(path: &Path, role: Role, keyring: &Keyring) -> Result<Enrolled, EnrolError> {
-    enrol_with(path, role, keyring, Sought::Good).await
+pub fn enrol_kept<'a>(path: &'a Path, role: Role, keyring: &'a Keyring) -> BoxFuture<'a, Result<Enrolled, EnrolError>> {
+    Box::pin(enrol_with(path, role, keyring, Sought::Good))
 }
 
 /// The same, when the coordinator does not take what the keyring has although it seems good here: the clocks differ.
 ///
 /// # Errors
 /// As [`enrol_kept`].
-pub async fn enrol_anew(path: &Path, role: Role, keyring: &Keyring) -> Result<Enrolled, EnrolError> {
-    enrol_with(path, role, keyring, Sought::New).await
+pub fn enrol_anew<'a>(path: &'a Path, role: Role, keyring: &'a Keyring) -> BoxFuture<'a, Result<Enrolled, EnrolError>> {
+    Box::pin(enrol_with(path, role, keyring, Sought::New))
 }
 
 /// Which credentials are sought.

@@ -56,9 +56,8 @@ impl Membership {
         let over = |since: Duration| self.now.saturating_sub(since) >= LEAVE_GRACE;
         // After a restart a joiner may be the only one left that has a state. And one that comes back with more than the members have
         // is waited with: they may come to need it, or get as far themselves.
-        let needless = |step: Step| {
-            (self.is_formed() && step <= self.newest_at_work().next()) || bites(Bug::LoneJoinerReleased)
-        };
+        let needless =
+            |step: Step| (self.is_formed() && step <= self.newest_at_work().next()) || bites(Bug::LoneJoinerReleased);
         // A holder of what is being written stays until it is written, or given up.
         let gone = |since: Duration| over(since) && !self.checkpoints.is_saving();
         let free: Vec<(WorkerId, Step)> = self

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use futures_util::future::BoxFuture;
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent, Output};
 use sardana_net::enrol::Enrolled;
 use sardana_net::trust::{Role, Wallet};
@@ -75,7 +76,11 @@ pub struct AgentHost {
 ///
 /// # Errors
 /// See [`AgentHostError`].
-pub async fn agent(join: AgentJoin) -> Result<AgentHost, AgentHostError> {
+pub fn agent(join: AgentJoin) -> BoxFuture<'static, Result<AgentHost, AgentHostError>> {
+    Box::pin(begin(join))
+}
+
+async fn begin(join: AgentJoin) -> Result<AgentHost, AgentHostError> {
     let Enrolled {
         credentials,
         coordinator,

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use futures_util::future::BoxFuture;
 use sardana_actors::agent::host_name;
 use sardana_actors::depot::{self, Depot, DepotConfig, DepotStartError};
 use sardana_net::enrol::Enrolled;
@@ -54,7 +55,11 @@ pub enum DepotHostError {
 ///
 /// # Errors
 /// See [`DepotHostError`].
-pub async fn keep_checkpoints(join: DepotJoin) -> Result<Depot, DepotHostError> {
+pub fn keep_checkpoints(join: DepotJoin) -> BoxFuture<'static, Result<Depot, DepotHostError>> {
+    Box::pin(begin(join))
+}
+
+async fn begin(join: DepotJoin) -> Result<Depot, DepotHostError> {
     let Enrolled {
         credentials,
         coordinator,

@@ -13,6 +13,7 @@ mod words;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use futures_util::future::BoxFuture;
 use sardana_net::enrol::enrol_anew;
 use sardana_net::trust::{Credentials, Role};
 
@@ -78,7 +79,11 @@ impl Access {
     ///
     /// # Errors
     /// See [`OperatorError`].
-    pub async fn connect(&self) -> Result<Operator, OperatorError> {
+    pub fn connect(&self) -> BoxFuture<'_, Result<Operator, OperatorError>> {
+        Box::pin(self.dial())
+    }
+
+    async fn dial(&self) -> Result<Operator, OperatorError> {
         let connected = Operator::connect(&self.credentials, self.coordinator).await;
         let (Err(OperatorError::RunOut { .. }), Some(way)) = (&connected, &self.way) else {
             return connected;

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 pub use sardana_actors::coordinator::Succession;
 use sardana_actors::coordinator::{
     self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Records, RecordsError, Steering,
@@ -165,7 +166,11 @@ pub struct Hosting {
 ///
 /// # Errors
 /// See [`HostingError`].
-pub async fn coordinate(config: CoordinateConfig) -> Result<Hosting, HostingError> {
+pub fn coordinate(config: CoordinateConfig) -> BoxFuture<'static, Result<Hosting, HostingError>> {
+    Box::pin(host(config))
+}
+
+async fn host(config: CoordinateConfig) -> Result<Hosting, HostingError> {
     check(&config)?;
     let state = StateDirectory::create(&config.state_dir)?;
     let lock = state.lock()?;

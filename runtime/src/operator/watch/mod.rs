@@ -8,6 +8,7 @@ mod view;
 use std::io;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, read};
 use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest};
@@ -49,7 +50,11 @@ pub enum Watched {
 ///
 /// # Errors
 /// When the job cannot be asked at first, or the terminal fails.
-pub async fn watch(access: &Access) -> Result<Watched, WatchError> {
+pub fn watch(access: &Access) -> BoxFuture<'_, Result<Watched, WatchError>> {
+    Box::pin(show(access))
+}
+
+async fn show(access: &Access) -> Result<Watched, WatchError> {
     let mut operator = access.connect().await?;
     let status = ask(&mut operator).await?;
     let signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
