@@ -1,11 +1,13 @@
 //! What is remembered of checkpoints that were deleted.
 
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
 use sardana_protocol::words::Step;
 use sardana_storage::store::limits::{KEPT_TOMBSTONES, MOST_TOMBSTONES};
-use sardana_storage::store::{Manifest, ManifestKey, Options, Store};
+use sardana_storage::store::{Manifest, ManifestKey, Options, PinId, Store};
 
 use crate::memory::{Image, MemoryDisk};
 
@@ -54,4 +56,33 @@ fn of_too_many_the_oldest_are_forgotten_and_the_last_one_never_is() {
 
 fn is_tombstone(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "deleted")
+}
+
+#[test]
+fn a_store_is_as_large_after_thousands_of_checkpoints_as_after_hundreds() {
+    /// As a job keeps them that takes one each step: the last few, and collecting now and then.
+    const KEPT: u64 = 3;
+    const COLLECTED_EVERY: u64 = 20;
+    let disk = MemoryDisk::with(&Image::new());
+    let store = opened(&disk);
+    let mut keys = VecDeque::new();
+    let mut bytes_after = |steps: RangeInclusive<u64>| {
+        for step in steps {
+            let own = step.to_le_bytes().repeat(512);
+            let pin = PinId::new(step);
+            let pieces = store.put(pin, &[&own, b"what no step changes"]).unwrap();
+            store.sync().unwrap();
+            keys.push_back(store.commit(&Manifest::new(Step::new(step), pieces, b"x".to_vec())).unwrap());
+            store.unpin(pin);
+            if keys.len() as u64 > KEPT {
+                store.delete(keys.pop_front().unwrap()).unwrap();
+            }
+            if step % COLLECTED_EVERY == 0 {
+                let _ = store.collect().unwrap();
+            }
+        }
+        disk.image().values().map(Vec::len).sum::<usize>()
+    };
+    let (few, many) = (bytes_after(1..=1_000), bytes_after(1_001..=4_000));
+    assert!(many <= few + few / 10, "{few} bytes, then {many}");
 }
