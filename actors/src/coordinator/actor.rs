@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_net::control::Turn;
@@ -13,6 +12,7 @@ use sardana_net::trust::{Clock, Wallet};
 use sardana_protocol::admission::{Acquaintance, Refusal, admit, has_memory, take_over};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 use sardana_protocol::job::JobIdentity;
+use sardana_protocol::limits::TICK;
 use sardana_protocol::membership::{Arrival, Command, Config, DepotEvent, Event, JobEvent, Loss, Membership};
 use sardana_protocol::messages::{
     AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, DepotHello, DepotMessage, DepotOrder, Greeting,
@@ -35,9 +35,6 @@ use super::outlet::Outlet;
 use super::records::{KeptJob, Recorder};
 use super::session::SessionId;
 use super::{CoordinatorConfig, Past};
-
-/// Between two looks at what is due. The machine's shortest timeout is three times as long.
-const TICK: Duration = Duration::from_millis(100);
 
 /// What the actor is told.
 #[derive(Debug)]

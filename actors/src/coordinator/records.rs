@@ -2,12 +2,11 @@
 //! see [`JobRecord`].
 
 use std::path::Path;
-use std::time::Duration;
 
 use sardana_net::ground::Ground;
 use sardana_protocol::codec::CodecError;
 use sardana_protocol::job::JobIdentity;
-use sardana_protocol::limits::MAX_TEXT_BYTES;
+use sardana_protocol::limits::{MAX_TEXT_BYTES, RECORD_EVERY};
 use sardana_protocol::membership::{JobEvent, JobRecord};
 use sardana_protocol::status::Recording;
 use sardana_storage::catalogue::{CatalogueError, Repair};
@@ -152,9 +151,6 @@ impl Recorder {
     }
 }
 
-/// Between two writings of how far the job is, if nothing else has changed: what the next life tells people again, or not at all.
-const WRITE_EVERY: Duration = Duration::from_secs(1);
-
 impl State {
     /// Has what the next life should know written down: at once if that is not only that training goes on.
     pub(super) fn write_down(&mut self) {
@@ -163,7 +159,7 @@ impl State {
         };
         let record = membership.record();
         let due = self.written.as_ref().is_none_or(|(at, before)| {
-            record.differs_from(&before.record) || (at.elapsed() >= WRITE_EVERY && record != before.record)
+            record.differs_from(&before.record) || (at.elapsed() >= RECORD_EVERY && record != before.record)
         });
         if due {
             let job = KeptJob {

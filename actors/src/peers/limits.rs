@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use sardana_net::quic::limits::PEER_UNI_STREAMS;
-
-/// How long the links of a generation may take to be made. The other end may still be finishing an update before it learns of the
-/// generation, so this is long; it only matters when two workers cannot reach each other although both live.
-pub const LINK_DEADLINE: Duration = Duration::from_secs(5);
+use sardana_net::quic::limits::{CONNECT_DEADLINE, PEER_UNI_STREAMS};
+use sardana_protocol::limits::{GREETING_DEADLINE, LINK_DEADLINE, LINK_GRACE};
 
 /// A link that was not there after this leaves its connection in doubt: a loss in one direction shows at one end at once, at the other
 /// only when the connection has been idle for long. The next link is made over a new one. Both ends make links within milliseconds of
@@ -39,5 +36,7 @@ pub const MAX_GENERATIONS_AHEAD: u64 = 1 << 32;
 pub const TRANSFER_PRIORITY: i32 = -1;
 
 const _: () = assert!(PARKED_FOR.as_millis() >= 2 * LINK_DEADLINE.as_millis());
-const _: () = assert!(FAILURES_TOGETHER.as_millis() < sardana_protocol::limits::LINK_GRACE.as_millis());
+const _: () = assert!(FAILURES_TOGETHER.as_millis() < LINK_GRACE.as_millis());
 const _: () = assert!(DOUBT_AFTER.as_millis() < LINK_DEADLINE.as_millis());
+// Simulated workers wait as long for an address as for an answer.
+const _: () = assert!(CONNECT_DEADLINE.as_millis() == GREETING_DEADLINE.as_millis());

@@ -8,6 +8,7 @@ use sardana_collectives::ring::{PlanLinks, RingLinks};
 use sardana_net::log::{bounded, refused};
 use sardana_net::quic::ConnectError;
 use sardana_net::wire::{FrameError, read_frame, write_frame};
+use sardana_protocol::limits::LINK_DEADLINE;
 use sardana_protocol::messages::{Form, MemberAddress};
 use sardana_protocol::plan::{HopEnd, HopId};
 use sardana_protocol::words::{JobId, WorkerId};
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::Peers;
-use super::limits::{DOUBT_AFTER, FAILURES_TOGETHER, LINK_DEADLINE, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE};
+use super::limits::{DOUBT_AFTER, FAILURES_TOGETHER, STREAM_HELLO_BYTES, STREAM_HELLO_DEADLINE};
 use super::table::{Arrival, LinkKey, Slot};
 
 /// First message on a link's stream, from the worker that will send on it. Nothing comes back.

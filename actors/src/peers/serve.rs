@@ -7,6 +7,7 @@ use bytes::Bytes;
 use quinn::{Connection, RecvStream, SendStream};
 use sardana_net::log::{bounded, refused};
 use sardana_net::wire::{FrameError, read_frame, write_frame};
+use sardana_protocol::limits::NAMING_DEADLINE;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::words::{Generation, Step, WorkerId};
 use sardana_storage::manifest;
@@ -47,7 +48,7 @@ impl Peers {
             return Ok(());
         };
         // Its orders may have reached it before ours have reached us.
-        if timeout(STREAM_HELLO_DEADLINE, self.names.named(peer)).await.is_err() {
+        if timeout(NAMING_DEADLINE, self.names.named(peer)).await.is_err() {
             refused!(%peer, asked = %request, "a worker asked for bytes, and is not named to this one");
             write_frame(&mut send, &Answer::NotNamed, STREAM_HELLO_BYTES).await?;
             return delivered(&mut send).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_protocol::checkpoint::PieceHash;
-use sardana_protocol::limits::{AUXILIARY_NAME_BYTES, HEARTBEAT, MAX_TEXT_BYTES, PIECE_BYTES};
+use sardana_protocol::limits::{AUXILIARY_NAME_BYTES, BEAT_EVERY, HEARTBEAT, MAX_TEXT_BYTES, PIECE_BYTES};
 use sardana_protocol::member::{Event, Heartbeat, Member};
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, WorkerHello, WorkerMessage};
@@ -17,7 +17,7 @@ use tokio::time::{Instant, interval, timeout};
 
 use super::control::{Control, ControlArguments, JoinError, Link, Looking};
 use super::desk::{ActorCommand, Arrival, Desk};
-use super::limits::{BEAT_EVERY, LEAVE_PATIENCE, PASSING_ON};
+use super::limits::{LEAVE_PATIENCE, PASSING_ON};
 use super::renewal::WorkerRenewal;
 use super::restoring::Reader;
 use super::rings::Rings;

@@ -19,6 +19,7 @@ use sardana_net::trust::{PeerIdentity, Wallet};
 use sardana_net::whereabouts::Search;
 use sardana_net::wire::limits::HELLO_FRAME_BYTES;
 use sardana_net::wire::{FrameError, exchange};
+use sardana_protocol::limits::{GREETING_DEADLINE, RETRY_EVERY};
 use sardana_protocol::member::{Event, Member};
 use sardana_protocol::messages::{Call, CoordinatorMessage, Greeting, Hello, WorkerHello, WorkerMessage};
 use sardana_protocol::words::{Incarnation, Step, WorkerId};
@@ -29,7 +30,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::WorkerConfig;
 use super::actor::Message;
 use super::desk::Desk;
-use super::limits::{COORDINATOR_ABSENCE, COORDINATOR_PATIENCE, GREETING_DEADLINE, LAST_WORDS, RETRY_EVERY};
+use super::limits::{COORDINATOR_ABSENCE, COORDINATOR_PATIENCE, LAST_WORDS};
 use crate::fault::{self, Point};
 
 /// Why a worker could not join.

@@ -14,15 +14,6 @@ pub const COORDINATOR_PATIENCE: Duration = Duration::from_secs(15);
 /// where clocks differ.
 pub const COORDINATOR_ABSENCE: Duration = Duration::from_secs(60 * 60);
 
-/// Between two attempts to reach the coordinator.
-pub const RETRY_EVERY: Duration = Duration::from_millis(200);
-
-/// Between two looks whether reports are due: short, so that people see steps as they happen; each look costs microseconds.
-pub const BEAT_EVERY: Duration = Duration::from_millis(50);
-
-/// How long the coordinator may take to answer a hello.
-pub const GREETING_DEADLINE: Duration = Duration::from_secs(5);
-
 /// How long an ending worker waits until its coordinator has what it said last. A live one has it within a round trip; with a dead
 /// one this is what the end costs.
 pub const LAST_WORDS: Duration = Duration::from_millis(500);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sardana_protocol::limits::NAMING_DEADLINE;
 use sardana_protocol::member::Command;
 use sardana_protocol::messages::{MemberAddress, Snapshot};
 use sardana_protocol::snapshot::{Share, SnapshotId, shares_of};
@@ -10,7 +11,6 @@ use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
 use tokio::time::timeout;
 
-use super::super::limits::STREAM_HELLO_DEADLINE;
 use super::{Circle, CopyError, FetchError, PATIENCE, Worker, generation, pieces, until, workers};
 use crate::peers::copy::Holders;
 use crate::watched::Watched;
@@ -184,7 +184,7 @@ async fn a_holder_that_turns_none_is_given_up_at_once() {
     };
     let (copied, ()) = tokio::join!(copy(&workers, &known), turn);
     assert_eq!(&copied.unwrap()[..], STATE);
-    assert!(begun.elapsed() < STREAM_HELLO_DEADLINE);
+    assert!(begun.elapsed() < NAMING_DEADLINE);
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn a_worker_that_is_not_named_is_refused_and_one_that_is_named_late_is_ser
     let refused = ask();
     until(|| workers[0].names.asked() == 1).await;
     tokio::time::pause();
-    tokio::time::advance(STREAM_HELLO_DEADLINE).await;
+    tokio::time::advance(NAMING_DEADLINE).await;
     tokio::time::resume();
     let error = timeout(PATIENCE, refused).await.unwrap().unwrap().unwrap_err();
     assert!(

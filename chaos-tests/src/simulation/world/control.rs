@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use sardana_protocol::limits::{GREETING_DEADLINE, RETRY_EVERY};
 use sardana_protocol::member;
 use sardana_protocol::membership::{Arrival, Event, Loss};
 use sardana_protocol::memory::GradientMemory;
@@ -14,12 +15,6 @@ use super::{LastWords, World};
 use crate::simulation::calendar::Happening;
 use crate::simulation::invariants::Count;
 use crate::simulation::network::{IDLE, Node, Transport};
-
-/// Between two attempts to find the coordinator, as in the shell.
-const RETRY_EVERY: Duration = Duration::from_millis(200);
-
-/// An attempt that nobody answers takes this long, as in the shell; so does a hello.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An agent that has lost the coordinator looks for it this often.
 const AGENT_EVERY: Duration = Duration::from_millis(250);
@@ -46,7 +41,7 @@ impl World {
             return;
         }
         if !reachable || !here {
-            let pause = if here { self.within(PATIENCE) } else { RETRY_EVERY };
+            let pause = if here { self.within(GREETING_DEADLINE) } else { RETRY_EVERY };
             return self.calendar.after(RETRY_EVERY + pause, Happening::Dial { worker });
         }
         self.member(worker, member::Event::Introducing, Data::None);
@@ -65,7 +60,8 @@ impl World {
             introduction,
         };
         self.calendar.after(delay, hello);
-        self.calendar.after(PATIENCE, Happening::Unanswered { worker, session });
+        self.calendar
+            .after(GREETING_DEADLINE, Happening::Unanswered { worker, session });
     }
 
     pub(super) fn unanswered(&mut self, worker: WorkerId, session: u64) {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use sardana_protocol::checkpoint::DepotId;
+use sardana_protocol::limits::{RECORD_EVERY, TICK};
 use sardana_protocol::membership::{Command, Config, Event, JobRecord, Membership};
 use sardana_protocol::messages::{CoordinatorMessage, WorkerMessage};
 use sardana_protocol::words::{Incarnation, WorkerId};
@@ -12,12 +13,6 @@ use super::World;
 use super::depots::DepotSession;
 use crate::simulation::calendar::Happening;
 use crate::simulation::invariants::Memory;
-
-/// Between two looks at what is due, as in the shell.
-const TICK: Duration = Duration::from_millis(100);
-
-/// Between two writings of how far the job is, as in the shell.
-const WRITE_EVERY: Duration = Duration::from_secs(1);
 
 /// What the coordinator's process and host have.
 pub(crate) struct Coordinator {
@@ -252,12 +247,12 @@ impl World {
         let coordinator = &mut self.coordinator;
         let Some(machine) = &coordinator.machine else { return };
         let disk = &mut coordinator.disk;
-        if !std::mem::take(&mut disk.news) && now.saturating_sub(disk.at) < WRITE_EVERY {
+        if !std::mem::take(&mut disk.news) && now.saturating_sub(disk.at) < RECORD_EVERY {
             return;
         }
         let record = machine.record();
         let due = disk.written.last().is_none_or(|(_, before)| {
-            record.differs_from(before) || (now.saturating_sub(disk.at) >= WRITE_EVERY && record != *before)
+            record.differs_from(before) || (now.saturating_sub(disk.at) >= RECORD_EVERY && record != *before)
         });
         if due {
             // All that is safe already but the newest of it is history.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use sardana_protocol::checkpoint::{Condition, DepotId, ManifestKey};
+use sardana_protocol::limits::{GREETING_DEADLINE, RETRY_EVERY};
 use sardana_protocol::membership::{Contents, DepotEvent, Event};
 use sardana_protocol::messages::{DepotMessage, DepotOrder, Told};
 use sardana_protocol::words::Incarnation;
@@ -14,12 +15,6 @@ use super::process::Control;
 use super::stores::{Depot, Kept};
 use crate::simulation::calendar::{Happening, Party};
 use crate::simulation::network::Node;
-
-/// Between two attempts to find the coordinator, as in the shell.
-const RETRY_EVERY: Duration = Duration::from_millis(200);
-
-/// An attempt that nobody answers takes this long, as in the shell.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// So many checkpoints are told of in one message.
 const HEADS: usize = 2;
@@ -160,7 +155,7 @@ impl World {
             },
         );
         self.calendar.after(
-            PATIENCE,
+            GREETING_DEADLINE,
             Happening::Depot {
                 place,
                 what: AtDepot::Unanswered { session },

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sardana_protocol::limits::HASHING_SIGN;
+use sardana_protocol::limits::{HASHING_SIGN, NAMING_DEADLINE};
 use sardana_protocol::member::{Event, Lacking};
 use sardana_protocol::messages::{Snapshot, Trailer};
 use sardana_protocol::snapshot::{Share, SnapshotId, holders_of, keepers_of};
@@ -16,9 +16,6 @@ use crate::simulation::calendar::Happening;
 use crate::simulation::invariants::Violation;
 use crate::simulation::model::{Sum, hash_of_share};
 use crate::simulation::network::{IDLE, Node};
-
-/// How long a holder waits until it is told whom it may serve, as in the shell.
-const NAMED: Duration = Duration::from_secs(5);
 
 /// What a joiner waits for.
 pub(crate) struct Joining {
@@ -198,12 +195,16 @@ impl World {
         let donor = wanted.donor.worker;
         let delivered = match self.answers(worker, donor) {
             Some(donor) if donor.owes_forever(&wanted) => {
-                return self.calendar.after(NAMED / 10, Happening::Fetched { worker, serial });
+                return self
+                    .calendar
+                    .after(NAMING_DEADLINE / 10, Happening::Fetched { worker, serial });
             }
             Some(donor) => donor.donate(&wanted),
             // Until its connection is given up.
-            None if now.saturating_sub(wanted.since) < NAMED => {
-                return self.calendar.after(NAMED / 10, Happening::Fetched { worker, serial });
+            None if now.saturating_sub(wanted.since) < NAMING_DEADLINE => {
+                return self
+                    .calendar
+                    .after(NAMING_DEADLINE / 10, Happening::Fetched { worker, serial });
             }
             None => None,
         };
@@ -350,7 +351,7 @@ impl World {
                     Some(process) if process.keeping.admitted.contains(&joiner) => {
                         found = found.or(process.keeping.share(snapshot.id, index));
                     }
-                    Some(_) => wait |= waited < NAMED,
+                    Some(_) => wait |= waited < NAMING_DEADLINE,
                     None => wait |= waited < IDLE,
                 }
             }
@@ -393,7 +394,7 @@ impl World {
             let (keeping, at) = (&process.keeping, process.member.step());
             let newest = process.sum.as_ref().filter(|sum| sum.step == step);
             if !keeping.admitted.contains(&joiner) {
-                waits |= waited < NAMED;
+                waits |= waited < NAMING_DEADLINE;
             } else if let Some(sum) = newest.or_else(|| keeping.sums.get(&step)) {
                 return Answer::Here((sum.clone(), at));
             } else {

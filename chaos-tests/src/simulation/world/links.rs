@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sardana_protocol::limits::LINK_DEADLINE;
 use sardana_protocol::member::Event;
 use sardana_protocol::messages::Form;
 use sardana_protocol::words::{Generation, WorkerId};
@@ -10,9 +11,6 @@ use super::World;
 use super::process::{Data, Links, RingEnd};
 use crate::simulation::calendar::Happening;
 use crate::simulation::network::{IDLE, Node};
-
-/// A link that is not there after this is reported, as in the shell.
-const LINK_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Between two looks at whether the others have made theirs.
 const LOOK: Duration = Duration::from_millis(20);

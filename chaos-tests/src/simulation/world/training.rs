@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use sardana_protocol::limits::HEARTBEAT;
+use sardana_protocol::limits::{BEAT_EVERY, HEARTBEAT};
 use sardana_protocol::member::{Command, Event, Heartbeat, NetworkCommand, Work};
 use sardana_protocol::membership::Balance;
 use sardana_protocol::messages::{StepReport, WorkerMessage};
@@ -15,9 +15,6 @@ use super::saving::Saves;
 use crate::simulation::calendar::{Beat, Happening, Mail};
 use crate::simulation::invariants::Violation;
 use crate::simulation::model::{self, hash_of};
-
-/// Between a step and its report, as in the shell.
-const REPORTED: Duration = Duration::from_millis(50);
 
 impl World {
     /// Gives a worker's machine an event, and does what it commands.
@@ -304,7 +301,7 @@ impl World {
                 if !process.reports_due {
                     process.reports_due = true;
                     let heartbeat = Beat::Reports;
-                    self.calendar.after(REPORTED, Happening::Beat { worker, heartbeat });
+                    self.calendar.after(BEAT_EVERY, Happening::Beat { worker, heartbeat });
                 }
                 self.require(held);
                 Event::Applied {
