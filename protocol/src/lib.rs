@@ -4,7 +4,7 @@
 //! ids and what the network brought are arguments, and what is to be done comes back as values. That is why the very code
 //! that ships also runs under a simulator.
 //!
-//! - [`words`]: the newtypes of the glossary; [`job`]: what a job is; [`state`]: the hash of its state.
+//! - [`words`]: the newtypes of the glossary; [`job`]: what a job is; [`state`]: the hash of its state; [`hash`]: what its pieces are called.
 //! - [`messages`]: what workers, agents and the coordinator say to each other; [`codec`]: values as bytes.
 //! - [`snapshot`]: who holds what of a snapshot; [`status`]: what an operator asks and sees.
 //! - [`checkpoint`]: what a checkpoint consists of, and who keeps it; `checkpoint_manager`: the coordinator's machine that decides about them.
@@ -21,6 +21,7 @@ pub mod assign;
 pub mod checkpoint;
 pub(crate) mod checkpoint_manager;
 pub mod codec;
+pub mod hash;
 pub(crate) mod holders;
 pub mod job;
 pub mod limits;

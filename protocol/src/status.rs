@@ -1,5 +1,6 @@
 //! What an operator asks of the coordinator, and sees.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -7,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::DepotId;
 use crate::job::JobSpec;
-use crate::membership::Stage;
 use crate::messages::StepReport;
 use crate::words::{Generation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
@@ -210,4 +210,31 @@ pub enum Doing {
     Following,
     /// It has finished the job.
     Finished,
+}
+
+/// Where the membership was when something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// Waiting for enough workers.
+    Gathering,
+    /// Everybody was asked to halt.
+    Halting,
+    /// The next generation's ring is being made.
+    Forming,
+    /// Training.
+    Running,
+    /// The job is over.
+    Done,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gathering => "gathering",
+            Self::Halting => "halting",
+            Self::Forming => "forming",
+            Self::Running => "running",
+            Self::Done => "done",
+        })
+    }
 }

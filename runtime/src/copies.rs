@@ -7,7 +7,17 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::model::StateError;
-use crate::trainer::TrainingError;
+
+/// Why a copy was not made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CopyError {
+    /// The state cannot be shown.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// No thread to make it.
+    #[error(transparent)]
+    Thread(std::io::Error),
+}
 
 /// Those that are under way.
 pub(crate) struct Copies {
@@ -47,7 +57,7 @@ impl Copies {
         &mut self,
         copy: impl FnOnce() -> Result<Vec<Bytes>, StateError> + Send + 'static,
         reply: oneshot::Sender<Vec<Bytes>>,
-    ) -> Result<(), TrainingError> {
+    ) -> Result<(), CopyError> {
         let work = move || {
             // The task that asked may have given up.
             let _ = reply.send(copy()?);
@@ -56,7 +66,7 @@ impl Copies {
         match self.beside {
             Beside::Threads => {
                 let thread = thread::Builder::new().name("snapshot".to_owned()).spawn(work);
-                self.under_way.push(thread.map_err(TrainingError::Thread)?);
+                self.under_way.push(thread.map_err(CopyError::Thread)?);
                 Ok(())
             }
             Beside::Nobody => Ok(work()?),
@@ -64,7 +74,7 @@ impl Copies {
     }
 
     /// Waits for all of them.
-    pub(crate) fn finish(&mut self) -> Result<(), TrainingError> {
+    pub(crate) fn finish(&mut self) -> Result<(), CopyError> {
         for copy in self.under_way.drain(..) {
             copy.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         }
@@ -104,7 +114,7 @@ mod tests {
         copies.finish().unwrap();
         let (reply, copied) = oneshot::channel();
         copies.begin(|| Err(StateError::TooMany), reply).unwrap();
-        assert!(matches!(copies.finish(), Err(TrainingError::State(StateError::TooMany))));
+        assert!(matches!(copies.finish(), Err(CopyError::State(StateError::TooMany))));
         copied.blocking_recv().unwrap_err();
         copies.finish().unwrap();
     }

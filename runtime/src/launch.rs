@@ -21,6 +21,7 @@ use sardana_storage::private::PrivateFolder;
 use tokio::sync::mpsc;
 
 use crate::checkpointing::{Checkpointing, Keeping, start_depot};
+use crate::environment::threads;
 use crate::hosts::place::{Offered, PlaceError, offer};
 use crate::job::Staffing;
 use crate::mirroring::MirroringError;
@@ -222,17 +223,6 @@ impl LaunchConfig {
             checkpoints: None,
         }
     }
-}
-
-/// Workers of one host share its processors: libraries that start a thread for each would disturb each other.
-pub(crate) fn threads(workers: u32) -> Vec<(OsString, OsString)> {
-    const VARIABLE: &str = "RAYON_NUM_THREADS";
-    if std::env::var_os(VARIABLE).is_some() {
-        return Vec::new();
-    }
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let each = (processors / workers.max(1) as usize).max(1);
-    vec![(VARIABLE.into(), each.to_string().into())]
 }
 
 /// Starts the coordinator, the agent and its workers.

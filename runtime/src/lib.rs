@@ -14,6 +14,7 @@ pub mod checkpointing;
 pub mod checkpoints;
 mod copies;
 pub mod data;
+mod environment;
 mod fingerprint;
 pub mod hosts;
 pub mod job;
@@ -36,10 +37,11 @@ pub use sardana_actors::agent::AgentEvent;
 pub use sardana_actors::fault;
 pub use sardana_protocol::job::{JobSpec, Order};
 pub use sardana_protocol::membership::{
-    Balance, Calm, CheckpointEvent, GenerationEvent, JobEvent, Loss, SaveCounts, Saves, Stage, Summary, WorkerEvent,
+    Balance, Calm, CheckpointEvent, GenerationEvent, JobEvent, Loss, SaveCounts, Saves, Summary, WorkerEvent,
 };
 pub use sardana_protocol::messages::StepReport;
 pub use sardana_protocol::rate::Rate;
+pub use sardana_protocol::status::Stage;
 pub use sardana_protocol::words::{Generation, Pace, Rank, Step, WorkerId};
 pub use train::train;
 pub use trainer::TrainingError;

@@ -11,8 +11,9 @@ use sardana_collectives::ring::{self, PlanLinks, RingConfig, RingError, RingInpu
 use sardana_protocol::assign::{Means, NoRoom, steady};
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::member::{Event, Heartbeat};
-use sardana_protocol::messages::{CoordinatorMessage, Form, MemberAddress, StepReport, Visit, WorkerMessage};
+use sardana_protocol::messages::{CoordinatorMessage, Form, MemberAddress, StepReport, WorkerMessage};
 use sardana_protocol::plan::Plan;
+use sardana_protocol::plan::Visit;
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 use tokio::sync::mpsc;

@@ -13,7 +13,7 @@ use sardana_protocol::messages::StepReport;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::words::Step;
 
-use crate::copies::Copies;
+use crate::copies::{Copies, CopyError};
 use crate::data::{Sampler, SamplerError};
 use crate::fingerprint;
 use crate::model::{
@@ -104,6 +104,15 @@ pub enum TrainingError {
         /// By the model.
         found: u64,
     },
+}
+
+impl From<CopyError> for TrainingError {
+    fn from(error: CopyError) -> Self {
+        match error {
+            CopyError::State(error) => Self::State(error),
+            CopyError::Thread(error) => Self::Thread(error),
+        }
+    }
 }
 
 /// A model's error with all its causes: what a person must see is often the last of them.

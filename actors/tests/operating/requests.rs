@@ -4,8 +4,9 @@ use sardana_actors::operator::limits::{KEPT_EVENTS, MAX_OPERATORS, REQUEST_BYTES
 use sardana_actors::operator::{Operator, OperatorError};
 use sardana_net::trust::{Authority, Role};
 use sardana_protocol::limits::{MAX_WORKERS, WIRE_VERSION};
-use sardana_protocol::membership::{GenerationEvent, JobEvent, Stage, WorkerEvent};
+use sardana_protocol::membership::{GenerationEvent, JobEvent, WorkerEvent};
 use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting, Hello};
+use sardana_protocol::status::Stage;
 use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest};
 use sardana_protocol::words::{JobId, Step, WorkerId};
 use tokio::time::timeout;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sardana_protocol::membership::{Event, Stage};
+use sardana_protocol::membership::Event;
+use sardana_protocol::status::Stage;
 use sardana_protocol::words::Step;
 
 use super::coverage::Coverage;

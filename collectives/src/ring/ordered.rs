@@ -1,16 +1,16 @@
 //! Executes the ordered plan: chunk by chunk, all chunks in flight together, both directions at once, within one task.
 //!
 //! ```text
-//! stays:    receive running ─> add my shards in order ─> pass on        (one future per stay)
+//! visits:    receive running ─> add my shards in order ─> pass on        (one future per visit)
 //! the end:  receive the sum, or close it ─> sum's buffer ─> queue       (complete: gradients are let go, the sum is delivered)
 //! way back:                                       queue ─> send on
 //! ```
-//! Memory beyond the buffers is bounded by one chunk per stay, the queue, and what the links hold.
+//! Memory beyond the buffers is bounded by one chunk per visit, the queue, and what the links hold.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join_all;
 use sardana_protocol::messages::Trailer;
-use sardana_protocol::plan::{OrderedPart, Stay};
+use sardana_protocol::plan::{OrderedPart, VisitPart};
 use tokio::sync::mpsc;
 
 use super::inbox::{Contribution, Inbox, Piece};
@@ -25,15 +25,15 @@ use crate::reduce;
 /// One rank's part of an ordered plan, with its links.
 #[derive(Debug)]
 pub(super) struct OrderedExecutor {
-    stays: Vec<LinkedStay>,
+    visits: Vec<LinkedStay>,
     end: End,
     sum_to: Option<Outgoing>,
 }
 
-/// A stay whose running sum goes on.
+/// A visit whose running sum goes on.
 #[derive(Debug)]
 struct LinkedStay {
-    stay: Stay,
+    visit: VisitPart,
     from: Option<Incoming>,
     to: Outgoing,
 }
@@ -41,8 +41,8 @@ struct LinkedStay {
 /// How this rank comes to the finished sum.
 #[derive(Debug)]
 enum End {
-    /// Its last stay finishes it.
-    Close { stay: Stay, from: Option<Incoming> },
+    /// Its last visit finishes it.
+    Close { visit: VisitPart, from: Option<Incoming> },
     /// It comes back from the closer.
     Receive { from: Incoming },
 }
@@ -58,17 +58,17 @@ type Queue = Option<mpsc::Sender<Outbound>>;
 
 impl OrderedExecutor {
     pub(super) fn new(slot: PlanSlot, part: &OrderedPart, links: &mut PlanLinks) -> Result<Self, RingError> {
-        let mut stays = Vec::new();
+        let mut visits = Vec::new();
         let mut end = None;
-        for &stay in &part.stays {
-            let from = stay.from.map(|hop| Incoming::take(slot, hop, links)).transpose()?;
-            match stay.to {
-                Some(hop) => stays.push(LinkedStay {
-                    stay,
+        for &visit in &part.visits {
+            let from = visit.from.map(|hop| Incoming::take(slot, hop, links)).transpose()?;
+            match visit.to {
+                Some(hop) => visits.push(LinkedStay {
+                    visit,
                     from,
                     to: Outgoing::take(slot, hop, links)?,
                 }),
-                None => end = Some(End::Close { stay, from }),
+                None => end = Some(End::Close { visit, from }),
             }
         }
         if let Some(hop) = part.sum_from {
@@ -77,7 +77,7 @@ impl OrderedExecutor {
             });
         }
         Ok(Self {
-            stays,
+            visits,
             end: end.expect("every rank of a plan closes the sum or receives it"),
             sum_to: part.sum_to.map(|hop| Outgoing::take(slot, hop, links)).transpose()?,
         })
@@ -91,21 +91,21 @@ impl OrderedExecutor {
         inbox: &mut Inbox,
         completed: &mut impl FnMut(CompletedSum),
     ) -> Result<Trailer, RingError> {
-        let Self { stays, end, sum_to } = self;
+        let Self { visits, end, sum_to } = self;
         let (queue, queued) = mpsc::channel(QUEUED_CHUNKS);
         let queue = sum_to.is_some().then_some(queue);
         let Contribution { mut into, pieces } = contribution;
         let complete = async {
-            let of = |stay: &Stay| -> Vec<Piece> {
+            let of = |visit: &VisitPart| -> Vec<Piece> {
                 pieces
-                    .range(stay.shards.start()..stay.shards.end())
+                    .range(visit.shards.start()..visit.shards.end())
                     .map(|(_, piece)| piece.clone())
                     .collect()
             };
-            let passing = try_join_all(stays.iter_mut().map(|stay| stay.pass(passage, of(&stay.stay))));
+            let passing = try_join_all(visits.iter_mut().map(|visit| visit.pass(passage, of(&visit.visit))));
             let ending = async {
                 match end {
-                    End::Close { stay, from } => close(passage, from.as_mut(), &of(stay), &mut into, &queue, inbox).await,
+                    End::Close { visit, from } => close(passage, from.as_mut(), &of(visit), &mut into, &queue, inbox).await,
                     End::Receive { from } => receive(passage, from, &mut into, &queue).await,
                 }
             };
@@ -127,8 +127,8 @@ impl OrderedExecutor {
     }
 
     pub(super) fn senders(&mut self) -> impl Iterator<Item = &mut LinkSender> + Send {
-        let stays = self.stays.iter_mut().map(|stay| &mut stay.to.link);
-        stays.chain(self.sum_to.as_mut().map(|to| &mut to.link))
+        let visits = self.visits.iter_mut().map(|visit| &mut visit.to.link);
+        visits.chain(self.sum_to.as_mut().map(|to| &mut to.link))
     }
 }
 
@@ -142,7 +142,7 @@ impl LinkedStay {
     }
 }
 
-/// The running sum of one chunk after this stay.
+/// The running sum of one chunk after this visit.
 async fn add(
     passage: Passage<'_>,
     from: Option<&mut Incoming>,

@@ -5,7 +5,6 @@ use std::time::Duration;
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::codec::{decode, encode};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
-use sardana_protocol::membership::Stage;
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{
     AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, Introduction, Joiners, MemberAddress,
@@ -14,6 +13,7 @@ use sardana_protocol::messages::{
 };
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
+use sardana_protocol::status::Stage;
 use sardana_protocol::status::{
     AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, OperatorAnswer, OperatorRequest, Overview, Recording,
     SavedView, WorkerView,

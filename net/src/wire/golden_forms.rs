@@ -1,7 +1,7 @@
 //! The same as in `golden`, of the orders that form generations.
 
 use sardana_protocol::messages::{CatchUp, CoordinatorMessage, Form, Last, MemberAddress, MembersDigest, Peer};
-use sardana_protocol::plan::{HopEnd, OrderedPart, Part, RingPart, Stay};
+use sardana_protocol::plan::{HopEnd, OrderedPart, Part, RingPart, VisitPart};
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
 
 use super::golden::golden;
@@ -14,7 +14,7 @@ fn order(catch_up: CatchUp) -> Box<Form> {
         hop,
         peer: Rank::new(peer),
     };
-    let stay = |start, to, [from, onwards]: [Option<HopEnd>; 2]| Stay {
+    let visit = |start, to, [from, onwards]: [Option<HopEnd>; 2]| VisitPart {
         shards: ShardRange::new(start, to),
         from,
         to: onwards,
@@ -42,7 +42,7 @@ fn order(catch_up: CatchUp) -> Box<Form> {
         ],
         step: Step::new(9),
         first: Part::Ordered(OrderedPart {
-            stays: vec![stay(0, 3, [None, Some(end(0, 2))]), stay(8, 9, [Some(end(1, 0)), None])],
+            visits: vec![visit(0, 3, [None, Some(end(0, 2))]), visit(8, 9, [Some(end(1, 0)), None])],
             sum_from: None,
             sum_to: Some(end(2, 0)),
         }),

@@ -14,7 +14,7 @@ use sardana_protocol::messages::{
     AgentMessage, AgentOrder, Call, CatchUp, CoordinatorMessage, Form, Greeting, Hello, Introduction, Last, MemberAddress,
     MembersDigest, Peer, Restore, Ring, Seated, Standing, StepReport, Tally, WorkerHello, WorkerMessage,
 };
-use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part, Stay};
+use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part, VisitPart};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 
@@ -41,13 +41,13 @@ fn largest_form() -> CoordinatorMessage {
         hop: HopId::MAX,
         peer: Rank::new(MAX_WORKERS),
     };
-    let stay = Stay {
+    let visit = VisitPart {
         shards: ShardRange::new(MAX_SHARDS - 1, MAX_SHARDS),
         from: Some(end),
         to: Some(end),
     };
     let part = Part::Ordered(OrderedPart {
-        stays: vec![stay; MAX_SHARDS as usize],
+        visits: vec![visit; MAX_SHARDS as usize],
         sum_from: Some(end),
         sum_to: Some(end),
     });

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::job::Order;
 use crate::member::pieces_held;
-use crate::messages::Visit;
+use crate::plan::Visit;
 use crate::planted::{Bug, bites};
 use crate::words::{Pace, Rank, ShardRange};
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::names::{DepotId, ManifestKey, PieceHash};
+use super::{DepotId, ManifestKey, PieceHash};
 use crate::job::JobIdentity;
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;

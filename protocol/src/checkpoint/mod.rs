@@ -6,5 +6,7 @@ pub mod placement;
 mod policy;
 
 pub use manifest::{Condition, Description, Head, Manifest, Part, Placing};
-pub use names::{DepotAddress, DepotId, ManifestId, ManifestKey, PieceHash};
+pub use names::{DepotAddress, DepotId, ManifestKey};
+
+pub use crate::hash::{ManifestId, PieceHash};
 pub use policy::{Every, Keep, PolicyError};

@@ -1,60 +1,12 @@
-//! What pieces, manifests and the places that keep them are called.
+//! What manifests and the places that keep pieces are called.
 
 use std::fmt;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::hash::ManifestId;
 use crate::words::Step;
-
-macro_rules! hash {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub struct $name([u8; 32]);
-
-        impl $name {
-            /// The one with these bytes.
-            #[must_use]
-            pub const fn new(bytes: [u8; 32]) -> Self {
-                Self(bytes)
-            }
-
-            /// That of `bytes`.
-            #[must_use]
-            pub fn of(bytes: &[u8]) -> Self {
-                Self(blake3::hash(bytes).into())
-            }
-
-            /// The bare bytes.
-            #[must_use]
-            pub const fn bytes(self) -> [u8; 32] {
-                self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(self, f)
-            }
-        }
-    };
-}
-
-hash!(
-    /// What a piece is called: the BLAKE3 hash of its bytes.
-    PieceHash
-);
-hash!(
-    /// What a manifest is called: the BLAKE3 hash of its bytes.
-    ManifestId
-);
 
 /// A manifest's place among the others: by step, then by id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! Which depots keep a piece: rendezvous hashing, so that a depot that goes takes nothing else with it and one that comes is given its
 //! part only (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", 1998).
 
-use super::names::{DepotId, PieceHash};
+use super::{DepotId, PieceHash};
 
 /// `depots`, those first that should keep `piece`. The order of any two does not depend on the others.
 #[must_use]

@@ -18,7 +18,8 @@ use super::remembering::Released;
 use super::roster::Place;
 use super::{Arrival, Config, GenerationEvent, Joining, Membership, Phase, Record, Resumed, Stop};
 use crate::limits::ADOPTION_PATIENCE;
-use crate::messages::{Introduction, MemberAddress, MembersDigest, Ring, Seated, Visit, WorkerMessage};
+use crate::messages::{Introduction, MemberAddress, MembersDigest, Ring, Seated, WorkerMessage};
+use crate::plan::Visit;
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Incarnation, Rank, Step, WorkerId};
 

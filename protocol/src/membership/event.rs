@@ -4,8 +4,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::job_event::JobEvent;
 use crate::checkpoint::DepotId;
 use crate::checkpoint_manager::{Contents, DepotEvent};
@@ -186,31 +184,4 @@ pub enum Command {
     },
     /// Tell people.
     Tell(JobEvent),
-}
-
-/// Where the membership was when something happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Stage {
-    /// Waiting for enough workers.
-    Gathering,
-    /// Everybody was asked to halt.
-    Halting,
-    /// The next generation's ring is being made.
-    Forming,
-    /// Training.
-    Running,
-    /// The job is over.
-    Done,
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Gathering => "gathering",
-            Self::Halting => "halting",
-            Self::Forming => "forming",
-            Self::Running => "running",
-            Self::Done => "done",
-        })
-    }
 }

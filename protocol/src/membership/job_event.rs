@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use strum::IntoStaticStr;
 
-use super::event::{Loss, Stage};
+use super::event::Loss;
 use crate::checkpoint_manager::{CheckpointEvent, SaveCounts};
 use crate::job::Order;
 use crate::messages::StepReport;
 use crate::state::StateHash;
+use crate::status::Stage;
 use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
 
 /// What people are told about a job. Prints as a sentence without an end.

@@ -53,7 +53,7 @@ pub use balancing::{Balance, Calm};
 use blaming::Breaks;
 use contradicting::ModelFailure;
 use cooling::Failures;
-pub use event::{Arrival, Command, Event, Loss, Stage};
+pub use event::{Arrival, Command, Event, Loss};
 use formation::{Formation, Sums};
 pub use job_event::{GenerationEvent, JobEvent, Need, Summary, WorkerEvent};
 use ledger::{Halted, Ledger};
@@ -72,6 +72,7 @@ use crate::job::Order;
 use crate::messages::{Bounds, CoordinatorMessage, Last, Sensible};
 use crate::planted::{Bug, bites};
 use crate::state::StateHash;
+use crate::status::Stage;
 use crate::words::{Generation, Incarnation, Step, WorkerId};
 
 /// What decides when a generation forms.

@@ -163,7 +163,8 @@ mod tests {
     use super::*;
     use crate::checkpoint::{ManifestId, ManifestKey};
     use crate::checkpoint_manager::CheckpointEvent;
-    use crate::membership::{Loss, Stage};
+    use crate::membership::Loss;
+    use crate::status::Stage;
     use crate::words::{Generation, Incarnation, Rank, Step, WorkerId};
 
     fn sentence(event: impl Into<JobEvent>) -> String {

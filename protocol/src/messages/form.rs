@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Restore;
 use crate::plan::Part;
-use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
+use crate::words::{Generation, Rank, Step, WorkerId};
 
 /// A generation as one member sees it. It grows with what the member has to do, not with the number of members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,15 +104,6 @@ pub struct MemberAddress {
     pub worker: WorkerId,
     /// Where.
     pub address: SocketAddr,
-}
-
-/// One stay of the running sum at a rank: the rank adds the gradients of `shards`, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Visit {
-    /// Whose gradients.
-    pub rank: Rank,
-    /// Of which shards; may be empty for a spare.
-    pub shards: ShardRange,
 }
 
 /// How a member comes to the step that its generation starts from.

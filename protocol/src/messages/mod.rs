@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 pub use depot::{DepotHello, DepotMessage, DepotOrder, Restore, Save, Told};
-pub use form::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer, Visit};
+pub use form::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer};
 pub use sense::{Bounds, Senseless, Sensible};
 
 use crate::checkpoint::{DepotId, PieceHash};

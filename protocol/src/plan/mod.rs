@@ -9,10 +9,9 @@ mod ring;
 
 use crate::job::Order;
 use crate::limits::{MAX_SHARDS, MAX_WORKERS};
-use crate::messages::Visit;
 use crate::words::{Rank, ShardRange};
 
-pub use part::{HopEnd, OrderedPart, Part, PartError, RingPart, Stay};
+pub use part::{HopEnd, OrderedPart, Part, PartError, RingPart, Visit, VisitPart};
 
 /// Names a hop within its plan.
 pub type HopId = u16;
@@ -58,10 +57,10 @@ impl Plan {
     /// order and name every rank; those of spares are empty and come last.
     #[must_use]
     pub fn new(order: Order, world_size: u32, visits: &[Visit]) -> Self {
-        let stops = stops(visits);
+        let visits = joined(visits);
         match order {
-            Order::Exact => ordered::plan(&stops, world_size),
-            Order::Fast => ring::plan(&stops, world_size),
+            Order::Exact => ordered::plan(&visits, world_size),
+            Order::Fast => ring::plan(&visits, world_size),
         }
     }
 
@@ -85,17 +84,17 @@ impl Plan {
 }
 
 /// Joins consecutive visits of the same rank. An empty visit stands at the shard that comes next.
-fn stops(visits: &[Visit]) -> Vec<Visit> {
-    let mut stops: Vec<Visit> = Vec::new();
+fn joined(visits: &[Visit]) -> Vec<Visit> {
+    let mut joined: Vec<Visit> = Vec::new();
     for &Visit { rank, shards } in visits {
-        match stops.last_mut() {
+        match joined.last_mut() {
             Some(last) if last.rank == rank => {
                 last.shards = ShardRange::new(last.shards.start(), shards.end().max(last.shards.start()));
             }
-            Some(_) | None => stops.push(Visit { rank, shards }),
+            Some(_) | None => joined.push(Visit { rank, shards }),
         }
     }
-    stops
+    joined
 }
 
 /// One visit per shard and one per spare, there and back.

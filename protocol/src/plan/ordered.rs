@@ -10,14 +10,13 @@
 
 use std::collections::BTreeSet;
 
-use super::{Hop, OrderedPart, Part, Plan, Stay, hop_id};
-use crate::messages::Visit;
+use super::{Hop, OrderedPart, Part, Plan, Visit, VisitPart, hop_id};
 use crate::words::Rank;
 
 /// There in shard order, back over each other rank once, by the ranks' last visits.
-pub(super) fn plan(stops: &[Visit], world_size: u32) -> Plan {
-    let there = stops.windows(2).map(|pair| (pair[0].rank, pair[1].rank));
-    let way = way_back(stops);
+pub(super) fn plan(visits: &[Visit], world_size: u32) -> Plan {
+    let there = visits.windows(2).map(|pair| (pair[0].rank, pair[1].rank));
+    let way = way_back(visits);
     let back = way.windows(2).map(|pair| (pair[0], pair[1]));
     let hop = |(index, (from, to))| Hop {
         id: hop_id(index),
@@ -25,19 +24,19 @@ pub(super) fn plan(stops: &[Visit], world_size: u32) -> Plan {
         to,
     };
     let hops: Vec<Hop> = there.chain(back).enumerate().map(hop).collect();
-    let (there, back) = hops.split_at(stops.len().saturating_sub(1));
+    let (there, back) = hops.split_at(visits.len().saturating_sub(1));
     let mut parts: Vec<OrderedPart> = (0..world_size)
         .map(|_| OrderedPart {
-            stays: Vec::new(),
+            visits: Vec::new(),
             sum_from: None,
             sum_to: None,
         })
         .collect();
-    for (index, stop) in stops.iter().enumerate() {
+    for (index, visit) in visits.iter().enumerate() {
         let before = index.checked_sub(1).and_then(|before| there.get(before));
-        if let Some(part) = parts.get_mut(stop.rank.index()) {
-            part.stays.push(Stay {
-                shards: stop.shards,
+        if let Some(part) = parts.get_mut(visit.rank.index()) {
+            part.visits.push(VisitPart {
+                shards: visit.shards,
                 from: before.map(|hop| hop.backwards()),
                 to: there.get(index).map(|hop| hop.onwards()),
             });
@@ -58,12 +57,12 @@ pub(super) fn plan(stops: &[Visit], world_size: u32) -> Plan {
 }
 
 /// Every rank once, the closer first: reverse order of last visits.
-fn way_back(stops: &[Visit]) -> Vec<Rank> {
+fn way_back(visits: &[Visit]) -> Vec<Rank> {
     let mut seen = BTreeSet::new();
-    stops
+    visits
         .iter()
         .rev()
-        .map(|stop| stop.rank)
+        .map(|visit| visit.rank)
         .filter(|&rank| seen.insert(rank))
         .collect()
 }

@@ -9,6 +9,15 @@ use crate::job::Order;
 use crate::limits::MAX_WORKERS;
 use crate::words::{Rank, ShardRange};
 
+/// One visit of the running sum at a rank: the rank adds the gradients of `shards`, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Visit {
+    /// Whose gradients.
+    pub rank: Rank,
+    /// Of which shards; may be empty for a spare.
+    pub shards: ShardRange,
+}
+
 /// A hop as the rank at one of its ends sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HopEnd {
@@ -30,17 +39,17 @@ pub enum Part {
 /// What one rank does in the ordered plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderedPart {
-    /// Its stays of the running sum, in shard order.
-    pub stays: Vec<Stay>,
+    /// The visits of the running sum to it, in shard order.
+    pub visits: Vec<VisitPart>,
     /// Whence the finished sum comes; none at the rank that closes it.
     pub sum_from: Option<HopEnd>,
     /// Where it sends the finished sum; none at the end of the way back.
     pub sum_to: Option<HopEnd>,
 }
 
-/// One stay of the running sum: it comes, the shards are added one by one in order, it goes on.
+/// A visit as the rank sees it that is visited: the running sum comes, the shards are added one by one in order, it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stay {
+pub struct VisitPart {
     /// What is added; empty for a spare.
     pub shards: ShardRange,
     /// Whence it comes; none when it starts here, with shard 0.
@@ -111,7 +120,7 @@ impl Part {
 
     fn runs(&self) -> Vec<ShardRange> {
         match self {
-            Self::Ordered(part) => part.stays.iter().map(|stay| stay.shards).collect(),
+            Self::Ordered(part) => part.visits.iter().map(|visit| visit.shards).collect(),
             Self::Ring(part) => part.shards.clone(),
         }
     }
@@ -121,8 +130,8 @@ impl Part {
     pub fn ends(&self) -> (Vec<HopEnd>, Vec<HopEnd>) {
         match self {
             Self::Ordered(part) => {
-                let onwards = part.stays.iter().filter_map(|stay| stay.to);
-                let backwards = part.stays.iter().filter_map(|stay| stay.from);
+                let onwards = part.visits.iter().filter_map(|visit| visit.to);
+                let backwards = part.visits.iter().filter_map(|visit| visit.from);
                 (onwards.chain(part.sum_to).collect(), backwards.chain(part.sum_from).collect())
             }
             Self::Ring(part) => part.hops.iter().map(|&(from, to)| (to, from)).unzip(),
@@ -190,14 +199,14 @@ impl Part {
 
 impl OrderedPart {
     fn flaw(&self) -> Option<&'static str> {
-        let begins = |stay: &Stay| stay.shards.start() == 0 && !stay.shards.is_empty();
-        let Some((last, before)) = self.stays.split_last() else {
+        let begins = |visit: &VisitPart| visit.shards.start() == 0 && !visit.shards.is_empty();
+        let Some((last, before)) = self.visits.split_last() else {
             return Some("the running sum never comes by");
         };
-        if self.stays.iter().any(|stay| stay.from.is_none() && !begins(stay)) {
+        if self.visits.iter().any(|visit| visit.from.is_none() && !begins(visit)) {
             return Some("a running sum begins with shard 0");
         }
-        if before.iter().any(|stay| stay.to.is_none()) {
+        if before.iter().any(|visit| visit.to.is_none()) {
             return Some("a sum is finished once");
         }
         (last.to.is_none() != self.sum_from.is_none()).then_some("a finished sum is closed here or comes from elsewhere")

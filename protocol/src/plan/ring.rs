@@ -1,12 +1,11 @@
 //! The ring plan (`fast`, opt-in): each rank sends to the next. Which gradient is added to which first depends on the number of ranks,
 //! so its bits depend on the membership. What goes over its hops, chunk by chunk, follows from a rank's place alone.
 
-use super::{Hop, Part, Plan, RingPart, hop_id};
-use crate::messages::Visit;
+use super::{Hop, Part, Plan, RingPart, Visit, hop_id};
 use crate::words::Rank;
 
 /// From each rank to the next, the id being the sender's rank.
-pub(super) fn plan(stops: &[Visit], world_size: u32) -> Plan {
+pub(super) fn plan(visits: &[Visit], world_size: u32) -> Plan {
     let ranks = if world_size > 1 { 0..world_size } else { 0..0 };
     let hops: Vec<Hop> = ranks
         .map(|rank| Hop {
@@ -26,9 +25,9 @@ pub(super) fn plan(stops: &[Visit], world_size: u32) -> Plan {
             }
         })
         .collect();
-    for stop in stops.iter().filter(|stop| !stop.shards.is_empty()) {
-        if let Some(part) = parts.get_mut(stop.rank.index()) {
-            part.shards.push(stop.shards);
+    for visit in visits.iter().filter(|visit| !visit.shards.is_empty()) {
+        if let Some(part) = parts.get_mut(visit.rank.index()) {
+            part.shards.push(visit.shards);
         }
     }
     Plan {

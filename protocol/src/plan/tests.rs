@@ -19,16 +19,16 @@ fn visits() -> impl Strategy<Value = (u32, Vec<Visit>)> {
         let ranks = Just((0..busy).collect::<Vec<_>>()).prop_shuffle();
         let again = prop::collection::vec(0..busy, 0..4);
         (ranks, again, Just(spares)).prop_flat_map(|(ranks, again, spares)| {
-            let stays: Vec<u32> = ranks.into_iter().chain(again).collect();
-            let lengths = prop::collection::vec(1_u32..4, stays.len());
-            (Just(stays), lengths, Just(spares)).prop_map(|(stays, lengths, spares)| {
+            let ranks: Vec<u32> = ranks.into_iter().chain(again).collect();
+            let lengths = prop::collection::vec(1_u32..4, ranks.len());
+            (Just(ranks), lengths, Just(spares)).prop_map(|(ranks, lengths, spares)| {
                 let mut next = 0;
                 let mut visits = Vec::new();
-                for (rank, length) in stays.iter().zip(lengths) {
+                for (rank, length) in ranks.iter().zip(lengths) {
                     visits.push(visit(*rank, next, next + length));
                     next += length;
                 }
-                let busy = stays.iter().max().map_or(0, |rank| rank + 1);
+                let busy = ranks.iter().max().map_or(0, |rank| rank + 1);
                 visits.extend((busy..busy + spares).map(|rank| visit(rank, next, next)));
                 (busy + spares, visits)
             })
@@ -73,14 +73,14 @@ fn ordered_parts(plan: &Plan) -> Vec<OrderedPart> {
     plan.parts().iter().map(part).collect()
 }
 
-/// Follows the running sum from stay to stay, and the finished one back.
+/// Follows the running sum from visit to visit, and the finished one back.
 fn play_ordered(plan: &Plan, shards: u32) {
     let parts = ordered_parts(plan);
-    let mut by_source: BTreeMap<Option<HopId>, (Rank, Stay)> = BTreeMap::new();
+    let mut by_source: BTreeMap<Option<HopId>, (Rank, VisitPart)> = BTreeMap::new();
     for (rank, part) in (0..).map(Rank::new).zip(&parts) {
-        for stay in &part.stays {
-            let source = stay.from.map(|end| end.hop);
-            assert!(by_source.insert(source, (rank, *stay)).is_none(), "one stay per hop");
+        for visit in &part.visits {
+            let source = visit.from.map(|end| end.hop);
+            assert!(by_source.insert(source, (rank, *visit)).is_none(), "one visit per hop");
         }
     }
     let mut added = Vec::new();
@@ -88,20 +88,20 @@ fn play_ordered(plan: &Plan, shards: u32) {
     let mut from: Option<HopEnd> = None;
     let mut before = None;
     let closer = loop {
-        let (rank, stay) = by_source
+        let (rank, visit) = by_source
             .remove(&from.map(|end| end.hop))
-            .expect("the running sum arrives at a stay");
+            .expect("the running sum arrives at a visit");
         if let Some(end) = from {
-            assert_eq!((end.peer, stay.from.map(|end| end.peer)), (rank, before));
+            assert_eq!((end.peer, visit.from.map(|end| end.peer)), (rank, before));
             assert!(used.insert(end.hop));
         }
-        added.extend(stay.shards.iter());
-        match stay.to {
+        added.extend(visit.shards.iter());
+        match visit.to {
             Some(end) => (from, before) = (Some(end), Some(rank)),
             None => break rank,
         }
     };
-    assert!(by_source.is_empty(), "every stay is visited");
+    assert!(by_source.is_empty(), "every visit is visited");
     assert_eq!(added, (0..shards).collect::<Vec<_>>(), "shards in order, each once");
 
     let mut have = BTreeSet::from([closer]);
@@ -155,13 +155,13 @@ fn consecutive_visits_of_a_rank_need_no_hop() {
         hop,
         peer: Rank::new(peer),
     };
-    let first = Stay {
+    let first = VisitPart {
         shards: ShardRange::new(0, 4),
         from: None,
         to: Some(end(0, 1)),
     };
     let part = OrderedPart {
-        stays: vec![first],
+        visits: vec![first],
         sum_from: Some(end(1, 1)),
         sum_to: None,
     };
@@ -216,22 +216,22 @@ fn a_part_that_cannot_be_executed_is_refused() {
         Err(PartError::Order { expected: Order::Exact })
     );
     let shards: [Change; 3] = [
-        |part| part.stays.reverse(),
-        |part| part.stays[1].shards = ShardRange::new(2, 6),
-        |part| part.stays[1].shards = ShardRange::new(5, 9),
+        |part| part.visits.reverse(),
+        |part| part.visits[1].shards = ShardRange::new(2, 6),
+        |part| part.visits[1].shards = ShardRange::new(5, 9),
     ];
     for change in shards {
         assert!(matches!(changed(0, change), PartError::Shards { shards: 8, .. }));
     }
     let hops: [(u32, Change); 8] = [
-        (0, |part| part.stays.clear()),
-        (0, |part| part.stays[0].shards = ShardRange::new(0, 0)),
-        (0, |part| part.stays[1].from = None),
-        (0, |part| part.stays[0].to = None),
+        (0, |part| part.visits.clear()),
+        (0, |part| part.visits[0].shards = ShardRange::new(0, 0)),
+        (0, |part| part.visits[1].from = None),
+        (0, |part| part.visits[0].to = None),
         (0, |part| part.sum_from = None),
-        (0, |part| part.stays[1].to = part.stays[0].to),
+        (0, |part| part.visits[1].to = part.visits[0].to),
         (2, |part| part.sum_from = part.sum_to),
-        (1, |part| part.stays[0].from.as_mut().unwrap().peer = Rank::new(1)),
+        (1, |part| part.visits[0].from.as_mut().unwrap().peer = Rank::new(1)),
     ];
     for (rank, change) in hops {
         let found = changed(rank, change);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use pieces::{ShareHasher, StatePieces, share_hash};
 
-use crate::checkpoint::PieceHash;
+use crate::hash::PieceHash;
 use crate::limits::PIECE_BYTES;
 use crate::words::Step;
 

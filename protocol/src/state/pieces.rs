@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::{StateHash, StateSize};
-use crate::checkpoint::PieceHash;
+use crate::hash::PieceHash;
 use crate::limits::PIECE_BYTES;
 use crate::snapshot::Share;
 

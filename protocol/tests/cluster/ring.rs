@@ -118,13 +118,13 @@ fn close(end: &RingEnd, step: Step, ends: &BTreeMap<WorkerId, &RingEnd>) -> Opti
     if members.len() < end.form.world_size as usize {
         return None;
     }
-    let mut stays: Vec<(ShardRange, &RingEnd)> = members
+    let mut visits: Vec<(ShardRange, &RingEnd)> = members
         .iter()
-        .flat_map(|(_, member)| member.part(step).stays.iter().map(|stay| (stay.shards, *member)))
+        .flat_map(|(_, member)| member.part(step).visits.iter().map(|visit| (visit.shards, *member)))
         .collect();
-    stays.sort_by_key(|(shards, _)| *shards);
+    visits.sort_by_key(|(shards, _)| *shards);
     let mut gradients = Vec::new();
-    for (shards, member) in stays {
+    for (shards, member) in visits {
         let mut next = shards.start();
         while next < shards.end() {
             let piece = member.offered.iter().find(|piece| piece.shards.start() == next)?;

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::enrolling::local_ip_towards;
 use super::name::HostName;
-use crate::launch::threads;
+use crate::environment::threads;
 use crate::notices::NoticesConfig;
 
 /// What an agent is told.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use sardana_protocol::membership::Stage;
+use sardana_protocol::status::Stage;
 use sardana_protocol::status::{JobStatus, Recording};
 use sardana_protocol::words::count;
 

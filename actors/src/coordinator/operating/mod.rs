@@ -9,9 +9,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use sardana_protocol::limits::{MAX_AUXILIARY, MAX_TEXT_BYTES, MAX_WORKERS};
-use sardana_protocol::membership::{Event, JobEvent, Stage, WorkerEvent};
+use sardana_protocol::membership::{Event, JobEvent, WorkerEvent};
 use sardana_protocol::messages::{AgentOrder, StepReport};
 use sardana_protocol::rate::Rate;
+use sardana_protocol::status::Stage;
 use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest, Overview, WorkerView};
 use sardana_protocol::words::{Generation, Step, WorkerId, count};
 

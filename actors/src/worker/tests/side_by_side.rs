@@ -4,7 +4,8 @@ use ractor::{ActorProcessingErr, ActorRef};
 use sardana_collectives::gradient::{GradientBuffer, WriteMode};
 use sardana_collectives::ring::RingInput;
 use sardana_net::trust::{Authority, Role};
-use sardana_protocol::messages::{Form, MemberAddress, Trailer, Visit};
+use sardana_protocol::messages::{Form, MemberAddress, Trailer};
+use sardana_protocol::plan::Visit;
 use sardana_protocol::words::{Generation, Incarnation, Rank, ShardRange, WorkerId};
 
 use super::super::actor::Message;

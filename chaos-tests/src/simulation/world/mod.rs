@@ -23,10 +23,11 @@ use std::time::Duration;
 
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::job::{JobSpec, Order};
-use sardana_protocol::membership::{Config, Stage, Summary};
+use sardana_protocol::membership::{Config, Summary};
 use sardana_protocol::messages::Tally;
 use sardana_protocol::replacing::Replacing;
 use sardana_protocol::state::StateHash;
+use sardana_protocol::status::Stage;
 use sardana_protocol::words::{Step, WorkerId};
 
 use super::calendar::{Calendar, Happening, Party};

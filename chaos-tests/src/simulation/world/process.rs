@@ -145,7 +145,7 @@ impl RingEnd {
 
     /// Whether all of this rank's pieces of the step are here.
     pub(crate) fn is_ready_for(&self, step: Step) -> bool {
-        self.begun == Some(step) && self.part(step).stays.iter().all(|stay| self.covers(stay.shards))
+        self.begun == Some(step) && self.part(step).visits.iter().all(|visit| self.covers(visit.shards))
     }
 
     fn covers(&self, shards: ShardRange) -> bool {

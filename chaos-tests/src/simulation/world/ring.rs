@@ -71,7 +71,7 @@ impl World {
     fn pass(&mut self, worker: WorkerId) -> Option<Pass> {
         let ring = self.processes.get_mut(&worker)?.ring.as_mut()?;
         let step = ring.begun.filter(|_| ring.links == Links::Made)?;
-        let first = ring.part(step).stays.first()?.from.is_none();
+        let first = ring.part(step).visits.first()?.from.is_none();
         let waits = ring.arrived.as_ref().is_some_and(|(arrived, ..)| *arrived == step);
         let begins = first && ring.started < Some(step);
         if !(waits || begins) || !ring.is_ready_for(step) {
@@ -84,11 +84,11 @@ impl World {
             ring.started = Some(step);
             (None, Gradients::new())
         };
-        let mut stays = ring.part(step).stays.iter();
-        let stay = *stays.find(|stay| stay.from.map(|end| end.hop) == from)?;
-        ring.add(stay.shards, &mut gradients);
+        let mut visits = ring.part(step).visits.iter();
+        let visit = *visits.find(|visit| visit.from.map(|end| end.hop) == from)?;
+        ring.add(visit.shards, &mut gradients);
         let generation = ring.form.generation;
-        if let Some(next) = stay.to {
+        if let Some(next) = visit.to {
             return Some(Pass::On {
                 to: ring.member(next),
                 generation,

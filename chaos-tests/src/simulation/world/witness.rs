@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use sardana_protocol::membership::{
-    CheckpointEvent, GenerationEvent, JobEvent, Loss, Need, Phases, Stage, Summary, WorkerEvent,
-};
+use sardana_protocol::membership::{CheckpointEvent, GenerationEvent, JobEvent, Loss, Need, Phases, Summary, WorkerEvent};
+use sardana_protocol::status::Stage;
 use sardana_protocol::words::{Generation, Step, WorkerId};
 
 use super::World;

@@ -12,7 +12,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use super::{Command, Event, Heartbeat, Lacking, Member, NetworkCommand, Work};
 use crate::job::{JobSpec, Order};
-use crate::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, StepReport, Trailer, Visit, WorkerMessage};
+use crate::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, StepReport, Trailer, WorkerMessage};
+use crate::plan::Visit;
 use crate::plan::{Part, Plan};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;

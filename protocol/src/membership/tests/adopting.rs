@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::limits::{ADOPTION_PATIENCE, HEARTBEAT, STALL_UNKNOWN};
-use crate::membership::{JobRecord, Stage};
+use crate::membership::JobRecord;
 use crate::memory::GradientMemory;
 use crate::messages::{MembersDigest, Ring, Seated};
+use crate::status::Stage;
 use crate::words::{Rank, ShardRange};
 
 /// The next life of a coordinator, with what the last one has written down.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::limits::{LINK_GRACE, MAX_LINK_FAILURES};
-use crate::membership::Stage;
+use crate::status::Stage;
 
 /// Members in the order of their ranks.
 fn members(job: &Job) -> Vec<u64> {

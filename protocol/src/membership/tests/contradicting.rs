@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::limits::{CONTRADICTED, STALL_LEAST};
-use crate::membership::Stage;
+use crate::status::Stage;
 
 const TICK: Duration = Duration::from_millis(500);
 

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::limits::{FLAPS, FORGIVEN, HOST_FAILURES};
-use crate::membership::Stage;
 use crate::memory::GradientMemory;
+use crate::status::Stage;
 
 impl Job {
     /// Member 2's connection breaks, the others go on without it, and it comes back. What is said to that.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::limits::RESEND;
-use crate::membership::Stage;
+use crate::status::Stage;
 
 /// A job of two workers, both of which have applied the last step; all sums are told.
 fn at_the_end() -> Job {

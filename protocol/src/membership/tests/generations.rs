@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::limits::{GATHER, KEEP_LEAST, RESEND, RESEND_EACH};
-use crate::membership::Stage;
 use crate::memory::SUMS;
 use crate::messages::MembersDigest;
 use crate::plan::Part;
+use crate::status::Stage;
 use crate::words::{Rank, ShardRange};
 
 #[test]
@@ -165,7 +165,7 @@ fn more_workers_than_shards_leave_the_last_without_work() {
         assert_eq!(form.rank, Rank::new(rank));
         for part in [form.first, form.steady] {
             let Part::Ordered(part) = part else { panic!("{part:?}") };
-            let found: Vec<String> = part.stays.iter().map(|stay| stay.shards.to_string()).collect();
+            let found: Vec<String> = part.visits.iter().map(|visit| visit.shards.to_string()).collect();
             assert_eq!(found, [expected[rank as usize]]);
         }
     }

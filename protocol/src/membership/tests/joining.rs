@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::limits::{MAX_COPY_ATTEMPTS, RESEND, ROOM_PATIENCE, SNAPSHOT_PATIENCE};
-use crate::membership::Stage;
+use crate::status::Stage;
 
 const MAKE_ROOM: [&str; 2] = ["to w1: serve [3]", "to w2: serve [3]"];
 const ASK: &str = "to w2: close g1.1 with snapshot";

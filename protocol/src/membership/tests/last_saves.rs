@@ -4,9 +4,9 @@ use super::saving::{about_saves, head, holds, piece, saved_config};
 use super::*;
 use crate::checkpoint::PieceHash;
 use crate::limits::{DEPOT_TELLS, LAST_SAVE_PATIENCE};
-use crate::membership::Stage;
 use crate::messages::{DepotMessage, Told};
 use crate::state::{StateSize, share_hash};
+use crate::status::Stage;
 
 #[test]
 fn the_job_ends_only_once_its_last_state_is_saved() {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::limits::{LEAVE_GRACE, RESEND};
-use crate::membership::Stage;
+use crate::status::Stage;
 
 /// Worker 3 of three is to leave, and the closer is asked to switch to g2 without it.
 fn leaving() -> Job {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::limits::STATE_GRACE;
-use crate::membership::Stage;
 use crate::memory::GradientMemory;
+use crate::status::Stage;
 
 #[test]
 fn a_death_while_running_halts_the_others() {

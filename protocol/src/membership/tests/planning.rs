@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::limits::RESEND;
-use crate::membership::Stage;
+use crate::status::Stage;
 
 #[test]
 fn a_joiner_that_has_caught_up_is_planned_in_and_switched_to() {

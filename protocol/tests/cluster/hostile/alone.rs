@@ -9,11 +9,12 @@ use std::time::Duration;
 use sardana_protocol::checkpoint::{DepotId, Every, Keep};
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::member::{self, Heartbeat, Member, Work};
-use sardana_protocol::membership::{Arrival, Balance, Command, Config, DepotEvent, Event, Loss, Membership, Saves, Stage};
+use sardana_protocol::membership::{Arrival, Balance, Command, Config, DepotEvent, Event, Loss, Membership, Saves};
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, Standing, StepReport, Tally, Trailer, WorkerMessage};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::StateHash;
+use sardana_protocol::status::Stage;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
 use super::changing::Ear;

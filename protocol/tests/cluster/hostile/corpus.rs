@@ -7,7 +7,7 @@ use sardana_protocol::messages::{
     CatchUp, CoordinatorMessage, DepotMessage, Form, Introduction, Joiners, Last, MemberAddress, MembersDigest, Needed,
     Peer, Restore, Ring, Save, Seated, Serve, Snapshot, Standing, StepReport, Tally, Told, Trailer, WorkerMessage,
 };
-use sardana_protocol::plan::{OrderedPart, Part, Stay};
+use sardana_protocol::plan::{OrderedPart, Part, VisitPart};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::state::{StateHash, StateSize};
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
@@ -197,7 +197,7 @@ fn member(worker: u64) -> MemberAddress {
 
 fn form(catch_up: CatchUp) -> Form {
     let part = Part::Ordered(OrderedPart {
-        stays: vec![Stay {
+        visits: vec![VisitPart {
             shards: ShardRange::new(0, 4),
             from: None,
             to: None,

@@ -18,8 +18,9 @@ use network::Mail;
 use process::Process;
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::member::{self, Heartbeat};
-use sardana_protocol::membership::{Balance, Calm, Config, Event, JobRecord, Membership, Stage, Summary};
+use sardana_protocol::membership::{Balance, Calm, Config, Event, JobRecord, Membership, Summary};
 use sardana_protocol::state::StateHash;
+use sardana_protocol::status::Stage;
 use sardana_protocol::words::{Incarnation, Pace, Step, WorkerId};
 use stores::Stores;
 

@@ -7,8 +7,8 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::job::{JobSpec, Order};
-use sardana_protocol::membership::Stage;
 use sardana_protocol::messages::StepReport;
+use sardana_protocol::status::Stage;
 use sardana_protocol::status::{
     AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, Overview, Recording, SavedView, WorkerView,
 };

@@ -8,7 +8,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use sardana_collectives::ring::RingInput;
 use sardana_protocol::job::Order;
-use sardana_protocol::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, Trailer, Visit};
+use sardana_protocol::messages::{CatchUp, CoordinatorMessage, Form, MemberAddress, Trailer};
+use sardana_protocol::plan::Visit;
 use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_protocol::words::{Generation, Incarnation, Rank, WorkerId};
 
