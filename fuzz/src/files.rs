@@ -9,6 +9,7 @@ use sardana::checkpoints;
 use sardana::hosts::state::{ADDRESS_FILE, FENCE_FILE, INCARNATION_FILE, StateDirectory};
 use sardana::hosts::{JoinFile, Otherwise, PrivateFolder};
 use sardana_actors::fuzzing;
+use sardana_actors::worker::TallyFile;
 use sardana_net::enrol::{USES_FILE, Uses};
 use sardana_net::trust::{AUTHORITY_FILE, Authority};
 use sardana_protocol::words::Incarnation;
@@ -94,6 +95,31 @@ pub(crate) fn uses(bytes: &[u8]) {
         put(folder, USES_FILE, bytes);
         let folder = PrivateFolder::open(folder, Otherwise::Refuse).expect("the folder is private");
         drop(Uses::kept(&folder));
+    });
+}
+
+/// The join file that the keys of the corpus are for: its kept keys were certified by its authority.
+const JOIN_OF_KEYS: &[u8] = include_bytes!("../corpus/join_files/keyring");
+
+/// A file of a keyring: a key, and what it was traded for.
+pub(crate) fn keyrings(bytes: &[u8]) {
+    in_folder(|folder| {
+        put(folder, "join", JOIN_OF_KEYS);
+        let join = JoinFile::read_any(&folder.join("join")).expect("it was kept");
+        sardana_net::fuzzing::keyring(bytes, &join, &folder.join("key"));
+    });
+}
+
+/// A count of gradients that a worker has left; what is one is the same when it is written and read again.
+pub(crate) fn tallies(bytes: &[u8]) {
+    in_folder(|folder| {
+        let path = folder.join("tally");
+        put(folder, "tally", bytes);
+        if let Some(tally) = TallyFile::read(&path) {
+            TallyFile::open(&path).expect("it can be mapped").write(tally);
+            assert_eq!(TallyFile::read(&path), Some(tally));
+            assert_eq!(fs::read(&path).expect("it is there"), bytes, "nothing else is in it");
+        }
     });
 }
 

@@ -12,7 +12,7 @@ mod network;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its folder in `corpus`.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("frames", network::frames),
     ("messages", network::messages),
     ("transfers", network::transfers),
@@ -24,6 +24,8 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("join_files", files::join_files),
     ("state_directories", files::state_directories),
     ("uses", files::uses),
+    ("keyrings", files::keyrings),
+    ("tallies", files::tallies),
     ("safetensors", files::safetensors),
     ("manifests", disk::manifests),
     ("catalogues", disk::catalogues),

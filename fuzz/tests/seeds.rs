@@ -127,6 +127,42 @@ fn trusted() {
     keep("enrolment", "asked", Some(0), &encode(&asked, 4_096).unwrap());
 }
 
+/// Keys of a join file that is kept beside them.
+#[test]
+#[ignore = "it writes into the corpus"]
+fn in_a_keyring() {
+    let folder = private_folder();
+    let authority = Authority::new(JOB).unwrap();
+    let now = Moment::of(SystemTime::now());
+    let terms = Terms {
+        role: Role::Agent,
+        expires: Moment::new(now.seconds() + 3_600),
+        uses: 3,
+    };
+    let invitation = invite(&authority, terms, now).unwrap();
+    let join = JoinFile::new(invitation, &authority, vec!["127.0.0.1:4000".parse().unwrap()]);
+    join.write(&folder.path().join("join"), Otherwise::Refuse).unwrap();
+    keep("join_files", "keyring", None, &fs::read(folder.path().join("join")).unwrap());
+    let [new, certified] = sardana_net::fuzzing::key_files(&authority, &join, &folder.path().join("key"));
+    let text = String::from_utf8(certified.clone()).unwrap();
+    // Kept before this program shows them to the target, which has been built with the join file of before.
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join("keyrings");
+    fs::create_dir_all(&kept).unwrap();
+    for (name, bytes) in [
+        ("new", new),
+        ("certified", certified),
+        ("short", text.as_bytes()[..text.len() / 2].to_vec()),
+        ("later", text.replace("\"version\": 1", "\"version\": 2").into_bytes()),
+        ("never", text.replace("1073741824", "18446744073709551615").into_bytes()),
+        (
+            "other_role",
+            text.replace("agent", "worker").replace("Agent", "Worker").into_bytes(),
+        ),
+    ] {
+        fs::write(kept.join(name), bytes).unwrap();
+    }
+}
+
 #[test]
 #[ignore = "it writes into the corpus"]
 fn on_a_disk() {
@@ -171,4 +207,12 @@ fn on_a_disk() {
     keep("safetensors", "whole", None, &whole);
     keep("saved_states", "whole", None, &(0..20).collect::<Vec<u8>>());
     keep("saved_states", "short", None, &[0; 19]);
+    let tally: Vec<u8> = [70_u64, 9, 3 | 4 << 32]
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect();
+    keep("tallies", "whole", None, &tally);
+    keep("tallies", "short", None, &tally[..23]);
+    keep("tallies", "long", None, &[&tally[..], &[0]].concat());
+    keep("tallies", "full", None, &[0xff; 24]);
 }

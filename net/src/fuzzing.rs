@@ -19,5 +19,5 @@ pub fn message<T: Serialize + DeserializeOwned + Debug>(bytes: &[u8], limit: usi
     Some(value)
 }
 
-pub use crate::enrol::fuzz as uses;
+pub use crate::enrol::{fuzz as uses, key_files, keyring};
 pub use crate::trust::fuzz as certificates;

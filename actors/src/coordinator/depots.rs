@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sardana_net::ground::Ground;
 use sardana_net::log::refused;
 use sardana_net::wire::framed;
 use sardana_net::wire::limits::CONTROL_FRAME_BYTES;
@@ -213,23 +214,27 @@ impl State {
             depots: contents.depots,
             placing: contents.placing,
         };
-        let (made, frames) = watch::channel(None);
-        for depot in to {
-            if let Some(seated) = self.depots.get(depot) {
-                // A session that is over has said so.
-                seated.outlet.say_frames(frames.clone());
-            }
-        }
-        let ground = self.ground.clone();
-        tokio::spawn(async move {
-            match ground.beside(move || frames_of(&manifest)).await {
-                Some(Ok(frames)) => drop(made.send_replace(Some(frames))),
-                Some(Err(error)) => tracing::error!(%snapshot, %error, "a checkpoint cannot be described"),
-                // The process ends.
-                None => {}
-            }
-        });
+        let depots = to.iter().filter_map(|depot| self.depots.get(depot));
+        order_commit(&self.ground, depots.map(|seated| &seated.outlet), manifest);
     }
+}
+
+/// Has the order to commit a manifest made, once for all these depots and beside the thread that the actor is on; each gets it in its turn.
+fn order_commit<'a>(ground: &Ground, to: impl Iterator<Item = &'a Outlet<DepotOrder>>, manifest: Manifest) {
+    let (made, frames) = watch::channel(None);
+    for outlet in to {
+        // A session that is over has said so.
+        outlet.say_frames(frames.clone());
+    }
+    let (ground, snapshot) = (ground.clone(), manifest.snapshot);
+    tokio::spawn(async move {
+        match ground.beside(move || frames_of(&manifest)).await {
+            Some(Ok(frames)) => drop(made.send_replace(Some(frames))),
+            Some(Err(error)) => tracing::error!(%snapshot, %error, "a checkpoint cannot be described"),
+            // The process ends.
+            None => {}
+        }
+    });
 }
 
 /// The order to commit a manifest, which is the same for all depots, as frames.
@@ -249,4 +254,125 @@ fn frames_of(manifest: &Manifest) -> Result<Arc<[Bytes]>, String> {
     };
     let frames: Result<Arc<[Bytes]>, _> = starts.zip(bytes.chunks(PART_BYTES)).map(frame).collect();
     frames.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::time::Duration;
+
+    use quinn::{Connection, Endpoint};
+    use sardana_net::control::{Item, Later};
+    use sardana_net::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
+    use sardana_net::quic::{Door, Purpose, accept, bind_client, bind_server, connect};
+    use sardana_net::trust::{Authority, Role};
+    use sardana_protocol::checkpoint::{PieceHash, Placing};
+    use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
+    use sardana_protocol::limits::PIECE_BYTES;
+    use sardana_protocol::snapshot::SnapshotId;
+    use sardana_protocol::state::StateHash;
+    use sardana_protocol::words::{Generation, Incarnation, JobId, Step};
+    use tokio::task::{spawn_blocking, yield_now};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const JOB: JobId = JobId::new([1; 16]);
+
+    /// Nothing here takes long: what is not there by then is not coming.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn manifest() -> Manifest {
+        let hash = StateHash::of(b"x");
+        Manifest {
+            run: JOB,
+            snapshot: SnapshotId {
+                generation: Generation::new(Incarnation::new(1), 2),
+                step: Step::new(3),
+            },
+            identity: JobIdentity {
+                spec: JobSpec {
+                    name: "test".to_owned(),
+                    seed: 1,
+                    shards: 4,
+                    steps: Step::new(10),
+                    samples: 64,
+                    batch: 16,
+                    order: Order::Exact,
+                },
+                state_zero: hash,
+                fingerprint: Fingerprint {
+                    program: hash,
+                    tensors: hash,
+                    processor: String::new(),
+                    device: String::new(),
+                    libraries: String::new(),
+                    probe: hash,
+                },
+            },
+            description: vec![PieceHash::of(b"names")],
+            pieces: (0_u8..9).map(|piece| PieceHash::of(&[piece])).collect(),
+            bytes: 9 * PIECE_BYTES as u64,
+            replicas: 2,
+            depots: [1, 2].map(DepotId::new).to_vec(),
+            placing: Placing {
+                incarnation: Incarnation::new(1),
+                number: 1,
+            },
+        }
+    }
+
+    /// A connection of a coordinator with a depot, and the endpoints that it lasts as long as.
+    async fn connected() -> (Connection, [Endpoint; 2]) {
+        let authority = Authority::new(JOB).unwrap();
+        let coordinator = authority.issue(Role::Coordinator, 0).unwrap();
+        let listening = bind_server(&coordinator, Purpose::Control, SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        let address = listening.local_addr().unwrap();
+        let depot = authority.issue(Role::Checkpoint, 1).unwrap();
+        let dialling = bind_client(&depot, Purpose::Control, address).unwrap();
+        let door = Door::new(listening.clone());
+        let (dialled, accepted) =
+            tokio::join!(connect(&dialling, address, coordinator.identity(), CONNECT_DEADLINE), async {
+                accept(door.next().await.unwrap(), &coordinator, HANDSHAKE_DEADLINE).await
+            });
+        dialled.unwrap();
+        (accepted.unwrap().0, [listening, dialling])
+    }
+
+    #[test]
+    fn a_manifest_is_encoded_once_for_all_depots_and_beside_the_actor() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let (connection, _endpoints) = connected().await;
+            // From here on what is to be computed beside this thread has to wait.
+            let (go, told) = std::sync::mpsc::channel::<()>();
+            let busy = spawn_blocking(move || told.recv());
+            let (outlets, mut said): (Vec<_>, Vec<_>) = (0..3).map(|_| Outlet::new(connection.clone(), 4)).unzip();
+            order_commit(&Ground::Host, outlets.iter(), manifest());
+            let frames = |said: &mut tokio::sync::mpsc::Receiver<Item<DepotOrder>>| match said.try_recv() {
+                Ok(Item::Frames(frames)) => frames,
+                other => panic!("expected frames that are yet to be made, found {other:?}"),
+            };
+            let mut frames: Vec<Later<[Bytes]>> = said.iter_mut().map(frames).collect();
+            for _ in 0..100 {
+                yield_now().await;
+            }
+            assert!(
+                frames.iter().all(|frames| frames.borrow().is_none()),
+                "made on the actor's thread"
+            );
+            go.send(()).unwrap();
+            busy.await.unwrap().unwrap();
+            let mut made = Vec::new();
+            for frames in &mut frames {
+                let frames = timeout(PATIENCE, frames.wait_for(Option::is_some)).await;
+                made.push(frames.expect("it is made in time").unwrap().clone().unwrap());
+            }
+            assert!(
+                !made[0].is_empty() && made.iter().all(|one| Arc::ptr_eq(one, &made[0])),
+                "made once for each"
+            );
+        });
+    }
 }

@@ -160,6 +160,7 @@ async fn a_worker_whose_memory_can_never_do_hears_the_sizes() {
         "N = 2 workers would hold 2048, which want 2 TiB",
     ])
     .await;
+    // It is judged once: a second judgement would have said so again before the worker was welcome.
     log.nothing_more();
     running.abort();
 }

@@ -32,6 +32,8 @@ pub use fuzz::fuzz;
 pub use invitation::{Invitation, InvitationError, InvitationKey, Nonce, Terms, Used};
 pub use join_file::{JoinFile, JoinFileError};
 pub use keyring::{Kept, Keyring, KeyringError};
+#[cfg(feature = "fuzzing")]
+pub use keyring::{examples as key_files, fuzz as keyring};
 pub use messages::{EnrolAnswer, EnrolRequest};
 pub use registrar::{EnrolRefusal, InviteError, Registrar, invite};
 pub use renewing::{RenewError, renew_run_out};

@@ -98,6 +98,11 @@ impl Door {
             fair_time: FAIR_TIME,
             leaving: MAX_LEAVING,
         };
+        Self::with_room(endpoint, strangers)
+    }
+
+    /// The same, with so much room for strangers.
+    pub(super) fn with_room(endpoint: Endpoint, strangers: Room) -> Self {
         let known = Room {
             most: usize::MAX,
             each: HANDSHAKES_OF_KNOWN,

@@ -23,6 +23,9 @@ pub(super) struct Replicating {
     /// What there was when nothing was found to be done, if nothing was told since: how many depots could keep a checkpoint, and whether
     /// those that are gone were waited for any longer.
     idle: Option<(usize, Gone)>,
+    /// How many checkpoints were looked at, to see whether they are on too few hosts.
+    #[cfg(test)]
+    looked_at: usize,
 }
 
 /// Whether a depot that is gone may come back.
@@ -46,11 +49,9 @@ struct Fetching {
 impl CheckpointManager {
     /// The depots are others than before, or one failed: what is under way is given up, and nothing begins for a while.
     pub(super) fn depots_are_restless(&mut self, facts: &Facts) {
-        self.replicating = Replicating {
-            restless: facts.now,
-            order: None,
-            idle: None,
-        };
+        self.replicating.restless = facts.now;
+        self.replicating.order = None;
+        self.replicating.idle = None;
     }
 
     /// A checkpoint is to be written: that comes first.
@@ -88,6 +89,8 @@ impl CheckpointManager {
         if self.replicating.idle == Some((depots.len(), gone)) {
             return;
         }
+        #[cfg(test)]
+        self.count_looks();
         let mut kept = self.kept_checkpoints();
         // What has expired is being deleted.
         let keys: Vec<ManifestKey> = kept.iter().map(|head| head.key).collect();
@@ -124,6 +127,17 @@ impl CheckpointManager {
             begun: facts.now,
             heard: facts.now,
         });
+    }
+
+    #[cfg(test)]
+    fn count_looks(&mut self) {
+        self.replicating.looked_at += self.known().len();
+    }
+
+    /// How many checkpoints were looked at, since this was asked last, to see whether they are on too few hosts.
+    #[cfg(test)]
+    pub(crate) fn take_looked_at(&mut self) -> usize {
+        std::mem::take(&mut self.replicating.looked_at)
     }
 
     /// Whether a complete checkpoint is on fewer hosts than it could be, with so many there. Who is gone may come back for a while; who is

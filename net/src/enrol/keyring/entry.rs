@@ -60,6 +60,14 @@ struct WrittenCertified {
     received: Moment,
 }
 
+/// The same file with the hash that it should have; none if these bytes are not one but for that.
+#[cfg(feature = "fuzzing")]
+pub(super) fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut written: Written = serde_json::from_slice(bytes).ok()?;
+    written.hash = written.hash();
+    serde_json::to_vec_pretty(&written).ok()
+}
+
 /// Only the version, of a file of any version.
 #[derive(Deserialize)]
 struct Versioned {
@@ -192,7 +200,9 @@ impl Written {
             let credentials = key
                 .certified(&join.authority(), bytes(&certified.certificate)?)
                 .map_err(|error| error.to_string())?;
-            let received = SystemTime::UNIX_EPOCH + Duration::from_secs(certified.received.seconds());
+            let received = SystemTime::UNIX_EPOCH
+                .checked_add(Duration::from_secs(certified.received.seconds()))
+                .ok_or_else(|| "it was received at no time that there is".to_owned())?;
             Ok::<_, String>(Certified { credentials, received })
         });
         Ok((key, certified.transpose()?))

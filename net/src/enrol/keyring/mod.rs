@@ -4,6 +4,8 @@
 //! that are one process each, an agent or a checkpoint actor, every process has a file of its own; workers and operators share one.
 
 mod entry;
+#[cfg(feature = "fuzzing")]
+mod fuzz;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +18,8 @@ use sardana_storage::lock::{FileLock, Holder};
 use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, open_private};
 
 use self::entry::{Certified, Entry};
+#[cfg(feature = "fuzzing")]
+pub use self::fuzz::{examples, fuzz};
 use super::client::EnrolError;
 use super::errand::Errand;
 use super::join_file::{JoinFile, JoinFileError};

@@ -1,6 +1,7 @@
 //! Endpoints over real loopback sockets: who gets in, who does not and what they are told, and that bytes arrive.
 
 mod clocks;
+mod crowds;
 
 use std::future::{Future, ready};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -150,6 +150,35 @@ fn what_a_depot_that_is_gone_for_long_had_is_placed_on_others() {
     assert_eq!(fetches(&job.passes(DEPOT_GONE)), 2);
 }
 
+/// There may be thousands, and ten ticks a second.
+#[test]
+fn checkpoints_of_which_nothing_was_told_are_not_looked_at_again_with_each_tick() {
+    const KEPT: u64 = 2;
+    let mut job = Job::saved(saved_config());
+    let looked_at = |job: &mut Job, ticks: u32| {
+        for _ in 0..ticks {
+            job.passes(Duration::from_millis(100));
+        }
+        job.membership.checkpoints.take_looked_at()
+    };
+    let heads = || (1..=KEPT).map(|step| head(step, &[7, 8])).collect();
+    for depot in [7, 8] {
+        job.depot_says(depot, holds(heads(), Told::All));
+    }
+    job.passes(DEPOTS_SETTLE);
+    let both = usize::try_from(KEPT).unwrap();
+    assert_eq!(job.membership.checkpoints.take_looked_at(), both, "once they have settled");
+    assert_eq!(looked_at(&mut job, 100), 0, "nothing was told since");
+    job.depot_says(8, holds(heads(), Told::All));
+    assert_eq!(looked_at(&mut job, 100), both, "once more: a depot has told something");
+    job.passes(DEPOT_GONE);
+    assert_eq!(
+        looked_at(&mut job, 100),
+        both,
+        "once more: one that is gone is waited for no longer"
+    );
+}
+
 #[test]
 fn of_two_manifests_of_one_snapshot_the_one_on_more_depots_is_kept() {
     let mut job = Job::saved(saved_config());
