@@ -190,6 +190,12 @@ impl Journal {
         (each.values().sum(), each.len())
     }
 
+    /// How many gradients were computed in the processes that `chosen` names by their numbers.
+    pub(crate) fn gradients_of(&self, chosen: impl Fn(u32) -> bool) -> usize {
+        let of_one = |line: &&Line| matches!(line.deed, Deed::Gradient { .. }) && chosen(line.life.0);
+        self.lines.iter().filter(of_one).count()
+    }
+
     /// Every update as process, step and digest, in the order in which they were written.
     pub fn updates(&self) -> impl Iterator<Item = ((u32, u64), u64, u64)> + '_ {
         self.lines.iter().filter_map(|line| match line.deed {

@@ -10,6 +10,8 @@
 //!
 //! It must not know how the product works inside, only what it promises.
 
+#[cfg(feature = "processes")]
+mod counting;
 pub mod dice;
 #[cfg(feature = "processes")]
 pub mod gate;

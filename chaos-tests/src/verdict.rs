@@ -5,32 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, ensure};
 use sardana::launch::Event;
 use sardana::reference::{self, Reference};
-use sardana::{Generation, GenerationEvent, JobEvent, Loss, Order, Step, StepReport, Summary, WorkerEvent};
+use sardana::{Generation, GenerationEvent, JobEvent, Order, Step, StepReport, Summary};
 
 use crate::journal::Journal;
 use crate::model::Touchy;
 use crate::setup::Setup;
 use crate::trial::{Ended, Told, Trial};
 
-/// Faults at which another thread may be between a gradient's line in the journal and its count: then the journal has one more.
-const BESIDE_TRAINING: [&str; 10] = [
-    "halt",
-    "halted",
-    "form",
-    "fetch",
-    "snapshotted",
-    "linked",
-    "prepared",
-    "switched",
-    "serving-share",
-    "serving-sum",
-];
-
 /// So many steps may never be told of for each worker that ended, where several did.
 const FORGOTTEN_EACH: usize = 2;
-
-/// So many counts may be unsure in a trial though each loss told its own.
-const UNSURE: u32 = 2;
 
 /// A trial that ended as it must.
 #[derive(Debug)]
@@ -106,66 +89,9 @@ impl Trial {
             ends => ends * FORGOTTEN_EACH,
         }
     }
-
-    /// The product's counts agree with each other and with what was really computed.
-    fn counts(&self, ended: &Ended, summary: &Summary, journal: &Journal) -> Result<()> {
-        let Setup { shards, steps, .. } = self.setup;
-        let (all, different) = journal.gradients();
-        let (all, different) = (all as u64, different as u64);
-        let whole = u64::from(shards) * steps;
-        let empty = self.empty_shards()?;
-        ensure!(
-            different == whole - empty,
-            "{different} different gradients were computed, the job has {whole} less {empty} empty ones"
-        );
-        let (unknown, uncounted) = (summary.unknown, ended.lost_uncounted());
-        // A worker that comes back may leave it unsure what it had computed in vain, and so may a joiner with the state of those who are lost.
-        ensure!(
-            unknown <= 2 * uncounted + UNSURE,
-            "{unknown} counts are said to be unknown, and {uncounted} workers were lost without theirs"
-        );
-        if unknown > 0 {
-            return Ok(());
-        }
-        let Summary {
-            computed, recomputed, ..
-        } = *summary;
-        ensure!(
-            computed == whole + recomputed,
-            "{computed} gradients were counted, {whole} and {recomputed} again were needed; really computed were {all}"
-        );
-        if empty > 0 {
-            return Ok(());
-        }
-        let name = |fault: &str| fault.split(['#', '@']).next().map(str::to_owned).unwrap_or_default();
-        let beside = |fault: &&String| BESIDE_TRAINING.contains(&name(fault).as_str());
-        let tolerance = u64::from(ended.kills) + self.armed().iter().filter(beside).count() as u64;
-        ensure!(
-            (computed..=computed + tolerance).contains(&all),
-            "{computed} gradients were counted, {all} were really computed (with {tolerance} that may have been cut off)"
-        );
-        Ok(())
-    }
-
-    fn empty_shards(&self) -> Result<u64> {
-        let job = self.setup.job()?;
-        let sampler = sardana::data::Sampler::new(job.spec())?;
-        let steps = (0..self.setup.steps).map(Step::new);
-        let shards = steps.flat_map(|step| (0..self.setup.shards).map(move |shard| (step, shard)));
-        Ok(shards.filter(|&(step, shard)| sampler.shard(step, shard).is_empty()).count() as u64)
-    }
 }
 
 impl Ended {
-    /// How many workers were lost, as far as was told, without the number of gradients that they had computed.
-    fn lost_uncounted(&self) -> u32 {
-        let counted = |cause: &Loss| matches!(cause, Loss::Exited { tally: Some(_), .. });
-        let uncounted = self
-            .job_events()
-            .filter(|event| matches!(event, JobEvent::Worker(WorkerEvent::Lost { cause, .. }) if !counted(cause)));
-        u32::try_from(uncounted.count()).unwrap_or(u32::MAX)
-    }
-
     /// What happened to the job.
     pub fn job_events(&self) -> impl Iterator<Item = &JobEvent> {
         self.told.iter().filter_map(|(_, told)| match told {

@@ -61,7 +61,7 @@ impl State {
     }
 
     fn say_motion(&self, worker: WorkerId, motion: Motion) {
-        tracing::info!(target: "sardana::event::motion", %worker, ?motion, "a worker's process stands still, or goes on");
+        tracing::info!(target: "sardana::event::motion", %worker, %motion, "a worker's process stands still, or goes on");
         // It is said again on the next connection if there is none, where it still stands still then.
         self.reporting.say(AgentMessage::ChildMotion { worker, motion });
     }

@@ -78,7 +78,7 @@ impl State {
                 }
             }
             AgentMessage::ChildMotion { worker, motion } if self.certifying.may_report(agent, worker) => {
-                tracing::info!(target: "sardana::event::motion", %worker, ?motion, "a worker's process stands still, or goes on");
+                tracing::info!(target: "sardana::event::motion", %worker, %motion, "a worker's process stands still, or goes on");
                 self.decide(Event::Motion { worker, motion });
             }
             AgentMessage::ChildMotion { worker, .. } => {

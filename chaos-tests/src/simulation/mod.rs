@@ -34,6 +34,7 @@ mod port;
 mod preempted;
 mod required;
 mod run;
+mod seldom;
 mod swarm;
 mod world;
 
@@ -43,3 +44,4 @@ pub use invariants::Violation;
 pub use port::{Broken, Port, break_port};
 pub use preempted::{Preempted, preempt};
 pub use run::{Played, play};
+pub use seldom::{Asked, StoodStill, come_back_to_a_newcomer, stand_still, work_without_end};

@@ -67,7 +67,7 @@ pub(crate) async fn saved(launched: &mut Launched, step: u64) -> Result<Step> {
 /// How a job ended, and from which checkpoint it had resumed.
 pub(crate) struct Ended {
     summary: Summary,
-    resumed: Option<Step>,
+    pub(crate) resumed: Option<Step>,
     saved: Option<Step>,
     pub(crate) told: Vec<JobEvent>,
 }

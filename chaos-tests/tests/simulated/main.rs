@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use sardana_chaos_tests::simulation::campaign::Campaign;
 use sardana_chaos_tests::simulation::story::Telling;
-use sardana_chaos_tests::simulation::{Port, break_port, churn, load, play, preempt};
+use sardana_chaos_tests::simulation::{
+    Port, break_port, churn, come_back_to_a_newcomer, load, play, preempt, stand_still, work_without_end,
+};
 
 /// Seeds worth trying again, each with the virtual minutes of its run and a word why.
 const CORPUS: &str = include_str!("../../corpus.txt");
@@ -112,10 +114,21 @@ fn a_fleet_that_loses_a_process_every_moment_trains_on() {
             assert_eq!(played.violation, None, "seed {seed}");
         }
         assert_eq!((undisturbed.kills, killed.kills), (0, 149));
+        // A successor is there after 150 ms and copies a state of 5 ms: before the next kill. So at most two of four are without the state,
+        // and the last kill alone may not leave a single one.
+        assert_eq!(killed.longest_alone, Duration::ZERO, "seed {seed}");
         let whole = undisturbed.steps;
         assert!(killed.states_lost == 0, "seed {seed}: {killed:?} of {whole} steps");
         assert!(killed.steps * 10 >= whole * 6, "seed {seed}: {killed:?} of {whole} steps");
     }
+}
+
+/// Where kills come faster than successors, one process is the last to have the state now and then. Else the time for which one is would be
+/// zero whatever happened.
+#[test]
+fn a_fleet_that_loses_processes_faster_than_they_come_is_seen_to_hang_by_one() {
+    let alone = (0..20).map(|seed| churn(seed, Duration::from_millis(50), Duration::from_secs(10)).longest_alone);
+    assert!(alone.max() > Some(Duration::ZERO));
 }
 
 /// From three workers on all but one can be linked with each other, which shows whose fault it is. Between two nothing does: one that is
@@ -132,6 +145,35 @@ fn only_who_has_a_broken_port_is_left_out() {
                 assert!(played.healthy_left_out <= at_most, "{}", what());
                 assert!(played.whole.is_some() && played.steps > 5, "{}", what());
             }
+        }
+    }
+}
+
+/// Two checks that long campaigns make only now and then, since chance hardly ever brings about what they look at.
+#[test]
+fn what_is_hardly_ever_asked_is_asked_here() {
+    for seed in 0..12 {
+        for (what, asked) in [
+            ("a newcomer", come_back_to_a_newcomer(seed)),
+            ("work without end", work_without_end(seed)),
+        ] {
+            assert_eq!(asked.violation, None, "seed {seed}: {what}");
+            assert!(asked.times > 0, "seed {seed}: {what} leads to no such check");
+        }
+    }
+}
+
+/// What a person sees who has stopped a process: its agent sees it within a tick, `STOPPED_GRACE` is over, and the coordinator's next tick finds
+/// it.
+#[test]
+fn a_process_that_its_agent_sees_stopped_is_left_out_within_a_second() {
+    for workers in [2, 3, 8] {
+        for seed in 0..12 {
+            let played = stand_still(seed, workers);
+            let what = || format!("seed {seed}, {workers} workers: {played:?}");
+            assert_eq!(played.violation, None, "{}", what());
+            let left_out = played.left_out.unwrap_or_else(|| panic!("{}", what()));
+            assert!(left_out <= Duration::from_secs(1), "{}", what());
         }
     }
 }

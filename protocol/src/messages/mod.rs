@@ -6,6 +6,7 @@ mod depot;
 mod form;
 mod sense;
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
@@ -587,6 +588,15 @@ pub enum Motion {
     Runs,
     /// It stands still until a signal lets it go on.
     Stopped,
+}
+
+impl fmt::Display for Motion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Runs => "runs",
+            Self::Stopped => "stands still",
+        })
+    }
 }
 
 /// From coordinator to agent. Nothing comes back.

@@ -29,16 +29,17 @@ pub(crate) struct Run {
 
 impl Run {
     /// Chaos, then healing; checks the law all the way.
-    pub(crate) fn play(self) -> Summary {
+    /// None if it was stopped where there was nothing to keep.
+    pub(crate) fn play(self) -> Option<Summary> {
         self.play_with(Story::Untold)
     }
 
     /// The same, telling what happens.
-    pub(crate) fn replay(self) -> Summary {
+    pub(crate) fn replay(self) -> Option<Summary> {
         self.play_with(Story::Told)
     }
 
-    fn play_with(self, story: Story) -> Summary {
+    fn play_with(self, story: Story) -> Option<Summary> {
         let _on_failure = OnFailure(self);
         let mut world = World::new(self.seed, self.workers, self.shards, self.steps, story);
         world.suffer(self.chaos);

@@ -7,6 +7,7 @@
 mod cloud;
 mod help;
 mod hosts;
+mod lines;
 mod mistakes;
 mod mistakes_hosts;
 mod notices;

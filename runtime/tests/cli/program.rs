@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -98,6 +98,20 @@ impl Running {
     pub(crate) fn warnings(&self) -> Vec<serde_json::Value> {
         let warns = |line: &&serde_json::Value| line["level"] == "WARN";
         self.said.borrow().iter().filter(warns).cloned().collect()
+    }
+
+    /// Waits for its end. Returns how it ended, and all that it has said, also before.
+    pub(crate) fn ends_having_said(self) -> (ExitStatus, Vec<serde_json::Value>) {
+        let mut said = self.said.take();
+        // Its end closes the pipe.
+        loop {
+            match self.log.recv_timeout(PATIENCE) {
+                Ok(line) => said.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end, after {said:#?}"),
+            }
+        }
+        (self.end().0, said)
     }
 
     /// The processes of the first `workers` workers.

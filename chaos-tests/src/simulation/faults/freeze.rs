@@ -9,16 +9,20 @@ use crate::simulation::calendar::Happening;
 use crate::simulation::network::{IDLE, Node};
 use crate::simulation::world::{Process, World};
 
+/// Whether what stops this worker's process is a signal, which its agent sees. Else it is in a container that is paused, which no agent sees.
+pub(in crate::simulation) fn is_seen_by_its_agent(worker: WorkerId) -> bool {
+    worker.get().is_multiple_of(2)
+}
+
 impl World {
-    /// Agents say who stands still, and who does not any more, if somebody listens. They see a signal; nobody sees a container that is
-    /// paused.
+    /// Agents say who stands still, and who does not any more, if the coordinator listens.
     pub(in crate::simulation) fn agents_look(&mut self) {
         let now = self.now();
         let reaches = |worker| self.network.reaches(now, Node::Worker(worker), Node::Coordinator);
         let seen = self
             .processes
             .iter_mut()
-            .filter(|(worker, _)| worker.get().is_multiple_of(2) && reaches(**worker));
+            .filter(|(worker, _)| is_seen_by_its_agent(**worker) && reaches(**worker));
         let looked = |(&worker, process): (&WorkerId, &mut Process)| {
             let motion = match process.frozen_until.filter(|thaw| *thaw > now) {
                 Some(_) => Motion::Stopped,

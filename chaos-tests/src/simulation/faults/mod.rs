@@ -33,6 +33,7 @@ use sardana_protocol::words::WorkerId;
 use super::calendar::Happening;
 use super::network::{Cut, IDLE, Node};
 use super::world::{Faults, World};
+pub(in crate::simulation) use freeze::is_seen_by_its_agent;
 pub(crate) use slow::SLOWEST;
 
 /// Between two looks at whether the moment of a fault has come.

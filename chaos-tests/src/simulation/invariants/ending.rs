@@ -7,9 +7,6 @@ use sardana_protocol::words::{Step, WorkerId};
 use super::{Law, Violation};
 use crate::simulation::model::hash_of;
 
-/// So many counts may be unsure though each loss told its own.
-const UNSURE: u64 = 2;
-
 /// Whether the coordinator can know how many gradients were computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Count {
@@ -33,8 +30,8 @@ impl Law {
         self.uncounted += u64::from(!counted);
     }
 
-    /// The job is done.
-    pub(crate) fn ended(&mut self, summary: &Summary) -> Result<(), Violation> {
+    /// The job is done. `really`: how many gradients all workers there ever were have computed.
+    pub(crate) fn ended(&mut self, summary: &Summary, really: u64) -> Result<(), Violation> {
         let (step, last) = (summary.step, self.steps);
         let right = step == last || (self.may_stop_early && step < last);
         self.check("the job ends where it should", right, || {
@@ -48,27 +45,30 @@ impl Law {
             self.excuse("how many gradients were computed cannot be known");
             return Ok(());
         }
-        let (unknown, uncounted, inherited) = (summary.unknown, self.uncounted, self.inherited);
+        let (unknown, uncounted) = (summary.unknown, self.uncounted);
+        let (inherited, lost) = (self.inherited, self.states_lost);
         if self.lives > 1 && unknown > 0 {
             self.excuse("a coordinator does not know what was counted in an earlier life");
             return Ok(());
         }
-        // One that comes back may have been lost without its count, and leave it unsure what it had computed in vain; and so may a joiner
-        // with the state of those who are lost.
-        let most = 2 * uncounted + inherited + UNSURE;
+        // One that is lost without its count may come back, and leave it unsure what it had computed in vain; and so may a joiner with the
+        // state of those who are lost, and an older state that holds gradients of theirs.
+        let most = 2 * uncounted + inherited + lost;
         self.check("each count is known", u64::from(unknown) <= most, || {
             format!(
-                "{unknown} counts are said to be unknown, {uncounted} workers were lost without theirs, and {inherited} times all members \
-                 were others than before"
+                "{unknown} counts are said to be unknown, {uncounted} workers were lost without theirs, {inherited} times all members were \
+                 others than before, and {lost} times the state was lost"
             )
         })?;
-        if unknown > 0 {
-            return Ok(());
-        }
         let (computed, again) = (summary.computed, summary.recomputed);
         let once = u64::from(self.shards) * step.get();
-        self.check("each gradient once", computed == once + again, || {
-            format!("{computed} gradients were computed; expected {once} and {again} again")
+        // What was in vain may be in doubt, not what was computed by those whose counts are there.
+        let counted = computed <= really && (uncounted > 0 || computed >= once);
+        let right = counted && (unknown > 0 || computed == once + again);
+        self.check("each gradient once", right, || {
+            format!(
+                "{computed} gradients were counted, {really} computed; expected {once} and {again} again, {unknown} unknown"
+            )
         })
     }
 }

@@ -93,6 +93,8 @@ pub(crate) struct Law {
     uncounted: u64,
     /// How often all members were others than before.
     inherited: u64,
+    /// How often people were told that the state was lost.
+    states_lost: u64,
     /// What each worker has said to it of its generation, and of its ring, when it came.
     introduced: BTreeMap<WorkerId, (Generation, Option<Ring>)>,
     /// Who has a state that training has begun anew without.
@@ -135,6 +137,7 @@ impl Law {
             lives: 0,
             uncounted: 0,
             inherited: 0,
+            states_lost: 0,
             introduced: BTreeMap::new(),
             given_up: BTreeSet::new(),
             leaving: BTreeMap::new(),

@@ -149,7 +149,7 @@ impl World {
 
     fn ends(&mut self, summary: Summary) -> Result<(), Violation> {
         let step = summary.step;
-        let held = self.law.ended(&summary);
+        let held = self.law.ended(&summary, self.counts.gradients);
         self.done = Some(summary);
         held?;
         self.all_ended(step)?;

@@ -31,7 +31,7 @@ impl World {
         self.losses = chaos.losses;
         let per = |count: u32| u64::from(chaos.events / count.max(1)).max(1);
         for _ in 0..chaos.events {
-            if self.summary.is_some() {
+            if self.is_over() {
                 break;
             }
             if chaos.kills > 0 && self.dice.once_in(per(chaos.kills)) {
@@ -52,6 +52,10 @@ impl World {
             self.event();
         }
         self.losses = 0;
+    }
+
+    fn is_over(&self) -> bool {
+        self.summary.is_some() || self.stopped_in_vain
     }
 
     fn kill(&mut self) {
@@ -90,7 +94,7 @@ impl World {
     /// The coordinator dies with all that is on its way, and is started again; agents keep what they could not report.
     fn crash(&mut self) {
         // The job may have ended in this very moment.
-        if self.summary.is_some() {
+        if self.is_over() {
             return;
         }
         let (written, memory) = match self.dice.below(4) {

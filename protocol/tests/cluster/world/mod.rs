@@ -62,6 +62,10 @@ pub(crate) struct World {
     /// How often shards have moved although no worker came or went.
     pub(crate) moved: u32,
     summary: Option<Summary>,
+    /// The newest state that the coordinator has told of, as far as it is not lost.
+    reached: Step,
+    /// Whether the job was asked to stop while none that was connected had its state: then it fails, and nothing is lost by it.
+    stopped_in_vain: bool,
     pub(crate) stores: Stores,
     /// Who lies, in some runs.
     pub(crate) liars: Option<Liars>,
@@ -80,7 +84,7 @@ pub(crate) enum Story {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operator {
     Watches,
-    /// Stops the job as soon as it trains.
+    /// Stops the job, whatever it is doing.
     WantsToStop,
     HasAsked,
 }
@@ -135,6 +139,8 @@ impl World {
             members: Vec::new(),
             moved: 0,
             summary: None,
+            reached: Step::ZERO,
+            stopped_in_vain: false,
             stores: Stores::default(),
             liars: None,
             largest: 0,
@@ -174,14 +180,18 @@ impl World {
         Pace::new(Duration::from_millis(10 * (1 + self.dice.below(5))))
     }
 
-    /// From now on an operator wants the job to end at the next boundary.
+    /// An operator wants the job to end at the next boundary, or where it stands if it waits for workers.
     pub(crate) fn stop(&mut self) {
         self.operator = Operator::WantsToStop;
     }
 
-    /// Ends all faults; the job must then end, within a bound.
-    pub(crate) fn heal(&mut self) -> Summary {
-        let Some(summary) = self.end_of_it() else {
+    /// Ends all faults; the job must then end, within a bound. None if it was stopped where there was nothing to keep.
+    pub(crate) fn heal(&mut self) -> Option<Summary> {
+        let end = self.end_of_it();
+        if self.stopped_in_vain {
+            return None;
+        }
+        let Some(summary) = end else {
             panic!("LIVE-1: seed {} makes no progress: {:#?}", self.law.seed, self.coordinator);
         };
         let end = match self.operator {
@@ -189,7 +199,7 @@ impl World {
             Operator::HasAsked => End::AnyBoundary,
         };
         self.law.ended_well(&summary, end, self.count);
-        summary
+        Some(summary)
     }
 
     /// How the job ends, if it does so within a bound.
@@ -202,7 +212,7 @@ impl World {
             if self.summary.is_some() {
                 return self.summary.clone();
             }
-            if self.liars.as_ref().is_some_and(|liars| liars.failed.is_some()) {
+            if self.stopped_in_vain || self.liars.as_ref().is_some_and(|liars| liars.failed.is_some()) {
                 return None;
             }
             self.event();
@@ -237,13 +247,8 @@ impl World {
         }
     }
 
-    /// A job that waits for workers has no boundary to stop at: asked then, it fails, which is tested elsewhere.
     fn operate(&mut self) {
-        let trains = match self.coordinator.stage() {
-            Stage::Halting | Stage::Forming | Stage::Running => true,
-            Stage::Gathering | Stage::Done => false,
-        };
-        if trains && self.operator == Operator::WantsToStop {
+        if self.operator == Operator::WantsToStop {
             self.operator = Operator::HasAsked;
             self.coordinate(Event::StopRequested);
         }

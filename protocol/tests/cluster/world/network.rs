@@ -8,11 +8,11 @@ use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::member;
 use sardana_protocol::membership::{Arrival, Command, DepotEvent, Event, GenerationEvent, JobEvent, Loss};
 use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, Introduction, WorkerMessage};
-use sardana_protocol::words::WorkerId;
+use sardana_protocol::words::{Step, WorkerId};
 
 use super::law::Count;
-use super::process::Data;
-use super::{Story, World};
+use super::process::{Data, Process};
+use super::{Operator, Story, World};
 use crate::ring::{Delivery, RingEnd, Sum};
 
 /// A message on its way.
@@ -164,20 +164,36 @@ impl World {
         match event {
             JobEvent::Generation(event) => self.told_of_generation(event),
             JobEvent::Done(summary) => self.summary = Some(summary),
-            JobEvent::Failed { reason } => match &mut self.liars {
-                Some(liars) => liars.failed = Some(reason),
-                None => panic!("seed {}: {reason}", self.law.seed),
-            },
+            JobEvent::Failed { reason } => self.failed(reason),
+            JobEvent::Steps(reports) => {
+                let newest = reports.last().map(|report| report.step.next());
+                self.reached = self.reached.max(newest.unwrap_or(Step::ZERO));
+            }
+            JobEvent::StateLost { from, .. } => self.reached = from,
             JobEvent::Worker(_)
             | JobEvent::Checkpoint(_)
-            | JobEvent::Steps(_)
             | JobEvent::Snapshot { .. }
             | JobEvent::Waiting { .. }
-            | JobEvent::StateLost { .. }
             | JobEvent::Fenced { .. }
             | JobEvent::NotRecorded { .. }
             | JobEvent::RecordedAgain { .. } => {}
         }
+    }
+
+    /// By the word of one that lies; or since it was to stop, and none that is connected has its state.
+    fn failed(&mut self, reason: String) {
+        if let Some(liars) = &mut self.liars {
+            liars.failed = Some(reason);
+            return;
+        }
+        let seed = self.law.seed;
+        assert!(self.operator == Operator::HasAsked, "seed {seed}: {reason}");
+        let least = self.reached.max(Step::new(1));
+        let has_it =
+            |(worker, process): &(&WorkerId, &Process)| self.coordinator.knows(**worker) && process.member.step() >= least;
+        let holder = self.processes.iter().find(has_it).map(|(worker, _)| *worker);
+        assert_eq!(holder, None, "it has the state, which is given up, seed {seed}: {reason}");
+        self.stopped_in_vain = true;
     }
 
     fn told_of_generation(&mut self, event: GenerationEvent) {
