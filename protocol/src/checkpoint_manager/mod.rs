@@ -15,6 +15,7 @@ mod saves;
 mod saving;
 #[cfg(test)]
 mod testing;
+mod unusable;
 mod view;
 
 pub use depots::DepotEvent;

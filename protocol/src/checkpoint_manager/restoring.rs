@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::depots::Depot;
 use super::{CheckpointEvent, CheckpointManager, Command, Facts};
 use crate::checkpoint::{DepotAddress, DepotId, Head, ManifestKey};
-use crate::limits::{DEPOTS_PATIENCE, MAX_DEPOTS, RESTORE_ATTEMPTS, RESTORE_TOGETHER};
+use crate::limits::{DEPOTS_PATIENCE, MAX_DEPOTS, MAX_HEADS, RESTORE_ATTEMPTS, RESTORE_TOGETHER};
 use crate::messages::{MemberAddress, Peer, Restore, Told};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, Step, WorkerId};
@@ -19,7 +19,7 @@ pub(super) struct Restoring {
     /// The checkpoint that the present generation starts from, if it does.
     source: Option<(Generation, ManifestKey)>,
     /// Those that could not be loaded.
-    failures: BTreeMap<ManifestKey, Failure>,
+    pub(super) failures: BTreeMap<ManifestKey, Failure>,
     /// Members that could not load one, since training went on last: perhaps they alone do not reach the depots. Others read for them.
     unable: BTreeSet<WorkerId>,
     /// The step of the newest checkpoint that an earlier life of the coordinator has committed, or that was given up with the state.
@@ -32,16 +32,16 @@ pub(super) struct Restoring {
 
 /// A checkpoint that could not be loaded.
 #[derive(Debug, Clone)]
-struct Failure {
+pub(super) struct Failure {
     times: u32,
     /// The last time, and why.
     at: Duration,
-    reason: String,
+    pub(super) reason: String,
 }
 
 /// How good a checkpoint is to resume from. The first is taken, of equals the newest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Worth {
+pub(super) enum Worth {
     /// Each piece of it is somewhere, as far as is known.
     Whole,
     /// More depots lack something of it than may. What they lack need not be the same, which only who reads it finds out.
@@ -103,7 +103,7 @@ impl CheckpointManager {
     ///
     /// # Errors
     /// Why it can never be used.
-    fn worth(&self, key: ManifestKey, head: &Head) -> Result<Worth, String> {
+    pub(super) fn worth(&self, key: ManifestKey, head: &Head) -> Result<Worth, String> {
         let foreign = !bites(Bug::ForeignCheckpoint);
         if head.task != self.rules.task && foreign {
             return Err("it is of another job".to_owned());
@@ -126,47 +126,6 @@ impl CheckpointManager {
         let certain = |(head, worth): &(Head, Worth)| *worth == Worth::Whole && self.failed(head.key) == 0;
         let choice = self.rules.saves.and_then(|_| self.choice()).filter(certain);
         choice.map_or(Step::ZERO, |(head, _)| head.key.step)
-    }
-
-    /// Why a checkpoint was not taken, though it is newer than the one that was.
-    fn why_not(&self, key: ManifestKey, head: &Head) -> String {
-        let failure = self.restoring.failures.get(&key).map(|failure| failure.reason.clone());
-        let lacks = || {
-            format!(
-                "{} of the {} checkpoint actors that have its pieces are missing, or have lost some",
-                self.lacks_of(key, head),
-                head.depots.len()
-            )
-        };
-        self.worth(key, head).err().or(failure).unwrap_or_else(lacks)
-    }
-
-    /// Checkpoints of which there are only names.
-    fn unreadable(&self) -> BTreeSet<ManifestKey> {
-        let known = self.known();
-        let all = self.depots.values().flat_map(|depot| &depot.unreadable);
-        all.filter(|key| !known.contains_key(key)).copied().collect()
-    }
-
-    /// All checkpoints, and for each why it would not be taken.
-    fn unused(&self) -> BTreeMap<ManifestKey, String> {
-        let known = self.known().into_iter();
-        let known = known.map(|(key, head)| (key, self.why_not(key, head)));
-        let why = || "its manifest cannot be read where it is kept, as its checkpoint actor says".to_owned();
-        let unreadable = self.unreadable().into_iter().map(|key| (key, why()));
-        known.chain(unreadable).collect()
-    }
-
-    /// The checkpoints that say that the job must not begin from nothing, and why each cannot be used.
-    fn against_beginning(&self, facts: &Facts) -> BTreeMap<ManifestKey, String> {
-        let mut against = self.unused();
-        if facts.begun {
-            // What others have left there is known. What cannot be read may be what an earlier life of the coordinator has committed.
-            let unread = self.unreadable();
-            let may_be_ours = facts.formed.count() == 0;
-            against.retain(|key, _| may_be_ours && unread.contains(key));
-        }
-        against
     }
 
     /// How often it was tried in vain, as often as that is done before an older one is.
@@ -299,10 +258,11 @@ impl CheckpointManager {
                 return Ok(None);
             };
             return Err(format!(
-                "none of {} checkpoints can be resumed from: the newest is at {} and {why}; make what is missing available, or start \
-                 with an empty directory to train from the beginning",
+                "none of {} checkpoints can be resumed from: the newest is at {}, {}, and {why}; make what is missing available, or \
+                 start with an empty directory to train from the beginning",
                 against.len(),
                 key.step,
+                self.where_it_is(*key),
             ));
         };
         // One step more than anybody has is computed again sooner than it is loaded.
@@ -394,7 +354,12 @@ impl CheckpointManager {
             self.restoring.unable.clear();
         }
         let (at, why) = (facts.now, reason.clone());
-        self.restoring.failures.insert(key, Failure { times, at, reason: why });
+        let failures = &mut self.restoring.failures;
+        failures.insert(key, Failure { times, at, reason: why });
+        if failures.len() > MAX_HEADS {
+            let longest_ago = failures.iter().min_by_key(|(_, failure)| failure.at).map(|(key, _)| *key);
+            longest_ago.and_then(|key| failures.remove(&key));
+        }
         self.tell(CheckpointEvent::NotRestored { key, worker, reason });
         self.out.push(Command::FormAnew);
     }

@@ -98,3 +98,32 @@ impl Screen {
         self.line(&style(verdict).red().bold().to_string());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An act whose job is lost at step 7 of 40 is not shown as one that has done all of it.
+    #[test]
+    fn the_bar_of_an_act_that_ends_early_stays_where_it_was() {
+        let bar = ProgressBar::with_draw_target(Some(40), ProgressDrawTarget::hidden());
+        let screen = Screen {
+            steps: 40,
+            terminal: true,
+            bar: RefCell::new(Some(bar.clone())),
+            next_line: Cell::new(LINE_EVERY),
+        };
+        screen.progress(&Progress {
+            step: 7,
+            epoch: 0,
+            loss: 0.5,
+            samples_per_second: 1.0,
+            generation: "g1.1".to_owned(),
+            world_size: 2,
+        });
+        screen.end();
+        assert!(bar.is_finished(), "it is drawn no more");
+        assert_eq!(bar.position(), 7);
+        assert_eq!(bar.length(), Some(40));
+    }
+}

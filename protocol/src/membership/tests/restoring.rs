@@ -85,7 +85,8 @@ fn where_none_can_be_read_training_does_not_begin_anew() {
     let (mut job, found) = begun_unreadable(vec![], &[4, 8]);
     assert!(found.iter().any(|text| text.starts_with("waiting")), "{found:?}");
     let found = job.passes(DEPOTS_PATIENCE).join("; ");
-    let why = "none of 2 checkpoints can be resumed from: the newest is at s8 and its manifest cannot be read";
+    let why = "none of 2 checkpoints can be resumed from: the newest is at s8, kept by the checkpoint actor d0000000000000007 on a, and \
+               its manifest cannot be read";
     assert!(found.contains(why), "{found}");
 }
 

@@ -1,13 +1,25 @@
-//! One or two workers that lie, among honest ones. What they compute, hold and hand over is right; what they say of it is not.
+//! One or two workers that lie, among honest ones; or a depot, and the agent of one worker. What they compute, hold and hand over is right;
+//! what they say of it is not.
 
 use std::collections::BTreeSet;
 
-use sardana_protocol::messages::{Introduction, WorkerMessage};
+use sardana_protocol::checkpoint::DepotId;
+use sardana_protocol::membership::{Config, Event, Loss};
+use sardana_protocol::messages::{DepotMessage, Introduction, Motion, Tally, WorkerMessage};
 use sardana_protocol::words::WorkerId;
 
 use super::changing::Ear;
 use super::corpus;
 use crate::world::Dice;
+
+/// A depot that lies, and an agent.
+#[derive(Debug)]
+struct Others {
+    depot: DepotId,
+    corpus: Vec<DepotMessage>,
+    /// Whose agent lies.
+    child: WorkerId,
+}
 
 /// Who lies, and what.
 #[derive(Debug)]
@@ -15,6 +27,7 @@ pub(crate) struct Liars {
     who: BTreeSet<WorkerId>,
     ear: Ear,
     corpus: Vec<WorkerMessage>,
+    others: Option<Others>,
     /// One in so many of their words is a lie.
     rarity: u64,
     /// How many lies were told.
@@ -29,10 +42,22 @@ impl Liars {
             who: who.into_iter().collect(),
             ear: Ear::default(),
             corpus: corpus::of_worker(),
+            others: None,
             rarity,
             told: 0,
             failed: None,
         }
+    }
+
+    /// From now on this depot lies, and the agent of this worker.
+    pub(crate) fn others(&mut self, depot: DepotId, child: WorkerId, config: &Config) {
+        let corpus = corpus::of_depot(config.task, config.build);
+        self.others = Some(Others { depot, corpus, child });
+    }
+
+    /// The depot that lies, if one does.
+    pub(crate) fn depot(&self) -> Option<DepotId> {
+        self.others.as_ref().map(|others| others.depot)
     }
 
     pub(crate) fn is_one(&self, worker: WorkerId) -> bool {
@@ -41,7 +66,9 @@ impl Liars {
 
     /// Whether this names one of them.
     pub(crate) fn named_in(&self, reason: &str) -> bool {
-        self.who.iter().any(|worker| reason.contains(&worker.to_string()))
+        let other = self.depot().map(|depot| depot.to_string());
+        let names = self.who.iter().map(ToString::to_string).chain(other);
+        names.into_iter().any(|name| reason.contains(&name))
     }
 
     pub(crate) fn hear(&mut self, message: &impl serde::Serialize) {
@@ -68,12 +95,63 @@ impl Liars {
 
     /// What one of them says unasked, now and then.
     pub(crate) fn invents(&mut self, dice: &mut Dice) -> Option<(WorkerId, WorkerMessage)> {
-        if !dice.once_in(self.rarity * 40) {
+        if self.who.is_empty() || !dice.once_in(self.rarity * 40) {
             return None;
         }
         let worker = *self.who.iter().nth(dice.index(self.who.len()))?;
         self.told += 1;
         let message = &self.corpus[dice.index(self.corpus.len())];
         Some((worker, self.ear.changed(message, dice)))
+    }
+
+    /// What a depot says in place of `message`.
+    pub(crate) fn depot_says(&mut self, depot: DepotId, message: DepotMessage, dice: &mut Dice) -> DepotMessage {
+        let lies = self.others.as_ref().is_some_and(|others| others.depot == depot);
+        if !lies || !dice.once_in(self.rarity) {
+            return message;
+        }
+        self.told += 1;
+        self.ear.changed(&message, dice)
+    }
+
+    /// What the depot that lies says unasked, now and then.
+    pub(crate) fn depot_invents(&mut self, dice: &mut Dice) -> Option<(DepotId, DepotMessage)> {
+        let others = self.others.as_ref()?;
+        if !dice.once_in(self.rarity * 40) {
+            return None;
+        }
+        self.told += 1;
+        let message = &others.corpus[dice.index(others.corpus.len())];
+        Some((others.depot, self.ear.changed(message, dice)))
+    }
+
+    /// Whether the depot that lies comes anew, as it may once what it has said could not be.
+    pub(crate) fn depot_comes(&self, dice: &mut Dice) -> Option<DepotId> {
+        let depot = self.others.as_ref()?.depot;
+        dice.once_in(self.rarity * 80).then_some(depot)
+    }
+
+    /// What the agent that lies says, now and then: that its child stands still, or goes on; and that another worker has ended, which is
+    /// believed of those that are not there, as `absent` are.
+    pub(crate) fn agent_invents(&mut self, absent: &[WorkerId], dice: &mut Dice) -> Option<Event> {
+        let child = self.others.as_ref()?.child;
+        if !dice.once_in(self.rarity * 40) {
+            return None;
+        }
+        self.told += 1;
+        if dice.once_in(2) && !absent.is_empty() {
+            let tally = Some(Tally {
+                total: 9,
+                ..Tally::default()
+            });
+            let cause = Loss::Exited {
+                how: "signal 9".to_owned(),
+                tally: self.ear.changed(&tally, dice),
+            };
+            let worker = absent[dice.index(absent.len())];
+            return Some(Event::Lost { worker, cause });
+        }
+        let motion = [Motion::Runs, Motion::Stopped][dice.index(2)];
+        Some(Event::Motion { worker: child, motion })
     }
 }

@@ -1,4 +1,4 @@
-//! One run with workers that lie, as the one number that replays it.
+//! One run with peers that lie, as the one number that replays it.
 //!
 //! ```text
 //! SARDANA_SIEGE_REPLAY=… cargo test -p sardana-protocol --test cluster replay -- --nocapture
@@ -20,6 +20,14 @@ pub(crate) struct Siege {
     liars: u64,
     rarity: u64,
     steps: u64,
+    others: Others,
+}
+
+/// Whether a depot lies, and an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Others {
+    Honest,
+    Lie,
 }
 
 /// How it went.
@@ -27,8 +35,17 @@ pub(crate) struct Siege {
 pub(crate) enum End {
     /// With the right state.
     Well,
-    /// The job failed, by the word of a worker.
+    /// The job failed, by the word of one that lies.
     Failed(String),
+}
+
+impl End {
+    pub(crate) fn failure(&self) -> Option<&str> {
+        match self {
+            Self::Well => None,
+            Self::Failed(reason) => Some(reason),
+        }
+    }
 }
 
 impl Siege {
@@ -41,6 +58,16 @@ impl Siege {
             liars: 1 + (seed >> 8) % 2 * u64::from(workers > 4),
             rarity: [2, 5, 20, 80][usize::try_from((seed >> 16) % 4).unwrap_or(0)],
             steps: 10 + (seed >> 24) % 30,
+            others: Others::Honest,
+        }
+    }
+
+    /// With no worker that lies, but with a depot that does, and the agent of one worker.
+    pub(crate) fn of_others(seed: u64) -> Self {
+        Self {
+            liars: 0,
+            others: Others::Lie,
+            ..Self::drawn(seed)
         }
     }
 
@@ -52,8 +79,12 @@ impl Siege {
             liars,
             rarity,
             steps,
+            others,
         } = self;
         let mut world = World::besieged(seed, workers, liars, rarity, steps, story);
+        if others == Others::Lie {
+            world.others_lie();
+        }
         let end = match world.outlive_the_liars() {
             Ok(_) => End::Well,
             Err(reason) => {

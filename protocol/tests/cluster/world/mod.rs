@@ -20,7 +20,6 @@ use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::member::{self, Heartbeat};
 use sardana_protocol::membership::{Balance, Calm, Config, Event, JobRecord, Membership, Summary};
 use sardana_protocol::state::StateHash;
-use sardana_protocol::status::Stage;
 use sardana_protocol::words::{Incarnation, Pace, Step, WorkerId};
 use stores::Stores;
 
@@ -224,7 +223,8 @@ impl World {
     pub(crate) fn outlive_the_liars(&mut self) -> Result<Summary, String> {
         let end = self.end_of_it();
         self.measure();
-        match (end, self.liars.as_ref().and_then(|liars| liars.failed.clone())) {
+        let failed = self.liars.as_ref().and_then(|liars| liars.failed.clone());
+        match (end, failed.or_else(|| self.never_began())) {
             (Some(summary), _) => {
                 self.law.ended_well(&summary, End::Last, Count::Unknown);
                 Ok(summary)
@@ -232,6 +232,15 @@ impl World {
             (None, Some(reason)) => Err(reason),
             (None, None) => panic!("LIVE-1: seed {} makes no progress: {:#?}", self.law.seed, self.coordinator),
         }
+    }
+
+    /// A depot that lies can keep a job from beginning, by checkpoints that no worker can load: they are tried, or waited for.
+    fn never_began(&self) -> Option<String> {
+        let depot = self.liars.as_ref()?.depot()?;
+        let mut states = self.processes.values().map(|process| process.state);
+        states
+            .all(|state| state == self.law.state_at(Step::ZERO))
+            .then(|| format!("{depot} tells of checkpoints again and again, none of which can be resumed from"))
     }
 
     /// One thing happens, somewhere.
@@ -288,6 +297,7 @@ impl World {
         if let Some((worker, message)) = invented.filter(|(worker, _)| self.processes.contains_key(worker)) {
             self.mail.push(Mail::ToCoordinator(worker, message));
         }
+        self.others_invent();
     }
 
     fn pick(&mut self) -> Option<WorkerId> {

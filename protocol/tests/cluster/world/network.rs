@@ -153,7 +153,12 @@ impl World {
                         self.start();
                     }
                 }
-                Command::Order { depot, order } => self.obey_at_depot(depot, *order),
+                Command::Order { depot, order } => {
+                    if let Some(liars) = &mut self.liars {
+                        liars.hear(&*order);
+                    }
+                    self.obey_at_depot(depot, *order);
+                }
                 Command::Commit { to, contents } => self.commit(&to, *contents),
                 Command::Tell(event) => self.told(event),
             }

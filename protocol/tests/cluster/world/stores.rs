@@ -108,22 +108,69 @@ impl World {
     /// Also to a coordinator's next life.
     pub(super) fn depots_say_hello(&mut self) {
         for depot in self.stores.depots.clone() {
-            let arrived = DepotEvent::Arrived {
-                host: depot.to_string(),
-                certified: depot.get(),
-                address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
-            };
-            self.coordinate(Event::Depot { depot, event: arrived });
-            let heads = self.stores.kept.values().map(|(head, _)| head.clone()).collect();
-            let holds = DepotMessage::Holds {
-                heads,
-                told: Told::All,
-                unreadable: Vec::new(),
-            };
-            self.coordinate(Event::Depot {
-                depot,
-                event: DepotEvent::Said(Box::new(holds)),
-            });
+            self.depot_comes(depot);
+        }
+    }
+
+    pub(super) fn depot_comes(&mut self, depot: DepotId) {
+        let arrived = DepotEvent::Arrived {
+            host: depot.to_string(),
+            certified: depot.get(),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+        };
+        self.coordinate(Event::Depot { depot, event: arrived });
+        let heads = self.stores.kept.values().map(|(head, _)| head.clone()).collect();
+        let holds = DepotMessage::Holds {
+            heads,
+            told: Told::All,
+            unreadable: Vec::new(),
+        };
+        let holds = self.as_told(depot, holds);
+        self.coordinate(Event::Depot {
+            depot,
+            event: DepotEvent::Said(Box::new(holds)),
+        });
+    }
+
+    /// What a depot says, or what it says in place of it if it lies.
+    fn as_told(&mut self, depot: DepotId, said: DepotMessage) -> DepotMessage {
+        match &mut self.liars {
+            Some(liars) => liars.depot_says(depot, said, &mut self.dice),
+            None => said,
+        }
+    }
+
+    fn depot_says(&mut self, depot: DepotId, said: DepotMessage) {
+        let said = self.as_told(depot, said);
+        self.mail.push(Mail::OfDepot(depot, said));
+    }
+
+    /// From now on one of three depots lies, and the agent of one worker.
+    pub(crate) fn others_lie(&mut self) {
+        self.open_depots(3);
+        let depot = DepotId::new(1 + self.dice.below(3));
+        let child = WorkerId::new(1 + self.dice.below(self.next_worker - 1));
+        if let Some(liars) = &mut self.liars {
+            liars.others(depot, child, &self.config);
+        }
+    }
+
+    /// The depot that lies says something that it was not asked for, and the agent.
+    pub(super) fn others_invent(&mut self) {
+        let Some(liars) = &mut self.liars else { return };
+        if let Some((depot, said)) = liars.depot_invents(&mut self.dice) {
+            self.mail.push(Mail::OfDepot(depot, said));
+        }
+        let came = liars.depot_comes(&mut self.dice);
+        // Those that are on their way, and one that never was.
+        let here = self.processes.keys().filter(|worker| !self.coordinator.knows(**worker));
+        let absent: Vec<WorkerId> = here.copied().chain([WorkerId::new(1 << 20)]).collect();
+        let said = liars.agent_invents(&absent, &mut self.dice);
+        if let Some(depot) = came {
+            self.depot_comes(depot);
+        }
+        if let Some(event) = said {
+            self.coordinate(event);
         }
     }
 
@@ -131,7 +178,7 @@ impl World {
         match order {
             DepotOrder::Delete { key } => {
                 self.stores.kept.remove(&key);
-                self.mail.push(Mail::OfDepot(depot, DepotMessage::Deleted { key }));
+                self.depot_says(depot, DepotMessage::Deleted { key });
             }
             DepotOrder::Serve { .. }
             | DepotOrder::Commit { .. }
@@ -172,8 +219,7 @@ impl World {
         self.stores.committed += 1;
         for &depot in to {
             let (snapshot, head) = (contents.snapshot, head.clone());
-            self.mail
-                .push(Mail::OfDepot(depot, DepotMessage::Committed { snapshot, head }));
+            self.depot_says(depot, DepotMessage::Committed { snapshot, head });
         }
     }
 
