@@ -2,6 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A child becomes another program within milliseconds, unless the host is very busy.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
@@ -37,7 +41,11 @@ impl Mounted {
     }
 
     pub(crate) fn unmount(self) {
-        run("umount", &[text(&self.0)]).unwrap();
+        let begun = Instant::now();
+        // A child that another test is just starting still has the files that were open here, until it has become another program.
+        while let Err(error) = run("umount", &[text(&self.0)]) {
+            assert!(begun.elapsed() < PATIENCE && error.contains("busy"), "{error}");
+        }
         std::mem::forget(self);
     }
 }
