@@ -160,7 +160,7 @@ fn check(manifest: &Manifest) -> Result<(), ManifestError> {
         Ok(())
     } else {
         Err(senseless(format!(
-            "{} pieces with {} bytes, {} that describe them, on {} depots",
+            "{} pieces with {} bytes, {} that describe them, on {} checkpoint actors",
             manifest.pieces.len(),
             manifest.bytes,
             manifest.description.len(),

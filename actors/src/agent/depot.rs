@@ -51,7 +51,7 @@ impl State {
         let myself = myself.clone();
         tokio::spawn(async move {
             let begun = depot::start(config).await;
-            // The agent is gone only when its job is over: the depot ends with the message.
+            // The agent is gone only when its job is over: the checkpoint actor ends with the message.
             let _ = myself.cast(Message::DepotBegun(Box::new(begun)));
         });
     }

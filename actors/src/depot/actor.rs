@@ -137,11 +137,13 @@ impl State {
                 });
             }
             DepotOrder::Renewed { certificate } => match self.renewal.renewed(certificate, SystemTime::now()) {
-                Ok(()) => tracing::debug!("the depot's certificate is renewed"),
-                Err(error) => tracing::warn!(%error, "the depot's new certificate cannot be used; it is asked for again"),
+                Ok(()) => tracing::debug!("the checkpoint actor's certificate is renewed"),
+                Err(error) => {
+                    tracing::warn!(%error, "the checkpoint actor's new certificate cannot be used; it is asked for again")
+                }
             },
             DepotOrder::JobOver => {
-                tracing::info!(target: "sardana::event::over", depot = %keeper.own, "the job is over: the depot ends");
+                tracing::info!(target: "sardana::event::over", depot = %keeper.own, "the job is over: the checkpoint actor ends");
                 myself.stop(None);
             }
         }

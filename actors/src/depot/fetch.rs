@@ -27,7 +27,7 @@ impl Keeper {
         if ids.len() > MAX_DEPOTS || !ids.contains(&self.own) {
             let (own, count) = (self.own, ids.len());
             return Err(format!(
-                "expected at most {MAX_DEPOTS} depots, among them {own}, found {count}: {ids:?}"
+                "expected at most {MAX_DEPOTS} checkpoint actors, among them {own}, found {count}: {ids:?}"
             ));
         }
         let others: Vec<DepotAddress> = depots.iter().copied().filter(|depot| depot.depot != self.own).collect();
@@ -71,7 +71,7 @@ impl Keeper {
             }
         }
         Err(format!(
-            "expected the manifest of checkpoint {key} here or at another depot, found none: {said}"
+            "expected the manifest of checkpoint {key} here or at another checkpoint actor, found none: {said}"
         ))
     }
 

@@ -102,7 +102,7 @@ impl Keeper {
         if incarnation > self.told(|told| told.noted)
             && let Err(reason) = self.note(incarnation).await
         {
-            tracing::warn!(depot = %self.own, %incarnation, %reason, "whom this depot serves cannot be noted: it gives what it has, and commits nothing");
+            tracing::warn!(depot = %self.own, %incarnation, %reason, "whom this checkpoint actor serves cannot be noted: it gives what it has, and commits nothing");
         }
         Ok(())
     }
@@ -279,7 +279,7 @@ fn commit(store: &Store, own: DepotId, whole: Whole) -> Result<Head, String> {
     let same = manifest.snapshot == snapshot && manifest.depots == depots && manifest.placing == placing;
     if !same || !depots.contains(&own) {
         return Err(format!(
-            "expected a manifest of {snapshot} on the depots {depots:?}, among them {own}, in {placing:?}, found one of {} on {:?} in {:?}",
+            "expected a manifest of {snapshot} on the checkpoint actors {depots:?}, among them {own}, in {placing:?}, found one of {} on {:?} in {:?}",
             manifest.snapshot, manifest.depots, manifest.placing
         ));
     }

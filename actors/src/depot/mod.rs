@@ -236,13 +236,13 @@ impl Depot {
     pub async fn end(mut self) {
         self.actor.stop(None);
         self.over().await;
-        self.server.close("the depot ends").await;
+        self.server.close("the checkpoint actor ends").await;
     }
 }
 
 impl Drop for Depot {
     fn drop(&mut self) {
         self.actor.kill();
-        self.server.endpoint.close(0_u32.into(), b"the depot ends");
+        self.server.endpoint.close(0_u32.into(), b"the checkpoint actor ends");
     }
 }

@@ -108,7 +108,7 @@ impl Link {
             Ok(connection) => self.talk(&connection, depot, joined).await,
             Err(error) => Unmade::from(error).into(),
         };
-        close(&endpoint, "the depot leaves this connection").await;
+        close(&endpoint, "the checkpoint actor leaves this connection").await;
         ended
     }
 
@@ -169,7 +169,7 @@ fn greeted(greeting: Option<Greeting>) -> Result<Incarnation, Ended> {
         Some(Greeting::Over) => Err(Ended::Over),
         Some(Greeting::Refused { reason }) => Err(Ended::Lost(reason)),
         Some(Greeting::Fenced | Greeting::Leads { .. }) => lost("another coordinator leads the job"),
-        Some(Greeting::Welcome) => lost("it took this depot for something else"),
+        Some(Greeting::Welcome) => lost("it took this checkpoint actor for something else"),
         None => lost("it closed without an answer"),
     }
 }

@@ -16,7 +16,8 @@ use sardana_net::quic::Purpose;
 use crate::coordinated::{GATE, Site, send};
 use crate::depots::{Depot, SAVED, Start, TWICE};
 
-/// So many are at each port, and as many come there in the time for which each stays: more than were ever let in at once.
+/// So many are at each port, and as many come there in the time for which each stays. A port has room for more: what happens when its room
+/// is full is tested with a door alone, in `net/src/quic/tests/crowds.rs`.
 const CROWD: usize = 160;
 
 /// At least so many are pending when a worker is killed, and when all is done.

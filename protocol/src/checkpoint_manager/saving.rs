@@ -124,7 +124,7 @@ impl CheckpointManager {
         saving.shares.clear();
         saving.accused.clear();
         if depots.is_empty() {
-            return self.give_up_saving("no depot is there that could keep it", facts);
+            return self.give_up_saving("no checkpoint actor is there that could keep it", facts);
         }
         if !saving.has_writers() {
             return self.give_up_saving("both holders of a share are gone", facts);

@@ -126,7 +126,7 @@ pub enum DepotOrder {
         /// The new certificate, X.509 in DER.
         certificate: Vec<u8>,
     },
-    /// The job is over: the depot ends.
+    /// The job is over: the checkpoint actor ends.
     JobOver,
 }
 

@@ -45,7 +45,7 @@ pub fn table(status: &JobStatus) -> String {
     }
     let depots = saved.map_or(&[][..], |saved| &saved.depots);
     if !depots.is_empty() {
-        text.push_str("\ndepots\n");
+        text.push_str("\ncheckpoint actors\n");
     }
     for one in depots {
         let _ = writeln!(text, "  {}", depot(one));

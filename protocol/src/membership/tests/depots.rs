@@ -47,7 +47,7 @@ fn a_depot_that_refuses_is_done_without_until_a_later_checkpoint() {
             reason,
         },
     ));
-    let last = "not saved s3: no depot is there that could keep it".to_owned();
+    let last = "not saved s3: no checkpoint actor is there that could keep it".to_owned();
     assert!(
         found.contains(&"depot 7 refused: full".to_owned()) && found.contains(&last),
         "{found:?}"

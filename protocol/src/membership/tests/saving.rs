@@ -369,7 +369,7 @@ fn where_all_depots_refuse_nobody_copies_anything_until_they_have_rested() {
     job.refuses(8, 1, 3);
     let found = job.refuses(7, 2, 3);
     assert!(
-        found.contains(&"not saved s3: no depot is there that could keep it".to_owned()),
+        found.contains(&"not saved s3: no checkpoint actor is there that could keep it".to_owned()),
         "{found:?}"
     );
     assert!(!found.iter().any(|text| text.contains("serve")), "{found:?}");

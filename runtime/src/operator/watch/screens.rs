@@ -172,8 +172,8 @@ fn a_screen_shows_ring_sums_agents_and_events() {
         &[
             "checkpoints: s100 saved 2 s ago, whole on 1 of 1 host (2 asked for); s118 being written for 6 ms",
             "7 committed, 3 merged, 1 given up, lag at most 4 steps",
-            "1 agent, 1 depot",
-            "depot of be ta",
+            "1 agent, 1 checkpoint actor",
+            "checkpoint actor of be ta",
         ],
     );
     let place = |word: &str| text.find(word).unwrap();

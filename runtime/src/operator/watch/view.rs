@@ -110,10 +110,14 @@ fn draw_side(frame: &mut Frame<'_>, area: Rect, status: &JobStatus, history: &Hi
         ListItem::new(format!("{}: {children}, {}", plain(&agent.host), agent.address))
     });
     let depots = status.overview.checkpoints.iter().flat_map(|saved| &saved.depots);
-    let depots: Vec<String> = depots.map(|one| format!("depot of {}", depot(one))).collect();
+    let depots: Vec<String> = depots.map(|one| format!("checkpoint actor of {}", depot(one))).collect();
     let title = match depots.len() {
         0 => format!(" {} ", count(status.agents.len(), "agent")),
-        some => format!(" {}, {} ", count(status.agents.len(), "agent"), count(some, "depot")),
+        some => format!(
+            " {}, {} ",
+            count(status.agents.len(), "agent"),
+            count(some, "checkpoint actor")
+        ),
     };
     let agents = agents.chain(depots.into_iter().map(ListItem::new));
     frame.render_widget(List::new(agents).block(Block::bordered().title(title)), *rest);
