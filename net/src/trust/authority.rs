@@ -219,6 +219,8 @@ mod tests {
 
     use super::super::credentials::CredentialsError;
     use super::super::limits::SIGNING_REQUEST_BYTES;
+    use strum::VariantArray;
+
     use super::super::request::PendingKey;
     use super::*;
 
@@ -227,7 +229,7 @@ mod tests {
     #[test]
     fn a_certificate_carries_exactly_the_identity_asked_for() {
         let authority = Authority::new(JOB).unwrap();
-        for role in Role::ALL {
+        for &role in Role::VARIANTS {
             let credentials = authority.issue(role, 42).unwrap();
             let expected = PeerIdentity { job: JOB, role, id: 42 };
             assert_eq!(credentials.identity(), expected);

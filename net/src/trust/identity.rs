@@ -5,6 +5,7 @@ use std::fmt;
 use rustls_pki_types::CertificateDer;
 use sardana_protocol::words::{JobId, WorkerId};
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 
 use super::role::Role;
 
@@ -91,7 +92,7 @@ impl PeerIdentity {
         let (id, role, job) = (labels.next()?, labels.next()?, labels.next()?);
         Some(Self {
             job: JobId::new(u128::from_str_radix(job, 16).ok()?.to_be_bytes()),
-            role: Role::ALL.into_iter().find(|known| known.word() == role)?,
+            role: Role::VARIANTS.iter().copied().find(|known| known.word() == role)?,
             id: u64::from_str_radix(id, 16).ok()?,
         })
     }

@@ -6,6 +6,7 @@ use sardana_protocol::messages::{
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
 
 /// What a message is, as far as permissions go.
+#[cfg_attr(test, derive(strum::VariantArray))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A worker's hello. Opens a control connection.
@@ -66,32 +67,6 @@ impl Kind {
         Self::FetchRequest,
         Self::PieceOffer,
         Self::PieceRequest,
-    ];
-
-    #[cfg(test)]
-    pub(super) const ALL: [Self; 22] = [
-        Self::WorkerHello,
-        Self::AgentHello,
-        Self::OperatorHello,
-        Self::DepotHello,
-        Self::CoordinatorHello,
-        Self::LinkHello,
-        Self::FetchRequest,
-        Self::PieceOffer,
-        Self::PieceRequest,
-        Self::Enrolment,
-        Self::Membership,
-        Self::Renewal,
-        Self::ChildCertification,
-        Self::ChildReport,
-        Self::DepotReport,
-        Self::OperatorLook,
-        Self::OperatorCommand,
-        Self::WorkerOrder,
-        Self::AgentOrder,
-        Self::DepotOrder,
-        Self::Certificate,
-        Self::OperatorAnswer,
     ];
 }
 

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 
 use super::kind::Kind;
 
 /// What a process is to its job; its certificate says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, VariantArray)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Forms generations. Has the id 0, so that everybody knows its full name beforehand.
@@ -23,8 +24,6 @@ pub enum Role {
 }
 
 impl Role {
-    pub(super) const ALL: [Self; 5] = [Self::Coordinator, Self::Agent, Self::Worker, Self::Operator, Self::Checkpoint];
-
     /// The role's word in names and messages.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -102,7 +101,7 @@ mod tests {
     use super::Role::{Agent, Checkpoint, Coordinator, Operator, Worker};
     use super::*;
 
-    /// Who may send what, written down once more: sender and receiver, then one column per kind, in the order of [`Kind::ALL`].
+    /// Who may send what, written down once more: sender and receiver, then one column per kind, in the order of [`Kind::VARIANTS`].
     #[rustfmt::skip]
     const MATRIX: [(Role, Role, &str); 25] = [
         //                          hellos: worker, agent, operator, depot, coordinator, link; fetch; piece offer, piece request; enrolment; membership; renewal;
@@ -138,8 +137,8 @@ mod tests {
     fn the_table_cell_by_cell() {
         let mut cells = 0;
         for (sender, receiver, row) in MATRIX {
-            assert_eq!(row.len(), Kind::ALL.len());
-            for (kind, cell) in Kind::ALL.into_iter().zip(row.chars()) {
+            assert_eq!(row.len(), Kind::VARIANTS.len());
+            for (&kind, cell) in Kind::VARIANTS.iter().zip(row.chars()) {
                 assert_eq!(
                     may_send(sender, kind, receiver),
                     cell == 'x',
@@ -148,7 +147,7 @@ mod tests {
                 cells += 1;
             }
         }
-        assert_eq!(cells, Role::ALL.len() * Role::ALL.len() * Kind::ALL.len());
+        assert_eq!(cells, Role::VARIANTS.len() * Role::VARIANTS.len() * Kind::VARIANTS.len());
     }
 
     #[test]
@@ -163,8 +162,8 @@ mod tests {
             (Checkpoint, Checkpoint),
             (Coordinator, Coordinator),
         ];
-        for client in Role::ALL {
-            for server in Role::ALL {
+        for &client in Role::VARIANTS {
+            for &server in Role::VARIANTS {
                 assert_eq!(
                     may_connect(client, server),
                     allowed.contains(&(client, server)),
@@ -176,7 +175,7 @@ mod tests {
 
     #[test]
     fn nobody_is_invited_to_lead() {
-        let invited: Vec<Role> = Role::ALL.into_iter().filter(|role| role.is_invited()).collect();
+        let invited: Vec<Role> = Role::VARIANTS.iter().copied().filter(|role| role.is_invited()).collect();
         assert_eq!(invited, [Agent, Worker, Operator, Checkpoint]);
     }
 }
