@@ -42,7 +42,7 @@ enum Answer {
     Refused,
 }
 
-/// A coordinator that lets in whoever finishes a handshake.
+/// A coordinator that lets in every peer that finishes a handshake.
 struct House {
     authority: Authority,
     coordinator: PeerIdentity,
