@@ -1,5 +1,6 @@
-//! Two coordinators of one job: one that takes over at a standby's address does not know where the other was, so it is the other, or
-//! who comes back there after a freeze, that looks whether it has one to follow it. Must not know who is right: the higher number is.
+//! Two coordinators of one job. A coordinator that takes over at a standby's address does not know where the earlier one was. So each
+//! coordinator, also one that wakes up after a freeze, asks at the standbys' addresses whether a later one has followed it there. This
+//! file decides nothing: the coordinator with the higher incarnation leads.
 
 use std::net::SocketAddr;
 use std::time::Duration;

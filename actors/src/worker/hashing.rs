@@ -1,6 +1,6 @@
-//! Hashes the copies of a snapshot's shares. Other workers of this host may still copy, which holds every step up: for a while the thread
-//! gives way to all others. Where all processors are busy that may last, and the snapshot is waited for as well: after that another one
-//! does it that does not.
+//! Hashes the copies of a snapshot's shares. At first a thread of low priority does it, since other workers of this host may still be
+//! copying, and every step waits for their copies. On a busy host such a thread may hardly run, and joiners wait for the hashes too: after a
+//! while a thread of ordinary priority takes its place.
 
 use std::ops::Range;
 use std::pin::pin;

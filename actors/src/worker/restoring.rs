@@ -163,8 +163,9 @@ impl Reader {
         Ok(state.freeze())
     }
 
-    /// The manifest, from any depot that has it. It must be of a state like this worker's. Who does not read could not load it
-    /// before, and asks those who do first; they ask no other member, so that none waits for one that waits for it.
+    /// The manifest, which must be of a state like this worker's. A reader asks the depots. A worker that is no reader, because it could not
+    /// load the checkpoint before, asks the readers first and the depots after them. Readers ask no member, so that no two workers wait for
+    /// each other.
     async fn manifest(&self, generation: Generation, rank: Rank, restore: &Restore) -> Result<Manifest, String> {
         let mut tried = Vec::new();
         let reads = restore.readers.contains(&rank);
