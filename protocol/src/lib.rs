@@ -7,9 +7,10 @@
 //! - [`words`]: the newtypes of the glossary; [`job`]: what a job is; [`state`]: the hash of its state; [`hash`]: what its pieces are called.
 //! - [`messages`]: what workers, agents and the coordinator say to each other; [`codec`]: values as bytes.
 //! - [`snapshot`]: who holds what of a snapshot; [`status`]: what an operator asks and sees.
-//! - [`checkpoint`]: what a checkpoint consists of, and who keeps it; `checkpoint_manager`: the coordinator's machine that decides about them.
+//! - [`checkpoint`]: what a checkpoint consists of, and who keeps it.
 //! - [`assign`]: which rank computes which shards; [`plan`]: along which hops their gradients are added.
-//! - [`memory`]: how many gradients a worker holds; [`admission`]: who may take part; [`membership`]: the coordinator's machine; [`member`]: a worker's machine.
+//! - [`memory`]: how many gradients a worker holds; [`admission`]: who may take part; [`member`]: a worker's machine.
+//! - [`membership`]: the coordinator's machine; two of its subjects have machines of their own, `checkpoint_manager` and `snapshot_round`.
 //! - [`notices`]: what an agent does when its cloud announces that the machine goes away; [`replacing`]: when it starts a worker in place
 //!   of one that ended.
 //! - [`rate`]: how much there is a second.
@@ -19,10 +20,10 @@
 pub mod admission;
 pub mod assign;
 pub mod checkpoint;
-pub(crate) mod checkpoint_manager;
+mod checkpoint_manager;
 pub mod codec;
 pub mod hash;
-pub(crate) mod holders;
+mod holders;
 pub mod job;
 pub mod limits;
 pub mod member;
@@ -35,6 +36,7 @@ pub mod planted;
 pub mod rate;
 pub mod replacing;
 pub mod snapshot;
+mod snapshot_round;
 pub mod state;
 pub mod status;
 pub mod words;

@@ -16,7 +16,7 @@ use super::formation::Formation;
 use super::record::JobRecord;
 use super::remembering::Released;
 use super::roster::Place;
-use super::{Arrival, Config, GenerationEvent, Joining, Membership, Phase, Record, Resumed, Stop};
+use super::{Arrival, Config, GenerationEvent, Membership, Phase, Record, Resumed, Stop};
 use crate::limits::ADOPTION_PATIENCE;
 use crate::messages::{Introduction, MemberAddress, MembersDigest, Ring, Seated, WorkerMessage};
 use crate::plan::Visit;
@@ -183,7 +183,7 @@ impl Membership {
         Some(if introduction.training || generation > Generation::NONE {
             Place::Called
         } else {
-            Place::Joining(Joining::new(&introduction.standing))
+            Place::Joining(introduction.standing.clone())
         })
     }
 
@@ -272,7 +272,7 @@ impl Membership {
         }
         let earlier = generation.incarnation() < self.generation.incarnation();
         if earlier && generation > self.formed && self.is_formed() {
-            self.members.put(worker, Place::Called);
+            self.put(worker, Place::Called);
             self.disturb();
         }
     }
@@ -351,7 +351,7 @@ impl Membership {
             if let Some(record) = self.members.get_mut(&worker) {
                 record.rank = Some(Rank::new(u32::try_from(index).unwrap_or(u32::MAX)));
             }
-            self.members.put(worker, Place::Ready);
+            self.put(worker, Place::Ready);
         }
         let members: Vec<WorkerId> = formation.workers().collect();
         self.tell(GenerationEvent::Adopted {

@@ -207,7 +207,7 @@ impl Membership {
         let neighbours = formation.map_or_else(Vec::new, |formation| formation.peers_of(worker));
         let works = |other: &WorkerId| present(other) && !self.faults.breaks.pairs.contains_key(&pair(worker, *other));
         Some(Charge {
-            joins: record.joining().is_some(),
+            joins: record.joins(),
             others: here.len() + gone.difference(&hosts).count(),
             alone: !neighbours.iter().any(works),
         })

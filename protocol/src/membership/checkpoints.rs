@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::formation::Formation;
-use super::taking::Intake;
 use super::{JobEvent, Loss, Membership, Record, Stop};
 use crate::checkpoint::{DepotAddress, Head};
 use crate::checkpoint_manager::{CheckpointManager, Command, End, Facts, Rules, SaveCounts};
-use crate::holders::Taken;
-use crate::messages::{Bounds, DepotOrder, Needed};
+use crate::messages::{Bounds, DepotOrder};
+use crate::snapshot_round::SnapshotRound;
 use crate::words::{Generation, Step, WorkerId};
 
 impl super::Config {
@@ -107,21 +106,15 @@ impl Membership {
     /// Says again what may have been lost, and sees to what is on too few hosts.
     pub(super) fn tend_checkpoints(&mut self) {
         let facts = self.facts();
-        self.checkpoints.tend_saving(self.round.intake.kept_whole(), &facts);
+        self.checkpoints.tend_saving(self.round.kept_whole(), &facts);
         self.do_what_checkpoints_need();
         self.manage(|checkpoints, facts| checkpoints.tend_replicas(facts));
-    }
-
-    /// Whether the snapshot that is served is the last state of the job, and yet to be saved.
-    pub(super) fn last_is_to_be_saved(&self) -> bool {
-        let last = self.checkpoints.last_to_save(self.round.intake.kept_whole(), &self.facts());
-        last.is_some()
     }
 
     /// Whether the state at the end of the job is yet to be kept. No member is let go before it is: they hold it.
     pub(super) fn awaits_last_save(&mut self, end: Step) -> bool {
         let facts = self.facts();
-        let awaits = self.checkpoints.awaits_last(end, self.round.intake.kept_whole(), &facts);
+        let awaits = self.checkpoints.awaits_last(end, self.round.kept_whole(), &facts);
         self.do_what_checkpoints_need();
         awaits
     }
@@ -147,27 +140,11 @@ impl Membership {
             let (reached, from) = (self.training.reached, step);
             self.tell(JobEvent::StateLost { reached, from });
         }
-        self.end_intake();
+        self.lead(SnapshotRound::end);
         self.manage(|checkpoints, facts| checkpoints.begin_from(head, facts));
         let kept = u64::from(self.config.shards).saturating_mul(step.get());
         self.ledger.restart(kept);
         self.ledger.inherit(kept);
         (self.training.restarted, self.training.next_report, self.training.reached) = (step, step, step);
-    }
-}
-
-impl Intake {
-    /// The snapshot that is served, as long as all of its shares are kept.
-    fn kept_whole(&self) -> Option<&Taken> {
-        match self {
-            Self::Serving {
-                taken,
-                told: (Needed::Yes, _),
-                ..
-            } => Some(taken),
-            Self::Serving { .. } | Self::Idle | Self::MakingRoom { .. } | Self::Asked { .. } | Self::Collecting { .. } => {
-                None
-            }
-        }
     }
 }

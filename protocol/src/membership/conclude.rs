@@ -64,7 +64,7 @@ impl Membership {
         };
         self.phase = Phase::Done;
         for worker in self.members.keys().copied().collect::<Vec<_>>() {
-            self.members.put(worker, Place::Finished(ending.clone()));
+            self.put(worker, Place::Finished(ending.clone()));
             self.complete(worker);
         }
         self.tell(JobEvent::Done(summary));

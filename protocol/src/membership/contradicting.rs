@@ -164,17 +164,15 @@ impl Membership {
     /// Nothing that it has said of where the job stands counts any more.
     fn leave_out_a_liar(&mut self, worker: WorkerId, cause: Loss) {
         self.evict(worker, cause);
-        let stands = |record: &Record| {
+        let stands = |(worker, record): (&WorkerId, &Record)| {
             let still = record.quiet().map(|standing| standing.step);
-            still
-                .or(record.joining().map(|joining| joining.step))
-                .unwrap_or(record.work.step())
+            still.or(self.round.step_of(*worker)).unwrap_or(record.work.step())
         };
         let least = self
             .formation
             .as_ref()
             .map_or(self.training.restarted, |formation| formation.step);
-        let newest = self.members.values().map(stands).fold(least, Step::max);
+        let newest = self.members.iter().map(stands).fold(least, Step::max);
         self.training.reached = self.training.reached.min(newest);
         self.training.next_report = self.training.next_report.min(newest);
         self.training.advanced = self.now;

@@ -56,6 +56,13 @@ fn again<K: Ord>(troubles: &mut BTreeMap<K, Trouble>, who: K, now: Duration) {
     };
 }
 
+impl Failures {
+    /// Whether newcomers of any host may have to wait.
+    pub(super) fn has_hosts(&self) -> bool {
+        !self.hosts.is_empty()
+    }
+}
+
 impl Membership {
     /// A member is lost: the others halt for that, or have halted already.
     pub(super) fn remember_failure(&mut self, worker: WorkerId, record: &Record, cause: &Loss) {
@@ -99,7 +106,7 @@ impl Membership {
 
     /// Tells people why a newcomer is not taken in yet.
     pub(super) fn tell_if_cooling(&mut self, worker: WorkerId) {
-        let record = self.members.get(&worker).filter(|record| record.joining().is_some());
+        let record = self.members.get(&worker).filter(|record| record.joins());
         let wait = record.map_or(Duration::ZERO, |record| self.cools_for(record));
         if wait > Duration::ZERO {
             self.tell(WorkerEvent::CoolsDown { worker, wait });

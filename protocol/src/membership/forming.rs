@@ -12,6 +12,7 @@ use crate::job::Order;
 use crate::limits::{GATHER, MAX_WORKERS, RESEND, RESEND_EACH, STATE_GRACE};
 use crate::messages::{CoordinatorMessage, MemberAddress};
 use crate::planted::{Bug, bites};
+use crate::snapshot_round::SnapshotRound;
 use crate::words::{Rank, Step, WorkerId};
 
 impl Membership {
@@ -30,7 +31,7 @@ impl Membership {
             self.checkpoints.want_no_more();
         }
         self.change.switching.clear();
-        self.joins_broken_off();
+        self.round.broken_off();
         // Always a number of its own: others may have been given away to generations that were prepared in vain.
         self.generation = if bites(Bug::PlannedNumberReused) {
             self.formed.next()
@@ -49,13 +50,13 @@ impl Membership {
             }
         }
         for (worker, place) in moved {
-            self.members.put(worker, place);
+            self.put(worker, place);
         }
         self.phase = Phase::Halting { since: self.now };
         let generation = self.generation;
         self.tell(GenerationEvent::Halting { generation });
         for worker in self.busy() {
-            self.members.put(worker, Place::Called);
+            self.put(worker, Place::Called);
             self.send(worker, CoordinatorMessage::Halt { generation });
         }
     }
@@ -126,8 +127,7 @@ impl Membership {
     /// Training goes on. People are told of the ring, also if the first update is heard of before the last `Ready`.
     pub(super) fn run(&mut self, resumed: Resumed) {
         if let Phase::Forming { since } = self.phase {
-            self.give_up_collecting();
-            self.ask_anew_for_snapshot();
+            self.lead(SnapshotRound::goes_on_after_a_halt);
             let world_size = self.formation.as_ref().map_or(0, Formation::world_size);
             self.tell(GenerationEvent::Formed {
                 generation: self.formed,
@@ -319,7 +319,7 @@ impl Membership {
             });
             self.training.next_report = newest;
             self.training.reached = newest;
-            self.end_intake();
+            self.lead(SnapshotRound::end);
             self.manage(|checkpoints, facts| checkpoints.begin_without(newest, facts));
         }
         let stops_here = (source.is_none() && self.stops_where_it_stands()).then_some(newest);
@@ -346,7 +346,7 @@ impl Membership {
         self.faults.breaks.begin();
         // In fast order a sum that is computed again may have other bits.
         if self.config.order == Order::Fast {
-            self.end_intake();
+            self.lead(SnapshotRound::end);
         }
         let recomputed = self.ledger.resume(formation.step);
         if formation.drops_some {
@@ -372,7 +372,7 @@ impl Membership {
             if let Some(record) = self.members.get_mut(&worker) {
                 record.rank = Some(rank);
             }
-            self.members.put(worker, Place::Called);
+            self.put(worker, Place::Called);
             self.send_form(worker, rank, Said::First);
         }
     }

@@ -43,7 +43,7 @@ impl Membership {
                     self.paced(worker, figure);
                 }
                 self.switched_if_so(worker, generation, step);
-                if !self.joiner_at(worker, step) {
+                if !self.round.stands_at(worker, step, self.now) {
                     self.progressed(generation, step, reports);
                 }
             }
@@ -65,7 +65,7 @@ impl Membership {
             WorkerMessage::LinkBroken { generation, peer } => self.link_broken(worker, generation, peer),
             WorkerMessage::Switched { generation, step } => self.switched(worker, generation, step),
             WorkerMessage::RoomMade { generation } => self.room_made(worker, generation),
-            WorkerMessage::Hashing { snapshot } => self.still_hashing(snapshot),
+            WorkerMessage::Hashing { snapshot } => self.hashing(snapshot),
             WorkerMessage::Snapshotted { snapshot, shares } => self.snapshotted(worker, snapshot, shares),
             message @ WorkerMessage::Saved { .. } => self.part_saved(worker, message),
             WorkerMessage::Saving { snapshot, attempt } => {
@@ -78,14 +78,14 @@ impl Membership {
                 reason,
             } => self.manage(|it, facts| it.not_saved(worker, snapshot, attempt, depot, reason, facts)),
             WorkerMessage::NotRestored { generation, reason } => self.not_restored(worker, generation, reason),
-            WorkerMessage::Dropped { snapshot } => self.dropped(worker, snapshot),
-            WorkerMessage::CaughtUp { snapshot, step } => self.caught_up(worker, snapshot, step),
-            WorkerMessage::Copying { snapshot } => self.copy_answered(worker, snapshot),
+            WorkerMessage::Dropped { snapshot } => self.lead(|round, facts| round.dropped(worker, snapshot, facts)),
+            WorkerMessage::CaughtUp { snapshot, step } => self.lead(|round, _| round.caught_up(worker, snapshot, step)),
+            WorkerMessage::Copying { snapshot } => self.round.copy_answered(worker, snapshot),
             WorkerMessage::CopyFailed { snapshot, reason } => self.copy_failed(worker, snapshot, reason),
             WorkerMessage::Leave { reason } => self.leave_requested(worker, reason),
             // Certificates are not this machine's business.
             WorkerMessage::Renew { .. } => {}
-            WorkerMessage::Failed { reason } if record.joining().is_some() => self.joiner_failed(worker, reason),
+            WorkerMessage::Failed { reason } if record.joins() => self.joiner_failed(worker, reason),
             WorkerMessage::Failed { reason } => self.model_failed(worker, reason),
         }
     }
@@ -93,7 +93,7 @@ impl Membership {
     fn is_ready(&mut self, worker: WorkerId, generation: Generation, called: bool) {
         let forming = matches!(self.phase, Phase::Forming { .. });
         if forming && generation == self.formed && called {
-            self.members.put(worker, Place::Ready);
+            self.put(worker, Place::Ready);
         } else {
             self.plan_ready(worker, generation);
         }
@@ -150,7 +150,7 @@ impl Membership {
         let other = generation != self.generation && !bites(Bug::StaleHalted);
         if other || self.formed == self.generation {
             // It no longer follows; what it has copied stays with it.
-            return self.send_copy(worker);
+            return self.lead(|round, facts| round.order_copy(worker, facts));
         }
         self.paused();
         self.ledger.returned(worker, &standing, Halted::Yes, self.training.reached);
@@ -158,7 +158,7 @@ impl Membership {
         if let Some(record) = self.members.get_mut(&worker) {
             record.computed = record.computed.max(standing.tally.total);
             if !bites(Bug::HaltedForgotten) {
-                self.members.put(worker, Place::Quiet(standing));
+                self.put(worker, Place::Quiet(standing));
             }
         }
     }
@@ -175,7 +175,7 @@ impl Membership {
             }
             return self.disturb();
         }
-        self.members.put(worker, Place::Finished(ending));
+        self.put(worker, Place::Finished(ending));
         self.reach(step);
     }
 

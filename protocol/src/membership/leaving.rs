@@ -19,6 +19,7 @@ impl Membership {
         if !self.members.leave(worker, now) {
             return;
         }
+        self.round.stir();
         self.tell(WorkerEvent::Leaving { worker, reason });
     }
 
@@ -33,7 +34,7 @@ impl Membership {
             return false;
         };
         record.computed = record.computed.max(standing.tally.total);
-        self.members.put(worker, Place::Left(generation, standing.clone()));
+        self.put(worker, Place::Left(generation, standing.clone()));
         self.reach(standing.step);
         self.begin_plan(generation, standing.step);
         true
@@ -67,10 +68,9 @@ impl Membership {
                 let since = record.leaving()?;
                 let step = match record.place() {
                     Place::Left(generation, standing) => begun(*generation).then_some(standing.step),
-                    Place::Joining(joining)
-                        if self.planned(worker) == Planned::No && (needless(joining.step) || over(since)) =>
-                    {
-                        Some(joining.step)
+                    Place::Joining(_) if self.planned(worker) == Planned::No => {
+                        let step = self.round.step_of(worker);
+                        step.filter(|step| needless(*step) || over(since))
                     }
                     Place::Quiet(standing)
                         if gathering && (safe || self.checkpoints.is_saved(standing.step) || gone(since)) =>
@@ -121,7 +121,7 @@ impl Membership {
     fn release(&mut self, worker: WorkerId, step: Step) {
         self.send(worker, CoordinatorMessage::Released { step });
         self.remember_release(worker, step);
-        if let Some(record) = self.members.remove(&worker) {
+        if let Some(record) = self.remove(worker) {
             // Who has halted goes on with a gradient under way; its count is known once its agent has seen its end.
             let counting = record.quiet().is_some();
             if counting {
@@ -130,7 +130,7 @@ impl Membership {
             self.ledger.lost(worker, record.tally().filter(|_| !counting));
         }
         self.tell(WorkerEvent::Left { worker, step });
-        self.holder_gone(worker);
+        self.lead(|round, facts| round.gone(worker, facts));
         self.manage(|checkpoints, facts| checkpoints.saver_gone(worker, facts));
     }
 

@@ -20,7 +20,7 @@ impl Membership {
             | Loss::Senseless(_) => None,
         };
         self.lost_in_the_past(worker, cause.is_certain());
-        let Some(record) = self.members.remove(&worker) else {
+        let Some(record) = self.remove(worker) else {
             // Its end was noticed before, with less certainty; now its count is known as well.
             if let (Some(_), Some(tally)) = (self.absent.missed.remove(&worker), tally)
                 && self.ledger.found(worker, tally)
@@ -48,7 +48,7 @@ impl Membership {
         if self.is_member(worker) {
             self.remember_failure(worker, &record, &cause);
         }
-        self.holder_gone(worker);
+        self.lead(|round, facts| round.gone(worker, facts));
         self.manage(|checkpoints, facts| checkpoints.saver_gone(worker, facts));
         let seated = || {
             self.members
@@ -63,7 +63,7 @@ impl Membership {
         // A joiner is missed only where it may have begun to take part; a leaver, while others may need the last sum.
         let takes_part = (record.quiet().is_none() && self.is_member(worker))
             || self.planned(worker) == Planned::Ordered
-            || (record.joining().is_none() && !self.change.switching.is_empty());
+            || (!record.joins() && !self.change.switching.is_empty());
         self.unplan_with(worker);
         if self.is_formed() && takes_part && !all_ended && !bites(Bug::LossIgnored) {
             self.disturb();

@@ -10,7 +10,7 @@
 //!                     └─────── a pause: too few stay ───┘
 //! ```
 //! Changes that are known beforehand stop no member. While `Running`, a newcomer becomes a *joiner*: it copies a snapshot and follows
-//! the ring (`joining`). Who has caught up comes in, and who wants to leave goes out, with a generation that is prepared beside the
+//! the ring ([`crate::snapshot_round`]). Who has caught up comes in, and who wants to leave goes out, with a generation that is prepared beside the
 //! present one and begun by a trailer (`planning`, `leaving`); so do shards that move towards faster members (`balancing`). Anything that breaks outranks all this: those who take part, or may
 //! have begun to, halt under a number that is newer still (GEN-1). Deaths during `Halting` only shorten the wait; deaths during
 //! `Forming` halt again. Joiners are called in, and waited for, only where the others cannot train without them.
@@ -27,7 +27,6 @@ mod formation;
 mod forming;
 mod hearing;
 mod job_event;
-mod joining;
 mod leaving;
 mod ledger;
 mod losses;
@@ -39,8 +38,8 @@ mod remembering;
 mod roster;
 mod sentences;
 mod silence;
+mod snapshots;
 mod stopping;
-mod taking;
 #[cfg(test)]
 mod tests;
 mod training;
@@ -61,9 +60,8 @@ pub use phases::Phases;
 use planning::Change;
 pub use record::{EarlierRecord, JobRecord, WorkerRecord};
 use remembering::Absent;
-use roster::{Joining, Place, Record, Roster};
+use roster::{Place, Record, Roster};
 use silence::Ticks;
-use taking::SnapshotRound;
 use training::Training;
 
 use crate::checkpoint_manager::CheckpointManager;
@@ -71,6 +69,7 @@ pub use crate::checkpoint_manager::{CheckpointEvent, Contents, DepotEvent, SaveC
 use crate::job::Order;
 use crate::messages::{Bounds, CoordinatorMessage, Last, Sensible};
 use crate::planted::{Bug, bites};
+use crate::snapshot_round::SnapshotRound;
 use crate::state::StateHash;
 use crate::status::Stage;
 use crate::words::{Generation, Incarnation, Step, WorkerId};
@@ -181,7 +180,7 @@ impl Membership {
             change: Change::none(now),
             ranges: Ranges::new(now),
             stop: Stop::No,
-            round: SnapshotRound::default(),
+            round: SnapshotRound::new(config.saves.is_some()),
             checkpoints: CheckpointManager::new(config.rules_of_checkpoints(), now),
             earlier: EarlierLife::default(),
             absent: Absent::default(),
@@ -303,11 +302,11 @@ impl Membership {
             Some(place) => place,
             None if training || ahead || (beside && self.formed.count() > 0) => Place::Called,
             None if self.formed.count() == 0 => Place::Quiet(standing),
-            None => Place::Joining(Joining::new(&standing)),
+            None => Place::Joining(standing),
         };
         let record = Record::new(&arrival, self.arrivals, place, self.now);
         self.arrivals += 1;
-        self.members.insert(worker, record);
+        self.insert(worker, record);
         self.tell_if_cooling(worker);
         if self.earlier.asked_before.remove(&worker) {
             let reason = "asked for before the coordinator was started again".to_owned();
@@ -324,7 +323,7 @@ impl Membership {
 
     fn tick(&mut self) {
         self.mind_the_clock();
-        self.members.stir();
+        self.round.stir();
         self.evict_silent();
         self.refute_progress();
         self.evict_stopped();
@@ -333,7 +332,7 @@ impl Membership {
         self.resend();
         self.ask_again_to_stop();
         self.ask_again_for_the_plan();
-        self.tend_joiners();
+        self.lead(SnapshotRound::tend);
         self.tend_checkpoints();
         self.balance();
     }

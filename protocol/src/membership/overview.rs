@@ -36,7 +36,7 @@ impl Membership {
             Place::Called | Place::Ready if shards.is_none_or(ShardRange::is_empty) => Doing::Standby,
             Place::Called | Place::Ready => Doing::Training,
             Place::Finished(_) => Doing::Finished,
-            Place::Joining(joining) if joining.loaded => Doing::Following,
+            Place::Joining(_) if self.round.has_loaded(worker) => Doing::Following,
             Place::Joining(_) => Doing::Copying,
             Place::Left(..) => Doing::Waiting,
         };
@@ -48,7 +48,7 @@ impl Membership {
             pace: record.measured.map(Measured::pace),
             doing,
             leaving: record.leaving().is_some(),
-            step: record.joining().map_or(self.training.reached, |joining| joining.step),
+            step: self.round.step_of(worker).unwrap_or(self.training.reached),
             computed: record.computed,
             silent: now.saturating_sub(record.heard),
         }

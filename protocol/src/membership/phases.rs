@@ -1,7 +1,6 @@
 //! Where the machine stands, for those who watch it from outside: by the names of the drawings. Changes nothing.
 
 use super::adopting::Past;
-use super::taking::Intake;
 use super::{Membership, Phase, Resumed};
 
 /// Where each part of the coordinator's machine stands. A simulator counts which transitions it has seen.
@@ -40,13 +39,7 @@ impl Membership {
                 Past::Possible { .. } => "possible",
                 Past::Found(_) => "found",
             },
-            intake: match self.round.intake {
-                Intake::Idle => "idle",
-                Intake::MakingRoom { .. } => "making room",
-                Intake::Asked { .. } => "asked",
-                Intake::Collecting { .. } => "collecting",
-                Intake::Serving { .. } => "serving",
-            },
+            intake: self.round.stage(),
             saving: self.checkpoints.phase(),
             plan: match &self.change.plan {
                 None if self.change.switching.is_empty() => "none",

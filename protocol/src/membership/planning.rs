@@ -162,15 +162,15 @@ impl Membership {
 
     /// Whether somebody is about to come or go.
     pub(super) fn changes_anyway(&self) -> bool {
-        self.members.is_anybody_leaving() || self.members.census().caught_up > 0
+        self.members.is_anybody_leaving() || self.round.counts().caught_up > 0
     }
 
     /// Whether joiners that have caught up wait for others that copy, to come in with them: each plan is told to all. Until the next tick,
     /// and where many are told for as long as that takes.
     fn more_catch_up_soon(&self) -> bool {
-        let census = self.members.census();
+        let joiners = self.round.counts();
         let waits = !self.ticks.ticking || self.now.saturating_sub(self.ranges.settled) < self.telling_all();
-        !self.members.is_anybody_leaving() && census.caught_up < census.copying && waits
+        !self.members.is_anybody_leaving() && joiners.caught_up < joiners.copying && waits
     }
 
     /// Joiners that have caught up, in order of arrival, at most so many.
@@ -178,7 +178,7 @@ impl Membership {
         let mut newcomers: Vec<(u64, WorkerId)> = self
             .members
             .joining()
-            .filter(|(_, record)| record.leaving().is_none() && has_caught_up(record))
+            .filter(|(worker, record)| record.leaving().is_none() && self.round.has_caught_up(*worker))
             .map(|(worker, record)| (record.arrival, worker))
             .collect();
         newcomers.sort_unstable();
@@ -274,7 +274,7 @@ impl Membership {
             return;
         };
         let record = |worker: &WorkerId| self.members.get(worker);
-        let joins = |worker: &WorkerId| record(worker).is_some_and(|record| record.joining().is_some());
+        let joins = |worker: &WorkerId| record(worker).is_some_and(|record| record.joins());
         let forms: Vec<_> = next
             .workers()
             .enumerate()
@@ -361,7 +361,7 @@ impl Membership {
         }
         self.phase = Phase::Halting { since: self.now };
         for worker in self.busy() {
-            self.members.put(worker, Place::Called);
+            self.put(worker, Place::Called);
             if let Some(record) = self.members.get_mut(&worker) {
                 record.asked = self.now;
             }
@@ -393,7 +393,7 @@ impl Membership {
             if let Some(record) = self.members.get_mut(member) {
                 record.rank = Some(Rank::new(u32::try_from(index).unwrap_or(u32::MAX)));
             }
-            self.members.put(*member, Place::Ready);
+            self.put(*member, Place::Ready);
         }
         let shards = next.ranges();
         self.formation = Some(next);
@@ -404,13 +404,13 @@ impl Membership {
             shards,
             step,
         });
-        self.ask_anew_for_snapshot();
+        self.round.goes_on_after_a_switch();
         self.run(Resumed::NotYet);
     }
 
     /// Whether it was left out at the last switch and is not gone yet.
     pub(super) fn lingers(&self, worker: WorkerId, record: &Record) -> bool {
-        record.joining().is_none() && record.quiet().is_none() && !self.is_member(worker)
+        !record.joins() && record.quiet().is_none() && !self.is_member(worker)
     }
 
     /// Whether `worker` is a member of the current generation.
@@ -419,8 +419,4 @@ impl Membership {
             .as_ref()
             .is_some_and(|formation| formation.rank_of(worker).is_some())
     }
-}
-
-fn has_caught_up(record: &Record) -> bool {
-    record.joining().is_some_and(|joining| joining.caught_up)
 }

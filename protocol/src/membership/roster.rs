@@ -12,7 +12,6 @@ use super::contradicting::Ahead;
 use super::silence::{Pulse, Work};
 use crate::memory::GradientMemory;
 use crate::messages::{Standing, Tally};
-use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
 use crate::words::{Generation, Pace, Rank, Step, WorkerId};
 
@@ -60,47 +59,9 @@ pub(super) enum Place {
     /// It has applied the last update.
     Finished(Ending),
     /// It is no member yet, and comes to the state while the others train.
-    Joining(Joining),
+    Joining(Standing),
     /// The trailer that switched to this generation has left it out; it goes once no member needs it any more.
     Left(Generation, Standing),
-}
-
-/// How far a joiner is.
-#[derive(Debug, Clone)]
-pub(super) struct Joining {
-    /// What it was told to copy.
-    pub(super) copies: Option<SnapshotId>,
-    /// Whether it has the state of that snapshot.
-    pub(super) loaded: bool,
-    /// Whether it follows the ring without a lag.
-    pub(super) caught_up: bool,
-    /// Since when it follows.
-    pub(super) follows: Option<Duration>,
-    /// Updates that its state has had.
-    pub(super) step: Step,
-    /// Copies that have failed.
-    pub(super) attempts: u32,
-    /// Whether it has said that its order to copy has come.
-    pub(super) answered: bool,
-    /// The last snapshot that could not be copied.
-    pub(super) failed: Option<SnapshotId>,
-    tally: Tally,
-}
-
-impl Joining {
-    pub(super) fn new(standing: &Standing) -> Self {
-        Self {
-            copies: None,
-            loaded: false,
-            caught_up: false,
-            follows: None,
-            step: standing.step,
-            attempts: 0,
-            answered: false,
-            failed: None,
-            tally: standing.tally,
-        }
-    }
 }
 
 /// What a worker ended with.
@@ -183,11 +144,9 @@ impl Record {
         }
     }
 
-    pub(super) fn joining(&self) -> Option<&Joining> {
-        match &self.place {
-            Place::Joining(joining) => Some(joining),
-            Place::Quiet(_) | Place::Called | Place::Ready | Place::Finished(_) | Place::Left(..) => None,
-        }
+    /// Whether it is no member yet, and comes to the state while the others train.
+    pub(super) fn joins(&self) -> bool {
+        matches!(self.place, Place::Joining(_))
     }
 
     /// Whether it must halt before another generation is formed.
@@ -198,8 +157,7 @@ impl Record {
     /// What it has computed, if it stands still.
     pub(super) fn tally(&self) -> Option<Tally> {
         match &self.place {
-            Place::Quiet(standing) | Place::Left(_, standing) => Some(standing.tally),
-            Place::Joining(joining) => Some(joining.tally),
+            Place::Quiet(standing) | Place::Left(_, standing) | Place::Joining(standing) => Some(standing.tally),
             Place::Called | Place::Ready | Place::Finished(_) => None,
         }
     }
@@ -227,7 +185,6 @@ pub(super) struct Roster {
     joining: BTreeSet<WorkerId>,
     leaving: BTreeSet<WorkerId>,
     /// Some joiner has come, gone, or copies something else, since that was last looked at.
-    stirred: bool,
     #[cfg(test)]
     visited: std::cell::Cell<usize>,
 }
@@ -239,9 +196,6 @@ pub(super) struct Census {
     pub(super) busy: usize,
     pub(super) called: usize,
     pub(super) finished: usize,
-    /// Joiners that were told to copy.
-    pub(super) copying: usize,
-    pub(super) caught_up: usize,
     /// Shards that the quiet workers can be given, whichever of them is the first: which may be more.
     pub(super) room: u64,
 }
@@ -253,9 +207,6 @@ impl Census {
         self.busy += usize::from(record.is_busy());
         self.called += usize::from(record.is_called());
         self.finished += usize::from(record.ending().is_some());
-        let joining = record.joining();
-        self.copying += usize::from(joining.is_some_and(|joining| joining.copies.is_some()));
-        self.caught_up += usize::from(joining.is_some_and(|joining| joining.caught_up));
         self.room += if quiet {
             u64::from(record.capacity.min(record.memory.pieces()))
         } else {
@@ -270,8 +221,6 @@ impl Census {
         self.busy -= of_it.busy;
         self.called -= of_it.called;
         self.finished -= of_it.finished;
-        self.copying -= of_it.copying;
-        self.caught_up -= of_it.caught_up;
         self.room -= of_it.room;
     }
 }
@@ -355,9 +304,8 @@ impl Roster {
     pub(super) fn insert(&mut self, worker: WorkerId, record: Record) {
         self.remove(&worker);
         self.census.add(&record);
-        if record.joining().is_some() {
+        if record.joins() {
             self.joining.insert(worker);
-            self.stirred = true;
         }
         self.records.insert(worker, record);
     }
@@ -365,7 +313,7 @@ impl Roster {
     pub(super) fn remove(&mut self, worker: &WorkerId) -> Option<Record> {
         let record = self.records.remove(worker)?;
         self.census.take(&record);
-        self.stirred |= self.joining.remove(worker);
+        self.joining.remove(worker);
         self.leaving.remove(worker);
         Some(record)
     }
@@ -376,10 +324,10 @@ impl Roster {
         self.census.take(record);
         record.place = place;
         self.census.add(record);
-        if record.joining().is_some() {
-            self.stirred |= self.joining.insert(worker);
+        if record.joins() {
+            self.joining.insert(worker);
         } else {
-            self.stirred |= self.joining.remove(&worker);
+            self.joining.remove(&worker);
         }
     }
 
@@ -390,34 +338,6 @@ impl Roster {
         };
         record.leaving = Some(now);
         self.leaving.insert(worker);
-        self.stirred = true;
         true
-    }
-
-    /// Changes how far a joiner is. None if `worker` is none.
-    pub(super) fn join<R>(&mut self, worker: WorkerId, change: impl FnOnce(&mut Joining) -> R) -> Option<R> {
-        let record = self.records.get_mut(&worker)?;
-        self.census.take(record);
-        let changed = match &mut record.place {
-            Place::Joining(joining) => {
-                let before = (joining.copies, joining.failed);
-                let changed = change(joining);
-                self.stirred |= before != (joining.copies, joining.failed);
-                Some(changed)
-            }
-            Place::Quiet(_) | Place::Called | Place::Ready | Place::Finished(_) | Place::Left(..) => None,
-        };
-        self.census.add(record);
-        changed
-    }
-
-    /// Who joins, and what they copy, is to be looked at.
-    pub(super) fn stir(&mut self) {
-        self.stirred = true;
-    }
-
-    /// Whether it is; from now on it is not.
-    pub(super) fn take_stirred(&mut self) -> bool {
-        std::mem::take(&mut self.stirred)
     }
 }

@@ -162,7 +162,7 @@ impl Membership {
             .iter()
             .filter(|(worker, record)| {
                 // No member waits for a joiner, nor for one that was left out, so that no progress speaks for it.
-                let since = if record.joining().is_some() || self.lingers(**worker, record) {
+                let since = if record.joins() || self.lingers(**worker, record) {
                     record.heard
                 } else {
                     record
@@ -191,7 +191,7 @@ impl Membership {
     /// Leaves out who is seen to stand still, and has it ended: whatever wakes it later, it must begin anew. Where no other member moves
     /// it is only silent, as they all are: somebody may have stopped the whole job, and let it go on soon.
     pub(super) fn evict_stopped(&mut self) {
-        let another = |record: &Record| record.stopped.is_none() && record.joining().is_none();
+        let another = |record: &Record| record.stopped.is_none() && !record.joins();
         if self.stage() == Stage::Done || !self.members.values().any(another) {
             return;
         }

@@ -6,7 +6,7 @@ use super::roster::Place;
 use super::{Membership, Phase, Record, Stop};
 use crate::limits::RESEND;
 use crate::messages::{CoordinatorMessage, Trailer};
-use crate::words::Step;
+use crate::words::{Step, WorkerId};
 
 impl Membership {
     pub(super) fn stop_requested(&mut self) {
@@ -26,13 +26,13 @@ impl Membership {
 
     /// Whether somebody who is there has a state that is worth being kept: not one that others have left behind.
     fn somebody_has_a_state(&self) -> bool {
-        let step = |record: &Record| match (record.place(), record.joining()) {
-            (_, Some(joining)) => joining.step,
-            (Place::Quiet(standing) | Place::Left(_, standing), None) => standing.step,
-            (Place::Called | Place::Ready | Place::Finished(_) | Place::Joining(_), None) => self.training.reached,
+        let step = |(worker, record): (&WorkerId, &Record)| match record.place() {
+            Place::Joining(_) => self.round.step_of(*worker).unwrap_or(Step::ZERO),
+            Place::Quiet(standing) | Place::Left(_, standing) => standing.step,
+            Place::Called | Place::Ready | Place::Finished(_) => self.training.reached,
         };
         let least = self.training.oldest_alive().max(Step::new(1));
-        self.members.values().any(|record| step(record) >= least)
+        self.members.iter().any(|member| step(member) >= least)
     }
 
     /// Why a job that waits for workers cannot stop in good order, and what is lost.

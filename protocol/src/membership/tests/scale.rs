@@ -10,11 +10,15 @@ const EACH: usize = 16;
 const MANY: u64 = 512;
 
 impl Job {
+    fn take_visited(&self) -> usize {
+        self.membership.members.take_visited() + self.membership.round.take_visited()
+    }
+
     /// How many members were looked at for each of `messages`.
     fn looked_at(&mut self, messages: u64, mut say: impl FnMut(&mut Self)) -> usize {
-        self.membership.members.take_visited();
+        self.take_visited();
         say(self);
-        self.membership.members.take_visited() / usize::try_from(messages).unwrap()
+        self.take_visited() / usize::try_from(messages).unwrap()
     }
 }
 

@@ -1,0 +1,188 @@
+//! How the snapshot is taken: all find memory, the closer is asked for it, and every holder says what it copied.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{Command, Facts, Kept, SnapshotRound, Stage};
+use crate::holders::Taken;
+use crate::limits::{ROOM_PATIENCE, SNAPSHOT_DOUBLINGS, SNAPSHOT_PATIENCE};
+use crate::messages::{CoordinatorMessage, Joiners, Needed, Serve, Trailer};
+use crate::snapshot::SnapshotId;
+use crate::state::StateHash;
+use crate::words::{Generation, Step, WorkerId};
+
+impl SnapshotRound {
+    /// The members are told of a snapshot to come.
+    pub(super) fn make_room(&mut self, facts: &Facts) {
+        let awaited = facts.holders.iter().map(|member| member.worker).collect();
+        self.stage = Stage::MakingRoom { awaited, at: facts.now };
+        self.ask_for_room(Needed::Yes, facts);
+    }
+
+    /// The members are told of a snapshot to come, or that none will: those who are to hold it.
+    fn ask_for_room(&mut self, needed: Needed, facts: &Facts) {
+        let serve = Serve {
+            joiners: Joiners::Only(self.served(facts).into_iter().collect()),
+            snapshot: None,
+            shares: needed,
+            sums_from: Step::ZERO,
+        };
+        self.serve(facts.holders.iter().map(|member| member.worker), &serve);
+    }
+
+    /// A member has memory for its shares in the generation `generation`; `formed` is the newest. True once all have: the snapshot is to
+    /// be asked for.
+    pub(crate) fn room_made(&mut self, worker: WorkerId, generation: Generation, formed: Generation) -> bool {
+        let Stage::MakingRoom { awaited, .. } = &mut self.stage else {
+            return false;
+        };
+        generation == formed && awaited.remove(&worker) && awaited.is_empty()
+    }
+
+    /// The closer is asked for a snapshot.
+    pub(crate) fn ask(&mut self, facts: &Facts) {
+        self.stage = Stage::Asked { at: facts.now };
+        if let Some(closer) = facts.closer {
+            let (generation, trailer) = (facts.formed, Trailer::Snapshot);
+            self.send(closer, CoordinatorMessage::CloseWith { generation, trailer });
+        }
+    }
+
+    /// Training goes on in another generation after a halt. A member that caught up by a fetched sum has not seen the trailer that
+    /// asked for a snapshot, and will not tell.
+    pub(crate) fn goes_on_after_a_halt(&mut self, facts: &Facts) {
+        if matches!(self.stage, Stage::Collecting { .. }) {
+            self.end(facts);
+        }
+        self.goes_on_after_a_switch();
+    }
+
+    /// Training goes on in another generation: its closer knows of no snapshot.
+    pub(crate) fn goes_on_after_a_switch(&mut self) {
+        if matches!(self.stage, Stage::MakingRoom { .. } | Stage::Asked { .. }) {
+            self.stage = Stage::Idle;
+            self.joiners.stir();
+        }
+    }
+
+    /// A holder hashes what it has copied, and has come further: large shares take longer than anybody waits for one that says nothing.
+    pub(crate) fn hashing(&mut self, id: SnapshotId, facts: &Facts) {
+        match &mut self.stage {
+            Stage::Asked { at } if id.generation == facts.formed => *at = facts.now,
+            Stage::Collecting { taken, at } if taken.id == id => *at = facts.now,
+            Stage::Idle
+            | Stage::MakingRoom { .. }
+            | Stage::Asked { .. }
+            | Stage::Collecting { .. }
+            | Stage::Serving { .. } => {}
+        }
+    }
+
+    /// A holder has copied its shares.
+    pub(crate) fn snapshotted(&mut self, worker: WorkerId, id: SnapshotId, shares: Vec<(u32, StateHash)>, facts: &Facts) {
+        self.hashing(id, facts);
+        // What is taken at the end of a job was not asked for.
+        if matches!(self.stage, Stage::Idle) && !self.keeps_checkpoints {
+            return self.is_not_needed(worker, id, facts);
+        }
+        if self.taken().is_none_or(|known| known.id < id) {
+            // The closer was asked twice: the later snapshot has replaced the earlier one.
+            if id.generation != facts.formed || facts.holders.is_empty() {
+                return self.is_not_needed(worker, id, facts);
+            }
+            self.collect(id, facts);
+        }
+        let Stage::Collecting { taken, .. } = &mut self.stage else {
+            return;
+        };
+        if taken.id != id {
+            return;
+        }
+        match taken.told(worker, shares) {
+            Ok(true) => self.settle(facts),
+            Ok(false) => {}
+            Err(found) => self.out.push(Command::Disagree { step: id.step, found }),
+        }
+    }
+
+    /// The first holder has said what it copied of this one.
+    fn collect(&mut self, id: SnapshotId, facts: &Facts) {
+        let is_here = |worker| !facts.absent.contains(&worker);
+        let taken = Taken::new(id, facts.holders.iter().copied(), is_here);
+        self.stage = Stage::Collecting { taken, at: facts.now };
+        self.joiners.change_all(|joiner| joiner.forget_copy());
+    }
+
+    /// A holder has copied what is not asked for any more.
+    fn is_not_needed(&mut self, worker: WorkerId, id: SnapshotId, facts: &Facts) {
+        let serve = Serve {
+            joiners: Joiners::Only(self.served(facts).into_iter().collect()),
+            snapshot: Some(id),
+            shares: Needed::No,
+            sums_from: Step::ZERO,
+        };
+        self.send(worker, CoordinatorMessage::Serve(serve));
+    }
+
+    /// Once every holder has spoken or is gone: the joiners copy, or another snapshot is needed.
+    pub(super) fn settle(&mut self, facts: &Facts) {
+        let Stage::Collecting { taken, .. } = &self.stage else {
+            return;
+        };
+        if !taken.is_settled() {
+            return;
+        }
+        if !taken.is_whole() || taken.order().is_none() {
+            return self.end(facts);
+        }
+        let taken = taken.clone();
+        self.asked_in_vain = 0;
+        self.out.push(Command::Whole(Box::new(taken.clone())));
+        let kept = Kept {
+            shares: Needed::Yes,
+            sums_from: taken.id.step,
+        };
+        let named = BTreeSet::new();
+        self.stage = Stage::Serving { taken, kept, named };
+        self.joiners.stir();
+        self.share(facts);
+    }
+
+    /// No snapshot is needed any more, or it is not whole any more: no holder keeps anything of it.
+    pub(crate) fn end(&mut self, facts: &Facts) {
+        self.joiners.stir();
+        match std::mem::take(&mut self.stage) {
+            Stage::Idle => {}
+            Stage::MakingRoom { .. } | Stage::Asked { .. } => self.ask_for_room(Needed::No, facts),
+            Stage::Collecting { taken, .. } | Stage::Serving { taken, .. } => {
+                self.joiners.change_all(|joiner| joiner.forget_copy());
+                // Also those who have one from before, since they have not seen the trailer that asked for this one.
+                self.out.push(Command::SendToAll(Serve {
+                    joiners: Joiners::Only(Vec::new()),
+                    snapshot: Some(taken.id),
+                    shares: Needed::No,
+                    sums_from: Step::ZERO,
+                }));
+            }
+        }
+    }
+
+    /// Asks again for what has not come.
+    pub(super) fn tend_taking(&mut self, facts: &Facts) {
+        let late = |at: &Duration, patience| facts.trains_on && facts.now.saturating_sub(*at) >= patience;
+        match &self.stage {
+            Stage::MakingRoom { at, .. } if late(at, ROOM_PATIENCE) => self.ask(facts),
+            Stage::Asked { at } | Stage::Collecting { at, .. }
+                if late(at, SNAPSHOT_PATIENCE * (1 << self.asked_in_vain.min(SNAPSHOT_DOUBLINGS))) =>
+            {
+                self.asked_in_vain += 1;
+                self.make_room(facts);
+            }
+            Stage::Idle
+            | Stage::MakingRoom { .. }
+            | Stage::Asked { .. }
+            | Stage::Collecting { .. }
+            | Stage::Serving { .. } => {}
+        }
+    }
+}

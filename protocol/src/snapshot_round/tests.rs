@@ -1,0 +1,170 @@
+//! The machine alone: what it is told, and what it wants done.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::{Command, Facts, SnapshotRound};
+use crate::limits::{MAX_COPY_ATTEMPTS, RESEND};
+use crate::messages::{CoordinatorMessage, Joiners, MemberAddress, Needed};
+use crate::snapshot::SnapshotId;
+use crate::state::StateHash;
+use crate::words::{Generation, Incarnation, Step, WorkerId};
+
+const JOINER: u64 = 3;
+
+fn worker(number: u64) -> WorkerId {
+    WorkerId::new(number)
+}
+
+fn generation() -> Generation {
+    Generation::new(Incarnation::new(1), 1)
+}
+
+/// Two members train, and may take in joiners.
+fn facts(now: Duration) -> Facts {
+    let member = |number| MemberAddress {
+        worker: worker(number),
+        address: SocketAddr::from(([127, 0, 0, 1], 1)),
+    };
+    Facts {
+        now,
+        formed: generation(),
+        holders: [1, 2].map(member).to_vec(),
+        absent: BTreeSet::new(),
+        closer: Some(worker(2)),
+        seats: 2,
+        trains_on: true,
+        takes_in: true,
+        save_due: false,
+        is_last: false,
+        last_to_save: false,
+        resend_patience: RESEND,
+        switching: BTreeSet::new(),
+        leaving: BTreeSet::new(),
+        cooling: BTreeSet::new(),
+    }
+}
+
+/// What is to be done, in short.
+fn commands(round: &mut SnapshotRound) -> Vec<String> {
+    let say = |command: Command| match command {
+        Command::Send { worker, message } => format!("{} to w{}", message_name(&message), worker.get()),
+        Command::SendToAll(serve) => {
+            assert_eq!((serve.joiners, serve.shares), (Joiners::Only(vec![]), Needed::No));
+            "drop it, all".to_owned()
+        }
+        Command::Whole(taken) => format!("whole at {}", taken.id.step),
+        Command::Disagree { step, found } => format!("disagree about share {} at {step}", found.share),
+        Command::CaughtUp { worker, step } => format!("w{} caught up at {step}", worker.get()),
+        Command::JoinsAnew { worker, .. } => format!("w{} joins anew", worker.get()),
+        Command::Unplan { worker } => format!("unplan w{}", worker.get()),
+        Command::Hold { worker } => format!("hold w{}", worker.get()),
+    };
+    round.take_commands().into_iter().map(say).collect()
+}
+
+fn message_name(message: &CoordinatorMessage) -> &'static str {
+    message.into()
+}
+
+/// One joins, and the snapshot at `step` is taken for it.
+fn serving(round: &mut SnapshotRound, step: u64, now: Duration) -> (SnapshotId, Vec<String>) {
+    let facts = facts(now);
+    round.look(&facts);
+    assert_eq!(commands(round), ["Serve to w1", "Serve to w2"]);
+    assert!(!round.room_made(worker(1), generation(), generation()));
+    assert!(round.room_made(worker(2), generation(), generation()));
+    round.ask(&facts);
+    assert_eq!(commands(round), ["CloseWith to w2"]);
+    let id = SnapshotId {
+        generation: generation(),
+        step: Step::new(step),
+    };
+    let shares = || vec![(0, StateHash::of(&[0])), (1, StateHash::of(&[1]))];
+    round.snapshotted(worker(1), id, shares(), &facts);
+    assert_eq!(commands(round), [""; 0], "the other holder is awaited");
+    round.snapshotted(worker(2), id, shares(), &facts);
+    (id, commands(round))
+}
+
+#[test]
+fn a_joiner_is_served_follows_and_is_let_go() {
+    let mut round = SnapshotRound::new(false);
+    round.joins(worker(JOINER), Step::ZERO);
+    let (id, told) = serving(&mut round, 5, Duration::ZERO);
+    assert_eq!(told, ["whole at s5", "Serve to w1", "Serve to w2", "Copy to w3"]);
+    round.caught_up(worker(JOINER), id, Step::new(7));
+    assert_eq!(commands(&mut round), ["w3 caught up at s7"]);
+    assert!(round.has_caught_up(worker(JOINER)));
+    assert_eq!(round.counts().caught_up, 1);
+    round.joins_no_more(worker(JOINER));
+    assert_eq!(round.counts().caught_up, 0);
+    assert!(round.is_to_be_looked_at(false));
+    round.look(&facts(Duration::ZERO));
+    assert_eq!(commands(&mut round), ["drop it, all"]);
+    assert_eq!(round.stage(), "idle");
+}
+
+#[test]
+fn an_order_that_is_not_answered_is_said_again() {
+    let mut round = SnapshotRound::new(false);
+    round.joins(worker(JOINER), Step::ZERO);
+    let (id, _) = serving(&mut round, 5, Duration::ZERO);
+    round.tend(&facts(RESEND - Duration::from_millis(1)));
+    assert_eq!(commands(&mut round), [""; 0]);
+    round.tend(&facts(RESEND));
+    assert_eq!(commands(&mut round), ["Copy to w3"]);
+    round.copy_answered(worker(JOINER), id);
+    round.tend(&facts(RESEND * 2));
+    assert_eq!(commands(&mut round), [""; 0]);
+}
+
+#[test]
+fn a_joiner_that_copies_in_vain_time_and_again_is_waited_for() {
+    let mut round = SnapshotRound::new(false);
+    round.joins(worker(JOINER), Step::ZERO);
+    for attempt in 1..=MAX_COPY_ATTEMPTS {
+        serving(&mut round, u64::from(attempt), Duration::ZERO);
+        let now = facts(Duration::ZERO);
+        round.gone(worker(1), &now);
+        assert_eq!(commands(&mut round), ["Copy to w3"], "the other holder has every share");
+        round.gone(worker(2), &now);
+        let mut expected = vec!["unplan w3", "w3 joins anew"];
+        expected.extend((attempt == MAX_COPY_ATTEMPTS).then_some("hold w3"));
+        expected.push("drop it, all");
+        assert_eq!(commands(&mut round), expected);
+    }
+}
+
+#[test]
+fn no_snapshot_is_taken_for_joiners_that_cannot_come() {
+    let mut round = SnapshotRound::new(false);
+    round.joins(worker(JOINER), Step::ZERO);
+    let kept_out: [fn(&mut Facts); 3] = [
+        |facts| facts.seats = 0,
+        |facts| facts.leaving = [worker(JOINER)].into(),
+        |facts| facts.cooling = [worker(JOINER)].into(),
+    ];
+    for keep_out in kept_out {
+        let mut facts = facts(Duration::ZERO);
+        keep_out(&mut facts);
+        round.look(&facts);
+        assert_eq!(commands(&mut round), [""; 0]);
+        assert_eq!(round.stage(), "idle");
+    }
+}
+
+#[test]
+fn holders_that_have_different_bytes_are_named() {
+    let mut round = SnapshotRound::new(true);
+    let facts = facts(Duration::ZERO);
+    let id = SnapshotId {
+        generation: generation(),
+        step: Step::new(4),
+    };
+    for (holder, byte) in [(1, 0), (2, 9)] {
+        round.snapshotted(worker(holder), id, vec![(0, StateHash::of(&[byte]))], &facts);
+    }
+    assert_eq!(commands(&mut round), ["disagree about share 0 at s4"]);
+}
