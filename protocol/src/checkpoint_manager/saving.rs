@@ -18,7 +18,7 @@ use super::saves::{Saving, Stage, Written, WrittenPart};
 use super::{CheckpointEvent, CheckpointManager, Command, Facts};
 use crate::checkpoint::DepotId;
 use crate::holders::Taken;
-use crate::limits::{DEPOT_TELLS, LAST_SAVE_PATIENCE, RESEND, SAVE_ATTEMPTS, SAVE_PATIENCE};
+use crate::limits::{DEPOT_TELLS, RESEND, SAVE_ATTEMPTS, SAVE_PATIENCE};
 use crate::messages::{CoordinatorMessage, DepotOrder, Needed, Save, Told};
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
@@ -356,46 +356,6 @@ impl CheckpointManager {
         if !saving.is_committing() {
             self.send_saves(facts);
         }
-    }
-
-    /// The last snapshot came while another was written, or could not be written at once: none is taken after it.
-    fn save_the_last(&mut self, kept: Option<&Taken>, facts: &Facts) {
-        if let Some(taken) = self.last_to_save(kept, facts) {
-            self.save_if_due(taken, facts);
-        }
-    }
-
-    /// The snapshot of the end of the job, if it is the one that is kept and it is to be saved: once, and again as long as the end may wait.
-    pub(crate) fn last_to_save<'a>(&self, kept: Option<&'a Taken>, facts: &Facts) -> Option<&'a Taken> {
-        let taken = kept?;
-        let tried = self.saved.tried == Some(taken.id);
-        let since = self.saved.awaited.map(|since| since.max(self.saved.hashed));
-        let waited = since.map(|since| facts.now.saturating_sub(since));
-        let again = !tried || waited.is_some_and(|waited| waited < LAST_SAVE_PATIENCE);
-        (again && self.is_last(taken.id.step, facts)).then_some(taken)
-    }
-
-    /// Whether the end of the job waits until its last state is saved: `kept` is the snapshot that members keep.
-    pub(crate) fn awaits_last(&mut self, end: Step, kept: Option<&Taken>, facts: &Facts) -> bool {
-        if self.rules.saves.is_none() || self.saved.last.0 >= end || bites(Bug::LastNotAwaited) {
-            return false;
-        }
-        let since = (*self.saved.awaited.get_or_insert(facts.now)).max(self.saved.hashed);
-        if self.saving.is_some()
-            || (self.last_to_save(kept, facts).is_some() && !self.targets(facts).is_empty())
-            || facts.now.saturating_sub(since) < LAST_SAVE_PATIENCE
-        {
-            return true;
-        }
-        let reason = "no snapshot of the last state came, or no checkpoint actor is there".to_owned();
-        self.tell(CheckpointEvent::NotSaved { step: end, reason });
-        false
-    }
-
-    /// Whether there will be no state after that at `step` which could be saved instead of it.
-    pub(crate) fn is_last(&self, step: Step, facts: &Facts) -> bool {
-        let ends = step >= self.rules.bounds.steps || facts.end.is_at(step) || self.saved.wanted.is_some();
-        self.rules.saves.is_some() && ends && step > self.saved.last.0
     }
 
     /// Whether a checkpoint of a newer state than `newest` is about to be committed.

@@ -10,8 +10,8 @@
 use std::time::Duration;
 
 use super::Membership;
+use super::change::Purpose;
 use super::formation::Formation;
-use super::planning::Purpose;
 use crate::assign::Means;
 use crate::limits::{
     HEARTBEAT, PACE_AGREES_PERCENT, PACE_FIGURES, REBALANCE_EVERY, REBALANCE_LEAST, REBALANCE_PERCENT, REBALANCE_STEPS,

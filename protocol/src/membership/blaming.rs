@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::change::Purpose;
 use super::formation::Formation;
-use super::planning::Purpose;
 use super::{Loss, Membership, Phase, Record};
 use crate::limits::{FORGIVEN, LINK_GRACE, MAX_LINK_FAILURES};
 use crate::words::{Generation, Step, WorkerId};

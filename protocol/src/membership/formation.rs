@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::catching_up::{catch_up, fetchers};
+use super::schedule::Schedule;
 use crate::assign::{Means, NoRoom, Seat, retry, slowest, steady};
 use crate::checkpoint_manager::Restores;
 use crate::job::Order;
 use crate::messages::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer, Standing};
-use crate::plan::Plan;
 use crate::plan::Visit;
 use crate::planted::{Bug, bites};
 use crate::snapshot::{holders_among, rank_at};
@@ -52,38 +53,6 @@ pub(super) struct Formation {
     pub(super) drops_some: bool,
     stop_at: Option<Step>,
     last: Last,
-}
-
-/// Who computes which shards, and what each member is told of that.
-#[derive(Debug, Clone)]
-struct Schedule {
-    visits: Vec<Visit>,
-    plan: Plan,
-    /// The shards that each rank computes: how many, and which it begins with.
-    shares: Vec<(u32, ShardRange)>,
-}
-
-impl Schedule {
-    fn new(order: Order, world_size: usize, visits: Vec<Visit>) -> Self {
-        let mut shares: Vec<Option<(u32, ShardRange)>> = vec![None; world_size];
-        for visit in &visits {
-            if let Some(share) = shares.get_mut(visit.rank.index()) {
-                let (count, first) = share.unwrap_or((0, visit.shards));
-                *share = Some((count.saturating_add(visit.shards.len()), first));
-            }
-        }
-        let none = (0, ShardRange::new(0, 0));
-        let world_size = u32::try_from(world_size).unwrap_or(u32::MAX);
-        Self {
-            plan: Plan::new(order, world_size, &visits),
-            visits,
-            shares: shares.into_iter().map(|share| share.unwrap_or(none)).collect(),
-        }
-    }
-
-    fn len_of(&self, rank: usize) -> u32 {
-        self.shares.get(rank).map_or(0, |(count, _)| *count)
-    }
 }
 
 impl Formation {
@@ -393,44 +362,4 @@ fn ranks_of(members: &[MemberAddress]) -> BTreeMap<WorkerId, Rank> {
 
 fn rank_of(index: usize) -> Rank {
     Rank::new(u32::try_from(index).unwrap_or(u32::MAX))
-}
-
-/// Whom each rank gives something to.
-fn fetchers(catch_up: &[CatchUp]) -> BTreeMap<Rank, Vec<Rank>> {
-    let mut fetchers: BTreeMap<Rank, Vec<Rank>> = BTreeMap::new();
-    for (rank, catch_up) in (0..).map(Rank::new).zip(catch_up) {
-        if let Some(donor) = catch_up.donor() {
-            fetchers.entry(donor).or_default().push(rank);
-        }
-    }
-    fetchers
-}
-
-/// Who fetches what from whom. Donors take turns.
-fn catch_up(step: Step, candidates: &[Candidate<'_>]) -> Vec<CatchUp> {
-    let donors = |wanted: &dyn Fn(&Standing) -> bool| {
-        let donors = candidates.iter().enumerate().filter(|(_, one)| wanted(one.standing));
-        donors.map(|(index, _)| rank_of(index)).collect::<Vec<_>>()
-    };
-    let holders = donors(&|standing| standing.step == step);
-    let has_sum = |standing: &Standing| standing.sum.is_some() && standing.sum == step.previous();
-    let summed = donors(&|standing| standing.step == step && (has_sum(standing) || bites(Bug::WrongDonor)));
-    candidates
-        .iter()
-        .enumerate()
-        .map(|(turn, candidate)| {
-            let stale = bites(Bug::StaleMember) && candidate.standing.step.next() == step;
-            if candidate.standing.step == step || stale {
-                CatchUp::None
-            } else if step.previous() == Some(candidate.standing.step) && !summed.is_empty() {
-                CatchUp::Sum {
-                    from: summed[turn % summed.len()],
-                }
-            } else {
-                CatchUp::State {
-                    from: holders[turn % holders.len()],
-                }
-            }
-        })
-        .collect()
 }

@@ -4,71 +4,18 @@ use std::time::Duration;
 
 use super::adopting::Past;
 use super::formation::{Candidate, Formation};
-use super::planning::{Plan, Planned};
+use super::resending::Said;
 use super::roster::Place;
 use super::{GenerationEvent, JobEvent, Membership, Need, Phase, Record, Resumed, Stop};
 use crate::assign::room;
 use crate::job::Order;
-use crate::limits::{GATHER, MAX_WORKERS, RESEND, RESEND_EACH, STATE_GRACE};
-use crate::messages::{CoordinatorMessage, MemberAddress};
+use crate::limits::{GATHER, MAX_WORKERS, STATE_GRACE};
+use crate::messages::MemberAddress;
 use crate::planted::{Bug, bites};
 use crate::snapshot_round::SnapshotRound;
 use crate::words::{Rank, Step, WorkerId};
 
 impl Membership {
-    /// Something broke: asks everybody to halt. People will be told how long no update was applied.
-    pub(super) fn disturb(&mut self) {
-        self.training.disturbed.get_or_insert(self.now);
-        self.halt();
-    }
-
-    /// Asks everybody to halt for the next number.
-    fn halt(&mut self) {
-        let plan = self.change.plan.take();
-        self.change.unseen |= plan.as_ref().is_some_and(Plan::is_ordered);
-        // Who halts for this one leaves no snapshot behind.
-        if plan.as_ref().is_some_and(Plan::is_pause) {
-            self.checkpoints.want_no_more();
-        }
-        self.change.switching.clear();
-        self.round.broken_off();
-        // Always a number of its own: others may have been given away to generations that were prepared in vain.
-        self.generation = if bites(Bug::PlannedNumberReused) {
-            self.formed.next()
-        } else {
-            self.generation.next()
-        };
-        let mut moved: Vec<(WorkerId, Place)> = Vec::new();
-        for (&worker, record) in self.members.iter() {
-            let part = plan.as_ref().map_or(Planned::No, |plan| plan.part_of(worker));
-            match record.place() {
-                // It may have begun what was planned.
-                Place::Joining(_) if part == Planned::Ordered => moved.push((worker, Place::Called)),
-                // A leaver that has not gone yet when something breaks takes part once more.
-                Place::Left(_, standing) => moved.push((worker, Place::Quiet(standing.clone()))),
-                Place::Quiet(_) | Place::Called | Place::Ready | Place::Finished(_) | Place::Joining(_) => {}
-            }
-        }
-        for (worker, place) in moved {
-            self.put(worker, place);
-        }
-        self.phase = Phase::Halting { since: self.now };
-        let generation = self.generation;
-        self.tell(GenerationEvent::Halting { generation });
-        for worker in self.busy() {
-            self.put(worker, Place::Called);
-            self.send(worker, CoordinatorMessage::Halt { generation });
-        }
-    }
-
-    pub(super) fn busy(&self) -> Vec<WorkerId> {
-        self.members
-            .iter()
-            .filter(|(_, record)| record.is_busy())
-            .map(|(&worker, _)| worker)
-            .collect()
-    }
-
     /// Goes on as far as what is known allows.
     pub(super) fn advance(&mut self) {
         if self.settle_the_past() {
@@ -376,71 +323,6 @@ impl Membership {
             self.send_form(worker, rank, Said::First);
         }
     }
-
-    fn send_form(&mut self, worker: WorkerId, rank: Rank, said: Said) {
-        let Some(formation) = &self.formation else { return };
-        if let Some(mut form) = formation.form(rank, self.training.next_report) {
-            if said == Said::Again && bites(Bug::MorePeersResaid) {
-                let next = Rank::new((rank.get() + 1) % form.world_size);
-                let others = formation
-                    .form(next, self.training.next_report)
-                    .map_or(Vec::new(), |next| next.peers);
-                let others = others
-                    .into_iter()
-                    .filter(|peer| peer.rank != rank && form.peer(peer.rank).is_none());
-                form.peers.extend(others.collect::<Vec<_>>());
-            }
-            self.send(worker, CoordinatorMessage::Form(Box::new(form)));
-        }
-    }
-
-    /// After this long what was not answered is said again.
-    pub(super) fn resend_patience(&self) -> Duration {
-        RESEND.max(self.telling_all())
-    }
-
-    /// So long it takes to tell all members something and to hear their answers.
-    pub(super) fn telling_all(&self) -> Duration {
-        RESEND_EACH * u32::try_from(self.members.len()).unwrap_or(MAX_WORKERS).min(MAX_WORKERS)
-    }
-
-    /// Sends again what was not answered.
-    pub(super) fn resend(&mut self) {
-        if matches!(self.phase, Phase::Gathering { .. } | Phase::Running { .. } | Phase::Failed) || bites(Bug::NothingResent)
-        {
-            return;
-        }
-        let patience = self.resend_patience();
-        let due: Vec<(WorkerId, Option<Rank>, bool)> = self
-            .members
-            .iter()
-            .filter(|(_, record)| self.now.saturating_sub(record.asked) >= patience)
-            .map(|(&worker, record)| (worker, record.rank, record.is_called()))
-            .collect();
-        for (worker, rank, called) in due {
-            match (&self.phase, rank) {
-                (Phase::Halting { .. }, _) if called => {
-                    self.send(
-                        worker,
-                        CoordinatorMessage::Halt {
-                            generation: self.generation,
-                        },
-                    );
-                }
-                (Phase::Forming { .. }, Some(rank)) if called => self.send_form(worker, rank, Said::Again),
-                (Phase::Done, _) => self.complete(worker),
-                (Phase::Gathering { .. } | Phase::Halting { .. } | Phase::Forming { .. }, _)
-                | (Phase::Running { .. } | Phase::Failed, _) => {}
-            }
-        }
-    }
-}
-
-/// Whether an order goes out for the first time.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Said {
-    First,
-    Again,
 }
 
 /// What keeps a generation from being formed.

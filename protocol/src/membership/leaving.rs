@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::planning::Planned;
+use super::change::Planned;
 use super::roster::Place;
 use super::{Membership, Phase, WorkerEvent};
 use crate::limits::{LAST_SAVE_PATIENCE, LEAVE_GRACE, RESEND};

@@ -1,6 +1,6 @@
 //! How workers are lost: seen to end, cut off, or left out.
 
-use super::planning::Planned;
+use super::change::Planned;
 use super::{Loss, Membership, Record, Stage, WorkerEvent};
 use crate::messages::{CoordinatorMessage, Sensible};
 use crate::planted::{Bug, bites};

@@ -8,8 +8,8 @@
 //! Whatever breaks in between halts everybody under a number that is newer still, as any loss does.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
+use super::change::{Plan, Planned, Purpose};
 use super::formation::Formation;
 use super::roster::Place;
 use super::{GenerationEvent, Membership, Phase, Record, Resumed, Stop};
@@ -18,97 +18,6 @@ use crate::limits::{LEAVE_GRACE, MAX_WORKERS, RESEND};
 use crate::messages::{CoordinatorMessage, Form, MemberAddress, Trailer};
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Rank, Step, WorkerId};
-
-/// A change of the generation that stops no member.
-#[derive(Debug)]
-pub(super) struct Change {
-    /// The generation to come, if one is planned.
-    pub(super) plan: Option<Plan>,
-    /// When the plan's orders were last said.
-    said: Duration,
-    /// Members of the generation that a trailer has switched to, which have not said that they have.
-    pub(super) switching: BTreeSet<WorkerId>,
-    /// Whether a switch was ordered of which no member has said that it happened: members of the last generation may be far apart.
-    pub(super) unseen: bool,
-}
-
-impl Change {
-    /// None is under way.
-    pub(super) fn none(now: Duration) -> Self {
-        Self {
-            plan: None,
-            said: now,
-            switching: BTreeSet::new(),
-            unseen: false,
-        }
-    }
-}
-
-/// The generation to come.
-#[derive(Debug, Clone)]
-pub(super) struct Plan {
-    pub(super) generation: Generation,
-    purpose: Purpose,
-    /// None if too few are left to train: all halt at the boundary.
-    next: Option<Formation>,
-    ready: BTreeSet<WorkerId>,
-    /// When the closer was last asked to switch, if it was.
-    ordered: Option<Duration>,
-}
-
-/// Why there is a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// Somebody comes or goes.
-    Change,
-    /// The same members are to have other ranges. It gives way to a change, and costs no joiner its place.
-    Balance,
-}
-
-/// What a worker has to do with the generation to come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Planned {
-    /// Nothing.
-    No,
-    /// It prepares for it.
-    Prepared,
-    /// It may begin it at any moment, or has begun it.
-    Ordered,
-}
-
-impl Plan {
-    /// Where it stands, by name.
-    pub(super) fn phase(&self) -> &'static str {
-        match (self.is_pause(), self.is_ordered()) {
-            (true, _) => "pausing",
-            (false, false) => "prepared",
-            (false, true) => "ordered",
-        }
-    }
-
-    /// Whether the switch may happen at any moment.
-    pub(super) fn is_ordered(&self) -> bool {
-        self.ordered.is_some()
-    }
-
-    /// Whether all halt at the boundary.
-    pub(super) fn is_pause(&self) -> bool {
-        self.next.is_none()
-    }
-
-    /// What `worker` has to do with it.
-    pub(super) fn part_of(&self, worker: WorkerId) -> Planned {
-        match (self.has(worker), self.is_ordered()) {
-            (false, _) => Planned::No,
-            (true, false) => Planned::Prepared,
-            (true, true) => Planned::Ordered,
-        }
-    }
-
-    fn has(&self, worker: WorkerId) -> bool {
-        self.next.as_ref().is_some_and(|next| next.rank_of(worker).is_some())
-    }
-}
 
 impl Membership {
     /// Plans the next generation, if there is a reason to and nothing else goes on.

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::change::Planned;
 use super::formation::Formation;
-use super::planning::Planned;
 use super::roster::Place;
 use super::{JobEvent, Loss, Membership, Phase, Record, Stop, WorkerEvent};
 use crate::holders::{Disagreement, Taken};

@@ -1,6 +1,6 @@
 //! Depots that come, go, refuse, and keep more than they should.
 
-use super::saving::{about_saves, head, holds, placed, saved_config};
+use super::checkpointed::{about_saves, head, holds, placed, saved_config};
 use super::*;
 use crate::checkpoint::{Condition, Head, ManifestId, ManifestKey, Placing};
 use crate::limits::{DEPOT_GONE, DEPOT_REST, DEPOTS_SETTLE};

@@ -1,6 +1,6 @@
 //! The last checkpoint: a job does not end before it.
 
-use super::saving::{about_saves, head, holds, piece, saved_config};
+use super::checkpointed::{about_saves, head, holds, piece, saved_config};
 use super::*;
 use crate::checkpoint::PieceHash;
 use crate::limits::{DEPOT_TELLS, LAST_SAVE_PATIENCE};

@@ -1,6 +1,6 @@
 //! Writers that say of a checkpoint what cannot be.
 
-use super::saving::{about_saves, piece, saved_config};
+use super::checkpointed::{about_saves, piece, saved_config};
 use super::*;
 use crate::checkpoint::PieceHash;
 use crate::holders::Taken;

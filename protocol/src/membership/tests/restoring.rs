@@ -1,6 +1,6 @@
 //! From where a job goes on whose state no worker has.
 
-use super::saving::{head, holds, saved_config};
+use super::checkpointed::{head, holds, saved_config};
 use super::*;
 use crate::checkpoint::{Condition, Head};
 use crate::limits::{ADOPTION_PATIENCE, DEPOTS_PATIENCE, RESTORE_ATTEMPTS, STATE_GRACE};

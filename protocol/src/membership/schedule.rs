@@ -1,0 +1,37 @@
+//! Which member computes which shards in a step, and along which hops their gradients are added.
+
+use crate::job::Order;
+use crate::plan::{Plan, Visit};
+use crate::words::ShardRange;
+
+/// Who computes which shards, and what each member is told of that.
+#[derive(Debug, Clone)]
+pub(super) struct Schedule {
+    pub(super) visits: Vec<Visit>,
+    pub(super) plan: Plan,
+    /// The shards that each rank computes: how many, and which it begins with.
+    pub(super) shares: Vec<(u32, ShardRange)>,
+}
+
+impl Schedule {
+    pub(super) fn new(order: Order, world_size: usize, visits: Vec<Visit>) -> Self {
+        let mut shares: Vec<Option<(u32, ShardRange)>> = vec![None; world_size];
+        for visit in &visits {
+            if let Some(share) = shares.get_mut(visit.rank.index()) {
+                let (count, first) = share.unwrap_or((0, visit.shards));
+                *share = Some((count.saturating_add(visit.shards.len()), first));
+            }
+        }
+        let none = (0, ShardRange::new(0, 0));
+        let world_size = u32::try_from(world_size).unwrap_or(u32::MAX);
+        Self {
+            plan: Plan::new(order, world_size, &visits),
+            visits,
+            shares: shares.into_iter().map(|share| share.unwrap_or(none)).collect(),
+        }
+    }
+
+    pub(super) fn len_of(&self, rank: usize) -> u32 {
+        self.shares.get(rank).map_or(0, |(count, _)| *count)
+    }
+}
