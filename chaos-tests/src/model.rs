@@ -311,7 +311,8 @@ impl Instruments {
         if step >= self.last_step {
             Place::Pace.pass(&self.folder)?;
         } else if self.paced.swap(step, Ordering::Relaxed) != step && !Place::Pace.is_open(&self.folder)? {
-            thread::sleep(Duration::from_millis(step - self.gate_step));
+            let steps = step - self.gate_step;
+            thread::sleep(Duration::from_millis(steps * steps));
         }
         Ok(())
     }

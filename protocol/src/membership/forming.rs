@@ -39,7 +39,7 @@ impl Membership {
                 Lack::Nothing => self.form(since),
                 Lack::Joiners => self.call_in_joiners(since),
                 Lack::Patience => {}
-                Lack::Need(_) if self.stops_before_it_begins(since) => self.stop_in_vain(),
+                Lack::Need(Need::Workers(_) | Need::Room { .. }) if self.has_nothing_to_keep(since) => self.stop_in_vain(),
                 // Who has yet to come is not missed.
                 Lack::Need(_) if self.arrivals == 0 => {}
                 Lack::Need(need) if told == Some(need) => {}
@@ -100,6 +100,9 @@ impl Membership {
         let count = |found: usize| u32::try_from(found).unwrap_or(u32::MAX);
         let have = count(self.members.census().quiet);
         let joining = count(self.members.joining().count());
+        if self.asks_joiners() {
+            return Lack::Joiners;
+        }
         // Where nothing is left to be trained, no worker is waited for.
         let ends = self.nothing_is_left_to_train();
         let min = if ends { 1 } else { self.config.min.max(1) };
@@ -126,16 +129,10 @@ impl Membership {
         if self.newest() < self.training.oldest_alive() && joining > 0 {
             return Lack::Joiners;
         }
-        let on_its_way = || {
-            self.absent
-                .missed
-                .values()
-                .any(|&since| self.now.saturating_sub(since) < STATE_GRACE)
-        };
         let newest = self.newest();
         // Who may be on the way back is not waited for where a checkpoint has as much.
         let kept = || self.checkpoints.newest_usable() >= self.training.reached;
-        if newest < self.training.oldest_alive() && !kept() && on_its_way() && !bites(Bug::HoldersNotAwaited) {
+        if newest < self.training.oldest_alive() && !kept() && self.holder_may_return() && !bites(Bug::HoldersNotAwaited) {
             return Lack::Need(Need::State);
         }
         if self.checkpoints.awaits_depots(newest, since, &self.facts()) {
@@ -145,6 +142,12 @@ impl Membership {
             return Lack::Joiners;
         }
         Lack::Nothing
+    }
+
+    /// Whether a worker that was lost a short while ago may come back, perhaps with the state.
+    pub(super) fn holder_may_return(&self) -> bool {
+        let mut missed = self.absent.missed.values();
+        missed.any(|&since| self.now.saturating_sub(since) < STATE_GRACE)
     }
 
     /// Of how many shards those who are quiet can hold the gradients.

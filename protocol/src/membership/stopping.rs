@@ -6,7 +6,7 @@ use super::roster::Place;
 use super::{Membership, Phase, Record, Stop};
 use crate::limits::RESEND;
 use crate::messages::{CoordinatorMessage, Trailer};
-use crate::words::{Step, WorkerId};
+use crate::words::Step;
 
 impl Membership {
     pub(super) fn stop_requested(&mut self) {
@@ -16,7 +16,7 @@ impl Membership {
                 self.close_with_stop();
             }
             // All that is left to do is to keep the state that is there.
-            Phase::Gathering { since, .. } if self.somebody_has_a_state() || self.may_be_missing_a_past(since) => {
+            Phase::Gathering { since, .. } if self.state_may_be_here() || self.may_be_missing_a_past(since) => {
                 self.stop = Stop::Wanted { asked: self.now };
             }
             Phase::Gathering { .. } => self.stop_in_vain(),
@@ -24,15 +24,15 @@ impl Membership {
         }
     }
 
-    /// Whether somebody who is there has a state that is worth being kept: not one that others have left behind.
-    fn somebody_has_a_state(&self) -> bool {
-        let step = |(worker, record): (&WorkerId, &Record)| match record.place() {
-            Place::Joining(_) => self.round.step_of(*worker).unwrap_or(Step::ZERO),
+    /// Whether a worker that is connected may have a state that is worth being kept: not one that others have left behind. What a worker
+    /// has that has not halted, a joiner as well, is not known: it may have followed the others further than it has said.
+    fn state_may_be_here(&self) -> bool {
+        let step = |record: &Record| match record.place() {
             Place::Quiet(standing) | Place::Left(_, standing) => standing.step,
-            Place::Called | Place::Ready | Place::Finished(_) => self.training.reached,
+            Place::Called | Place::Ready | Place::Finished(_) | Place::Joining(_) => self.training.reached,
         };
         let least = self.training.oldest_alive().max(Step::new(1));
-        self.members.iter().any(|member| step(member) >= least)
+        self.members.values().any(|record| step(record) >= least)
     }
 
     /// Why a job that waits for workers cannot stop in good order, and what is lost.
@@ -86,10 +86,17 @@ impl Membership {
         }
     }
 
-    /// Whether the job was asked to stop before it was known that it has never begun: it lacks workers, and has nothing to keep.
-    pub(super) fn stops_before_it_begins(&self, since: Duration) -> bool {
-        let waits = self.stop != Stop::No && !self.has_begun() && self.generation.count() == 0;
-        waits && !self.may_be_missing_a_past(since) && !self.somebody_has_a_state()
+    /// Whether the job was asked to stop, lacks workers, and has nothing to keep: no worker is connected, or about to come back, that may
+    /// have its state.
+    pub(super) fn has_nothing_to_keep(&self, since: Duration) -> bool {
+        let may_be_kept = || self.may_be_missing_a_past(since) || self.state_may_be_here() || self.holder_may_return();
+        self.stop != Stop::No && !may_be_kept()
+    }
+
+    /// Whether the job was asked to stop, and only a joiner may have its state: it halts, to say what it has.
+    pub(super) fn asks_joiners(&self) -> bool {
+        let is_kept = || self.newest() >= self.training.oldest_alive().max(Step::new(1));
+        self.stop != Stop::No && self.members.joining().next().is_some() && !is_kept()
     }
 
     /// Ends a job that waits for workers and has no state that could be kept.

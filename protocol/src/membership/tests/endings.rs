@@ -204,8 +204,29 @@ fn a_stop_where_nobody_has_the_state_says_what_is_lost() {
     job.dies(1, 3);
     job.arrives(4, 0);
     let told = words(&job.event(Event::StopRequested));
+    assert_eq!(
+        told,
+        ["held for w4", "to w4: halt g1.2"],
+        "what a joiner has it says when it halts"
+    );
     let lost = "failed: stopped while the job waited for workers; none that has the state at s3 is connected, and no checkpoint is there";
-    assert_eq!(told, ["to w4: dismiss", lost]);
+    assert_eq!(job.halted(4, 2, 0), ["to w4: dismiss", lost]);
+}
+
+/// It has followed further than it has said, and all who trained are gone.
+#[test]
+fn a_stop_where_only_a_joiner_has_the_state_ends_with_that() {
+    let mut job = Job::joined(Config { min: 2, ..config() });
+    job.progress(1, 1, 7, &[]);
+    job.progress(3, 1, 5, &[]);
+    job.dies(1, 7);
+    assert_eq!(
+        job.dies(2, 7).last(),
+        Some(&"waiting: 1 here, needs at least 2 workers".to_owned())
+    );
+    let told = words(&job.event(Event::StopRequested));
+    assert_eq!(told, ["held for w3", "to w3: halt g1.2"]);
+    assert_eq!(job.halted(3, 2, 7).first(), Some(&"forming g1.2 of [3] at s7".to_owned()));
 }
 
 #[test]
