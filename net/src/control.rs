@@ -3,69 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quinn::{Connection, ConnectionError, RecvStream, SendStream};
+use quinn::{Connection, RecvStream, SendStream};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
 use crate::quic::limits::HANDSHAKE_DEADLINE;
-use crate::quic::{ConnectError, Whose, explain, is_run_out};
 use crate::wire::limits::CONTROL_FRAME_BYTES;
 use crate::wire::{FrameError, last_word, read_frame, write_frame};
-
-/// Why no control connection was made, for those that look for their coordinator however long it is away.
-#[derive(Debug)]
-pub enum Unmade {
-    /// The coordinator does not take this end's certificate, which is not valid now by its clock.
-    RunOut(String),
-    /// Anything else.
-    Otherwise(String),
-}
-
-impl From<ConnectError> for Unmade {
-    fn from(error: ConnectError) -> Self {
-        let why = error.to_string();
-        match error {
-            ConnectError::NotValidNow { whose: Whose::Ours, .. } => Self::RunOut(why),
-            ConnectError::NotValidNow {
-                whose: Whose::Theirs, ..
-            }
-            | ConnectError::Unreachable { .. }
-            | ConnectError::Busy { .. }
-            | ConnectError::Refused { .. }
-            | ConnectError::WrongPeer { .. }
-            | ConnectError::OtherProtocol { .. }
-            | ConnectError::Lost { .. }
-            | ConnectError::Local { .. } => Self::Otherwise(why),
-        }
-    }
-}
-
-impl From<ConnectionError> for Unmade {
-    fn from(error: ConnectionError) -> Self {
-        let why = explain(&error);
-        if is_run_out(&error) {
-            Self::RunOut(why)
-        } else {
-            Self::Otherwise(why)
-        }
-    }
-}
-
-impl From<FrameError> for Unmade {
-    fn from(error: FrameError) -> Self {
-        match error {
-            FrameError::Connection(error) => error.into(),
-            FrameError::Version { .. }
-            | FrameError::Header { .. }
-            | FrameError::Payload(_)
-            | FrameError::Truncated { .. }
-            | FrameError::Stream { .. }
-            | FrameError::Io(_) => Self::Otherwise(error.to_string()),
-        }
-    }
-}
 
 /// Whether to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

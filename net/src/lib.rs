@@ -5,10 +5,11 @@
 //! - [`trust`]: the job's authority, who a peer is and whom it may dial; [`enrol`]: how somebody from outside gets a certificate.
 //! - [`quic`]: endpoints, dialling and accepting; [`ground`]: the sockets and threads that all stand on.
 //! - [`wire`]: messages in frames; [`control`]: a stream of them in both directions, until it breaks.
-//! - [`whereabouts`]: where a coordinator may be found.
+//! - [`whereabouts`]: where a coordinator may be found; [`dialler`]: how it is dialled, and greets.
 //! - [`log`]: what is logged of others' doing, each kind of line only so often.
 
 pub mod control;
+pub mod dialler;
 pub mod enrol;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -2,24 +2,19 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::PoisonError;
 use std::time::Duration;
 
 use ractor::{ActorProcessingErr, ActorRef};
-use sardana_net::control::{Next, Unmade, carry};
-use sardana_net::enrol::{RenewError, renew_run_out};
+use sardana_net::control::{Next, carry};
+use sardana_net::dialler::Dialler;
 use sardana_net::ground::Ground;
-use sardana_net::quic::limits::CONNECT_DEADLINE;
-use sardana_net::quic::{Purpose, bind_client, close, connect};
-use sardana_net::trust::{PeerIdentity, Wallet};
-use sardana_net::whereabouts::Search;
-use sardana_net::wire::exchange;
-use sardana_net::wire::limits::HELLO_FRAME_BYTES;
+use sardana_net::quic::close;
+use sardana_net::trust::Wallet;
 use sardana_protocol::limits::MAX_WORKERS;
 use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting, Hello};
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::actor::Message;
 use super::limits::{ENDS_KEPT, RECONNECT_EVERY, REFUSED_EVERY};
@@ -59,8 +54,7 @@ impl fmt::Debug for Ends {
 /// What a connection is made from.
 #[derive(Debug, Clone)]
 struct Link {
-    wallet: Wallet,
-    coordinator: Search,
+    dialler: Dialler,
     host: String,
     /// The children that run.
     processes: Processes,
@@ -82,8 +76,7 @@ impl Reporting {
         agent: &ActorRef<Message>,
     ) -> Result<Self, ActorProcessingErr> {
         let link = Link {
-            wallet,
-            coordinator: Search::new(&config.coordinator),
+            dialler: Dialler::new(Ground::Host, wallet, &config.coordinator),
             host: config.host.clone(),
             processes,
         };
@@ -162,63 +155,26 @@ impl Link {
     fn hello(&self) -> AgentHello {
         let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
         AgentHello {
-            job: self.wallet.job(),
+            job: self.dialler.wallet().job(),
             host: self.host.clone(),
             // More never run at once.
             children: processes.keys().take(MAX_WORKERS as usize).copied().collect(),
         }
     }
 
-    /// At the next address, if that fails at this one. With a new certificate, if the one it has has run out meanwhile.
+    /// Makes a connection. What is put into the queue goes to the coordinator.
     async fn connect(&self, agent: &ActorRef<Message>) -> Result<mpsc::UnboundedSender<AgentMessage>, Unreached> {
-        let address = self.coordinator.here();
-        let mut connected = self.connect_to(address, agent).await;
-        let mut pause = RECONNECT_EVERY;
-        if let Err(Unmade::RunOut(_)) = &connected {
-            connected = match renew_run_out(&Ground::Host, &self.wallet, address).await {
-                Ok(()) => self.connect_to(address, agent).await,
-                Err(error) => {
-                    if matches!(error, RenewError::Refused { .. }) {
-                        pause = REFUSED_EVERY;
-                    }
-                    Err(Unmade::Otherwise(error.to_string()))
-                }
-            };
-        }
-        connected.map_err(|unmade| {
-            self.coordinator.look_elsewhere();
-            let (Unmade::RunOut(why) | Unmade::Otherwise(why)) = unmade;
-            Unreached { why, pause }
-        })
-    }
-
-    async fn connect_to(
-        &self,
-        address: SocketAddr,
-        agent: &ActorRef<Message>,
-    ) -> Result<mpsc::UnboundedSender<AgentMessage>, Unmade> {
-        let no = |why: String| Err(Unmade::Otherwise(why));
-        let endpoint =
-            bind_client(&self.wallet, Purpose::Control, address).map_err(|error| Unmade::Otherwise(error.to_string()))?;
-        let job = self.wallet.job();
-        let coordinator = PeerIdentity::coordinator(job);
-        let connection = connect(&endpoint, address, coordinator, CONNECT_DEADLINE).await?;
-        let (mut send, mut receive) = connection.open_bi().await?;
-        let (hello, streams) = (Hello::Agent(self.hello()), (&mut send, &mut receive));
-        let greeting = exchange::<_, Greeting>(&connection, streams, (&hello, HELLO_FRAME_BYTES), HELLO_FRAME_BYTES);
-        match timeout(CONNECT_DEADLINE, greeting).await {
-            Ok(Ok(Some(Greeting::Welcome))) => {}
-            Ok(Ok(Some(Greeting::Refused { reason }))) => {
-                return no(format!("the coordinator at {address} refused this agent: {reason}"));
-            }
-            Ok(Ok(Some(Greeting::Fenced | Greeting::Leads { .. } | Greeting::Joined { .. }))) => {
-                return no("another coordinator leads the job".to_owned());
-            }
-            Ok(Ok(Some(Greeting::Over))) => return no("the job is over: start a new one".to_owned()),
-            Ok(Ok(None)) => return no(format!("{address} closed without an answer")),
-            Ok(Err(error)) => return Err(error.into()),
-            Err(_) => return no(format!("{address} did not answer a hello within {CONNECT_DEADLINE:?}")),
-        }
+        let address = self.dialler.search().here();
+        let welcome = |greeting| matches!(greeting, Greeting::Welcome).then_some(());
+        let dialled = self.dialler.dial(|| Hello::Agent(self.hello()), welcome).await;
+        let welcomed = dialled.map_err(|error| Unreached {
+            why: format!("the coordinator at {address}: {error}"),
+            pause: if error.is_up_to_people() {
+                REFUSED_EVERY
+            } else {
+                RECONNECT_EVERY
+            },
+        })?;
         let (queue, outgoing) = mpsc::unbounded_channel();
         let agent = agent.clone();
         tokio::spawn(async move {
@@ -226,9 +182,9 @@ impl Link {
                 Ok(()) => Next::Message,
                 Err(_) => Next::Stop,
             };
-            let why = carry(&connection, (send, receive), outgoing, ordered, |_| {}).await;
+            let why = carry(&welcomed.connection, welcomed.streams, outgoing, ordered, |_| {}).await;
             let _ = agent.cast(Message::ControlLost { why });
-            close(&endpoint, "the agent leaves").await;
+            close(&welcomed.endpoint, "the agent leaves").await;
         });
         Ok(queue)
     }

@@ -41,10 +41,11 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorRef};
+use sardana_net::dialler::Dialler;
 use sardana_net::ground::Ground;
 use sardana_net::quic::BindError;
 use sardana_net::trust::Wallet;
-use sardana_net::whereabouts::{Search, Whereabouts};
+use sardana_net::whereabouts::Whereabouts;
 use sardana_protocol::checkpoint::DepotId;
 use sardana_storage::store::OpenError;
 use tokio::task::JoinHandle;
@@ -170,9 +171,7 @@ async fn begin(config: DepotConfig, opener: Opener) -> Result<Depot, DepotStartE
     let depots = Depots::new(ground.clone(), server.endpoint.clone(), config.credentials.clone());
     let keeper = Keeper::new(id, config.folder, opener, served, Arc::clone(&server), depots);
     let link = Link {
-        ground,
-        wallet: config.credentials,
-        coordinator: Search::new(&config.coordinator),
+        dialler: Dialler::new(ground, config.credentials, &config.coordinator),
         host: config.host,
         address,
         keeper: Arc::clone(&keeper),

@@ -42,7 +42,7 @@ pub(super) enum Message {
         queue: mpsc::UnboundedReceiver<WorkerMessage>,
     },
     /// By the control connection: it could not be made.
-    NotJoined(JoinError),
+    NotJoined(Box<JoinError>),
     /// By the desk: the machine wants this.
     Do(ActorCommand),
     /// By the ring: its links are made.
@@ -219,7 +219,7 @@ impl Actor for Worker {
                 tracing::warn!(target: "sardana::event::control_lost", %why, "training goes on, looking for the coordinator");
                 state.control = connect(&myself, &state.link, &state.desk, &state.hello, Looking::Again, queue);
             }
-            Message::NotJoined(error) => state.end(Err(Box::new(error).into())),
+            Message::NotJoined(error) => state.end(Err(error.into())),
             Message::Do(command) => state.execute(&myself, command),
             Message::LinksReady { generation } => state.desk.handle(Event::LinksReady { generation }),
             Message::LinkBroken { generation, peer } => {

@@ -1,28 +1,21 @@
 //! The control connection of a worker: a task that dials, says hello, and carries messages until it breaks.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use quinn::{Connection, Endpoint};
 use ractor::{ActorProcessingErr, ActorRef};
 use sardana_net::control::{Next, carry as carry_messages};
-use sardana_net::enrol::{RenewError, renew_run_out};
+use sardana_net::dialler::{Dialler, NotWelcomed, Welcomed, joined};
+use sardana_net::enrol::RenewError;
 use sardana_net::ground::Ground;
-use sardana_net::quic::limits::CONNECT_DEADLINE;
-use sardana_net::quic::{
-    BindError, ConnectError, Purpose, Whose, bind_client_on, close, connect, explain, is_refusal, is_run_out, towards,
-};
-use sardana_net::trust::{PeerIdentity, Wallet};
-use sardana_net::whereabouts::Search;
-use sardana_net::wire::limits::HELLO_FRAME_BYTES;
-use sardana_net::wire::{FrameError, exchange};
-use sardana_protocol::limits::{GREETING_DEADLINE, RETRY_EVERY};
+use sardana_net::quic::{BindError, ConnectError};
+use sardana_protocol::limits::RETRY_EVERY;
 use sardana_protocol::member::{Event, Member};
-use sardana_protocol::messages::{Call, CoordinatorMessage, Greeting, Hello, WorkerHello, WorkerMessage};
-use sardana_protocol::words::{Incarnation, Step, WorkerId};
+use sardana_protocol::messages::{Call, CoordinatorMessage, Hello, WorkerHello, WorkerMessage};
+use sardana_protocol::words::{Incarnation, Step};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -71,14 +64,6 @@ pub enum JoinError {
     },
 }
 
-/// One attempt's end: try again, or not.
-enum Attempt {
-    Again(String),
-    /// The coordinator does not take this worker's certificate any more.
-    RunOut(String),
-    Never(JoinError),
-}
-
 /// For which time the coordinator is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Looking {
@@ -104,16 +89,25 @@ impl Looking {
             Self::Again => RETRY_EVERY,
         }
     }
+
+    /// Whether the search ends where no connection is made for this reason.
+    const fn ends_with(self, reason: &ConnectError) -> bool {
+        match reason {
+            ConnectError::Unreachable { .. } | ConnectError::Busy { .. } | ConnectError::Lost { .. } => false,
+            // It makes itself a new one.
+            ConnectError::NotValidNow { .. } => matches!(self, Self::First),
+            ConnectError::Refused { .. }
+            | ConnectError::WrongPeer { .. }
+            | ConnectError::OtherProtocol { .. }
+            | ConnectError::Local { .. } => true,
+        }
+    }
 }
 
 /// What a control connection is made from.
 #[derive(Debug, Clone)]
 pub(super) struct Link {
-    ground: Ground,
-    pub(super) credentials: Wallet,
-    pub(super) coordinator: Search,
-    /// One for each kind of address, by where it is bound.
-    endpoints: Vec<(IpAddr, Endpoint)>,
+    dialler: Dialler,
     /// Tells this process from any other that has its credentials.
     process: [u8; 16],
     calls: Arc<AtomicU64>,
@@ -123,23 +117,10 @@ impl Link {
     pub(super) fn new(ground: &Ground, config: &WorkerConfig) -> Result<Self, ActorProcessingErr> {
         let mut process = [0; 16];
         getrandom::fill(&mut process).map_err(|error| format!("the system gives no random numbers: {error}"))?;
-        let endpoint = |address| bind_client_on(ground, &config.credentials, Purpose::Control, address);
-        let found = config.coordinator.found();
-        let mut endpoints = vec![(towards(found), endpoint(found)?)];
-        for address in config.coordinator.all() {
-            let local = towards(address);
-            if endpoints.iter().all(|(bound, _)| *bound != local) {
-                // A host without such addresses cannot go there anyway.
-                endpoints.extend(endpoint(address).ok().map(|endpoint| (local, endpoint)));
-            }
-        }
         Ok(Self {
-            ground: ground.clone(),
+            dialler: Dialler::keeping(ground.clone(), config.credentials.clone(), &config.coordinator)?,
             process,
             calls: Arc::default(),
-            credentials: config.credentials.clone(),
-            coordinator: Search::new(&config.coordinator),
-            endpoints,
         })
     }
 
@@ -152,135 +133,60 @@ impl Link {
     }
 
     pub(super) async fn close(&self) {
-        for (_, endpoint) in &self.endpoints {
-            close(endpoint, "the worker ends").await;
-        }
+        self.dialler.close("the worker ends").await;
     }
 
     /// Dials and says hello until the coordinator welcomes this worker, or refuses it, or patience ends.
-    async fn join(&self, hello: impl Fn() -> WorkerHello, looking: Looking) -> Result<Carrier, JoinError> {
+    async fn join(
+        &self,
+        hello: impl Fn() -> WorkerHello,
+        looking: Looking,
+    ) -> Result<Welcomed<(Incarnation, Step)>, Box<JoinError>> {
         let patience = looking.patience();
         let give_up = Instant::now() + patience;
+        let hello = || Hello::Worker(Box::new(hello()));
         loop {
-            let address = self.coordinator.here();
-            let mut attempt = self.attempt(address, &hello, looking).await;
-            if let Err(Attempt::RunOut(why)) = &attempt {
-                tracing::debug!(coordinator = %address, %why, "the certificate has run out");
-                attempt = match renew_run_out(&self.ground, &self.credentials, address).await {
-                    Ok(()) => self.attempt(address, &hello, looking).await,
-                    Err(error @ RenewError::Again { .. }) => Err(Attempt::Again(error.to_string())),
-                    Err(RenewError::Refused { address, reason }) => Err(refused(address, reason)),
-                };
-            }
-            let last = match attempt {
-                Ok(carrier) => return Ok(carrier),
-                Err(Attempt::Never(error)) if self.ends_the_search(&error) => return Err(error),
-                Err(Attempt::Never(error)) => error.to_string(),
-                Err(Attempt::Again(last) | Attempt::RunOut(last)) => last,
+            let address = self.dialler.search().here();
+            let last = match self.dialler.dial(hello, joined).await {
+                Ok(welcomed) => return Ok(welcomed),
+                Err(error) => self.judge(address, error, looking)?,
             };
             if Instant::now() + RETRY_EVERY > give_up {
-                return Err(JoinError::NotThere { address, patience, last });
+                return Err(Box::new(JoinError::NotThere { address, patience, last }));
             }
             tracing::debug!(coordinator = %address, %last, "the coordinator is not there yet");
-            self.coordinator.look_elsewhere();
             sleep(RETRY_EVERY).await;
         }
     }
 
-    /// What somebody else says at another address says nothing of the coordinator.
-    fn ends_the_search(&self, error: &JoinError) -> bool {
-        match error {
-            JoinError::NotTrusted { .. } => !self.coordinator.is_somewhere_else_maybe(),
-            JoinError::Bind(_) | JoinError::NotThere { .. } | JoinError::Refused { .. } | JoinError::Over => true,
-        }
-    }
-
-    async fn attempt(
-        &self,
-        address: SocketAddr,
-        hello: impl Fn() -> WorkerHello,
-        looking: Looking,
-    ) -> Result<Carrier, Attempt> {
-        let local = towards(address);
-        let Some((_, endpoint)) = self.endpoints.iter().find(|(bound, _)| *bound == local) else {
-            return Err(Attempt::Again(format!("this host has no way to {address}")));
+    /// What to tell of an attempt that failed, unless that ends the search.
+    fn judge(&self, address: SocketAddr, error: NotWelcomed, looking: Looking) -> Result<String, Box<JoinError>> {
+        let end = match error {
+            NotWelcomed::NotConnected(source) if looking.ends_with(&source) => {
+                let error = JoinError::NotTrusted { address, source };
+                // What somebody else says at another address says nothing of the coordinator.
+                if self.dialler.search().is_somewhere_else_maybe() {
+                    return Ok(error.to_string());
+                }
+                error
+            }
+            NotWelcomed::Refused(reason) | NotWelcomed::NotRenewed(RenewError::Refused { reason, .. }) => {
+                JoinError::Refused { address, reason }
+            }
+            NotWelcomed::Over => JoinError::Over,
+            NotWelcomed::Bind(error) => error.into(),
+            NotWelcomed::NotConnected(_)
+            | NotWelcomed::NotRenewed(RenewError::Again { .. })
+            | NotWelcomed::NoWay
+            | NotWelcomed::RunOut(_)
+            | NotWelcomed::Fenced
+            | NotWelcomed::Mistaken
+            | NotWelcomed::NoAnswer
+            | NotWelcomed::Silent
+            | NotWelcomed::Broken(_) => return Ok(error.to_string()),
         };
-        let expected = PeerIdentity::coordinator(self.credentials.job());
-        let connection = connect(endpoint, address, expected, CONNECT_DEADLINE)
-            .await
-            .map_err(|source| not_connected(address, source, looking))?;
-        let again = |error: FrameError| Attempt::Again(error.to_string());
-        let refused = |reason: String| refused(address, reason);
-        let (mut send, mut receive) = connection.open_bi().await.map_err(|error| {
-            if is_run_out(&error) {
-                Attempt::RunOut(explain(&error))
-            } else {
-                again(FrameError::Connection(error))
-            }
-        })?;
-        // Not before the coordinator is there: a hello binds who says it, and dialling may have taken seconds.
-        let hello = Hello::Worker(Box::new(hello()));
-        let streams = (&mut send, &mut receive);
-        let greeting = exchange::<_, Greeting>(&connection, streams, (&hello, HELLO_FRAME_BYTES), HELLO_FRAME_BYTES);
-        match timeout(GREETING_DEADLINE, greeting).await {
-            Ok(Ok(Some(Greeting::Joined {
-                incarnation,
-                report_from,
-            }))) => Ok(Carrier {
-                connection,
-                send,
-                receive,
-                incarnation,
-                report_from,
-            }),
-            Ok(Ok(Some(Greeting::Fenced))) => Err(Attempt::Again("another coordinator leads the job".to_owned())),
-            Ok(Ok(Some(Greeting::Welcome | Greeting::Leads { .. }))) => {
-                Err(Attempt::Again("it took this worker for something else".to_owned()))
-            }
-            Ok(Ok(Some(Greeting::Refused { reason }))) => Err(refused(reason)),
-            Ok(Ok(Some(Greeting::Over))) => Err(Attempt::Never(JoinError::Over)),
-            Ok(Ok(None)) => Err(Attempt::Again("it closed without an answer".to_owned())),
-            // A certificate that it refuses, a hello that it cannot read, or another version shows only now.
-            Ok(Err(error @ FrameError::Version { .. })) => Err(refused(error.to_string())),
-            Ok(Err(FrameError::Connection(error))) if is_run_out(&error) => Err(Attempt::RunOut(explain(&error))),
-            Ok(Err(FrameError::Connection(error))) if is_refusal(&error) => Err(refused(explain(&error))),
-            Ok(Err(error)) => Err(again(error)),
-            Err(_) => Err(Attempt::Again(format!(
-                "it did not answer a hello within {GREETING_DEADLINE:?}"
-            ))),
-        }
+        Err(Box::new(end))
     }
-}
-
-fn refused(address: SocketAddr, reason: String) -> Attempt {
-    Attempt::Never(JoinError::Refused { address, reason })
-}
-
-/// What it means that there is no connection.
-fn not_connected(address: SocketAddr, source: ConnectError, looking: Looking) -> Attempt {
-    match (&source, looking) {
-        (ConnectError::Unreachable { .. } | ConnectError::Busy { .. } | ConnectError::Lost { .. }, _)
-        // It makes itself a new one.
-        | (ConnectError::NotValidNow { whose: Whose::Theirs, .. }, Looking::Again) => Attempt::Again(source.to_string()),
-        (ConnectError::NotValidNow { whose: Whose::Ours, .. }, _) => Attempt::RunOut(source.to_string()),
-        (
-            ConnectError::Refused { .. }
-            | ConnectError::NotValidNow { .. }
-            | ConnectError::WrongPeer { .. }
-            | ConnectError::OtherProtocol { .. }
-            | ConnectError::Local { .. },
-            _,
-        ) => Attempt::Never(JoinError::NotTrusted { address, source }),
-    }
-}
-
-/// A connection that the coordinator has welcomed.
-struct Carrier {
-    connection: Connection,
-    send: quinn::SendStream,
-    receive: quinn::RecvStream,
-    incarnation: Incarnation,
-    report_from: Step,
 }
 
 /// The task. What the desk says goes to the coordinator; what comes back goes to the worker.
@@ -350,26 +256,24 @@ async fn carry(arguments: ControlArguments) {
         call: link.next_call(),
         ..hello.clone()
     };
-    let Carrier {
+    let Welcomed {
         connection,
-        send,
-        receive,
-        incarnation,
-        report_from,
+        streams,
+        greeting: (incarnation, report_from),
+        ..
     } = match link.join(current, looking).await {
-        Ok(carrier) => carrier,
+        Ok(welcomed) => welcomed,
         Err(error) => {
             let _ = worker.cast(Message::NotJoined(error));
             return;
         }
     };
-    tracing::info!(target: "sardana::event::joined", worker = %WorkerId::new(link.credentials.id()), coordinator = %link.coordinator.here());
+    tracing::info!(target: "sardana::event::joined", worker = %hello.worker, coordinator = %connection.remote_address());
     // Before anything that the coordinator says.
-    let welcomed = Event::Welcomed {
+    desk.handle(Event::Welcomed {
         incarnation,
         report_from,
-    };
-    desk.handle(welcomed);
+    });
     if worker.cast(Message::Joined).is_err() {
         return;
     }
@@ -377,10 +281,7 @@ async fn carry(arguments: ControlArguments) {
         Ok(()) => Next::Message,
         Err(_) => Next::Stop,
     };
-    let why = carry_messages(&connection, (send, receive), queue, told, |message| {
-        at_fault_point(message, &desk)
-    })
-    .await;
+    let why = carry_messages(&connection, streams, queue, told, |message| at_fault_point(message, &desk)).await;
     let queue = desk.hang_up();
     connection.close(0_u32.into(), b"the worker leaves this connection");
     let _ = worker.cast(Message::ControlLost { why, queue });
