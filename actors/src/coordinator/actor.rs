@@ -6,34 +6,32 @@ use std::sync::Arc;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_net::control::Turn;
 use sardana_net::ground::Ground;
-use sardana_net::log::refused;
-use sardana_net::quic::explain;
 use sardana_net::trust::{Clock, Wallet};
-use sardana_protocol::admission::{Acquaintance, Refusal, admit, has_memory, take_over};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::TICK;
-use sardana_protocol::membership::{Arrival, Command, Config, DepotEvent, Event, JobEvent, Loss, Membership};
+use sardana_protocol::membership::{Command, Config, Event, JobEvent, Membership};
 use sardana_protocol::messages::{
-    AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, DepotHello, DepotMessage, DepotOrder, Greeting,
-    WorkerHello, WorkerMessage,
+    AgentHello, AgentMessage, AgentOrder, CoordinatorMessage, DepotHello, DepotMessage, DepotOrder, Greeting, WorkerHello,
+    WorkerMessage,
 };
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
-use sardana_protocol::words::{Generation, Step, WorkerId};
+use sardana_protocol::words::{Generation, WorkerId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::Span;
 
 use super::certifying::Certifying;
-use super::depots::{Hold, Seated};
+use super::depots::{DepotSeats, Hold};
 use super::faults;
 use super::hearsay::{Certainty, Hearsay};
 use super::lately::Lately;
 use super::limits::WORKERS_KEPT;
 use super::operating::Operating;
 use super::outlet::Outlet;
-use super::records::{KeptJob, Recorder};
+use super::records::Recorder;
 use super::session::SessionId;
+use super::workers::Connected;
 use super::{CoordinatorConfig, Past};
 
 /// What the actor is told.
@@ -134,17 +132,11 @@ pub(super) struct State {
     pub(super) life: Life,
     /// Set by the first worker.
     pub(super) job: Option<(JobIdentity, Membership)>,
-    pub(super) workers: BTreeMap<WorkerId, Outlet<CoordinatorMessage>>,
+    pub(super) workers: BTreeMap<WorkerId, Connected>,
     /// Whom this life has greeted last.
-    greeted: Lately<WorkerId, ()>,
-    /// By which call each of them came.
-    calls: BTreeMap<WorkerId, Call>,
+    pub(super) greeted: Lately<WorkerId, ()>,
     pub(super) agents: BTreeMap<u64, Outlet<AgentOrder>>,
-    pub(super) depots: BTreeMap<DepotId, Seated>,
-    /// What depots have said before the job was known.
-    pub(super) early: Vec<(DepotId, DepotEvent)>,
-    /// Whether they stay when the job is over.
-    pub(super) hold: Hold,
+    pub(super) depots: DepotSeats,
     pub(super) operating: Operating,
     /// The last workers whose end an agent has seen: a hello of theirs that comes late is no worker's. It comes within seconds.
     pub(super) exited: Lately<WorkerId, Certainty>,
@@ -152,9 +144,8 @@ pub(super) struct State {
     pub(super) hearsay: Hearsay,
     pub(super) certifying: Certifying,
     pub(super) ground: Ground,
-    /// Where what the next life should know is written, and what was last.
+    /// Where what the next life should know is written.
     pub(super) records: Option<Recorder>,
-    pub(super) written: Option<(Instant, KeptJob)>,
     /// Bytes from connections that are over.
     pub(super) received: u64,
 }
@@ -183,7 +174,6 @@ impl Actor for Shell {
             certifying: Certifying::new(Arc::clone(&config.registrar), arguments.wallet, arguments.clock),
             ground: arguments.ground,
             records: arguments.records,
-            written: None,
             config,
             events: arguments.events,
             started: Instant::now(),
@@ -191,11 +181,8 @@ impl Actor for Shell {
             job: None,
             workers: BTreeMap::new(),
             greeted: Lately::new(WORKERS_KEPT),
-            calls: BTreeMap::new(),
             agents: BTreeMap::new(),
-            depots: BTreeMap::new(),
-            hold: Hold::None,
-            early: Vec::new(),
+            depots: DepotSeats::default(),
             operating: Operating::default(),
             exited: Lately::new(WORKERS_KEPT),
             hearsay: Hearsay::default(),
@@ -247,7 +234,11 @@ impl Actor for Shell {
                 let _ = reply.send(state.asked(&request));
             }
             Message::SessionLost { worker, session, why } => {
-                if state.workers.get(&worker).is_some_and(|outlet| outlet.session() == session) {
+                if state
+                    .workers
+                    .get(&worker)
+                    .is_some_and(|connected| connected.outlet.session() == session)
+                {
                     state.session_lost(worker, why);
                 }
             }
@@ -281,85 +272,8 @@ impl Actor for Shell {
 }
 
 impl State {
-    fn hello(&mut self, hello: WorkerHello, outlet: Outlet<CoordinatorMessage>, reply: oneshot::Sender<Greeting>) {
-        let worker = hello.worker;
-        if self.exited.get(&worker) == Some(&Certainty::Certain) {
-            let reason = format!("the agent of worker {worker} has seen its process end: start a new worker");
-            refused!(%worker, refusal = %reason, "a worker was refused");
-            // If the agent is right, its receiver is gone.
-            let _ = reply.send(Greeting::Refused { reason });
-            return;
-        }
-        if self.life == Life::Fenced {
-            let _ = reply.send(Greeting::Fenced);
-            return;
-        }
-        if self.life == Life::Over {
-            // A replacement that came too late.
-            let _ = reply.send(Greeting::Over);
-            return;
-        }
-        // It may know sooner than this side that its last connection is gone; two processes with one id are a mistake of the person who started them.
-        let gone = self.workers.get(&worker).and_then(|outlet| outlet.connection.close_reason());
-        if let Some(error) = gone {
-            self.session_lost(worker, explain(&error));
-        }
-        let admitted = self.admit(&hello);
-        if let Err(Refusal::Fenced { own, by }) = admitted {
-            // If it cannot be sent, the session is gone.
-            let _ = reply.send(Greeting::Fenced);
-            return self.fenced(own, by);
-        }
-        if let Err(refusal) = admitted {
-            refused!(%worker, %refusal, "a worker was refused");
-            // If it cannot be sent, the session is gone.
-            let _ = reply.send(Greeting::Refused {
-                reason: refusal.to_string(),
-            });
-            return;
-        }
-        let greeting = Greeting::Joined {
-            incarnation: self.config.incarnation,
-            report_from: self.next_report(),
-        };
-        // Before it can know.
-        self.greeted.insert(worker, ());
-        if reply.send(greeting).is_err() {
-            return;
-        }
-        if let Some(outlet) = self.workers.get(&worker) {
-            let why = "its process has made a later connection";
-            outlet.connection.close(0_u32.into(), why.as_bytes());
-            self.session_lost(worker, why.to_owned());
-        }
-        // The agent that has said that it had ended was wrong.
-        self.exited.remove(&worker);
-        self.certifying.is_back(worker);
-        self.workers.insert(worker, outlet);
-        self.calls.insert(worker, hello.call);
-        if self.job.is_none() {
-            self.operating.named(&hello.auxiliary);
-            self.begin(hello.identity);
-        }
-        self.decide(Event::Arrived(Box::new(Arrival {
-            worker,
-            address: hello.address,
-            capacity: hello.shard_capacity,
-            memory: hello.memory,
-            introduction: hello.introduction,
-        })));
-        if let Some(reason) = self.operating.agents.leaving(worker) {
-            self.leave(&[worker], &reason);
-        }
-    }
-
-    pub(super) fn next_report(&self) -> Step {
-        let membership = self.job.as_ref().map(|(_, membership)| membership);
-        membership.map_or(Step::ZERO, Membership::next_report)
-    }
-
     /// The job is known: from its first worker, or from what was written down.
-    fn begin(&mut self, identity: JobIdentity) {
+    pub(super) fn begin(&mut self, identity: JobIdentity) {
         let spec = &identity.spec;
         let config = Config {
             min: self.config.min,
@@ -381,52 +295,6 @@ impl State {
         };
         self.job = Some((identity, membership));
         self.catch_up_on_depots();
-    }
-
-    fn session_lost(&mut self, worker: WorkerId, why: String) {
-        self.forget(worker);
-        self.decide(Event::Lost {
-            worker,
-            cause: Loss::ConnectionLost { why },
-        });
-    }
-
-    fn admit(&self, hello: &WorkerHello) -> Result<(), Refusal> {
-        let identity = self.job.as_ref().map(|(identity, _)| identity);
-        if let Some(&present) = self.calls.get(&hello.worker) {
-            take_over(present, hello)?;
-        }
-        // Once any was forgotten it is not known who was greeted by another coordinator with this one's number: one that takes this for a
-        // proof would end a job for a worker that comes back late. Rivals that meet tell each other as well.
-        let acquaintance = if self.greeted.contains(&hello.worker) || self.greeted.has_forgotten() {
-            Acquaintance::Greeted
-        } else {
-            Acquaintance::None
-        };
-        admit(self.config.registrar.job(), identity, self.newest(), acquaintance, hello)?;
-        has_memory(hello, self.config.max)?;
-        // With as many as are expected it trains, only not as fast as it might.
-        let scarce = has_memory(hello, self.config.expected).err();
-        if let Some(scarce) = scarce.filter(|_| hello.memory.is_known()) {
-            let worker = hello.worker;
-            tracing::warn!(target: "sardana::event::scarce", %worker, %scarce, "the first rank will compute what others have no memory for");
-        }
-        Ok(())
-    }
-
-    fn said(&mut self, worker: WorkerId, message: WorkerMessage) {
-        self.hearsay.speaks(worker, Instant::now());
-        if let WorkerMessage::Renew { request } = &message {
-            // What it says after it was dismissed may come late.
-            if let (true, Some(renewed)) = (
-                self.workers.contains_key(&worker),
-                self.certifying.renewed_worker(worker, request),
-            ) {
-                self.send(worker, renewed);
-            }
-            return;
-        }
-        self.decide(Event::Said { worker, message });
     }
 
     pub(super) fn stop_requested(&mut self) {
@@ -463,27 +331,6 @@ impl State {
         }
     }
 
-    fn send(&mut self, worker: WorkerId, message: CoordinatorMessage) {
-        let last = matches!(
-            message,
-            CoordinatorMessage::Dismiss { .. } | CoordinatorMessage::Released { .. }
-        );
-        if last {
-            self.certifying.is_gone(worker);
-        }
-        let step = self.job.as_ref().map_or(Step::ZERO, |(_, membership)| membership.reached());
-        if let Some(outlet) = self.workers.get(&worker) {
-            let afterwards = faults::before(&message, step);
-            // A session that is over has said so, or will.
-            outlet.say(message);
-            faults::after(afterwards, step);
-        }
-        if last {
-            // Its queue ends with this message, and its connection with the queue.
-            self.forget(worker);
-        }
-    }
-
     pub(super) fn tell(&mut self, event: JobEvent) {
         faults::before_telling(&event);
         self.operating.note(self.started.elapsed(), &event);
@@ -501,17 +348,9 @@ impl State {
         let _ = self.events.send(event);
     }
 
-    /// Lets go of a worker's session, if there is one.
-    pub(super) fn forget(&mut self, worker: WorkerId) -> Option<Outlet<CoordinatorMessage>> {
-        let outlet = self.workers.remove(&worker);
-        self.calls.remove(&worker);
-        self.received += outlet.as_ref().map_or(0, |outlet| outlet.connection.stats().udp_rx.bytes);
-        outlet
-    }
-
     fn bytes_received(&self) -> u64 {
-        let open = self.workers.values().map(|outlet| outlet.connection.stats().udp_rx.bytes);
-        let agents = self.agents.values().map(|outlet| outlet.connection.stats().udp_rx.bytes);
+        let open = self.workers.values().map(|connected| connected.outlet.received());
+        let agents = self.agents.values().map(Outlet::received);
         self.received + open.chain(agents).sum::<u64>()
     }
 }

@@ -25,7 +25,7 @@ impl State {
             outlet.say(AgentOrder::JobOver);
         }
         if let Some(before) = self.agents.insert(agent, outlet) {
-            self.received += before.connection.stats().udp_rx.bytes;
+            self.received += before.received();
         }
         // If it cannot be sent, the session is gone.
         let _ = reply.send(Greeting::Welcome);
@@ -36,7 +36,7 @@ impl State {
             return;
         }
         if let Some(before) = self.agents.remove(&agent) {
-            self.received += before.connection.stats().udp_rx.bytes;
+            self.received += before.received();
         }
         let host = self.operating.agents.host_of(agent).to_owned();
         self.operating.remember(

@@ -1,5 +1,6 @@
 //! What depots tell the coordinator, and what it orders them. Part of its actor.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -27,10 +28,20 @@ const PART_BYTES: usize = CONTROL_FRAME_BYTES / 4;
 /// Most that is kept of what depots say before the first worker has said which job it is.
 const EARLY: usize = 4 * MAX_DEPOTS;
 
+/// What the actor keeps of depots.
+#[derive(Debug, Default)]
+pub(super) struct DepotSeats {
+    seated: BTreeMap<DepotId, Seated>,
+    /// What they have said before the job was known.
+    early: Vec<(DepotId, DepotEvent)>,
+    /// Whether they stay when the job is over.
+    hold: Hold,
+}
+
 /// A depot that is connected.
 #[derive(Debug)]
-pub(super) struct Seated {
-    pub(super) outlet: Outlet<DepotOrder>,
+struct Seated {
+    outlet: Outlet<DepotOrder>,
     /// What its host is called.
     host: String,
 }
@@ -54,9 +65,10 @@ impl Seated {
 }
 
 /// Whether depots stay when the job is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Hold {
     /// They end with it.
+    #[default]
     None,
     /// Somebody still reads from them.
     Depots,
@@ -71,7 +83,7 @@ impl State {
 
     /// Lets them stay when the job is over, or no longer.
     pub(super) fn hold_depots(&mut self, hold: Hold) {
-        self.hold = hold;
+        self.depots.hold = hold;
         if self.life == Life::Over {
             self.end_depots();
         }
@@ -79,8 +91,8 @@ impl State {
 
     /// The job is over.
     pub(super) fn end_depots(&self) {
-        if self.hold == Hold::None {
-            for depot in self.depots.values() {
+        if self.depots.hold == Hold::None {
+            for depot in self.depots.seated.values() {
                 depot.outlet.say(DepotOrder::JobOver);
             }
         }
@@ -106,13 +118,13 @@ impl State {
             let _ = reply.send(Greeting::Over);
             return;
         }
-        if !self.depots.contains_key(&hello.depot) && self.depots.len() >= MAX_DEPOTS {
+        if !self.depots.seated.contains_key(&hello.depot) && self.depots.seated.len() >= MAX_DEPOTS {
             let reason = format!("a job has at most {MAX_DEPOTS} checkpoint actors: stop another one first");
             let _ = reply.send(Greeting::Refused { reason });
             return;
         }
         let host = plain(&hello.host, HOST_BYTES);
-        let elsewhere = self.depots.get(&hello.depot);
+        let elsewhere = self.depots.seated.get(&hello.depot);
         if let Some(reason) = elsewhere.and_then(|seated| seated.is_also_on(hello.depot, &host)) {
             refused!(depot = %hello.depot, %reason, "a checkpoint actor was refused");
             let _ = reply.send(Greeting::Refused { reason });
@@ -126,11 +138,11 @@ impl State {
             return;
         }
         self.certifying.has_depot(hello.depot, certified);
-        if let Some(Seated { outlet: before, .. }) = self.depots.insert(hello.depot, Seated { outlet, host }) {
+        if let Some(Seated { outlet: before, .. }) = self.depots.seated.insert(hello.depot, Seated { outlet, host }) {
             before
                 .connection
                 .close(0_u32.into(), b"its process has made a later connection");
-            self.received += before.connection.stats().udp_rx.bytes;
+            self.received += before.received();
         }
         let (host, address) = (plain(&hello.host, HOST_BYTES), hello.address);
         let arrived = DepotEvent::Arrived {
@@ -142,7 +154,7 @@ impl State {
     }
 
     pub(super) fn depot_said(&mut self, depot: DepotId, message: DepotMessage) {
-        if !self.depots.contains_key(&depot) {
+        if !self.depots.seated.contains_key(&depot) {
             return;
         }
         if let DepotMessage::Renew { request } = &message {
@@ -157,13 +169,14 @@ impl State {
     pub(super) fn depot_lost(&mut self, depot: DepotId, session: SessionId, why: String) {
         if self
             .depots
+            .seated
             .get(&depot)
             .is_none_or(|seated| seated.outlet.session() != session)
         {
             return;
         }
-        if let Some(Seated { outlet: before, .. }) = self.depots.remove(&depot) {
-            self.received += before.connection.stats().udp_rx.bytes;
+        if let Some(Seated { outlet: before, .. }) = self.depots.seated.remove(&depot) {
+            self.received += before.received();
         }
         self.depot_event(depot, DepotEvent::Lost { why });
     }
@@ -174,11 +187,11 @@ impl State {
             return self.decide(Event::Depot { depot, event });
         }
         if matches!(event, DepotEvent::Arrived { .. } | DepotEvent::Lost { .. }) {
-            self.early.retain(|(one, _)| *one != depot);
+            self.depots.early.retain(|(one, _)| *one != depot);
         }
-        if self.early.len() < EARLY {
-            self.early.push((depot, event));
-        } else if let Some(Seated { outlet, .. }) = self.depots.remove(&depot) {
+        if self.depots.early.len() < EARLY {
+            self.depots.early.push((depot, event));
+        } else if let Some(Seated { outlet, .. }) = self.depots.seated.remove(&depot) {
             // It tells everything again when it comes back.
             outlet.connection.close(0_u32.into(), b"the job has not begun");
         }
@@ -186,13 +199,13 @@ impl State {
 
     /// What depots have said before the job was known.
     pub(super) fn catch_up_on_depots(&mut self) {
-        for (depot, event) in std::mem::take(&mut self.early) {
+        for (depot, event) in std::mem::take(&mut self.depots.early) {
             self.decide(Event::Depot { depot, event });
         }
     }
 
     pub(super) fn order_depot(&self, depot: DepotId, order: DepotOrder) {
-        if let Some(seated) = self.depots.get(&depot) {
+        if let Some(seated) = self.depots.seated.get(&depot) {
             // A session that is over has said so.
             seated.outlet.say(order);
         }
@@ -214,7 +227,7 @@ impl State {
             depots: contents.depots,
             placing: contents.placing,
         };
-        let depots = to.iter().filter_map(|depot| self.depots.get(depot));
+        let depots = to.iter().filter_map(|depot| self.depots.seated.get(depot));
         order_commit(&self.ground, depots.map(|seated| &seated.outlet), manifest);
     }
 }

@@ -105,7 +105,7 @@ impl State {
         let there = self
             .workers
             .get(&worker)
-            .map(|outlet| outlet.connection.remote_address().ip());
+            .map(|connected| connected.outlet.connection.remote_address().ip());
         let own_host = self.agents.get(&agent).map(|outlet| outlet.connection.remote_address().ip());
         let certain = self.certifying.is_child(agent, worker) || (there.is_some() && there == own_host);
         match (certain, there) {
@@ -121,7 +121,7 @@ impl State {
         let is_gone = |worker| {
             workers
                 .get(&worker)
-                .is_none_or(|outlet| outlet.connection.close_reason().is_some())
+                .is_none_or(|connected| connected.outlet.connection.close_reason().is_some())
         };
         for outcome in self.hearsay.settle(Instant::now(), is_gone) {
             match outcome {

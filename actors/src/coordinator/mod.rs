@@ -16,6 +16,7 @@ mod records;
 mod records_tests;
 mod rivals;
 mod session;
+mod workers;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

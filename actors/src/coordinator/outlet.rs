@@ -26,6 +26,11 @@ impl<Out> Outlet<Out> {
         SessionId::of(&self.connection)
     }
 
+    /// Bytes that have come over its connection.
+    pub(super) fn received(&self) -> u64 {
+        self.connection.stats().udp_rx.bytes
+    }
+
     /// Says this. False if the session is over, or does not read.
     pub(super) fn say(&self, message: Out) -> bool {
         self.put(Item::Message(message))

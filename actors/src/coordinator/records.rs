@@ -108,6 +108,8 @@ impl Records {
 pub(super) struct Recorder {
     /// What is to be written: the newest counts.
     newest: watch::Sender<Option<KeptJob>>,
+    /// The newest, and since when it is.
+    written: Option<(Instant, KeptJob)>,
     /// Why it cannot be, if so.
     trouble: watch::Receiver<Option<Trouble>>,
     /// Since when people know.
@@ -122,9 +124,17 @@ struct Trouble {
 }
 
 impl Recorder {
+    /// Whether this should be written: at once if it says more than that training goes on.
+    fn lacks(&self, record: &JobRecord) -> bool {
+        self.written.as_ref().is_none_or(|(at, before)| {
+            record.differs_from(&before.record) || (at.elapsed() >= RECORD_EVERY && *record != before.record)
+        })
+    }
+
     /// This is to be written.
-    pub(super) fn write(&self, job: KeptJob) {
-        self.newest.send_replace(Some(job));
+    pub(super) fn write(&mut self, job: KeptJob) {
+        self.newest.send_replace(Some(job.clone()));
+        self.written = Some((Instant::now(), job));
     }
 
     /// The job is over: nothing is left for a next life.
@@ -152,23 +162,18 @@ impl Recorder {
 }
 
 impl State {
-    /// Has what the next life should know written down: at once if that is not only that training goes on.
+    /// Has what the next life should know written down.
     pub(super) fn write_down(&mut self) {
-        let (Some(recorder), Some((identity, membership)), Life::Open) = (&self.records, &self.job, self.life) else {
+        let (Some(recorder), Some((identity, membership)), Life::Open) = (&mut self.records, &self.job, self.life) else {
             return;
         };
         let record = membership.record();
-        let due = self.written.as_ref().is_none_or(|(at, before)| {
-            record.differs_from(&before.record) || (at.elapsed() >= RECORD_EVERY && record != before.record)
-        });
-        if due {
-            let job = KeptJob {
+        if recorder.lacks(&record) {
+            recorder.write(KeptJob {
                 identity: identity.clone(),
                 auxiliary: self.operating.auxiliary().to_vec(),
                 record,
-            };
-            recorder.write(job.clone());
-            self.written = Some((Instant::now(), job));
+            });
         }
     }
 
@@ -231,8 +236,13 @@ pub(super) fn keep_writing(ground: Ground, records: Records) -> (Recorder, JoinH
             tell.send_if_modified(|trouble| trouble.take().is_some());
         }
     });
-    let told = None;
-    (Recorder { newest, trouble, told }, writing)
+    let recorder = Recorder {
+        newest,
+        written: None,
+        trouble,
+        told: None,
+    };
+    (recorder, writing)
 }
 
 async fn last_try(ground: &Ground, mut records: Records, job: Option<KeptJob>) {

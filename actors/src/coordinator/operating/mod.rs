@@ -112,7 +112,7 @@ impl State {
             age: now,
             agents: self.operating.agents.status(),
             round_trips: round_trips
-                .map(|(worker, outlet)| (*worker, outlet.connection.rtt()))
+                .map(|(worker, connected)| (*worker, connected.outlet.connection.rtt()))
                 .collect(),
             events: self
                 .operating
