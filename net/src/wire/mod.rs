@@ -15,6 +15,8 @@ mod golden_depots;
 #[cfg(test)]
 mod golden_forms;
 #[cfg(test)]
+mod golden_operators;
+#[cfg(test)]
 mod over_quic;
 #[cfg(test)]
 mod tests;
