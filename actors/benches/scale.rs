@@ -10,8 +10,12 @@
 mod connections;
 #[path = "scale/crowd.rs"]
 mod crowd;
+#[path = "scale/job.rs"]
+mod job;
 #[path = "scale/phases.rs"]
 mod phases;
+#[path = "scale/remote.rs"]
+mod remote;
 #[path = "scale/worker.rs"]
 mod worker;
 

@@ -6,21 +6,20 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use sardana_net::wire::limits::CONTROL_FRAME_BYTES;
-use sardana_protocol::checkpoint::{Condition, DepotId, Head, Manifest, ManifestId, ManifestKey, Placing};
+use sardana_protocol::checkpoint::{Condition, DepotId, Manifest};
 use sardana_protocol::codec::encode;
-use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
+use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::limits::{MAX_SHARDS, MAX_WORKERS};
 use sardana_protocol::membership::{
     Balance, CheckpointEvent, Command, Config, Contents, DepotEvent, Event, GenerationEvent, JobEvent, Loss, Membership,
     Saves,
 };
 use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, DepotOrder, Told, Trailer, WorkerMessage};
-use sardana_protocol::snapshot::SnapshotId;
-use sardana_protocol::state::StateHash;
-use sardana_protocol::words::{Generation, Incarnation, JobId, Step, WorkerId};
+use sardana_protocol::words::{Incarnation, Step, WorkerId};
 use sardana_storage::manifest::{encode as encode_manifest, head_of, key_of};
 use serde::Serialize;
 
+use super::job::{JOB, depot_ids, identity, kept_heads, spec, worker_id};
 use super::worker::{Said, Worker};
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -31,9 +30,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(100);
 /// A phase that takes more rounds than this goes nowhere.
 const ROUNDS: u32 = 400;
 
-pub(crate) const JOB: JobId = JobId::new([3; 16]);
 const LIFE: Incarnation = Incarnation::new(2);
-const DEPOTS: u64 = 4;
 
 /// What a phase has cost.
 #[derive(Debug, Clone, Default)]
@@ -85,43 +82,6 @@ pub(crate) enum Copying {
     AtOnce,
     /// As long as this is said.
     Held,
-}
-
-/// Of a job with so many shards.
-pub(crate) fn identity(shards: u32) -> JobIdentity {
-    let hash = StateHash::new([7; 32]);
-    JobIdentity {
-        spec: spec(shards),
-        state_zero: hash,
-        fingerprint: Fingerprint {
-            program: hash,
-            tensors: hash,
-            processor: "x86_64".to_owned(),
-            device: "cpu".to_owned(),
-            libraries: String::new(),
-            probe: hash,
-        },
-    }
-}
-
-fn spec(shards: u32) -> JobSpec {
-    JobSpec {
-        name: "scale".to_owned(),
-        seed: 1,
-        shards,
-        steps: Step::new(1_000_000),
-        samples: 1 << 20,
-        batch: 1 << 13,
-        order: Order::Exact,
-    }
-}
-
-pub(crate) fn worker_id(number: u32) -> WorkerId {
-    WorkerId::new((u64::from(number) + 1) << 40 | 0x5a5a)
-}
-
-pub(crate) fn depot_ids() -> Vec<DepotId> {
-    (1..=DEPOTS).map(DepotId::new).collect()
 }
 
 /// The bytes of a message's payload.
@@ -409,35 +369,5 @@ impl Heard {
             GenerationEvent::Halting { .. } => self.members = 0,
             GenerationEvent::Forming { .. } | GenerationEvent::Resumed { .. } | GenerationEvent::Adopted { .. } => {}
         }
-    }
-}
-
-/// So many checkpoints of this job, each ten steps after the one before.
-pub(crate) fn kept_heads(kept: u32, shards: u32) -> Vec<Head> {
-    (1..=kept).map(|step| head(u64::from(step) * 10, shards)).collect()
-}
-
-/// A checkpoint of this job that all depots keep.
-fn head(step: u64, shards: u32) -> Head {
-    let step = Step::new(step);
-    Head {
-        key: ManifestKey {
-            step,
-            id: ManifestId::of(&step.get().to_le_bytes()),
-        },
-        run: JOB,
-        snapshot: SnapshotId {
-            generation: Generation::new(Incarnation::new(1), 1),
-            step,
-        },
-        task: identity(shards).task(),
-        build: identity(shards).build(),
-        replicas: 2,
-        depots: depot_ids(),
-        placing: Placing {
-            incarnation: Incarnation::new(1),
-            number: u32::try_from(step.get()).unwrap_or(u32::MAX),
-        },
-        condition: Condition::Whole,
     }
 }

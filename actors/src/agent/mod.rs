@@ -10,6 +10,7 @@ mod away;
 mod bundle;
 mod certificates;
 mod child;
+mod children;
 mod counts;
 mod depot;
 mod group;

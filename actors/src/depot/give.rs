@@ -11,7 +11,8 @@ use sardana_storage::store::limits::PIECE_BYTES;
 use sardana_storage::store::{Places, ReadError, ShowError, Store};
 
 use super::limits::{BATCH_BYTES, LIST_BYTES, PATH_BYTES, ROUND_PIECES};
-use super::server::{End, Server, Talk, meanwhile, moving};
+use super::server::Server;
+use super::stream::{End, Talk, meanwhile, moving};
 use super::talk::{Answer, cut};
 use crate::fault::{self, Point};
 

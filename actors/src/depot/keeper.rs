@@ -16,8 +16,9 @@ use tokio::time::sleep;
 use super::client::Depots;
 use super::identity::{IdentityError, note_served};
 use super::limits::{COLLECT_AFTER, HEADS_TOLD, PROGRESS_EVERY};
-use super::server::{End, Server};
+use super::server::Server;
 use super::shelf::Opener;
+use super::stream::End;
 use crate::fault::{self, Point};
 
 /// Keeps the checkpoints of one depot.

@@ -32,6 +32,7 @@ mod session;
 mod shares;
 mod shelf;
 mod show;
+mod stream;
 mod talk;
 mod window;
 

@@ -13,7 +13,8 @@ use sardana_protocol::snapshot::SnapshotId;
 use sardana_storage::store::PinId;
 
 use super::limits::{BATCH_BYTES, LIST_BYTES, MAX_SNAPSHOTS, PANE_BYTES, REQUEST_BYTES, ROUND_PIECES};
-use super::server::{End, Server, Talk, meanwhile, moving};
+use super::server::Server;
+use super::stream::{End, Talk, meanwhile, moving};
 use super::talk::{Answer, Offer, Shown};
 use super::window::{PANES, View, WindowAt};
 use crate::fault::{self, Point};

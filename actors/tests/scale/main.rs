@@ -3,6 +3,8 @@
 
 #[path = "../../benches/scale/crowd.rs"]
 mod crowd;
+#[path = "../../benches/scale/job.rs"]
+mod job;
 #[path = "../../benches/scale/phases.rs"]
 mod phases;
 #[path = "../../benches/scale/worker.rs"]

@@ -1,15 +1,12 @@
-//! What lies on a desk: the machine, and the buffers that its commands speak of. Behind the desk's lock; must not block.
+//! What lies on a desk: the machine, and what its commands speak of. Behind the desk's lock; must not block.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sardana_collectives::alone;
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_collectives::layout::Layout;
 use sardana_collectives::ring::RingInput;
 use sardana_protocol::member::{Command, Event, Member, NetworkCommand, Work};
-use sardana_protocol::memory::SUMS;
 use sardana_protocol::messages::{StepReport, Trailer, WorkerMessage};
 use sardana_protocol::snapshot::{Share, SnapshotId};
 use sardana_protocol::words::{ShardRange, Step};
@@ -17,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::arrival::{Accepted, Mismatch, Payload};
+use super::buffers::Buffers;
 use super::copies::{Copies, Haste};
 use super::keeping::{HeldShare, Keeping, KeptSum, Wanted};
 use super::meter::Meter;
@@ -28,15 +26,7 @@ use crate::worker::TallyFile;
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) member: Member,
-    layout: Arc<Layout>,
-    /// Buffers of pieces that lack shards.
-    partial: BTreeMap<ShardRange, GradientBuffer>,
-    /// Buffers of complete pieces. A ring may hold them as well, to read.
-    whole: BTreeMap<ShardRange, Arc<GradientBuffer>>,
-    /// Buffers for re-use, never more than a step needs.
-    pub(super) free: Vec<GradientBuffer>,
-    /// Pieces of the step under way.
-    pieces: usize,
+    pub(super) buffers: Buffers,
     pub(super) accepted: Accepted,
     pub(super) keeping: Keeping,
     pub(super) meter: Meter,
@@ -67,11 +57,7 @@ impl Inner {
         };
         let inner = Self {
             member,
-            layout,
-            partial: BTreeMap::new(),
-            whole: BTreeMap::new(),
-            free: Vec::new(),
-            pieces: 0,
+            buffers: Buffers::new(layout),
             accepted: Accepted::default(),
             keeping: Keeping::default(),
             meter: Meter::default(),
@@ -99,22 +85,18 @@ impl Inner {
 
     pub(super) fn computed(&mut self, step: Step, piece: ShardRange, shard: u32, buffer: GradientBuffer) {
         self.meter.ends(Instant::now());
-        if shard + 1 == piece.end() {
-            self.whole.insert(piece, Arc::new(buffer));
-        } else {
-            self.partial.insert(piece, buffer);
-        }
+        self.buffers.computed(piece, shard, buffer);
         self.handle_counted(Event::Computed { step, piece, shard });
     }
 
     pub(super) fn applied(&mut self, report: StepReport) {
         // The step's gradients are in the state now; their buffers are for the next step's.
-        self.retain(&[]);
+        self.buffers.retain(&[]);
         self.handle_counted(Event::Applied { report });
     }
 
     pub(super) fn loaded(&mut self) {
-        self.retain(&[]);
+        self.buffers.retain(&[]);
         self.keeping.forget_newest();
         self.handle_counted(Event::Loaded);
         // The sums that led here are not applied by this worker.
@@ -168,9 +150,9 @@ impl Inner {
             Work::Wait => None,
             Work::Gradient { step, piece, shard } => {
                 let (buffer, mode) = if shard == piece.start() {
-                    (self.buffer(), WriteMode::Store)
+                    (self.buffers.any(), WriteMode::Store)
                 } else {
-                    (self.partial.remove(&piece)?, WriteMode::Add)
+                    (self.buffers.begun(piece)?, WriteMode::Add)
                 };
                 self.meter.begins(Instant::now());
                 Some(Task::Gradient {
@@ -197,14 +179,10 @@ impl Inner {
         }
     }
 
-    fn buffer(&mut self) -> GradientBuffer {
-        self.free.pop().unwrap_or_else(|| GradientBuffer::zeros(&self.layout))
-    }
-
     fn apply(&mut self, sum: Sum, trailer: Trailer) -> Task {
         let sum = Arc::new(sum);
         if let Some(old) = self.keeping.renew(KeptSum::new(Arc::clone(&sum), trailer)) {
-            self.recycle(old);
+            self.buffers.recycle(old);
         }
         Task::Apply { sum }
     }
@@ -218,15 +196,6 @@ impl Inner {
         });
         self.end();
         Task::End
-    }
-
-    /// Uses the buffer of a sum again, unless somebody still reads it.
-    pub(super) fn recycle(&mut self, sum: KeptSum) {
-        if self.free.len() < self.pieces + SUMS as usize
-            && let Some(sum) = Arc::into_inner(sum.into_sum())
-        {
-            self.free.push(sum.into_buffer());
-        }
     }
 
     pub(super) fn handle(&mut self, event: Event) {
@@ -264,15 +233,11 @@ impl Inner {
                 self.command(ActorCommand::Connect { form, inbox });
             }
             Command::Begin { step } => {
-                let into = self.buffer();
+                let into = self.buffers.any();
                 self.tell_ring(RingInput::Begin { step, into });
             }
             Command::Offer { piece } => self.offer(piece),
-            Command::Retain { pieces } => {
-                self.retain(&pieces);
-                self.pieces = pieces.len();
-                self.free.truncate(self.pieces + SUMS as usize);
-            }
+            Command::Retain { pieces } => self.buffers.retain_for_step(&pieces),
             Command::SumAlone { pieces, trailer } => self.sum_alone(&pieces, trailer),
             Command::Accept { trailer } => {
                 let accepted = self.accepted.accept(payload.take(), trailer);
@@ -330,7 +295,7 @@ impl Inner {
     }
 
     fn offer(&self, piece: ShardRange) {
-        if let Some(gradient) = self.whole.get(&piece).cloned() {
+        if let Some(gradient) = self.buffers.whole(piece) {
             self.tell_ring(RingInput::Piece {
                 step: self.member.step(),
                 shards: piece,
@@ -340,8 +305,7 @@ impl Inner {
     }
 
     fn sum_alone(&mut self, pieces: &[ShardRange], trailer: Trailer) {
-        let held = pieces.iter().filter_map(|piece| self.whole.remove(piece)).collect();
-        let sum = alone::add_up(&self.layout, self.member.step(), held);
+        let sum = self.buffers.add_up(self.member.step(), pieces);
         let accepted = self.accepted.accept(Some(Payload::Sum(sum)), trailer);
         self.require(accepted);
     }
@@ -351,14 +315,14 @@ impl Inner {
             self.keeping.let_go_of_shares();
         }
         for sum in self.keeping.let_go_of_sums(sums_before) {
-            self.recycle(sum);
+            self.buffers.recycle(sum);
         }
     }
 
     fn snapshot(&mut self, snapshot: SnapshotId, shares: Vec<Share>) {
         fault::reached(Point::Snapshot, snapshot.step);
         for sum in self.keeping.begin(snapshot) {
-            self.recycle(sum);
+            self.buffers.recycle(sum);
         }
         if let Some(copies) = self.copy(snapshot.step, shares.clone(), Haste::BeforeUpdate) {
             self.command(ActorCommand::Snapshot {
@@ -366,26 +330,6 @@ impl Inner {
                 shares,
                 copies,
             });
-        }
-    }
-
-    /// Lets go of all pieces but these. A buffer that a ring still reads is left to it; others are used again.
-    fn retain(&mut self, pieces: &[ShardRange]) {
-        let partial = std::mem::take(&mut self.partial);
-        for (piece, buffer) in partial {
-            if pieces.contains(&piece) {
-                self.partial.insert(piece, buffer);
-            } else {
-                self.free.push(buffer);
-            }
-        }
-        let whole = std::mem::take(&mut self.whole);
-        for (piece, buffer) in whole {
-            if pieces.contains(&piece) {
-                self.whole.insert(piece, buffer);
-            } else if let Ok(buffer) = Arc::try_unwrap(buffer) {
-                self.free.push(buffer);
-            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! the model.
 
 mod arrival;
+mod buffers;
 mod copies;
 mod inner;
 mod keeping;

@@ -242,9 +242,9 @@ fn a_kept_sum_is_not_rewritten_and_its_buffer_comes_back() {
     }
     assert_eq!(kept.bytes(), bytes);
     drop(kept);
-    desk.lock().free.clear();
+    desk.lock().buffers.free.clear();
     let_go(&desk, false, None);
-    assert_eq!(desk.lock().free[0].bytes().as_ptr(), place);
+    assert_eq!(desk.lock().buffers.free[0].bytes().as_ptr(), place);
 }
 
 #[test]
@@ -253,9 +253,9 @@ fn who_only_follows_does_not_pile_up_buffers() {
     for step in 0..50 {
         let sum = Sum::from_buffer(Step::new(step), GradientBuffer::zeros(desk.layout()));
         let old = desk.lock().keeping.renew(KeptSum::new(Arc::new(sum), Trailer::Continue));
-        old.into_iter().for_each(|old| desk.lock().recycle(old));
+        old.into_iter().for_each(|old| desk.lock().buffers.recycle(old));
     }
-    assert!(desk.lock().free.len() <= 2);
+    assert!(desk.lock().buffers.free.len() <= 2);
 }
 
 /// Asks for the sum of a step, and waits until that is known.

@@ -196,7 +196,7 @@ fn buffers_are_used_again_and_do_not_pile_up() {
         }
         sum(&desk, &mut inbox, generation(1), 3);
         drop(apply(&desk, desk.next()));
-        assert!(desk.lock().free.len() <= 3 + 2);
+        assert!(desk.lock().buffers.free.len() <= 3 + 2);
     }
     assert!(
         places.len() <= 3 + 2,
@@ -208,7 +208,7 @@ fn buffers_are_used_again_and_do_not_pile_up() {
         generation: generation(2),
     }));
     desk.handle(form(2, 1, &[3, SHARDS], 200));
-    assert!(desk.lock().free.len() <= 1 + 2);
+    assert!(desk.lock().buffers.free.len() <= 1 + 2);
 }
 
 #[test]

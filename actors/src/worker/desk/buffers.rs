@@ -1,0 +1,103 @@
+//! The buffers of gradients that lie on a desk. They are used again, since each may be as large as the model.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sardana_collectives::alone;
+use sardana_collectives::gradient::{GradientBuffer, Sum};
+use sardana_collectives::layout::Layout;
+use sardana_protocol::memory::SUMS;
+use sardana_protocol::words::{ShardRange, Step};
+
+use super::keeping::KeptSum;
+
+#[derive(Debug)]
+pub(super) struct Buffers {
+    layout: Arc<Layout>,
+    /// Those of pieces that lack shards.
+    partial: BTreeMap<ShardRange, GradientBuffer>,
+    /// Those of complete pieces. A ring may hold them as well, to read.
+    whole: BTreeMap<ShardRange, Arc<GradientBuffer>>,
+    /// For re-use, never more than a step needs.
+    pub(super) free: Vec<GradientBuffer>,
+    /// Pieces of the step under way.
+    pieces: usize,
+}
+
+impl Buffers {
+    pub(super) const fn new(layout: Arc<Layout>) -> Self {
+        Self {
+            layout,
+            partial: BTreeMap::new(),
+            whole: BTreeMap::new(),
+            free: Vec::new(),
+            pieces: 0,
+        }
+    }
+
+    /// One with anything in it.
+    pub(super) fn any(&mut self) -> GradientBuffer {
+        self.free.pop().unwrap_or_else(|| GradientBuffer::zeros(&self.layout))
+    }
+
+    /// The one of a piece that lacks shards, for the next of them.
+    pub(super) fn begun(&mut self, piece: ShardRange) -> Option<GradientBuffer> {
+        self.partial.remove(&piece)
+    }
+
+    /// The gradients of `piece` up to `shard` are in this one.
+    pub(super) fn computed(&mut self, piece: ShardRange, shard: u32, buffer: GradientBuffer) {
+        if shard + 1 == piece.end() {
+            self.whole.insert(piece, Arc::new(buffer));
+        } else {
+            self.partial.insert(piece, buffer);
+        }
+    }
+
+    /// The one of a complete piece, to be read.
+    pub(super) fn whole(&self, piece: ShardRange) -> Option<Arc<GradientBuffer>> {
+        self.whole.get(&piece).cloned()
+    }
+
+    /// The sum of these pieces, which are all.
+    pub(super) fn add_up(&mut self, step: Step, pieces: &[ShardRange]) -> Sum {
+        let held = pieces.iter().filter_map(|piece| self.whole.remove(piece)).collect();
+        alone::add_up(&self.layout, step, held)
+    }
+
+    /// Uses the buffer of a sum again, unless somebody still reads it.
+    pub(super) fn recycle(&mut self, sum: KeptSum) {
+        if self.free.len() < self.pieces + SUMS as usize
+            && let Some(sum) = Arc::into_inner(sum.into_sum())
+        {
+            self.free.push(sum.into_buffer());
+        }
+    }
+
+    /// A step of these pieces begins: of all others it lets go.
+    pub(super) fn retain_for_step(&mut self, pieces: &[ShardRange]) {
+        self.retain(pieces);
+        self.pieces = pieces.len();
+        self.free.truncate(self.pieces + SUMS as usize);
+    }
+
+    /// Lets go of all pieces but these. A buffer that a ring still reads is left to it; others are used again.
+    pub(super) fn retain(&mut self, pieces: &[ShardRange]) {
+        let partial = std::mem::take(&mut self.partial);
+        for (piece, buffer) in partial {
+            if pieces.contains(&piece) {
+                self.partial.insert(piece, buffer);
+            } else {
+                self.free.push(buffer);
+            }
+        }
+        let whole = std::mem::take(&mut self.whole);
+        for (piece, buffer) in whole {
+            if pieces.contains(&piece) {
+                self.whole.insert(piece, buffer);
+            } else if let Ok(buffer) = Arc::try_unwrap(buffer) {
+                self.free.push(buffer);
+            }
+        }
+    }
+}
