@@ -2,10 +2,9 @@
 
 use anyhow::{Result, ensure};
 use sardana_chaos_tests::gate::Place;
-use sardana_chaos_tests::setup::Setup;
 
-use crate::coordinated::{GATE, Site};
-use crate::depots::{ALWAYS, Start, setup};
+use crate::coordinated::{GATE, Site, long};
+use crate::depots::{ALWAYS, Start, TWICE};
 use crate::rivals::is_fenced;
 
 /// What becomes of the first coordinator.
@@ -21,12 +20,7 @@ async fn takes_over(first: First) -> Result<()> {
     let standby = std::net::UdpSocket::bind(("127.0.0.2", 0))?;
     let address = standby.local_addr()?;
     let known = format!("standby={address}");
-    // It must still train when the other one has taken over, also on a busy host.
-    let long = Setup {
-        steps: 1_200,
-        ..setup(2)
-    };
-    let mut site = Site::with(long, None, &[&known, ALWAYS[0], ALWAYS[1]]).await?;
+    let mut site = Site::with(long(2), None, &[&known, ALWAYS[0], ALWAYS[1]]).await?;
     let mut one = site.depot("one", Start::default()).await?;
     let mut two = site.depot("two", Start::default()).await?;
     let pace = Place::Pace.close(site.trial.folder())?;
@@ -50,7 +44,8 @@ async fn takes_over(first: First) -> Result<()> {
     tokio::try_join!(one.kill(), two.kill())?;
     site.kill().await?;
     drop(host);
-    site.start_again(&ALWAYS).await?;
+    // What is left to be trained is trained with fewer checkpoints, which take longer than the steps do.
+    site.start_again(&TWICE).await?;
     let _depots = (
         site.depot("one", Start::default()).await?,
         site.depot("two", Start::default()).await?,
