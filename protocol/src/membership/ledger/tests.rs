@@ -206,3 +206,45 @@ fn what_one_that_comes_back_has_of_the_step_under_way_may_be_used() {
     };
     assert_eq!((comes_back(8), comes_back(9)), (1, 0));
 }
+
+#[test]
+fn a_lost_worker_of_whom_it_is_open_no_longer_what_was_in_vain_leaves_a_doubt() {
+    let mut ledger = Ledger::default();
+    let lose = |ledger: &mut Ledger, worker| ledger.lost(WorkerId::new(worker), Some(tally(7, 2, 3)));
+    (0..OPEN_TALLIES as u64).for_each(|worker| lose(&mut ledger, worker));
+    assert_eq!((ledger.open(), ledger.unknown()), (OPEN_TALLIES, 0));
+    lose(&mut ledger, OPEN_TALLIES as u64);
+    assert_eq!(
+        (ledger.open(), ledger.unknown()),
+        (OPEN_TALLIES, 1),
+        "there is no room for more"
+    );
+    assert_eq!(ledger.resume(Step::new(7)), 2 * OPEN_TALLIES as u64);
+}
+
+#[test]
+fn what_was_lost_and_may_live_on_in_a_joiners_state_leaves_a_doubt() {
+    let rescued = |lost, members| {
+        let mut ledger = Ledger::default();
+        ledger.lost(WORKER, Some(tally(lost, 2, 3)));
+        ledger.resume(Step::new(7));
+        ledger.rescued_from(Step::new(members));
+        ledger.unknown()
+    };
+    assert_eq!((rescued(7, 7), rescued(7, 8)), (1, 0), "all members have what it had");
+    assert_eq!(rescued(6, 6), 0, "nothing was lost");
+}
+
+#[test]
+fn those_that_had_come_back_when_an_earlier_version_wrote_them_down_leave_a_doubt_each() {
+    let earlier = EarlierLedger {
+        recent: vec![],
+        useful: 0,
+        gone: 0,
+        recomputed: 0,
+        unsure: 1,
+        unknown: BTreeMap::new(),
+        vain: [(WORKER, Step::new(7)), (WorkerId::new(2), Step::new(8))].into(),
+    };
+    assert_eq!(Ledger::from(earlier).unknown(), 3);
+}

@@ -295,4 +295,9 @@ fn memory_shapes_the_ranges_and_keeps_nobody_from_training() {
         message: WorkerMessage::Halted { generation, standing },
     });
     assert_eq!(formed(&commands), [each(range(0, 24))]);
+    let unknown = job.membership.ledger.unknown();
+    assert_eq!(
+        unknown, 1,
+        "what it drops it computes again, and it does not say how many they are"
+    );
 }
