@@ -7,6 +7,9 @@
 #[expect(dead_code, reason = "shared with other tests")]
 mod disk;
 mod groups;
+#[path = "../strangers/log.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod log;
 mod orders;
 mod output;
 #[path = "../strangers/raw.rs"]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use sardana_actors::agent::limits::LEAVE_PATIENCE;
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentEvent, Output};
 use sardana_actors::operator::Operator;
@@ -11,6 +12,7 @@ use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
+use super::log::Log;
 use super::raw::{LOOPBACK, PATIENCE, Site};
 
 pub(crate) async fn start(site: &Site, script: &str, workers: u32, output: Output) -> (Agent, Told) {
@@ -140,4 +142,23 @@ async fn a_child_that_ended_well_is_not_replaced() {
     assert!(matches!(told.next().await, AgentEvent::Started { .. }));
     assert!(matches!(told.next().await, AgentEvent::Ended { .. }));
     assert_eq!(told.next().await, AgentEvent::Exhausted);
+}
+
+/// By the agent that sees it, and by the coordinator that is told.
+#[tokio::test]
+async fn a_worker_that_stands_still_or_goes_on_is_logged_in_words() {
+    let log = Log::new();
+    let site = Site::new().await;
+    let (agent, mut told) = start(&site, "exec sleep 1000", 1, Output::Inherit).await;
+    let AgentEvent::Started { worker, pid } = told.next().await else {
+        panic!("a child is started");
+    };
+    let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    for (signal, motion) in [(Signal::STOP, "motion=stands still "), (Signal::CONT, "motion=runs ")] {
+        kill_process(pid, signal).unwrap();
+        for _whose in ["the agent's", "the coordinator's"] {
+            log.says(&[motion, &format!("worker={worker} ")]).await;
+        }
+    }
+    drop(agent);
 }

@@ -1,4 +1,4 @@
-//! What is logged of those who are turned away.
+//! What is logged of those who are turned away, and of processes that stand still.
 
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex};
@@ -14,12 +14,12 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
 /// What operators of a log filter for.
-const TARGETS: [&str; 2] = ["sardana::event::refused", "sardana::event::scarce"];
+const TARGETS: [&str; 3] = ["sardana::event::refused", "sardana::event::scarce", "sardana::event::motion"];
 
 /// Nothing in these tests takes long; whatever has not been logged by then never will.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The refusals of one test: its coordinator lives on the thread of the test.
+/// The lines of one test: its coordinator lives on the thread of the test.
 pub(crate) struct Log {
     lines: Arc<Lines>,
     _until: DefaultGuard,
@@ -34,15 +34,20 @@ struct Lines {
 impl Log {
     pub(crate) fn new() -> Self {
         let lines = Arc::new(Lines::default());
-        let subscriber = tracing_subscriber::registry().with(Refusals(Arc::clone(&lines)));
+        let subscriber = tracing_subscriber::registry().with(Keeps(Arc::clone(&lines)));
         Self {
             lines,
             _until: tracing::subscriber::set_default(subscriber),
         }
     }
 
-    /// Waits for a line with all these words, and takes it out.
+    /// Waits for a refusal with all these words, and takes it out.
     pub(crate) async fn refused(&self, words: &[&str]) {
+        self.says(words).await;
+    }
+
+    /// Waits for a line with all these words, and takes it out.
+    pub(crate) async fn says(&self, words: &[&str]) {
         let waiting = async {
             while !self.take(words) {
                 self.lines.more.notified().await;
@@ -66,10 +71,10 @@ impl Log {
     }
 }
 
-/// Keeps the refusals, each as one line that ends with the spans that it was said in.
-struct Refusals(Arc<Lines>);
+/// Keeps what is said, each as one line that ends with the spans that it was said in.
+struct Keeps(Arc<Lines>);
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Refusals {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Keeps {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let mut line = Line(format!("in {} ", attributes.metadata().name()));
         attributes.record(&mut line);
