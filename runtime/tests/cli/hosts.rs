@@ -1,15 +1,26 @@
 //! A job on several hosts, all of them this one.
 
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
 
-use super::program::{Running, as_worker, gone};
+use super::program::{PATIENCE, Running, as_worker, gone};
 use super::site::{Site, text};
 
 /// An agent of the job of the state directory `state`.
 pub(crate) fn agent(site: &Site, join: &str, workers: &str) -> Running {
+    agent_through(site, join, workers, &[])
+}
+
+/// The same, whose workers are started by these words, which the command line of a worker follows.
+fn agent_through(site: &Site, join: &str, workers: &str, through: &[&str]) -> Running {
     let mut command = site.command(&["agent", "--log-format", "json", "--join", join, "-n", workers]);
     // Of no machine on which these tests may run.
-    command.args(["--notices", "none", "--"]);
+    command.args(["--notices", "none", "--"]).args(through);
     Running::start(as_worker(&mut command).env("RUST_LOG", "info"))
 }
 
@@ -126,6 +137,49 @@ fn an_agent_that_is_asked_to_end_drains_its_workers() {
     assert!(out.contains("state: "), "{out}");
     let (status, _) = by_hand.end();
     assert_eq!(status.code(), Some(0));
+}
+
+/// Hears when a process has opened this pipe to write into it, and when all that have are gone.
+fn writers_of(pipe: PathBuf) -> (Receiver<()>, Receiver<()>) {
+    let ((come, has_come), (go, are_gone)) = (channel(), channel());
+    thread::spawn(move || {
+        let mut open = File::open(pipe).unwrap();
+        come.send(()).unwrap();
+        open.read_to_end(&mut Vec::new()).unwrap();
+        go.send(())
+    });
+    (has_come, are_gone)
+}
+
+/// Nothing ends its workers: they see that it is gone, and take along what they have started.
+#[test]
+fn an_agent_that_is_killed_leaves_nothing_of_its_workers() {
+    let site = Site::new();
+    let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", &[]);
+    let operator = site.invite("state", "operator", "1", "operator.join");
+    let join = site.invite("state", "agent", "1", "agent.join");
+    let pipe = site.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (is_started, is_gone) = writers_of(pipe.clone());
+    // The shell becomes the worker, so that this is what the worker has started.
+    let script = format!("sleep 1000 > {} & exec \"$0\" \"$@\"", text(&pipe));
+    let agent = agent_through(&site, text(&join), "1", &["sh", "-c", &script]);
+    let worker = agent.pids(1)[0];
+    until(&site, text(&operator), 1);
+    is_started.recv_timeout(PATIENCE).expect("it is started");
+    assert_eq!(
+        is_gone.try_recv(),
+        Err(TryRecvError::Empty),
+        "it lives as long as its worker does"
+    );
+    agent.signal("KILL");
+    agent.end();
+    is_gone
+        .recv_timeout(PATIENCE)
+        .expect("what a worker has started ends with it");
+    gone(worker);
+    coordinator.signal("KILL");
+    coordinator.end();
 }
 
 /// It was not lost at all, and is followed. Started again it does not come back, for there is another one.
