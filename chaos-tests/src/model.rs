@@ -26,6 +26,10 @@ const WIDE: usize = 96;
 /// How strongly a weight pulls itself back; keeps the state bounded.
 const PULL: f32 = 1.0 / 16.0;
 
+/// How long the last step but one takes at most; the step before it an eighth of that, and so on with the third power of the distance.
+/// Nothing is waited for as long as that.
+const PACE: Duration = Duration::from_secs(300);
+
 /// What only a worker process does.
 #[derive(Debug)]
 struct Instruments {
@@ -303,16 +307,17 @@ impl Instruments {
         }
         Ok(())
     }
-}
 
-impl Instruments {
-    /// Makes a step take longer than the one before while [`Place::Pace`] is closed.
+    /// Makes a step take longer the nearer the last one is, while [`Place::Pace`] is closed: at first hardly at all.
     fn keep_pace(&self, step: u64) -> Result<(), ModelError> {
         if step >= self.last_step {
             Place::Pace.pass(&self.folder)?;
-        } else if self.paced.swap(step, Ordering::Relaxed) != step && !Place::Pace.is_open(&self.folder)? {
-            let steps = step - self.gate_step;
-            thread::sleep(Duration::from_millis(steps * steps));
+        } else if self.paced.swap(step, Ordering::Relaxed) != step {
+            let left = u32::try_from(self.last_step - step).unwrap_or(u32::MAX);
+            let until = Instant::now() + PACE / left.saturating_pow(3);
+            while Instant::now() < until && !Place::Pace.is_open(&self.folder)? {
+                thread::sleep(Duration::from_millis(1));
+            }
         }
         Ok(())
     }

@@ -28,11 +28,6 @@ const LIMIT: Duration = Duration::from_secs(150);
 /// From this step on training waits for the test, a little longer each step.
 pub(crate) const GATE: u64 = 4;
 
-/// A job of so many steps does not end while the pace gate is closed, and takes boundary after boundary: a step takes as many milliseconds as
-/// steps lie between it and [`GATE`], so that all together take longer than anything is waited for, however busy the machine is.
-const LONG: u64 = 600;
-const _: () = assert!((LONG - GATE - 1) * (LONG - GATE - 2) / 2 > LIMIT.as_millis() as u64);
-
 /// How many have been invited by this process.
 static INVITED: AtomicU32 = AtomicU32::new(0);
 
@@ -66,14 +61,6 @@ pub(crate) fn setup(workers: u32) -> Setup {
         gate_step: GATE,
         samples: 320,
         ..Setup::new(workers)
-    }
-}
-
-/// The same job, for a test that waits for what takes boundaries while the pace gate is closed, as a switch does.
-pub(crate) fn long(workers: u32) -> Setup {
-    Setup {
-        steps: LONG,
-        ..setup(workers)
     }
 }
 

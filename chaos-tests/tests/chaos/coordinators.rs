@@ -7,7 +7,7 @@ use sardana::fault::{Point, Role};
 use sardana_chaos_tests::gate::Place;
 
 use crate::checkpoints;
-use crate::coordinated::{GATE, Site, kill_one, long, setup};
+use crate::coordinated::{GATE, Site, kill_one, setup};
 
 /// Another one begins, at the same address or another one, and nothing is left of the one that is dead but its authority.
 fn taken_over(site: &mut Site, address: Option<SocketAddr>) -> Result<()> {
@@ -18,7 +18,7 @@ fn taken_over(site: &mut Site, address: Option<SocketAddr>) -> Result<()> {
 
 #[tokio::test]
 async fn a_coordinator_that_dies_and_comes_back_is_noticed_by_nobody() -> Result<()> {
-    let mut site = Site::new(long(3), None).await?;
+    let mut site = Site::new(setup(3), None).await?;
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(3).await?;
     site.until_step(GATE).await?;
@@ -113,7 +113,7 @@ async fn another_takes_over_at_another_address() -> Result<()> {
 /// A job in which a third worker joins, and then one dies, with a coordinator that dies at `point` on the way.
 async fn dies_at(point: Point) -> Result<()> {
     let workers = if point == Point::CoordinatorForms { 3 } else { 2 };
-    let mut site = Site::new(long(workers), Some(format!("{}@{GATE}", point.name()))).await?;
+    let mut site = Site::new(setup(workers), Some(format!("{}@{GATE}", point.name()))).await?;
     let pace = Place::Pace.close(site.trial.folder())?;
     let mut host = site.host(workers).await?;
     site.until_step(GATE).await?;

@@ -13,7 +13,7 @@ use sardana_chaos_tests::half_open::HalfOpen;
 use sardana_chaos_tests::setup::Setup;
 use sardana_net::quic::Purpose;
 
-use crate::coordinated::{GATE, Site, long, send};
+use crate::coordinated::{GATE, Site, send};
 use crate::depots::{Depot, SAVED, Start, TWICE};
 
 /// So many are at each port, and as many come there in the time for which each stays. A port has room for more: what happens when its room
@@ -101,7 +101,7 @@ async fn who_never_finishes_a_handshake_keeps_out_nobody() -> Result<()> {
     let setup = Setup {
         // With fewer nothing goes on: who joins must get in.
         min: 3,
-        ..long(3)
+        ..crate::depots::setup(3)
     };
     let mut site = Site::with(setup, None, &TWICE).await?;
     for host in ["one", "two"] {

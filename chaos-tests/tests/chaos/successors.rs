@@ -3,8 +3,8 @@
 use anyhow::{Result, ensure};
 use sardana_chaos_tests::gate::Place;
 
-use crate::coordinated::{GATE, Site, long};
-use crate::depots::{ALWAYS, Start, TWICE};
+use crate::coordinated::{GATE, Site};
+use crate::depots::{ALWAYS, Start, setup};
 use crate::rivals::is_fenced;
 
 /// What becomes of the first coordinator.
@@ -20,7 +20,7 @@ async fn takes_over(first: First) -> Result<()> {
     let standby = std::net::UdpSocket::bind(("127.0.0.2", 0))?;
     let address = standby.local_addr()?;
     let known = format!("standby={address}");
-    let mut site = Site::with(long(2), None, &[&known, ALWAYS[0], ALWAYS[1]]).await?;
+    let mut site = Site::with(setup(2), None, &[&known, ALWAYS[0], ALWAYS[1]]).await?;
     let mut one = site.depot("one", Start::default()).await?;
     let mut two = site.depot("two", Start::default()).await?;
     let pace = Place::Pace.close(site.trial.folder())?;
@@ -44,8 +44,7 @@ async fn takes_over(first: First) -> Result<()> {
     tokio::try_join!(one.kill(), two.kill())?;
     site.kill().await?;
     drop(host);
-    // What is left to be trained is trained with fewer checkpoints, which take longer than the steps do.
-    site.start_again(&TWICE).await?;
+    site.start_again(&ALWAYS).await?;
     let _depots = (
         site.depot("one", Start::default()).await?,
         site.depot("two", Start::default()).await?,
