@@ -342,6 +342,16 @@ pub fn count<N: fmt::Display + PartialEq + From<u8>>(number: N, one: &str) -> St
     format!("{number} {one}{plural}")
 }
 
+/// The first few of these, and how many more there are: a line that named all of them would grow with the job.
+#[must_use]
+pub fn few<T: fmt::Display>(these: &[T], between: &str) -> String {
+    const SHOWN: usize = 8;
+    let more = these.len().saturating_sub(SHOWN);
+    let shown = these.iter().take(SHOWN).map(ToString::to_string);
+    let words: Vec<String> = shown.chain((more > 0).then(|| format!("and {more} more"))).collect();
+    words.join(between)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -360,6 +370,12 @@ mod tests {
             [count(0_u32, "worker"), count(1_u64, "worker"), count(2_usize, "worker")],
             ["0 workers", "1 worker", "2 workers"]
         );
+    }
+
+    #[test]
+    fn of_many_a_few_are_named() {
+        assert_eq!([few(&[7; 0], " "), few(&[7; 8], " ")], ["", "7 7 7 7 7 7 7 7"]);
+        assert_eq!(few(&[7; 1_024], ", "), "7, 7, 7, 7, 7, 7, 7, 7, and 1016 more");
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! The shortest way to run a job: one call, on this host.
 
-use std::fmt;
-
 use sardana_actors::agent::AgentEvent;
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::membership::{CheckpointEvent, GenerationEvent, JobEvent, Summary, WorkerEvent};
+use sardana_protocol::words::few;
 
 use crate::job::Job;
 use crate::launch::{Event, LaunchConfig, LaunchError, launch};
@@ -142,7 +141,7 @@ fn log_generation(event: &GenerationEvent) {
             shards,
             step,
         } => {
-            tracing::info!(target: "sardana::event::switched", %generation, world_size = members.len(), %step, shards = %list(shards), "a planned generation began at a boundary");
+            tracing::info!(target: "sardana::event::switched", %generation, world_size = members.len(), %step, shards = %few(shards, " "), "a planned generation began at a boundary");
         }
         GenerationEvent::Adopted {
             generation,
@@ -154,12 +153,6 @@ fn log_generation(event: &GenerationEvent) {
         // What comes of them is told as well.
         GenerationEvent::Halting { .. } | GenerationEvent::Forming { .. } => {}
     }
-}
-
-/// These in one line.
-fn list<T: fmt::Display>(these: &[T]) -> String {
-    let these: Vec<String> = these.iter().map(ToString::to_string).collect();
-    these.join(" ")
 }
 
 fn log_checkpoint(event: &CheckpointEvent) {
@@ -245,5 +238,48 @@ fn log_notice(said: &Said) {
         | Said::Gone { .. }
         | Said::Approved { .. }
         | Said::Sees => tracing::info!(target: "sardana::event::notice", "{said}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek};
+    use std::sync::Arc;
+
+    use sardana_protocol::words::{Generation, Incarnation, ShardRange, Step, WorkerId};
+
+    use super::*;
+
+    /// What is logged of an event.
+    fn logged(event: impl Into<JobEvent>) -> String {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(Arc::clone(&file));
+        tracing::subscriber::with_default(subscriber.finish(), || log(&Event::Job(event.into())));
+        let (mut file, mut text) = (&*file, String::new());
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn what_is_logged_of_a_thousand_workers_is_a_short_line() {
+        let (generation, step) = (Generation::new(Incarnation::new(1), 2), Step::new(9));
+        let line = logged(GenerationEvent::Switched {
+            generation,
+            members: (0..1_024).map(WorkerId::new).collect(),
+            shards: (0..1_024).map(ShardRange::one).collect(),
+            step,
+        });
+        assert!(
+            line.contains("world_size=1024") && line.contains("shards=0..1 1..2 "),
+            "{line}"
+        );
+        assert!(line.contains(" and 1016 more") && line.len() < 300, "{line}");
+        let line = logged(GenerationEvent::Adopted {
+            generation,
+            members: (0..1_024).map(WorkerId::new).collect(),
+            step,
+        });
+        assert!(line.contains("world_size=1024") && line.len() < 300, "{line}");
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sardana_net::quic::ConnectError;
 use sardana_protocol::checkpoint::{DepotId, ManifestKey, PieceHash};
+use sardana_protocol::words::few;
 use sardana_storage::manifest::ManifestError;
 
 use super::limits::NAMED_PIECES;
@@ -99,7 +100,7 @@ pub enum DepotError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "expected {count} more pieces, among them {}, but no checkpoint actor gave them: {}; start the others, or use another checkpoint",
-    some(pieces),
+    few(pieces, " "),
     words(said)
 )]
 pub struct ReadFailed {
@@ -124,15 +125,10 @@ impl ReadFailed {
     }
 }
 
-fn some(pieces: &[PieceHash]) -> String {
-    let names: Vec<String> = pieces.iter().map(ToString::to_string).collect();
-    names.join(" ")
-}
-
 fn words(said: &[(DepotId, String)]) -> String {
     if said.is_empty() {
         return "there is none".to_owned();
     }
     let words: Vec<String> = said.iter().map(|(depot, what)| format!("{depot}: {what}")).collect();
-    words.join("; ")
+    few(&words, "; ")
 }

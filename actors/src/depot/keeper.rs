@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestKey, Placing};
 use sardana_protocol::messages::{DepotMessage, Told};
 use sardana_protocol::snapshot::SnapshotId;
-use sardana_protocol::words::Incarnation;
+use sardana_protocol::words::{Incarnation, few};
 use sardana_storage::manifest;
 use sardana_storage::store::{Collected, DeleteError, Store};
 use tokio::sync::{Notify, mpsc};
@@ -280,8 +280,11 @@ fn commit(store: &Store, own: DepotId, whole: Whole) -> Result<Head, String> {
     let same = manifest.snapshot == snapshot && manifest.depots == depots && manifest.placing == placing;
     if !same || !depots.contains(&own) {
         return Err(format!(
-            "expected a manifest of {snapshot} on the checkpoint actors {depots:?}, among them {own}, in {placing:?}, found one of {} on {:?} in {:?}",
-            manifest.snapshot, manifest.depots, manifest.placing
+            "expected a manifest of {snapshot} on the checkpoint actors {}, among them {own}, in {placing:?}, found one of {} on {} in {:?}",
+            few(&depots, ", "),
+            manifest.snapshot,
+            few(&manifest.depots, ", "),
+            manifest.placing
         ));
     }
     let key = manifest::key_of(&manifest, &bytes);

@@ -9,7 +9,7 @@ use sardana_protocol::checkpoint::{Manifest, PieceHash};
 use sardana_protocol::messages::Restore;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, StatePieces, share_hash};
-use sardana_protocol::words::{Generation, Rank, WorkerId};
+use sardana_protocol::words::{Generation, Rank, WorkerId, few};
 use tokio::task::JoinSet;
 
 use super::desk::SavedState;
@@ -182,7 +182,7 @@ impl Reader {
                 Err(error) => tried.push(error.to_string()),
             }
         }
-        Err(format!("nobody gave the manifest {}: {}", restore.key, tried.join("; ")))
+        Err(format!("nobody gave the manifest {}: {}", restore.key, few(&tried, "; ")))
     }
 
     fn check(&self, manifest: Manifest) -> Result<Manifest, String> {

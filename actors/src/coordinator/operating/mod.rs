@@ -14,7 +14,7 @@ use sardana_protocol::messages::{AgentOrder, StepReport};
 use sardana_protocol::rate::Rate;
 use sardana_protocol::status::Stage;
 use sardana_protocol::status::{JobStatus, OperatorAnswer, OperatorRequest, Overview, WorkerView};
-use sardana_protocol::words::{Generation, Step, WorkerId, count};
+use sardana_protocol::words::{Generation, Step, WorkerId, count, few};
 
 pub(super) use agents::Agents;
 pub(super) use words::plain;
@@ -153,9 +153,9 @@ impl State {
             .collect();
         self.leave(&asked, OPERATOR);
         Ok(match asked.as_slice() {
-            [] => format!("{} leave already", names(&meant)),
+            [] => format!("{} leave already", few(&meant, ", ")),
             [one] => format!("{one} leaves at the next boundary"),
-            several => format!("{} leave at the next boundary", names(several)),
+            several => format!("{} leave at the next boundary", few(several, ", ")),
         })
     }
 
@@ -232,7 +232,7 @@ impl State {
                 told.push(format!("{workers} on {}", self.operating.agents.host_of(agent)));
             }
         }
-        Ok(format!("{more} more are started: {}", told.join(", ")))
+        Ok(format!("{more} more are started: {}", few(&told, ", ")))
     }
 
     /// Lets `fewer` of those who stay leave, the last first: workers without a rank, then the highest ranks.
@@ -242,7 +242,7 @@ impl State {
             return Err("the workers that are too many are not connected yet: ask again in a moment".to_owned());
         }
         self.leave(&leaving, OPERATOR);
-        Ok(format!("{} leave at the next boundary", names(&leaving)))
+        Ok(format!("{} leave at the next boundary", few(&leaving, ", ")))
     }
 
     fn stop(&mut self) -> Result<String, String> {
@@ -295,13 +295,4 @@ impl State {
 
 fn over() -> String {
     "the job is over: there is nothing left to change".to_owned()
-}
-
-fn names(workers: &[WorkerId]) -> String {
-    const SHOWN: usize = 8;
-    let mut names: Vec<String> = workers.iter().take(SHOWN).map(ToString::to_string).collect();
-    if workers.len() > SHOWN {
-        names.push(format!("{} more", workers.len() - SHOWN));
-    }
-    names.join(", ")
 }
