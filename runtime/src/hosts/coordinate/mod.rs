@@ -1,5 +1,6 @@
 //! A coordinator for a job on several hosts, with a state directory that outlives it.
 
+mod error;
 mod taking_over;
 
 use std::collections::VecDeque;
@@ -10,10 +11,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 pub use sardana_actors::coordinator::Succession;
-use sardana_actors::coordinator::{
-    self, Coordinator, CoordinatorConfig, CoordinatorError, Past, Records, RecordsError, Steering,
-};
-use sardana_actors::depot::DepotStartError;
+use sardana_actors::coordinator::{self, Coordinator, CoordinatorConfig, Past, Records, Steering};
 use sardana_net::enrol::Registrar;
 use sardana_net::whereabouts::MAX_WHEREABOUTS;
 use sardana_protocol::membership::{Balance, JobEvent, Saves, Summary};
@@ -24,10 +22,11 @@ use tokio::sync::mpsc;
 
 use crate::checkpointing::{Keeping, start_depot};
 use crate::checkpoints::mirror::MirrorUrl;
-use crate::mirroring::{self, MirroringError};
+use crate::mirroring;
 
 use super::place::{Offered, PlaceError, offer};
 use super::state::{Fence, StateDirectory, StateError};
+pub use error::HostingError;
 use taking_over::take_over;
 
 /// What a coordinator is told.
@@ -57,93 +56,6 @@ pub struct CoordinateConfig {
     pub checkpoint_dir: Option<PathBuf>,
     /// Where each of them is copied to, if anywhere. They must be kept here, too.
     pub mirror: Option<MirrorUrl>,
-}
-
-/// Why there is no coordinator, or its job did not finish.
-#[derive(Debug, thiserror::Error)]
-pub enum HostingError {
-    /// It would listen everywhere, and no worker would know where to find it.
-    #[error(
-        "listening on {listen} means every address of this host, which nobody can dial: say at which one others reach it \
-         (--advertise ADDRESS:PORT), or listen on that one"
-    )]
-    Unadvertised {
-        /// Where it should listen.
-        listen: SocketAddr,
-    },
-    /// An address that cannot be dialled was to be advertised.
-    #[error("nobody can dial {advertise}: advertise an address of this host that the others reach")]
-    Undialable {
-        /// The address.
-        advertise: SocketAddr,
-    },
-    /// A standby's address that cannot be dialled.
-    #[error(
-        "nobody can dial the standby {standby}: expected the address and port at which a coordinator on that host would be reached"
-    )]
-    UndialableStandby {
-        /// The address.
-        standby: SocketAddr,
-    },
-    /// More standbys than anybody would try.
-    #[error("expected at most {} standbys, found {found}: each of them is tried by everybody who looks for the coordinator", MAX_WHEREABOUTS - 1)]
-    TooManyStandbys {
-        /// How many.
-        found: usize,
-    },
-    /// It should take over, and does not know from whom.
-    #[error("{}: expected a copy of the lost coordinator's authority.json, found none; copy it there first, then take over", .path.display())]
-    NothingToTakeOver {
-        /// The state directory.
-        path: PathBuf,
-    },
-    /// Its state directory cannot be used.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// What is written down of its job cannot be used.
-    #[error(transparent)]
-    Records(#[from] RecordsError),
-    /// It could not start.
-    #[error(transparent)]
-    Coordinator(#[from] CoordinatorError),
-    /// The folder of checkpoints cannot be used.
-    #[error(transparent)]
-    Checkpoints(#[from] DepotStartError),
-    /// The mirror of its checkpoints cannot be used.
-    #[error(transparent)]
-    Mirror(#[from] MirroringError),
-    /// There is nothing to copy there.
-    #[error(
-        "expected a directory for checkpoints on this host, and how often they are taken, with the mirror {mirror} \
-         (--checkpoint-dir DIR --checkpoint-every STEPS|TIME): it is copied from there"
-    )]
-    NothingToMirror {
-        /// Its URL.
-        mirror: MirrorUrl,
-    },
-    /// No id for the job could be drawn.
-    #[error("the system gives no random numbers: {0}")]
-    Random(String),
-    /// The job failed.
-    #[error("the job failed: {reason}")]
-    Failed {
-        /// Why, and what to do.
-        reason: String,
-    },
-    /// Another coordinator leads the job.
-    #[error(
-        "another coordinator ({by}) leads the job; this one ({own}) has no say any more: leave the job to the other, or, if that one \
-         is gone for good, take over (--take-over)"
-    )]
-    Fenced {
-        /// This one.
-        own: Incarnation,
-        /// The other.
-        by: Incarnation,
-    },
-    /// The coordinator, a part of this process, broke. Report it.
-    #[error("the coordinator ended before the job; its last words are in the log")]
-    NoCoordinator,
 }
 
 /// A coordinator that runs, and what happens to its job.

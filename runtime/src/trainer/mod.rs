@@ -1,130 +1,29 @@
 //! The training thread: does the tasks that it finds at its desk, one after the other. Knows the model and nothing else: no
 //! network, no membership.
 
+mod error;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use sardana_actors::fault::{self, Point};
 use sardana_actors::worker::{Desk, Task};
-use sardana_collectives::gradient::{GradientBuffer, GradientError, Sum, WriteMode};
+use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_protocol::job::{JobIdentity, JobSpec};
 use sardana_protocol::limits::{MAX_RESULTS, MAX_TEXT_BYTES};
 use sardana_protocol::messages::StepReport;
 use sardana_protocol::snapshot::Share;
 use sardana_protocol::words::Step;
 
-use crate::copies::{Copies, CopyError};
-use crate::data::{Sampler, SamplerError};
+use crate::copies::Copies;
+use crate::data::Sampler;
 use crate::fingerprint;
 use crate::model::{
-    Layout, LayoutError, ModelError, ProbeError, StateError, StateHash, StatePieces, Trainable, copy_shared, copy_shares,
-    describe, pieces, probe, restore_watched, share_hashes_watched, state_hash, tensors_hash,
+    Layout, ModelError, StateHash, StatePieces, Trainable, copy_shared, copy_shares, describe, pieces, probe,
+    restore_watched, share_hashes_watched, state_hash, tensors_hash,
 };
 
-/// Why training cannot go on. It would fail in the same way on every worker.
-#[derive(Debug, thiserror::Error)]
-pub enum TrainingError {
-    /// The model could not be built: fix the model or its data.
-    #[error("the model could not be built: {}", whole(.0.as_ref()))]
-    Build(ModelError),
-    /// The model breaks a promise of [`Trainable`]: fix the model.
-    #[error(transparent)]
-    Probe(#[from] Box<ProbeError>),
-    /// The job's constants make no data order: fix the job.
-    #[error(transparent)]
-    Sampler(#[from] SamplerError),
-    /// The gradient's tensors make no layout: fix the model.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
-    /// The state cannot be shown or taken back: fix the model.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// What the model holds after it has loaded a state is not that state: fix the model's `load`.
-    #[error(
-        "the state at {step} was loaded, but {share} of the model then has the hash {found}, expected {expected} (STEP-2): \
-         correct `load`"
-    )]
-    Loaded {
-        /// Updates that the state has had.
-        step: Step,
-        /// Where it differs.
-        share: Share,
-        /// The snapshot's.
-        expected: StateHash,
-        /// The model's.
-        found: StateHash,
-    },
-    /// The program's own file cannot be read, which is part of the fingerprint.
-    #[error("this program's own file cannot be read: {0}")]
-    Program(#[source] std::io::Error),
-    /// No thread to copy a snapshot. Raise the host's limit of threads.
-    #[error("no thread could be started to copy a snapshot: {0}; raise the limit of threads (ulimit -u)")]
-    Thread(#[source] std::io::Error),
-    /// The model failed in the middle.
-    #[error("the model failed to {operation} at {step}: {}", whole(.source.as_ref()))]
-    Model {
-        /// Where.
-        step: Step,
-        /// At what.
-        operation: &'static str,
-        /// Its own words.
-        source: ModelError,
-    },
-    /// The model wrote an incomplete or wrong gradient: fix the model.
-    #[error("the gradient of shard {shard} at {step}: {source}")]
-    Gradient {
-        /// Where.
-        step: Step,
-        /// Of which shard.
-        shard: u32,
-        /// What is wrong.
-        source: GradientError,
-    },
-    /// The model's evaluation found more results than a message holds: fix the model.
-    #[error("the model's evaluation gave {found} results, expected at most {MAX_RESULTS}: report fewer")]
-    Results {
-        /// How many there are.
-        found: usize,
-    },
-    /// The name of one of them is longer than a message holds: fix the model.
-    #[error(
-        "the model's evaluation gave a result whose name has {found} bytes, expected at most {MAX_TEXT_BYTES}: shorten it"
-    )]
-    ResultName {
-        /// Its length.
-        found: usize,
-    },
-    /// The shards' sample counts do not add up to the batch (DATA-1): fix the model.
-    #[error("at {step} the shards' samples add up to {found}, the batch has {expected} (DATA-1): report every sample once")]
-    Samples {
-        /// Where.
-        step: Step,
-        /// By the data order.
-        expected: u64,
-        /// By the model.
-        found: u64,
-    },
-}
-
-impl From<CopyError> for TrainingError {
-    fn from(error: CopyError) -> Self {
-        match error {
-            CopyError::State(error) => Self::State(error),
-            CopyError::Thread(error) => Self::Thread(error),
-        }
-    }
-}
-
-/// A model's error with all its causes: what a person must see is often the last of them.
-fn whole(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        words = format!("{words}: {error}");
-        cause = error.source();
-    }
-    words
-}
+pub use error::TrainingError;
 
 /// A model that has been probed, with what others need to know of it.
 pub(crate) struct Prepared<M> {
@@ -351,29 +250,9 @@ fn apply<M: Trainable>(model: &mut M, sampler: &Sampler, layout: &Layout, sum: &
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
     use crate::model::toys::{Fault, Line};
     use crate::model::{restore, save, share_hashes};
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("cannot read the images")]
-    struct Unreadable(#[source] io::Error);
-
-    #[test]
-    fn a_models_error_is_told_with_its_causes() {
-        let error = || Box::new(Unreadable(io::Error::other("no such file")));
-        let built = TrainingError::Build(error()).to_string();
-        assert!(built.ends_with("cannot read the images: no such file"), "{built}");
-        let failed = TrainingError::Model {
-            step: Step::ZERO,
-            operation: "evaluate",
-            source: error(),
-        }
-        .to_string();
-        assert!(failed.ends_with("at s0: cannot read the images: no such file"), "{failed}");
-    }
 
     #[test]
     fn a_loaded_state_is_compared_share_by_share() {

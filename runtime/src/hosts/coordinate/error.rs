@@ -1,0 +1,100 @@
+//! Why a job on several hosts has no coordinator, or did not finish.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use sardana_actors::coordinator::{CoordinatorError, RecordsError};
+use sardana_actors::depot::DepotStartError;
+use sardana_net::whereabouts::MAX_WHEREABOUTS;
+use sardana_protocol::words::Incarnation;
+
+use crate::checkpoints::mirror::MirrorUrl;
+use crate::hosts::state::StateError;
+use crate::mirroring::MirroringError;
+
+/// Why there is no coordinator, or its job did not finish.
+#[derive(Debug, thiserror::Error)]
+pub enum HostingError {
+    /// It would listen everywhere, and no worker would know where to find it.
+    #[error(
+        "listening on {listen} means every address of this host, which nobody can dial: say at which one others reach it \
+         (--advertise ADDRESS:PORT), or listen on that one"
+    )]
+    Unadvertised {
+        /// Where it should listen.
+        listen: SocketAddr,
+    },
+    /// An address that cannot be dialled was to be advertised.
+    #[error("nobody can dial {advertise}: advertise an address of this host that the others reach")]
+    Undialable {
+        /// The address.
+        advertise: SocketAddr,
+    },
+    /// A standby's address that cannot be dialled.
+    #[error(
+        "nobody can dial the standby {standby}: expected the address and port at which a coordinator on that host would be reached"
+    )]
+    UndialableStandby {
+        /// The address.
+        standby: SocketAddr,
+    },
+    /// More standbys than anybody would try.
+    #[error("expected at most {} standbys, found {found}: each of them is tried by everybody who looks for the coordinator", MAX_WHEREABOUTS - 1)]
+    TooManyStandbys {
+        /// How many.
+        found: usize,
+    },
+    /// It should take over, and does not know from whom.
+    #[error("{}: expected a copy of the lost coordinator's authority.json, found none; copy it there first, then take over", .path.display())]
+    NothingToTakeOver {
+        /// The state directory.
+        path: PathBuf,
+    },
+    /// Its state directory cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// What is written down of its job cannot be used.
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    /// It could not start.
+    #[error(transparent)]
+    Coordinator(#[from] CoordinatorError),
+    /// The folder of checkpoints cannot be used.
+    #[error(transparent)]
+    Checkpoints(#[from] DepotStartError),
+    /// The mirror of its checkpoints cannot be used.
+    #[error(transparent)]
+    Mirror(#[from] MirroringError),
+    /// There is nothing to copy there.
+    #[error(
+        "expected a directory for checkpoints on this host, and how often they are taken, with the mirror {mirror} \
+         (--checkpoint-dir DIR --checkpoint-every STEPS|TIME): it is copied from there"
+    )]
+    NothingToMirror {
+        /// Its URL.
+        mirror: MirrorUrl,
+    },
+    /// No id for the job could be drawn.
+    #[error("the system gives no random numbers: {0}")]
+    Random(String),
+    /// The job failed.
+    #[error("the job failed: {reason}")]
+    Failed {
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// Another coordinator leads the job.
+    #[error(
+        "another coordinator ({by}) leads the job; this one ({own}) has no say any more: leave the job to the other, or, if that one \
+         is gone for good, take over (--take-over)"
+    )]
+    Fenced {
+        /// This one.
+        own: Incarnation,
+        /// The other.
+        by: Incarnation,
+    },
+    /// The coordinator, a part of this process, broke. Report it.
+    #[error("the coordinator ended before the job; its last words are in the log")]
+    NoCoordinator,
+}
