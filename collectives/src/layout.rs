@@ -38,41 +38,23 @@ pub(crate) struct Section {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// Give the model fewer tensors.
-    #[error("a gradient has at most {MAX_TENSORS} tensors, found {found}: join some of them")]
-    TooManyTensors {
-        /// How many there are.
-        found: usize,
-    },
+    #[error("a gradient has at most {MAX_TENSORS} tensors, found {0}: join some of them")]
+    TooManyTensors(usize),
     /// Report fewer metrics.
-    #[error("a gradient has at most {MAX_AUXILIARY} auxiliary sums, found {found}: report fewer")]
-    TooManyAuxiliary {
-        /// How many there are.
-        found: usize,
-    },
+    #[error("a gradient has at most {MAX_AUXILIARY} auxiliary sums, found {0}: report fewer")]
+    TooManyAuxiliary(usize),
     /// Visit a tensor once, or rename one.
-    #[error("two tensors are called `{name}`: give each its own name")]
-    DuplicateName {
-        /// The name.
-        name: String,
-    },
+    #[error("two tensors are called `{0}`: give each its own name")]
+    DuplicateName(String),
     /// Shorten the name.
-    #[error("a tensor's name has at most {MAX_TEXT_BYTES} bytes, found {found}: shorten it")]
-    LongName {
-        /// How many bytes it has.
-        found: usize,
-    },
+    #[error("a tensor's name has at most {MAX_TEXT_BYTES} bytes, found {0}: shorten it")]
+    LongName(usize),
     /// Leave counters out of the gradient: they are part of the state only.
-    #[error("gradient tensors are f32 or f64, found `{spec}`: keep counters in the state only")]
-    Dtype {
-        /// The tensor.
-        spec: TensorSpec,
-    },
+    #[error("gradient tensors are f32 or f64, found `{0}`: keep counters in the state only")]
+    Dtype(TensorSpec),
     /// Correct the shape.
-    #[error("a gradient has at most {MAX_GRADIENT_BYTES} bytes, and `{spec}` goes beyond: correct its shape")]
-    TooLarge {
-        /// The tensor with which the bound was passed.
-        spec: TensorSpec,
-    },
+    #[error("a gradient has at most {MAX_GRADIENT_BYTES} bytes, and `{0}` goes beyond: correct its shape")]
+    TooLarge(TensorSpec),
 }
 
 impl Layout {
@@ -82,10 +64,10 @@ impl Layout {
     /// See [`LayoutError`].
     pub fn new(tensors: Vec<TensorSpec>, auxiliary: usize) -> Result<Self, LayoutError> {
         if tensors.len() > MAX_TENSORS {
-            return Err(LayoutError::TooManyTensors { found: tensors.len() });
+            return Err(LayoutError::TooManyTensors(tensors.len()));
         }
         if auxiliary > MAX_AUXILIARY {
-            return Err(LayoutError::TooManyAuxiliary { found: auxiliary });
+            return Err(LayoutError::TooManyAuxiliary(auxiliary));
         }
         check_names(&tensors)?;
         let mut offsets = Vec::with_capacity(tensors.len());
@@ -191,14 +173,14 @@ fn check_names(tensors: &[TensorSpec]) -> Result<(), LayoutError> {
     let mut names = BTreeSet::new();
     for spec in tensors {
         if spec.name.len() > MAX_TEXT_BYTES {
-            return Err(LayoutError::LongName { found: spec.name.len() });
+            return Err(LayoutError::LongName(spec.name.len()));
         }
         if !names.insert(spec.name.as_str()) {
-            return Err(LayoutError::DuplicateName { name: spec.name.clone() });
+            return Err(LayoutError::DuplicateName(spec.name.clone()));
         }
         match spec.dtype {
             Dtype::F32 | Dtype::F64 => {}
-            Dtype::U64 => return Err(LayoutError::Dtype { spec: spec.clone() }),
+            Dtype::U64 => return Err(LayoutError::Dtype(spec.clone())),
         }
     }
     Ok(())
@@ -211,7 +193,7 @@ fn after(spec: &TensorSpec, start: usize) -> Result<usize, LayoutError> {
         .and_then(|end| end.checked_next_multiple_of(ALIGNMENT))
         // The auxiliary sums and the count are within this bound too: they are less than a chunk.
         .filter(|&end| end <= MAX_GRADIENT_BYTES - CHUNK_BYTES)
-        .ok_or_else(|| LayoutError::TooLarge { spec: spec.clone() })
+        .ok_or_else(|| LayoutError::TooLarge(spec.clone()))
 }
 
 const _: () = assert!((MAX_AUXILIARY + 1) * WORD <= CHUNK_BYTES);
@@ -276,41 +258,22 @@ mod tests {
     #[test]
     fn what_cannot_be_a_gradient_is_refused() {
         let huge = spec("huge", Dtype::F64, &[usize::MAX, usize::MAX]);
-        assert_eq!(Layout::new(vec![huge.clone()], 0), Err(LayoutError::TooLarge { spec: huge }));
+        assert_eq!(Layout::new(vec![huge.clone()], 0), Err(LayoutError::TooLarge(huge)));
         let large = spec("large", Dtype::F64, &[MAX_GRADIENT_BYTES / 8]);
-        assert_eq!(
-            Layout::new(vec![large.clone()], 0),
-            Err(LayoutError::TooLarge { spec: large })
-        );
+        assert_eq!(Layout::new(vec![large.clone()], 0), Err(LayoutError::TooLarge(large)));
         let counter = spec("counter", Dtype::U64, &[]);
-        assert_eq!(
-            Layout::new(vec![counter.clone()], 0),
-            Err(LayoutError::Dtype { spec: counter })
-        );
+        assert_eq!(Layout::new(vec![counter.clone()], 0), Err(LayoutError::Dtype(counter)));
         let twice = vec![spec("a", Dtype::F32, &[]), spec("a", Dtype::F32, &[])];
-        assert_eq!(
-            Layout::new(twice, 0),
-            Err(LayoutError::DuplicateName { name: "a".to_owned() })
-        );
+        assert_eq!(Layout::new(twice, 0), Err(LayoutError::DuplicateName("a".to_owned())));
         let long = vec![spec(&"x".repeat(MAX_TEXT_BYTES + 1), Dtype::F32, &[])];
-        assert_eq!(
-            Layout::new(long, 0),
-            Err(LayoutError::LongName {
-                found: MAX_TEXT_BYTES + 1
-            })
-        );
+        assert_eq!(Layout::new(long, 0), Err(LayoutError::LongName(MAX_TEXT_BYTES + 1)));
         assert_eq!(
             Layout::new(Vec::new(), MAX_AUXILIARY + 1),
-            Err(LayoutError::TooManyAuxiliary {
-                found: MAX_AUXILIARY + 1
-            })
+            Err(LayoutError::TooManyAuxiliary(MAX_AUXILIARY + 1))
         );
         let many = (0..=MAX_TENSORS)
             .map(|index| spec(&index.to_string(), Dtype::F32, &[]))
             .collect();
-        assert_eq!(
-            Layout::new(many, 0),
-            Err(LayoutError::TooManyTensors { found: MAX_TENSORS + 1 })
-        );
+        assert_eq!(Layout::new(many, 0), Err(LayoutError::TooManyTensors(MAX_TENSORS + 1)));
     }
 }

@@ -36,18 +36,12 @@ pub struct Staffing {
 /// What is wrong with a job. Fix the named setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
-    /// The name.
-    #[error("a job's name has 1 to {MAX_TEXT_BYTES} bytes, found {found}: shorten it")]
-    Name {
-        /// Its length.
-        found: usize,
-    },
+    /// The name: how long it is.
+    #[error("a job's name has 1 to {MAX_TEXT_BYTES} bytes, found {0}: shorten it")]
+    Name(usize),
     /// The number of shards.
-    #[error("a job has 1 to {MAX_SHARDS} shards, found {found}: set .shards(K), for example 8 per worker you may ever have")]
-    Shards {
-        /// What was set.
-        found: u32,
-    },
+    #[error("a job has 1 to {MAX_SHARDS} shards, found {0}: set .shards(K), for example 8 per worker you may ever have")]
+    Shards(u32),
     /// The length.
     #[error("a job has at least one step: set .steps(n) or .epochs(n)")]
     NoSteps,
@@ -60,17 +54,11 @@ pub enum JobError {
         epochs: u64,
     },
     /// So many epochs that their steps cannot be counted.
-    #[error("{epochs} epochs are too many to count their steps: set fewer")]
-    TooLong {
-        /// What was set.
-        epochs: u64,
-    },
+    #[error("{0} epochs are too many to count their steps: set fewer")]
+    TooLong(u64),
     /// More steps than can be counted in gradients.
-    #[error("{steps} steps are too many, at most {MAX_STEPS} are possible: set fewer")]
-    TooManySteps {
-        /// What was set.
-        steps: u64,
-    },
+    #[error("{0} steps are too many, at most {MAX_STEPS} are possible: set fewer")]
+    TooManySteps(u64),
     /// The data order.
     #[error(transparent)]
     Data(#[from] SamplerError),
@@ -221,12 +209,12 @@ impl JobBuilder {
             (steps, 0) => steps,
             (0, epochs) => {
                 let per_epoch = self.samples.div_ceil(self.batch.max(1));
-                epochs.checked_mul(per_epoch).ok_or(JobError::TooLong { epochs })?
+                epochs.checked_mul(per_epoch).ok_or(JobError::TooLong(epochs))?
             }
             (steps, epochs) => return Err(JobError::TwoLengths { steps, epochs }),
         };
         if steps > MAX_STEPS {
-            return Err(JobError::TooManySteps { steps });
+            return Err(JobError::TooManySteps(steps));
         }
         Ok(Step::new(steps))
     }
@@ -237,10 +225,10 @@ impl TryFrom<JobBuilder> for Job {
 
     fn try_from(raw: JobBuilder) -> Result<Self, JobError> {
         if raw.name.is_empty() || raw.name.len() > MAX_TEXT_BYTES {
-            return Err(JobError::Name { found: raw.name.len() });
+            return Err(JobError::Name(raw.name.len()));
         }
         if raw.shards == 0 || raw.shards > MAX_SHARDS {
-            return Err(JobError::Shards { found: raw.shards });
+            return Err(JobError::Shards(raw.shards));
         }
         if raw.shard_capacity == Some(0) {
             return Err(JobError::NoRoom);
@@ -368,13 +356,13 @@ mod tests {
     #[test]
     fn each_wrong_setting_is_named() {
         let wrong = |builder: JobBuilder| builder.build().unwrap_err();
-        assert!(matches!(wrong(builder().shards(0)), JobError::Shards { found: 0 }));
-        assert!(matches!(wrong(builder().shards(MAX_SHARDS + 1)), JobError::Shards { .. }));
+        assert!(matches!(wrong(builder().shards(0)), JobError::Shards(0)));
+        assert!(matches!(wrong(builder().shards(MAX_SHARDS + 1)), JobError::Shards(_)));
         assert_eq!(wrong(builder().steps(0)), JobError::NoSteps);
         assert!(matches!(wrong(builder().epochs(2)), JobError::TwoLengths { .. }));
-        assert!(matches!(wrong(builder().steps(0).epochs(u64::MAX)), JobError::TooLong { .. }));
+        assert!(matches!(wrong(builder().steps(0).epochs(u64::MAX)), JobError::TooLong(_)));
         let steps = MAX_STEPS + 1;
-        assert_eq!(wrong(builder().steps(steps)), JobError::TooManySteps { steps });
+        assert_eq!(wrong(builder().steps(steps)), JobError::TooManySteps(steps));
         assert!(matches!(wrong(builder().data(0, 0)), JobError::Data(_)));
         assert!(matches!(wrong(builder().workers(0)), JobError::Staffing { .. }));
         assert!(matches!(wrong(builder().min_workers(2)), JobError::Staffing { .. }));
@@ -383,9 +371,6 @@ mod tests {
             JobError::Staffing { .. }
         ));
         assert_eq!(wrong(builder().shard_capacity(0)), JobError::NoRoom);
-        assert!(matches!(
-            wrong(Job::builder("").data(1, 1).steps(1)),
-            JobError::Name { found: 0 }
-        ));
+        assert!(matches!(wrong(Job::builder("").data(1, 1).steps(1)), JobError::Name(0)));
     }
 }

@@ -66,12 +66,9 @@ pub enum LaunchError {
     /// The mirror of its checkpoints cannot be used.
     #[error(transparent)]
     Mirror(#[from] MirroringError),
-    /// The job failed.
-    #[error("the job failed: {reason}")]
-    Failed {
-        /// Why, and what to do.
-        reason: String,
-    },
+    /// The job failed, for this reason.
+    #[error("the job failed: {0}")]
+    Failed(String),
     /// All workers ended, and none is started again.
     #[error(
         "all workers have ended and none is started again; the last one: {last}. Its own words are on standard error; a worker's \
@@ -105,11 +102,8 @@ pub enum LaunchError {
         last: String,
     },
     /// All workers are there, and their memory does not hold the gradients of one step.
-    #[error("the job needs {need}, and no more workers will come: start more of them, or set a larger .shard_capacity")]
-    NoRoom {
-        /// What is missing.
-        need: Need,
-    },
+    #[error("the job needs {0}, and no more workers will come: start more of them, or set a larger .shard_capacity")]
+    NoRoom(Need),
     /// The coordinator, a part of this process, broke. Report it.
     #[error("the coordinator ended before the job; its last words are in the log")]
     NoCoordinator,
@@ -176,7 +170,7 @@ impl Prospects {
         match self.waiting {
             _ if self.left == 0 || self.left < self.min => Some(self.too_few(last)),
             // Everybody who will ever be there is there.
-            Some((have, need @ Need::Room { .. })) if have >= self.left => Some(LaunchError::NoRoom { need }),
+            Some((have, need @ Need::Room { .. })) if have >= self.left => Some(LaunchError::NoRoom(need)),
             Some((_, Need::Room { .. } | Need::Workers(_) | Need::State | Need::Depots)) | None => None,
         }
     }
@@ -372,7 +366,7 @@ impl Launched {
             observe(&self, &event);
             match event {
                 Event::Job(JobEvent::Done(summary)) => break Ok(summary),
-                Event::Job(JobEvent::Failed { reason }) => break Err(LaunchError::Failed { reason }),
+                Event::Job(JobEvent::Failed { reason }) => break Err(LaunchError::Failed(reason)),
                 Event::Job(_) | Event::Agent(_) => {}
             }
             if let Some(error) = self.prospects.hopeless(&self.last_end) {

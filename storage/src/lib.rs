@@ -4,9 +4,10 @@
 //!
 //! - [`store`]: the pieces and manifests of checkpoints on one disk; [`manifest`]: what a manifest says.
 //! - [`catalogue`]: small records in named tables: sled, hardened.
-//! - [`lock`]: files that one process at a time has.
+//! - [`lock`]: files that one process at a time has, and mutexes.
 //! - [`private`]: files and folders that only their owner can read.
 
+mod bytes;
 pub mod catalogue;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -1,12 +1,19 @@
-//! Files that say that one process has what lies beside them.
+//! Locks: files that say that one process has what lies beside them, and mutexes within a process.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// Keeps everybody else away as long as it lives.
+use crate::private::{Otherwise, PrivateError, open_private};
+
+/// The name of the file in a folder that one process at a time has.
+pub const LOCK_FILE: &str = "lock";
+
+/// Keeps every other process away as long as it lives.
 #[derive(Debug)]
 pub struct FileLock(File);
 
@@ -18,7 +25,17 @@ pub struct Holder {
 }
 
 impl FileLock {
-    /// Takes the lock of `file`, which is open for reading and writing, and writes this process's number into it; or says who has it.
+    /// Takes the lock of `folder`, in a file that is made if it is not there; or says which process has it.
+    ///
+    /// # Errors
+    /// When others could have changed the file, or the system does not lock it.
+    pub(crate) fn take_in(folder: &Path) -> Result<Result<Self, Holder>, PrivateError> {
+        let path = folder.join(LOCK_FILE);
+        Self::take(open_private(&path, Otherwise::Make)?).map_err(|error| PrivateError::system(&path, error))
+    }
+
+    /// Takes the lock of `file`, which is open for reading and writing, and writes this process's number into it; or says which
+    /// process has it.
     ///
     /// # Errors
     /// When the system does not lock such a file.
@@ -49,6 +66,12 @@ impl Drop for FileLock {
             tracing::warn!(%error, "a lock could not be given back before its file is closed");
         }
     }
+}
+
+/// What a mutex guards, also after a panic: that is a bug of ours, and what the mutexes here guard is only replaced as a whole, or is on the
+/// disk in any case.
+pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

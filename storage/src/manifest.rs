@@ -48,18 +48,12 @@ struct Prologue {
 /// Why bytes are no manifest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
-    /// They say something else, or too much. The copy is damaged, or none: use another one.
-    #[error("expected a manifest of at most {MANIFEST_BYTES} bytes, found {found}; use another copy of it")]
-    Senseless {
-        /// What is wrong.
-        found: String,
-    },
-    /// A later release wrote it.
-    #[error("expected a manifest of format {FORMAT} at most, found {found}; use the release that wrote it")]
-    Later {
-        /// Its format.
-        found: u16,
-    },
+    /// They say something else, or too much. The copy is damaged, or is none: use another one.
+    #[error("expected a manifest of at most {MANIFEST_BYTES} bytes, found {0}; use another copy of it")]
+    Senseless(String),
+    /// A later release wrote it, in this format.
+    #[error("expected a manifest of format {FORMAT} at most, found {0}; use the release that wrote it")]
+    Later(u16),
     /// It is not the one that was asked for.
     #[error("expected the manifest {expected}, found {found}; use another copy of it")]
     Other {
@@ -71,9 +65,7 @@ pub enum ManifestError {
 }
 
 fn senseless(found: impl ToString) -> ManifestError {
-    ManifestError::Senseless {
-        found: found.to_string(),
-    }
+    ManifestError::Senseless(found.to_string())
 }
 
 /// A manifest's bytes.
@@ -112,7 +104,7 @@ pub fn decode(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     let (format, rest) = bytes.split_first_chunk().ok_or_else(cut)?;
     let format = u16::from_le_bytes(*format);
     if format > FORMAT {
-        return Err(ManifestError::Later { found: format });
+        return Err(ManifestError::Later(format));
     }
     let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
     let length = u32::from_le_bytes(*length) as usize;
@@ -293,12 +285,12 @@ mod tests {
         }
         let mut later = bytes.clone();
         later[0] = 2;
-        assert!(matches!(decode(&later), Err(ManifestError::Later { found: 2 })));
+        assert!(matches!(decode(&later), Err(ManifestError::Later(2))));
         let huge = Manifest {
             bytes: u64::MAX,
             ..manifest
         };
-        assert!(matches!(encode(&huge), Err(ManifestError::Senseless { .. })));
+        assert!(matches!(encode(&huge), Err(ManifestError::Senseless(_))));
     }
 
     #[test]

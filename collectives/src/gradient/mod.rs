@@ -43,17 +43,11 @@ pub enum GradientError {
         found: usize,
     },
     /// Write each tensor once per shard.
-    #[error("tensor `{spec}` was written twice for one shard: sum over the shard's samples first")]
-    WrittenTwice {
-        /// The tensor.
-        spec: TensorSpec,
-    },
+    #[error("tensor `{0}` was written twice for one shard: sum over the shard's samples first")]
+    WrittenTwice(TensorSpec),
     /// Write every tensor; one that has no gradient is written as zeros.
-    #[error("tensor `{spec}` was not written for this shard: write zeros if it has no gradient")]
-    NotWritten {
-        /// The first such tensor.
-        spec: TensorSpec,
-    },
+    #[error("tensor `{0}` was not written for this shard: write zeros if it has no gradient")]
+    NotWritten(TensorSpec),
     /// Name an auxiliary sum that the model declared.
     #[error("the gradient has {auxiliary} auxiliary sums, found index {index}: declare as many as are reported")]
     NoSuchAuxiliary {
@@ -63,17 +57,11 @@ pub enum GradientError {
         index: usize,
     },
     /// Report each auxiliary sum at most once per shard.
-    #[error("auxiliary sum {index} was reported twice for one shard: sum over the shard's samples first")]
-    AuxiliaryTwice {
-        /// Its index.
-        index: usize,
-    },
+    #[error("auxiliary sum {0} was reported twice for one shard: sum over the shard's samples first")]
+    AuxiliaryTwice(usize),
     /// Say the number of samples once per shard.
-    #[error("the number of samples of a shard is said once, found {found} times")]
-    Samples {
-        /// How often it was said.
-        found: usize,
-    },
+    #[error("the number of samples of a shard is said once, found {0} times")]
+    Samples(usize),
     /// A step whose global batch is empty has no mean: correct the data plan.
     #[error("the sum is over no samples and has no mean: every step's global batch needs at least one")]
     NoSamples,

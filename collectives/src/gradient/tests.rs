@@ -129,18 +129,18 @@ fn mistakes_are_named() {
         })
     );
     writer.write_f32(0, &[0.0; 4]).unwrap();
-    assert_eq!(writer.write_f32(0, &[0.0; 4]), Err(GradientError::WrittenTwice { spec: a }));
+    assert_eq!(writer.write_f32(0, &[0.0; 4]), Err(GradientError::WrittenTwice(a)));
     assert_eq!(
         writer.auxiliary(2, 0.0),
         Err(GradientError::NoSuchAuxiliary { auxiliary: 2, index: 2 })
     );
     writer.auxiliary(0, 0.0).unwrap();
-    assert_eq!(writer.auxiliary(0, 0.0), Err(GradientError::AuxiliaryTwice { index: 0 }));
+    assert_eq!(writer.auxiliary(0, 0.0), Err(GradientError::AuxiliaryTwice(0)));
     writer.samples(1).unwrap();
-    assert_eq!(writer.samples(1), Err(GradientError::Samples { found: 2 }));
-    assert_eq!(writer.finish(), Err(GradientError::NotWritten { spec: b }));
+    assert_eq!(writer.samples(1), Err(GradientError::Samples(2)));
+    assert_eq!(writer.finish(), Err(GradientError::NotWritten(b)));
     let mut writer = buffer.writer(&layout, WriteMode::Store);
     writer.write_f32(0, &[0.0; 4]).unwrap();
     writer.write_f64(1, &[0.0; 3]).unwrap();
-    assert_eq!(writer.finish(), Err(GradientError::Samples { found: 0 }));
+    assert_eq!(writer.finish(), Err(GradientError::Samples(0)));
 }

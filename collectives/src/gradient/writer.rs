@@ -69,7 +69,7 @@ impl<'a> GradientWriter<'a> {
             return Err(GradientError::NoSuchAuxiliary { auxiliary, index });
         };
         if std::mem::replace(reported, true) {
-            return Err(GradientError::AuxiliaryTwice { index });
+            return Err(GradientError::AuxiliaryTwice(index));
         }
         self.put_auxiliary(index, value);
         Ok(())
@@ -82,7 +82,7 @@ impl<'a> GradientWriter<'a> {
     pub fn samples(&mut self, count: u64) -> Result<(), GradientError> {
         self.samples += 1;
         if self.samples > 1 {
-            return Err(GradientError::Samples { found: self.samples });
+            return Err(GradientError::Samples(self.samples));
         }
         let at = self.layout.samples_bytes();
         let total = match self.mode {
@@ -99,12 +99,10 @@ impl<'a> GradientWriter<'a> {
     /// When a tensor or the number of samples is missing.
     pub fn finish(mut self) -> Result<(), GradientError> {
         if let Some(missing) = self.tensors.iter().position(|written| !written) {
-            return Err(GradientError::NotWritten {
-                spec: self.layout.tensors()[missing].clone(),
-            });
+            return Err(GradientError::NotWritten(self.layout.tensors()[missing].clone()));
         }
         if self.samples != 1 {
-            return Err(GradientError::Samples { found: self.samples });
+            return Err(GradientError::Samples(self.samples));
         }
         for index in 0..self.auxiliary.len() {
             if !self.auxiliary[index] {
@@ -132,9 +130,7 @@ impl<'a> GradientWriter<'a> {
     fn claim(&mut self, tensor: usize, dtype: Dtype, elements: usize) -> Result<Range<usize>, GradientError> {
         let at = locate(self.layout, tensor, dtype, elements)?;
         if std::mem::replace(&mut self.tensors[tensor], true) {
-            return Err(GradientError::WrittenTwice {
-                spec: self.layout.tensors()[tensor].clone(),
-            });
+            return Err(GradientError::WrittenTwice(self.layout.tensors()[tensor].clone()));
         }
         Ok(at)
     }

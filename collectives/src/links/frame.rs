@@ -227,7 +227,7 @@ pub fn encode_trailer(trailer: Trailer) -> Bytes {
 /// # Errors
 /// When it is of another length, of an unknown kind, or names a generation where its kind has none.
 pub fn decode_trailer(payload: &[u8]) -> Result<Trailer, LinkError> {
-    let unknown = |found: u8| LinkError::Trailer { found };
+    let unknown = LinkError::Trailer;
     let payload: [u8; TRAILER_BYTES as usize] = payload.try_into().map_err(|_| unknown(u8::MAX))?;
     let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| payload[at + byte]));
     let next = Generation::new(Incarnation::new(number(1)), number(9));
@@ -303,11 +303,11 @@ mod tests {
         }
         let mut unknown = [0; TRAILER_BYTES as usize];
         unknown[0] = 7;
-        assert!(matches!(decode_trailer(&unknown), Err(LinkError::Trailer { found: 7 })));
+        assert!(matches!(decode_trailer(&unknown), Err(LinkError::Trailer(7))));
         // A generation where none belongs.
         unknown[0] = 1;
         unknown[9] = 1;
-        assert!(matches!(decode_trailer(&unknown), Err(LinkError::Trailer { found: 1 })));
+        assert!(matches!(decode_trailer(&unknown), Err(LinkError::Trailer(1))));
         assert!(decode_trailer(&[0]).is_err() && decode_trailer(&[]).is_err());
     }
 }

@@ -38,13 +38,10 @@ pub enum LinkReceiver {
 /// its gradients, and waits for the next generation.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// The peer ended the link where a frame was expected, or within one.
-    #[error("the link ended where {kind} of {generation} {step} was expected: wait for the next generation", kind = .expected.kind,
-        generation = .expected.generation, step = .expected.step)]
-    Ended {
-        /// The frame that should have come.
-        expected: Box<FrameHeader>,
-    },
+    /// The peer ended the link where this frame was expected, or within it.
+    #[error("the link ended where {kind} of {generation} {step} was expected: wait for the next generation", kind = .0.kind,
+        generation = .0.generation, step = .0.step)]
+    Ended(Box<FrameHeader>),
     /// The peer gave the link up.
     #[error("the peer reset the link: wait for the next generation")]
     Reset,
@@ -66,12 +63,11 @@ pub enum LinkError {
         /// What came.
         found: u64,
     },
-    /// The peer closed a sum with orders that this version does not know.
-    #[error("a trailer is 0 (continue) or 1 (stop), found {found}: run the same program on all workers")]
-    Trailer {
-        /// What came.
-        found: u8,
-    },
+    /// The peer closed a sum with orders of a kind that this version does not know.
+    #[error(
+        "a trailer is of kind 0 (continue), 1 (stop), 2 (snapshot) or 3 (switch), found {0}: run the same program on all workers"
+    )]
+    Trailer(u8),
     /// The link was used after an error or its end: a mistake of the caller.
     #[error("the link was used after its end: make new links for the next generation")]
     Closed,
@@ -182,7 +178,5 @@ fn check(header: &FrameHeader, payload: &Bytes) {
 }
 
 fn ended(expected: &FrameHeader) -> LinkError {
-    LinkError::Ended {
-        expected: Box::new(*expected),
-    }
+    LinkError::Ended(Box::new(*expected))
 }

@@ -76,24 +76,15 @@ pub enum RingError {
 /// Why a gradient cannot be part of a sum. All are mistakes of the trainer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PieceError {
-    /// Hand gradients over while their step is under way.
-    #[error("the ring is at {current} already: hand each gradient over before its step's sum is complete")]
-    Late {
-        /// The step under way.
-        current: Step,
-    },
-    /// Hand over only what the plan assigns to this rank.
-    #[error("this rank brings shards {expected:?}: hand over those and no others")]
-    NotAssigned {
-        /// What it brings, run by run.
-        expected: Vec<ShardRange>,
-    },
-    /// Hand each shard over once.
-    #[error("shards {earlier} are here already: hand each shard over once")]
-    Overlap {
-        /// What came before.
-        earlier: ShardRange,
-    },
+    /// The ring is at this step. Hand gradients over while their step is under way.
+    #[error("the ring is at {0} already: hand each gradient over before its step's sum is complete")]
+    Late(Step),
+    /// Hand over only what the plan assigns to this rank: these runs of shards.
+    #[error("this rank brings shards {0:?}: hand over those and no others")]
+    NotAssigned(Vec<ShardRange>),
+    /// These shards came before. Hand each shard over once.
+    #[error("shards {0} are here already: hand each shard over once")]
+    Overlap(ShardRange),
     /// In exact order only a prefix from shard 0 on can be one running sum.
     #[error(
         "only a prefix from shard 0 on can be added before it is handed over: hand other shards over one by one (BITS-1)"

@@ -137,11 +137,11 @@ impl Inbox {
 
     fn check_piece(&self, step: Step, shards: ShardRange) -> Result<(), PieceError> {
         if step < self.current {
-            return Err(PieceError::Late { current: self.current });
+            return Err(PieceError::Late(self.current));
         }
         let Assignment { order, runs } = self.assignment(step);
         if shards.is_empty() || !runs.iter().any(|run| run.covers(shards)) {
-            return Err(PieceError::NotAssigned { expected: runs.clone() });
+            return Err(PieceError::NotAssigned(runs.clone()));
         }
         match order {
             Order::Exact if shards.len() > 1 && shards.start() > 0 => return Err(PieceError::NotPrefix),
@@ -151,7 +151,7 @@ impl Inbox {
         let mut overlapping =
             pieces.filter(|piece| piece.shards.start() < shards.end() && shards.start() < piece.shards.end());
         match overlapping.next() {
-            Some(piece) => Err(PieceError::Overlap { earlier: piece.shards }),
+            Some(piece) => Err(PieceError::Overlap(piece.shards)),
             None => Ok(()),
         }
     }

@@ -169,7 +169,7 @@ async fn an_early_end_is_told_from_a_reset() {
     send(&mut running, header()).await;
     running.finish();
     drop(running);
-    assert!(matches!(broken(dancer).await, LinkError::Ended { expected } if expected.chunk == 1));
+    assert!(matches!(broken(dancer).await, LinkError::Ended(expected) if expected.chunk == 1));
 
     let Closer {
         dancer,

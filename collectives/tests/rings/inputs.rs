@@ -57,19 +57,12 @@ async fn refused(rank: u32, inputs: Vec<RingInput>) -> PieceError {
 async fn a_gradient_that_cannot_be_summed_is_refused() {
     let step = FIRST_STEP;
     let earlier = FIRST_STEP.previous().unwrap();
-    assert_eq!(
-        refused(0, vec![piece(earlier, 0, 1)]).await,
-        PieceError::Late { current: step }
-    );
-    let assigned = PieceError::NotAssigned {
-        expected: vec![ShardRange::new(0, 4)],
-    };
+    assert_eq!(refused(0, vec![piece(earlier, 0, 1)]).await, PieceError::Late(step));
+    let assigned = PieceError::NotAssigned(vec![ShardRange::new(0, 4)]);
     assert_eq!(refused(0, vec![piece(step, 4, 5)]).await, assigned);
     assert_eq!(refused(0, vec![piece(step, 0, 5)]).await, assigned);
     assert_eq!(refused(0, vec![piece(step, 1, 1)]).await, assigned);
-    let overlap = PieceError::Overlap {
-        earlier: ShardRange::new(0, 3),
-    };
+    let overlap = PieceError::Overlap(ShardRange::new(0, 3));
     assert_eq!(refused(0, vec![piece(step, 0, 3), piece(step, 2, 3)]).await, overlap);
     assert_eq!(refused(0, vec![piece(step, 1, 3)]).await, PieceError::NotPrefix);
     assert_eq!(refused(1, vec![piece(step, 4, 6)]).await, PieceError::NotPrefix);

@@ -16,11 +16,8 @@ use super::layout::PieceError;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is nothing at this path.
-    #[error("{}: expected a directory of checkpoints, found nothing; see whether the path is right", .path.display())]
-    Missing {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("{}: expected a directory of checkpoints, found nothing; see whether the path is right", .0.display())]
+    Missing(PathBuf),
     /// It is something else than such a directory.
     #[error(
         "{}: expected a directory of checkpoints (it has the folders {MANIFESTS_FOLDER} and {SEGMENTS_FOLDER}), found {found}; give \
@@ -44,11 +41,8 @@ pub enum OpenError {
         reason: String,
     },
     /// The same directory was given twice.
-    #[error("{}: expected different directories, found this one twice; leave one of them out", .path.display())]
-    Twice {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("{}: expected different directories, found this one twice; leave one of them out", .0.display())]
+    Twice(PathBuf),
     /// A job that runs has it open.
     #[error(
         "{}: it is in use by process {pid}, most likely the agent of a job that runs; `sardana status` shows what is saved \
@@ -92,7 +86,7 @@ impl Directory {
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         match look(path)? {
             Place::Ours => Self::enter(path),
-            Place::Nothing => Err(OpenError::Missing { path: path.to_owned() }),
+            Place::Nothing => Err(OpenError::Missing(path.to_owned())),
             Place::Empty => Err(not_ours(path, "an empty one")),
             Place::Other => Err(not_ours(path, "one with other things in it")),
             Place::File => Err(not_ours(path, "a file")),
@@ -235,7 +229,7 @@ pub fn differ<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), OpenE
         // What is not there cannot be told from others, and is not opened twice.
         let Ok(real) = fs::canonicalize(path) else { continue };
         if seen.contains(&real) {
-            return Err(OpenError::Twice { path: path.to_owned() });
+            return Err(OpenError::Twice(path.to_owned()));
         }
         seen.push(real);
     }

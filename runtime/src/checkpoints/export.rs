@@ -74,7 +74,7 @@ impl Checkpoints {
         let manifest = manifest.map_err(|reason| ExportError::Manifest { reason })?;
         let layout = self.layout(&manifest)?;
         if out.symlink_metadata().is_ok() {
-            return Err(FileError::Exists { path: out.to_owned() }.into());
+            return Err(FileError::Exists(out.to_owned()).into());
         }
         // Before anything is written.
         for (number, &piece) in manifest.pieces.iter().enumerate() {
@@ -103,7 +103,7 @@ impl Checkpoints {
         file.as_file().sync_all().map_err(|error| system(out, error))?;
         file.persist_noclobber(out).map_err(|error| {
             if error.error.kind() == ErrorKind::AlreadyExists {
-                FileError::Exists { path: out.to_owned() }
+                FileError::Exists(out.to_owned())
             } else {
                 system(out, error.error)
             }

@@ -54,12 +54,9 @@ pub enum Wanted {
 /// Why no checkpoint was found. The user names another one, or more directories.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
-    /// There is none.
-    #[error("{}: there are no checkpoints in it yet", .path.display())]
-    Empty {
-        /// The directory.
-        path: PathBuf,
-    },
+    /// There is none in this directory.
+    #[error("{}: there are no checkpoints in it yet", .0.display())]
+    Empty(PathBuf),
     /// None of this name.
     #[error(
         "{}: expected a checkpoint of the step, or with the id, {name:?} (or give `newest`), found {}", .path.display(), list(.found)
@@ -146,7 +143,7 @@ impl Listing {
         let (path, name) = (path.to_owned(), name.to_owned());
         match found[..] {
             [key] => Ok(key),
-            [] if all.is_empty() => Err(FindError::Empty { path }),
+            [] if all.is_empty() => Err(FindError::Empty(path)),
             [] => Err(FindError::NotThere { path, name, found: all }),
             [..] => Err(FindError::Ambiguous { name, found }),
         }
@@ -156,11 +153,11 @@ impl Listing {
         let path = path.to_owned();
         let entries = &self.entries;
         if entries.is_empty() {
-            return Err(FindError::Empty { path });
+            return Err(FindError::Empty(path));
         }
         let fits = |entry: &&Entry| match (&entry.standing, wanted) {
             (Standing::Whole, _) | (Standing::Spread { .. }, Wanted::Manifest) => true,
-            (Standing::Harmed { .. }, _) | (Standing::Spread { .. }, Wanted::State) => false,
+            (Standing::Harmed(_), _) | (Standing::Spread { .. }, Wanted::State) => false,
         };
         if let Some(entry) = entries.iter().rev().find(fits) {
             return Ok(entry.key);

@@ -19,11 +19,8 @@ pub enum Standing {
         /// How many pieces are in none of the directories given.
         elsewhere: usize,
     },
-    /// It cannot be used as it is.
-    Harmed {
-        /// What is wrong, and what to do.
-        reason: String,
-    },
+    /// It cannot be used as it is, for this reason; the text says what to do.
+    Harmed(String),
 }
 
 impl fmt::Display for Standing {
@@ -34,7 +31,7 @@ impl fmt::Display for Standing {
                 f,
                 "{elsewhere} of its pieces are on other hosts; name their directories with --also"
             ),
-            Self::Harmed { reason } => f.write_str(reason),
+            Self::Harmed(reason) => f.write_str(reason),
         }
     }
 }
@@ -92,12 +89,10 @@ impl Checkpoints {
             }
             let elsewhere = needs.iter().filter(|&&piece| !self.has(piece)).count();
             let standing = match (&manifest, one.problem) {
-                (Err(reason), _) => Standing::Harmed { reason: reason.clone() },
+                (Err(reason), _) => Standing::Harmed(reason.clone()),
                 // What is damaged here may be whole in another directory.
                 (Ok(_), _) if elsewhere == 0 => Standing::Whole,
-                (Ok(_), Some(problem)) => Standing::Harmed {
-                    reason: problem.to_string(),
-                },
+                (Ok(_), Some(problem)) => Standing::Harmed(problem.to_string()),
                 (Ok(_), None) => Standing::Spread { elsewhere },
             };
             let written = std::fs::metadata(store.path_of(one.key)).and_then(|found| found.modified());

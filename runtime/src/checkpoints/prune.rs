@@ -14,20 +14,14 @@ use super::list::{Entry, Standing};
 #[derive(Debug, thiserror::Error)]
 pub enum PruneError {
     /// The newest complete one is not deleted: a job that begins again would have nothing to go on from.
-    #[error("{} is the newest complete checkpoint and is never deleted; remove the whole directory if it is not needed", short(*.key))]
-    Newest {
-        /// The checkpoint.
-        key: ManifestKey,
-    },
+    #[error("{} is the newest complete checkpoint and is never deleted; remove the whole directory if it is not needed", short(*.0))]
+    Newest(ManifestKey),
     /// It may be the newest complete one, or on no host whole: the other hosts know.
     #[error(
         "expected to know whether {} is the newest complete checkpoint, which is never deleted, but some of its pieces are on other \
-         hosts; name their directories with --also", short(*.key)
+         hosts; name their directories with --also", short(*.0)
     )]
-    Unclear {
-        /// The checkpoint.
-        key: ManifestKey,
-    },
+    Unclear(ManifestKey),
     /// What another one needs is not known: nothing was changed.
     #[error(
         "expected to read which pieces checkpoint {} needs, before anything is deleted: {reason}; copy it here again from another \
@@ -71,7 +65,7 @@ pub struct Pruned {
 fn is_complete(entry: &Entry) -> bool {
     match entry.standing {
         Standing::Whole => true,
-        Standing::Spread { .. } | Standing::Harmed { .. } => false,
+        Standing::Spread { .. } | Standing::Harmed(_) => false,
     }
 }
 
@@ -90,13 +84,11 @@ impl Checkpoints {
             .map(|entry| entry.key)
             .collect();
         if let Some(&key) = complete.last().filter(|newest| named.contains(newest)) {
-            return Err(PruneError::Newest { key });
+            return Err(PruneError::Newest(key));
         }
-        let usable = entries
-            .iter()
-            .rfind(|entry| !matches!(entry.standing, Standing::Harmed { .. }));
+        let usable = entries.iter().rfind(|entry| !matches!(entry.standing, Standing::Harmed(_)));
         if let Some(&Entry { key, .. }) = usable.filter(|newest| named.contains(&newest.key)) {
-            return Err(PruneError::Unclear { key });
+            return Err(PruneError::Unclear(key));
         }
         let expired = keep.map(|keep| keep.expired(|key: ManifestKey| key.step, &complete));
         let gone = entries.iter().filter(|entry| keep.is_some() && self.is_gone(entry));
@@ -127,10 +119,10 @@ impl Checkpoints {
             let reason = match entry.standing {
                 Standing::Whole => self.borrowed(entry),
                 Standing::Spread { elsewhere } => self.nowhere(entry, elsewhere),
-                Standing::Harmed { .. } => None,
+                Standing::Harmed(_) => None,
             };
             if let Some(reason) = reason {
-                entry.standing = Standing::Harmed { reason };
+                entry.standing = Standing::Harmed(reason);
             }
         }
         for entry in entries.iter_mut().rev().filter(|entry| is_complete(entry)) {
@@ -138,7 +130,7 @@ impl Checkpoints {
                 0 => break,
                 damaged => {
                     let reason = format!("{damaged} of its pieces cannot be read; sardana checkpoints verify says more");
-                    entry.standing = Standing::Harmed { reason };
+                    entry.standing = Standing::Harmed(reason);
                 }
             }
         }

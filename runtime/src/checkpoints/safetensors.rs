@@ -27,11 +27,8 @@ pub enum FileError {
         reason: String,
     },
     /// It is there already, and is not replaced.
-    #[error("{} is there already; remove it first if it is not needed, or give another path", .path.display())]
-    Exists {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{} is there already; remove it first if it is not needed, or give another path", .0.display())]
+    Exists(PathBuf),
     /// It is something else.
     #[error("{}: expected a safetensors file, found {found}; give another file", .path.display())]
     Senseless {
@@ -40,12 +37,9 @@ pub enum FileError {
         /// What was found.
         found: String,
     },
-    /// The tensors cannot be written in this format.
-    #[error("expected tensors that a safetensors file can hold, found {found}; there is no way to export these")]
-    Tensors {
-        /// What is wrong with them.
-        found: String,
-    },
+    /// The tensors cannot be written in this format, because of these.
+    #[error("expected tensors that a safetensors file can hold, found {0}; there is no way to export these")]
+    Tensors(String),
 }
 
 pub(super) fn system(path: &Path, error: impl ToString) -> FileError {
@@ -75,7 +69,7 @@ pub(super) fn order(specs: &[&TensorSpec]) -> Vec<usize> {
 /// # Errors
 /// [`FileError::Tensors`].
 pub(super) fn header(specs: &[&TensorSpec], texts: HashMap<String, String>) -> Result<Vec<u8>, FileError> {
-    let refused = |found: String| FileError::Tensors { found };
+    let refused = FileError::Tensors;
     let (mut infos, mut start) = (Vec::new(), 0_usize);
     for spec in specs {
         if spec.name == RESERVED {

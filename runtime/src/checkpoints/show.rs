@@ -51,12 +51,7 @@ impl Checkpoints {
         let (committed, standing) = match entry {
             Some(entry) => (entry.committed, entry.standing),
             // It was there a moment ago.
-            None => (
-                None,
-                Standing::Harmed {
-                    reason: "it was deleted meanwhile".to_owned(),
-                },
-            ),
+            None => (None, Standing::Harmed("it was deleted meanwhile".to_owned())),
         };
         Ok(Details {
             key,

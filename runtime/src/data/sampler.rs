@@ -26,17 +26,11 @@ pub enum SamplerError {
         samples: u64,
     },
     /// No shards, or more than messages may list: choose fewer.
-    #[error("job spec: expected `shards` from 1 to {MAX_SHARDS}, found {shards}")]
-    Shards {
-        /// What was given.
-        shards: u32,
-    },
+    #[error("job spec: expected `shards` from 1 to {MAX_SHARDS}, found {0}")]
+    Shards(u32),
     /// More steps than random numbers are keyed for: choose fewer.
-    #[error("job spec: expected `steps` up to 2^{STEP_BITS}, found {steps}")]
-    Steps {
-        /// What was given.
-        steps: Step,
-    },
+    #[error("job spec: expected `steps` up to 2^{STEP_BITS}, found {0}")]
+    Steps(Step),
 }
 
 /// A fixed slice of one step's global batch: which samples it holds, and its random numbers.
@@ -118,10 +112,10 @@ impl Sampler {
             return Err(SamplerError::Batch { batch, samples });
         }
         if shards == 0 || shards > MAX_SHARDS {
-            return Err(SamplerError::Shards { shards });
+            return Err(SamplerError::Shards(shards));
         }
         if steps.get() > 1 << STEP_BITS {
-            return Err(SamplerError::Steps { steps });
+            return Err(SamplerError::Steps(steps));
         }
         Ok(Self {
             seed,
@@ -295,13 +289,10 @@ mod tests {
             batch.to_string(),
             "job spec: expected `batch` from 1 to 10 (the number of samples), found 11"
         );
-        assert_eq!(refusal(spec(1, 0, 10, 5)), SamplerError::Shards { shards: 0 });
-        assert_eq!(
-            refusal(spec(1, MAX_SHARDS + 1, 10, 5)),
-            SamplerError::Shards { shards: MAX_SHARDS + 1 }
-        );
+        assert_eq!(refusal(spec(1, 0, 10, 5)), SamplerError::Shards(0));
+        assert_eq!(refusal(spec(1, MAX_SHARDS + 1, 10, 5)), SamplerError::Shards(MAX_SHARDS + 1));
         let mut long = spec(1, 8, 10, 5);
         long.steps = Step::new(u64::MAX);
-        assert!(matches!(refusal(long), SamplerError::Steps { .. }));
+        assert!(matches!(refusal(long), SamplerError::Steps(_)));
     }
 }

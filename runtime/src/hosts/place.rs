@@ -32,18 +32,12 @@ pub enum PlaceError {
     /// No invitation could be made.
     #[error(transparent)]
     Invite(#[from] enrol::InviteError),
-    /// No job runs.
-    #[error("no job of this user runs on this host (looked in {}); start one, or give its join file", .place.display())]
-    NoJob {
-        /// Where its file would be.
-        place: PathBuf,
-    },
-    /// Several do.
-    #[error("{} jobs of this user run on this host; give the join file of one: {}", .files.len(), listed(.files))]
-    Several {
-        /// Their join files.
-        files: Vec<PathBuf>,
-    },
+    /// No job runs: there is no file in this folder.
+    #[error("no job of this user runs on this host (looked in {}); start one, or give its join file", .0.display())]
+    NoJob(PathBuf),
+    /// Several jobs run, with these join files.
+    #[error("{} jobs of this user run on this host; give the join file of one: {}", .0.len(), listed(.0))]
+    Several(Vec<PathBuf>),
 }
 
 fn listed(files: &[PathBuf]) -> String {
@@ -130,11 +124,9 @@ pub async fn find_running(place: &PrivateFolder) -> Result<PathBuf, PlaceError> 
     let mut files: Vec<PathBuf> = looking.join_all().await.into_iter().flatten().collect();
     files.sort();
     match files.len() {
-        0 => Err(PlaceError::NoJob {
-            place: place.path().to_owned(),
-        }),
+        0 => Err(PlaceError::NoJob(place.path().to_owned())),
         1 => Ok(files.remove(0)),
-        _ => Err(PlaceError::Several { files }),
+        _ => Err(PlaceError::Several(files)),
     }
 }
 

@@ -56,12 +56,9 @@ pub enum StateError {
         /// What should be in it.
         expected: &'static str,
     },
-    /// It holds no job.
-    #[error("{}: there is no job here; start its coordinator first, or give the state directory of one", .path.display())]
-    NoJob {
-        /// Which directory.
-        path: PathBuf,
-    },
+    /// This directory holds no job.
+    #[error("{}: there is no job here; start its coordinator first, or give the state directory of one", .0.display())]
+    NoJob(PathBuf),
 }
 
 /// A state directory.
@@ -234,9 +231,7 @@ impl StateDirectory {
     }
 
     fn no_job(&self) -> StateError {
-        StateError::NoJob {
-            path: self.0.path().to_owned(),
-        }
+        StateError::NoJob(self.0.path().to_owned())
     }
 }
 
@@ -309,8 +304,8 @@ mod tests {
     #[test]
     fn addresses_are_read_as_written() {
         let (_place, state) = state();
-        assert!(matches!(state.addresses(), Err(StateError::NoJob { .. })));
-        assert!(matches!(state.authority(), Err(StateError::NoJob { .. })));
+        assert!(matches!(state.addresses(), Err(StateError::NoJob(_))));
+        assert!(matches!(state.authority(), Err(StateError::NoJob(_))));
         let addresses: Vec<SocketAddr> = vec!["10.0.0.1:7".parse().unwrap(), "[::1]:8".parse().unwrap()];
         state.write_addresses(&addresses).unwrap();
         assert_eq!(state.addresses().unwrap(), addresses);

@@ -50,15 +50,13 @@ pub enum ProbeError {
         /// How many were told.
         found: u64,
     },
-    /// A second gradient of the same shard differs; draw random numbers from [`Shard::random`] and keep no state.
+    /// A second gradient of the same shard differs, first in this tensor or sum; draw random numbers from [`Shard::random`]
+    /// and keep no state.
     #[error(
-        "probe: expected a second gradient of the same state and shard to have the same bits, found others in {place}; \
+        "probe: expected a second gradient of the same state and shard to have the same bits, found others in {0}; \
          `gradient` must draw its random numbers from the shard and must not keep anything between calls"
     )]
-    GradientVaries {
-        /// The first tensor or sum that differs.
-        place: String,
-    },
+    GradientVaries(String),
     /// Taking a gradient changed the state; move the change into `apply`, or return it as an auxiliary sum.
     #[error("probe: expected `gradient` to leave the state at {expected}, found {found}; only `apply` may change the state")]
     GradientMovesState {
@@ -89,15 +87,13 @@ pub enum ProbeError {
         /// The hash of what was shared.
         found: StateHash,
     },
-    /// The gradient of the restored state differs: it depends on something that is not restored.
+    /// The gradient of the restored state differs, first in this tensor or sum: it depends on something that is not
+    /// restored.
     #[error(
-        "probe: expected the restored state to give the same gradient, found other bits in {place}; \
+        "probe: expected the restored state to give the same gradient, found other bits in {0}; \
          `gradient` depends on something that `load` does not renew"
     )]
-    GradientHasHiddenState {
-        /// The first tensor or sum that differs.
-        place: String,
-    },
+    GradientHasHiddenState(String),
     /// The same update of the restored state gave another state: `apply` depends on something that is not restored.
     #[error(
         "probe: expected the same update of the restored state to give {expected}, found {found}; \
@@ -138,7 +134,7 @@ pub fn probe(model: &mut dyn Trainable, sampler: &Sampler) -> Result<Probe, Prob
     let first = sum(model, &layout, &shard)?;
     let second = sum(model, &layout, &shard)?;
     if let Some(place) = difference(model, &layout, &first, &second)? {
-        return Err(ProbeError::GradientVaries { place });
+        return Err(ProbeError::GradientVaries(place));
     }
     let (expected, found) = (start.hash, state_hash(model, Step::ZERO)?);
     if expected != found {
@@ -151,7 +147,7 @@ pub fn probe(model: &mut dyn Trainable, sampler: &Sampler) -> Result<Probe, Prob
     start.bring_back(model)?;
     let third = sum(model, &layout, &shard)?;
     if let Some(place) = difference(model, &layout, &first, &third)? {
-        return Err(ProbeError::GradientHasHiddenState { place });
+        return Err(ProbeError::GradientHasHiddenState(place));
     }
     let again = apply(model, &layout, &first)?;
     if after != again {
@@ -282,7 +278,7 @@ mod tests {
         let error = |fault| probed(fault).1.unwrap_err();
         let varies = error(Fault::GradientVaries);
         assert!(
-            matches!(&varies, ProbeError::GradientVaries { place } if place == "w"),
+            matches!(&varies, ProbeError::GradientVaries(place) if place == "w"),
             "{varies}"
         );
         assert!(matches!(
@@ -294,7 +290,7 @@ mod tests {
         assert!(matches!(error(Fault::VelocityHidden), ProbeError::ApplyHasHiddenState { .. }));
         assert!(matches!(
             error(Fault::GradientUsesStaleCopy),
-            ProbeError::GradientHasHiddenState { .. }
+            ProbeError::GradientHasHiddenState(_)
         ));
         let failed = error(Fault::GradientFails);
         assert_eq!(

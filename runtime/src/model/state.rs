@@ -25,17 +25,11 @@ pub enum StateError {
         source: ModelError,
     },
     /// Two tensors have one name: rename one in the model's `visit` or `gradients`.
-    #[error("model: expected every tensor to have a name of its own, found {name:?} twice; rename one")]
-    NameTwice {
-        /// The name.
-        name: String,
-    },
-    /// A name is longer than a message may carry: shorten it.
-    #[error("model: expected tensor names of up to {MAX_TEXT_BYTES} bytes, found one of {found}; shorten it")]
-    NameLength {
-        /// Its length in bytes.
-        found: usize,
-    },
+    #[error("model: expected every tensor to have a name of its own, found {0:?} twice; rename one")]
+    NameTwice(String),
+    /// A name has so many bytes, more than a message may carry: shorten it.
+    #[error("model: expected tensor names of up to {MAX_TEXT_BYTES} bytes, found one of {0}; shorten it")]
+    NameLength(usize),
     /// A shape has too many dimensions: reshape the tensor.
     #[error("model: tensor {name:?}: expected up to {MAX_DIMENSIONS} dimensions, found {found}; reshape it")]
     Dimensions {
@@ -186,7 +180,7 @@ impl Names {
             return Err(StateError::TooMany);
         }
         if spec.name.len() > MAX_TEXT_BYTES {
-            return Err(StateError::NameLength { found: spec.name.len() });
+            return Err(StateError::NameLength(spec.name.len()));
         }
         if spec.shape.len() > MAX_DIMENSIONS {
             return Err(StateError::Dimensions {
@@ -195,7 +189,7 @@ impl Names {
             });
         }
         if !self.seen.insert(spec.name.clone()) {
-            return Err(StateError::NameTwice { name: spec.name.clone() });
+            return Err(StateError::NameTwice(spec.name.clone()));
         }
         Ok(())
     }
@@ -224,7 +218,7 @@ mod tests {
     fn what_is_no_state_is_refused() {
         let spec = |name: &str| TensorSpec::new(name, Dtype::F32, &[2]);
         let twice = fixed(vec![(spec("w"), vec![0; 8]), (spec("w"), vec![0; 8])]);
-        assert!(matches!(twice, Err(StateError::NameTwice { name }) if name == "w"));
+        assert!(matches!(twice, Err(StateError::NameTwice(name)) if name == "w"));
         let short = fixed(vec![(spec("w"), vec![0; 7])]).unwrap_err();
         assert_eq!(
             short.to_string(),
@@ -239,7 +233,7 @@ mod tests {
             })
         ));
         let long = fixed(vec![(spec(&"w".repeat(2_000)), vec![0; 8])]);
-        assert!(matches!(long, Err(StateError::NameLength { found: 2_000 })));
+        assert!(matches!(long, Err(StateError::NameLength(2_000))));
         let deep = TensorSpec::new("w", Dtype::F32, &[1; 33]);
         assert!(matches!(
             fixed(vec![(deep, vec![0; 4])]),

@@ -68,20 +68,12 @@ pub enum TrainingError {
         /// What is wrong.
         source: GradientError,
     },
-    /// The model's evaluation found more results than a message holds: fix the model.
-    #[error("the model's evaluation gave {found} results, expected at most {MAX_RESULTS}: report fewer")]
-    Results {
-        /// How many there are.
-        found: usize,
-    },
-    /// The name of one of them is longer than a message holds: fix the model.
-    #[error(
-        "the model's evaluation gave a result whose name has {found} bytes, expected at most {MAX_TEXT_BYTES}: shorten it"
-    )]
-    ResultName {
-        /// Its length.
-        found: usize,
-    },
+    /// The model's evaluation found so many results, more than a message holds: fix the model.
+    #[error("the model's evaluation gave {0} results, expected at most {MAX_RESULTS}: report fewer")]
+    Results(usize),
+    /// The name of one of them has so many bytes, more than a message holds: fix the model.
+    #[error("the model's evaluation gave a result whose name has {0} bytes, expected at most {MAX_TEXT_BYTES}: shorten it")]
+    ResultName(usize),
     /// The shards' sample counts do not add up to the batch (DATA-1): fix the model.
     #[error("at {step} the shards' samples add up to {found}, the batch has {expected} (DATA-1): report every sample once")]
     Samples {

@@ -192,10 +192,10 @@ fn check_loaded(
 /// Every worker must be able to tell them.
 fn check_results(results: &[(String, f64)]) -> Result<(), TrainingError> {
     if results.len() > MAX_RESULTS {
-        return Err(TrainingError::Results { found: results.len() });
+        return Err(TrainingError::Results(results.len()));
     }
     match results.iter().map(|(name, _)| name.len()).max() {
-        Some(found) if found > MAX_TEXT_BYTES => Err(TrainingError::ResultName { found }),
+        Some(found) if found > MAX_TEXT_BYTES => Err(TrainingError::ResultName(found)),
         Some(_) | None => Ok(()),
     }
 }

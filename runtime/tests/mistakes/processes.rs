@@ -98,7 +98,7 @@ fn workers_whose_memory_can_never_hold_a_step_are_not_waited_for() {
     config.arguments[1] = "processes::becomes_a_small_worker".into();
     let (outcome, _) = run(config);
     let error = outcome.unwrap_err();
-    assert!(matches!(error, LaunchError::NoRoom { .. }), "{error}");
+    assert!(matches!(error, LaunchError::NoRoom(_)), "{error}");
     assert!(
         error.to_string().contains("room for 4 shards, there is room for 1"),
         "{error}"

@@ -55,7 +55,7 @@ impl Batch {
         let mut bytes = 0;
         for (table, key, value) in self.changes() {
             if !is_name(table) {
-                return Err(CatalogueError::Name { found: table.to_owned() });
+                return Err(CatalogueError::Name(table.to_owned()));
             }
             let value = value.map_or(0, <[u8]>::len);
             at_most("key", KEY_BYTES, key.len())?;

@@ -7,8 +7,9 @@
 //! A write or sync that failed is not tried again: after a failed sync the system forgets which pages were not written, and
 //! the next sync succeeds without them. The catalogue is poisoned instead.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use super::batch::Batch;
 use super::check::{failed, value_of};
@@ -18,7 +19,7 @@ use super::marker::Marker;
 use super::open::Parts;
 use super::record::{HEAD_KEY, Head, Heading, chunk_key, entry_key, parse_entry};
 use super::store::{Fault, Store};
-use crate::lock::FileLock;
+use crate::lock::{FileLock, held};
 
 /// Keys and values, in the order of the keys.
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
@@ -41,18 +42,13 @@ pub(super) struct Open {
 #[derive(Debug)]
 struct Applied {
     head: Head,
-    tables: std::collections::BTreeMap<String, u64>,
+    tables: BTreeMap<String, u64>,
 }
 
 #[derive(Debug)]
 struct Synced {
     commits: u64,
     marker: Marker,
-}
-
-/// A panic while one of these is held is a bug of ours, and what is behind them is only replaced as a whole.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Open {
@@ -198,7 +194,7 @@ impl Drop for Open {
 struct Change {
     writes: sled::Batch,
     head: Head,
-    tables: std::collections::BTreeMap<String, u64>,
+    tables: BTreeMap<String, u64>,
 }
 
 impl Change {

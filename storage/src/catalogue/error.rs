@@ -38,18 +38,12 @@ pub enum CatalogueError {
         /// The format that it says.
         found: u32,
     },
-    /// There are records, but nothing says how many there should be.
-    #[error("{}: the marker is missing, but there are records beside it; {OTHERWISE}", .path.display())]
-    MarkerLost {
-        /// Where it should be.
-        path: PathBuf,
-    },
-    /// Nothing says how many records there should be.
-    #[error("{}: both halves of the marker are damaged; {OTHERWISE}", .path.display())]
-    MarkerDamaged {
-        /// Which file.
-        path: PathBuf,
-    },
+    /// There are records, but no marker at this path that says how many there should be.
+    #[error("{}: the marker is missing, but there are records beside it; {OTHERWISE}", .0.display())]
+    MarkerLost(PathBuf),
+    /// The marker at this path does not say how many records there should be.
+    #[error("{}: both halves of the marker are damaged; {OTHERWISE}", .0.display())]
+    MarkerDamaged(PathBuf),
     /// The store is of another catalogue than the marker.
     #[error(
         "{}: expected the store of catalogue {expected}, found that of {found}; marker and store were mixed up: bring back those \
@@ -161,10 +155,7 @@ pub enum CatalogueError {
     },
     /// A table cannot be called so.
     #[error(
-        "expected a table's name of 1 to {NAME_BYTES} of the characters a-z, 0-9, - and _, found {found:?}; give another name"
+        "expected a table's name of 1 to {NAME_BYTES} of the characters a-z, 0-9, - and _, found {0:?}; give another name"
     )]
-    Name {
-        /// The name.
-        found: String,
-    },
+    Name(String),
 }

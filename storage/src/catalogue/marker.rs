@@ -141,18 +141,18 @@ pub(super) fn read(folder: &Path) -> Result<Found, CatalogueError> {
     let path = folder.join(MARKER_FILE);
     let bytes = match read_private(&path, MOST) {
         Err(PrivateError::Missing { .. }) => return Ok(Found::Missing),
-        Err(PrivateError::TooLong { .. }) => return Err(CatalogueError::MarkerDamaged { path }),
+        Err(PrivateError::TooLong { .. }) => return Err(CatalogueError::MarkerDamaged(path)),
         read => read?,
     };
     let mut halves = bytes.chunks(HALF).map(Mark::decode);
     let both = (halves.next().unwrap_or(Half::Damaged), halves.next().unwrap_or(Half::Damaged));
     match both {
         (Half::Newer(found), _) | (_, Half::Newer(found)) => Err(CatalogueError::Newer { path, found }),
-        (Half::Damaged, Half::Damaged) => Err(CatalogueError::MarkerDamaged { path }),
+        (Half::Damaged, Half::Damaged) => Err(CatalogueError::MarkerDamaged(path)),
         (Half::Whole(mark), Half::Damaged) | (Half::Damaged, Half::Whole(mark)) => Ok(Found::Half(mark)),
         (Half::Whole(first), Half::Whole(second)) => {
             if first.id != second.id {
-                return Err(CatalogueError::MarkerDamaged { path });
+                return Err(CatalogueError::MarkerDamaged(path));
             }
             let newest = if second.commits > first.commits { second } else { first };
             let whole = bytes.len() == 2 * HALF;
@@ -244,7 +244,7 @@ mod tests {
             write_private(&folder.path().join(MARKER_FILE), &bytes[..len], Otherwise::Make).unwrap();
             match read(folder.path()) {
                 Ok(Found::Half(mark)) => assert!(len >= HALF && mark.commits == 3, "{len}"),
-                Err(CatalogueError::MarkerDamaged { .. }) => assert!(len < HALF, "{len}"),
+                Err(CatalogueError::MarkerDamaged(_)) => assert!(len < HALF, "{len}"),
                 other => panic!("{len}: {other:?}"),
             }
         }
@@ -263,6 +263,6 @@ mod tests {
         );
         let changed = line.replace("sardana-catalogue 2", "sardana-catalogue 3");
         write_private(&folder.path().join(MARKER_FILE), changed.as_bytes(), Otherwise::Make).unwrap();
-        assert!(matches!(read(folder.path()), Err(CatalogueError::MarkerDamaged { .. })));
+        assert!(matches!(read(folder.path()), Err(CatalogueError::MarkerDamaged(_))));
     }
 }

@@ -32,7 +32,6 @@ mod error;
 #[cfg(feature = "fuzzing")]
 mod fuzz;
 pub mod limits;
-mod lock;
 mod marker;
 mod open;
 mod record;
@@ -50,12 +49,12 @@ pub use commit::Entries;
 pub use error::CatalogueError;
 #[cfg(feature = "fuzzing")]
 pub use fuzz::fuzz;
-pub use lock::LOCK_FILE;
-pub(crate) use lock::take as take_lock;
 pub use marker::MARKER_FILE;
 pub use open::Found;
 pub use repair::Repair;
 pub use store::{DATA_FILE, STORE_FOLDER};
+
+pub use crate::lock::LOCK_FILE;
 
 /// A catalogue that is open. Copies are the same catalogue; it is closed when the last one, and the last of its tables, is
 /// dropped.
@@ -110,7 +109,7 @@ impl Catalogue {
     /// When a table cannot be called so.
     pub fn table(&self, name: &str) -> Result<Table, CatalogueError> {
         if !record::is_name(name) {
-            return Err(CatalogueError::Name { found: name.to_owned() });
+            return Err(CatalogueError::Name(name.to_owned()));
         }
         Ok(Table {
             open: Arc::clone(&self.0),

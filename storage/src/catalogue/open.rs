@@ -10,13 +10,12 @@ use std::time::{Duration, SystemTime};
 
 use super::check::{self, Contents};
 use super::error::CatalogueError;
-use super::lock;
 use super::marker::{self, Mark, Marker};
 use super::record::Head;
 use super::repair::{self, Repair};
 use super::store::{self, DATA_FILE, STORE_FOLDER, Store};
 use crate::lock::FileLock;
-use crate::private::{Otherwise, PrivateError, PrivateFolder};
+use crate::private::{Otherwise, PrivateError, PrivateFolder, sync_folder};
 
 /// All that an open catalogue has.
 #[derive(Debug)]
@@ -70,7 +69,7 @@ pub(super) fn open(folder: &Path, patience: Duration) -> Result<Parts, Catalogue
 
 fn begin(folder: &Path) -> Result<Parts, CatalogueError> {
     PrivateFolder::open(folder, Otherwise::Make)?;
-    let lock = lock::take(folder)?;
+    let lock = repair::take_lock(folder)?;
     let inside = PrivateFolder::open(folder, Otherwise::Refuse)?.file(STORE_FOLDER);
     let mut repairs = Vec::new();
     let (mark, marker) = match marker::read(folder)? {
@@ -128,7 +127,7 @@ fn begin(folder: &Path) -> Result<Parts, CatalogueError> {
 fn fresh(folder: &Path, inside: &Path) -> Result<Mark, CatalogueError> {
     if data_bytes(inside)? > 0 {
         let path = folder.join(marker::MARKER_FILE);
-        return Err(CatalogueError::MarkerLost { path });
+        return Err(CatalogueError::MarkerLost(path));
     }
     let mut id = [0; 16];
     getrandom::fill(&mut id).map_err(|error| CatalogueError::Disk {
@@ -192,14 +191,14 @@ fn again(
     Ok(opened)
 }
 
-/// What was found is on the disk, and the marker says so, before anybody sees it: after a crash sled may show more than was
+/// What was found is on the disk, and the marker says so, before the caller sees it: after a crash sled may show more than was
 /// synced.
 fn settle(folder: &Path, store: &Store, mark: &Mark, marker: Option<Marker>) -> Result<Marker, CatalogueError> {
     let inside = folder.join(STORE_FOLDER);
     store.sync().map_err(|fault| check::failed(store.path(), fault))?;
     repair::make_private(&inside)?;
-    repair::sync_folder(&inside)?;
-    repair::sync_folder(folder)?;
+    sync_folder(&inside)?;
+    sync_folder(folder)?;
     match marker {
         Some(marker) => {
             repair::sync_all(folder)?;

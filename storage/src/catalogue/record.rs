@@ -9,6 +9,7 @@
 use blake3::Hasher;
 
 use super::limits::{CHUNK_BYTES, FORMAT, VALUE_BYTES};
+use crate::bytes::take;
 
 /// sled's key of the head.
 pub(super) const HEAD_KEY: &[u8] = &[0];
@@ -128,12 +129,6 @@ impl Head {
         };
         rest.is_empty().then_some(head)
     }
-}
-
-fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-    let (first, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(*first)
 }
 
 /// What sled keeps for an entry.

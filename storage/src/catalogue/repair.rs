@@ -1,5 +1,5 @@
-//! What is done to sled's files before and after sled has failed on them. sled's data is never removed and never moved, but
-//! where somebody asks for it.
+//! What is done to sled's files before and after sled has failed on them. sled's data is never removed, and moved only
+//! when the caller asks for it.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File};
@@ -8,10 +8,10 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::error::CatalogueError;
-use super::lock;
 use super::marker::MARKER_FILE;
 use super::store::{DATA_FILE, SETTINGS_FILE, STORE_FOLDER};
-use crate::private::{Otherwise, PrivateError, PrivateFolder};
+use crate::lock::{FileLock, Holder};
+use crate::private::{Otherwise, PrivateError, PrivateFolder, sync_folder};
 
 /// What begins the names of sled's snapshots: summaries of its data, which it can do without.
 const SNAPSHOT: &str = "snap.";
@@ -117,13 +117,6 @@ fn new_folder(folder: &Path) -> Result<PathBuf, PrivateError> {
     }
 }
 
-/// The names in `folder` are on the disk when this returns.
-pub(super) fn sync_folder(folder: &Path) -> Result<(), PrivateError> {
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(system(folder))
-}
-
 /// Everything of the file system of `folder` is on the disk when this returns: also the names of the folders above, which
 /// may be new and of which some may not be ours to open.
 pub(super) fn sync_all(folder: &Path) -> Result<(), PrivateError> {
@@ -131,11 +124,17 @@ pub(super) fn sync_all(folder: &Path) -> Result<(), PrivateError> {
     rustix::fs::syncfs(opened).map_err(|error| system(folder)(error.into()))
 }
 
+/// Takes the catalogue in `folder` for this process. sled locks its file too, but does not say which process has it.
+pub(super) fn take_lock(folder: &Path) -> Result<FileLock, CatalogueError> {
+    let path = folder.to_owned();
+    FileLock::take_in(folder)?.map_err(|Holder { pid }| CatalogueError::Locked { path, pid })
+}
+
 /// Moves what is in `folder` into a folder `aside-N` there, and says which; the next opening begins anew. See
 /// [`Catalogue::set_aside`](super::Catalogue::set_aside).
 pub(super) fn set_aside(folder: &Path) -> Result<PathBuf, CatalogueError> {
     PrivateFolder::open(folder, Otherwise::Refuse)?;
-    let _lock = lock::take(folder)?;
+    let _lock = take_lock(folder)?;
     let aside = new_folder(folder)?;
     // The marker last: what is left in between is a marker without a store, which is not taken for new.
     for name in [STORE_FOLDER, MARKER_FILE] {

@@ -64,10 +64,7 @@ impl PrivateFolder {
 /// When it cannot be written, or is there and must not be replaced.
 pub fn write_private(path: &Path, bytes: &[u8], existing: Otherwise) -> Result<(), PrivateError> {
     let system = |source| PrivateError::system(path, source);
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        Some(_) | None => Path::new("."),
-    };
+    let folder = folder_of(path);
     // Made with mode 0600, whatever the umask.
     let mut file = NamedTempFile::new_in(folder).map_err(system)?;
     file.write_all(bytes).map_err(system)?;
@@ -77,7 +74,23 @@ pub fn write_private(path: &Path, bytes: &[u8], existing: Otherwise) -> Result<(
         Otherwise::Refuse => file.persist_noclobber(path),
     }
     .map_err(|error| system(error.error))?;
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(system)
+    sync_folder(folder)
+}
+
+/// The folder that the file at `path` is in.
+#[must_use]
+pub fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or_else(|| Path::new("."))
+}
+
+/// The names in `folder` are on the disk when this returns.
+///
+/// # Errors
+/// When the disk says no: then which are is not known.
+pub fn sync_folder(folder: &Path) -> Result<(), PrivateError> {
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| PrivateError::system(folder, error))
 }
 
 /// The bytes of the file at `path`, at most `limit`.
@@ -86,20 +99,15 @@ pub fn write_private(path: &Path, bytes: &[u8], existing: Otherwise) -> Result<(
 /// When others can read or change it, it is somebody else's, no file, too long, or not there.
 pub fn read_private(path: &Path, limit: u64) -> Result<Vec<u8>, PrivateError> {
     let system = |source| PrivateError::system(path, source);
-    // A pipe must not be waited for.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| system(error.into()))?;
-    let mut file = File::from(opened);
-    let metadata = file.metadata().map_err(system)?;
-    // What was opened is looked at, so that no process can put another file there in between.
-    judge(path, Facts::of(&metadata), Wanted::File, own_user())?;
+    let mut file = open_judged(path, OFlags::RDONLY)?;
+    let length = file.metadata().map_err(system)?.len();
     let too_long = |found| PrivateError::TooLong {
         path: path.to_owned(),
         limit,
         found,
     };
-    if metadata.len() > limit {
-        return Err(too_long(metadata.len()));
+    if length > limit {
+        return Err(too_long(length));
     }
     let mut bytes = Vec::new();
     Read::take(&mut file, limit.saturating_add(1))
@@ -132,12 +140,13 @@ pub fn open_private_to_read(path: &Path) -> Result<File, PrivateError> {
     open_judged(path, OFlags::RDONLY | OFlags::NOFOLLOW)
 }
 
-/// Opens a file, and refuses it if it is not private. What is no file does not make this wait.
+/// Opens a file, and refuses it if it is not private. What is no file, such as a pipe, is not waited for.
 fn open_judged(path: &Path, flags: OFlags) -> Result<File, PrivateError> {
     let system = |source| PrivateError::system(path, source);
     let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(|error| system(error.into()))?;
     let file = File::from(opened);
+    // What was opened is looked at, so that no process can put another file there in between.
     judge(path, Facts::of(&file.metadata().map_err(system)?), Wanted::File, own_user())?;
     Ok(file)
 }

@@ -27,6 +27,14 @@ struct Victim {
     needed: Vec<(PieceHash, Place)>,
 }
 
+/// A piece on its way to another segment.
+struct Moving {
+    hash: PieceHash,
+    /// Where it was.
+    place: Place,
+    bytes: Vec<u8>,
+}
+
 impl Shared {
     pub(super) fn collect(&self) -> Result<Collected, CollectError> {
         let _one = held(&self.collecting);
@@ -118,9 +126,7 @@ impl Shared {
         match self.begin_segment(&mut writer).and_then(|()| self.sync_all(&mut writer)) {
             // No room for a new one: the others can be collected nevertheless.
             Ok(()) | Err(WriteError::Full(_)) => Ok(()),
-            Err(error @ (WriteError::Poisoned { .. } | WriteError::TooLong { .. } | WriteError::Mismatch { .. })) => {
-                Err(error)
-            }
+            Err(error @ (WriteError::Poisoned { .. } | WriteError::TooLong(_) | WriteError::Mismatch { .. })) => Err(error),
         }
     }
 
@@ -157,7 +163,7 @@ impl Shared {
 
     /// Copies what is needed of a segment, and syncs the copies: whether nothing is left in it.
     fn move_out(&self, victim: &Victim, collected: &mut Collected) -> Result<bool, CollectError> {
-        let mut group: Vec<(PieceHash, Place, Vec<u8>)> = Vec::new();
+        let mut group = Vec::new();
         let mut bytes = 0;
         for &(hash, place) in &victim.needed {
             let mut buffer = Vec::new();
@@ -166,7 +172,11 @@ impl Shared {
                 continue;
             }
             bytes += buffer.len();
-            group.push((hash, place, buffer));
+            group.push(Moving {
+                hash,
+                place,
+                bytes: buffer,
+            });
             if bytes >= WRITE_BYTES {
                 self.copy(&mut group)?;
                 bytes = 0;
@@ -184,13 +194,13 @@ impl Shared {
         Ok(!left)
     }
 
-    fn copy(&self, group: &mut Vec<(PieceHash, Place, Vec<u8>)>) -> Result<(), WriteError> {
+    fn copy(&self, group: &mut Vec<Moving>) -> Result<(), WriteError> {
         let incoming: Vec<_> = group
             .iter()
-            .map(|(hash, place, bytes)| Incoming {
-                hash: *hash,
-                bytes,
-                copy_of: Some(*place),
+            .map(|piece| Incoming {
+                hash: piece.hash,
+                bytes: &piece.bytes,
+                copy_of: Some(piece.place),
             })
             .collect();
         if !incoming.is_empty() {

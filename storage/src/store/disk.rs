@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Advice, Mode, OFlags};
 
-use crate::private::{Otherwise, PrivateError, PrivateFolder, open_private, open_private_to_read};
+use crate::private::{self, Otherwise, PrivateError, PrivateFolder, open_private, open_private_to_read};
 
 /// Folders of files. All calls block.
 pub trait Disk: Debug + Send + Sync {
@@ -146,8 +146,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_folder(&self, folder: &Path) -> Result<(), PrivateError> {
-        let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|error| PrivateError::system(folder, error))
+        private::sync_folder(folder)
     }
 }
 

@@ -58,12 +58,9 @@ pub enum WriteError {
         /// What failed first.
         reason: String,
     },
-    /// A piece is too long. Cut it.
-    #[error("expected a piece of at most {PIECE_BYTES} bytes, found {found}; cut it into several")]
-    TooLong {
-        /// How long it is.
-        found: usize,
-    },
+    /// A piece has so many bytes, too many. Cut it.
+    #[error("expected a piece of at most {PIECE_BYTES} bytes, found {0}; cut it into several")]
+    TooLong(usize),
     /// The bytes are not those of the piece. Fetch them again, from somewhere else.
     #[error("expected the bytes of piece {expected}, found those of {found}; fetch them again, from another holder")]
     Mismatch {
@@ -90,12 +87,9 @@ pub enum CommitError {
         /// How many.
         count: usize,
     },
-    /// It was deleted before. It stays so.
-    #[error("checkpoint {key} was deleted here; it is not taken back: delete the copy that it came from as well")]
-    Deleted {
-        /// Which manifest.
-        key: ManifestKey,
-    },
+    /// This manifest was deleted before. It stays so.
+    #[error("checkpoint {0} was deleted here; it is not taken back: delete the copy that it came from as well")]
+    Deleted(ManifestKey),
     /// It is too long, or names too many pieces.
     #[error(
         "expected a manifest of at most {MANIFEST_BYTES} bytes and {MANIFEST_PIECES} pieces, found {bytes} and {pieces}; make a \

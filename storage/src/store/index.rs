@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use sardana_protocol::words::Step;
 
 use super::names::{ManifestId, ManifestKey, PieceHash, Place};
+use crate::bytes::take;
 use crate::catalogue::{Batch, Catalogue, CatalogueError, limits};
 use crate::private::PrivateError;
 
@@ -84,32 +85,48 @@ pub(super) enum NoIndex {
     Without(CatalogueError),
 }
 
-/// An index, what it says, and why it was made anew, if it was.
-pub(super) type Found = (CatalogueIndex, Recorded, Option<String>);
+/// An index that was opened.
+#[derive(Debug)]
+pub(super) struct OpenedIndex {
+    pub(super) index: CatalogueIndex,
+    pub(super) recorded: Recorded,
+    /// Why it was made anew, if it was.
+    pub(super) rebuilt: Option<String>,
+}
 
 impl CatalogueIndex {
     /// Opens the index in `folder`. A damaged one is moved aside there, and a new one made.
-    pub(super) fn open(folder: &Path) -> Result<Found, NoIndex> {
-        let first = match Catalogue::open(folder)
-            .and_then(|opened| load(&opened.catalogue).map(|found| (opened.catalogue, found)))
-        {
-            Ok((catalogue, recorded)) => {
+    pub(super) fn open(folder: &Path) -> Result<OpenedIndex, NoIndex> {
+        let loaded = Catalogue::open(folder).and_then(|opened| {
+            let recorded = load(&opened.catalogue)?;
+            let (index, rebuilt) = (Self(opened.catalogue), None);
+            Ok(OpenedIndex {
+                index,
+                recorded,
+                rebuilt,
+            })
+        });
+        let damage = match loaded {
+            Ok(opened) => {
                 remove_aside(folder);
-                return Ok((Self(catalogue), recorded, None));
+                return Ok(opened);
             }
             Err(error) => judge(error)?,
         };
         let begun = Catalogue::set_aside(folder).and_then(|_aside| Catalogue::open(folder));
-        let opened = begun.map_err(NoIndex::Without)?;
-        Ok((Self(opened.catalogue), Recorded::default(), Some(first.to_string())))
+        Ok(OpenedIndex {
+            index: Self(begun.map_err(NoIndex::Without)?.catalogue),
+            recorded: Recorded::default(),
+            rebuilt: Some(damage.to_string()),
+        })
     }
 }
 
 /// Passes on an error after which a new index may be begun.
 fn judge(error: CatalogueError) -> Result<CatalogueError, NoIndex> {
     match error {
-        CatalogueError::MarkerLost { .. }
-        | CatalogueError::MarkerDamaged { .. }
+        CatalogueError::MarkerLost(_)
+        | CatalogueError::MarkerDamaged(_)
         | CatalogueError::Foreign { .. }
         | CatalogueError::Emptied { .. }
         | CatalogueError::Behind { .. }
@@ -132,7 +149,7 @@ fn judge(error: CatalogueError) -> Result<CatalogueError, NoIndex> {
         | CatalogueError::Poisoned { .. }
         | CatalogueError::TooLarge { .. }
         | CatalogueError::TooMany { .. }
-        | CatalogueError::Name { .. } => Err(NoIndex::Without(error)),
+        | CatalogueError::Name(_) => Err(NoIndex::Without(error)),
     }
 }
 
@@ -217,12 +234,6 @@ fn load(catalogue: &Catalogue) -> Result<Recorded, CatalogueError> {
         Some(())
     })?;
     Ok(recorded)
-}
-
-fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-    let (first, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(*first)
 }
 
 /// Calls `read` with each entry of a table. None of `read` means that the entry makes no sense.

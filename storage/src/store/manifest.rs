@@ -8,6 +8,7 @@ use sardana_protocol::words::Step;
 
 use super::limits::{FORMAT, MANIFEST_BYTES, MANIFEST_PIECES};
 use super::names::{ManifestId, ManifestKey, PieceHash};
+use crate::bytes::take;
 
 const MAGIC: &[u8; 8] = b"SARDMAN\n";
 const HEAD: usize = 32;
@@ -115,12 +116,6 @@ impl Manifest {
         }
         Ok(manifest)
     }
-}
-
-fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-    let (first, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(*first)
 }
 
 #[cfg(test)]

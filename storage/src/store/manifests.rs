@@ -39,9 +39,7 @@ pub(super) fn load(
             Some(ManifestFile::Deleted(key)) => deleted.push(key),
             // It is tried again at the next opening.
             Some(ManifestFile::Unfinished) => drop(shared.disk.remove(&shared.manifests.join(name))),
-            None => findings.push(Finding::Stray {
-                path: shared.manifests.join(name),
-            }),
+            None => findings.push(Finding::Stray(shared.manifests.join(name))),
         }
     }
     held(&shared.state).deleted.extend(deleted);
@@ -64,14 +62,15 @@ pub(super) fn load(
             Err(reason) => {
                 let kept = Kept::Damaged(reason.clone());
                 held(&shared.state).manifests.insert(key, kept);
-                Some(Problem::Damaged { reason })
+                Some(Problem::Damaged(reason))
             }
         };
         problems.extend(problem.map(|problem| Finding::Manifest { key, problem }));
     }
-    findings.extend(gone.into_iter().map(|number| Finding::SegmentMissing {
-        path: shared.segment_path(number),
-    }));
+    findings.extend(
+        gone.into_iter()
+            .map(|number| Finding::SegmentMissing(shared.segment_path(number))),
+    );
     findings.append(&mut problems);
     for (&key, fate) in recorded {
         miss(shared, key, *fate, findings);
@@ -139,7 +138,7 @@ fn delete_again(shared: &Shared, key: ManifestKey, findings: &mut Vec<Finding>) 
         tracing::warn!(%key, %error, "a deleted manifest that has come back could not be removed; it is not used");
     }
     held(&shared.state).deleted.insert(key);
-    findings.push(Finding::Returned { key });
+    findings.push(Finding::Returned(key));
 }
 
 impl Shared {
@@ -193,11 +192,11 @@ impl Shared {
     fn problem(&self, key: ManifestKey, kept: Kept) -> Option<Problem> {
         match kept {
             Kept::Missing => Some(Problem::Missing),
-            Kept::Damaged(reason) => Some(Problem::Damaged { reason }),
+            Kept::Damaged(reason) => Some(Problem::Damaged(reason)),
             Kept::Present => match self.read_manifest(key) {
                 Ok(manifest) => self.incomplete(&manifest),
                 // It was deleted meanwhile, or has become damaged.
-                Err(reason) => Some(Problem::Damaged { reason }),
+                Err(reason) => Some(Problem::Damaged(reason)),
             },
         }
     }
@@ -253,7 +252,7 @@ impl Shared {
         {
             let state = held(&self.state);
             if state.deleted.contains(&key) {
-                return Err(CommitError::Deleted { key });
+                return Err(CommitError::Deleted(key));
             }
             let missing: Vec<PieceHash> = manifest
                 .pieces()

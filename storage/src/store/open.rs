@@ -15,48 +15,32 @@ use super::state::State;
 use super::watch::{Watch, WatchedDisk};
 use super::writer::Writer;
 use super::{FORMAT_FILE, INDEX_FOLDER, MANIFESTS_FOLDER, Options, SEGMENTS_FOLDER};
-use crate::catalogue::{self, CatalogueError};
+use crate::lock::{FileLock, Holder};
 
 /// Opens the store in `folder` on the machine's own disks, with its index.
 pub(super) fn open(folder: &Path, options: Options) -> Result<(Shared, Vec<Finding>), OpenError> {
     let disk = Arc::new(RealDisk);
     disk.make_folder(folder)?;
-    let lock = catalogue::take_lock(folder).map_err(|error| match error {
-        CatalogueError::Private(error) => OpenError::Private(error),
-        CatalogueError::Locked { path, pid } => OpenError::Locked { path, pid },
-        other @ (CatalogueError::Newer { .. }
-        | CatalogueError::MarkerLost { .. }
-        | CatalogueError::MarkerDamaged { .. }
-        | CatalogueError::Foreign { .. }
-        | CatalogueError::Emptied { .. }
-        | CatalogueError::Behind { .. }
-        | CatalogueError::Damaged { .. }
-        | CatalogueError::Record { .. }
-        | CatalogueError::Stuck { .. }
-        | CatalogueError::Disk { .. }
-        | CatalogueError::Poisoned { .. }
-        | CatalogueError::TooLarge { .. }
-        | CatalogueError::TooMany { .. }
-        | CatalogueError::Name { .. }) => OpenError::Index(other),
-    })?;
+    let path = folder.to_owned();
+    let lock = FileLock::take_in(folder)?.map_err(|Holder { pid }| OpenError::Locked { path, pid })?;
     // Before the index is touched, which knows nothing of the store's format.
     format::read(&*disk, folder)?;
     let mut findings = Vec::new();
     let index = match CatalogueIndex::open(&folder.join(INDEX_FOLDER)) {
-        Ok((index, recorded, rebuilt)) => {
-            findings.extend(rebuilt.map(|reason| Finding::IndexRebuilt { reason }));
-            Some((Box::new(index) as Box<dyn Index>, recorded))
+        Ok(opened) => {
+            findings.extend(opened.rebuilt.map(Finding::IndexRebuilt));
+            Some((Box::new(opened.index) as Box<dyn Index>, opened.recorded))
         }
         Err(NoIndex::Refused(error)) => return Err(OpenError::Index(error)),
         Err(NoIndex::Without(error)) => {
             let reason = error.to_string();
-            findings.push(Finding::NoIndex { reason });
+            findings.push(Finding::NoIndex(reason));
             None
         }
     };
     let (mut shared, mut more) = open_on(disk, folder, index, options)?;
     shared.lock = Some(lock);
-    let rebuilt = |finding: &Finding| matches!(finding, Finding::IndexRebuilt { .. });
+    let rebuilt = |finding: &Finding| matches!(finding, Finding::IndexRebuilt(_));
     if findings.iter().any(rebuilt) {
         more.retain(|finding| !rebuilt(finding));
     }
@@ -108,11 +92,11 @@ pub(super) fn open_on(
     if in_use(&shared) {
         let path = shared.folder.join(FORMAT_FILE);
         match format {
-            Format::Ours(_) if indexed && !believed => findings.push(Finding::IndexRebuilt {
-                reason: "it is missing, or older than the store".to_owned(),
-            }),
+            Format::Ours(_) if indexed && !believed => {
+                findings.push(Finding::IndexRebuilt("it is missing, or older than the store".to_owned()))
+            }
             Format::Ours(_) => {}
-            Format::Missing | Format::Damaged => findings.push(Finding::Format { path }),
+            Format::Missing | Format::Damaged => findings.push(Finding::Format(path)),
         }
     }
     // Last, so that an index that has not been told all is not believed.

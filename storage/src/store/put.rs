@@ -14,7 +14,7 @@ use super::writer::Incoming;
 impl Shared {
     pub(super) fn put(&self, pin: PinId, pieces: &[&[u8]]) -> Result<Vec<PieceHash>, WriteError> {
         if let Some(long) = pieces.iter().find(|piece| piece.len() > PIECE_BYTES) {
-            return Err(WriteError::TooLong { found: long.len() });
+            return Err(WriteError::TooLong(long.len()));
         }
         self.writable()?;
         let mut groups = groups(pieces);
@@ -66,7 +66,7 @@ impl Shared {
 
     pub(super) fn heal(&self, piece: PieceHash, bytes: &[u8]) -> Result<(), WriteError> {
         if bytes.len() > PIECE_BYTES {
-            return Err(WriteError::TooLong { found: bytes.len() });
+            return Err(WriteError::TooLong(bytes.len()));
         }
         let found = PieceHash::of(bytes);
         if found != piece {

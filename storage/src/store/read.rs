@@ -1,6 +1,7 @@
 //! Pieces are read and compared with their hashes (CKPT-2): no reader gets other bytes than were put.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -54,9 +55,17 @@ fn has_header(file: &dyn DiskFile, piece: PieceHash, place: Place) -> bool {
     read_full(file, &mut header, place.offset).is_ok() && Record::read(&header, place.segment, place.offset) == Ok(expected)
 }
 
+/// A piece that can be read.
+struct Located {
+    slot: Slot,
+    /// Of its segment.
+    path: PathBuf,
+    file: Arc<dyn DiskFile>,
+}
+
 impl Shared {
     /// Where a piece is, and its segment, open: so that it can be read though it is moved meanwhile, and the segment removed.
-    fn locate(&self, piece: PieceHash) -> Result<(Slot, PathBuf, std::sync::Arc<dyn DiskFile>), ReadError> {
+    fn locate(&self, piece: PieceHash) -> Result<Located, ReadError> {
         loop {
             let (slot, open) = {
                 let state = held(&self.state);
@@ -64,13 +73,13 @@ impl Shared {
                 (slot, state.file(slot.place.segment))
             };
             let path = self.segment_path(slot.place.segment);
-            // Without the lock: everybody would wait for a disk that hangs.
+            // Without the lock: all others would wait for a disk that hangs.
             let opened = open.map_or_else(|| self.disk.open(&path), Ok);
             let mut state = held(&self.state);
             match opened {
                 Ok(file) => {
                     state.keep_open(slot.place.segment, &file);
-                    return Ok((slot, path, file));
+                    return Ok(Located { slot, path, file });
                 }
                 // It was moved meanwhile, and its segment removed.
                 Err(_) if state.pieces.get(&piece).map(|now| now.place) != Some(slot.place) => {}
@@ -89,7 +98,7 @@ impl Shared {
 
     /// Reads a piece into `buffer`, in place of what is there, and remembers if it is damaged, so that it is written anew when it is put the next time.
     pub(super) fn read_into(&self, piece: PieceHash, buffer: &mut Vec<u8>) -> Result<(), ReadError> {
-        let (slot, path, file) = self.locate(piece)?;
+        let Located { slot, path, file } = self.locate(piece)?;
         buffer.resize(slot.place.len as usize, 0);
         let read = read_piece(&*file, &path, piece, slot.place, buffer);
         let standing = match (&read, slot.standing) {
@@ -143,17 +152,18 @@ impl Shared {
             let read = self.read_into(piece, &mut buffer);
             done_bytes += u64::from(place.len);
             progress(Progress { done_bytes, total_bytes });
-            let harm = match read {
+            let readable = read.is_ok();
+            let reason = match read {
                 // It was collected meanwhile.
                 Err(ReadError::NotHeld { .. }) => continue,
-                Err(error @ (ReadError::Damaged { .. } | ReadError::Disk { .. })) => Some((error.to_string(), false)),
-                Ok(()) => self.harmed_header(piece).map(|reason| (reason, true)),
+                Err(error @ (ReadError::Damaged { .. } | ReadError::Disk { .. })) => Some(error.to_string()),
+                Ok(()) => self.harmed_header(piece),
             };
-            if harm.as_ref().is_none_or(|(_, readable)| *readable) {
+            if readable {
                 verified.pieces += 1;
                 verified.bytes += u64::from(place.len);
             }
-            verified.harmed.extend(harm.map(|(reason, readable)| Harm {
+            verified.harmed.extend(reason.map(|reason| Harm {
                 piece,
                 place,
                 reason,
@@ -165,7 +175,7 @@ impl Shared {
     }
 
     fn harmed_header(&self, piece: PieceHash) -> Option<String> {
-        let (slot, path, file) = self.locate(piece).ok()?;
+        let Located { slot, path, file } = self.locate(piece).ok()?;
         (!has_header(&*file, piece, slot.place)).then(|| {
             format!(
                 "{} at {}: expected the header of piece {piece}, found something else; its bytes are whole: heal it with them",

@@ -45,9 +45,7 @@ pub(super) fn segments(shared: &Shared, recorded: &Recorded, findings: &mut Vec<
     for name in shared.disk.names(&shared.segments)? {
         match segment_number(&name) {
             Some(number) => drop(numbers.insert(number)),
-            None => findings.push(Finding::Stray {
-                path: shared.segments.join(name),
-            }),
+            None => findings.push(Finding::Stray(shared.segments.join(name))),
         }
     }
     let mut seen = Seen::default();

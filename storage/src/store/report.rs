@@ -11,11 +11,8 @@ use super::names::{ManifestKey, PieceHash, Place};
 pub enum Problem {
     /// Its file is gone, though it was committed and not deleted.
     Missing,
-    /// Its file cannot be read, or is not what was written.
-    Damaged {
-        /// Which file, and what is wrong.
-        reason: String,
-    },
+    /// Its file cannot be read, or is not what was written: which file, and why.
+    Damaged(String),
     /// Pieces that it needs are not held, or damaged.
     Incomplete {
         /// The first of them.
@@ -39,7 +36,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => f.write_str("its manifest is gone; commit it again from another holder, or delete it"),
-            Self::Damaged { reason } => write!(f, "{reason}; commit it again from another holder, or delete it"),
+            Self::Damaged(reason) => write!(f, "{reason}; commit it again from another holder, or delete it"),
             Self::Incomplete { missing, count } => {
                 write!(
                     f,
@@ -58,26 +55,14 @@ impl fmt::Display for Problem {
 /// What was noticed when a store was opened. The caller logs these. None of them ends it, and nothing was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// The index was damaged and is made anew; all segments were read for it.
-    IndexRebuilt {
-        /// What was wrong with it.
-        reason: String,
-    },
-    /// There is no index in this life of the store; all segments were read.
-    NoIndex {
-        /// Why.
-        reason: String,
-    },
+    /// The index was damaged, in this way, and is made anew; all segments were read for it.
+    IndexRebuilt(String),
+    /// There is no index in this life of the store, for this reason; all segments were read.
+    NoIndex(String),
     /// The file that says of which format the store is was missing or damaged. It is written anew.
-    Format {
-        /// The file.
-        path: PathBuf,
-    },
+    Format(PathBuf),
     /// A file that the store did not write. It is left alone.
-    Stray {
-        /// The path.
-        path: PathBuf,
-    },
+    Stray(PathBuf),
     /// A segment cannot be opened or read. Its pieces are missing.
     SegmentUnreadable {
         /// The path.
@@ -95,10 +80,7 @@ pub enum Finding {
         found: u64,
     },
     /// A segment that was in use is gone.
-    SegmentMissing {
-        /// The path.
-        path: PathBuf,
-    },
+    SegmentMissing(PathBuf),
     /// Something in a segment is not what was written. If a piece was there, it is missing.
     Damaged {
         /// The segment.
@@ -133,11 +115,8 @@ pub enum Finding {
         /// Why they could not be written.
         reason: String,
     },
-    /// A manifest that was deleted had come back. It is deleted again.
-    Returned {
-        /// The checkpoint.
-        key: ManifestKey,
-    },
+    /// This manifest was deleted and had come back. It is deleted again.
+    Returned(ManifestKey),
     /// A manifest cannot be used as it is.
     Manifest {
         /// The checkpoint.
@@ -150,10 +129,10 @@ pub enum Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::IndexRebuilt { reason } => write!(f, "the index of the pieces was made anew from the segments: {reason}"),
-            Self::NoIndex { reason } => write!(f, "the pieces were found without an index, which is slower: {reason}"),
-            Self::Format { path } => write!(f, "{}: it was missing or damaged and was written anew", path.display()),
-            Self::Stray { path } => write!(
+            Self::IndexRebuilt(reason) => write!(f, "the index of the pieces was made anew from the segments: {reason}"),
+            Self::NoIndex(reason) => write!(f, "the pieces were found without an index, which is slower: {reason}"),
+            Self::Format(path) => write!(f, "{}: it was missing or damaged and was written anew", path.display()),
+            Self::Stray(path) => write!(
                 f,
                 "{}: expected only files of the store here; it is left alone",
                 path.display()
@@ -170,7 +149,7 @@ impl fmt::Display for Finding {
                 "{}: expected {expected} bytes, found {found}: the pieces behind are missing",
                 path.display()
             ),
-            Self::SegmentMissing { path } => write!(f, "{}: it is gone, and its pieces are missing", path.display()),
+            Self::SegmentMissing(path) => write!(f, "{}: it is gone, and its pieces are missing", path.display()),
             Self::Damaged {
                 path,
                 offset,
@@ -193,7 +172,7 @@ impl fmt::Display for Finding {
                 f,
                 "{pieces} pieces are not certain to be on the disk, and could not be written again: {reason}"
             ),
-            Self::Returned { key } => write!(f, "checkpoint {key} was deleted and had come back; it is deleted again"),
+            Self::Returned(key) => write!(f, "checkpoint {key} was deleted and had come back; it is deleted again"),
             Self::Manifest { key, problem } => write!(f, "checkpoint {key}: {problem}"),
         }
     }

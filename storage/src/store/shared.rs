@@ -4,7 +4,7 @@
 //! disk is asked for anything.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::disk::Disk;
 use super::error::WriteError;
@@ -15,6 +15,7 @@ use super::state::State;
 use super::watch::Watch;
 use super::writer::Writer;
 use crate::lock::FileLock;
+pub(super) use crate::lock::held;
 use crate::private::PrivateError;
 
 #[derive(Debug)]
@@ -37,11 +38,6 @@ pub(super) struct Shared {
     /// Why nothing more is written.
     pub(super) poison: OnceLock<String>,
     pub(super) lock: Option<FileLock>,
-}
-
-/// A panic while one of these is held is a bug of ours; what is on the disk is whole in any case.
-pub(super) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {

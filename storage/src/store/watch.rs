@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::disk::{Disk, DiskFile};
+use crate::lock::held;
 use crate::private::PrivateError;
 
 /// Watches the disk of a store. Copies watch the same one.
@@ -27,33 +28,37 @@ pub struct UnderWay {
 #[derive(Debug, Default)]
 struct Calls {
     next: u64,
-    under_way: BTreeMap<u64, (&'static str, Arc<Path>, Instant)>,
+    under_way: BTreeMap<u64, Call>,
+}
+
+#[derive(Debug)]
+struct Call {
+    what: &'static str,
+    path: Arc<Path>,
+    since: Instant,
 }
 
 impl Watch {
-    fn calls(&self) -> MutexGuard<'_, Calls> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The call that has been under way for longest. Depots ask, to refuse what would wait for it.
     #[must_use]
     pub fn oldest(&self) -> Option<UnderWay> {
-        let calls = self.calls();
-        let (what, path, since) = calls.under_way.values().next()?;
+        let calls = held(&self.0);
+        let oldest = calls.under_way.values().next()?;
         Some(UnderWay {
-            what,
-            path: path.to_path_buf(),
-            age: since.elapsed(),
+            what: oldest.what,
+            path: oldest.path.to_path_buf(),
+            age: oldest.since.elapsed(),
         })
     }
 
     /// Does `call`, and knows of it meanwhile.
     pub(super) fn during<T>(&self, what: &'static str, path: &Arc<Path>, call: impl FnOnce() -> T) -> T {
+        let (path, since) = (Arc::clone(path), Instant::now());
         let number = {
-            let mut calls = self.calls();
+            let mut calls = held(&self.0);
             calls.next += 1;
             let number = calls.next;
-            calls.under_way.insert(number, (what, Arc::clone(path), Instant::now()));
+            calls.under_way.insert(number, Call { what, path, since });
             number
         };
         let _returned = Returned { watch: self, number };
@@ -69,7 +74,7 @@ struct Returned<'a> {
 
 impl Drop for Returned<'_> {
     fn drop(&mut self) {
-        self.watch.calls().under_way.remove(&self.number);
+        held(&self.watch.0).under_way.remove(&self.number);
     }
 }
 

@@ -118,7 +118,7 @@ fn full(error: &WriteError) -> bool {
     match error {
         WriteError::Full(_) => true,
         WriteError::Poisoned { .. } => false,
-        WriteError::TooLong { .. } | WriteError::Mismatch { .. } => panic!("{error}"),
+        WriteError::TooLong(_) | WriteError::Mismatch { .. } => panic!("{error}"),
     }
 }
 
@@ -249,7 +249,7 @@ impl Acting {
                 self.model.held.extend(&numbers);
                 self.model.manifests.insert(key, (manifest, numbers));
             }
-            Err(CommitError::Deleted { .. }) => assert!(self.model.deleted.contains(&key)),
+            Err(CommitError::Deleted(_)) => assert!(self.model.deleted.contains(&key)),
             Err(CommitError::Incomplete { count, missing, .. }) => {
                 assert!(count > 0 && !missing.is_empty());
                 let unheld = self.disk.failed() || !self.model.held.is_superset(&numbers);

@@ -115,7 +115,7 @@ fn judge(acting: &Acting, again: &str) -> BTreeSet<PieceHash> {
                     "{again}"
                 );
             }
-            Some(Some(Problem::Missing | Problem::Damaged { .. })) => assert!(acting.store().show(*key).is_err()),
+            Some(Some(Problem::Missing | Problem::Damaged(_))) => assert!(acting.store().show(*key).is_err()),
         }
         all.extend(hurt);
     }

@@ -95,7 +95,7 @@ impl Agent {
                         let reason = signal.to_string();
                         return tokio::select! {
                             () = host.leave(&reason) => Ok(()),
-                            signal = signals.next() => Err(Failure::Ended { signal }),
+                            signal = signals.next() => Err(Failure::Ended(signal)),
                         };
                     }
                     event = host.next_event() => {
@@ -112,7 +112,7 @@ impl Agent {
                             // It may wait for the copy of the last checkpoint elsewhere.
                             return tokio::select! {
                                 () = host.end() => Ok(()),
-                                signal = signals.next() => Err(Failure::Ended { signal }),
+                                signal = signals.next() => Err(Failure::Ended(signal)),
                             };
                         }
                         if exhausted {

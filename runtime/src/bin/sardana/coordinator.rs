@@ -98,7 +98,7 @@ impl Coordinator {
             let mut hosting = tokio::select! {
                 biased;
                 hosting = coordinate(config) => hosting.map_err(Failure::failed)?,
-                signal = signals.next() => return Err(Failure::Ended { signal }),
+                signal = signals.next() => return Err(Failure::Ended(signal)),
             };
             // Without it the job runs as well, only no operator finds it.
             let offered = default_place().and_then(|place| hosting.operator_join_file(&place).map(drop));
@@ -113,7 +113,7 @@ impl Coordinator {
             tokio::select! {
                 biased;
                 finished = finishing => finished.map_err(Failure::failed),
-                signal = twice(signals, &steering) => Err(Failure::Ended { signal }),
+                signal = twice(signals, &steering) => Err(Failure::Ended(signal)),
             }
         })?;
         print(&summary);

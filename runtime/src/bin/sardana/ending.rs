@@ -14,10 +14,7 @@ pub(crate) enum Failure {
     /// It failed: exit code 1.
     Failed(String),
     /// A signal ended it at once.
-    Ended {
-        /// The signal.
-        signal: EndSignal,
-    },
+    Ended(EndSignal),
 }
 
 impl Failure {
@@ -34,12 +31,8 @@ impl Failure {
             Self::Usage(_) => ExitCode::from(2),
             Self::Failed(_) => ExitCode::FAILURE,
             // As a shell counts them: 128 and the signal's number.
-            Self::Ended {
-                signal: EndSignal::Interrupt,
-            } => ExitCode::from(130),
-            Self::Ended {
-                signal: EndSignal::Terminate,
-            } => ExitCode::from(143),
+            Self::Ended(EndSignal::Interrupt) => ExitCode::from(130),
+            Self::Ended(EndSignal::Terminate) => ExitCode::from(143),
         }
     }
 }
@@ -48,7 +41,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(words) | Self::Failed(words) => f.write_str(words),
-            Self::Ended { signal } => write!(f, "ended at once by {signal}"),
+            Self::Ended(signal) => write!(f, "ended at once by {signal}"),
         }
     }
 }

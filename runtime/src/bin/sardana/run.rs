@@ -194,7 +194,7 @@ impl Run {
             tokio::select! {
                 biased;
                 finished = finishing => finished.map_err(Failure::failed),
-                signal = twice(signals, &steering) => Err(Failure::Ended { signal }),
+                signal = twice(signals, &steering) => Err(Failure::Ended(signal)),
                 never = stop_at(notices, &steering) => match never {},
             }
         })?;

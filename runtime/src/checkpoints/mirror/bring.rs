@@ -42,7 +42,7 @@ impl Mirror {
             let usable = |standing: &Standing| match standing {
                 // The rest of it is on other hosts, which are asked once they are there.
                 Standing::Whole | Standing::Spread { .. } => true,
-                Standing::Harmed { .. } => false,
+                Standing::Harmed(_) => false,
             };
             let entries = here.list().entries;
             let steps = entries

@@ -95,7 +95,7 @@ impl Bucket {
     fn failed(&self, object: &str, error: &Error) -> ObjectError {
         let object = self.name_of(object);
         if matches!(error, Error::NotFound { .. }) {
-            return ObjectError::Missing { object };
+            return ObjectError::Missing(object);
         }
         let reason = said(error);
         ObjectError::Store { object, reason }
@@ -273,6 +273,6 @@ mod tests {
         assert!(matches!(bucket.list("a", 1).await, Err(ObjectError::TooMany { most: 1, .. })));
         bucket.delete("a/x").await.unwrap();
         bucket.delete("a/x").await.unwrap();
-        assert!(matches!(bucket.get("a/x", 5).await, Err(ObjectError::Missing { .. })));
+        assert!(matches!(bucket.get("a/x", 5).await, Err(ObjectError::Missing(_))));
     }
 }

@@ -11,15 +11,12 @@ use super::super::layout::LayoutError;
 /// Why a mirror cannot be used at all. Nothing was asked of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MirrorError {
-    /// This build reaches no object storage. Build the program, or the library, with the feature.
+    /// This build does not reach the object storage of this URL. Build the program, or the library, with the feature.
     #[error(
-        "{url}: this sardana was built without mirrors; build it with them: \
+        "{0}: this sardana was built without mirrors; build it with them: \
          cargo build --release -p sardana --features mirror"
     )]
-    NotBuilt {
-        /// What was asked for.
-        url: String,
-    },
+    NotBuilt(String),
     /// What the environment says does not suffice, or makes no sense.
     #[error(
         "{url}: {reason}; see the environment: AWS_…, GOOGLE_… or AZURE_… say where the store is and who asks, and a folder must be one \
@@ -36,12 +33,9 @@ pub enum MirrorError {
 /// Why an object was not written or read. Trying again later is no harm.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// There is none.
-    #[error("{object}: it is not there")]
-    Missing {
-        /// Where it should be.
-        object: String,
-    },
+    /// There is no object of this name.
+    #[error("{0}: it is not there")]
+    Missing(String),
     /// It is not as long as it should be. It is not read.
     #[error("{object}: expected {expected} bytes{}, found {found}", if *.most { " at most" } else { "" })]
     Length {
@@ -121,14 +115,11 @@ pub enum UploadError {
     /// Some of it cannot be read where it is saved.
     #[error("it cannot be read: {0}")]
     Source(String),
-    /// Somebody deletes old checkpoints there.
+    /// Another process, whose mark this is, deletes old checkpoints there.
     #[error(
-        "{mark}: somebody deletes old checkpoints of this mirror just now, and has not ended for minutes; try again when it is done"
+        "{0}: somebody deletes old checkpoints of this mirror just now, and has not ended for minutes; try again when it is done"
     )]
-    Pruned {
-        /// Its mark.
-        mark: String,
-    },
+    Pruned(String),
 }
 
 /// Why old checkpoints of a mirror were not deleted, or not all. Trying again is no harm.
@@ -137,26 +128,18 @@ pub enum RetainError {
     /// An object could not be listed, read or deleted.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// Somebody copies a checkpoint there, whose pieces no manifest names yet.
+    /// Another process, whose mark this is, copies a checkpoint there, whose pieces no manifest names yet.
     #[error(
-        "{mark}: somebody copies a checkpoint to this mirror just now; try again when it is done, an hour from now at most"
+        "{0}: somebody copies a checkpoint to this mirror just now; try again when it is done, an hour from now at most"
     )]
-    Busy {
-        /// Its mark.
-        mark: String,
-    },
+    Busy(String),
     /// The newest complete one is not deleted.
-    #[error("{} is the newest complete checkpoint of the mirror and is never deleted", short(*.key))]
-    Newest {
-        /// The checkpoint.
-        key: ManifestKey,
-    },
-    /// The store answers too slowly for it to be certain that no other process has begun meanwhile.
-    #[error("{object}: the store answers too slowly to delete anything safely; the rest is deleted the next time")]
-    Late {
-        /// What was to be deleted.
-        object: String,
-    },
+    #[error("{} is the newest complete checkpoint of the mirror and is never deleted", short(*.0))]
+    Newest(ManifestKey),
+    /// The store answers too slowly for it to be certain that no other process has begun meanwhile. This object was to be
+    /// deleted.
+    #[error("{0}: the store answers too slowly to delete anything safely; the rest is deleted the next time")]
+    Late(String),
     /// It took too long.
     #[error("it was given up after {minutes} minutes; the rest is deleted the next time")]
     Slow {

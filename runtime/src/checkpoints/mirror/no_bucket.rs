@@ -30,7 +30,7 @@ pub(super) enum Otherwise {
 #[expect(clippy::unused_async, reason = "the same as with the feature")]
 impl Bucket {
     pub(super) fn open(url: &MirrorUrl, _otherwise: Otherwise) -> Result<Self, MirrorError> {
-        Err(MirrorError::NotBuilt { url: url.to_string() })
+        Err(MirrorError::NotBuilt(url.to_string()))
     }
 
     pub(super) fn name_of(&self, _object: &str) -> String {

@@ -59,7 +59,7 @@ impl Mirror {
         let (made, last_made) = watch::channel(Instant::now());
         if let Some(mark) = self.mark(Work::Pruning).await? {
             self.unmark(Work::Pruning).await;
-            return Err(RetainError::Busy { mark });
+            return Err(RetainError::Busy(mark));
         }
         let pruning = async {
             tokio::select! {
@@ -104,9 +104,7 @@ impl Mirror {
 
     /// Deletes an object, as long as others are certain to believe the mark that was made last.
     async fn delete_marked(&self, object: &str, marked: &watch::Receiver<Instant>) -> Result<(), RetainError> {
-        let late = || RetainError::Late {
-            object: self.bucket.name_of(object),
-        };
+        let late = || RetainError::Late(self.bucket.name_of(object));
         if marked.borrow().elapsed() > PRUNING_SURE {
             return Err(late());
         }
@@ -119,7 +117,7 @@ fn plan(survey: &Survey, expiry: &Expiry) -> Result<Pruning, RetainError> {
     let whole = |one: &&Surveyed| one.standing() == Standing::Whole;
     let complete: Vec<&Surveyed> = survey.checkpoints.iter().filter(whole).collect();
     if let Some(newest) = complete.last().filter(|one| expiry.named.contains(&one.key)) {
-        return Err(RetainError::Newest { key: newest.key });
+        return Err(RetainError::Newest(newest.key));
     }
     let mut delete: BTreeSet<ManifestKey> = expiry.named.iter().copied().collect();
     let tasks: BTreeSet<_> = complete.iter().filter_map(|one| task_of(one)).collect();
@@ -136,7 +134,7 @@ fn plan(survey: &Survey, expiry: &Expiry) -> Result<Pruning, RetainError> {
     let incomplete = survey.checkpoints.iter().filter(|one| !delete.contains(&one.key));
     let incomplete = incomplete.filter_map(|one| match one.standing() {
         Standing::Whole | Standing::Spread { .. } => None,
-        Standing::Harmed { reason } => Some((one.key, reason)),
+        Standing::Harmed(reason) => Some((one.key, reason)),
     });
     Ok(Pruning {
         incomplete: incomplete.collect(),

@@ -49,7 +49,7 @@ impl Surveyed {
                 format!("{lacking} of its objects are missing or of another length; copy it there again, or delete it")
             }
         };
-        Standing::Harmed { reason }
+        Standing::Harmed(reason)
     }
 }
 

@@ -73,7 +73,7 @@ impl Mirror {
         let manifest = manifest::decode_as(bytes, key)?;
         if let Some(mark) = self.mark_uploading().await? {
             self.unmark(Work::Uploading).await;
-            return Err(UploadError::Pruned { mark });
+            return Err(UploadError::Pruned(mark));
         }
         let uploading = self.upload_marked(key, manifest, bytes, (source, belief), progress);
         let (made, _) = watch::channel(Instant::now());

@@ -17,39 +17,24 @@ use crate::mirroring::MirroringError;
 pub enum HostingError {
     /// It would listen everywhere, and no worker would know where to find it.
     #[error(
-        "listening on {listen} means every address of this host, which nobody can dial: say at which one others reach it \
+        "listening on {0} means every address of this host, which nobody can dial: say at which one others reach it \
          (--advertise ADDRESS:PORT), or listen on that one"
     )]
-    Unadvertised {
-        /// Where it should listen.
-        listen: SocketAddr,
-    },
+    Unadvertised(SocketAddr),
     /// An address that cannot be dialled was to be advertised.
-    #[error("nobody can dial {advertise}: advertise an address of this host that the others reach")]
-    Undialable {
-        /// The address.
-        advertise: SocketAddr,
-    },
+    #[error("nobody can dial {0}: advertise an address of this host that the others reach")]
+    Undialable(SocketAddr),
     /// A standby's address that cannot be dialled.
     #[error(
-        "nobody can dial the standby {standby}: expected the address and port at which a coordinator on that host would be reached"
+        "nobody can dial the standby {0}: expected the address and port at which a coordinator on that host would be reached"
     )]
-    UndialableStandby {
-        /// The address.
-        standby: SocketAddr,
-    },
-    /// More standbys than anybody would try.
-    #[error("expected at most {} standbys, found {found}: each of them is tried by everybody who looks for the coordinator", MAX_WHEREABOUTS - 1)]
-    TooManyStandbys {
-        /// How many.
-        found: usize,
-    },
-    /// It should take over, and does not know from whom.
-    #[error("{}: expected a copy of the lost coordinator's authority.json, found none; copy it there first, then take over", .path.display())]
-    NothingToTakeOver {
-        /// The state directory.
-        path: PathBuf,
-    },
+    UndialableStandby(SocketAddr),
+    /// So many standbys, more than a process would try.
+    #[error("expected at most {most} standbys, found {0}: every process that looks for the coordinator tries each of them", most = MAX_WHEREABOUTS - 1)]
+    TooManyStandbys(usize),
+    /// It should take over, and its state directory does not say which job.
+    #[error("{}: expected a copy of the lost coordinator's authority.json, found none; copy it there first, then take over", .0.display())]
+    NothingToTakeOver(PathBuf),
     /// Its state directory cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
@@ -65,24 +50,18 @@ pub enum HostingError {
     /// The mirror of its checkpoints cannot be used.
     #[error(transparent)]
     Mirror(#[from] MirroringError),
-    /// There is nothing to copy there.
+    /// There is nothing to copy to this mirror.
     #[error(
-        "expected a directory for checkpoints on this host, and how often they are taken, with the mirror {mirror} \
+        "expected a directory for checkpoints on this host, and how often they are taken, with the mirror {0} \
          (--checkpoint-dir DIR --checkpoint-every STEPS|TIME): it is copied from there"
     )]
-    NothingToMirror {
-        /// Its URL.
-        mirror: MirrorUrl,
-    },
+    NothingToMirror(MirrorUrl),
     /// No id for the job could be drawn.
     #[error("the system gives no random numbers: {0}")]
     Random(String),
-    /// The job failed.
-    #[error("the job failed: {reason}")]
-    Failed {
-        /// Why, and what to do.
-        reason: String,
-    },
+    /// The job failed, for this reason.
+    #[error("the job failed: {0}")]
+    Failed(String),
     /// Another coordinator leads the job.
     #[error(
         "another coordinator ({by}) leads the job; this one ({own}) has no say any more: leave the job to the other, or, if that one \

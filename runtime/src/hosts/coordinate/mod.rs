@@ -93,7 +93,7 @@ async fn host(config: CoordinateConfig) -> Result<Hosting, HostingError> {
     if config.succession == Succession::TakeOver {
         // A new one would have no workers: they have certificates of the old one.
         state.authority().map_err(|error| match error {
-            StateError::NoJob { path } => HostingError::NothingToTakeOver { path },
+            StateError::NoJob(path) => HostingError::NothingToTakeOver(path),
             error @ (StateError::Private(_)
             | StateError::Authority(_)
             | StateError::Uses(_)
@@ -208,23 +208,21 @@ async fn records(
 
 fn check(config: &CoordinateConfig) -> Result<(), HostingError> {
     if config.standbys.len() >= MAX_WHEREABOUTS {
-        return Err(HostingError::TooManyStandbys {
-            found: config.standbys.len(),
-        });
+        return Err(HostingError::TooManyStandbys(config.standbys.len()));
     }
     if let Some(mirror) = &config.mirror
         && (config.checkpoint_dir.is_none() || config.saves.is_none())
     {
         let mirror = mirror.clone();
-        return Err(HostingError::NothingToMirror { mirror });
+        return Err(HostingError::NothingToMirror(mirror));
     }
     let dialable = |standby: &&SocketAddr| !standby.ip().is_unspecified() && standby.port() != 0;
     if let Some(&standby) = config.standbys.iter().find(|standby| !dialable(standby)) {
-        return Err(HostingError::UndialableStandby { standby });
+        return Err(HostingError::UndialableStandby(standby));
     }
     match config.advertise {
-        None if config.listen.ip().is_unspecified() => Err(HostingError::Unadvertised { listen: config.listen }),
-        Some(advertise) if advertise.ip().is_unspecified() => Err(HostingError::Undialable { advertise }),
+        None if config.listen.ip().is_unspecified() => Err(HostingError::Unadvertised(config.listen)),
+        Some(advertise) if advertise.ip().is_unspecified() => Err(HostingError::Undialable(advertise)),
         Some(_) | None => Ok(()),
     }
 }
@@ -297,7 +295,7 @@ impl Hosting {
                 break Err(HostingError::Fenced { own, by });
             }
             if let JobEvent::Failed { reason } = event {
-                break Err(HostingError::Failed { reason });
+                break Err(HostingError::Failed(reason));
             }
         };
         self.end().await;

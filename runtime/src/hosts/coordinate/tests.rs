@@ -38,10 +38,10 @@ fn standbys_can_be_dialled_and_are_few() {
     };
     check(&standbys(&["10.0.0.1:7"; MAX_WHEREABOUTS - 1])).unwrap();
     let error = check(&standbys(&["10.0.0.1:7"; MAX_WHEREABOUTS])).unwrap_err();
-    assert!(matches!(error, HostingError::TooManyStandbys { .. }), "{error}");
+    assert!(matches!(error, HostingError::TooManyStandbys(_)), "{error}");
     for nowhere in ["0.0.0.0:7", "10.0.0.1:0"] {
         let error = check(&standbys(&[nowhere])).unwrap_err();
-        assert!(matches!(error, HostingError::UndialableStandby { .. }), "{error}");
+        assert!(matches!(error, HostingError::UndialableStandby(_)), "{error}");
     }
 }
 

@@ -107,6 +107,6 @@ pub(super) fn standing(standing: &Standing) -> &'static str {
     match standing {
         Standing::Whole => "whole",
         Standing::Spread { .. } => "spread",
-        Standing::Harmed { .. } => "harmed",
+        Standing::Harmed(_) => "harmed",
     }
 }
