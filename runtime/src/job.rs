@@ -33,6 +33,19 @@ pub struct Staffing {
     pub balance: Balance,
 }
 
+impl Staffing {
+    fn check(&self) -> Result<(), JobError> {
+        let &Self { workers, min, max, .. } = self;
+        if self.shard_capacity == Some(0) {
+            return Err(JobError::NoRoom);
+        }
+        if !(1 <= min && min <= workers && workers <= max && max <= MAX_WORKERS) {
+            return Err(JobError::Staffing { min, workers, max });
+        }
+        Ok(())
+    }
+}
+
 /// What is wrong with a job. Fix the named setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
@@ -83,20 +96,11 @@ pub enum JobError {
 /// A job as it was written down. [`Self::build`] checks it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobBuilder {
-    name: String,
-    seed: u64,
-    shards: u32,
+    /// Without its length.
+    spec: JobSpec,
     steps: u64,
     epochs: u64,
-    samples: u64,
-    batch: u64,
-    order: Order,
-    workers: u32,
-    min: u32,
-    max: Option<u32>,
-    restarts: u32,
-    shard_capacity: Option<u32>,
-    balance: Balance,
+    staffing: Staffing,
     checkpoints: Option<Checkpointing>,
 }
 
@@ -111,14 +115,14 @@ impl JobBuilder {
     /// Keys the data order and every random number. 0 if not set.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
+        self.spec.seed = seed;
         self
     }
 
     /// K, into how many shards each global batch is cut: the most workers that can compute at once. 8 if not set.
     #[must_use]
     pub fn shards(mut self, shards: u32) -> Self {
-        self.shards = shards;
+        self.spec.shards = shards;
         self
     }
 
@@ -139,43 +143,43 @@ impl JobBuilder {
     /// The data: how many samples there are, and how many make one global batch, whatever the number of workers.
     #[must_use]
     pub fn data(mut self, samples: u64, batch: u64) -> Self {
-        self.samples = samples;
-        self.batch = batch;
+        self.spec.samples = samples;
+        self.spec.batch = batch;
         self
     }
 
     /// In which order gradients are added; [`Order::Exact`] if not set. [`Order::Fast`] gives up BITS-1.
     #[must_use]
     pub fn order(mut self, order: Order) -> Self {
-        self.order = order;
+        self.spec.order = order;
         self
     }
 
     /// How many workers are started. 1 if not set.
     #[must_use]
     pub fn workers(mut self, workers: u32) -> Self {
-        self.workers = workers;
+        self.staffing.workers = workers;
         self
     }
 
     /// Fewer workers than this do not train. 1 if not set.
     #[must_use]
     pub fn min_workers(mut self, min: u32) -> Self {
-        self.min = min;
+        self.staffing.min = min;
         self
     }
 
     /// Workers beyond this are spares. No bound if not set.
     #[must_use]
     pub fn max_workers(mut self, max: u32) -> Self {
-        self.max = Some(max);
+        self.staffing.max = max;
         self
     }
 
     /// How many times in all a worker that ended badly is replaced. 3 if not set.
     #[must_use]
     pub fn restarts(mut self, restarts: u32) -> Self {
-        self.restarts = restarts;
+        self.staffing.restarts = restarts;
         self
     }
 
@@ -183,7 +187,7 @@ impl JobBuilder {
     /// room for, and is given no more than it can hold: in exact order one for each shard, but for the first rank, which adds as it computes.
     #[must_use]
     pub fn shard_capacity(mut self, shards: u32) -> Self {
-        self.shard_capacity = Some(shards);
+        self.staffing.shard_capacity = Some(shards);
         self
     }
 
@@ -191,7 +195,7 @@ impl JobBuilder {
     /// reaches the result. Turn it off ([`Balance::Off`]) for a job in fast order that should repeat its bits with the same workers.
     #[must_use]
     pub fn balance(mut self, balance: Balance) -> Self {
-        self.balance = balance;
+        self.staffing.balance = balance;
         self
     }
 
@@ -200,7 +204,23 @@ impl JobBuilder {
     /// # Errors
     /// The first setting that is wrong.
     pub fn build(self) -> Result<Job, JobError> {
-        Job::try_from(self)
+        if self.spec.name.is_empty() || self.spec.name.len() > MAX_TEXT_BYTES {
+            return Err(JobError::Name(self.spec.name.len()));
+        }
+        if self.spec.shards == 0 || self.spec.shards > MAX_SHARDS {
+            return Err(JobError::Shards(self.spec.shards));
+        }
+        self.staffing.check()?;
+        let spec = JobSpec {
+            steps: self.length()?,
+            ..self.spec
+        };
+        Sampler::new(&spec)?;
+        Ok(Job {
+            spec,
+            staffing: self.staffing,
+            checkpoints: self.checkpoints,
+        })
     }
 
     fn length(&self) -> Result<Step, JobError> {
@@ -208,7 +228,7 @@ impl JobBuilder {
             (0, 0) => return Err(JobError::NoSteps),
             (steps, 0) => steps,
             (0, epochs) => {
-                let per_epoch = self.samples.div_ceil(self.batch.max(1));
+                let per_epoch = self.spec.samples.div_ceil(self.spec.batch.max(1));
                 epochs.checked_mul(per_epoch).ok_or(JobError::TooLong(epochs))?
             }
             (steps, epochs) => return Err(JobError::TwoLengths { steps, epochs }),
@@ -220,73 +240,30 @@ impl JobBuilder {
     }
 }
 
-impl TryFrom<JobBuilder> for Job {
-    type Error = JobError;
-
-    fn try_from(raw: JobBuilder) -> Result<Self, JobError> {
-        if raw.name.is_empty() || raw.name.len() > MAX_TEXT_BYTES {
-            return Err(JobError::Name(raw.name.len()));
-        }
-        if raw.shards == 0 || raw.shards > MAX_SHARDS {
-            return Err(JobError::Shards(raw.shards));
-        }
-        if raw.shard_capacity == Some(0) {
-            return Err(JobError::NoRoom);
-        }
-        let max = raw.max.unwrap_or(MAX_WORKERS);
-        if !(1 <= raw.min && raw.min <= raw.workers && raw.workers <= max && max <= MAX_WORKERS) {
-            return Err(JobError::Staffing {
-                min: raw.min,
-                workers: raw.workers,
-                max,
-            });
-        }
-        let spec = JobSpec {
-            steps: raw.length()?,
-            name: raw.name,
-            seed: raw.seed,
-            shards: raw.shards,
-            samples: raw.samples,
-            batch: raw.batch,
-            order: raw.order,
-        };
-        Sampler::new(&spec)?;
-        let staffing = Staffing {
-            workers: raw.workers,
-            min: raw.min,
-            max,
-            restarts: raw.restarts,
-            shard_capacity: raw.shard_capacity,
-            balance: raw.balance,
-        };
-        let checkpoints = raw.checkpoints;
-        Ok(Self {
-            spec,
-            staffing,
-            checkpoints,
-        })
-    }
-}
-
 impl Job {
     /// Starts to describe the job `name`.
     #[must_use]
     pub fn builder(name: impl Into<String>) -> JobBuilder {
         JobBuilder {
-            name: name.into(),
-            seed: 0,
-            shards: 8,
+            spec: JobSpec {
+                name: name.into(),
+                seed: 0,
+                shards: 8,
+                steps: Step::ZERO,
+                samples: 0,
+                batch: 0,
+                order: Order::Exact,
+            },
             steps: 0,
             epochs: 0,
-            samples: 0,
-            batch: 0,
-            order: Order::Exact,
-            workers: 1,
-            min: 1,
-            max: None,
-            restarts: 3,
-            shard_capacity: None,
-            balance: Balance::default(),
+            staffing: Staffing {
+                workers: 1,
+                min: 1,
+                max: MAX_WORKERS,
+                restarts: 3,
+                shard_capacity: None,
+                balance: Balance::default(),
+            },
             checkpoints: None,
         }
     }
@@ -314,19 +291,7 @@ impl Job {
     /// # Errors
     /// When the numbers contradict each other.
     pub fn staffed(mut self, staffing: Staffing) -> Result<Self, JobError> {
-        let Staffing {
-            workers,
-            min,
-            max,
-            shard_capacity,
-            ..
-        } = staffing;
-        if !(1 <= min && min <= workers && workers <= max && max <= MAX_WORKERS) {
-            return Err(JobError::Staffing { min, workers, max });
-        }
-        if shard_capacity == Some(0) {
-            return Err(JobError::NoRoom);
-        }
+        staffing.check()?;
         self.staffing = staffing;
         Ok(self)
     }

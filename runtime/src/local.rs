@@ -12,15 +12,14 @@ use sardana_protocol::assign::{Means, NoRoom, steady};
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::member::{Event, Heartbeat};
 use sardana_protocol::messages::{CoordinatorMessage, Form, MemberAddress, StepReport, WorkerMessage};
-use sardana_protocol::plan::Plan;
-use sardana_protocol::plan::Visit;
+use sardana_protocol::plan::{Plan, Visit};
 use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, interval};
 
 use crate::model::{ModelError, Trainable};
-use crate::trainer::{self, Facts, TrainingError};
+use crate::trainer::{self, TrainingError};
 
 /// Between two collections of reports.
 const COLLECT_EVERY: Duration = Duration::from_millis(50);
@@ -93,7 +92,7 @@ impl Drop for Desks {
 }
 
 /// What a thread says first.
-type Introduction = Result<(Facts, Seat), TrainingError>;
+type Introduction = Result<Seat, TrainingError>;
 
 /// Trains `job` on `workers` threads. `build` is called once on each.
 ///
@@ -130,7 +129,7 @@ where
         }
         let introduced: Vec<Result<Seat, LocalError>> = introductions
             .into_iter()
-            .map(|introduction| Ok(introduction.recv().map_err(|_| LocalError::Panicked)??.1))
+            .map(|introduction| Ok(introduction.recv().map_err(|_| LocalError::Panicked)??))
             .collect();
         let desks = Desks(introduced.iter().flatten().map(|seat| Arc::clone(&seat.desk)).collect());
         let ended = || threads.iter().any(thread::ScopedJoinHandle::is_finished);
@@ -165,7 +164,7 @@ fn training<M: Trainable>(
         desk: Arc::clone(&desk),
         outbox,
     };
-    let introduced = introduce.send(Ok((prepared.facts.clone(), seat)));
+    let introduced = introduce.send(Ok(seat));
     // The collector, which waits for this worker, must learn that it is gone.
     drop(introduce);
     introduced.map_or(Ok(()), |()| trainer::work(&mut prepared, &desk))
@@ -203,7 +202,7 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
             Some((rank, command)) = commands.recv() => match command {
                 ActorCommand::Connect { form, inbox } => {
                     let links = std::mem::take(&mut ends[rank]);
-                    rings.spawn(run_ring(*form, (job.order, job.shards), links, inbox, Arc::clone(&desks[rank])));
+                    rings.spawn(run_ring(*form, job.order, job.shards, links, inbox, Arc::clone(&desks[rank])));
                 }
                 ActorCommand::Fail { mismatch, .. } => return Err(LocalError::Broken { rank, mismatch }),
                 // A fixed membership: no worker joins, leaves or is behind, and there are no checkpoints.
@@ -248,7 +247,8 @@ fn even(order: Order, shards: u32, ranks: usize) -> Result<Vec<Visit>, NoRoom> {
 
 async fn run_ring(
     form: Form,
-    (order, shards): (Order, u32),
+    order: Order,
+    shards: u32,
     links: RingLinks,
     inbox: mpsc::UnboundedReceiver<RingInput>,
     desk: Arc<Desk>,

@@ -15,7 +15,7 @@ use super::passage::{Chunk, Incoming, Outgoing, Passage};
 use super::{CompletedSum, PlanLinks, RingError};
 use crate::gradient::{GradientBuffer, Sum};
 use crate::links::LinkSender;
-use crate::links::frame::{FrameKind, PlanSlot};
+use crate::links::frame::PlanSlot;
 use crate::moves::{RingMove, RingPlace};
 use crate::reduce;
 
@@ -144,14 +144,8 @@ async fn send_all(
 
 const fn chunk_of(step: RingMove) -> Chunk {
     match step {
-        RingMove::Partial { chunk } => Chunk {
-            kind: FrameKind::Running,
-            index: chunk,
-        },
-        RingMove::Sum { chunk } => Chunk {
-            kind: FrameKind::Sum,
-            index: chunk,
-        },
+        RingMove::Partial { chunk } => Chunk::running(chunk),
+        RingMove::Sum { chunk } => Chunk::sum(chunk),
     }
 }
 

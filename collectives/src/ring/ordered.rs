@@ -19,7 +19,7 @@ use super::{CompletedSum, PlanLinks, RingError};
 use crate::gradient::{GradientBuffer, Sum};
 use crate::limits::QUEUED_CHUNKS;
 use crate::links::LinkSender;
-use crate::links::frame::{FrameKind, PlanSlot};
+use crate::links::frame::PlanSlot;
 use crate::reduce;
 
 /// One rank's part of an ordered plan, with its links.
@@ -152,17 +152,7 @@ async fn add(
     let layout = passage.layout();
     let range = layout.chunk(index);
     let (mut running, rest) = match from {
-        Some(from) => (
-            from.receive(
-                passage,
-                Chunk {
-                    kind: FrameKind::Running,
-                    index,
-                },
-            )
-            .await?,
-            pieces,
-        ),
+        Some(from) => (from.receive(passage, Chunk::running(index)).await?, pieces),
         None => {
             // Copied, not added to zeros: 0.0 + -0.0 would not be the shard's own bits.
             let (first, rest) = pieces
@@ -203,15 +193,7 @@ async fn receive(
     queue: &Queue,
 ) -> Result<Trailer, RingError> {
     for index in 0..passage.layout().chunks() {
-        let sum = from
-            .receive(
-                passage,
-                Chunk {
-                    kind: FrameKind::Sum,
-                    index,
-                },
-            )
-            .await?;
+        let sum = from.receive(passage, Chunk::sum(index)).await?;
         store(passage, index, sum, into, queue).await;
     }
     let trailer = from.receive_trailer(passage).await?;
@@ -242,17 +224,7 @@ async fn send_on(
     };
     while let Some(outbound) = queued.recv().await {
         match outbound {
-            Outbound::Chunk(index, sum) => {
-                to.send(
-                    passage,
-                    Chunk {
-                        kind: FrameKind::Sum,
-                        index,
-                    },
-                    sum,
-                )
-                .await?
-            }
+            Outbound::Chunk(index, sum) => to.send(passage, Chunk::sum(index), sum).await?,
             Outbound::Trailer(trailer) => to.send_trailer(passage, trailer).await?,
         }
     }

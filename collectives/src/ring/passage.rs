@@ -46,6 +46,20 @@ pub(super) struct Chunk {
     pub(super) index: u32,
 }
 
+impl Chunk {
+    /// A chunk of the sum over some shards.
+    pub(super) const fn running(index: u32) -> Self {
+        let kind = FrameKind::Running;
+        Self { kind, index }
+    }
+
+    /// A chunk of the sum over all shards.
+    pub(super) const fn sum(index: u32) -> Self {
+        let kind = FrameKind::Sum;
+        Self { kind, index }
+    }
+}
+
 impl Passage<'_> {
     pub(super) fn layout(&self) -> &Layout {
         &self.config.layout
@@ -105,10 +119,7 @@ impl Outgoing {
 
     /// Sends a chunk of a running sum, and tells the probe.
     pub(super) async fn pass(&mut self, passage: Passage<'_>, index: u32, payload: Bytes) -> Result<(), RingError> {
-        let chunk = Chunk {
-            kind: FrameKind::Running,
-            index,
-        };
+        let chunk = Chunk::running(index);
         let Some(probe) = &passage.config.probe else {
             return self.send(passage, chunk, payload).await;
         };

@@ -1,28 +1,27 @@
 //! A checkpoint gets into another directory: what is missing there only, each piece compared with its hash, the manifest last.
 
+use std::collections::BTreeSet;
+
 use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash};
 use sardana_storage::manifest::{self, ManifestError};
 use sardana_storage::store::{self, CommitError, PinId, WriteError};
 
-use super::directory::{Checkpoints, Directory};
+use super::directory::{Checkpoints, Directory, UnreadManifest};
 use super::layout::{Layout, LayoutError};
 
 /// Pieces that are handed to the store at once.
-const PUT_PIECES: usize = 8;
+pub(super) const PUT_PIECES: usize = 8;
 
-/// Pieces that an error names; of more it says how many there are.
-const NAMED: usize = 8;
+/// Pieces, or differences, that an error names; of more it says how many there are.
+pub(super) const NAMED: usize = 8;
 
 /// Why a checkpoint was not copied. It is not in the other directory then; pieces that are stay until the next collection there, so that
 /// trying again has less to do.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// Its manifest cannot be read.
-    #[error("{reason}")]
-    Manifest {
-        /// What is wrong, and what to do.
-        reason: String,
-    },
+    #[error(transparent)]
+    Manifest(#[from] UnreadManifest),
     /// Its description contradicts its manifest, or cannot be had.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -62,10 +61,7 @@ pub struct Copied {
 
 /// All pieces of a manifest, each once, as a store that has all of them keeps it.
 pub(super) fn all_pieces(manifest: &Manifest) -> Vec<PieceHash> {
-    let mut pieces: Vec<PieceHash> = manifest.needs().collect();
-    pieces.sort_unstable();
-    pieces.dedup();
-    pieces
+    manifest.needs().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 impl Checkpoints {
@@ -75,8 +71,7 @@ impl Checkpoints {
     /// # Errors
     /// See [`CopyError`].
     pub fn copy(&self, key: ManifestKey, to: &Directory, progress: &mut dyn FnMut(u64)) -> Result<Copied, CopyError> {
-        let manifest = self.main().manifest(key);
-        let manifest = manifest.map_err(|reason| CopyError::Manifest { reason })?;
+        let manifest = self.main().manifest(key)?;
         // A checkpoint that contradicts itself is of no use elsewhere either.
         let layout = self.layout(&manifest)?;
         let pin = PinId::new(0);
@@ -142,9 +137,10 @@ impl Checkpoints {
     }
 }
 
-fn put(to: &Directory, pin: PinId, group: &mut Vec<Vec<u8>>) -> Result<(), WriteError> {
+/// Puts the pieces of `group` into a store, and empties it: their hashes.
+pub(super) fn put(to: &Directory, pin: PinId, group: &mut Vec<Vec<u8>>) -> Result<Vec<PieceHash>, WriteError> {
     let parts: Vec<&[u8]> = group.iter().map(Vec::as_slice).collect();
-    to.store().put(pin, &parts)?;
+    let hashes = to.store().put(pin, &parts)?;
     group.clear();
-    Ok(())
+    Ok(hashes)
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Access;
 use sardana_actors::depot::{DEPOT_FILE, IdentityError, identity};
 use sardana_protocol::checkpoint::{DepotId, Manifest, ManifestKey, PieceHash};
-use sardana_storage::manifest::{self, ManifestError};
+use sardana_storage::manifest;
 use sardana_storage::store::{self, FORMAT_FILE, Finding, MANIFESTS_FOLDER, SEGMENTS_FOLDER, Store};
 
 use super::layout::PieceError;
@@ -69,6 +69,11 @@ pub enum OpenError {
     #[error(transparent)]
     Store(store::OpenError),
 }
+
+/// Why the manifest of a checkpoint cannot be read, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnreadManifest(pub(super) String);
 
 /// One directory, open. No other process can open it meanwhile.
 #[derive(Debug)]
@@ -144,10 +149,11 @@ impl Directory {
         identity(&self.path)
     }
 
-    /// What a manifest says, or why it cannot be read, as text.
-    pub(super) fn manifest(&self, key: ManifestKey) -> Result<Manifest, String> {
-        let stored = self.store.show(key).map_err(|error| error.to_string())?;
-        manifest::decode_as(stored.bytes(), key).map_err(|error: ManifestError| error.to_string())
+    /// What a manifest says.
+    pub(super) fn manifest(&self, key: ManifestKey) -> Result<Manifest, UnreadManifest> {
+        let unread = |error: &dyn ToString| UnreadManifest(error.to_string());
+        let stored = self.store.show(key).map_err(|error| unread(&error))?;
+        manifest::decode_as(stored.bytes(), key).map_err(|error| unread(&error))
     }
 }
 

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use sardana_protocol::checkpoint::{Manifest, ManifestKey};
 use sardana_protocol::state::{StateHash, TensorSpec};
+use sardana_storage::private::folder_of;
 use tempfile::NamedTempFile;
 
-use super::directory::Checkpoints;
+use super::directory::{Checkpoints, UnreadManifest};
 use super::layout::{Layout, LayoutError, PieceError};
 use super::safetensors::{FileError, header, order, system};
 
@@ -30,11 +31,8 @@ const CHECKPOINT: &str = "sardana.checkpoint";
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// Its manifest cannot be read.
-    #[error("{reason}")]
-    Manifest {
-        /// What is wrong, and what to do.
-        reason: String,
-    },
+    #[error(transparent)]
+    Manifest(#[from] UnreadManifest),
     /// What its pieces are is not known.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -70,8 +68,7 @@ impl Checkpoints {
     /// # Errors
     /// See [`ExportError`].
     pub fn export(&self, key: ManifestKey, out: &Path, progress: &mut dyn FnMut(u64)) -> Result<Exported, ExportError> {
-        let manifest = self.main().manifest(key);
-        let manifest = manifest.map_err(|reason| ExportError::Manifest { reason })?;
+        let manifest = self.main().manifest(key)?;
         let layout = self.layout(&manifest)?;
         if out.symlink_metadata().is_ok() {
             return Err(FileError::Exists(out.to_owned()).into());
@@ -88,7 +85,7 @@ impl Checkpoints {
         let state = layout.state_hash(&manifest);
         let header = header(&ordered, texts(key, &manifest, state))?;
         let folder = folder_of(out);
-        let file = NamedTempFile::new_in(&folder).map_err(|error| system(out, error))?;
+        let file = NamedTempFile::new_in(folder).map_err(|error| system(out, error))?;
         {
             let mut writer = BufWriter::new(file.as_file());
             writer.write_all(&header).map_err(|error| system(out, error))?;
@@ -108,8 +105,8 @@ impl Checkpoints {
                 system(out, error.error)
             }
         })?;
-        let synced = File::open(&folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|error| system(&folder, error))?;
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| system(folder, error))?;
         Ok(Exported {
             state,
             tensors: layout.tensors.len(),
@@ -159,11 +156,4 @@ fn texts(key: ManifestKey, manifest: &Manifest, state: StateHash) -> HashMap<Str
     ]
     .map(|(key, text)| (key.to_owned(), text))
     .into()
-}
-
-fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-        Some(_) | None => PathBuf::from("."),
-    }
 }

@@ -100,11 +100,14 @@ fn list(keys: &[ManifestKey]) -> String {
 }
 
 /// A checkpoint as a person reads it: its step, and enough of its id.
-pub(super) fn short(key: ManifestKey) -> String {
+#[must_use]
+pub fn short(key: ManifestKey) -> String {
     format!("{} ({})", key.step, short_id(key))
 }
 
-fn short_id(key: ManifestKey) -> String {
+/// Enough of a checkpoint's id to ask for it.
+#[must_use]
+pub fn short_id(key: ManifestKey) -> String {
     key.id.to_string().chars().take(12).collect()
 }
 

@@ -2,14 +2,11 @@
 
 use std::path::Path;
 
-use sardana_protocol::checkpoint::{DepotId, Manifest, PieceHash, Placing};
-use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::PIECE_BYTES;
-use sardana_protocol::snapshot::SnapshotId;
-use sardana_protocol::state::{Dtype, StateHash, TensorSpec};
-use sardana_protocol::words::{Generation, Incarnation, JobId, Step};
+use sardana_protocol::state::{Dtype, TensorSpec};
 use sardana_storage::manifest::decode_description;
 
+use super::bare::manifest;
 use super::layout::Layout;
 use super::safetensors::Tensors;
 
@@ -57,45 +54,4 @@ pub fn description(bytes: &[u8]) {
         assert!((1..=PIECE_BYTES).contains(&bytes) && layout.place_of(number).is_some());
     }
     assert_eq!(layout.piece_bytes(pieces), None);
-}
-
-fn manifest(bytes: u64, pieces: usize) -> Manifest {
-    let hash = StateHash::new([0; 32]);
-    let text = String::new;
-    Manifest {
-        run: JobId::new([0; 16]),
-        snapshot: SnapshotId {
-            generation: Generation::new(Incarnation::new(1), 1),
-            step: Step::ZERO,
-        },
-        identity: JobIdentity {
-            spec: JobSpec {
-                name: text(),
-                seed: 0,
-                shards: 1,
-                steps: Step::new(1),
-                samples: 1,
-                batch: 1,
-                order: Order::Exact,
-            },
-            state_zero: hash,
-            fingerprint: Fingerprint {
-                program: hash,
-                tensors: hash,
-                processor: text(),
-                device: text(),
-                libraries: text(),
-                probe: hash,
-            },
-        },
-        description: Vec::new(),
-        pieces: vec![PieceHash::new([0; 32]); pieces],
-        bytes,
-        replicas: 1,
-        depots: vec![DepotId::new(1)],
-        placing: Placing {
-            incarnation: Incarnation::new(1),
-            number: 1,
-        },
-    }
 }

@@ -11,28 +11,19 @@ use sardana_protocol::words::Step;
 use sardana_storage::manifest::{self, ManifestError};
 use sardana_storage::store::{self, CommitError, PinId, WriteError};
 
-use super::copy::all_pieces;
-use super::directory::{Checkpoints, Directory};
+use super::copy::{NAMED, PUT_PIECES, all_pieces, put};
+use super::directory::{Checkpoints, Directory, UnreadManifest};
 use super::export::{STATE, STEP};
 use super::find::short;
 use super::layout::{Layout, LayoutError};
 use super::safetensors::{FileError, Tensors};
 
-/// Pieces that are handed to the store at once.
-const PUT_PIECES: usize = 8;
-
-/// Differences that an error names; of more it says how many there are.
-const NAMED: usize = 8;
-
 /// Why a file did not become a checkpoint. No checkpoint was added.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The checkpoint that it should be like cannot be read.
-    #[error("the checkpoint that it should be like cannot be used: {reason}")]
-    Like {
-        /// What is wrong, and what to do.
-        reason: String,
-    },
+    #[error("the checkpoint that it should be like cannot be used: {0}")]
+    Like(#[source] UnreadManifest),
     /// The same, as to its tensors.
     #[error("the checkpoint that it should be like cannot be used: {0}")]
     Layout(#[from] LayoutError),
@@ -92,7 +83,16 @@ fn named(differences: &[String], count: usize) -> String {
     format!("{}{more}", differences.join("; "))
 }
 
-/// What was imported.
+/// The checkpoint that an imported one is like.
+#[derive(Debug, Clone, Copy)]
+pub struct Like<'a> {
+    /// The directory that it is in.
+    pub source: &'a Checkpoints,
+    /// The checkpoint.
+    pub key: ManifestKey,
+}
+
+/// A checkpoint that was imported.
 #[derive(Debug, Clone)]
 pub struct Imported {
     /// What the checkpoint is called.
@@ -105,20 +105,13 @@ pub struct Imported {
 
 impl Directory {
     /// Makes a checkpoint of the state in the safetensors file `path`. What the file does not say (the job, its fingerprint) is that of the
-    /// checkpoint `like.1` of the directory `like.0`, or of this one if there is none. `step` goes before what the file says.
+    /// checkpoint `like`. `step` goes before what the file says.
     ///
     /// # Errors
     /// See [`ImportError`].
-    pub fn import(
-        &self,
-        path: &Path,
-        like: (&Checkpoints, ManifestKey),
-        step: Option<Step>,
-    ) -> Result<Imported, ImportError> {
-        let (source, like) = like;
-        let pattern = source.main().manifest(like);
-        let pattern = pattern.map_err(|reason| ImportError::Like { reason })?;
-        import(self, path, (source, like), pattern, step)
+    pub fn import(&self, path: &Path, like: Like<'_>, step: Option<Step>) -> Result<Imported, ImportError> {
+        let pattern = like.source.main().manifest(like.key).map_err(ImportError::Like)?;
+        import(self, path, like, pattern, step)
     }
 }
 
@@ -128,17 +121,19 @@ impl Checkpoints {
     /// # Errors
     /// See [`ImportError`].
     pub fn import(&self, path: &Path, like: ManifestKey, step: Option<Step>) -> Result<Imported, ImportError> {
-        self.main().import(path, (self, like), step)
+        let (source, key) = (self, like);
+        self.main().import(path, Like { source, key }, step)
     }
 }
 
 fn import(
     into: &Directory,
     path: &Path,
-    (source, like): (&Checkpoints, ManifestKey),
+    like: Like<'_>,
     pattern: Manifest,
     step: Option<Step>,
 ) -> Result<Imported, ImportError> {
+    let Like { source, key: like } = like;
     let layout = source.layout(&pattern)?;
     let file = Tensors::open(path)?;
     let specs: Vec<&TensorSpec> = layout.tensors.iter().map(|tensor| &tensor.spec).collect();
@@ -158,7 +153,7 @@ fn import(
     let pin = PinId::new(0);
     let done = (|| {
         let description = describe(into, source, &pattern, pin)?;
-        let pieces = put(into, &file, &layout, pin)?;
+        let pieces = put_tensors(into, &file, &layout, pin)?;
         let manifest = Manifest {
             snapshot: SnapshotId {
                 step,
@@ -212,25 +207,19 @@ fn describe(into: &Directory, source: &Checkpoints, pattern: &Manifest, pin: Pin
 }
 
 /// Puts the bytes of all tensors into the store, in the state's order.
-fn put(into: &Directory, file: &Tensors, layout: &Layout, pin: PinId) -> Result<Vec<PieceHash>, ImportError> {
+fn put_tensors(into: &Directory, file: &Tensors, layout: &Layout, pin: PinId) -> Result<Vec<PieceHash>, ImportError> {
     let mut pieces = Vec::new();
-    let mut group: Vec<Vec<u8>> = Vec::new();
-    let mut flush = |group: &mut Vec<Vec<u8>>| -> Result<(), ImportError> {
-        let parts: Vec<&[u8]> = group.iter().map(Vec::as_slice).collect();
-        pieces.append(&mut into.store().put(pin, &parts)?);
-        group.clear();
-        Ok(())
-    };
+    let mut group = Vec::new();
     for tensor in &layout.tensors {
         for own in 0..tensor.pieces.len() {
             let mut bytes = vec![0; tensor.piece_bytes(own)];
             file.read(&tensor.spec.name, own * PIECE_BYTES, &mut bytes)?;
             group.push(bytes);
             if group.len() == PUT_PIECES {
-                flush(&mut group)?;
+                pieces.append(&mut put(into, pin, &mut group)?);
             }
         }
     }
-    flush(&mut group)?;
+    pieces.append(&mut put(into, pin, &mut group)?);
     Ok(pieces)
 }

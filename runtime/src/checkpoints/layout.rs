@@ -176,51 +176,10 @@ impl Checkpoints {
 
 #[cfg(test)]
 mod tests {
-    use sardana_protocol::checkpoint::{DepotId, Placing};
-    use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
-    use sardana_protocol::snapshot::SnapshotId;
     use sardana_protocol::state::Dtype;
-    use sardana_protocol::words::{Generation, JobId, Step};
 
+    use super::super::bare::manifest;
     use super::*;
-
-    /// One with so many bytes in so many pieces.
-    fn manifest(bytes: u64, pieces: u8) -> Manifest {
-        let hash = StateHash::new([7; 32]);
-        Manifest {
-            run: JobId::new([1; 16]),
-            snapshot: SnapshotId {
-                generation: Generation::NONE,
-                step: Step::new(3),
-            },
-            identity: JobIdentity {
-                spec: JobSpec {
-                    name: String::new(),
-                    seed: 0,
-                    shards: 1,
-                    steps: Step::new(9),
-                    samples: 1,
-                    batch: 1,
-                    order: Order::Exact,
-                },
-                state_zero: hash,
-                fingerprint: Fingerprint {
-                    program: hash,
-                    tensors: hash,
-                    processor: String::new(),
-                    device: String::new(),
-                    libraries: String::new(),
-                    probe: hash,
-                },
-            },
-            description: Vec::new(),
-            pieces: (0..pieces).map(|piece| PieceHash::of(&[piece])).collect(),
-            bytes,
-            replicas: 1,
-            depots: vec![DepotId::new(1)],
-            placing: Placing::BY_HAND,
-        }
-    }
 
     const LONG: usize = PIECE_BYTES / 4 + 1;
 

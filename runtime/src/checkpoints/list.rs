@@ -89,7 +89,7 @@ impl Checkpoints {
             }
             let elsewhere = needs.iter().filter(|&&piece| !self.has(piece)).count();
             let standing = match (&manifest, one.problem) {
-                (Err(reason), _) => Standing::Harmed(reason.clone()),
+                (Err(error), _) => Standing::Harmed(error.to_string()),
                 // What is damaged here may be whole in another directory.
                 (Ok(_), _) if elsewhere == 0 => Standing::Whole,
                 (Ok(_), Some(problem)) => Standing::Harmed(problem.to_string()),

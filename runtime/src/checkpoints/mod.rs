@@ -10,6 +10,8 @@
 //! - [`Checkpoints::copy`] to another directory, [`Checkpoints::prune`] what is old;
 //! - [`mirror`]: the same in object storage.
 
+#[cfg(any(test, feature = "fuzzing"))]
+mod bare;
 mod copy;
 mod directory;
 mod export;
@@ -26,18 +28,18 @@ mod show;
 mod verify;
 
 pub use copy::{Copied, CopyError};
-pub use directory::{Checkpoints, Directory, OpenError, differ};
+pub use directory::{Checkpoints, Directory, OpenError, UnreadManifest, differ};
 pub use export::{ExportError, Exported};
-pub use find::{FindError, Wanted, Which};
+pub use find::{FindError, Wanted, Which, short, short_id};
 #[cfg(feature = "fuzzing")]
 pub use fuzz::{description, tensors};
-pub use import::{ImportError, Imported};
+pub use import::{ImportError, Imported, Like};
 pub use layout::{LayoutError, PieceError};
 pub use list::{Entry, Listing, Standing};
 pub use prune::{PruneError, Pruned, Pruning};
 pub use safetensors::FileError;
-pub use show::{Details, ShowError};
-pub use verify::{Checked, Verification};
+pub use show::Details;
+pub use verify::{Checked, Healed, Verification};
 
 pub use sardana_protocol::checkpoint::{DepotId, Every, Keep, Manifest, ManifestId, ManifestKey, PieceHash, PolicyError};
 pub use sardana_protocol::state::{Dtype, StateHash, TensorSpec};

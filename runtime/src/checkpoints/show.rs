@@ -5,20 +5,9 @@ use std::time::SystemTime;
 use sardana_protocol::checkpoint::{Manifest, ManifestKey};
 use sardana_protocol::state::{StateHash, TensorSpec};
 
-use super::directory::Checkpoints;
+use super::directory::{Checkpoints, UnreadManifest};
 use super::layout::LayoutError;
 use super::list::Standing;
-
-/// Why a checkpoint cannot be shown.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ShowError {
-    /// Its manifest cannot be read. The message says what is wrong.
-    #[error("{reason}")]
-    Manifest {
-        /// What is wrong, and what to do.
-        reason: String,
-    },
-}
 
 /// Everything that a checkpoint says of itself.
 #[derive(Debug, Clone)]
@@ -40,9 +29,8 @@ impl Checkpoints {
     ///
     /// # Errors
     /// When its manifest cannot be read.
-    pub fn show(&self, key: ManifestKey) -> Result<Details, ShowError> {
-        let manifest = self.main().manifest(key);
-        let manifest = manifest.map_err(|reason| ShowError::Manifest { reason })?;
+    pub fn show(&self, key: ManifestKey) -> Result<Details, UnreadManifest> {
+        let manifest = self.main().manifest(key)?;
         let state = self.layout(&manifest).map(|layout| {
             let hash = layout.state_hash(&manifest);
             (layout.tensors.into_iter().map(|tensor| tensor.spec).collect(), hash)

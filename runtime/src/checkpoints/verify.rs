@@ -7,11 +7,9 @@ use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash};
 use sardana_protocol::state::StateHash;
 use sardana_storage::store::{Finding, Progress, Verified, WriteError};
 
+use super::copy::NAMED;
 use super::directory::{Checkpoints, Directory};
 use super::layout::{Layout, LayoutError};
-
-/// Pieces of a checkpoint of which it is said what is wrong; of more it is said how many there are.
-const NAMED: usize = 8;
 
 /// What reading everything has shown.
 #[derive(Debug, Clone)]
@@ -46,6 +44,15 @@ pub struct Checked {
     pub problems: Vec<String>,
     /// Pieces that should be on other hosts, and are in none of the directories given.
     pub elsewhere: usize,
+}
+
+/// What became of pieces that were damaged or missing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Healed {
+    /// Pieces that were written anew.
+    pub pieces: usize,
+    /// Pieces that no directory has whole.
+    pub lost: usize,
 }
 
 impl Checked {
@@ -94,8 +101,8 @@ impl Checkpoints {
         };
         let manifest = match self.main().manifest(key) {
             Ok(manifest) => manifest,
-            Err(reason) => {
-                checked.problems.push(reason);
+            Err(error) => {
+                checked.problems.push(error.to_string());
                 return checked;
             }
         };
@@ -176,26 +183,26 @@ impl Checkpoints {
     }
 
     /// Writes the pieces that a verification found damaged or missing in the main directory anew, with bytes from any directory that has
-    /// them whole: how many, and how many no host has. Verify again afterwards.
+    /// them whole. Verify again afterwards.
     ///
     /// # Errors
     /// When the disk says no.
-    pub fn heal(&self, verification: &Verification) -> Result<(usize, usize), WriteError> {
+    pub fn heal(&self, verification: &Verification) -> Result<Healed, WriteError> {
         let mut pieces = verification.lacking.clone();
         if let Some((_, verified)) = verification.directories.first() {
             pieces.extend(verified.harmed.iter().map(|harm| harm.piece));
         }
-        let (mut healed, mut lost) = (0, 0);
+        let mut healed = Healed::default();
         for piece in pieces {
             match self.fetch(piece) {
                 Ok(bytes) => {
                     self.main().store().heal(piece, &bytes)?;
-                    healed += 1;
+                    healed.pieces += 1;
                 }
-                Err(_) => lost += 1,
+                Err(_) => healed.lost += 1,
             }
         }
-        Ok((healed, lost))
+        Ok(healed)
     }
 }
 

@@ -1,17 +1,17 @@
 //! An agent on another host than the coordinator's, that came with a join file.
 
 use std::ffi::OsString;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use futures_util::future::BoxFuture;
 use sardana_actors::agent::{self, Agent, AgentConfig, AgentError, AgentEvent, Output};
 use sardana_net::enrol::Enrolled;
-use sardana_net::trust::{Role, Wallet};
+use sardana_net::trust::Role;
 use sardana_protocol::words::WorkerId;
 use tokio::sync::mpsc;
 
-use super::enrolling::local_ip_towards;
+use super::enrolling::{Arrival, ArrivalError, arrive};
 use super::name::HostName;
 use crate::environment::threads;
 use crate::notices::NoticesConfig;
@@ -46,20 +46,9 @@ pub struct AgentJoin {
 /// Why there is no agent.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentHostError {
-    /// The join file was for something else.
-    #[error("the join file is for the role {found}, expected agent; ask for another one: sardana invite --role agent")]
-    Role {
-        /// For which.
-        found: Role,
-    },
-    /// No way leads to the coordinator.
-    #[error("no way leads to the coordinator at {coordinator}: {reason}; see whether this host's network is up")]
-    NoWay {
-        /// Where it is.
-        coordinator: SocketAddr,
-        /// What the system said.
-        reason: String,
-    },
+    /// Its join file is of no use to it here.
+    #[error(transparent)]
+    Arrival(#[from] ArrivalError),
     /// It could not start.
     #[error(transparent)]
     Agent(#[from] AgentError),
@@ -81,33 +70,17 @@ pub fn agent(join: AgentJoin) -> BoxFuture<'static, Result<AgentHost, AgentHostE
 }
 
 async fn begin(join: AgentJoin) -> Result<AgentHost, AgentHostError> {
-    let Enrolled {
+    let Arrival {
         credentials,
         coordinator,
-        kept,
-    } = join.enrolled;
-    if credentials.role() != Role::Agent {
-        return Err(AgentHostError::Role {
-            found: credentials.role(),
-        });
-    }
-    let listen = match join.listen {
-        Some(ip) => ip,
-        None => local_ip_towards(coordinator.found()).map_err(|error| AgentHostError::NoWay {
-            coordinator: coordinator.found(),
-            reason: error.to_string(),
-        })?,
-    };
+        listen,
+    } = arrive(join.enrolled, Role::Agent, join.listen)?;
     let mut environment = threads(join.workers);
     environment.extend(join.environment);
-    let wallet = Wallet::from(credentials);
-    if let Some(kept) = kept {
-        kept.follow(&wallet);
-    }
     let config = AgentConfig {
-        credentials: wallet,
+        credentials,
         coordinator,
-        listen: SocketAddr::new(listen, 0),
+        listen,
         advertise: join.advertise,
         host: join.host.map_or_else(agent::host_name, String::from),
         output: join.output,

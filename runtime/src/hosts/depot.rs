@@ -1,15 +1,15 @@
 //! A checkpoint actor on a host of its own: keeps checkpoints of a job whose coordinator runs elsewhere.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use futures_util::future::BoxFuture;
 use sardana_actors::agent::host_name;
 use sardana_actors::depot::{self, Depot, DepotConfig, DepotStartError};
 use sardana_net::enrol::Enrolled;
-use sardana_net::trust::{Role, Wallet};
+use sardana_net::trust::Role;
 
-use super::enrolling::local_ip_towards;
+use super::enrolling::{Arrival, ArrivalError, arrive};
 use super::name::HostName;
 
 /// What a checkpoint actor is told.
@@ -30,22 +30,9 @@ pub struct DepotJoin {
 /// Why there is no checkpoint actor.
 #[derive(Debug, thiserror::Error)]
 pub enum DepotHostError {
-    /// The join file was for something else.
-    #[error(
-        "the join file is for the role {found}, expected checkpoint; ask for another one: sardana invite --role checkpoint"
-    )]
-    Role {
-        /// For which.
-        found: Role,
-    },
-    /// No way leads to the coordinator.
-    #[error("no way leads to the coordinator at {coordinator}: {reason}; see whether this host's network is up")]
-    NoWay {
-        /// Where it is.
-        coordinator: SocketAddr,
-        /// What the system said.
-        reason: String,
-    },
+    /// Its join file is of no use to it here.
+    #[error(transparent)]
+    Arrival(#[from] ArrivalError),
     /// It could not start.
     #[error(transparent)]
     Depot(#[from] DepotStartError),
@@ -60,32 +47,16 @@ pub fn keep_checkpoints(join: DepotJoin) -> BoxFuture<'static, Result<Depot, Dep
 }
 
 async fn begin(join: DepotJoin) -> Result<Depot, DepotHostError> {
-    let Enrolled {
+    let Arrival {
         credentials,
         coordinator,
-        kept,
-    } = join.enrolled;
-    if credentials.role() != Role::Checkpoint {
-        return Err(DepotHostError::Role {
-            found: credentials.role(),
-        });
-    }
-    let listen = match join.listen {
-        Some(ip) => ip,
-        None => local_ip_towards(coordinator.found()).map_err(|error| DepotHostError::NoWay {
-            coordinator: coordinator.found(),
-            reason: error.to_string(),
-        })?,
-    };
-    let wallet = Wallet::from(credentials);
-    if let Some(kept) = kept {
-        kept.follow(&wallet);
-    }
+        listen,
+    } = arrive(join.enrolled, Role::Checkpoint, join.listen)?;
     let config = DepotConfig {
         folder: join.dir,
-        credentials: wallet,
+        credentials,
         coordinator,
-        listen: SocketAddr::new(listen, 0),
+        listen,
         advertise: join.advertise,
         host: join.host.map_or_else(host_name, String::from),
     };

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use sardana_net::enrol::{self, EnrolError, Enrolled, JoinFile, Keyring, KeyringError, Moment};
-use sardana_net::trust::Role;
+use sardana_net::trust::{Role, Wallet};
+use sardana_net::whereabouts::Whereabouts;
 
 /// Reads the join file at `path` and trades it for credentials of `role`, with a key that is made here and never leaves. Nothing is kept: the
 /// next time counts as another use. See [`enrol_kept`].
@@ -68,6 +69,66 @@ pub fn local_ip_towards(peer: SocketAddr) -> io::Result<IpAddr> {
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(peer)?;
     Ok(socket.local_addr()?.ip())
+}
+
+/// Why an agent or a checkpoint actor does not start. The user does what the message says.
+#[derive(Debug, thiserror::Error)]
+pub enum ArrivalError {
+    /// The join file was for something else.
+    #[error(
+        "the join file is for the role {found}, expected {expected}; ask for another one: sardana invite --role {expected}"
+    )]
+    Role {
+        /// The role of the process.
+        expected: Role,
+        /// The role of the file.
+        found: Role,
+    },
+    /// No way leads to the coordinator.
+    #[error("no way leads to the coordinator at {coordinator}: {reason}; see whether this host's network is up")]
+    NoWay {
+        /// The coordinator's address.
+        coordinator: SocketAddr,
+        /// What the system said.
+        reason: String,
+    },
+}
+
+/// What an agent or a checkpoint actor starts with.
+pub(super) struct Arrival {
+    pub(super) credentials: Wallet,
+    pub(super) coordinator: Whereabouts,
+    pub(super) listen: SocketAddr,
+}
+
+/// Takes what a join file for `role` was traded for. The process listens at `listen`, or at the address from which the coordinator is reached.
+pub(super) fn arrive(enrolled: Enrolled, role: Role, listen: Option<IpAddr>) -> Result<Arrival, ArrivalError> {
+    let Enrolled {
+        credentials,
+        coordinator,
+        kept,
+    } = enrolled;
+    if credentials.role() != role {
+        let (expected, found) = (role, credentials.role());
+        return Err(ArrivalError::Role { expected, found });
+    }
+    let towards = || {
+        let coordinator = coordinator.found();
+        local_ip_towards(coordinator).map_err(|error| ArrivalError::NoWay {
+            coordinator,
+            reason: error.to_string(),
+        })
+    };
+    let listen = SocketAddr::new(listen.map_or_else(towards, Ok)?, 0);
+    let credentials = Wallet::from(credentials);
+    if let Some(kept) = kept {
+        kept.follow(&credentials);
+    }
+    Ok(Arrival {
+        credentials,
+        coordinator,
+        listen,
+    })
 }
 
 #[cfg(test)]

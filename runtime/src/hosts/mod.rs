@@ -22,7 +22,7 @@ pub use agent::{AgentHost, AgentHostError, AgentJoin, agent};
 pub use by_hand::{ByHandError, JOIN_VARIABLE};
 pub use coordinate::{CoordinateConfig, Hosting, HostingError, coordinate};
 pub use depot::{DepotHostError, DepotJoin, keep_checkpoints};
-pub use enrolling::{NoKeyring, default_keyring, enrol, enrol_kept, local_ip_towards};
+pub use enrolling::{ArrivalError, NoKeyring, default_keyring, enrol, enrol_kept, local_ip_towards};
 pub use invite::{InviteConfig, InviteError, invite};
 pub use name::{HOST_NAME_BYTES, HostName, HostNameError};
 pub use place::{PlaceError, default_place, find_running};

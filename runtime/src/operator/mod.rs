@@ -29,6 +29,7 @@ use crate::hosts::{EnrolError, Keyring, enrol_kept};
 #[cfg(feature = "cli")]
 pub use json::json;
 pub use table::table;
+pub use words::{columns, plain, three_digits};
 
 /// What it takes to talk to a job's coordinator.
 #[derive(Debug, Clone)]

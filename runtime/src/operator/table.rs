@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
-use sardana_protocol::status::Stage;
-use sardana_protocol::status::{JobStatus, Recording};
+use sardana_protocol::status::{JobStatus, Recording, Stage};
 use sardana_protocol::words::count;
 
-use super::words::{COLUMNS, checkpoints, depot, plain, progress, rate, rest, row, span, sums};
+use super::words::{COLUMNS, checkpoints, columns, depot, plain, progress, rate, rest, row, span, sums};
 
 /// The last events that a table shows.
 const EVENTS: usize = 10;
@@ -94,16 +93,5 @@ fn workers(status: &JobStatus) -> String {
     if rows.len() == 1 {
         return "no workers\n".to_owned();
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, &width)| format!("{cell:<width$}"))
-            .collect();
-        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
-    }
-    text
+    columns(&rows)
 }

@@ -7,7 +7,8 @@ use sardana_protocol::status::{CheckpointsView, DepotView, Doing, JobStatus, Wor
 use sardana_protocol::words::{Pace, WorkerId, count};
 
 /// `text` without control characters: it came over a network, and goes to a terminal.
-pub(super) fn plain(text: &str) -> String {
+#[must_use]
+pub fn plain(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
@@ -54,12 +55,32 @@ pub(super) fn pace(pace: Pace) -> String {
         1_000..1_000_000 => (each.as_secs_f64() * 1e3, "ms"),
         _ => (each.as_secs_f64(), "s"),
     };
+    format!("{} {unit}", three_digits(number))
+}
+
+/// A number from 1 up to 1,000 in three digits.
+#[must_use]
+pub fn three_digits(number: f64) -> String {
     let digits = match number {
         number if number < 9.995 => 2,
         number if number < 99.95 => 1,
         _ => 0,
     };
-    format!("{number:.digits$} {unit}")
+    format!("{number:.digits$}")
+}
+
+/// Rows as text in columns; the first row is the columns' names.
+#[must_use]
+pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    text
 }
 
 /// How much of the job is done, from 0 to 1. None before the job's length is known.
@@ -169,6 +190,12 @@ pub(super) const COLUMNS: [&str; 11] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_what_is_in_them() {
+        let rows = [["a", "long name"], ["bcd", "x"]].map(|row| row.map(str::to_owned));
+        assert_eq!(columns(&rows), "a    long name\nbcd  x\n");
+    }
 
     #[test]
     fn spans_and_rates_are_short() {

@@ -16,7 +16,7 @@ use sardana_protocol::snapshot::Share;
 use sardana_protocol::words::Step;
 
 use crate::copies::Copies;
-use crate::data::Sampler;
+use crate::data::{Sampler, Shard};
 use crate::fingerprint;
 use crate::model::{
     Layout, ModelError, StateHash, StatePieces, Trainable, copy_shared, copy_shares, describe, pieces, probe,
@@ -118,7 +118,7 @@ impl<'a, M: Trainable> Training<'a, M> {
                 mut buffer,
                 mode,
             } => {
-                gradient(model, sampler, layout, (step, shard), &mut buffer, mode)?;
+                gradient(model, &sampler.shard(step, shard), layout, &mut buffer, mode)?;
                 desk.computed(step, piece, shard, buffer);
             }
             Task::Apply { sum } => {
@@ -202,15 +202,14 @@ fn check_results(results: &[(String, f64)]) -> Result<(), TrainingError> {
 
 fn gradient<M: Trainable>(
     model: &M,
-    sampler: &Sampler,
+    samples: &Shard,
     layout: &Layout,
-    (step, shard): (Step, u32),
     buffer: &mut GradientBuffer,
     mode: WriteMode,
 ) -> Result<(), TrainingError> {
+    let (step, shard) = (samples.step(), samples.index());
     // What the model logs says by it of which step and shard it is.
     let _in_step = tracing::error_span!("step", %step, shard).entered();
-    let samples = sampler.shard(step, shard);
     let mut writer = buffer.writer(layout, mode);
     if samples.is_empty() {
         writer.zero();
@@ -221,7 +220,7 @@ fn gradient<M: Trainable>(
         operation: "compute a gradient",
         source,
     };
-    model.gradient(&samples, &mut writer).map_err(failed)?;
+    model.gradient(samples, &mut writer).map_err(failed)?;
     writer
         .finish()
         .map_err(|source| TrainingError::Gradient { step, shard, source })

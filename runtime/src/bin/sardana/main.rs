@@ -20,7 +20,7 @@ mod stop;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use ending::Failure;
 use logging::LogFormat;
@@ -60,22 +60,6 @@ enum Command {
 }
 
 impl Command {
-    const fn word(&self) -> &'static str {
-        match self {
-            Self::Run(_) => "run",
-            Self::Status(_) => "status",
-            Self::Drain(_) => "drain",
-            Self::Kill(_) => "kill",
-            Self::Scale(_) => "scale",
-            Self::Stop(_) => "stop",
-            Self::Agent(_) => "agent",
-            Self::Invite(_) => "invite",
-            Self::Coordinator(_) => "coordinator",
-            Self::Checkpoint(_) => "checkpoint",
-            Self::Checkpoints(_) => "checkpoints",
-        }
-    }
-
     fn carry_out(self) -> Result<(), Failure> {
         match self {
             Self::Run(run) => run.carry_out(),
@@ -94,9 +78,10 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let Cli { log_format, command } = Cli::parse();
+    let matches = Cli::command().get_matches();
+    let word = matches.subcommand_name().unwrap_or_default();
+    let Cli { log_format, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     logging::start(log_format);
-    let word = command.word();
     match command.carry_out() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

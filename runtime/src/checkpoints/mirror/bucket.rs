@@ -6,7 +6,6 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path as FilePath;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, TryStreamExt};
@@ -17,6 +16,9 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientConfigKey, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 
+use sardana_storage::private::Otherwise;
+
+use super::Listed;
 use super::error::{MirrorError, ObjectError};
 use super::limits::{REQUEST, RETRIES, RETRY};
 use super::url::{MirrorUrl, Place, Service};
@@ -28,23 +30,6 @@ pub(super) struct Bucket {
     /// What all names begin with.
     root: Path,
     shown: Arc<str>,
-}
-
-/// An object in a list.
-#[derive(Debug, Clone)]
-pub(super) struct Listed {
-    /// Without the folder.
-    pub(super) name: String,
-    pub(super) bytes: u64,
-    /// As the store's clock says.
-    pub(super) modified: SystemTime,
-}
-
-/// Whether a folder is made where there is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Otherwise {
-    Make,
-    Refuse,
 }
 
 // What a store is made of may be secret.

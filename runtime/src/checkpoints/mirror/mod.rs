@@ -38,7 +38,10 @@ mod url;
 
 use std::fmt;
 
-use bucket::{Bucket, Otherwise};
+use std::time::SystemTime;
+
+use bucket::Bucket;
+use sardana_storage::private::Otherwise;
 
 pub use bring::Brought;
 pub use error::{BringError, FetchError, MirrorError, ObjectError, RetainError, UploadError};
@@ -55,6 +58,16 @@ pub struct Mirror {
     id: u64,
     /// How many objects are under way at the same time.
     lanes: usize,
+}
+
+/// An object in a list of the bucket's.
+#[derive(Debug, Clone)]
+struct Listed {
+    /// Without the folder.
+    name: String,
+    bytes: u64,
+    /// As the store's clock says.
+    modified: SystemTime,
 }
 
 impl Mirror {

@@ -1,31 +1,17 @@
 //! In the place of [`Bucket`] where the feature `mirror` is off: there is none.
 
 use std::convert::Infallible;
-use std::time::SystemTime;
 
 use bytes::Bytes;
+use sardana_storage::private::Otherwise;
 
+use super::Listed;
 use super::error::{MirrorError, ObjectError};
 use super::url::MirrorUrl;
 
 /// This build has none.
 #[derive(Debug, Clone)]
 pub(super) struct Bucket(Infallible);
-
-/// An object in a list.
-#[derive(Debug, Clone)]
-pub(super) struct Listed {
-    pub(super) name: String,
-    pub(super) bytes: u64,
-    pub(super) modified: SystemTime,
-}
-
-/// Whether a folder is made where there is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Otherwise {
-    Make,
-    Refuse,
-}
 
 #[expect(clippy::unused_async, reason = "the same as with the feature")]
 impl Bucket {

@@ -7,8 +7,10 @@ use std::time::SystemTime;
 use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
 use sardana_storage::store::{Usage, Verified};
 
+use super::super::copy::NAMED;
+use super::super::directory::UnreadManifest;
 use super::super::list::{Entry, Listing, Standing};
-use super::super::show::{Details, ShowError};
+use super::super::show::Details;
 use super::super::verify::{Checked, Verification};
 use super::Mirror;
 use super::error::ObjectError;
@@ -17,9 +19,6 @@ use super::lanes::blocking;
 use super::limits::MOST_NAMES;
 use super::objects::{MANIFESTS, Pack, manifest_key, pack_object};
 use super::upload::Inventory;
-
-/// Pieces of a checkpoint of which it is said what is wrong.
-const NAMED: usize = 8;
 
 /// All manifests, and what is there of what they name.
 #[derive(Debug)]
@@ -117,13 +116,12 @@ impl Mirror {
     ///
     /// # Errors
     /// When its manifest, or the description of its tensors, cannot be read.
-    pub async fn show(&self, key: ManifestKey) -> Result<Details, ShowError> {
-        let unread = |reason: String| ShowError::Manifest { reason };
-        let survey = self.survey().await.map_err(|error| unread(error.to_string()))?;
+    pub async fn show(&self, key: ManifestKey) -> Result<Details, UnreadManifest> {
+        let survey = self.survey().await.map_err(|error| UnreadManifest(error.to_string()))?;
         let found = survey.checkpoints.into_iter().find(|one| one.key == key);
-        let found = found.ok_or_else(|| unread("it was deleted meanwhile".to_owned()))?;
+        let found = found.ok_or_else(|| UnreadManifest("it was deleted meanwhile".to_owned()))?;
         let standing = found.standing();
-        let outline = found.outline.map_err(unread)?;
+        let outline = found.outline.map_err(UnreadManifest)?;
         let hash = outline.layout.state_hash(&outline.manifest);
         let specs = outline.layout.tensors.into_iter().map(|tensor| tensor.spec).collect();
         Ok(Details {

@@ -75,7 +75,7 @@ impl Mirror {
             self.unmark(Work::Uploading).await;
             return Err(UploadError::Pruned(mark));
         }
-        let uploading = self.upload_marked(key, manifest, bytes, (source, belief), progress);
+        let uploading = self.upload_marked(key, manifest, bytes, source, belief, progress);
         let (made, _) = watch::channel(Instant::now());
         let uploaded = tokio::select! {
             biased;
@@ -91,7 +91,8 @@ impl Mirror {
         key: ManifestKey,
         manifest: Manifest,
         bytes: &[u8],
-        (source, belief): (&P, Belief),
+        source: &P,
+        belief: Belief,
         mut progress: impl FnMut(u64) + Send,
     ) -> Result<Sent, UploadError> {
         let described = source.read(manifest.description.clone()).await.map_err(UploadError::Source)?;

@@ -8,9 +8,8 @@ use ratatui::backend::TestBackend;
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::job::{JobSpec, Order};
 use sardana_protocol::messages::StepReport;
-use sardana_protocol::status::Stage;
 use sardana_protocol::status::{
-    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, Overview, Recording, SavedView, WorkerView,
+    AgentStatus, CheckpointsView, DepotView, Doing, JobStatus, Overview, Recording, SavedView, Stage, WorkerView,
 };
 use sardana_protocol::words::{Generation, Incarnation, JobId, Pace, Rank, ShardRange, Step, WorkerId};
 

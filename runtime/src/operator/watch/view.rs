@@ -5,8 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Cell, Gauge, List, ListItem, Paragraph, Row, Sparkline, Table};
-use sardana_protocol::status::Stage;
-use sardana_protocol::status::{Doing, JobStatus, WorkerView};
+use sardana_protocol::status::{Doing, JobStatus, Stage, WorkerView};
 use sardana_protocol::words::count;
 
 use super::History;

@@ -1,16 +1,18 @@
 //! `sardana checkpoints copy`: to another disk, or to object storage and back.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
-use sardana::checkpoints::mirror::{Belief, MirrorUrl};
-use sardana::checkpoints::{Checkpoints, Copied, Directory, Listing, ManifestKey, Wanted, Which, differ};
-use sardana::operator::count;
+use indicatif::ProgressBar;
+use sardana::checkpoints::mirror::{Belief, MirrorUrl, Sent};
+use sardana::checkpoints::{Checkpoints, Copied, Directory, Listing, ManifestKey, Wanted, Which, differ, short};
+use sardana::operator::{count, plain};
 
 use super::place::{self, Place, Remote};
-use super::words::{plain, short, size};
+use super::words::size;
 use super::{More, bar, open, tell};
 use crate::ending::Failure;
 
@@ -79,7 +81,10 @@ impl Copy {
         let keys = self.which.keys(&from.list(), from.main().path())?;
         let to = Directory::open_or_make(to).map_err(Failure::failed)?;
         tell(&to);
-        each(&keys, |key| copy(&from, key, &to))
+        each(&keys, to.path().display(), bytes_in(&from), |key, bar| {
+            let copied = from.copy(key, &to, &mut |bytes| bar.inc(bytes));
+            copied.map(written).map_err(|error| error.to_string())
+        })
     }
 
     fn upload(&self, from: &Path, to: &MirrorUrl) -> Result<(), Failure> {
@@ -90,7 +95,9 @@ impl Copy {
         let from = Arc::new(open(from, &self.more.also)?);
         let keys = self.which.keys(&from.list(), from.main().path())?;
         let belief = if self.compare { Belief::Nothing } else { Belief::Lengths };
-        each(&keys, |key| upload(&from, key, &to, belief))
+        each(&keys, &to.mirror, bytes_in(&from), |key, bar| {
+            upload(&from, key, &to, belief, bar).map(sent)
+        })
     }
 
     fn fetch(&self, from: &MirrorUrl, to: &Path) -> Result<(), Failure> {
@@ -101,16 +108,19 @@ impl Copy {
         let to = Directory::open_or_make(to).map_err(Failure::failed)?;
         tell(&to);
         let bytes = |key| {
-            listing
-                .entries
-                .iter()
-                .find(|entry| entry.key == key)?
-                .manifest
-                .as_ref()
-                .map(|one| one.bytes)
+            let entry = listing.entries.iter().find(|entry| entry.key == key)?;
+            entry.manifest.as_ref().map(|manifest| manifest.bytes)
         };
-        each(&keys, |key| fetch(&from, key, &to, bytes(key).unwrap_or(0)))
+        each(&keys, to.path().display(), bytes, |key, bar| {
+            let fetched = from.wait(from.mirror.fetch(key, to.store(), |bytes| bar.inc(bytes)));
+            fetched.map(written).map_err(|error| error.to_string())
+        })
     }
+}
+
+/// How many bytes the state of each checkpoint has.
+fn bytes_in(from: &Checkpoints) -> impl Fn(ManifestKey) -> Option<u64> {
+    |key| from.show(key).ok().map(|details| details.manifest.bytes)
 }
 
 impl Chosen {
@@ -125,9 +135,26 @@ impl Chosen {
     }
 }
 
-/// Copies all of them, as far as that goes.
-fn each(keys: &[ManifestKey], copy: impl Fn(ManifestKey) -> bool) -> Result<(), Failure> {
-    let failed = keys.iter().filter(|&&key| !copy(key)).count();
+/// Copies all of them, as far as that goes: `copy` is given the key and a bar for `bytes`, and says what it has written.
+fn each(
+    keys: &[ManifestKey],
+    to: impl Display,
+    bytes: impl Fn(ManifestKey) -> Option<u64>,
+    copy: impl Fn(ManifestKey, &ProgressBar) -> Result<String, String>,
+) -> Result<(), Failure> {
+    let mut failed = 0;
+    for &key in keys {
+        let bar = bar(bytes(key).unwrap_or(0));
+        let copied = copy(key, &bar);
+        bar.finish_and_clear();
+        match copied {
+            Ok(written) => println!("copied {} to {to}: {written}", short(key)),
+            Err(error) => {
+                eprintln!("{} was not copied: {}", short(key), plain(&error));
+                failed += 1;
+            }
+        }
+    }
     if failed == 0 {
         return Ok(());
     }
@@ -136,75 +163,37 @@ fn each(keys: &[ManifestKey], copy: impl Fn(ManifestKey) -> bool) -> Result<(), 
     Err(Failure::Failed(format!("{failed} of {all} could not be copied; {also}")))
 }
 
-/// Copies one to a mirror, and says how that went.
-fn upload(from: &Arc<Checkpoints>, key: ManifestKey, to: &Remote, belief: Belief) -> bool {
-    let bar = bar(from.show(key).map_or(0, |details| details.manifest.bytes));
-    let sent = match from.main().store().show(key) {
-        Ok(stored) => {
-            let sending = to.mirror.upload(key, stored.bytes(), from, belief, |bytes| bar.inc(bytes));
-            to.wait(sending).map_err(|error| error.to_string())
-        }
-        Err(error) => Err(error.to_string()),
-    };
-    bar.finish_and_clear();
-    match sent {
-        Ok(sent) => {
-            let (objects, bytes) = (count(sent.objects, "object"), size(sent.bytes));
-            println!(
-                "copied {} to {}: {objects} of {bytes} written, {} already there",
-                short(key),
-                to.mirror,
-                sent.kept
-            );
-            true
-        }
-        Err(error) => not_copied(key, &error),
+/// Copies one to a mirror.
+fn upload(
+    from: &Arc<Checkpoints>,
+    key: ManifestKey,
+    to: &Remote,
+    belief: Belief,
+    bar: &ProgressBar,
+) -> Result<Sent, String> {
+    let stored = from.main().store().show(key).map_err(|error| error.to_string())?;
+    let sending = to.mirror.upload(key, stored.bytes(), from, belief, |bytes| bar.inc(bytes));
+    to.wait(sending).map_err(|error| error.to_string())
+}
+
+fn written(copied: Copied) -> String {
+    let Copied {
+        pieces,
+        bytes,
+        kept,
+        healed,
+    } = copied;
+    let written = format!("{} of {} written, {kept} already there", count(pieces, "piece"), size(bytes));
+    match healed {
+        0 => written,
+        healed => format!(
+            "{written}\n  {} there were damaged, and are whole again",
+            count(healed, "piece")
+        ),
     }
 }
 
-/// Copies one from a mirror, and says how that went.
-fn fetch(from: &Remote, key: ManifestKey, to: &Directory, bytes: u64) -> bool {
-    let bar = bar(bytes);
-    let copied = from.wait(from.mirror.fetch(key, to.store(), |bytes| bar.inc(bytes)));
-    bar.finish_and_clear();
-    match copied {
-        Ok(copied) => {
-            say(key, to, &copied);
-            true
-        }
-        Err(error) => not_copied(key, &error.to_string()),
-    }
-}
-
-fn not_copied(key: ManifestKey, error: &str) -> bool {
-    eprintln!("{} was not copied: {}", short(key), plain(error));
-    false
-}
-
-/// Copies one, and says how that went.
-fn copy(from: &Checkpoints, key: ManifestKey, to: &Directory) -> bool {
-    let bar = bar(from.show(key).map_or(0, |details| details.manifest.bytes));
-    let copied = from.copy(key, to, &mut |bytes| bar.inc(bytes));
-    bar.finish_and_clear();
-    match copied {
-        Ok(copied) => {
-            say(key, to, &copied);
-            true
-        }
-        Err(error) => not_copied(key, &error.to_string()),
-    }
-}
-
-fn say(key: ManifestKey, to: &Directory, copied: &Copied) {
-    println!(
-        "copied {} to {}: {} of {} written, {} already there",
-        short(key),
-        to.path().display(),
-        count(copied.pieces, "piece"),
-        size(copied.bytes),
-        copied.kept
-    );
-    if copied.healed > 0 {
-        println!("  {} there were damaged, and are whole again", count(copied.healed, "piece"));
-    }
+fn sent(sent: Sent) -> String {
+    let (objects, bytes) = (count(sent.objects, "object"), size(sent.bytes));
+    format!("{objects} of {bytes} written, {} already there", sent.kept)
 }

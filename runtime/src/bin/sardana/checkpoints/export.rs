@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use sardana::checkpoints::{Wanted, Which};
+use sardana::checkpoints::{Wanted, Which, short};
 use sardana::operator::count;
 
-use super::words::{short, size};
+use super::words::size;
 use super::{Source, bar};
 use crate::ending::Failure;
 

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sardana::Step;
-use sardana::checkpoints::{Checkpoints, Imported, Wanted, Which, differ};
+use sardana::checkpoints::{Checkpoints, Imported, Like, Wanted, Which, differ, short};
 
-use super::words::short;
 use super::{open, tell};
 use crate::ending::Failure;
 
@@ -49,11 +48,14 @@ impl Import {
             }
             Some(other) => {
                 differ([self.dir.as_path(), other]).map_err(Failure::usage)?;
-                let source = open(other, &[])?;
-                let like = find(&source)?;
+                let source = &open(other, &[])?;
+                let like = Like {
+                    source,
+                    key: find(source)?,
+                };
                 let into = Checkpoints::open_or_make(&self.dir).map_err(Failure::failed)?;
                 tell(into.main());
-                into.main().import(&self.file, (&source, like), step)
+                into.main().import(&self.file, like, step)
             }
         };
         let imported = imported.map_err(Failure::failed)?;

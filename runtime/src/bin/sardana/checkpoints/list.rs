@@ -1,12 +1,12 @@
 //! `sardana checkpoints list`: what is there.
 
 use clap::Args;
-use sardana::checkpoints::{Entry, Listing, Standing};
-use sardana::operator::count;
+use sardana::checkpoints::{Entry, Listing, Standing, short_id};
+use sardana::operator::{columns, count, plain};
 use serde_json::{Value, json};
 
 use super::Source;
-use super::words::{ago, hosts, plain, short_id, size, table};
+use super::words::{ago, hosts, size};
 use crate::ending::Failure;
 
 /// List the checkpoints of a directory or a mirror, the oldest first.
@@ -70,7 +70,7 @@ fn as_text(listing: &Listing) -> String {
     if listing.entries.is_empty() {
         total
     } else {
-        table(&rows) + &total
+        columns(&rows) + &total
     }
 }
 

@@ -2,12 +2,12 @@
 
 use clap::Args;
 use sardana::checkpoints::mirror::Expiry;
-use sardana::checkpoints::{Keep, ManifestKey, Pruning, Wanted, Which};
-use sardana::operator::count;
+use sardana::checkpoints::{Keep, ManifestKey, Pruning, Wanted, Which, short};
+use sardana::operator::{count, plain};
 
-use super::open;
-use super::place::{self, Place, Remote};
-use super::words::{plain, short, size};
+use super::place::Remote;
+use super::words::size;
+use super::{Opened, Source};
 use crate::ending::Failure;
 
 /// Delete old checkpoints for good, and give their room back.
@@ -20,11 +20,8 @@ use crate::ending::Failure;
     sardana checkpoints prune DIR --delete 4f1c22ab90de\n\n\
     Exit codes: 0 deleted, or nothing to delete, 1 it failed, 2 wrong usage.")]
 pub(super) struct Prune {
-    /// The directory of checkpoints, or the mirror.
-    #[arg(value_name = "DIR|URL", value_parser = place::parser())]
-    place: Place,
     #[command(flatten)]
-    more: super::More,
+    source: Source,
     /// Which are kept: the newest N, and besides the first at or after each multiple of STEPS.
     #[arg(long, value_name = "last=N[,every=STEPS]", required_unless_present = "delete")]
     keep: Option<Keep>,
@@ -38,16 +35,10 @@ pub(super) struct Prune {
 
 impl Prune {
     pub(super) fn carry_out(self) -> Result<(), Failure> {
-        let dir = match &self.place {
-            Place::Directory(dir) => dir,
-            Place::Mirror(url) if self.more.also.is_empty() => return self.carry_out_remotely(&Remote::open(url)?),
-            Place::Mirror(_) => {
-                return Err(Failure::usage(
-                    "expected --also only with directories: a mirror has all of each checkpoint; leave it out",
-                ));
-            }
+        let checkpoints = match self.source.open()? {
+            Opened::Here(checkpoints) => checkpoints,
+            Opened::Remote(remote) => return self.carry_out_remotely(&remote),
         };
-        let checkpoints = open(dir, &self.more.also)?;
         let named = self
             .delete
             .iter()
@@ -72,9 +63,7 @@ impl Prune {
         }
         Ok(())
     }
-}
 
-impl Prune {
     fn carry_out_remotely(&self, remote: &Remote) -> Result<(), Failure> {
         let listing = remote.wait(remote.mirror.list()).map_err(Failure::failed)?;
         let path = remote.path();

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use sardana::checkpoints::{Details, TensorSpec, Wanted, Which};
-use sardana::operator::count;
+use sardana::operator::{columns, count, plain};
 use serde_json::{Value, json};
 
 use super::list::standing;
-use super::words::{ago, plain, size, table};
+use super::words::{ago, size};
 use super::{Opened, Source};
 use crate::ending::Failure;
 
@@ -39,9 +39,7 @@ impl Show {
         }
         Ok(())
     }
-}
 
-impl Show {
     fn details(&self) -> Result<Details, Failure> {
         match self.source.open()? {
             Opened::Here(checkpoints) => {
@@ -96,12 +94,12 @@ fn as_text(details: &Details) -> String {
         ("probe", print.probe.to_string()),
     ];
     let rows: Vec<_> = lines.into_iter().map(|(name, value)| [name.to_owned(), value]).collect();
-    let mut text = table(&rows);
+    let mut text = columns(&rows);
     if let Ok((specs, _)) = &details.state {
         // Writing to a text cannot fail.
         let _ = writeln!(text, "\n{}", count(specs.len() as u64, "tensor"));
         let rows: Vec<_> = specs.iter().map(row).collect();
-        text.push_str(&table(&rows));
+        text.push_str(&columns(&rows));
     }
     text
 }

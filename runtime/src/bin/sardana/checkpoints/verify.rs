@@ -1,11 +1,11 @@
 //! `sardana checkpoints verify`: whether what is there is what was saved.
 
 use clap::Args;
-use sardana::checkpoints::{Checkpoints, Verification};
-use sardana::operator::count;
+use sardana::checkpoints::{Checkpoints, Verification, short};
+use sardana::operator::{count, plain};
 
 use super::place::Remote;
-use super::words::{plain, short, size};
+use super::words::size;
 use super::{Opened, Source, bar};
 use crate::ending::Failure;
 
@@ -31,11 +31,11 @@ impl Verify {
         };
         let mut verification = verify(&checkpoints);
         if self.heal && !verification.is_clean() {
-            let (healed, lost) = checkpoints.heal(&verification).map_err(Failure::failed)?;
+            let healed = checkpoints.heal(&verification).map_err(Failure::failed)?;
             println!(
                 "{} written anew; {} in no directory",
-                count(healed as u64, "piece"),
-                count(lost as u64, "piece")
+                count(healed.pieces as u64, "piece"),
+                count(healed.lost as u64, "piece")
             );
             verification = verify(&checkpoints);
         }
@@ -46,9 +46,7 @@ impl Verify {
             Err(Failure::Failed(advice(&verification)))
         }
     }
-}
 
-impl Verify {
     fn carry_out_remotely(&self, remote: &Remote) -> Result<(), Failure> {
         if self.heal {
             return Err(Failure::Usage(format!(

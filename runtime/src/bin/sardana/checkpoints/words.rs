@@ -2,22 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use sardana::checkpoints::{Entry, ManifestKey};
-
-/// A checkpoint's step, and enough of its id to ask for it.
-pub(super) fn short(key: ManifestKey) -> String {
-    format!("{} ({})", key.step, short_id(key))
-}
-
-/// Enough of an id to ask for it.
-pub(super) fn short_id(key: ManifestKey) -> String {
-    key.id.to_string().chars().take(12).collect()
-}
-
-/// `text` without control characters: it comes from a file, and goes to a terminal.
-pub(super) fn plain(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
-}
+use sardana::checkpoints::Entry;
+use sardana::operator::three_digits;
 
 /// So many bytes, with three digits.
 pub(super) fn size(bytes: u64) -> String {
@@ -35,12 +21,7 @@ pub(super) fn size(bytes: u64) -> String {
         }
         (number, unit) = (number / 1_024.0, larger);
     }
-    let digits = match number {
-        number if number < 9.995 => 2,
-        number if number < 99.95 => 1,
-        _ => 0,
-    };
-    format!("{number:.digits$} {unit}")
+    format!("{} {unit}", three_digits(number))
 }
 
 /// How long ago something was, in two numbers at most.
@@ -71,23 +52,6 @@ pub(super) fn hosts(entry: &Entry) -> String {
     )
 }
 
-/// Rows in columns, the first of them the names.
-pub(super) fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
-    let mut text = String::new();
-    for row in rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,11 +70,5 @@ mod tests {
         ] {
             assert_eq!(size(bytes), words);
         }
-    }
-
-    #[test]
-    fn columns_are_as_wide_as_what_is_in_them() {
-        let rows = [["a", "long name"], ["bcd", "x"]].map(|row| row.map(str::to_owned));
-        assert_eq!(table(&rows), "a    long name\nbcd  x\n");
     }
 }
