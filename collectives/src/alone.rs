@@ -49,6 +49,6 @@ mod tests {
         let sum = add_up(&layout, Step::ZERO, pieces);
         assert_eq!(sum.mean(&layout).f32(0).unwrap(), [0.5 / 3.0, 2.0]);
         assert_eq!(sum.samples(&layout), 3);
-        assert_ne!(kept.bytes(), sum.bytes(), "a gradient that somebody holds is not changed");
+        assert_ne!(kept.bytes(), sum.bytes(), "a gradient that is held elsewhere is not changed");
     }
 }

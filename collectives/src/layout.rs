@@ -1,4 +1,4 @@
-//! Where each tensor of a gradient lies in its bytes. Knows no values, and not who computes them.
+//! Where each tensor of a gradient lies in its bytes. Knows no values, and not which worker computes them.
 //!
 //! ```text
 //! | tensor 0 | zeros | tensor 1 | zeros | … | auxiliary f64 sums | sample count u64 |

@@ -1,4 +1,4 @@
-//! How Sardana sums gradients: the bytes of a gradient, who adds what in which order, and the links that carry it.
+//! How Sardana sums gradients: the bytes of a gradient, which rank adds what in which order, and the links that carry it.
 //!
 //! - [`layout`]: where each tensor lies in a gradient's bytes; [`gradient`]: the buffers, and the finished sum.
 //! - [`reduce`]: the additions themselves.
@@ -7,7 +7,7 @@
 //! - [`alone`]: the same sum without links.
 //! - [`limits`]: every bound, with its argument.
 //!
-//! Nothing here decides who is in a ring, or knows what a model is.
+//! Nothing here decides which workers are in a ring, or knows what a model is.
 
 pub mod alone;
 pub mod gradient;

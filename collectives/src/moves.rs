@@ -21,12 +21,12 @@ pub struct RingPlace {
 pub enum RingMove {
     /// The sum over some ranks; the receiver adds its own.
     Partial {
-        /// Which chunk.
+        /// The number of the chunk.
         chunk: u32,
     },
     /// The sum over all ranks.
     Sum {
-        /// Which chunk.
+        /// The number of the chunk.
         chunk: u32,
     },
 }
@@ -108,7 +108,7 @@ mod tests {
     /// Plays the ring with sets of ranks for sums; a rank sends what it made of its receipts, in order.
     fn play(parts: &[RingPlace], chunks: u32) {
         let world = parts.len();
-        let everybody: BTreeSet<usize> = (0..world).collect();
+        let all_ranks: BTreeSet<usize> = (0..world).collect();
         let mut ready: Vec<VecDeque<BTreeSet<usize>>> = Vec::new();
         for (rank, part) in parts.iter().enumerate() {
             ready.push((0..part.own(chunks)).map(|_| BTreeSet::from([rank])).collect());
@@ -129,12 +129,12 @@ mod tests {
                     match sent {
                         RingMove::Partial { chunk } => {
                             assert!(value.insert(next), "each rank adds once");
-                            if value == everybody {
+                            if value == all_ranks {
                                 assert!(sums[next].insert(chunk));
                             }
                         }
                         RingMove::Sum { chunk } => {
-                            assert_eq!(value, everybody);
+                            assert_eq!(value, all_ranks);
                             assert!(sums[next].insert(chunk));
                         }
                     }
@@ -154,13 +154,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_rank_is_added_once_and_everybody_gets_the_sum(world in 1_u32..9, chunks in 1_u32..40) {
+        fn every_rank_is_added_once_and_gets_the_sum(world in 1_u32..9, chunks in 1_u32..40) {
             play(&places(world), chunks);
         }
     }
 
     #[test]
-    fn the_trailer_reaches_everybody_from_the_one_that_closes() {
+    fn the_trailer_reaches_all_ranks_from_the_one_that_closes() {
         for world in 1..9 {
             let places = places(world);
             let closers: Vec<u32> = (0..world).filter(|&rank| places[rank as usize].closes()).collect();

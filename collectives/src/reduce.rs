@@ -1,4 +1,5 @@
-//! The additions themselves. Knows where elements lie, not whose they are nor in which order buffers come.
+//! The additions themselves. Knows where elements lie, not which tensor they belong to, nor in which order buffers
+//! come.
 //!
 //! An addition is `running + shard`, once per element, rounded once; nothing is fused or reordered. A sum that is not a number
 //! becomes the one canonical NaN, because which operand's NaN survives an addition is the processor's and compiler's choice,

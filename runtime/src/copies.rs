@@ -21,33 +21,33 @@ pub(crate) enum CopyError {
 
 /// Those that are under way.
 pub(crate) struct Copies {
-    beside: Beside,
+    maker: Maker,
     under_way: Vec<JoinHandle<Result<(), StateError>>>,
 }
 
-/// Who makes them.
+/// On which thread copies are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Beside {
+enum Maker {
     /// A thread each.
     Threads,
     /// The thread that begins them, before it goes on.
-    Nobody,
+    Caller,
 }
 
 impl Copies {
     /// Copies that threads make.
     pub(crate) const fn on_threads() -> Self {
-        Self::made_by(Beside::Threads)
+        Self::made_by(Maker::Threads)
     }
 
     /// Copies that are made at once: where threads would come and go as no seed decides.
     pub(crate) const fn at_once() -> Self {
-        Self::made_by(Beside::Nobody)
+        Self::made_by(Maker::Caller)
     }
 
-    const fn made_by(beside: Beside) -> Self {
+    const fn made_by(maker: Maker) -> Self {
         Self {
-            beside,
+            maker,
             under_way: Vec::new(),
         }
     }
@@ -63,13 +63,13 @@ impl Copies {
             let _ = reply.send(copy()?);
             Ok(())
         };
-        match self.beside {
-            Beside::Threads => {
+        match self.maker {
+            Maker::Threads => {
                 let thread = thread::Builder::new().name("snapshot".to_owned()).spawn(work);
                 self.under_way.push(thread.map_err(CopyError::Thread)?);
                 Ok(())
             }
-            Beside::Nobody => Ok(work()?),
+            Maker::Caller => Ok(work()?),
         }
     }
 
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_fails_ends_training_and_one_that_nobody_wants_does_not() {
+    fn a_copy_that_fails_ends_training_and_one_that_is_not_wanted_does_not() {
         let mut copies = Copies::on_threads();
         let (reply, _) = oneshot::channel();
         copies.begin(|| Ok(vec![]), reply).unwrap();

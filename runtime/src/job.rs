@@ -19,7 +19,7 @@ pub struct Job {
 /// How many workers run a job. None of it reaches the arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Staffing {
-    /// How many are started.
+    /// How many workers are started.
     pub workers: u32,
     /// Fewer than this do not train: the job waits.
     pub min: u32,
@@ -61,9 +61,9 @@ pub enum JobError {
     /// Both lengths.
     #[error("the job's length is set twice, by .steps({steps}) and .epochs({epochs}): set one")]
     TwoLengths {
-        /// By steps.
+        /// The length in steps.
         steps: u64,
-        /// By epochs.
+        /// The length in epochs.
         epochs: u64,
     },
     /// So many epochs that their steps cannot be counted.
@@ -81,11 +81,11 @@ pub enum JobError {
          change .min_workers, .workers or .max_workers"
     )]
     Staffing {
-        /// Least.
+        /// The least.
         min: u32,
-        /// Started.
+        /// As many as are started.
         workers: u32,
-        /// Most.
+        /// The most.
         max: u32,
     },
     /// The room for gradients.
@@ -274,7 +274,7 @@ impl Job {
         &self.spec
     }
 
-    /// How it is run.
+    /// How many workers run it, and how.
     #[must_use]
     pub const fn staffing(&self) -> &Staffing {
         &self.staffing

@@ -35,7 +35,7 @@ pub struct LaunchConfig {
     pub arguments: Vec<OsString>,
     /// Additional environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// How many workers.
+    /// How many workers run the job.
     pub staffing: Staffing,
     /// Where the coordinator listens. Nothing listens beyond loopback unless told to.
     pub listen: SocketAddr,
@@ -81,9 +81,9 @@ pub enum LaunchError {
     /// The system does not start the program. Fix its path or its permissions.
     #[error("no more workers can be started, {left} run, and the job needs {need}: {reason}")]
     NotStarted {
-        /// How many run.
+        /// How many workers run.
         left: u32,
-        /// What is missing.
+        /// What the job needs.
         need: Need,
         /// What the system said of which program, and what to do.
         reason: String,
@@ -94,9 +94,9 @@ pub enum LaunchError {
          words are on standard error; fix what ended it, or allow fewer workers (.min_workers) or more restarts (.restarts)"
     )]
     TooFew {
-        /// How many run.
+        /// How many workers run.
         left: u32,
-        /// What is missing.
+        /// What the job needs.
         need: Need,
         /// How the last one ended.
         last: String,
@@ -142,7 +142,7 @@ enum LastEnd {
     NotStarted(String),
 }
 
-/// Who may still come, and what the job waits for.
+/// Which workers may still come, and what the job waits for.
 #[derive(Debug)]
 struct Prospects {
     min: u32,
@@ -169,7 +169,7 @@ impl Prospects {
     fn hopeless(&self, last: &LastEnd) -> Option<LaunchError> {
         match self.waiting {
             _ if self.left == 0 || self.left < self.min => Some(self.too_few(last)),
-            // Everybody who will ever be there is there.
+            // All workers that will ever be there are there.
             Some((have, need @ Need::Room { .. })) if have >= self.left => Some(LaunchError::NoRoom(need)),
             Some((_, Need::Room { .. } | Need::Workers(_) | Need::State | Need::Depots)) | None => None,
         }
@@ -332,7 +332,7 @@ impl Launched {
         self.agent.pid(worker)
     }
 
-    /// Lets somebody else steer the job: drain, scale, stop.
+    /// Lets another task steer the job: drain, scale, stop.
     #[must_use]
     pub fn steering(&self) -> Steering {
         self.coordinator.steering()

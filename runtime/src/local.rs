@@ -53,7 +53,7 @@ pub enum LocalError {
     /// Workers ended with different states (BITS-1): the model is not deterministic.
     #[error("rank 0 ended with {expected}, rank {rank} with {found} (BITS-1): the model is not deterministic")]
     Different {
-        /// Whose state differs.
+        /// The worker with another state.
         rank: usize,
         /// Rank 0's.
         expected: StateHash,
@@ -66,9 +66,9 @@ pub enum LocalError {
     /// A part of a worker failed. Report it.
     #[error("a part of worker {rank} failed: {mismatch}")]
     Broken {
-        /// Which worker.
+        /// The rank of the worker.
         rank: usize,
-        /// What is known.
+        /// What contradicts what in it.
         mismatch: Mismatch,
     },
     /// No workers were asked for.
@@ -91,7 +91,7 @@ impl Drop for Desks {
     }
 }
 
-/// What a thread says first.
+/// What a thread sends first: its seat, or why it has none.
 type Introduction = Result<Seat, TrainingError>;
 
 /// Trains `job` on `workers` threads. `build` is called once on each.

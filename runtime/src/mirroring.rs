@@ -122,7 +122,7 @@ impl Mirroring {
     }
 }
 
-/// What the background does.
+/// The task that copies.
 struct Copying {
     mirror: Mirror,
     keep: Keep,
@@ -210,7 +210,7 @@ impl Copying {
                 unreadable,
             }) => {
                 if let Some((key, reason)) = unreadable {
-                    tracing::warn!(target: "sardana::event::mirror_not_pruned", step = %key.step, %reason, "a checkpoint of the mirror cannot be read: nobody knows what it needs, and no objects are removed; delete it with sardana checkpoints prune --delete");
+                    tracing::warn!(target: "sardana::event::mirror_not_pruned", step = %key.step, %reason, "a checkpoint of the mirror cannot be read: what it needs is not known, and no objects are removed; delete it with sardana checkpoints prune --delete");
                 }
                 if !deleted.is_empty() || objects > 0 {
                     tracing::debug!(target: "sardana::event::mirror_pruned", checkpoints = deleted.len(), objects, bytes, "old checkpoints of the mirror are gone");

@@ -40,7 +40,7 @@ pub enum ReferenceError {
     Gradient {
         /// The step under way.
         step: Step,
-        /// Whose gradient.
+        /// The shard of the gradient.
         shard: u32,
         /// What is wrong with it.
         source: GradientError,
@@ -50,9 +50,9 @@ pub enum ReferenceError {
     Model {
         /// The step under way.
         step: Step,
-        /// What it was asked to do.
+        /// What the model was asked to do.
         operation: &'static str,
-        /// What it said.
+        /// The error of the model.
         source: ModelError,
     },
     /// The final state cannot be read: correct `visit`.

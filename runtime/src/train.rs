@@ -148,7 +148,7 @@ fn log_generation(event: &GenerationEvent) {
             members,
             step,
         } => {
-            tracing::info!(target: "sardana::event::adopted", %generation, world_size = members.len(), %step, "workers train on; nobody is disturbed");
+            tracing::info!(target: "sardana::event::adopted", %generation, world_size = members.len(), %step, "workers train on undisturbed");
         }
         // What comes of them is told as well.
         GenerationEvent::Halting { .. } | GenerationEvent::Forming { .. } => {}

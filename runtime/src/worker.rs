@@ -179,7 +179,7 @@ pub(crate) fn config(ground: &Ground, bundle: Bundle, job: &Job, facts: &Facts, 
 }
 
 /// What a worker that may use `memory` bytes has for gradients: what is left beside what its model has needed at most while it was probed, and a
-/// copy of its state, for those who join and for checkpoints. At least what any worker may keep of sums: so much is not worth a refusal.
+/// copy of its state, for joiners and for checkpoints. At least what any worker may keep of sums: so much is not worth a refusal.
 fn gradient_memory(memory: Option<u64>, used: Option<Used>, state: u64) -> u64 {
     let Some((memory, used)) = memory.zip(used) else {
         return u64::MAX;

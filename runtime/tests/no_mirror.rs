@@ -27,7 +27,7 @@ fn what_is_not_built_in_is_said_and_how_to_build_it() {
     ] {
         let (code, words) = says(line);
         if cfg!(feature = "mirror") {
-            // It is asked, and is not there, or nobody knows who asks.
+            // It is asked, and is not there, or does not know the user that asks.
             assert!(!words.contains("built without"), "{line}: {words}");
         } else {
             assert_eq!(code, Some(1), "{line}: {words}");

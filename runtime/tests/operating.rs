@@ -163,10 +163,10 @@ async fn a_crowd_that_says_nothing_does_not_disturb_the_job() {
             }
         });
     }
-    let gone = timeout(PATIENCE, crowd.join_all()).await.expect("nobody stays for ever");
+    let gone = timeout(PATIENCE, crowd.join_all()).await.expect("all of them go in time");
     assert_eq!(gone.len(), 1_000);
     let after = seen(&job.access, |status| status.overview.step > before.overview.step).await;
-    assert_eq!(after.overview.generation, before.overview.generation, "nobody halted");
+    assert_eq!(after.overview.generation, before.overview.generation, "no worker halted");
     assert_eq!(after.overview.workers.len(), 2);
     job.coordinator.steering().request_stop();
     for _ in 0..2 {

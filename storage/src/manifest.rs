@@ -1,4 +1,4 @@
-//! Manifests as bytes, and as a store keeps them. Must not know who writes or reads them.
+//! Manifests as bytes, and as a store keeps them. Must not know which process writes or reads them.
 //!
 //! ```text
 //! format u16 | head's length u32 | head (bincode) | the hashes of the state's pieces, 32 bytes each
@@ -32,7 +32,7 @@ pub const DESCRIPTION_BYTES: usize = DESCRIPTION_PIECES * PIECE_BYTES;
 const _: () = assert!(DESCRIPTION_BYTES >= MAX_TENSORS * TENSOR_BYTES && DESCRIPTION_BYTES <= LARGEST_LIMIT);
 const _: () = assert!(HEAD_BYTES <= LARGEST_LIMIT);
 
-/// All but the pieces.
+/// What a manifest says, but for the pieces.
 #[derive(Serialize, Deserialize)]
 struct Prologue {
     run: JobId,

@@ -29,7 +29,7 @@ pub enum GradientError {
     Dtype {
         /// The tensor.
         spec: TensorSpec,
-        /// As what it was used.
+        /// The type that it was used as.
         found: Dtype,
     },
     /// Give all of the tensor's values.

@@ -43,7 +43,7 @@ pub struct FrameHeader {
     pub plan: PlanSlot,
     /// Over which hop of that plan it goes.
     pub hop: HopId,
-    /// What the payload is.
+    /// The kind of the payload.
     pub kind: FrameKind,
     /// Which chunk; 0 for a trailer.
     pub chunk: u32,
@@ -51,7 +51,7 @@ pub struct FrameHeader {
     pub payload_bytes: u32,
 }
 
-/// What a payload is.
+/// The kind of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// A chunk of the sum over some shards.

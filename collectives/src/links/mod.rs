@@ -34,7 +34,7 @@ pub enum LinkReceiver {
     InProcess(InProcessReceiver),
 }
 
-/// Why a link cannot go on. In every case the generation cannot go on either: the caller reports whom the link led to, keeps
+/// Why a link cannot go on. In every case the generation cannot go on either: the caller reports which worker the link led to, keeps
 /// its gradients, and waits for the next generation.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
@@ -58,9 +58,9 @@ pub enum LinkError {
     Unexpected {
         /// Where it differs first.
         field: HeaderField,
-        /// What the plan says.
+        /// Its value in the plan.
         expected: u64,
-        /// What came.
+        /// Its value in the frame that came.
         found: u64,
     },
     /// The peer closed a sum with orders of a kind that this version does not know.

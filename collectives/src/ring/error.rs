@@ -9,7 +9,7 @@ use crate::links::frame::PlanSlot;
 /// Why a ring ended.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
-    /// A link broke. The worker tells the coordinator whom it led to, keeps its gradients, and waits for the next generation.
+    /// A link broke. The worker tells the coordinator which worker it led to, keeps its gradients, and waits for the next generation.
     #[error("{generation} {step}: hop {hop} with {peer} failed")]
     Link {
         /// The generation of the link.
@@ -20,10 +20,10 @@ pub enum RingError {
         hop: HopId,
         /// The rank at its other end.
         peer: Rank,
-        /// How it broke.
+        /// How the link broke.
         source: LinkError,
     },
-    /// The links that were handed over lack one of the plan's. A mistake of the caller, who gives the generation up.
+    /// The links that were handed over lack one of the plan's. A mistake of the caller, which gives the generation up.
     #[error("hop {hop} with {peer} has no link: make all links of the plan before the ring is run")]
     LinkMissing {
         /// The hop.
@@ -36,9 +36,9 @@ pub enum RingError {
     Part {
         /// The generation.
         generation: Generation,
-        /// Which of its plans.
+        /// The plan, of its two.
         plan: PlanSlot,
-        /// What is wrong.
+        /// What is wrong with the part.
         source: PartError,
     },
     /// A step began twice or out of order. A mistake of the trainer, whose worker ends.
@@ -68,7 +68,7 @@ pub enum RingError {
         step: Step,
         /// Its shards.
         shards: ShardRange,
-        /// Why.
+        /// Why it cannot.
         source: PieceError,
     },
 }

@@ -89,7 +89,7 @@ pub enum RingInput {
     Begin {
         /// The step that may be summed now.
         step: Step,
-        /// Where to. What it holds is overwritten.
+        /// The buffer for the sum. What it holds is overwritten.
         into: GradientBuffer,
     },
     /// From the trainer: a gradient is whole. It may come before `Begin`.

@@ -1,4 +1,4 @@
-//! Mistakes of those who run a ring: each is named, none is summed.
+//! Mistakes of callers that run a ring: each is named, none is summed.
 
 use std::sync::Arc;
 

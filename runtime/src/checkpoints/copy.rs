@@ -32,7 +32,7 @@ pub enum CopyError {
     Lacking {
         /// What is wrong with the first of them, and where.
         lacking: Vec<String>,
-        /// How many.
+        /// How many pieces cannot be had.
         count: usize,
     },
     /// The manifest would be too long.
@@ -46,7 +46,7 @@ pub enum CopyError {
     Commit(#[from] CommitError),
 }
 
-/// What was copied.
+/// How much was copied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Pieces that were written.

@@ -26,12 +26,12 @@ pub enum OpenError {
     NotOurs {
         /// The path.
         path: PathBuf,
-        /// What is there.
+        /// What is at the path.
         found: &'static str,
     },
-    /// It may not be written to. It must be, though only little is: who uses it, and what was found out about it.
+    /// It may not be written to. It must be, though only little is: which process uses it, and what was found out about it.
     #[error(
-        "{}: expected a directory that can be written to, since who uses it is noted there: {reason}; make it writable, or copy it \
+        "{}: expected a directory that can be written to, since the process that uses it is noted there: {reason}; make it writable, or copy it \
          (cp -a) and give the copy", .path.display()
     )]
     ReadOnly {
@@ -51,7 +51,7 @@ pub enum OpenError {
     InUse {
         /// The path.
         path: PathBuf,
-        /// Whose it is; `unknown` if it has not said so yet.
+        /// The number of that process; `unknown` if it has not written it yet.
         pid: String,
     },
     /// The system does not let it be looked at.
@@ -144,7 +144,7 @@ impl Directory {
         &self.store
     }
 
-    /// The depot whose it is.
+    /// The depot that this directory belongs to.
     pub(super) fn depot(&self) -> Result<DepotId, IdentityError> {
         identity(&self.path)
     }
@@ -188,7 +188,7 @@ impl Checkpoints {
         })
     }
 
-    /// The directory whose checkpoints these are.
+    /// The directory with these checkpoints.
     #[must_use]
     pub fn main(&self) -> &Directory {
         &self.main

@@ -16,7 +16,7 @@ use super::safetensors::{FileError, header, order, system};
 
 /// The texts of an exported file. Readers of other programs look for `format`: so elements are laid out as PyTorch's are.
 pub(super) const FORMAT: (&str, &str) = ("format", "pt");
-/// Of which form what follows is.
+/// The version of the texts that follow.
 const VERSION: (&str, &str) = ("sardana.format", "1");
 /// The step of the state.
 pub(super) const STEP: &str = "sardana.step";
@@ -39,9 +39,9 @@ pub enum ExportError {
     /// A piece cannot be had.
     #[error("{place}: {source}")]
     Piece {
-        /// Which bytes of which tensor.
+        /// The bytes of the tensor that it is, in words.
         place: String,
-        /// What is wrong with it.
+        /// Why the piece cannot be had.
         #[source]
         source: PieceError,
     },
@@ -50,12 +50,12 @@ pub enum ExportError {
     File(#[from] FileError),
 }
 
-/// What was exported.
+/// A state that was exported.
 #[derive(Debug, Clone)]
 pub struct Exported {
     /// The hash of the state.
     pub state: StateHash,
-    /// How many tensors.
+    /// How many tensors it has.
     pub tensors: usize,
     /// Bytes of the file.
     pub bytes: u64,

@@ -57,24 +57,24 @@ pub enum FindError {
     /// There is none in this directory.
     #[error("{}: there are no checkpoints in it yet", .0.display())]
     Empty(PathBuf),
-    /// None of this name.
+    /// There is no checkpoint of this step or id.
     #[error(
         "{}: expected a checkpoint of the step, or with the id, {name:?} (or give `newest`), found {}", .path.display(), list(.found)
     )]
     NotThere {
         /// The directory.
         path: PathBuf,
-        /// What was asked for.
+        /// The step or id that was asked for.
         name: String,
-        /// Those that are there.
+        /// The checkpoints that are there.
         found: Vec<ManifestKey>,
     },
-    /// Several.
+    /// Several checkpoints have this step, or ids that begin so.
     #[error("{name:?} may mean any of {}; give more of the id", list(.found))]
     Ambiguous {
-        /// What was asked for.
+        /// The step or id that was asked for.
         name: String,
-        /// Those that it may be.
+        /// The checkpoints that it may be.
         found: Vec<ManifestKey>,
     },
     /// None of them is complete.
@@ -82,7 +82,7 @@ pub enum FindError {
     NoneUsable {
         /// The directory.
         path: PathBuf,
-        /// Why, for each.
+        /// What is wrong with each checkpoint.
         reasons: Vec<String>,
     },
 }

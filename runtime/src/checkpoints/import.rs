@@ -50,7 +50,7 @@ pub enum ImportError {
     NoStep {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// What the file says.
         found: String,
     },
     /// There is another checkpoint of this step: which of them a job goes on from could not be said.
@@ -95,7 +95,7 @@ pub struct Like<'a> {
 /// A checkpoint that was imported.
 #[derive(Debug, Clone)]
 pub struct Imported {
-    /// What the checkpoint is called.
+    /// The step and the id of the checkpoint.
     pub key: ManifestKey,
     /// The hash of its state.
     pub state: StateHash,

@@ -51,7 +51,7 @@ pub enum LayoutError {
     Contradiction {
         /// Bytes of the state.
         bytes: u64,
-        /// Its pieces.
+        /// How many pieces it has.
         pieces: usize,
         /// What the description says.
         found: String,
@@ -64,7 +64,7 @@ pub(super) struct Layout {
     pub(super) tensors: Vec<Tensor>,
 }
 
-/// One of them.
+/// A tensor of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tensor {
     pub(super) spec: TensorSpec,
@@ -81,7 +81,7 @@ impl Tensor {
 }
 
 impl Layout {
-    /// That of a manifest whose tensors are these.
+    /// The layout of a manifest with these tensors.
     ///
     /// # Errors
     /// [`LayoutError::Contradiction`].

@@ -39,7 +39,7 @@ impl fmt::Display for Standing {
 /// A checkpoint in a list.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// What it is called.
+    /// The step and the id of the checkpoint.
     pub key: ManifestKey,
     /// When its manifest was written.
     pub committed: Option<SystemTime>,

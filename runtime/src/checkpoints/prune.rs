@@ -41,10 +41,10 @@ pub enum PruneError {
     Collect(#[from] CollectError),
 }
 
-/// What would be deleted.
+/// The checkpoints that would be deleted.
 #[derive(Debug, Clone, Default)]
 pub struct Pruning {
-    /// Which, the oldest first.
+    /// These checkpoints, the oldest first.
     pub delete: Vec<ManifestKey>,
     /// Bytes on this disk that nothing else needs.
     pub bytes: u64,
@@ -52,7 +52,7 @@ pub struct Pruning {
     pub incomplete: Vec<(ManifestKey, String)>,
 }
 
-/// What was deleted.
+/// The checkpoints that were deleted.
 #[derive(Debug, Clone, Default)]
 pub struct Pruned {
     /// Checkpoints that were deleted.
@@ -70,9 +70,9 @@ fn is_complete(entry: &Entry) -> bool {
 }
 
 impl Checkpoints {
-    /// What [`Checkpoints::prune`] would delete: those that are complete over the directories given and that `keep` does not keep, with it
-    /// also what is left of those that were deleted in another directory, and those that are `named`. The newest is read for it, and if it is damaged the one before it: what everybody would go on from must be whole
-    /// when the others go.
+    /// What [`Checkpoints::prune`] would delete: the checkpoints that are complete over the directories given and that `keep` does not keep; if
+    /// there is a `keep`, also what is left of those that were deleted in another directory; and those that are `named`. The newest is read
+    /// for it, and if it is damaged the one before it: the checkpoint that a job would go on from must be whole when the others go.
     ///
     /// # Errors
     /// [`PruneError::Newest`], [`PruneError::Unclear`] and [`PruneError::Unreadable`].

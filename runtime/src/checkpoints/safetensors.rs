@@ -34,7 +34,7 @@ pub enum FileError {
     Senseless {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// What was found instead.
         found: String,
     },
     /// The tensors cannot be written in this format, because of these.

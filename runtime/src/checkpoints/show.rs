@@ -12,7 +12,7 @@ use super::list::Standing;
 /// Everything that a checkpoint says of itself.
 #[derive(Debug, Clone)]
 pub struct Details {
-    /// What it is called.
+    /// The step and the id of the checkpoint.
     pub key: ManifestKey,
     /// When its manifest was written.
     pub committed: Option<SystemTime>,

@@ -2,7 +2,7 @@
 //!
 //! The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Its
 //! key is the job's seed; its 128-bit counter holds the purpose ([`Domain`]) and the index of the block, so that two purposes
-//! never share a block. It must not know who draws: not the worker, not the generation.
+//! never share a block. It must not know which worker draws, or in which generation.
 
 use sardana_protocol::limits::MAX_SHARDS;
 

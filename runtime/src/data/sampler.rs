@@ -20,7 +20,7 @@ pub enum SamplerError {
     /// A step would take no sample, or more than an epoch has: choose a batch within the data set.
     #[error("job spec: expected `batch` from 1 to {samples} (the number of samples), found {batch}")]
     Batch {
-        /// What was given.
+        /// The batch that was given.
         batch: u64,
         /// How many samples there are.
         samples: u64,

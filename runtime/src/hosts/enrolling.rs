@@ -37,7 +37,7 @@ pub async fn enrol_kept(path: &Path, role: Role, keyring: &Keyring) -> Result<En
 pub enum NoKeyring {
     /// Where this user's files are is not said.
     #[error(
-        "neither XDG_STATE_HOME nor HOME is set to an absolute path, so that nobody knows where to keep the key of the join file; set one, or \
+        "neither XDG_STATE_HOME nor HOME is set to an absolute path, so that there is no place for the key of the join file; set one, or \
          give a folder: --keyring DIR"
     )]
     NoHome,

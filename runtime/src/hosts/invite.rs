@@ -9,18 +9,18 @@ use sardana_storage::private::Otherwise;
 
 use super::state::{StateDirectory, StateError};
 
-/// Who is invited.
+/// An invitation to write.
 #[derive(Debug, Clone)]
 pub struct InviteConfig {
-    /// Of which job: its coordinator's state directory.
+    /// The state directory of the job's coordinator.
     pub state_dir: PathBuf,
-    /// As what: worker, agent or operator.
+    /// The role of the holder: worker, agent, operator or checkpoint actor.
     pub role: Role,
     /// For how long from now on.
     pub expires: Duration,
     /// How often the file may be used.
     pub uses: u32,
-    /// Where to write it. It is not overwritten.
+    /// The path of the file that is written. A file that is there is not overwritten.
     pub out: PathBuf,
 }
 

@@ -49,7 +49,7 @@ fn listed(files: &[PathBuf]) -> String {
 /// there.
 ///
 /// # Errors
-/// When others can enter it, or it is somebody else's.
+/// When others can enter it, or it belongs to another user.
 pub fn default_place() -> Result<PrivateFolder, PlaceError> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR")
         .map(PathBuf::from)
@@ -58,7 +58,7 @@ pub fn default_place() -> Result<PrivateFolder, PlaceError> {
         Some(runtime) => runtime.join("sardana"),
         None => std::env::temp_dir().join(format!("sardana-{}", own_user())),
     };
-    // Anybody could have put a link into the folder for temporary files.
+    // Any user could have put a link into the folder for temporary files.
     if fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
         let expected = "a folder";
         return Err(PrivateError::Kind { path, expected }.into());
@@ -145,7 +145,7 @@ async fn runs(path: PathBuf) -> Option<PathBuf> {
         Ok(false) if is_locked(&path) => None,
         Ok(false) => {
             tracing::debug!(path = %path.display(), "the file of a job that is gone");
-            // Somebody else may have removed it.
+            // Another process may have removed it.
             let _ = fs::remove_file(&path);
             None
         }

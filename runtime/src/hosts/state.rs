@@ -13,11 +13,11 @@ use sardana_protocol::words::{Incarnation, JobId};
 use sardana_storage::lock::{FileLock, Holder};
 use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
 
-/// Where the coordinator is reached.
+/// The file with the addresses at which the coordinator is reached.
 pub const ADDRESS_FILE: &str = "address";
-/// How often a coordinator was started here.
+/// The file that says how often a coordinator was started here.
 pub const INCARNATION_FILE: &str = "incarnation";
-/// By whom the last coordinator was fenced.
+/// Which coordinator fenced the last one here.
 pub const FENCE_FILE: &str = "fenced";
 const LOCK_FILE: &str = "lock";
 const RECORDS_FOLDER: &str = "records";
@@ -31,10 +31,10 @@ pub enum StateError {
     /// It, or a file in it, cannot be had, or others could have.
     #[error("the state directory cannot be used: {0}")]
     Private(#[from] PrivateError),
-    /// Its authority cannot.
+    /// Its authority cannot be used.
     #[error(transparent)]
     Authority(#[from] StoreError),
-    /// Its list of used join files cannot.
+    /// Its list of used join files cannot be used.
     #[error(transparent)]
     Uses(#[from] UsesError),
     /// Another coordinator uses it.
@@ -43,15 +43,15 @@ pub enum StateError {
         .path.display()
     )]
     Locked {
-        /// Which directory.
+        /// The state directory.
         path: PathBuf,
-        /// Whose it is; `unknown` if it has not said so yet.
+        /// The number of that process; `unknown` if it has not written it yet.
         pid: String,
     },
     /// A file in it is damaged.
     #[error("{}: expected {expected}, found something else; bring the file back from a copy, or use an empty directory", .path.display())]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// What should be in it.
         expected: &'static str,
@@ -68,9 +68,9 @@ pub struct StateDirectory(PrivateFolder);
 /// The last coordinator of a state directory was fenced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fence {
-    /// Which one it was.
+    /// The coordinator that was fenced.
     pub own: Incarnation,
-    /// By which, of another directory.
+    /// The coordinator, of another directory, that fenced it.
     pub by: Incarnation,
 }
 
@@ -78,7 +78,7 @@ impl StateDirectory {
     /// The directory at `path`, made if it is not there.
     ///
     /// # Errors
-    /// When others can enter it, or it is somebody else's.
+    /// When others can enter it, or it belongs to another user.
     pub fn create(path: &Path) -> Result<Self, StateError> {
         Ok(Self(PrivateFolder::open(path, Otherwise::Make)?))
     }
@@ -86,7 +86,7 @@ impl StateDirectory {
     /// The directory at `path`, which is there.
     ///
     /// # Errors
-    /// When it is not, others can enter it, or it is somebody else's.
+    /// When it is not, others can enter it, or it belongs to another user.
     pub fn open(path: &Path) -> Result<Self, StateError> {
         Ok(Self(PrivateFolder::open(path, Otherwise::Refuse)?))
     }

@@ -1,7 +1,8 @@
 //! What a model must offer to be trained: sums of gradients, an update, and its state as named tensors.
 //!
-//! A model must not know how many workers there are, who computes a shard, or that anything can fail: it is told a shard and
-//! an averaged gradient, and that is all (the law: who computes a shard never reaches the arithmetic).
+//! A model must not know how many workers there are, which worker computes a shard, or that anything can fail: it is told a shard and
+//! an averaged gradient, and that is all (the law: which worker computes a shard never reaches the
+//! arithmetic).
 //!
 //! - [`Trainable`]: the trait that a user implements;
 //! - [`state`]: the hash of a model's state;

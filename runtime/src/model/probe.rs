@@ -37,9 +37,9 @@ pub enum ProbeError {
     /// The model failed by itself; its message says what to do.
     #[error("probe: the model failed to {operation}: {source}")]
     Model {
-        /// What it was asked to do.
+        /// What the model was asked to do.
         operation: &'static str,
-        /// What it said.
+        /// The error of the model.
         source: ModelError,
     },
     /// The gradient told another number of samples than the shard holds; correct the call of `samples`.
@@ -47,7 +47,7 @@ pub enum ProbeError {
     Samples {
         /// How many the shard holds.
         expected: u64,
-        /// How many were told.
+        /// How many the model told.
         found: u64,
     },
     /// A second gradient of the same shard differs, first in this tensor or sum; draw random numbers from [`Shard::random`]

@@ -1,7 +1,8 @@
 //! A model's state as bytes, and its shares: what members hand to a worker that lacks it.
 //!
-//! The bytes are those of the tensors in the order of `visit`, one after the other (see [`StatePieces`]): whose they are follows
-//! from the model, which is the same on all workers of a job. They carry no checksum; who receives them compares their hash.
+//! The bytes are those of the tensors in the order of `visit`, one after the other (see [`StatePieces`]): which tensor
+//! they belong to follows from the model, which is the same on all workers of a job. They carry no checksum; the worker that
+//! receives them compares their hash.
 //! It must not know how they travel.
 
 use bytes::Bytes;
@@ -262,7 +263,7 @@ mod tests {
         let pieces = pieces(&model).unwrap();
         let share = Share { index: 2, of: 3 };
         let [copy]: [Bytes; 1] = copy_shares(&model, &pieces, &[share], vec![]).unwrap().try_into().unwrap();
-        // Kept as long as somebody may want it: no spare room that is not used.
+        // It is kept as long as a joiner may want it, so that it must not hold spare room.
         let kept = Vec::from(copy);
         assert_eq!(kept.capacity(), pieces.bytes_of(share).len());
     }

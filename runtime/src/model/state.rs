@@ -19,9 +19,9 @@ pub enum StateError {
     /// The model failed by itself; its message says what to do.
     #[error("the model failed to {operation} its state: {source}")]
     Model {
-        /// What it was asked to do.
+        /// What the model was asked to do.
         operation: &'static str,
-        /// What it said.
+        /// The error of the model.
         source: ModelError,
     },
     /// Two tensors have one name: rename one in the model's `visit` or `gradients`.
@@ -33,15 +33,15 @@ pub enum StateError {
     /// A shape has too many dimensions: reshape the tensor.
     #[error("model: tensor {name:?}: expected up to {MAX_DIMENSIONS} dimensions, found {found}; reshape it")]
     Dimensions {
-        /// Whose shape.
+        /// The tensor with this shape.
         name: String,
-        /// How many.
+        /// How many dimensions it has.
         found: usize,
     },
     /// The bytes are not those of the shape and dtype: correct the model's `visit`.
     #[error("model: tensor {spec}: expected {expected} bytes of its shape and dtype, found {found}; correct `visit`")]
     ByteLength {
-        /// What the model said of it.
+        /// The tensor as the model describes it.
         spec: TensorSpec,
         /// Bytes that this means.
         expected: ByteCount,
@@ -136,7 +136,7 @@ pub(super) fn shared_checked(shared: &dyn SharedState, take: Take<'_>) -> Result
     checked(&|visitor| shared.visit(visitor), take)
 }
 
-/// Who is shown a state, tensor by tensor.
+/// A function that is shown a state, tensor by tensor.
 pub(super) type Take<'a> = &'a mut dyn FnMut(&TensorSpec, &[u8]);
 
 fn checked(show: &dyn Fn(Take<'_>) -> Result<(), ModelError>, take: Take<'_>) -> Result<(), StateError> {

@@ -34,7 +34,7 @@ pub use words::{columns, plain, three_digits};
 /// What it takes to talk to a job's coordinator.
 #[derive(Debug, Clone)]
 pub struct Access {
-    /// Where it listens.
+    /// The address at which it listens.
     pub coordinator: SocketAddr,
     /// An operator's, of its job.
     pub credentials: Credentials,
@@ -45,9 +45,9 @@ pub struct Access {
 /// The way to a job's coordinator: a join file, and the keyring with its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
-    /// Where the join file is.
+    /// The path of the join file.
     pub join: PathBuf,
-    /// Where its key is kept.
+    /// The keyring with the key of the join file.
     pub keyring: Keyring,
 }
 

@@ -35,7 +35,7 @@ pub enum TrainingError {
     Loaded {
         /// Updates that the state has had.
         step: Step,
-        /// Where it differs.
+        /// The part of the state that differs.
         share: Share,
         /// The snapshot's.
         expected: StateHash,
@@ -51,21 +51,21 @@ pub enum TrainingError {
     /// The model failed in the middle.
     #[error("the model failed to {operation} at {step}: {}", whole(.source.as_ref()))]
     Model {
-        /// Where.
+        /// The step under way.
         step: Step,
-        /// At what.
+        /// What the model was asked to do.
         operation: &'static str,
-        /// Its own words.
+        /// The error of the model.
         source: ModelError,
     },
     /// The model wrote an incomplete or wrong gradient: fix the model.
     #[error("the gradient of shard {shard} at {step}: {source}")]
     Gradient {
-        /// Where.
+        /// The step under way.
         step: Step,
-        /// Of which shard.
+        /// The shard.
         shard: u32,
-        /// What is wrong.
+        /// What is wrong with the gradient.
         source: GradientError,
     },
     /// The model's evaluation found so many results, more than a message holds: fix the model.
@@ -77,11 +77,11 @@ pub enum TrainingError {
     /// The shards' sample counts do not add up to the batch (DATA-1): fix the model.
     #[error("at {step} the shards' samples add up to {found}, the batch has {expected} (DATA-1): report every sample once")]
     Samples {
-        /// Where.
+        /// The step under way.
         step: Step,
-        /// By the data order.
+        /// As many as the data order says.
         expected: u64,
-        /// By the model.
+        /// As many as the model says.
         found: u64,
     },
 }

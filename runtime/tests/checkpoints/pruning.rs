@@ -69,7 +69,7 @@ fn the_newest_complete_one_stays_and_what_is_not_complete_does_not_count() {
 }
 
 #[test]
-fn nothing_is_deleted_while_nobody_knows_what_another_one_needs() {
+fn nothing_is_deleted_while_it_is_not_known_what_another_one_needs() {
     let site = Site::with(&[10, 20, 30]);
     let manifest = site.manifest("a", 20);
     let id = site.json("show a 20")["id"].as_str().unwrap().to_owned();

@@ -35,7 +35,7 @@ fn until(site: &Site, operator: &str, workers: usize) -> serde_json::Value {
 }
 
 #[test]
-fn one_join_file_serves_its_holder_until_it_expires_and_nobody_else() {
+fn one_join_file_serves_only_its_holder_until_it_expires() {
     let site = Site::new();
     let (coordinator, _) = site.coordinator("state", "127.0.0.1:0", &[]);
     let operator = site.invite("state", "operator", "1", "mine.join");

@@ -120,7 +120,7 @@ fn folders_for_logs_that_are_none() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    // Where nobody, root included, can make a folder.
+    // Where no user, not even root, can make a folder.
     let below = file.join("logs");
     for path in [file.to_str().unwrap(), below.to_str().unwrap(), "/proc/logs"] {
         let arguments = format!("run -n 1 --log-dir {path} -- true");

@@ -135,7 +135,7 @@ fn orders_about_workers_that_are_not_there() {
             holds(&site.failed(&[order, whom], 1), &expected);
         }
     }
-    // Nobody was drained or killed by mistake.
+    // No worker was drained or killed by mistake.
     assert_eq!(site.status(&[])["workers"].as_array().unwrap().len(), 2);
     running.signal("KILL");
     running.end();
@@ -163,7 +163,7 @@ fn addresses_of_a_coordinator() {
     holds(&refused(&site, &listen("0.0.0.0:0")), &["0.0.0.0", "--advertise"]);
     holds(
         &refused(&site, &format!("{} --advertise 0.0.0.0:1", listen("127.0.0.1:0"))),
-        &["nobody can dial 0.0.0.0:1"],
+        &["no process can dial 0.0.0.0:1"],
     );
 }
 

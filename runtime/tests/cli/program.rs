@@ -165,7 +165,7 @@ pub(crate) fn gone(pid: u64) {
     let stat = format!("/proc/{pid}/stat");
     let (ended, is_gone) = channel();
     thread::spawn(move || {
-        // A zombie is gone, too: nobody has looked yet.
+        // A zombie is gone, too: its parent has not looked yet.
         while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
             thread::yield_now();
         }

@@ -39,7 +39,7 @@ fn goes_on(dir: &str, step: &serde_json::Value) {
 }
 
 #[test]
-fn what_a_job_has_saved_is_its_state_and_nobody_else_has_it_open_meanwhile() {
+fn what_a_job_has_saved_is_its_state_and_no_other_process_has_it_open_meanwhile() {
     let site = Site::new();
     let (dir, copy) = (site.path("saved"), site.path("copy"));
     let (dir, copy) = (text(&dir), text(&copy));

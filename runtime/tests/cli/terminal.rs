@@ -154,7 +154,7 @@ fn follow(mut master: File) -> Receiver<Vec<u8>> {
     let (sender, said) = channel();
     thread::spawn(move || {
         let mut buffer = [0; 4_096];
-        // It ends with an error, once nobody has the other end any more.
+        // It ends with an error, once no process has the other end any more.
         while let Ok(length @ 1..) = master.read(&mut buffer)
             && sender.send(buffer[..length].to_vec()).is_ok()
         {}

@@ -193,7 +193,7 @@ async fn a_restarted_coordinator_has_the_same_job_and_remembers_what_was_used_up
 }
 
 #[test]
-fn nobody_is_invited_to_a_job_that_is_not_there() {
+fn there_is_no_invitation_to_a_job_that_is_not_there() {
     let place = tempfile::tempdir().unwrap();
     let state = place.path().join("state");
     let config = InviteConfig {

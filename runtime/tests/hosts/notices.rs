@@ -19,7 +19,7 @@ struct Fleet {
     hosting: Hosting,
     stays: Option<AgentHost>,
     goes: AgentHost,
-    /// Who trains.
+    /// The workers that train.
     members: Vec<WorkerId>,
     /// All that happened to the job.
     told: Vec<JobEvent>,
@@ -130,7 +130,7 @@ impl Fleet {
         seen
     }
 
-    /// The notice comes, and the workers leave. Returns whose.
+    /// The notice comes, and the workers leave: which ones.
     async fn leave(&mut self, cloud: &FakeCloud) -> BTreeSet<WorkerId> {
         cloud.interrupt("terminate", Duration::from_secs(118));
         let left = |event: &JobEvent| matches!(event, JobEvent::Worker(WorkerEvent::Left { .. }));
@@ -161,7 +161,7 @@ impl Fleet {
             !told
                 .iter()
                 .any(|event| matches!(event, JobEvent::Worker(WorkerEvent::Lost { .. }) | JobEvent::StateLost { .. })),
-            "nobody was missed: {told:?}"
+            "no worker was missed: {told:?}"
         );
         drop((self.stays, self.goes));
         told
@@ -207,7 +207,7 @@ async fn a_host_that_is_taken_away_is_left_in_time_and_the_others_go_on() {
             .iter()
             .skip_while(|event| !matches!(event, JobEvent::Worker(WorkerEvent::Leaving { .. })))
             .any(|event| matches!(event, JobEvent::Generation(GenerationEvent::Halting { .. }))),
-        "nobody halts"
+        "no worker halts"
     );
 }
 
@@ -241,7 +241,7 @@ async fn only_host(workers: u32) {
             .until(|_, event| matches!(event, JobEvent::Worker(WorkerEvent::Leaving { .. })))
             .await;
     }
-    // The last of them waits for somebody who takes over the state.
+    // The last of them waits for a worker that takes over the state.
     cloud.set(|told| told.resources.remove(ACTION));
     let whole = |fleet: &Fleet| fleet.members.len() == old.len() && !fleet.members.iter().any(|member| old.contains(member));
     fleet.until(|fleet, _| whole(fleet)).await;

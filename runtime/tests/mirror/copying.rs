@@ -26,7 +26,7 @@ fn a_mirror_is_looked_at_like_a_directory() {
         [objects(&site, "m", "packs").len(), objects(&site, "m", "manifests").len()],
         [3, 2]
     );
-    assert_eq!(objects(&site, "m", "marks").len(), 0, "nobody is at work");
+    assert_eq!(objects(&site, "m", "marks").len(), 0, "no process is at work");
 
     let listed = site.json(&format!("list {m}"));
     let entries = listed["checkpoints"].as_array().unwrap();

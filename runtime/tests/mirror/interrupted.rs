@@ -1,4 +1,4 @@
-//! An upload that was interrupted goes on, and nobody takes what it left for a checkpoint.
+//! An upload that was interrupted goes on, and what it left is never taken for a checkpoint.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

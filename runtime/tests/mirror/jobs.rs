@@ -133,7 +133,7 @@ fn nothing_begins_anew_while_it_is_not_known_what_the_mirror_has() {
         .args(["run", "-n", "1", "--checkpoint-every", "20", "--checkpoint-dir"])
         .arg(site.path("ckpt"))
         .args(["--mirror", m, "--", "true"])
-        // Nobody listens there.
+        // No process listens there.
         .env("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
         .env("AWS_ALLOW_HTTP", "true")
         .env("AWS_ACCESS_KEY_ID", "somebody")

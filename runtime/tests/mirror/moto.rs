@@ -117,7 +117,7 @@ fn within(command: &mut Command) -> Result<(), String> {
     let (ended, outcome) = channel();
     thread::spawn(move || ended.send(child.wait_with_output()));
     let Ok(output) = outcome.recv_timeout(INSTALLING) else {
-        // Nobody waits for it any more.
+        // No test waits for it any more.
         let _ = Command::new("kill").arg(pid).status();
         return Err(format!("it takes longer than {INSTALLING:?}"));
     };

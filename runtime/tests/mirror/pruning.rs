@@ -1,4 +1,4 @@
-//! Old checkpoints go from a mirror, and nothing that others need; never while somebody copies one there.
+//! Old checkpoints go from a mirror, and nothing that others need; never while another process copies one there.
 
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Models that fail: before they join, nobody notices; afterwards the job ends for all, with the model's own words.
+//! Models that fail: before they join, no other worker notices; afterwards the job ends for all, with the model's own words.
 
 use sardana::model::ModelError;
 use sardana::worker::{EXIT_GIVE_UP, ProcessError};

@@ -43,11 +43,11 @@ impl Worker {
     pub(crate) fn state(self) -> StateHash {
         match self.outcome().unwrap() {
             Ended::Done { hash, .. } => hash,
-            left @ Ended::Drained { .. } => panic!("nobody asked it to leave: {left:?}"),
+            left @ Ended::Drained { .. } => panic!("it was not asked to leave: {left:?}"),
         }
     }
 
-    /// Why it gave up.
+    /// The reason for which it gave up.
     pub(crate) fn refusal(self) -> String {
         let error = self.outcome().unwrap_err();
         assert_eq!(error.exit_code(), sardana::worker::EXIT_GIVE_UP, "{error}");

@@ -32,8 +32,8 @@ pub(super) struct Open {
     store: Option<(Store, FileLock)>,
     /// What was applied. Held while sled is asked anything, so that no reader sees half a batch.
     applied: Mutex<Applied>,
-    /// What was synced. Held while it is: who comes meanwhile waits, and then finds its own batch synced, or syncs all that
-    /// wait.
+    /// What was synced. Held during a sync: a thread that comes meanwhile waits, and then finds its own batch synced, or syncs all
+    /// that wait.
     synced: Mutex<Synced>,
     /// Why nothing more is done.
     poison: OnceLock<String>,

@@ -24,7 +24,7 @@ pub enum CatalogueError {
     Locked {
         /// The folder.
         path: PathBuf,
-        /// Whose it is; `unknown` if it has not said so yet.
+        /// The number of that process; `unknown` if it has not written it yet.
         pid: String,
     },
     /// A later release wrote it. Use that one.
@@ -65,7 +65,7 @@ pub enum CatalogueError {
     Emptied {
         /// The folder of the store.
         path: PathBuf,
-        /// When it was made.
+        /// When the catalogue was made, in seconds since 1970.
         since: u64,
         /// How many commits it has had at least.
         commits: u64,
@@ -88,7 +88,7 @@ pub enum CatalogueError {
     Damaged {
         /// The file or folder.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with it.
         reason: String,
     },
     /// One record is not what was written.
@@ -96,11 +96,11 @@ pub enum CatalogueError {
     Record {
         /// sled's file.
         path: PathBuf,
-        /// Which table.
+        /// The table.
         table: String,
         /// The key, as text or in hexadecimal.
         key: String,
-        /// What is wrong.
+        /// What is wrong with it.
         reason: String,
     },
     /// sled did not answer in time. End the process: its thread still has the files.
@@ -132,7 +132,7 @@ pub enum CatalogueError {
     Poisoned {
         /// The folder.
         path: PathBuf,
-        /// What failed first.
+        /// The first failure.
         reason: String,
     },
     /// A key, value or batch is too large. Put it into a file.
@@ -142,7 +142,7 @@ pub enum CatalogueError {
         what: &'static str,
         /// The most.
         limit: usize,
-        /// How large it is.
+        /// How large the key, value or batch is.
         found: usize,
     },
     /// A batch has too many changes. Make several.
@@ -150,7 +150,7 @@ pub enum CatalogueError {
     TooMany {
         /// The most.
         limit: usize,
-        /// How many it has.
+        /// How many changes it has.
         found: usize,
     },
     /// A table cannot be called so.

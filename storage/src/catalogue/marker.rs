@@ -33,7 +33,7 @@ const MOST: u64 = 1 << 20;
 
 const WORD: &str = "sardana-catalogue";
 
-/// What a half says.
+/// What half of a marker says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) id: [u8; 16],
@@ -127,7 +127,7 @@ enum Half {
     Damaged,
 }
 
-/// What was found.
+/// What was found at the marker's path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Missing,

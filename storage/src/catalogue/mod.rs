@@ -15,7 +15,7 @@
 //! notice: that the whole folder is gone, or was exchanged for an older copy of itself.
 //!
 //! ```text
-//! folder/  0700      lock        who uses it
+//! folder/  0700      lock        which process uses it
 //!                    marker      how much there should be
 //!                    store/      sled's: db (the data), snap.… (summaries), conf (settings), blobs/ (stays empty)
 //!                    aside-N/    what was moved out of the way
@@ -95,7 +95,7 @@ impl Catalogue {
     }
 
     /// Moves what is in the folder `path` out of the way, so that the next [`open`](Catalogue::open) begins anew: whereto.
-    /// For an operator who has read what is wrong, and can do without. Nothing is removed.
+    /// For a user who has read what is wrong, and can do without what is there. Nothing is removed.
     ///
     /// # Errors
     /// When it is in use, is not there, or the disk says no.

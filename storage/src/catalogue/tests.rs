@@ -150,7 +150,7 @@ fn half_a_marker_is_enough_and_is_made_whole() {
     }
 }
 
-/// sled's own lock, taken by somebody who does not know of ours.
+/// sled's own lock, taken by a program that does not know of ours.
 #[test]
 fn sleds_data_in_use_by_another_program_is_not_taken_for_damage() {
     let (_place, path) = place();
@@ -171,7 +171,7 @@ fn sleds_data_in_use_by_another_program_is_not_taken_for_damage() {
 }
 
 #[test]
-fn who_cannot_wait_is_told_and_the_catalogue_is_free_again_later() {
+fn a_caller_that_cannot_wait_is_told_and_the_catalogue_is_free_again_later() {
     let (_place, path) = place();
     let error = Catalogue::open_within(&path, Duration::ZERO).unwrap_err();
     assert!(matches!(error, CatalogueError::Stuck { .. }), "{error}");

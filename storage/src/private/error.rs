@@ -19,7 +19,7 @@ pub enum PrivateError {
         /// The mode that it has.
         found: u32,
     },
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error(
         "{path}: expected the owner {expected}, found {found} (user ids); use one of your own, or run as its owner",
         path = .path.display()
@@ -47,7 +47,7 @@ pub enum PrivateError {
         path: PathBuf,
         /// The most that is read.
         limit: u64,
-        /// How long it is.
+        /// How long the file is.
         found: u64,
     },
     /// It is there already.

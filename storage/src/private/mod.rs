@@ -30,7 +30,7 @@ impl PrivateFolder {
     /// The folder at `path`. A missing one is made, if wanted.
     ///
     /// # Errors
-    /// When others can enter it, it is somebody else's, or no folder.
+    /// When others can enter it, it belongs to another user, or no folder.
     pub fn open(path: &Path, missing: Otherwise) -> Result<Self, PrivateError> {
         let system = |source| PrivateError::system(path, source);
         if missing == Otherwise::Make {
@@ -96,7 +96,7 @@ pub fn sync_folder(folder: &Path) -> Result<(), PrivateError> {
 /// The bytes of the file at `path`, at most `limit`.
 ///
 /// # Errors
-/// When others can read or change it, it is somebody else's, no file, too long, or not there.
+/// When others can read or change it, it belongs to another user, no file, too long, or not there.
 pub fn read_private(path: &Path, limit: u64) -> Result<Vec<u8>, PrivateError> {
     let system = |source| PrivateError::system(path, source);
     let mut file = open_judged(path, OFlags::RDONLY)?;
@@ -122,7 +122,7 @@ pub fn read_private(path: &Path, limit: u64) -> Result<Vec<u8>, PrivateError> {
 /// The file at `path`, to be read and written. A missing one is made, empty and with mode 0600, if wanted.
 ///
 /// # Errors
-/// When others can read or change it, it is somebody else's, no file, or not there.
+/// When others can read or change it, it belongs to another user, no file, or not there.
 pub fn open_private(path: &Path, missing: Otherwise) -> Result<File, PrivateError> {
     let make = if missing == Otherwise::Make {
         OFlags::CREATE
@@ -135,7 +135,7 @@ pub fn open_private(path: &Path, missing: Otherwise) -> Result<File, PrivateErro
 /// The file at `path`, which is no link, to be read.
 ///
 /// # Errors
-/// When others can read or change it, it is somebody else's, no file, or not there.
+/// When others can read or change it, it belongs to another user, no file, or not there.
 pub fn open_private_to_read(path: &Path) -> Result<File, PrivateError> {
     open_judged(path, OFlags::RDONLY | OFlags::NOFOLLOW)
 }
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_somebody_elses_is_refused() {
+    fn what_belongs_to_another_user_is_refused() {
         let facts = Facts {
             kind: Some(Wanted::File),
             mode: 0o600,
@@ -335,7 +335,7 @@ mod tests {
         assert!(error.contains("expected the owner 1000, found 1001"), "{error}");
         assert!(
             judge(path, facts, Wanted::File, 0).is_err(),
-            "root reads nobody else's by mistake"
+            "root reads no other user's files by mistake"
         );
     }
 }

@@ -47,7 +47,7 @@ pub trait Disk: Debug + Send + Sync {
     /// When the disk says no.
     fn rename(&self, from: &Path, to: &Path) -> Result<(), PrivateError>;
 
-    /// Removes a file. On the disk after [`Disk::sync_folder`]; who has it open goes on reading it.
+    /// Removes a file. On the disk after [`Disk::sync_folder`]; a process that has it open goes on reading it.
     ///
     /// # Errors
     /// When the disk says no.

@@ -21,7 +21,7 @@ pub enum OpenError {
     Locked {
         /// The folder.
         path: PathBuf,
-        /// Whose it is; `unknown` if it has not said so yet.
+        /// The number of that process; `unknown` if it has not written it yet.
         pid: String,
     },
     /// A later release wrote it. Use that one.
@@ -55,7 +55,7 @@ pub enum WriteError {
     Poisoned {
         /// The folder.
         path: PathBuf,
-        /// What failed first.
+        /// The first failure.
         reason: String,
     },
     /// A piece has so many bytes, too many. Cut it.
@@ -64,9 +64,9 @@ pub enum WriteError {
     /// The bytes are not those of the piece. Fetch them again, from somewhere else.
     #[error("expected the bytes of piece {expected}, found those of {found}; fetch them again, from another holder")]
     Mismatch {
-        /// Which piece was to be healed.
+        /// The piece that was to be healed.
         expected: PieceHash,
-        /// Whose bytes came.
+        /// The piece that the bytes are.
         found: PieceHash,
     },
 }
@@ -80,11 +80,11 @@ pub enum CommitError {
          them first"
     )]
     Incomplete {
-        /// Which manifest.
+        /// The checkpoint.
         key: ManifestKey,
         /// The first of them.
         missing: Vec<PieceHash>,
-        /// How many.
+        /// How many there are.
         count: usize,
     },
     /// This manifest was deleted before. It stays so.
@@ -96,9 +96,9 @@ pub enum CommitError {
          smaller one"
     )]
     TooLarge {
-        /// Its bytes.
+        /// How many bytes it has.
         bytes: usize,
-        /// Its pieces.
+        /// How many pieces it names.
         pieces: usize,
     },
     /// It could not be written. After [`WriteError::Poisoned`] it may be there or not when the store is opened anew.
@@ -112,7 +112,7 @@ pub enum ShowError {
     /// There is none of this name.
     #[error("there is no checkpoint {key} here; see the list of those that are")]
     NotThere {
-        /// Which was asked for.
+        /// The checkpoint that was asked for.
         key: ManifestKey,
     },
     /// Its file is not what was written, or gone.
@@ -131,7 +131,7 @@ pub enum DeleteError {
     /// There is none of this name.
     #[error("there is no checkpoint {key} here; see the list of those that are")]
     NotThere {
-        /// Which was to be deleted.
+        /// The checkpoint that was to be deleted.
         key: ManifestKey,
     },
     /// The disk said no. After [`WriteError::Poisoned`] it may be deleted or not when the store is opened anew.
@@ -148,7 +148,7 @@ pub enum CollectError {
          another holder, or deleted"
     )]
     Unreadable {
-        /// Which manifest.
+        /// The checkpoint.
         key: ManifestKey,
         /// What is wrong with it.
         reason: String,

@@ -22,7 +22,7 @@ const WORD: &str = "sardana-store";
 /// More is not read of it.
 const MOST_BYTES: usize = 256;
 
-/// What the file says.
+/// What the format file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// The number of its index.

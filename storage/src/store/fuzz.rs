@@ -107,11 +107,11 @@ fn look(bytes: Vec<u8>) {
 }
 
 fn manifest(bytes: &[u8]) {
-    let nobody = ManifestKey {
+    let none = ManifestKey {
         step: sardana_protocol::words::Step::ZERO,
         id: super::names::ManifestId::new([0; 32]),
     };
-    drop(Manifest::decode(bytes, nobody));
+    drop(Manifest::decode(bytes, none));
     let sealed = [bytes, blake3::hash(bytes).as_bytes()].concat();
-    drop(Manifest::decode(&sealed, nobody));
+    drop(Manifest::decode(&sealed, none));
 }

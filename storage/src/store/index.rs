@@ -44,7 +44,7 @@ pub enum Change {
 /// What an index says when it is opened. It may be behind.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
-    /// Where pieces are.
+    /// The place of each piece.
     pub pieces: Vec<(PieceHash, Place)>,
     /// Up to where each segment is known.
     pub covered: BTreeMap<u64, u64>,
@@ -54,7 +54,7 @@ pub struct Recorded {
     pub own: u64,
 }
 
-/// Where changes are noted.
+/// Notes changes, so that they survive the process.
 pub trait Index: Debug + Send {
     /// Notes `changes`. After a crash the first so many of them are there: all, if it has returned.
     ///
@@ -76,7 +76,7 @@ const ASIDE: &str = "aside-";
 #[derive(Debug)]
 pub(super) struct CatalogueIndex(Catalogue);
 
-/// Why there is none.
+/// Why a store has no index.
 #[derive(Debug)]
 pub(super) enum NoIndex {
     /// The store is not opened.

@@ -16,7 +16,7 @@ pub const WRITE_BYTES: usize = 2 << 20;
 pub(super) const WRITE_PARTS: usize = 1_024;
 
 /// Most segments that are written and not yet synced: before the next one is begun they are, so that neither open files nor the system's
-/// memory run out for a caller who does not sync for long.
+/// memory run out for a caller that does not sync for long.
 pub(super) const UNSYNCED_SEGMENTS: usize = 16;
 
 /// Most pieces that a manifest may name: a state of 2 TiB.

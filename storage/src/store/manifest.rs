@@ -33,7 +33,7 @@ impl Manifest {
         Self { step, pieces, bytes }
     }
 
-    /// What it is called.
+    /// Its step and id.
     #[must_use]
     pub fn key(&self) -> ManifestKey {
         ManifestKey {

@@ -9,7 +9,7 @@
 //! - [`Store::delete`] leaves a durable tombstone, so that a copy that returns is known; [`Store::collect`] gives back the room.
 //!
 //! ```text
-//! folder/  0700      lock                    who uses it
+//! folder/  0700      lock                    which process uses it
 //!                    format                  of which version it is, and which index is its own
 //!                    segments/NNNNNNNN.seg   pieces, one after the other, each with a header that says what it is
 //!                    manifests/STEP-ID.manifest, .deleted

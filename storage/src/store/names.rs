@@ -18,7 +18,7 @@ impl PinId {
     }
 }
 
-/// Where a piece is.
+/// Where a piece is in the segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     /// The segment's number. Higher ones are newer.

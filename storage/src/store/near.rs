@@ -39,12 +39,12 @@ impl Shared {
     }
 }
 
-/// A piece in somebody else's segment, and where its bytes go.
+/// A piece in a segment of another process, and where its bytes go.
 #[derive(Debug)]
 pub struct Wanted<'a> {
     /// Its number among all that are wanted.
     pub index: usize,
-    /// Which it is.
+    /// The piece.
     pub piece: PieceHash,
     /// The folder of its segment.
     pub segments: &'a Path,

@@ -58,7 +58,7 @@ fn has_header(file: &dyn DiskFile, piece: PieceHash, place: Place) -> bool {
 /// A piece that can be read.
 struct Located {
     slot: Slot,
-    /// Of its segment.
+    /// The path of its segment.
     path: PathBuf,
     file: Arc<dyn DiskFile>,
 }

@@ -22,7 +22,7 @@ const ALIGN: u64 = HEADER as u64;
 const MAGIC: &[u8; 8] = b"SARDREC\n";
 const CHECKED: usize = 48;
 
-/// What a record is.
+/// A record, by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     /// The first one of each segment.
@@ -33,7 +33,7 @@ pub(super) enum Record {
     Mark,
 }
 
-/// Why a header is none.
+/// Why bytes are not a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderFault {
     /// It is not what was written there.

@@ -17,7 +17,7 @@ pub enum Problem {
     Incomplete {
         /// The first of them.
         missing: Vec<PieceHash>,
-        /// How many.
+        /// How many pieces.
         count: usize,
     },
 }
@@ -67,16 +67,16 @@ pub enum Finding {
     SegmentUnreadable {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// What the disk said.
         reason: String,
     },
     /// A segment is shorter than it was.
     SegmentShort {
         /// The path.
         path: PathBuf,
-        /// What was synced.
+        /// How long it was when it was synced.
         expected: u64,
-        /// What is there.
+        /// How long it is.
         found: u64,
     },
     /// A segment that was in use is gone.
@@ -85,9 +85,9 @@ pub enum Finding {
     Damaged {
         /// The segment.
         path: PathBuf,
-        /// From here.
+        /// Where they begin.
         offset: u64,
-        /// To there.
+        /// Where they end.
         end: u64,
         /// What the disk said, if it did.
         unread: Option<String>,
@@ -96,21 +96,21 @@ pub enum Finding {
     Torn {
         /// The segment.
         path: PathBuf,
-        /// From here.
+        /// Where they begin.
         offset: u64,
-        /// To there.
+        /// Where they end.
         end: u64,
     },
     /// Pieces that were whole, but perhaps not on the disk. They were written again and synced.
     Rescued {
-        /// How many.
+        /// How many pieces.
         pieces: usize,
         /// Their bytes.
         bytes: u64,
     },
     /// The same, but they could not be written again: they can be read, but are not certain to be on the disk.
     Unsure {
-        /// How many.
+        /// How many pieces.
         pieces: usize,
         /// Why they could not be written.
         reason: String,
@@ -121,7 +121,7 @@ pub enum Finding {
     Manifest {
         /// The checkpoint.
         key: ManifestKey,
-        /// What is wrong.
+        /// What is wrong with it.
         problem: Problem,
     },
 }
@@ -164,7 +164,7 @@ impl fmt::Display for Finding {
             }
             Self::Torn { path, offset, end } => write!(
                 f,
-                "{}: from {offset} to {end} are bytes that a crash has torn; nobody was told of them",
+                "{}: from {offset} to {end} are bytes that a crash has torn; no worker was told of them",
                 path.display()
             ),
             Self::Rescued { pieces, bytes } => write!(f, "{pieces} pieces ({bytes} bytes) were written again after a crash"),
@@ -190,13 +190,13 @@ pub struct Listed {
 /// The newest manifest that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Newest {
-    /// Which; none if there is none.
+    /// The checkpoint; none if there is none.
     pub key: Option<ManifestKey>,
     /// Newer ones, from the newest on, and why they cannot be used.
     pub passed_over: Vec<(ManifestKey, Problem)>,
 }
 
-/// How much is kept.
+/// How much a store keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Pieces that are held.
@@ -227,7 +227,7 @@ pub struct Collected {
 pub struct Harm {
     /// The piece.
     pub piece: PieceHash,
-    /// Where.
+    /// Where it is.
     pub place: Place,
     /// What is wrong, as text.
     pub reason: String,
@@ -242,7 +242,7 @@ pub struct Verified {
     pub pieces: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Those that are not.
+    /// Pieces that are not.
     pub harmed: Vec<Harm>,
     /// All manifests.
     pub manifests: Vec<Listed>,

@@ -11,7 +11,7 @@ use super::names::{ManifestKey, PieceHash, PinId, Place};
 /// How good a piece is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// On the disk, as far as anybody knows.
+    /// On the disk, as far as is known.
     Synced,
     /// Whole when it was read, but perhaps not on the disk.
     Unsure,
@@ -75,13 +75,13 @@ impl State {
         slot.is_some_and(|slot| slot.standing == Standing::Synced)
     }
 
-    /// Whether it can be read, as far as anybody knows.
+    /// Whether it can be read, as far as is known.
     pub(super) fn is_readable(&self, piece: &PieceHash) -> bool {
         let slot = self.pieces.get(piece);
         slot.is_some_and(|slot| slot.standing != Standing::Damaged)
     }
 
-    /// Its bytes, if it can be read, as far as anybody knows.
+    /// Its bytes, if it can be read, as far as is known.
     pub(super) fn length(&self, piece: &PieceHash) -> Option<u32> {
         let slot = self.pieces.get(piece)?;
         (slot.standing != Standing::Damaged).then_some(slot.place.len)
@@ -125,7 +125,7 @@ impl State {
         self.files.get(&segment).cloned()
     }
 
-    /// Keeps the file of a segment for who reads next, if there is still such a segment.
+    /// Keeps the file of a segment open for the next reader, if there is still such a segment.
     pub(super) fn keep_open(&mut self, segment: u64, file: &Arc<dyn DiskFile>) {
         if self.files.contains_key(&segment) || !self.segments.contains_key(&segment) {
             return;

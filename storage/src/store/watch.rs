@@ -17,9 +17,9 @@ pub struct Watch(Arc<Mutex<Calls>>);
 /// A call of the disk that has not returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnderWay {
-    /// What it does.
+    /// The operation.
     pub what: &'static str,
-    /// To which file or folder.
+    /// The file or folder that it is about.
     pub path: PathBuf,
     /// For how long so far.
     pub age: Duration,

@@ -30,14 +30,14 @@ pub(super) struct Segment {
     file: Arc<dyn DiskFile>,
     /// Where the next record begins.
     end: u64,
-    /// What was synced.
+    /// Up to here it was synced.
     synced: u64,
-    /// What the last mark stands for.
+    /// Up to here the last mark says that it was synced.
     marked: u64,
 }
 
 impl Segment {
-    /// One of which all is synced.
+    /// A segment of which all is synced.
     pub(super) fn whole(number: u64, path: PathBuf, file: Arc<dyn DiskFile>, len: u64) -> Self {
         Self {
             number,
@@ -104,7 +104,7 @@ impl Segment {
 pub(super) struct Incoming<'a> {
     pub(super) hash: PieceHash,
     pub(super) bytes: &'a [u8],
-    /// Where the one is that this is a copy of.
+    /// The place of the piece that this is a copy of.
     pub(super) copy_of: Option<Place>,
 }
 

@@ -1,4 +1,4 @@
-//! A history of commits that is a function of their number: so that anybody can say what must be there after so many.
+//! A history of commits that is a function of their number: so that any process can say what must be there after so many.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Checkpoints that are a function of their number, so that anybody can say what must be in them.
+//! Checkpoints that are a function of their number, so that any process can say what must be in them.
 
 use sardana_protocol::words::Step;
 use sardana_storage::store::{

@@ -229,7 +229,7 @@ fn every_injury_is_told_and_can_be_healed() {
         let ends = ends.iter().filter(|((of, _), _)| *of == kind);
         ends.map(|(_, (count, _))| count).sum()
     };
-    // Who looks at one again looks at one.
+    // Run again with one seed, it looks at one injury.
     let enough = |kind: &&str| of(kind) >= injuries / 15;
     assert!(
         injuries < 900 || KINDS.iter().all(enough),

@@ -67,7 +67,7 @@ struct World {
     calls: u64,
     failure: Option<(u64, Failure)>,
     failed: bool,
-    /// Somebody looks at the store: that neither counts nor fails.
+    /// The test looks at the store: that neither counts nor fails.
     quiet: bool,
 }
 

@@ -142,9 +142,9 @@ fn what_others_could_have_changed_is_refused() {
 }
 
 #[test]
-fn somebody_elses_folder_is_refused() {
+fn a_folder_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
-        return println!("skipped: giving a folder to somebody else needs root");
+        return println!("skipped: giving a folder to another user needs root");
     }
     let (_place, folder) = used();
     std::os::unix::fs::chown(&folder, Some(12_345), None).unwrap();

@@ -1,4 +1,4 @@
-//! Who comes and goes: two workers are killed, one is drained, two join, and one of those is killed while it joins.
+//! Workers come and go: two are killed, one is drained, two join, and one of those is killed while it joins.
 
 use std::time::Instant;
 
@@ -9,14 +9,14 @@ use sardana::{GenerationEvent, JobEvent, WorkerEvent, WorkerId};
 /// The step at which the first worker is killed.
 const AT_STEP: u64 = 60;
 
-/// What happens next.
+/// The next thing that is done to the job.
 #[derive(Debug)]
 enum Plan {
     /// Nothing any more.
     Idle,
     /// Kill the member of rank 1 once training is well under way.
     First,
-    /// Kill another as soon as everybody is halted for the next generation.
+    /// Kill another as soon as all workers are halted for the next generation.
     Second { spared: WorkerId },
     /// Drain one once there are four again.
     Drain,

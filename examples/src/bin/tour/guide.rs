@@ -30,7 +30,7 @@ pub(crate) struct Guide<'a> {
     saved: Option<Step>,
     /// The next generation begins with a checkpoint.
     resumes: bool,
-    /// Somebody joins.
+    /// A worker joins.
     newcomers: bool,
 }
 
@@ -105,7 +105,9 @@ impl<'a> Guide<'a> {
             JobEvent::Steps(reports) => self.steps(reports),
             JobEvent::Waiting { have, need } => self.event(&format!("waiting for {need}; here: {}", count(*have, "worker"))),
             JobEvent::StateLost { reached, from } => {
-                self.event(&format!("all who had the state at {reached} are gone; again from {from}"));
+                self.event(&format!(
+                    "all workers that had the state at {reached} are gone; again from {from}"
+                ));
             }
             JobEvent::Failed { reason } => self.event(&format!("the job failed: {reason}")),
             // One that only becomes a checkpoint is no news.
@@ -205,7 +207,7 @@ impl<'a> Guide<'a> {
                 self.generation = Some(*generation);
                 self.world_size = members.len();
                 self.event(&format!(
-                    "generation {generation}: a ring of {} from step {} on; nobody waited",
+                    "generation {generation}: a ring of {} from step {} on; no worker waited",
                     members.len(),
                     step.get()
                 ));

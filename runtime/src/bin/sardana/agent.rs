@@ -48,7 +48,7 @@ pub(crate) struct Agent {
     /// How many times in all a worker that ended badly is replaced.
     #[arg(long, value_name = "R", default_value_t = 3)]
     restarts: u32,
-    /// Whose notices of leaves to watch for. By default whichever cloud this machine is of: the job has other hosts to go on with.
+    /// The cloud whose notices of leaves to watch for. By default the one that this machine is of: the job has other hosts to go on with.
     #[arg(long, value_enum, value_name = "WHOSE", default_value_t = Whose::Auto)]
     notices: Whose,
     #[command(flatten)]

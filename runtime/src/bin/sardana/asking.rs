@@ -8,7 +8,7 @@ use sardana::operator::{Access, OperatorAnswer, OperatorRequest, ask};
 use crate::access::{self, KeyringPlace};
 use crate::ending::{Failure, runtime};
 
-/// Which job is meant.
+/// The job that is meant.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
     /// An operator's join file, as `sardana invite --role operator` writes it. Not needed for the only job that you run on this

@@ -23,7 +23,7 @@ use crate::saving::{Saving, SavingPlace};
     sardana coordinator --listen 0.0.0.0:4433 --advertise 192.0.2.1:4433 --state-dir job\n\n\
     Exit codes: 0 the job is done, 1 it failed, 2 wrong usage, 130 or 143 ended at once by a second SIGINT or SIGTERM.")]
 pub(crate) struct Coordinator {
-    /// Where to listen.
+    /// The address to listen at.
     #[arg(long, value_name = "ADDRESS")]
     listen: SocketAddr,
     /// Where others reach it, if that is another address.

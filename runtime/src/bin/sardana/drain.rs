@@ -8,7 +8,7 @@ use crate::ending::Failure;
 
 /// Let a worker, or all workers of a host, leave at the next step's boundary.
 ///
-/// No work is lost, and nobody waits: the others take over its shards. It is not replaced.
+/// No work is lost, and no worker waits: the others take over its shards. It is not replaced.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sardana drain r2                 the worker of rank 2\n  \

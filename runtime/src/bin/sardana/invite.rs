@@ -1,4 +1,4 @@
-//! `sardana invite`: a join file for somebody on another host.
+//! `sardana invite`: a join file for a user of another host.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::ending::Failure;
 /// Write a join file, with which a worker, an agent, an operator or a checkpoint actor gets into the job.
 ///
 /// Its holder can use it: carry it over a safe way, such as scp. It is of mode 0600, and an existing file is kept. Once used it
-/// serves its holder again and again, until it expires: a user on a host, who keeps the key that it was used with.
+/// serves its holder again and again, until it expires: a user on a host, where the key is kept that it was used with.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sardana invite --state-dir job -o agent.join\n  \
@@ -30,7 +30,7 @@ pub(crate) struct Invite {
     /// How many holders can use it. Each agent and each checkpoint actor that runs at the same time counts.
     #[arg(long, value_name = "N", default_value_t = 1)]
     uses: u32,
-    /// Where to write it.
+    /// The path of the join file.
     #[arg(short = 'o', long, value_name = "FILE")]
     out: PathBuf,
 }

@@ -8,12 +8,12 @@ use sardana::notices::{Cloud, Heeded, MetadataAddress, NoticeOrder, NoticesConfi
 use sardana::{AgentEvent, train};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Whose notices are watched for.
+/// The cloud whose notices are watched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Whose {
     /// Those of the cloud whose metadata service answers at the start; if none does, nothing is asked again.
     Auto,
-    /// Nobody's.
+    /// None.
     None,
     /// Amazon EC2: spot interruptions, rebalance recommendations.
     Aws,
@@ -36,7 +36,7 @@ enum Heed {
 #[derive(Debug, Args)]
 pub(crate) struct Heeding {
     /// Which notices are heeded; the others are only logged. By default not those after which the machine is still there: a job
-    /// bears a freeze of seconds, and nobody would come in the place of a machine that left only because it might have to.
+    /// bears a freeze of seconds, and no other machine would come in the place of one that left only because it might have to.
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = Heed::Leaves)]
     heed: Heed,
     /// Where the cloud's metadata service is, if not at its own address: for tests.
@@ -66,7 +66,7 @@ impl Heeding {
     }
 }
 
-/// A job whose coordinator and workers are all on this machine has nobody to go on without them: it ends at a boundary, as by a
+/// A job whose coordinator and workers are all on this machine has no others to go on without them: it ends at a boundary, as by a
 /// signal, and tells its result. Never returns.
 pub(crate) async fn stop_at(config: Option<NoticesConfig>, steering: &Steering) -> Infallible {
     let (_watch, mut orders) = match config.map(Watch::start) {

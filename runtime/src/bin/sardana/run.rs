@@ -48,7 +48,7 @@ pub(crate) struct Run {
     /// Where the coordinator listens. Port 0 takes any.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Whose notices of leaves to watch for: on one, the job ends at the next boundary, as by a signal. By default nobody's: this job
+    /// The cloud whose notices of leaves to watch for: on one, the job ends at the next boundary, as by a signal. By default none: this job
     /// has no other host to go on with, and would end early where it might have finished.
     #[arg(long, value_enum, value_name = "WHOSE", default_value_t = Whose::None)]
     notices: Whose,
@@ -61,7 +61,7 @@ pub(crate) struct Run {
     program: Vec<OsString>,
 }
 
-/// Who computes how much.
+/// How the work is divided among the workers.
 #[derive(Debug, Args)]
 pub(crate) struct Balancing {
     /// Whether shards move towards faster workers, so that all finish together. In exact order that never reaches the result.

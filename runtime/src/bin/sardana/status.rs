@@ -9,7 +9,7 @@ use sardana::operator::{Access, JobStatus, OperatorAnswer, OperatorRequest, ask,
 use crate::asking::Target;
 use crate::ending::{Failure, runtime};
 
-/// Show how a job stands: who computes what, how fast, and what happened last.
+/// Show how a job stands: which worker computes what, how fast, and what happened last.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sardana status                       the only job that you run on this host\n  \

@@ -14,14 +14,14 @@ use super::Mirror;
 use super::error::BringError;
 use super::lanes::blocking;
 
-/// What was brought.
+/// A checkpoint that was brought, or why none was.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Brought {
     /// The newest here before.
     pub local: Option<Step>,
     /// The one that was brought, if the mirror had one that is newer.
     pub key: Option<ManifestKey>,
-    /// What that took.
+    /// How much was copied for it.
     pub copied: Copied,
     /// Still newer ones that cannot be used, and why.
     pub passed_over: Vec<(ManifestKey, String)>,

@@ -173,7 +173,7 @@ fn folder(path: &FilePath, otherwise: Otherwise) -> Result<LocalFileSystem, Stri
     Ok(store.with_fsync(true))
 }
 
-/// Where it is and who asks comes from the environment.
+/// Where the store is, and the credentials for it, come from the environment.
 fn remote(service: Service, bucket: &str) -> Result<Arc<dyn ObjectStore>, Error> {
     // Of the library's two, as everywhere here. It fails only if one was chosen before.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -19,13 +19,13 @@ pub enum MirrorError {
     NotBuilt(String),
     /// What the environment says does not suffice, or makes no sense.
     #[error(
-        "{url}: {reason}; see the environment: AWS_…, GOOGLE_… or AZURE_… say where the store is and who asks, and a folder must be one \
+        "{url}: {reason}; see the environment: AWS_…, GOOGLE_… or AZURE_… say where the store is and as which user it is asked, and a folder must be one \
          of yours"
     )]
     Unusable {
-        /// What was asked for.
+        /// The URL of the mirror.
         url: String,
-        /// What is wrong.
+        /// What is wrong with it.
         reason: String,
     },
 }
@@ -45,21 +45,21 @@ pub enum ObjectError {
         expected: u64,
         /// Whether it may be shorter.
         most: bool,
-        /// How long it is.
+        /// How long the object is.
         found: u64,
     },
     /// The store does not do it.
     #[error("{object}: {reason}; see whether the store is reached, and whether these credentials may use it")]
     Store {
-        /// What it was about.
+        /// The name of the object.
         object: String,
         /// What the store said, or did not say.
         reason: String,
     },
-    /// There are more than anybody lists.
+    /// There are more objects than are listed.
     #[error("{object}: expected at most {most} objects, found more; give each job a prefix of its own")]
     TooMany {
-        /// Where.
+        /// The name of the folder.
         object: String,
         /// How many would be listed.
         most: usize,
@@ -75,9 +75,9 @@ pub enum FetchError {
     /// Its manifest is damaged.
     #[error("{object}: {source}")]
     Manifest {
-        /// Where it is.
+        /// The name of the manifest as an object.
         object: String,
-        /// What is wrong.
+        /// The error behind it.
         #[source]
         source: ManifestError,
     },
@@ -87,9 +87,9 @@ pub enum FetchError {
     /// A piece of it is not what was saved.
     #[error("{object}: {place} is not what was saved; copy the checkpoint there again, or use another one")]
     Damaged {
-        /// Where it was read.
+        /// The name of the object that it was read from.
         object: String,
-        /// Which part of which tensor.
+        /// The part of the tensor that it is, in words.
         place: String,
     },
     /// The pieces could not be written here.
@@ -117,7 +117,7 @@ pub enum UploadError {
     Source(String),
     /// Another process, whose mark this is, deletes old checkpoints there.
     #[error(
-        "{0}: somebody deletes old checkpoints of this mirror just now, and has not ended for minutes; try again when it is done"
+        "{0}: another process deletes old checkpoints of this mirror just now, and has not ended for minutes; try again when it is done"
     )]
     Pruned(String),
 }
@@ -130,7 +130,7 @@ pub enum RetainError {
     Object(#[from] ObjectError),
     /// Another process, whose mark this is, copies a checkpoint there, whose pieces no manifest names yet.
     #[error(
-        "{0}: somebody copies a checkpoint to this mirror just now; try again when it is done, an hour from now at most"
+        "{0}: another process copies a checkpoint to this mirror just now; try again when it is done, an hour from now at most"
     )]
     Busy(String),
     /// The newest complete one is not deleted.
@@ -140,10 +140,10 @@ pub enum RetainError {
     /// deleted.
     #[error("{0}: the store answers too slowly to delete anything safely; the rest is deleted the next time")]
     Late(String),
-    /// It took too long.
+    /// Deleting took too long.
     #[error("it was given up after {minutes} minutes; the rest is deleted the next time")]
     Slow {
-        /// How long it took.
+        /// After how many minutes it was given up.
         minutes: u64,
     },
 }
@@ -156,18 +156,18 @@ pub enum BringError {
         "{url}: whether there is a checkpoint to go on from is not known, and there is none here: {source}; or begin anew without --mirror"
     )]
     Unknown {
-        /// Which mirror.
+        /// The URL of the mirror.
         url: String,
-        /// What is wrong.
+        /// The error behind it.
         #[source]
         source: ObjectError,
     },
     /// There are some, none can be used, and there is nothing here.
     #[error("{url}: none of its checkpoints can be used, and there is none here: {}; or begin anew with another --mirror", .reasons.join("; "))]
     NoneUsable {
-        /// Which mirror.
+        /// The URL of the mirror.
         url: String,
-        /// Why, for each.
+        /// What is wrong with each checkpoint.
         reasons: Vec<String>,
     },
     /// The directory cannot be used.

@@ -1,4 +1,4 @@
-//! A checkpoint comes from a mirror: each piece compared with its hash, before anybody believes it.
+//! A checkpoint comes from a mirror: each piece is compared with its hash before it is used.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

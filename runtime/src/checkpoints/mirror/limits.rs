@@ -23,7 +23,7 @@ pub(super) const MOST_PACKS: usize = 2 << 20;
 pub(super) const MOST_NAMES: usize = 64 << 10;
 
 /// Longest mark: nothing is in it but a line for people.
-pub(super) const MARK: &[u8] = b"somebody is at work here; this is removed afterwards, or by others after some time\n";
+pub(super) const MARK: &[u8] = b"a process is at work here; this is removed afterwards, or by others after some time\n";
 
 /// A mark of an upload is believed for so long, and made anew meanwhile, so that a crashed one hinders no pruner for longer.
 pub(super) const UPLOADING: Duration = Duration::from_secs(60 * 60);
@@ -31,7 +31,7 @@ pub(super) const UPLOADING: Duration = Duration::from_secs(60 * 60);
 /// Between two times that it is made anew.
 pub(super) const MARK_AGAIN: Duration = Duration::from_secs(10 * 60);
 
-/// A mark of a pruning is believed for so long only: who uploads waits for it, also for that of somebody who crashed.
+/// A mark of a pruning is believed for so long only: an uploader waits for it, also for that of a process that crashed.
 pub(super) const PRUNING: Duration = Duration::from_secs(40);
 
 /// Between two times that it is made anew.
@@ -41,10 +41,10 @@ pub(super) const PRUNING_AGAIN: Duration = Duration::from_secs(5);
 /// [`DELETING`]: so nothing is deleted once the mark is not believed any more.
 pub(super) const PRUNING_SURE: Duration = Duration::from_secs(15);
 
-/// See there.
+/// A request to delete an object is waited for so long: see [`PRUNING_SURE`].
 pub(super) const DELETING: Duration = Duration::from_secs(10);
 
-/// Who uploads waits so long for those who prune, and then gives up.
+/// An uploader waits so long for processes that prune, and then gives up.
 pub(super) const GIVING_WAY: Duration = Duration::from_secs(3 * 60);
 
 /// Between two looks whether they are done.
@@ -61,7 +61,7 @@ pub(super) const REQUEST: Duration = Duration::from_secs(120);
 #[cfg(feature = "mirror")]
 pub(super) const RETRY: Duration = Duration::from_secs(60);
 
-/// So often.
+/// A request is tried again so often.
 #[cfg(feature = "mirror")]
 pub(super) const RETRIES: usize = 6;
 

@@ -1,8 +1,8 @@
-//! Who is at work in a mirror. An uploader has pieces there that no manifest names yet, and a pruner removes such.
+//! Which processes are at work in a mirror. An uploader has pieces there that no manifest names yet, and a pruner removes such.
 //!
 //! Each first puts a mark of its own and then looks at those of others; stores show at once what was put. So of two that begin at the same
-//! time at least one sees the other: the pruner gives up, and the uploader waits. What is too old is of somebody who crashed; ages
-//! are by the store's own clock. A mark of a pruning is made anew all the time, so that a crash keeps no uploader waiting for long.
+//! time at least one sees the other: the pruner gives up, and the uploader waits. What is too old is of a process that crashed;
+//! ages are by the store's own clock. A mark of a pruning is made anew all the time, so that a crash keeps no uploader waiting for long.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ use super::error::ObjectError;
 use super::limits::{GIVING_WAY, LOOK_AGAIN, MARK, MARK_AGAIN, MOST_NAMES, PRUNING, PRUNING_AGAIN, UPLOADING};
 use super::objects::MARKS;
 
-/// What somebody does.
+/// What a process does with a mirror.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     Uploading,
@@ -38,7 +38,7 @@ impl Work {
         }
     }
 
-    /// Of a mark's name. None if it is none.
+    /// What a mark with this name says; none if the name is not a mark's.
     fn of(name: &str) -> Option<Self> {
         let is_it = |work: &Self| name.starts_with(work.word());
         [Self::Uploading, Self::Pruning].into_iter().find(is_it)
@@ -58,7 +58,7 @@ impl Mirror {
         format!("{}{:016x}", work.word(), self.id)
     }
 
-    /// Marks that this one uploads, and waits until no process prunes. The mark of somebody who does not end.
+    /// Marks that this process uploads, and waits until no other prunes: the mark of one that does not end, if so.
     pub(super) async fn mark_uploading(&self) -> Result<Option<String>, ObjectError> {
         let start = Instant::now();
         loop {
@@ -71,7 +71,7 @@ impl Mirror {
         }
     }
 
-    /// Marks that this one is at work. The mark of somebody that it must give way to.
+    /// Marks that this process is at work: the mark of another one that it must give way to, if there is one.
     pub(super) async fn mark(&self, work: Work) -> Result<Option<String>, ObjectError> {
         let own = self.own_mark(work);
         self.put_mark(&own).await?;

@@ -7,7 +7,7 @@
 //! ```text
 //! URL/v1/manifests/STEP-ID.manifest   a manifest, as stores keep it; put last: only with it the checkpoint is there
 //!    /v1/packs/NAME                   pieces, one after the other; NAME is the hash of theirs
-//!    /v1/marks/…                      who is at work: a process that prunes gives way to one that uploads, and the other way round
+//!    /v1/marks/…                      which processes are at work: one that prunes gives way to one that uploads, and the other way round
 //! ```
 //!
 //! Pieces are too small to be an object each, so neighbours are packed: in the manifest's order, up to 16 MiB. Where a pack ends follows
@@ -54,7 +54,7 @@ pub use url::{MirrorUrl, MirrorUrlError};
 pub struct Mirror {
     bucket: Bucket,
     url: String,
-    /// Whose marks are its own.
+    /// By this number its own marks are known.
     id: u64,
     /// How many objects are under way at the same time.
     lanes: usize,

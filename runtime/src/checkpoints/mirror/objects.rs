@@ -1,4 +1,5 @@
-//! Which objects a checkpoint is, and what they are called. Pure: two who have the same manifest and description agree on them.
+//! Which objects a checkpoint is, and what they are called. Pure: two processes with the same manifest and description agree on
+//! them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -13,7 +14,7 @@ use super::limits::{PACK_BYTES, PACK_PIECES};
 pub(super) const MANIFESTS: &str = "v1/manifests";
 /// The folder of pieces.
 pub(super) const PACKS: &str = "v1/packs";
-/// The folder of marks: who is at work.
+/// The folder of marks: which processes are at work.
 pub(super) const MARKS: &str = "v1/marks";
 
 /// What the names of packs are hashes of, besides pieces.
@@ -81,7 +82,7 @@ pub(super) fn packs(manifest: &Manifest, layout: &Layout) -> Vec<Pack> {
     packs
 }
 
-/// What the pack of one piece is called whose length is not known yet: a part of the description.
+/// The name of the pack of one piece with a length that is not known yet: a part of the description.
 pub(super) fn description_name(piece: PieceHash) -> String {
     name_of(std::iter::once(piece))
 }
@@ -102,7 +103,7 @@ pub(super) fn is_pack(name: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// Where a pack is.
+/// The name of a pack as an object.
 pub(super) fn pack_object(name: &str) -> String {
     format!("{PACKS}/{name}")
 }
@@ -111,7 +112,7 @@ fn manifest_name(key: ManifestKey) -> String {
     format!("{:020}-{}.manifest", key.step.get(), key.id)
 }
 
-/// Where a manifest is.
+/// The name of a manifest as an object.
 pub(super) fn manifest_object(key: ManifestKey) -> String {
     format!("{MANIFESTS}/{}", manifest_name(key))
 }

@@ -21,15 +21,15 @@ use super::survey::{Survey, Surveyed};
 /// Which checkpoints are to go.
 #[derive(Debug, Clone, Default)]
 pub struct Expiry {
-    /// Those that this does not keep, of each job whose they are.
+    /// Of each job, the checkpoints that this does not keep.
     pub keep: Option<Keep>,
     /// Of this job only (the hash of its task), if it says so: others in the same place are left alone.
     pub only: Option<StateHash>,
-    /// These in any case.
+    /// These checkpoints in any case.
     pub named: Vec<ManifestKey>,
 }
 
-/// What went.
+/// How much was deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Freed {
     /// Checkpoints.
@@ -51,7 +51,7 @@ impl Mirror {
         plan(&self.survey().await?, expiry)
     }
 
-    /// Deletes checkpoints for good, and all objects that none of the others names. Not while anybody copies one there.
+    /// Deletes checkpoints for good, and all objects that none of the others names. Not while another process copies one there.
     ///
     /// # Errors
     /// See [`RetainError`].

@@ -18,7 +18,7 @@ use super::limits::MOST_PACKS;
 use super::marks::Work;
 use super::objects::{PACKS, Pack, description_name, manifest_object, pack_object, packs};
 
-/// Where the pieces of a checkpoint are read that is copied to a mirror.
+/// Where the pieces of a checkpoint come from that is copied to a mirror.
 pub trait Pieces: Clone + Send + Sync + 'static {
     /// The bytes of these pieces, in their order, each compared with its hash; or why they cannot be had.
     fn read(&self, pieces: Vec<PieceHash>) -> impl Future<Output = Result<Vec<Vec<u8>>, String>> + Send;
@@ -42,7 +42,7 @@ pub enum Belief {
     Nothing,
 }
 
-/// What was sent.
+/// How much was sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Objects that were written.

@@ -25,7 +25,7 @@ pub(super) enum Place {
     Folder(PathBuf),
 }
 
-/// Whose protocol it speaks.
+/// The protocol that a store speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Service {
     /// Amazon S3, and whatever speaks like it.
@@ -72,7 +72,7 @@ impl MirrorUrl {
         scheme.is_some_and(|scheme| !scheme.is_empty() && scheme.chars().all(|char| char.is_ascii_alphanumeric()))
     }
 
-    /// Where it is.
+    /// The place in object storage.
     #[cfg(feature = "mirror")]
     pub(super) const fn place(&self) -> &Place {
         &self.0

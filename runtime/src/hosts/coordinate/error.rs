@@ -17,16 +17,16 @@ use crate::mirroring::MirroringError;
 pub enum HostingError {
     /// It would listen everywhere, and no worker would know where to find it.
     #[error(
-        "listening on {0} means every address of this host, which nobody can dial: say at which one others reach it \
+        "listening on {0} means every address of this host, which no process can dial: say at which one others reach it \
          (--advertise ADDRESS:PORT), or listen on that one"
     )]
     Unadvertised(SocketAddr),
     /// An address that cannot be dialled was to be advertised.
-    #[error("nobody can dial {0}: advertise an address of this host that the others reach")]
+    #[error("no process can dial {0}: advertise an address of this host that the others reach")]
     Undialable(SocketAddr),
     /// A standby's address that cannot be dialled.
     #[error(
-        "nobody can dial the standby {0}: expected the address and port at which a coordinator on that host would be reached"
+        "no process can dial the standby {0}: expected the address and port at which a coordinator on that host would be reached"
     )]
     UndialableStandby(SocketAddr),
     /// So many standbys, more than a process would try.

@@ -257,7 +257,7 @@ impl Hosting {
         Some(event)
     }
 
-    /// Lets somebody else ask the job to end at the next boundary.
+    /// Lets another task ask the job to end at the next boundary.
     #[must_use]
     pub fn steering(&self) -> Steering {
         self.coordinator.steering()

@@ -19,7 +19,7 @@ const LET_GO: Duration = Duration::from_secs(5);
 /// Between two looks whether it is free.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Starts a coordinator that may know less than the workers do: it learns from them above whom it must be.
+/// Starts a coordinator that may know less than the workers do: it learns from them above which incarnation it must be.
 pub(super) async fn take_over(
     config: &CoordinateConfig,
     state: &StateDirectory,

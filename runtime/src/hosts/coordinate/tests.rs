@@ -20,7 +20,7 @@ fn config(listen: &str, advertise: Option<&str>) -> CoordinateConfig {
 }
 
 #[test]
-fn nobody_can_dial_every_address() {
+fn every_address_cannot_be_dialled() {
     for listen in ["0.0.0.0:1", "[::]:1"] {
         let error = check(&config(listen, None)).unwrap_err().to_string();
         assert!(error.contains("--advertise"), "{error}");

@@ -77,7 +77,7 @@ async fn show(access: &Access) -> Result<Watched, WatchError> {
     outcome
 }
 
-/// What a person may do.
+/// The ways in which a person ends the view.
 struct Ends {
     keys: mpsc::UnboundedReceiver<Key>,
     signals: [Signal; 3],
@@ -95,7 +95,7 @@ struct Watcher {
     operator: Option<Operator>,
     status: JobStatus,
     history: History,
-    /// What went wrong last.
+    /// The last error.
     note: Option<String>,
 }
 

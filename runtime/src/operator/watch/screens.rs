@@ -178,8 +178,8 @@ fn a_screen_shows_ring_sums_agents_and_events() {
     let place = |word: &str| text.find(word).unwrap();
     assert!(place("w00a1") < place("w00b2") && place("w00b2") < place("w00c3"), "{text}");
     assert!(!text.contains('\x1b'));
-    let text = screen(&status(), Some("nobody answered"), 160, 30);
-    holds(&text, &["not up to date: nobody answered"]);
+    let text = screen(&status(), Some("no coordinator answered"), 160, 30);
+    holds(&text, &["not up to date: no coordinator answered"]);
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub(super) struct Copy {
     more: More,
 }
 
-/// Which are copied.
+/// Which checkpoints are copied.
 #[derive(Debug, Clone)]
 enum Chosen {
     All,

@@ -12,7 +12,8 @@ use crate::ending::Failure;
 
 /// Delete old checkpoints for good, and give their room back.
 ///
-/// Only those count that are complete in the directories given, and the newest of them, which is read for it, is never deleted. Only DIR is changed. Copies of a deleted one that come back later are known as deleted.
+/// Only those count that are complete in the directories given, and the newest of them, which is read for it, is never deleted. Only DIR is
+/// changed. Copies of a deleted one that come back later are known as deleted.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sardana checkpoints prune DIR --keep last=3,every=1000 --dry-run\n  \
@@ -91,7 +92,7 @@ impl Prune {
             return Ok(());
         };
         Err(Failure::Failed(format!(
-            "nobody knows what {} needs, so no objects were removed: {}; delete it too (--delete {})",
+            "what {} needs is not known, so no objects were removed: {}; delete it too (--delete {})",
             short(key),
             plain(&reason),
             key.id
