@@ -198,9 +198,9 @@ async fn a_broken_ring_resets_its_other_links() {
     assert!(matches!(sum.receive(&expected).await, Err(LinkError::Reset)));
 }
 
-struct Told(UnboundedSender<RingPoint>);
+struct PointLog(UnboundedSender<RingPoint>);
 
-impl Probe for Told {
+impl Probe for PointLog {
     fn reached(&self, point: RingPoint) {
         // The test may have seen enough.
         let _ = self.0.send(point);
@@ -213,7 +213,7 @@ async fn an_abort_in_the_middle_lets_gradients_go_unchanged() {
     let mut links = in_process_links(&dance.steady, &dance.steady).into_iter();
     let (told, mut points) = unbounded_channel();
     let mut zero = config(0, &dance.steady, &dance.steady, &dance.layout);
-    zero.probe = Some(Arc::new(Told(told)));
+    zero.probe = Some(Arc::new(PointLog(told)));
     let zero = start(zero, links.next().unwrap());
     let one = start(config(1, &dance.steady, &dance.steady, &dance.layout), links.next().unwrap());
     // Rank 2 never begins, so that the sum cannot be finished.

@@ -90,11 +90,11 @@ impl Directory {
     /// See [`OpenError`].
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         match look(path)? {
-            Place::Ours => Self::enter(path),
-            Place::Nothing => Err(OpenError::Missing(path.to_owned())),
-            Place::Empty => Err(not_ours(path, "an empty one")),
-            Place::Other => Err(not_ours(path, "one with other things in it")),
-            Place::File => Err(not_ours(path, "a file")),
+            PathKind::Ours => Self::enter(path),
+            PathKind::Nothing => Err(OpenError::Missing(path.to_owned())),
+            PathKind::Empty => Err(not_ours(path, "an empty one")),
+            PathKind::Other => Err(not_ours(path, "one with other things in it")),
+            PathKind::File => Err(not_ours(path, "a file")),
         }
     }
 
@@ -104,7 +104,7 @@ impl Directory {
     /// See [`OpenError`].
     pub fn open_or_make(path: &Path) -> Result<Self, OpenError> {
         match look(path)? {
-            Place::Ours | Place::Nothing | Place::Empty => {
+            PathKind::Ours | PathKind::Nothing | PathKind::Empty => {
                 let directory = Self::enter(path)?;
                 // Before the first checkpoint is there: afterwards a new number would not be believed.
                 if directory.store.list().is_empty() {
@@ -112,8 +112,8 @@ impl Directory {
                 }
                 Ok(directory)
             }
-            Place::Other => Err(not_ours(path, "one with other things in it")),
-            Place::File => Err(not_ours(path, "a file")),
+            PathKind::Other => Err(not_ours(path, "one with other things in it")),
+            PathKind::File => Err(not_ours(path, "a file")),
         }
     }
 
@@ -243,7 +243,7 @@ pub fn differ<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), OpenE
 }
 
 /// What is at a path.
-enum Place {
+enum PathKind {
     Ours,
     Nothing,
     Empty,
@@ -251,15 +251,15 @@ enum Place {
     File,
 }
 
-fn look(path: &Path) -> Result<Place, OpenError> {
+fn look(path: &Path) -> Result<PathKind, OpenError> {
     let system = |error: std::io::Error| OpenError::System {
         path: path.to_owned(),
         reason: error.to_string(),
     };
     match fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Place::Nothing),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(PathKind::Nothing),
         Err(error) => return Err(system(error)),
-        Ok(found) if !found.is_dir() => return Ok(Place::File),
+        Ok(found) if !found.is_dir() => return Ok(PathKind::File),
         Ok(_) => {}
     }
     let read_only = |error: rustix::io::Errno| OpenError::ReadOnly {
@@ -271,15 +271,15 @@ fn look(path: &Path) -> Result<Place, OpenError> {
     // Of a damaged one something may be gone.
     if found >= 2 {
         rustix::fs::access(path, Access::WRITE_OK).map_err(read_only)?;
-        return Ok(Place::Ours);
+        return Ok(PathKind::Ours);
     }
     for entry in fs::read_dir(path).map_err(system)? {
         // Which depot it is may be said before there is anything to keep.
         if entry.map_err(system)?.file_name() != DEPOT_FILE {
-            return Ok(Place::Other);
+            return Ok(PathKind::Other);
         }
     }
-    Ok(Place::Empty)
+    Ok(PathKind::Empty)
 }
 
 fn not_ours(path: &Path, found: &'static str) -> OpenError {

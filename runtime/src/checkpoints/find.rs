@@ -8,7 +8,7 @@ use std::str::FromStr;
 use sardana_protocol::checkpoint::ManifestKey;
 
 use super::directory::Checkpoints;
-use super::list::{Entry, Listing, Standing};
+use super::list::{Completeness, Entry, Listing};
 
 /// Digits of an id that are enough to be asked for by them.
 const ID_DIGITS: usize = 6;
@@ -158,9 +158,9 @@ impl Listing {
         if entries.is_empty() {
             return Err(FindError::Empty(path));
         }
-        let fits = |entry: &&Entry| match (&entry.standing, wanted) {
-            (Standing::Whole, _) | (Standing::Spread { .. }, Wanted::Manifest) => true,
-            (Standing::Harmed(_), _) | (Standing::Spread { .. }, Wanted::State) => false,
+        let fits = |entry: &&Entry| match (&entry.completeness, wanted) {
+            (Completeness::Whole, _) | (Completeness::Spread { .. }, Wanted::Manifest) => true,
+            (Completeness::Harmed(_), _) | (Completeness::Spread { .. }, Wanted::State) => false,
         };
         if let Some(entry) = entries.iter().rev().find(fits) {
             return Ok(entry.key);
@@ -168,7 +168,7 @@ impl Listing {
         let reasons = entries
             .iter()
             .rev()
-            .map(|entry| format!("{}: {}", short(entry.key), entry.standing));
+            .map(|entry| format!("{}: {}", short(entry.key), entry.completeness));
         Err(FindError::NoneUsable {
             path,
             reasons: reasons.collect(),

@@ -9,9 +9,9 @@ use sardana_storage::store::Usage;
 
 use super::directory::Checkpoints;
 
-/// How a checkpoint stands.
+/// Whether all pieces of a checkpoint are there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum Completeness {
     /// All of its pieces are in the directories given.
     Whole,
     /// This directory has all that it should; other hosts of the job have the rest.
@@ -23,7 +23,7 @@ pub enum Standing {
     Harmed(String),
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for Completeness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole => f.write_str("whole"),
@@ -50,7 +50,7 @@ pub struct Entry {
     /// Bytes on this disk that other checkpoints need as well.
     pub shared_bytes: u64,
     /// Whether it is whole.
-    pub standing: Standing,
+    pub completeness: Completeness,
 }
 
 /// All checkpoints of a directory.
@@ -88,12 +88,12 @@ impl Checkpoints {
                 }
             }
             let elsewhere = needs.iter().filter(|&&piece| !self.has(piece)).count();
-            let standing = match (&manifest, one.problem) {
-                (Err(error), _) => Standing::Harmed(error.to_string()),
+            let completeness = match (&manifest, one.problem) {
+                (Err(error), _) => Completeness::Harmed(error.to_string()),
                 // What is damaged here may be whole in another directory.
-                (Ok(_), _) if elsewhere == 0 => Standing::Whole,
-                (Ok(_), Some(problem)) => Standing::Harmed(problem.to_string()),
-                (Ok(_), None) => Standing::Spread { elsewhere },
+                (Ok(_), _) if elsewhere == 0 => Completeness::Whole,
+                (Ok(_), Some(problem)) => Completeness::Harmed(problem.to_string()),
+                (Ok(_), None) => Completeness::Spread { elsewhere },
             };
             let written = std::fs::metadata(store.path_of(one.key)).and_then(|found| found.modified());
             entries.push(Entry {
@@ -102,7 +102,7 @@ impl Checkpoints {
                 manifest: manifest.ok(),
                 own_bytes,
                 shared_bytes,
-                standing,
+                completeness,
             });
         }
         Listing {

@@ -35,7 +35,7 @@ pub use find::{FindError, Wanted, Which, short, short_id};
 pub use fuzz::{description, tensors};
 pub use import::{ImportError, Imported, Like};
 pub use layout::{LayoutError, PieceError};
-pub use list::{Entry, Listing, Standing};
+pub use list::{Completeness, Entry, Listing};
 pub use prune::{PruneError, Pruned, Pruning};
 pub use safetensors::FileError;
 pub use show::Details;

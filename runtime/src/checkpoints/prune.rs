@@ -8,7 +8,7 @@ use sardana_storage::store::{CollectError, Collected, DeleteError};
 
 use super::directory::{Checkpoints, Directory};
 use super::find::short;
-use super::list::{Entry, Standing};
+use super::list::{Completeness, Entry};
 
 /// Why checkpoints were not deleted, or not all.
 #[derive(Debug, thiserror::Error)]
@@ -63,9 +63,9 @@ pub struct Pruned {
 
 /// One of which some pieces are on other hosts is not: those may never have had it, since a job died while it was committed.
 fn is_complete(entry: &Entry) -> bool {
-    match entry.standing {
-        Standing::Whole => true,
-        Standing::Spread { .. } | Standing::Harmed(_) => false,
+    match entry.completeness {
+        Completeness::Whole => true,
+        Completeness::Spread { .. } | Completeness::Harmed(_) => false,
     }
 }
 
@@ -86,7 +86,9 @@ impl Checkpoints {
         if let Some(&key) = complete.last().filter(|newest| named.contains(newest)) {
             return Err(PruneError::Newest(key));
         }
-        let usable = entries.iter().rfind(|entry| !matches!(entry.standing, Standing::Harmed(_)));
+        let usable = entries
+            .iter()
+            .rfind(|entry| !matches!(entry.completeness, Completeness::Harmed(_)));
         if let Some(&Entry { key, .. }) = usable.filter(|newest| named.contains(&newest.key)) {
             return Err(PruneError::Unclear(key));
         }
@@ -99,7 +101,7 @@ impl Checkpoints {
             if is_complete(entry) {
                 continue;
             }
-            let (key, reason) = (entry.key, entry.standing.to_string());
+            let (key, reason) = (entry.key, entry.completeness.to_string());
             if entry.manifest.is_none() && !delete.is_empty() {
                 return Err(PruneError::Unreadable { key, reason });
             }
@@ -116,13 +118,13 @@ impl Checkpoints {
     fn judged(&self) -> Vec<Entry> {
         let mut entries = self.list().entries;
         for entry in &mut entries {
-            let reason = match entry.standing {
-                Standing::Whole => self.borrowed(entry),
-                Standing::Spread { elsewhere } => self.nowhere(entry, elsewhere),
-                Standing::Harmed(_) => None,
+            let reason = match entry.completeness {
+                Completeness::Whole => self.borrowed(entry),
+                Completeness::Spread { elsewhere } => self.nowhere(entry, elsewhere),
+                Completeness::Harmed(_) => None,
             };
             if let Some(reason) = reason {
-                entry.standing = Standing::Harmed(reason);
+                entry.completeness = Completeness::Harmed(reason);
             }
         }
         for entry in entries.iter_mut().rev().filter(|entry| is_complete(entry)) {
@@ -130,7 +132,7 @@ impl Checkpoints {
                 0 => break,
                 damaged => {
                     let reason = format!("{damaged} of its pieces cannot be read; sardana checkpoints verify says more");
-                    entry.standing = Standing::Harmed(reason);
+                    entry.completeness = Completeness::Harmed(reason);
                 }
             }
         }

@@ -7,7 +7,7 @@ use sardana_protocol::state::{StateHash, TensorSpec};
 
 use super::directory::{Checkpoints, UnreadManifest};
 use super::layout::LayoutError;
-use super::list::Standing;
+use super::list::Completeness;
 
 /// Everything that a checkpoint says of itself.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ pub struct Details {
     /// Its tensors in the state's order, and the hash of its state; or why they are not known.
     pub state: Result<(Vec<TensorSpec>, StateHash), LayoutError>,
     /// Whether it is whole, as far as can be told without reading it.
-    pub standing: Standing,
+    pub completeness: Completeness,
 }
 
 impl Checkpoints {
@@ -36,17 +36,17 @@ impl Checkpoints {
             (layout.tensors.into_iter().map(|tensor| tensor.spec).collect(), hash)
         });
         let entry = self.list().entries.into_iter().find(|entry| entry.key == key);
-        let (committed, standing) = match entry {
-            Some(entry) => (entry.committed, entry.standing),
+        let (committed, completeness) = match entry {
+            Some(entry) => (entry.committed, entry.completeness),
             // It was there a moment ago.
-            None => (None, Standing::Harmed("it was deleted meanwhile".to_owned())),
+            None => (None, Completeness::Harmed("it was deleted meanwhile".to_owned())),
         };
         Ok(Details {
             key,
             committed,
             manifest,
             state,
-            standing,
+            completeness,
         })
     }
 }

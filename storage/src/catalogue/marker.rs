@@ -129,7 +129,7 @@ enum Half {
 
 /// What was found at the marker's path.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum MarkerState {
     Missing,
     Whole(Mark),
     /// One half is damaged, or the file is not as long as it should be.
@@ -137,10 +137,10 @@ pub(super) enum Found {
 }
 
 /// What the marker in `folder` says.
-pub(super) fn read(folder: &Path) -> Result<Found, CatalogueError> {
+pub(super) fn read(folder: &Path) -> Result<MarkerState, CatalogueError> {
     let path = folder.join(MARKER_FILE);
     let bytes = match read_private(&path, MOST) {
-        Err(PrivateError::Missing { .. }) => return Ok(Found::Missing),
+        Err(PrivateError::Missing { .. }) => return Ok(MarkerState::Missing),
         Err(PrivateError::TooLong { .. }) => return Err(CatalogueError::MarkerDamaged(path)),
         read => read?,
     };
@@ -149,14 +149,18 @@ pub(super) fn read(folder: &Path) -> Result<Found, CatalogueError> {
     match both {
         (Half::Newer(found), _) | (_, Half::Newer(found)) => Err(CatalogueError::Newer { path, found }),
         (Half::Damaged, Half::Damaged) => Err(CatalogueError::MarkerDamaged(path)),
-        (Half::Whole(mark), Half::Damaged) | (Half::Damaged, Half::Whole(mark)) => Ok(Found::Half(mark)),
+        (Half::Whole(mark), Half::Damaged) | (Half::Damaged, Half::Whole(mark)) => Ok(MarkerState::Half(mark)),
         (Half::Whole(first), Half::Whole(second)) => {
             if first.id != second.id {
                 return Err(CatalogueError::MarkerDamaged(path));
             }
             let newest = if second.commits > first.commits { second } else { first };
             let whole = bytes.len() == 2 * HALF;
-            Ok(if whole { Found::Whole(newest) } else { Found::Half(newest) })
+            Ok(if whole {
+                MarkerState::Whole(newest)
+            } else {
+                MarkerState::Half(newest)
+            })
         }
     }
 }
@@ -214,7 +218,10 @@ mod tests {
         let mut marker = Marker::renew(folder, &Mark::new([4; 16], 1_700_000_000)).unwrap();
         for commits in 1..=3 {
             marker.advance(&head(commits)).unwrap();
-            assert_eq!(read(folder).unwrap(), Found::Whole(Mark::of(&head(commits), 1_700_000_000)));
+            assert_eq!(
+                read(folder).unwrap(),
+                MarkerState::Whole(Mark::of(&head(commits), 1_700_000_000))
+            );
         }
         fs::read(folder.join(MARKER_FILE)).unwrap()
     }
@@ -222,14 +229,14 @@ mod tests {
     #[test]
     fn any_flipped_bit_damages_one_half_and_the_other_still_holds() {
         let folder = folder();
-        assert_eq!(read(folder.path()).unwrap(), Found::Missing);
+        assert_eq!(read(folder.path()).unwrap(), MarkerState::Missing);
         let bytes = marked(folder.path());
         let text = bytes.split(|&byte| byte == b'\n').next().unwrap();
         for bit in (0..text.len() * 8).chain([HALF * 8 - 1]) {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             fs::write(folder.path().join(MARKER_FILE), &flipped).unwrap();
-            let Found::Half(mark) = read(folder.path()).unwrap() else {
+            let MarkerState::Half(mark) = read(folder.path()).unwrap() else {
                 panic!("bit {bit} went unnoticed");
             };
             assert_eq!(mark.commits, 2, "the third is in the first half");
@@ -243,7 +250,7 @@ mod tests {
         for len in [0, 1, HALF - 1, HALF, HALF + 1, 2 * HALF - 1] {
             write_private(&folder.path().join(MARKER_FILE), &bytes[..len], Otherwise::Make).unwrap();
             match read(folder.path()) {
-                Ok(Found::Half(mark)) => assert!(len >= HALF && mark.commits == 3, "{len}"),
+                Ok(MarkerState::Half(mark)) => assert!(len >= HALF && mark.commits == 3, "{len}"),
                 Err(CatalogueError::MarkerDamaged(_)) => assert!(len < HALF, "{len}"),
                 other => panic!("{len}: {other:?}"),
             }

@@ -73,13 +73,13 @@ fn begin(folder: &Path) -> Result<Parts, CatalogueError> {
     let inside = PrivateFolder::open(folder, Otherwise::Refuse)?.file(STORE_FOLDER);
     let mut repairs = Vec::new();
     let (mark, marker) = match marker::read(folder)? {
-        marker::Found::Missing => {
+        marker::MarkerState::Missing => {
             let mark = fresh(folder, &inside)?;
             let marker = Marker::renew(folder, &mark)?;
             (mark, Some(marker))
         }
-        marker::Found::Whole(mark) => (mark, None),
-        marker::Found::Half(mark) => {
+        marker::MarkerState::Whole(mark) => (mark, None),
+        marker::MarkerState::Half(mark) => {
             repairs.push(Repair::Marker);
             (mark, None)
         }

@@ -7,7 +7,7 @@ use super::format;
 use super::manifest::Manifest;
 use super::names::{ManifestKey, manifest_file, segment_number};
 use super::record::{HEADER, Record};
-use super::scan::{Found, newer, scan};
+use super::scan::{Scanned, newer, scan};
 use crate::fuzzing::kind;
 
 /// A file that can be read.
@@ -90,15 +90,15 @@ fn look(bytes: Vec<u8>) {
     let mut at = 0;
     for one in found {
         let (begin, end) = match one {
-            Found::Piece { place, .. } => (place.offset, place.offset + u64::from(place.len)),
-            Found::Mark { end } => (at, end),
-            Found::Gap { offset, end, .. } => (offset, end),
+            Scanned::Piece { place, .. } => (place.offset, place.offset + u64::from(place.len)),
+            Scanned::Mark { end } => (at, end),
+            Scanned::Gap { offset, end, .. } => (offset, end),
         };
         assert!(
             at <= begin && begin <= end && end <= length,
             "{begin}..{end} after {at} in {length} bytes"
         );
-        at = if let Found::Gap { .. } | Found::Mark { .. } = one {
+        at = if let Scanned::Gap { .. } | Scanned::Mark { .. } = one {
             end
         } else {
             begin

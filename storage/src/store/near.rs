@@ -11,7 +11,7 @@ use super::error::ReadError;
 use super::names::{PieceHash, Place, segment_name};
 use super::read::{read_piece, threads};
 use super::shared::{Shared, held};
-use super::state::Standing;
+use super::state::Health;
 use crate::private::PrivateError;
 
 /// Where some pieces are.
@@ -29,7 +29,7 @@ impl Shared {
         let segments = self.disk.is_the_hosts().then(|| std::path::absolute(&self.segments).ok())??;
         let state = held(&self.state);
         let whole = |piece: &PieceHash| {
-            let slot = state.pieces.get(piece).filter(|slot| slot.standing != Standing::Damaged);
+            let slot = state.pieces.get(piece).filter(|slot| slot.health != Health::Damaged);
             slot.map(|slot| slot.place)
         };
         Some(Places {

@@ -12,7 +12,7 @@ use super::names::{PieceHash, Place};
 use super::record::{HEADER, Record};
 use super::report::{Harm, Progress, Verified};
 use super::shared::{Shared, held};
-use super::state::{Slot, Standing};
+use super::state::{Health, Slot};
 
 /// Reads a piece into `buffer`, which is as long.
 pub(super) fn read_piece(
@@ -84,7 +84,7 @@ impl Shared {
                 // It was moved meanwhile, and its segment removed.
                 Err(_) if state.pieces.get(&piece).map(|now| now.place) != Some(slot.place) => {}
                 Err(error) => {
-                    state.judge(&piece, slot.place, Standing::Damaged);
+                    state.judge(&piece, slot.place, Health::Damaged);
                     return Err(ReadError::Disk {
                         piece,
                         path,
@@ -101,14 +101,14 @@ impl Shared {
         let Located { slot, path, file } = self.locate(piece)?;
         buffer.resize(slot.place.len as usize, 0);
         let read = read_piece(&*file, &path, piece, slot.place, buffer);
-        let standing = match (&read, slot.standing) {
-            (Err(_), _) => Standing::Damaged,
+        let health = match (&read, slot.health) {
+            (Err(_), _) => Health::Damaged,
             // The disk had a bad moment. The bytes are there; for how long is not known.
-            (Ok(()), Standing::Damaged) => Standing::Unsure,
-            (Ok(()), standing @ (Standing::Synced | Standing::Unsure)) => standing,
+            (Ok(()), Health::Damaged) => Health::Unsure,
+            (Ok(()), health @ (Health::Synced | Health::Unsure)) => health,
         };
-        if standing != slot.standing {
-            held(&self.state).judge(&piece, slot.place, standing);
+        if health != slot.health {
+            held(&self.state).judge(&piece, slot.place, health);
         }
         read
     }

@@ -16,9 +16,9 @@ use super::names::{PieceHash, Place, segment_number};
 use super::read::read_piece;
 use super::record::{HEADER, Record};
 use super::report::Finding;
-use super::scan::{self, Found, ScanError};
+use super::scan::{self, ScanError, Scanned};
 use super::shared::{Shared, held};
-use super::state::{SegmentInfo, Slot, Standing};
+use super::state::{Health, SegmentInfo, Slot};
 use super::writer::{Incoming, Segment};
 use crate::private::PrivateError;
 
@@ -112,7 +112,7 @@ fn one(
     }
     let from = covered.min(len);
     let found = scan::scan(&*file, number, from, len).map_err(|ScanError::Newer(format)| later(format))?;
-    let certain = found.iter().filter_map(Found::mark).max().unwrap_or(from);
+    let certain = found.iter().filter_map(Scanned::mark).max().unwrap_or(from);
     let mut newly = Newly { certain, gaps };
     for found in found {
         newly.take(shared, &path, &file, found, seen, findings);
@@ -141,19 +141,19 @@ impl Newly {
         shared: &Shared,
         path: &Path,
         file: &Arc<dyn DiskFile>,
-        found: Found,
+        found: Scanned,
         seen: &mut Seen,
         findings: &mut Vec<Finding>,
     ) {
         let path = path.to_owned();
         match found {
-            Found::Mark { .. } => {}
-            Found::Piece { hash, place } if place.offset < self.certain => held(&shared.state).found(hash, place),
-            Found::Piece { hash, place } => {
+            Scanned::Mark { .. } => {}
+            Scanned::Piece { hash, place } if place.offset < self.certain => held(&shared.state).found(hash, place),
+            Scanned::Piece { hash, place } => {
                 let file = Arc::clone(file);
                 seen.tails.push(Tail { hash, place, file });
             }
-            Found::Gap { offset, end, unread } if unread.is_some() || offset < self.certain => {
+            Scanned::Gap { offset, end, unread } if unread.is_some() || offset < self.certain => {
                 self.gaps = true;
                 findings.push(Finding::Damaged {
                     path,
@@ -162,7 +162,7 @@ impl Newly {
                     unread,
                 });
             }
-            Found::Gap { offset, end, unread: _ } => findings.push(Finding::Torn { path, offset, end }),
+            Scanned::Gap { offset, end, unread: _ } => findings.push(Finding::Torn { path, offset, end }),
         }
     }
 }
@@ -243,10 +243,10 @@ fn rescue(shared: &Shared, seen: &mut Seen, findings: &mut Vec<Finding>) {
         Err(error) => {
             let mut state = held(&shared.state);
             for (hash, place) in saved {
-                let standing = Standing::Unsure;
+                let health = Health::Unsure;
                 // In place of one that is damaged.
                 if !state.is_readable(&hash) {
-                    state.pieces.insert(hash, Slot { place, standing });
+                    state.pieces.insert(hash, Slot { place, health });
                 }
             }
             let reason = error.to_string();
@@ -261,9 +261,7 @@ fn rescue(shared: &Shared, seen: &mut Seen, findings: &mut Vec<Finding>) {
 /// since it was damaged. Reads it into `buffer`, then.
 fn is_held_whole(shared: &Shared, hash: PieceHash, place: Place, buffer: &mut Vec<u8>) -> bool {
     let known = held(&shared.state).pieces.get(&hash).copied();
-    known.is_some_and(|slot| {
-        slot.standing == Standing::Synced && (slot.place > place || shared.read_into(hash, buffer).is_ok())
-    })
+    known.is_some_and(|slot| slot.health == Health::Synced && (slot.place > place || shared.read_into(hash, buffer).is_ok()))
 }
 
 /// What to say of a piece that was perhaps never synced, and is not whole.

@@ -8,7 +8,7 @@ use super::record::{HEADER, HeaderFault, Record};
 
 /// What was found, in the order of the offsets.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum Scanned {
     /// A piece, by its header; its bytes were not looked at.
     Piece { hash: PieceHash, place: Place },
     /// A mark that ends here.
@@ -17,7 +17,7 @@ pub(super) enum Found {
     Gap { offset: u64, end: u64, unread: Option<String> },
 }
 
-impl Found {
+impl Scanned {
     /// Where it ends, if it is a mark.
     pub(super) fn mark(&self) -> Option<u64> {
         match self {
@@ -109,7 +109,7 @@ fn window(file: &dyn DiskFile, segment: u64) -> Window<'_> {
 }
 
 /// What is in a segment of `len` bytes from offset `from` on, where a record begins.
-pub(super) fn scan(file: &dyn DiskFile, segment: u64, from: u64, len: u64) -> Result<Vec<Found>, ScanError> {
+pub(super) fn scan(file: &dyn DiskFile, segment: u64, from: u64, len: u64) -> Result<Vec<Scanned>, ScanError> {
     let mut window = window(file, segment);
     let (mut found, mut offset) = (Vec::new(), from);
     // Where the gap began, and what the disk said in it.
@@ -130,7 +130,7 @@ pub(super) fn scan(file: &dyn DiskFile, segment: u64, from: u64, len: u64) -> Re
             continue;
         };
         if let Some((offset_of, unread)) = gap.take() {
-            found.push(Found::Gap {
+            found.push(Scanned::Gap {
                 offset: offset_of,
                 end: offset,
                 unread,
@@ -140,13 +140,13 @@ pub(super) fn scan(file: &dyn DiskFile, segment: u64, from: u64, len: u64) -> Re
         let end = offset + record.span();
         match record {
             Record::Heading => {}
-            Record::Piece { hash, len } => found.push(Found::Piece { hash, place: place(len) }),
-            Record::Mark => found.push(Found::Mark { end }),
+            Record::Piece { hash, len } => found.push(Scanned::Piece { hash, place: place(len) }),
+            Record::Mark => found.push(Scanned::Mark { end }),
         }
         offset = end;
     }
     if let Some((offset, unread)) = gap {
-        found.push(Found::Gap {
+        found.push(Scanned::Gap {
             offset,
             end: len,
             unread,

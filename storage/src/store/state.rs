@@ -10,7 +10,7 @@ use super::names::{ManifestKey, PieceHash, PinId, Place};
 
 /// How good a piece is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum Health {
     /// On the disk, as far as is known.
     Synced,
     /// Whole when it was read, but perhaps not on the disk.
@@ -22,7 +22,7 @@ pub(super) enum Standing {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) place: Place,
-    pub(super) standing: Standing,
+    pub(super) health: Health,
 }
 
 /// A piece that is written and not synced.
@@ -72,27 +72,27 @@ impl State {
 
     pub(super) fn is_synced(&self, piece: &PieceHash) -> bool {
         let slot = self.pieces.get(piece);
-        slot.is_some_and(|slot| slot.standing == Standing::Synced)
+        slot.is_some_and(|slot| slot.health == Health::Synced)
     }
 
     /// Whether it can be read, as far as is known.
     pub(super) fn is_readable(&self, piece: &PieceHash) -> bool {
         let slot = self.pieces.get(piece);
-        slot.is_some_and(|slot| slot.standing != Standing::Damaged)
+        slot.is_some_and(|slot| slot.health != Health::Damaged)
     }
 
     /// Its bytes, if it can be read, as far as is known.
     pub(super) fn length(&self, piece: &PieceHash) -> Option<u32> {
         let slot = self.pieces.get(piece)?;
-        (slot.standing != Standing::Damaged).then_some(slot.place.len)
+        (slot.health != Health::Damaged).then_some(slot.place.len)
     }
 
     /// Takes a piece that was found at `place` for synced, unless a newer one is known.
     pub(super) fn found(&mut self, piece: PieceHash, place: Place) {
         let newer = self.pieces.get(&piece).is_some_and(|slot| slot.place > place);
         if !newer {
-            let standing = Standing::Synced;
-            self.pieces.insert(piece, Slot { place, standing });
+            let health = Health::Synced;
+            self.pieces.insert(piece, Slot { place, health });
         }
     }
 
@@ -103,17 +103,17 @@ impl State {
                 .copy_of
                 .is_some_and(|original| self.pieces.get(&piece).is_none_or(|slot| slot.place != original));
             if !superseded {
-                let (place, standing) = (pending.place, Standing::Synced);
-                self.pieces.insert(piece, Slot { place, standing });
+                let (place, health) = (pending.place, Health::Synced);
+                self.pieces.insert(piece, Slot { place, health });
                 self.changes.push(Change::Piece(piece, place));
             }
         }
     }
 
     /// Says how good the piece at this place is, if it is still there.
-    pub(super) fn judge(&mut self, piece: &PieceHash, at: Place, standing: Standing) {
+    pub(super) fn judge(&mut self, piece: &PieceHash, at: Place, health: Health) {
         if let Some(slot) = self.pieces.get_mut(piece).filter(|slot| slot.place == at) {
-            slot.standing = standing;
+            slot.health = health;
         }
     }
 

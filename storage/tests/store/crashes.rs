@@ -68,23 +68,23 @@ pub(crate) fn model(said: &Said, known: &Known) -> Model {
 
 /// With which index an image is opened.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Told {
+pub(crate) enum IndexState {
     Newest,
     Older,
     Nothing,
 }
 
-pub(crate) const TOLD: [Told; 3] = [Told::Newest, Told::Older, Told::Nothing];
+pub(crate) const INDEX_STATES: [IndexState; 3] = [IndexState::Newest, IndexState::Older, IndexState::Nothing];
 const UNSYNCED: [Unsynced; 3] = [Unsynced::Kept, Unsynced::Dropped, Unsynced::Any];
 
-pub(crate) fn opened(image: &Image, then: &Then, told: Told, model: Model) -> Acting {
-    let recorded = match told {
-        Told::Newest => then.index.clone(),
-        Told::Older => then.older.clone(),
-        Told::Nothing => Recorded::default(),
+pub(crate) fn opened(image: &Image, then: &Then, index: IndexState, model: Model) -> Acting {
+    let recorded = match index {
+        IndexState::Newest => then.index.clone(),
+        IndexState::Older => then.older.clone(),
+        IndexState::Nothing => Recorded::default(),
     };
     let mut acting = Acting::on(MemoryDisk::with(image), recorded, model);
-    let with = if matches!(told, Told::Nothing) {
+    let with = if matches!(index, IndexState::Nothing) {
         With::Nothing
     } else {
         With::Index
@@ -124,8 +124,8 @@ fn what_was_acknowledged_survives_a_power_cut_after_any_operation() {
         for end in 0..=log.len() {
             let log = &log[..end];
             let unsynced = UNSYNCED[random.below(3) as usize];
-            let told = TOLD[random.below(3) as usize];
-            for (unsynced, told) in [(Unsynced::Any, told), (unsynced, Told::Newest)] {
+            let told = INDEX_STATES[random.below(3) as usize];
+            for (unsynced, told) in [(Unsynced::Any, told), (unsynced, IndexState::Newest)] {
                 let then = then(log, &mut random);
                 let image = cut(&Image::new(), log, unsynced, &mut random);
                 let acting = opened(&image, &then, told, model(&then.said, &known));
@@ -163,6 +163,6 @@ fn again(mut acting: Acting, base: &Image, before: &Then, known: &Known, random:
         then.older = before.older.clone();
     }
     let image = cut(base, log, Unsynced::Any, random);
-    opened(&image, &then, Told::Nothing, model(&then.said, &known));
-    opened(&image, &then, Told::Newest, model(&then.said, &known));
+    opened(&image, &then, IndexState::Nothing, model(&then.said, &known));
+    opened(&image, &then, IndexState::Newest, model(&then.said, &known));
 }

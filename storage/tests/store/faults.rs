@@ -4,7 +4,7 @@ use sardana_protocol::words::Step;
 use sardana_storage::store::Finding;
 
 use crate::acting::{Act, Acting, With, random_act};
-use crate::crashes::{Known, TOLD, learn, model, opened, then};
+use crate::crashes::{INDEX_STATES, Known, learn, model, opened, then};
 use crate::cutting::{Unsynced, cut};
 use crate::memory::{EIO, ENOSPC, Failure, Image};
 use crate::random::{Random, rounds};
@@ -77,7 +77,7 @@ fn run(seed: u64, at: u64, failure: Failure) -> bool {
     for unsynced in [Unsynced::Dropped, Unsynced::Any] {
         let then = then(&log, &mut random);
         let image = cut(&Image::new(), &log, unsynced, &mut random);
-        let told = TOLD[random.below(3) as usize];
+        let told = INDEX_STATES[random.below(3) as usize];
         opened(&image, &then, told, model(&then.said, &known));
     }
     failed

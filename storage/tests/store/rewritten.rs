@@ -3,7 +3,7 @@
 use sardana_storage::store::{PieceHash, Recorded};
 
 use crate::acting::{Act, Acting, With, piece, random_act};
-use crate::crashes::{Known, TOLD, learn, model, opened, then, used};
+use crate::crashes::{INDEX_STATES, Known, learn, model, opened, then, used};
 use crate::cutting::{Unsynced, cut};
 use crate::memory::{Image, MemoryDisk, Op};
 use crate::random::{Random, rounds};
@@ -81,7 +81,7 @@ fn what_was_damaged_and_put_again_survives_a_power_cut_after_any_operation() {
             for unsynced in [Unsynced::Dropped, Unsynced::Kept, Unsynced::Any] {
                 images += 1;
                 let image = cut(&base, log, unsynced, &mut random);
-                for told in TOLD {
+                for told in INDEX_STATES {
                     let mut then = then(log, &mut random);
                     if !log.iter().any(|op| matches!(op, Op::Index(_))) {
                         then.index = Recorded::clone(&recorded);

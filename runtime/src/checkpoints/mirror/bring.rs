@@ -9,7 +9,7 @@ use sardana_protocol::words::Step;
 use super::super::copy::Copied;
 use super::super::directory::{Checkpoints, OpenError};
 use super::super::find::short;
-use super::super::list::Standing;
+use super::super::list::Completeness;
 use super::Mirror;
 use super::error::BringError;
 use super::lanes::blocking;
@@ -39,15 +39,15 @@ impl Mirror {
         let path = dir.to_owned();
         let (here, local) = blocking(move || {
             let here = Checkpoints::open_or_make(&path)?;
-            let usable = |standing: &Standing| match standing {
+            let usable = |completeness: &Completeness| match completeness {
                 // The rest of it is on other hosts, which are asked once they are there.
-                Standing::Whole | Standing::Spread { .. } => true,
-                Standing::Harmed(_) => false,
+                Completeness::Whole | Completeness::Spread { .. } => true,
+                Completeness::Harmed(_) => false,
             };
             let entries = here.list().entries;
             let steps = entries
                 .iter()
-                .filter(|entry| usable(&entry.standing))
+                .filter(|entry| usable(&entry.completeness))
                 .map(|entry| entry.key.step);
             let local = steps.max();
             Ok::<_, OpenError>((Arc::new(here), local))

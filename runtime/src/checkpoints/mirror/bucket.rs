@@ -21,7 +21,7 @@ use sardana_storage::private::Otherwise;
 use super::Listed;
 use super::error::{MirrorError, ObjectError};
 use super::limits::{REQUEST, RETRIES, RETRY};
-use super::url::{MirrorUrl, Place, Service};
+use super::url::{Location, MirrorUrl, Service};
 
 /// A place in object storage.
 #[derive(Clone)]
@@ -47,8 +47,8 @@ impl Bucket {
             reason,
         };
         let (store, prefix): (Arc<dyn ObjectStore>, &str) = match url.place() {
-            Place::Folder(path) => (Arc::new(folder(path, otherwise).map_err(unusable)?), ""),
-            Place::Bucket { service, bucket, prefix } => {
+            Location::Folder(path) => (Arc::new(folder(path, otherwise).map_err(unusable)?), ""),
+            Location::Bucket { service, bucket, prefix } => {
                 (remote(*service, bucket).map_err(|error| unusable(said(&error)))?, prefix)
             }
         };

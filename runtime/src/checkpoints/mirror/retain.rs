@@ -7,7 +7,7 @@ use sardana_protocol::state::StateHash;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::super::list::Standing;
+use super::super::list::Completeness;
 use super::super::prune::Pruning;
 use super::Mirror;
 use super::error::RetainError;
@@ -114,7 +114,7 @@ impl Mirror {
 }
 
 fn plan(survey: &Survey, expiry: &Expiry) -> Result<Pruning, RetainError> {
-    let whole = |one: &&Surveyed| one.standing() == Standing::Whole;
+    let whole = |one: &&Surveyed| one.completeness() == Completeness::Whole;
     let complete: Vec<&Surveyed> = survey.checkpoints.iter().filter(whole).collect();
     if let Some(newest) = complete.last().filter(|one| expiry.named.contains(&one.key)) {
         return Err(RetainError::Newest(newest.key));
@@ -132,9 +132,9 @@ fn plan(survey: &Survey, expiry: &Expiry) -> Result<Pruning, RetainError> {
         delete.extend(twice);
     }
     let incomplete = survey.checkpoints.iter().filter(|one| !delete.contains(&one.key));
-    let incomplete = incomplete.filter_map(|one| match one.standing() {
-        Standing::Whole | Standing::Spread { .. } => None,
-        Standing::Harmed(reason) => Some((one.key, reason)),
+    let incomplete = incomplete.filter_map(|one| match one.completeness() {
+        Completeness::Whole | Completeness::Spread { .. } => None,
+        Completeness::Harmed(reason) => Some((one.key, reason)),
     });
     Ok(Pruning {
         incomplete: incomplete.collect(),

@@ -9,7 +9,7 @@ use sardana_storage::store::{Usage, Verified};
 
 use super::super::copy::NAMED;
 use super::super::directory::UnreadManifest;
-use super::super::list::{Entry, Listing, Standing};
+use super::super::list::{Completeness, Entry, Listing};
 use super::super::show::Details;
 use super::super::verify::{Checked, Verification};
 use super::Mirror;
@@ -40,15 +40,15 @@ pub(super) struct Surveyed {
 }
 
 impl Surveyed {
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn completeness(&self) -> Completeness {
         let reason = match (&self.outline, self.lacking) {
-            (Ok(_), 0) => return Standing::Whole,
+            (Ok(_), 0) => return Completeness::Whole,
             (Err(reason), _) => reason.clone(),
             (Ok(_), lacking) => {
                 format!("{lacking} of its objects are missing or of another length; copy it there again, or delete it")
             }
         };
-        Standing::Harmed(reason)
+        Completeness::Harmed(reason)
     }
 }
 
@@ -120,7 +120,7 @@ impl Mirror {
         let survey = self.survey().await.map_err(|error| UnreadManifest(error.to_string()))?;
         let found = survey.checkpoints.into_iter().find(|one| one.key == key);
         let found = found.ok_or_else(|| UnreadManifest("it was deleted meanwhile".to_owned()))?;
-        let standing = found.standing();
+        let completeness = found.completeness();
         let outline = found.outline.map_err(UnreadManifest)?;
         let hash = outline.layout.state_hash(&outline.manifest);
         let specs = outline.layout.tensors.into_iter().map(|tensor| tensor.spec).collect();
@@ -129,7 +129,7 @@ impl Mirror {
             committed: Some(found.modified),
             manifest: outline.manifest,
             state: Ok((specs, hash)),
-            standing,
+            completeness,
         })
     }
 
@@ -244,6 +244,6 @@ fn entry(one: &Surveyed, there: &Inventory, users: &BTreeMap<String, u32>) -> En
         manifest: one.outline.as_ref().ok().map(|outline| outline.manifest.clone()),
         own_bytes,
         shared_bytes,
-        standing: one.standing(),
+        completeness: one.completeness(),
     }
 }

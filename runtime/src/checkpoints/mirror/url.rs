@@ -9,11 +9,11 @@ const MOST_BYTES: usize = 512;
 
 /// A place in object storage: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, or `file:///folder`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MirrorUrl(Place);
+pub struct MirrorUrl(Location);
 
 /// The same, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Location {
     /// A store that is reached over a network.
     Bucket {
         service: Service,
@@ -74,7 +74,7 @@ impl MirrorUrl {
 
     /// The place in object storage.
     #[cfg(feature = "mirror")]
-    pub(super) const fn place(&self) -> &Place {
+    pub(super) const fn place(&self) -> &Location {
         &self.0
     }
 }
@@ -82,9 +82,11 @@ impl MirrorUrl {
 impl fmt::Display for MirrorUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::Bucket { service, bucket, prefix } if prefix.is_empty() => write!(f, "{}://{bucket}", service.scheme()),
-            Place::Bucket { service, bucket, prefix } => write!(f, "{}://{bucket}/{prefix}", service.scheme()),
-            Place::Folder(path) => write!(f, "file://{}", path.display()),
+            Location::Bucket { service, bucket, prefix } if prefix.is_empty() => {
+                write!(f, "{}://{bucket}", service.scheme())
+            }
+            Location::Bucket { service, bucket, prefix } => write!(f, "{}://{bucket}/{prefix}", service.scheme()),
+            Location::Folder(path) => write!(f, "file://{}", path.display()),
         }
     }
 }
@@ -114,7 +116,7 @@ impl FromStr for MirrorUrl {
         if !(prefix.is_empty() || prefix.split('/').all(is_part)) {
             return Err(error(PREFIX));
         }
-        Ok(Self(Place::Bucket {
+        Ok(Self(Location::Bucket {
             service,
             bucket: bucket.to_owned(),
             prefix: prefix.to_owned(),
@@ -142,11 +144,11 @@ fn is_part(part: &str) -> bool {
     !matches!(part, "" | "." | "..") && part.bytes().all(fine)
 }
 
-fn folder(path: &str) -> Option<Place> {
+fn folder(path: &str) -> Option<Location> {
     let path = Path::new(path);
     let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
     let fine = path.is_absolute() && path.components().all(is_plain) && path.file_name().is_some();
-    fine.then(|| Place::Folder(path.components().collect()))
+    fine.then(|| Location::Folder(path.components().collect()))
 }
 
 #[cfg(test)]

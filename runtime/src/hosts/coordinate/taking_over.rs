@@ -41,20 +41,20 @@ pub(super) async fn take_over(
         tracing::info!(target: "sardana::event::taking_over", address = %started.coordinator.address(), "waiting for the workers, to learn what they know");
         loop {
             let event = started.events.recv().await;
-            match standing(event.as_ref()) {
-                Standing::Below { by } => {
+            match claim(event.as_ref()) {
+                Claim::Below { by } => {
                     known = by;
                     started.coordinator.end().await;
                     busy_since = Instant::now();
                     break;
                 }
-                Standing::NotKnown => started.heard.extend(event),
-                Standing::Leads => {
+                Claim::Open => started.heard.extend(event),
+                Claim::Leads => {
                     state.remove_fence()?;
                     started.heard.extend(event);
                     return Ok(started);
                 }
-                Standing::Over => {
+                Claim::Over => {
                     started.heard.extend(event);
                     return Ok(started);
                 }
@@ -63,36 +63,36 @@ pub(super) async fn take_over(
     }
 }
 
-/// What an event says of a coordinator that takes over.
+/// How the claim of a coordinator that takes over stands, as an event shows it.
 #[derive(Debug, PartialEq, Eq)]
-enum Standing {
+enum Claim {
     /// A worker, or another coordinator, knows of one with a higher number, or of another one with the same: it must begin again above it.
     Below {
         /// That number.
         by: Incarnation,
     },
     /// Workers may have come, but perhaps not yet the one that knows most: the last coordinator may have ended before it had greeted all.
-    NotKnown,
+    Open,
     /// All workers that it has waited for have come, or it waits no longer: it decides.
     Leads,
     /// It has ended.
     Over,
 }
 
-fn standing(event: Option<&JobEvent>) -> Standing {
+fn claim(event: Option<&JobEvent>) -> Claim {
     match event {
-        Some(JobEvent::Fenced { by, .. }) => Standing::Below { by: *by },
+        Some(JobEvent::Fenced { by, .. }) => Claim::Below { by: *by },
         Some(JobEvent::Generation(_) | JobEvent::Waiting { .. } | JobEvent::StateLost { .. } | JobEvent::Steps(_)) => {
-            Standing::Leads
+            Claim::Leads
         }
-        Some(JobEvent::Done(_) | JobEvent::Failed { .. }) | None => Standing::Over,
+        Some(JobEvent::Done(_) | JobEvent::Failed { .. }) | None => Claim::Over,
         Some(
             JobEvent::Worker(_)
             | JobEvent::Checkpoint(_)
             | JobEvent::Snapshot { .. }
             | JobEvent::NotRecorded { .. }
             | JobEvent::RecordedAgain { .. },
-        ) => Standing::NotKnown,
+        ) => Claim::Open,
     }
 }
 
@@ -110,16 +110,16 @@ mod tests {
             worker: WorkerId::new(7),
             step: Step::ZERO,
         };
-        assert_eq!(standing(Some(&joined.into())), Standing::NotKnown);
+        assert_eq!(claim(Some(&joined.into())), Claim::Open);
         // A second worker was greeted by a coordinator of the number that the first one had led it to.
         let fenced = JobEvent::Fenced { own, by: own };
-        assert_eq!(standing(Some(&fenced)), Standing::Below { by: own });
+        assert_eq!(claim(Some(&fenced)), Claim::Below { by: own });
         let adopted = GenerationEvent::Adopted {
             generation: Generation::new(own, 1),
             members: Vec::new(),
             step: Step::ZERO,
         };
-        assert_eq!(standing(Some(&adopted.into())), Standing::Leads);
-        assert_eq!(standing(None), Standing::Over);
+        assert_eq!(claim(Some(&adopted.into())), Claim::Leads);
+        assert_eq!(claim(None), Claim::Over);
     }
 }

@@ -11,7 +11,7 @@ use sardana::checkpoints::mirror::{Belief, MirrorUrl, Sent};
 use sardana::checkpoints::{Checkpoints, Copied, Directory, Listing, ManifestKey, Wanted, Which, differ, short};
 use sardana::operator::{count, plain};
 
-use super::place::{self, Place, Remote};
+use super::place::{self, DirOrMirror, Remote};
 use super::words::size;
 use super::{More, bar, open, tell};
 use crate::ending::Failure;
@@ -30,10 +30,10 @@ use crate::ending::Failure;
 pub(super) struct Copy {
     /// The directory or mirror to copy from.
     #[arg(value_name = "FROM", value_parser = place::parser())]
-    from: Place,
+    from: DirOrMirror,
     /// The directory or mirror to copy to; a directory is made if it is not there.
     #[arg(value_name = "TO", value_parser = place::parser())]
-    to: Place,
+    to: DirOrMirror,
     /// Its step, its id or the beginning of it, `newest`, or `all`.
     #[arg(value_name = "STEP|ID|newest|all", default_value = "newest")]
     which: Chosen,
@@ -65,10 +65,10 @@ impl FromStr for Chosen {
 impl Copy {
     pub(super) fn carry_out(self) -> Result<(), Failure> {
         match (&self.from, &self.to) {
-            (Place::Directory(from), Place::Directory(to)) => self.between_directories(from, to),
-            (Place::Directory(from), Place::Mirror(to)) => self.upload(from, to),
-            (Place::Mirror(from), Place::Directory(to)) => self.fetch(from, to),
-            (Place::Mirror(from), Place::Mirror(to)) => Err(Failure::Usage(format!(
+            (DirOrMirror::Directory(from), DirOrMirror::Directory(to)) => self.between_directories(from, to),
+            (DirOrMirror::Directory(from), DirOrMirror::Mirror(to)) => self.upload(from, to),
+            (DirOrMirror::Mirror(from), DirOrMirror::Directory(to)) => self.fetch(from, to),
+            (DirOrMirror::Mirror(from), DirOrMirror::Mirror(to)) => Err(Failure::Usage(format!(
                 "expected a directory, found two mirrors; copy by way of one: sardana checkpoints copy {from} DIR, then copy DIR {to}"
             ))),
         }

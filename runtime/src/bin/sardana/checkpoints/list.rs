@@ -1,7 +1,7 @@
 //! `sardana checkpoints list`: what is there.
 
 use clap::Args;
-use sardana::checkpoints::{Entry, Listing, Standing, short_id};
+use sardana::checkpoints::{Completeness, Entry, Listing, short_id};
 use sardana::operator::{columns, count, plain};
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ fn as_text(listing: &Listing) -> String {
             size(entry.shared_bytes),
             ago(entry.committed),
             hosts(entry),
-            plain(&entry.standing.to_string()),
+            plain(&entry.completeness.to_string()),
         ]
     });
     let rows: Vec<_> = std::iter::once(COLUMNS.map(str::to_owned)).chain(rows).collect();
@@ -97,16 +97,16 @@ fn entry(entry: &Entry) -> Value {
         "age_seconds": age.map(|age| age.as_secs()),
         "replicas": manifest.map(|manifest| manifest.replicas),
         "depots": manifest.map(|manifest| manifest.depots.iter().map(ToString::to_string).collect::<Vec<_>>()),
-        "standing": standing(&entry.standing),
-        "reason": (entry.standing != Standing::Whole).then(|| entry.standing.to_string()),
+        "standing": word_for(&entry.completeness),
+        "reason": (entry.completeness != Completeness::Whole).then(|| entry.completeness.to_string()),
     })
 }
 
 /// One word for programs.
-pub(super) fn standing(standing: &Standing) -> &'static str {
-    match standing {
-        Standing::Whole => "whole",
-        Standing::Spread { .. } => "spread",
-        Standing::Harmed(_) => "harmed",
+pub(super) fn word_for(completeness: &Completeness) -> &'static str {
+    match completeness {
+        Completeness::Whole => "whole",
+        Completeness::Spread { .. } => "spread",
+        Completeness::Harmed(_) => "harmed",
     }
 }

@@ -18,7 +18,7 @@ use sardana::checkpoints::mirror::MirrorUrl;
 use sardana::checkpoints::{self, Directory, Finding, Listing};
 
 use crate::ending::Failure;
-use place::{Place, Remote};
+use place::{DirOrMirror, Remote};
 
 /// Look after checkpoints: list, verify, prune and copy them, and exchange them with other programs.
 ///
@@ -66,7 +66,7 @@ impl Checkpoints {
 struct Source {
     /// The directory of checkpoints, or the mirror.
     #[arg(value_name = "DIR|URL", value_parser = place::parser())]
-    place: Place,
+    place: DirOrMirror,
     #[command(flatten)]
     more: More,
 }
@@ -98,11 +98,11 @@ impl Source {
     /// The same, without a word of what was noticed.
     fn open_quietly(&self) -> Result<Opened, Failure> {
         match &self.place {
-            Place::Directory(dir) => {
+            DirOrMirror::Directory(dir) => {
                 let opened = checkpoints::Checkpoints::open(dir, &self.more.also);
                 opened.map(Opened::Here).map_err(Failure::failed)
             }
-            Place::Mirror(url) => {
+            DirOrMirror::Mirror(url) => {
                 self.more.none_beside(url)?;
                 Remote::open(url).map(Opened::Remote)
             }

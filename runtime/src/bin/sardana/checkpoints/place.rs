@@ -12,24 +12,24 @@ use crate::ending::{Failure, runtime};
 
 /// As a person gives it.
 #[derive(Debug, Clone)]
-pub(super) enum Place {
+pub(super) enum DirOrMirror {
     Directory(PathBuf),
     Mirror(MirrorUrl),
 }
 
 /// Reads one from a command line: what has a scheme is a URL, everything else a path.
-pub(super) fn parser() -> impl TypedValueParser<Value = Place> {
+pub(super) fn parser() -> impl TypedValueParser<Value = DirOrMirror> {
     OsStringValueParser::new().try_map(|text: OsString| {
         let url = text.to_str().filter(|text| MirrorUrl::is_meant(text));
         let place = url.map_or_else(
-            || Ok(Place::Directory(PathBuf::from(&text))),
-            |url| url.parse().map(Place::Mirror),
+            || Ok(DirOrMirror::Directory(PathBuf::from(&text))),
+            |url| url.parse().map(DirOrMirror::Mirror),
         );
         place.map_err(|error: MirrorUrlError| error)
     })
 }
 
-impl Place {
+impl DirOrMirror {
     /// The directory that it is.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DirOrMirror {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(path) => write!(f, "{}", path.display()),

@@ -7,7 +7,7 @@ use sardana::checkpoints::{Details, TensorSpec, Wanted, Which};
 use sardana::operator::{columns, count, plain};
 use serde_json::{Value, json};
 
-use super::list::standing;
+use super::list::word_for;
 use super::words::{ago, size};
 use super::{Opened, Source};
 use crate::ending::Failure;
@@ -73,7 +73,7 @@ fn as_text(details: &Details) -> String {
             "size",
             format!("{} in {}", size(manifest.bytes), count(manifest.pieces.len() as u64, "piece")),
         ),
-        ("standing", plain(&details.standing.to_string())),
+        ("standing", plain(&details.completeness.to_string())),
         ("age", ago(details.committed)),
         (
             "copies",
@@ -137,7 +137,7 @@ fn as_json(details: &Details) -> Value {
         "state": state,
         "bytes": manifest.bytes,
         "pieces": manifest.pieces.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "standing": standing(&details.standing),
+        "standing": word_for(&details.completeness),
         "replicas": manifest.replicas,
         "depots": manifest.depots.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "run": manifest.run.to_string(),
