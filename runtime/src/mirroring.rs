@@ -216,12 +216,10 @@ impl Copying {
                     tracing::debug!(target: "sardana::event::mirror_pruned", checkpoints = deleted.len(), objects, bytes, "old checkpoints of the mirror are gone");
                 }
             }
-            Err(error @ RetainError::Busy(_)) => {
+            Err(error) if matches!(error, RetainError::Busy(_)) => {
                 tracing::debug!(%error, "old checkpoints of the mirror stay for now");
             }
-            Err(
-                error @ (RetainError::Object(_) | RetainError::Newest(_) | RetainError::Late(_) | RetainError::Slow { .. }),
-            ) => {
+            Err(error) => {
                 tracing::warn!(target: "sardana::event::mirror_not_pruned", %error, "old checkpoints of the mirror stay for now");
             }
         }

@@ -225,19 +225,14 @@ fn log_agent(event: &AgentEvent) {
 
 /// What an agent's machine was told by its cloud: what makes workers leave, or would not be seen, at `warn`.
 fn log_notice(said: &Said) {
-    match said {
-        Said::Heard { heed: Heed::Drains, .. } | Said::Unapproved { .. } | Said::Blind { .. } => {
-            tracing::warn!(target: "sardana::event::notice", "{said}");
-        }
-        Said::Watching { .. }
-        | Said::NoService
-        | Said::Heard {
-            heed: Heed::Later | Heed::Stale | Heed::Warns,
-            ..
-        }
-        | Said::Gone { .. }
-        | Said::Approved { .. }
-        | Said::Sees => tracing::info!(target: "sardana::event::notice", "{said}"),
+    let must_be_seen = matches!(
+        said,
+        Said::Heard { heed: Heed::Drains, .. } | Said::Unapproved { .. } | Said::Blind { .. }
+    );
+    if must_be_seen {
+        tracing::warn!(target: "sardana::event::notice", "{said}");
+    } else {
+        tracing::info!(target: "sardana::event::notice", "{said}");
     }
 }
 

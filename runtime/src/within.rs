@@ -1,6 +1,7 @@
 //! A worker as a task of the caller's own tokio runtime: the actors, and the model's code between their turns. For simulations, where one
 //! seed decides when everything happens; a real gradient would keep the network waiting, so that others took this worker for dead.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tokio::time::sleep;
 use crate::copies::Copies;
 use crate::job::Job;
 use crate::model::{ModelError, Trainable};
-use crate::trainer::{self, Prepared, Then, Training};
+use crate::trainer::{self, Prepared, Training};
 use crate::worker::{EndDesk, Ended, ProcessError, config};
 
 /// What a model is asked for, as far as it takes time.
@@ -75,8 +76,8 @@ async fn train<M: Trainable>(
             sleep(takes(effort)).await;
         }
         match training.perform(task) {
-            Ok(Then::Next) => {}
-            Ok(Then::End) => return,
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(())) => return,
             Err(error) => return failure.report(error.to_string()),
         }
     }

@@ -217,10 +217,9 @@ impl Network {
             let outcome = runtime.block_on(worker::run(config, desk, outbox, failures));
             drop(end);
             let outcome = outcome.map_err(ProcessError::from);
-            match sigterm {
-                // No other process would end that of one whose training thread hangs, or know that it can be replaced.
-                Sigterm::Leave => runtime.block_on(end_without(training, STRAGGLER, || end_process(&outcome))),
-                Sigterm::NotOurs => {}
+            if sigterm == Sigterm::Leave {
+                // If the training thread hangs, no other process would end this one, or know that it can be replaced.
+                runtime.block_on(end_without(training, STRAGGLER, || end_process(&outcome)));
             }
             outcome
         };

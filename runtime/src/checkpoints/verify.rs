@@ -56,6 +56,15 @@ pub struct Healed {
 }
 
 impl Checked {
+    pub(super) const fn new(key: ManifestKey) -> Self {
+        Self {
+            key,
+            state: None,
+            problems: Vec::new(),
+            elsewhere: 0,
+        }
+    }
+
     /// Whether a job can go on from it, with the directories given.
     #[must_use]
     pub fn is_usable(&self) -> bool {
@@ -93,12 +102,7 @@ impl Checkpoints {
 
     /// Judges a checkpoint by what was found when the pieces were read.
     fn check(&self, key: ManifestKey) -> Checked {
-        let mut checked = Checked {
-            key,
-            state: None,
-            problems: Vec::new(),
-            elsewhere: 0,
-        };
+        let mut checked = Checked::new(key);
         let manifest = match self.main().manifest(key) {
             Ok(manifest) => manifest,
             Err(error) => {

@@ -21,14 +21,6 @@ pub struct HostNameError {
     found: String,
 }
 
-impl HostName {
-    /// The name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 impl FromStr for HostName {
     type Err = HostNameError;
 
@@ -63,7 +55,7 @@ mod tests {
     fn names_are_what_hosts_are_called() {
         let longest = "a".repeat(HOST_NAME_BYTES);
         for name in ["a", "10.0.0.1", "rack-7.gpu_3", "ip-10-0-0-1.ec2.internal", &longest] {
-            assert_eq!(name.parse::<HostName>().unwrap().as_str(), name);
+            assert_eq!(name.parse::<HostName>().unwrap().to_string(), name);
         }
         let longer = "a".repeat(HOST_NAME_BYTES + 1);
         for name in ["", " ", "a b", "-a", ".a", "a/b", "a\u{7}", "\u{e9}", &longer] {

@@ -3,6 +3,7 @@
 
 mod error;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -74,15 +75,8 @@ pub(crate) fn prepare<M: Trainable>(
 /// Works at `desk` until it says that this worker ends.
 pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, desk: &Desk) -> Result<(), TrainingError> {
     let mut training = Training::begin(prepared, desk, Copies::on_threads());
-    while training.perform(desk.next())? == Then::Next {}
+    while training.perform(desk.next())?.is_continue() {}
     Ok(())
-}
-
-/// Whether there is more to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Then {
-    Next,
-    End,
 }
 
 /// A model at its desk.
@@ -101,8 +95,8 @@ impl<'a, M: Trainable> Training<'a, M> {
         Self { prepared, desk, copies }
     }
 
-    /// Does one task of the desk.
-    pub(crate) fn perform(&mut self, task: Task) -> Result<Then, TrainingError> {
+    /// Does one task of the desk, and says whether it was the last.
+    pub(crate) fn perform(&mut self, task: Task) -> Result<ControlFlow<()>, TrainingError> {
         let Self { prepared, desk, copies } = self;
         let Prepared {
             model,
@@ -155,10 +149,10 @@ impl<'a, M: Trainable> Training<'a, M> {
             }
             Task::End => {
                 copies.finish()?;
-                return Ok(Then::End);
+                return Ok(ControlFlow::Break(()));
             }
         }
-        Ok(Then::Next)
+        Ok(ControlFlow::Continue(()))
     }
 }
 

@@ -124,19 +124,15 @@ fn an_agent_that_is_asked_to_end_drains_its_workers() {
     let words = site.failed(&["kill", &unowned, "--join", operator], 1);
     assert!(words.contains("agent"), "{words}");
 
-    agent.signal("TERM");
-    let (status, _) = agent.end();
-    assert_eq!(status.code(), Some(0));
+    agent.stopped();
     for pid in pids {
         gone(pid);
     }
     until(&site, operator, 1);
     site.done(&["stop", "--join", operator]);
-    let (status, out) = coordinator.end();
-    assert_eq!(status.code(), Some(0), "{out}");
+    let out = coordinator.ends_well();
     assert!(out.contains("state: "), "{out}");
-    let (status, _) = by_hand.end();
-    assert_eq!(status.code(), Some(0));
+    by_hand.ends_well();
 }
 
 /// Hears when a process has opened this pipe to write into it, and when all that have are gone.
@@ -205,11 +201,8 @@ fn a_coordinator_that_is_taken_over_says_by_whom_and_stays_away() {
     let state = site.path("state");
     let again = ["coordinator", "--listen", "127.0.0.1:0", "--state-dir", text(&state)];
     assert_eq!(site.failed(&again, 1).trim_end(), words);
-    second.signal("TERM");
-    let (status, out) = second.end();
-    assert_eq!(status.code(), Some(0), "{out}");
-    let (status, _) = agent.end();
-    assert_eq!(status.code(), Some(0));
+    second.stopped();
+    agent.ends_well();
 }
 
 #[test]
@@ -224,9 +217,6 @@ fn a_restarted_coordinator_has_a_later_incarnation_and_takes_new_workers() {
     let agent = agent(&site, text(&join), "2");
     let formed = second.event("sardana::event::formed");
     assert!(formed["generation"].as_str().unwrap().starts_with("g2."), "{formed}");
-    second.signal("TERM");
-    let (status, out) = second.end();
-    assert_eq!(status.code(), Some(0), "{out}");
-    let (status, _) = agent.end();
-    assert_eq!(status.code(), Some(0));
+    second.stopped();
+    agent.ends_well();
 }

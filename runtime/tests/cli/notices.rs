@@ -42,13 +42,10 @@ fn an_agent_says_which_notice_came_and_so_does_the_coordinator() {
     assert!(said.starts_with(reason), "{reason}");
     goes.event("sardana::event::away");
     // The machine ends.
-    goes.signal("TERM");
-    let (status, _) = goes.end();
-    assert_eq!(status.code(), Some(0));
+    goes.stopped();
     coordinator.signal("TERM");
     for running in [coordinator, stays] {
-        let (status, out) = running.end();
-        assert_eq!(status.code(), Some(0), "{out}");
+        running.ends_well();
     }
 }
 
@@ -64,8 +61,7 @@ fn a_job_on_one_machine_ends_at_a_boundary() {
     cloud.value(super::cloud::PREEMPTED, "TRUE");
     assert_eq!(noticed(&running), "GCE: preempted, about 30 s left: the workers leave");
     assert_eq!(noticed(&running), "the job ends at the next boundary");
-    let (status, out) = running.end();
-    assert_eq!(status.code(), Some(0), "{out}");
+    let out = running.ends_well();
     assert!(out.contains("steps: ") && out.contains("state: "), "{out}");
 }
 
@@ -96,9 +92,7 @@ fn a_coordinator_that_is_restarted_hears_of_the_leave_again() {
     let (second, _) = site.coordinator("state", &address, &[]);
     let told = second.event("sardana::event::agent_leaves");
     assert!(told["reason"].as_str().unwrap().starts_with("AWS spot: stop at "), "{told}");
-    agent.signal("TERM");
-    let (status, _) = agent.end();
-    assert_eq!(status.code(), Some(0));
+    agent.stopped();
     second.signal("KILL");
     second.end();
 }

@@ -80,9 +80,7 @@ fn a_worker_that_trains_is_named_with_its_rank() {
     let folder = tempfile::tempdir().unwrap();
     let running = training(2, &["--log-dir", folder.path().to_str().unwrap()]);
     running.event("sardana::event::formed");
-    running.signal("TERM");
-    let (status, out) = running.end();
-    assert_eq!(status.code(), Some(0), "{out}");
+    let out = running.stopped();
     assert_eq!(
         out.lines().filter(|line| line.ends_with("a worker is here")).count(),
         2,
@@ -95,9 +93,7 @@ fn what_a_worker_logs_says_of_which_job_and_worker_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let running = training(2, &["--log-dir", folder.path().to_str().unwrap()]);
     running.event("sardana::event::formed");
-    running.signal("TERM");
-    let (status, out) = running.end();
-    assert_eq!(status.code(), Some(0), "{out}");
+    running.stopped();
     let mut jobs = BTreeSet::new();
     for entry in std::fs::read_dir(&folder).unwrap() {
         let entry = entry.unwrap();

@@ -137,6 +137,19 @@ impl Running {
         (self.end().0, why)
     }
 
+    /// Asks it to end, and waits until it has, as it should: its standard output.
+    pub(crate) fn stopped(self) -> String {
+        self.signal("TERM");
+        self.ends_well()
+    }
+
+    /// Waits until it has ended as it should: its standard output.
+    pub(crate) fn ends_well(self) -> String {
+        let (status, out) = self.end();
+        assert_eq!(status.code(), Some(0), "{out}");
+        out
+    }
+
     /// Waits for its end. Returns how it ended, and its standard output.
     pub(crate) fn end(self) -> (ExitStatus, String) {
         let (ended, outcome) = channel();

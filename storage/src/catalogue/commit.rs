@@ -27,7 +27,7 @@ pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 #[derive(Debug)]
 pub(super) struct Open {
     folder: PathBuf,
-    since: u64,
+    pub(super) since: u64,
     /// None only while it is dropped.
     store: Option<(Store, FileLock)>,
     /// What was applied. Held while sled is asked anything, so that no reader sees half a batch.
@@ -67,10 +67,6 @@ impl Open {
             store: Some((parts.store, parts.lock)),
             poison: OnceLock::new(),
         }
-    }
-
-    pub(super) fn since(&self) -> u64 {
-        self.since
     }
 
     pub(super) fn commits(&self) -> u64 {

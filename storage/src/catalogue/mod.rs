@@ -136,7 +136,7 @@ impl Catalogue {
     /// When it was made, in seconds since 1970 by the clock of its host.
     #[must_use]
     pub fn since(&self) -> u64 {
-        self.0.since()
+        self.0.since
     }
 }
 

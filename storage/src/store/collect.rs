@@ -18,7 +18,6 @@ use super::report::Collected;
 use super::shared::{Shared, held};
 use super::state::Kept;
 use super::writer::Incoming;
-use crate::private::PrivateError;
 
 /// A segment and what is needed of it.
 struct Victim {
@@ -44,10 +43,10 @@ impl Shared {
         self.close_wasteful()?;
         let (empty, others): (Vec<_>, Vec<_>) = self.victims(whole).into_iter().partition(|victim| victim.needed.is_empty());
         // These first: the others need room.
-        self.remove(&empty, &mut collected)?;
+        self.remove_segments(&empty, &mut collected)?;
         for victim in others {
             if self.move_out(&victim, &mut collected)? {
-                self.remove(&[victim], &mut collected)?;
+                self.remove_segments(&[victim], &mut collected)?;
             }
         }
         Ok(collected)
@@ -211,7 +210,7 @@ impl Shared {
     }
 
     /// Removes segments of which nothing is needed, once the index knows.
-    fn remove(&self, emptied: &[Victim], collected: &mut Collected) -> Result<(), WriteError> {
+    fn remove_segments(&self, emptied: &[Victim], collected: &mut Collected) -> Result<(), WriteError> {
         if emptied.is_empty() {
             return Ok(());
         }
@@ -222,11 +221,7 @@ impl Shared {
         }
         self.note();
         for victim in emptied {
-            let path = self.segment_path(victim.number);
-            match self.disk.remove(&path) {
-                Ok(()) | Err(PrivateError::Missing { .. }) => {}
-                Err(error) => return Err(self.refuse(error)),
-            }
+            self.remove(&self.segment_path(victim.number))?;
             let kept: u64 = victim.needed.iter().map(|(hash, place)| span(*hash, *place)).sum();
             collected.freed_bytes += victim.len.saturating_sub(kept);
             collected.copied_bytes += kept;

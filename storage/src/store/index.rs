@@ -124,32 +124,25 @@ impl CatalogueIndex {
 
 /// Passes on an error after which a new index may be begun.
 fn judge(error: CatalogueError) -> Result<CatalogueError, NoIndex> {
-    match error {
+    let damaged = matches!(
+        error,
         CatalogueError::MarkerLost(_)
-        | CatalogueError::MarkerDamaged(_)
-        | CatalogueError::Foreign { .. }
-        | CatalogueError::Emptied { .. }
-        | CatalogueError::Behind { .. }
-        | CatalogueError::Damaged { .. }
-        | CatalogueError::Record { .. } => Ok(error),
+            | CatalogueError::MarkerDamaged(_)
+            | CatalogueError::Foreign { .. }
+            | CatalogueError::Emptied { .. }
+            | CatalogueError::Behind { .. }
+            | CatalogueError::Damaged { .. }
+            | CatalogueError::Record { .. }
+    );
+    let refused = matches!(
+        error,
         CatalogueError::Newer { .. }
-        | CatalogueError::Private(PrivateError::Open { .. } | PrivateError::Owner { .. } | PrivateError::Kind { .. }) => {
-            Err(NoIndex::Refused(error))
-        }
-        CatalogueError::Private(
-            PrivateError::TooLong { .. }
-            | PrivateError::Exists { .. }
-            | PrivateError::Missing { .. }
-            | PrivateError::NoSpace { .. }
-            | PrivateError::System { .. },
-        )
-        | CatalogueError::Locked { .. }
-        | CatalogueError::Stuck { .. }
-        | CatalogueError::Disk { .. }
-        | CatalogueError::Poisoned { .. }
-        | CatalogueError::TooLarge { .. }
-        | CatalogueError::TooMany { .. }
-        | CatalogueError::Name(_) => Err(NoIndex::Without(error)),
+            | CatalogueError::Private(PrivateError::Open { .. } | PrivateError::Owner { .. } | PrivateError::Kind { .. })
+    );
+    match (damaged, refused) {
+        (true, _) => Ok(error),
+        (false, true) => Err(NoIndex::Refused(error)),
+        (false, false) => Err(NoIndex::Without(error)),
     }
 }
 

@@ -375,11 +375,8 @@ impl Shared {
 
     fn forget_all(&self, old: &[ManifestKey]) -> Result<(), WriteError> {
         for &key in old {
-            match self.disk.remove(&self.manifests.join(deleted_name(key))) {
-                // Only the index knew of it.
-                Ok(()) | Err(PrivateError::Missing { .. }) => {}
-                Err(error) => return Err(self.refuse(error)),
-            }
+            // Perhaps only the index knew of it.
+            self.remove(&self.manifests.join(deleted_name(key)))?;
             let mut state = held(&self.state);
             state.deleted.remove(&key);
             state.changes.push(Change::NoManifest(key));

@@ -16,7 +16,7 @@ use super::names::{PieceHash, Place, segment_number};
 use super::read::read_piece;
 use super::record::{HEADER, Record};
 use super::report::Finding;
-use super::scan::{self, ScanError, Scanned};
+use super::scan::{self, Scanned};
 use super::shared::{Shared, held};
 use super::state::{Health, SegmentInfo, Slot};
 use super::writer::{Incoming, Segment};
@@ -111,7 +111,7 @@ fn one(
         findings.push(Finding::SegmentShort { path, expected, found });
     }
     let from = covered.min(len);
-    let found = scan::scan(&*file, number, from, len).map_err(|ScanError::Newer(format)| later(format))?;
+    let found = scan::scan(&*file, number, from, len).map_err(later)?;
     let certain = found.iter().filter_map(Scanned::mark).max().unwrap_or(from);
     let mut newly = Newly { certain, gaps };
     for found in found {

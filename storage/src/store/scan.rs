@@ -27,13 +27,6 @@ impl Scanned {
     }
 }
 
-/// Why a segment is not read on.
-#[derive(Debug)]
-pub(super) enum ScanError {
-    /// A later release wrote it.
-    Newer(u16),
-}
-
 /// Bytes that are read at once for headers: those of small pieces come many at a time, and for large ones it costs nothing.
 const WINDOW: usize = 16 << 10;
 
@@ -60,10 +53,7 @@ impl Window<'_> {
         let within = |at: u64, len: usize| offset >= at && offset + HEADER as u64 <= at + len as u64;
         if !within(self.at, self.buffer.len()) {
             // If the disk cannot read so much, the header alone may be readable.
-            match self.fill(offset, WINDOW) {
-                Ok(()) => {}
-                Err(_whole) => self.fill(offset, HEADER)?,
-            }
+            self.fill(offset, WINDOW).or_else(|_window| self.fill(offset, HEADER))?;
         }
         let start = usize::try_from(offset - self.at).unwrap_or(usize::MAX);
         Ok(self.buffer.get(start..).and_then(|rest| rest.first_chunk()))
@@ -108,15 +98,15 @@ fn window(file: &dyn DiskFile, segment: u64) -> Window<'_> {
     }
 }
 
-/// What is in a segment of `len` bytes from offset `from` on, where a record begins.
-pub(super) fn scan(file: &dyn DiskFile, segment: u64, from: u64, len: u64) -> Result<Vec<Scanned>, ScanError> {
+/// What is in a segment of `len` bytes from offset `from` on, where a record begins; or its format, if a later release wrote it.
+pub(super) fn scan(file: &dyn DiskFile, segment: u64, from: u64, len: u64) -> Result<Vec<Scanned>, u16> {
     let mut window = window(file, segment);
     let (mut found, mut offset) = (Vec::new(), from);
     // Where the gap began, and what the disk said in it.
     let mut gap: Option<(u64, Option<String>)> = None;
     while offset < len {
         let (record, unread) = match window.look(offset) {
-            Here::Newer(format) => return Err(ScanError::Newer(format)),
+            Here::Newer(format) => return Err(format),
             // What ends behind the end of the file was torn.
             Here::Record(record) if offset + record.span() <= len => (Some(record), None),
             Here::Record(_) | Here::Nothing => (None, None),

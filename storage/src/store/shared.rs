@@ -3,7 +3,7 @@
 //! Locks are taken in this order, and none is taken again: collecting, changing, writer, index, state. The state's is never held while the
 //! disk is asked for anything.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::disk::Disk;
@@ -68,15 +68,18 @@ impl Shared {
 
     /// What a failed write means. A disk without room says so at once, and nothing is unclear; after anything else it is.
     pub(super) fn refuse(&self, error: PrivateError) -> WriteError {
-        match error {
-            PrivateError::NoSpace { .. } => WriteError::Full(error),
-            PrivateError::Open { .. }
-            | PrivateError::Owner { .. }
-            | PrivateError::Kind { .. }
-            | PrivateError::TooLong { .. }
-            | PrivateError::Exists { .. }
-            | PrivateError::Missing { .. }
-            | PrivateError::System { .. } => self.spoil(&error),
+        if matches!(error, PrivateError::NoSpace { .. }) {
+            WriteError::Full(error)
+        } else {
+            self.spoil(&error)
+        }
+    }
+
+    /// Removes a file, if it is there.
+    pub(super) fn remove(&self, path: &Path) -> Result<(), WriteError> {
+        match self.disk.remove(path) {
+            Ok(()) | Err(PrivateError::Missing { .. }) => Ok(()),
+            Err(error) => Err(self.refuse(error)),
         }
     }
 

@@ -79,21 +79,11 @@ impl<'a> Guide<'a> {
     pub(crate) fn show(&mut self, event: &Event) {
         match event {
             Event::Job(event) => self.job(event),
-            Event::Agent(AgentEvent::NotStarted { reason }) => {
-                self.event(&format!("a worker could not be started: {reason}"))
+            Event::Agent(event) => {
+                if let AgentEvent::NotStarted { reason } = event {
+                    self.event(&format!("a worker could not be started: {reason}"));
+                }
             }
-            Event::Agent(
-                AgentEvent::Started { .. }
-                | AgentEvent::NoDepot { .. }
-                | AgentEvent::Ended { .. }
-                | AgentEvent::Short { .. }
-                | AgentEvent::Grown { .. }
-                | AgentEvent::Exhausted
-                | AgentEvent::Notice(_)
-                | AgentEvent::Away
-                | AgentEvent::Back { .. }
-                | AgentEvent::JobOver,
-            ) => {}
         }
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use sardana_protocol::checkpoint::{Manifest, ManifestKey, PieceHash};
 use sardana_protocol::limits::PIECE_BYTES;
 use sardana_storage::manifest::{self, MANIFEST_BYTES};
-use sardana_storage::store::{self, PinId, Store, WriteError};
+use sardana_storage::store::{self, PinId, Store};
 
 use super::super::copy::{Copied, all_pieces};
 use super::super::layout::{Layout, LayoutError};
@@ -156,7 +156,7 @@ async fn bring(mirror: Mirror, outline: Arc<Outline>, number: usize, to: Store, 
         return Ok(Copied::default());
     };
     let (store, looked) = (to.clone(), pack.clone());
-    let mut missing = blocking(move || missing(&store, pin, &looked)).await;
+    let missing = blocking(move || missing(&store, pin, &looked)).await;
     let mut copied = Copied {
         kept: (pack.pieces.len() - missing.len()) as u64,
         ..Copied::default()
@@ -165,32 +165,23 @@ async fn bring(mirror: Mirror, outline: Arc<Outline>, number: usize, to: Store, 
         return Ok(copied);
     }
     let bytes = mirror.pack(&pack).await?;
-    let compared = blocking(move || {
-        let bad = missing
+    let object = mirror.bucket.name_of(&pack_object(&pack.name));
+    let putting = blocking(move || {
+        if let Some(bad) = missing
             .iter()
-            .find(|one| PieceHash::of(&bytes[one.range.clone()]) != one.piece);
-        if let Some(bad) = bad {
-            return Err(Fault::Damaged(bad.piece));
+            .find(|one| PieceHash::of(&bytes[one.range.clone()]) != one.piece)
+        {
+            let place = outline.place_of(bad.piece);
+            return Err(FetchError::Damaged { object, place });
         }
         let parts: Vec<&[u8]> = missing.iter().map(|one| &bytes[one.range.clone()]).collect();
-        to.put(pin, &parts).map_err(Fault::Write)?;
+        to.put(pin, &parts)?;
         copied.pieces = missing.len() as u64;
         copied.bytes = parts.iter().map(|part| part.len() as u64).sum();
-        copied.healed = missing.drain(..).map(|one| u64::from(one.was_there)).sum();
+        copied.healed = missing.iter().map(|one| u64::from(one.was_there)).sum();
         Ok(copied)
     });
-    compared.await.map_err(|fault| match fault {
-        Fault::Write(error) => error.into(),
-        Fault::Damaged(piece) => FetchError::Damaged {
-            object: mirror.bucket.name_of(&pack_object(&pack.name)),
-            place: outline.place_of(piece),
-        },
-    })
-}
-
-enum Fault {
-    Damaged(PieceHash),
-    Write(WriteError),
+    putting.await
 }
 
 /// A piece that is to be brought.

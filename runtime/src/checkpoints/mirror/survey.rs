@@ -144,12 +144,7 @@ impl Mirror {
         let (mut verified, mut lacking) = (Verified::default(), BTreeSet::new());
         let mut checkpoints = Vec::new();
         for one in survey.checkpoints {
-            let mut checked = Checked {
-                key: one.key,
-                state: None,
-                problems: Vec::new(),
-                elsewhere: 0,
-            };
+            let mut checked = Checked::new(one.key);
             let outline = match one.outline {
                 Ok(outline) => outline,
                 Err(reason) => {

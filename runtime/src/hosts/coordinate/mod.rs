@@ -92,14 +92,10 @@ async fn host(config: CoordinateConfig) -> Result<Hosting, HostingError> {
     }
     if config.succession == Succession::TakeOver {
         // A new one would have no workers: they have certificates of the old one.
-        state.authority().map_err(|error| match error {
-            StateError::NoJob(path) => HostingError::NothingToTakeOver(path),
-            error @ (StateError::Private(_)
-            | StateError::Authority(_)
-            | StateError::Uses(_)
-            | StateError::Locked { .. }
-            | StateError::Damaged { .. }) => error.into(),
-        })?;
+        match state.authority() {
+            Err(StateError::NoJob(path)) => return Err(HostingError::NothingToTakeOver(path)),
+            loaded => drop(loaded?),
+        }
     }
     let mirror = match (&config.mirror, &config.checkpoint_dir, config.saves) {
         (Some(url), Some(dir), Some(saves)) => Some((mirroring::begin(url, dir).await?, saves.keep)),

@@ -120,15 +120,15 @@ impl Watcher {
                 _ = term.recv() => return Ok(Watched::Enough),
                 _ = int.recv() => return Ok(Watched::Enough),
                 _ = hangup.recv() => return Ok(Watched::Enough),
-                seen = looking => if seen == Seen::End {
+                over = looking => if over {
                     return Ok(Watched::Over(Box::new(self.status.clone())));
                 },
             }
         }
     }
 
-    /// Asks once more. A coordinator that is not reached is looked for again.
-    async fn look(&mut self) -> Seen {
+    /// Asks once more, and says whether the coordinator has ended. One that is not reached is looked for again.
+    async fn look(&mut self) -> bool {
         // Given up half-way, by a key, a connection is out of step: so it is only put back when it has answered.
         let asked = match self.operator.take() {
             Some(operator) => Ok(operator),
@@ -138,7 +138,7 @@ impl Watcher {
                     Ok(access) => self.access = access,
                     Err(error) => {
                         self.note = Some(error.to_string());
-                        return Seen::More;
+                        return false;
                     }
                 }
                 self.access.connect().await
@@ -154,22 +154,15 @@ impl Watcher {
                 self.history.note(&status);
                 self.status = status;
                 self.note = None;
-                Seen::More
+                false
             }
-            Err(OperatorError::Ended { .. }) => Seen::End,
+            Err(OperatorError::Ended { .. }) => true,
             Err(error) => {
                 self.note = Some(error.to_string());
-                Seen::More
+                false
             }
         }
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    More,
-    /// The coordinator has ended.
-    End,
 }
 
 async fn ask(operator: &mut Operator) -> Result<JobStatus, OperatorError> {

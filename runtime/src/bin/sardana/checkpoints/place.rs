@@ -1,7 +1,6 @@
 //! Where checkpoints are: a directory, or a mirror of one.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -40,15 +39,6 @@ impl DirOrMirror {
             Self::Mirror(url) => Err(Failure::Usage(format!(
                 "expected a directory, found the mirror {url}; copy what you need of it to one first: sardana checkpoints copy {url} DIR"
             ))),
-        }
-    }
-}
-
-impl fmt::Display for DirOrMirror {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Directory(path) => write!(f, "{}", path.display()),
-            Self::Mirror(url) => write!(f, "{url}"),
         }
     }
 }

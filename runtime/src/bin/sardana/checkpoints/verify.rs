@@ -39,7 +39,8 @@ impl Verify {
             );
             verification = verify(&checkpoints);
         }
-        print(&verification);
+        print_directories(&verification);
+        print_checkpoints(&verification);
         if verification.is_clean() {
             Ok(())
         } else {
@@ -87,11 +88,6 @@ fn verify(checkpoints: &Checkpoints) -> Verification {
     });
     bar.finish_and_clear();
     verification
-}
-
-fn print(verification: &Verification) {
-    print_directories(verification);
-    print_checkpoints(verification);
 }
 
 fn print_directories(verification: &Verification) {
