@@ -90,15 +90,15 @@ fn measure(job: &Job, workers: u32, rounds: usize) -> Result<()> {
             saved.extend(every.saved);
         }
     }
-    let (least, median, most) = range(&mut ratios);
+    let Spread { least, median, most } = Spread::of(&mut ratios);
     println!(
         "checkpoints/digits/{workers}-workers/steps per second: ratio min {least:.3}, median {median:.3}, max {most:.3}"
     );
-    let (least, median, most) = range(&mut busy);
+    let Spread { least, median, most } = Spread::of(&mut busy);
     println!(
         "checkpoints/digits/{workers}-workers/steps per second of a processor: ratio min {least:.3}, median {median:.3}, max {most:.3}"
     );
-    let (least, median, most) = range(&mut saved);
+    let Spread { least, median, most } = Spread::of(&mut saved);
     println!(
         "checkpoints/digits/{workers}-workers/snapshot to committed, ms: min {least:.1}, median {median:.1}, max {most:.1}"
     );
@@ -157,9 +157,21 @@ fn print(name: &str, run: &Run, steps: f64) {
     }
 }
 
-/// The least, the median and the greatest.
-fn range(values: &mut [f64]) -> (f64, f64, f64) {
-    values.sort_by(f64::total_cmp);
-    let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
-    (at(0), at(values.len() / 2), at(values.len().saturating_sub(1)))
+/// How some values are spread.
+struct Spread {
+    least: f64,
+    median: f64,
+    most: f64,
+}
+
+impl Spread {
+    fn of(values: &mut [f64]) -> Self {
+        values.sort_by(f64::total_cmp);
+        let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+        Self {
+            least: at(0),
+            median: at(values.len() / 2),
+            most: at(values.len().saturating_sub(1)),
+        }
+    }
 }

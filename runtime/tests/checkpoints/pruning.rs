@@ -96,7 +96,7 @@ fn what_only_this_host_has_committed_takes_no_other_ones_place() {
     let site = Site::spread(&[10, 20]);
     let depots = ["a", "b"].map(|name| site.depot(name));
     let store = Store::open(&site.path("a")).unwrap().store;
-    save(&store, 30, (depots[0], &depots, 1));
+    save(&store, 30, depots[0], &depots);
     drop(store);
     // What the others have is not known here.
     let on_others = "on other hosts; name their directories with --also";

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use sardana_actors::depot::identity;
 use sardana_protocol::checkpoint::placement::homes;
@@ -88,17 +88,12 @@ fn job() -> JobIdentity {
 }
 
 /// Saves the state of a step in the store of `depot`, which keeps its part of it.
-pub(crate) fn save(store: &Store, step: u64, placed: (DepotId, &[DepotId], u32)) -> ManifestKey {
-    save_tensors(store, step, &state(step), placed)
+pub(crate) fn save(store: &Store, step: u64, depot: DepotId, depots: &[DepotId]) -> ManifestKey {
+    save_tensors(store, step, &state(step), depot, depots)
 }
 
 /// The same with these tensors.
-pub(crate) fn save_tensors(
-    store: &Store,
-    step: u64,
-    tensors: &Tensors,
-    (depot, depots, replicas): (DepotId, &[DepotId], u32),
-) -> ManifestKey {
+pub(crate) fn save_tensors(store: &Store, step: u64, tensors: &Tensors, depot: DepotId, depots: &[DepotId]) -> ManifestKey {
     let specs: Vec<TensorSpec> = tensors.iter().map(|(spec, _)| spec.clone()).collect();
     let description = manifest::encode_description(&specs).unwrap();
     let parts: Vec<&[u8]> = tensors.iter().flat_map(|(_, bytes)| bytes.chunks(PIECE_BYTES)).collect();
@@ -112,7 +107,7 @@ pub(crate) fn save_tensors(
         description: vec![PieceHash::of(&description)],
         pieces: parts.iter().map(|part| PieceHash::of(part)).collect(),
         bytes: parts.iter().map(|part| part.len() as u64).sum(),
-        replicas,
+        replicas: 1,
         depots: depots.to_vec(),
         placing: sardana_protocol::checkpoint::Placing::BY_HAND,
     };
@@ -148,7 +143,7 @@ impl Site {
     pub(crate) fn save(&self, name: &str, steps: &[u64]) -> Vec<ManifestKey> {
         let store = Store::open(&self.path(name)).unwrap().store;
         let depot = self.depot(name);
-        steps.iter().map(|&step| save(&store, step, (depot, &[depot], 1))).collect()
+        steps.iter().map(|&step| save(&store, step, depot, &[depot])).collect()
     }
 
     /// Directories `a` and `b` of two hosts, each of which has only its part.
@@ -164,7 +159,7 @@ impl Site {
         for (name, depot) in ["a", "b"].into_iter().zip(depots) {
             let store = Store::open(&site.path(name)).unwrap().store;
             for &step in steps {
-                save(&store, step, (depot, &depots, 1));
+                save(&store, step, depot, &depots);
             }
         }
         site
@@ -200,26 +195,24 @@ impl Site {
         command
     }
 
-    fn output(&self, line: &str) -> (Output, String, String) {
+    /// What it prints, and then what it says on standard error, when it ends with this code.
+    fn said(&self, line: &str, code: i32) -> [String; 2] {
         let output = self.command(line).output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
         assert!(!err.contains("panicked"), "{line}: {err}");
-        (output, out, err)
+        assert_eq!(output.status.code(), Some(code), "{line}: {out}{err}");
+        [out, err]
     }
 
     /// What it prints when it does what it should.
     pub(crate) fn done(&self, line: &str) -> String {
-        let (output, out, err) = self.output(line);
-        assert_eq!(output.status.code(), Some(0), "{line}: {out}{err}");
+        let [out, _] = self.said(line, 0);
         out
     }
 
     /// What it prints, and why it fails: the exit code must be this one, and the words in what it says.
     pub(crate) fn fails(&self, line: &str, code: i32, words: &[&str]) -> String {
-        let (output, out, err) = self.output(line);
-        assert_eq!(output.status.code(), Some(code), "{line}: {out}{err}");
-        let said = format!("{out}{err}");
+        let said = self.said(line, code).concat();
         has(&said, words);
         said
     }

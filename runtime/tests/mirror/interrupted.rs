@@ -31,7 +31,7 @@ fn site(steps: &[u64]) -> (Site, Vec<ManifestKey>) {
     let store = Store::open(&site.path("a")).unwrap().store;
     let keys = steps
         .iter()
-        .map(|&step| save_tensors(&store, step, &large(step), (depot, &[depot], 1)));
+        .map(|&step| save_tensors(&store, step, &large(step), depot, &[depot]));
     let keys = keys.collect();
     (site, keys)
 }

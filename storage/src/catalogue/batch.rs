@@ -14,6 +14,14 @@ pub struct Batch {
     changes: BTreeMap<(String, Vec<u8>), Option<Vec<u8>>>,
 }
 
+/// A change of one key.
+pub(super) struct KeyChange<'a> {
+    pub(super) table: &'a str,
+    pub(super) key: &'a [u8],
+    /// None removes.
+    pub(super) value: Option<&'a [u8]>,
+}
+
 impl Batch {
     /// No changes.
     #[must_use]
@@ -43,17 +51,20 @@ impl Batch {
         self.changes.is_empty()
     }
 
-    /// Table, key, and value or None, in order.
-    pub(super) fn changes(&self) -> impl Iterator<Item = (&str, &[u8], Option<&[u8]>)> {
-        let parts = self.changes.iter();
-        parts.map(|((table, key), value)| (table.as_str(), key.as_slice(), value.as_deref()))
+    /// The changes, in the order of tables and keys.
+    pub(super) fn changes(&self) -> impl Iterator<Item = KeyChange<'_>> {
+        self.changes.iter().map(|((table, key), value)| KeyChange {
+            table,
+            key,
+            value: value.as_deref(),
+        })
     }
 
     /// # Errors
     /// When a name cannot be a table's, or anything is too large.
     pub(super) fn check(&self) -> Result<(), CatalogueError> {
         let mut bytes = 0;
-        for (table, key, value) in self.changes() {
+        for KeyChange { table, key, value } in self.changes() {
             if !is_name(table) {
                 return Err(CatalogueError::Name(table.to_owned()));
             }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 
-use super::batch::Batch;
+use super::batch::{Batch, KeyChange};
 use super::check::{failed, value_of};
 use super::error::CatalogueError;
 use super::limits::{CHUNK_BYTES, SCAN_ENTRIES};
@@ -142,7 +142,7 @@ impl Open {
             head: applied.head.clone(),
             tables: applied.tables.clone(),
         };
-        for (table, key, value) in batch.changes() {
+        for KeyChange { table, key, value } in batch.changes() {
             let name = entry_key(table, key);
             let old = store.get(&name).map_err(|fault| self.spoil(&fault))?;
             if let Some(old) = &old {

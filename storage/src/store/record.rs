@@ -33,6 +33,14 @@ pub(super) enum Record {
     Mark,
 }
 
+/// What a header says of its record.
+#[derive(PartialEq, Eq)]
+struct Fields {
+    kind: u16,
+    len: u32,
+    hash: [u8; 32],
+}
+
 /// Why bytes are not a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderFault {
@@ -51,17 +59,26 @@ impl Record {
         }
     }
 
-    fn parts(self) -> (u16, u32, [u8; 32]) {
+    fn fields(self) -> Fields {
+        let bare = |kind| Fields {
+            kind,
+            len: 0,
+            hash: [0; 32],
+        };
         match self {
-            Self::Heading => (0, 0, [0; 32]),
-            Self::Piece { hash, len } => (1, len, hash.bytes()),
-            Self::Mark => (2, 0, [0; 32]),
+            Self::Heading => bare(0),
+            Self::Piece { hash, len } => Fields {
+                len,
+                hash: hash.bytes(),
+                ..bare(1)
+            },
+            Self::Mark => bare(2),
         }
     }
 
     /// The header for this place.
     pub(super) fn header(self, segment: u64, offset: u64) -> [u8; HEADER] {
-        let (kind, len, hash) = self.parts();
+        let Fields { kind, len, hash } = self.fields();
         let mut header = [0; HEADER];
         header[..8].copy_from_slice(MAGIC);
         header[8..10].copy_from_slice(&FORMAT.to_le_bytes());
@@ -87,22 +104,23 @@ impl Record {
         if !header.starts_with(MAGIC) || header[CHECKED..] != check(header, segment, offset) {
             return Err(HeaderFault::Damaged);
         }
-        let (kind, len, hash) = fields(header);
+        let fields = fields(header);
         match u16::from_le_bytes([header[8], header[9]]) {
             FORMAT => {}
             format if format > FORMAT => return Err(HeaderFault::Newer(format)),
             _ => return Err(HeaderFault::Damaged),
         }
-        let record = match kind {
+        let len = fields.len;
+        let record = match fields.kind {
             0 => Self::Heading,
             1 if len as usize <= PIECE_BYTES => Self::Piece {
-                hash: PieceHash::new(hash),
+                hash: PieceHash::new(fields.hash),
                 len,
             },
             2 => Self::Mark,
             _ => return Err(HeaderFault::Damaged),
         };
-        if record.parts() == (kind, len, hash) {
+        if record.fields() == fields {
             Ok(record)
         } else {
             Err(HeaderFault::Damaged)
@@ -110,11 +128,15 @@ impl Record {
     }
 }
 
-fn fields(header: &[u8; HEADER]) -> (u16, u32, [u8; 32]) {
+fn fields(header: &[u8; HEADER]) -> Fields {
     let mut hash = [0; 32];
     hash.copy_from_slice(&header[16..48]);
     let len = [header[12], header[13], header[14], header[15]];
-    (u16::from_le_bytes([header[10], header[11]]), u32::from_le_bytes(len), hash)
+    Fields {
+        kind: u16::from_le_bytes([header[10], header[11]]),
+        len: u32::from_le_bytes(len),
+        hash,
+    }
 }
 
 fn check(header: &[u8; HEADER], segment: u64, offset: u64) -> [u8; HEADER - CHECKED] {
