@@ -22,10 +22,19 @@ impl Dice {
         self.bits() % n.max(1)
     }
 
+    /// An index into a list of this length; 0 if it is empty.
+    pub fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).unwrap_or(0)
+    }
+
+    /// Whether something happens that happens once in `rarity` times.
+    pub fn once_in(&mut self, rarity: u64) -> bool {
+        self.below(rarity) == 0
+    }
+
     /// One of `choices`, if there is any.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> Option<T> {
-        let at = usize::try_from(self.below(choices.len() as u64)).ok()?;
-        choices.get(at).copied()
+        choices.get(self.index(choices.len())).copied()
     }
 }
 

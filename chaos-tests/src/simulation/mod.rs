@@ -6,9 +6,11 @@
 //! - [`break_port`]: one in which one worker cannot be linked with any more;
 //! - [`preempt`]: one in which workers are lost, leave and come without end, and checkpoints must come all the same;
 //! - [`churn`]: one in which a worker is killed every moment, and training must go on all the same;
+//! - [`outlive`]: one that thousands of workers come to and are lost from, and nothing may grow; [`leave_undisturbed`]: one that loses none;
 //! - `world`: the cluster, with its depots; `calendar`: virtual time; `network`: who reaches whom; `swarm`: what a seed draws;
 //! - `faults`: what goes wrong, one file each; `invariants`: what must hold all the same, one file each;
 //! - `required`: what a campaign must have checked and struck to count, and how much it may have excused;
+//! - [`hostile`]: peers that lie, to the machines alone and from among honest ones;
 //! - `planted`: bugs that it must find, with the feature `planted-bugs`;
 //! - [`coverage`]: which transitions were reached, by its `marks`; [`story`]: what happened, event by event; `model`: a stand-in for training.
 //!
@@ -16,6 +18,7 @@
 
 pub mod campaign;
 pub mod coverage;
+pub mod hostile;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod story;
@@ -30,18 +33,22 @@ mod invariants;
 mod marks;
 mod model;
 mod network;
+mod outlived;
 mod port;
 mod preempted;
 mod required;
 mod run;
 mod seldom;
 mod swarm;
+mod undisturbed;
 mod world;
 
 pub use churned::{Churned, churn};
 pub use heavy::{Heavy, load};
 pub use invariants::Violation;
+pub use outlived::{Outlived, Sizes, outlive};
 pub use port::{Broken, Port, break_port};
 pub use preempted::{Preempted, preempt};
 pub use run::{Played, play};
 pub use seldom::{Asked, StoodStill, come_back_to_a_newcomer, stand_still, work_without_end};
+pub use undisturbed::{Undisturbed, Until, leave_undisturbed};

@@ -58,7 +58,7 @@ pub fn play(seed: u64, minutes: u64, telling: Telling) -> Played {
 }
 
 impl World {
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.done.is_some() || self.given_up || self.broken.is_some()
     }
 
@@ -79,7 +79,7 @@ impl World {
     }
 
     /// Asks the job to stop, if somebody listens. Where nobody trains it would fail instead.
-    fn ask_to_stop(&mut self) -> bool {
+    pub(super) fn ask_to_stop(&mut self) -> bool {
         let trains = match self.stage() {
             Some(Stage::Halting | Stage::Forming | Stage::Running) => self.coordinator_listens(),
             Some(Stage::Gathering | Stage::Done) | None => false,
@@ -92,8 +92,7 @@ impl World {
 
     /// After healing: the floor of progress, unless the job has been asked to stop, then the end.
     fn go_on_and_end(&mut self) {
-        let each = self.swarm.shards.div_ceil(self.swarm.min.max(1)).max(1);
-        let step = self.swarm.gradient * each + self.swarm.apply * 3;
+        let step = self.swarm.gradient * self.swarm.most_shards() + self.swarm.apply * 3;
         let hangs = self.hanging();
         let transfer = self.swarm.transfer + self.swarm.local + self.swarm.load;
         let floor = Floor::of(step, transfer, self.swarm.restart, self.swarm.gradient * SLOWEST)

@@ -5,7 +5,9 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 use sardana_protocol::checkpoint::{Every, Keep};
+use sardana_protocol::limits::KEEP_LEAST;
 use sardana_protocol::membership::{Balance, Saves};
+use sardana_protocol::memory::{GradientMemory, SUMS};
 
 use super::faults::Fault;
 use super::network::{Network, Transport};
@@ -24,6 +26,8 @@ pub(crate) struct Swarm {
     pub(crate) shards: u32,
     /// How many shards fit into one worker's memory.
     pub(crate) capacity: u32,
+    /// What each worker has for gradients.
+    pub(crate) memory: GradientMemory,
     pub(crate) steps: u64,
     /// How long one shard's gradient takes.
     pub(crate) gradient: Duration,
@@ -70,6 +74,15 @@ const HEAVY: u64 = 0x4ea7_1000;
 /// One job of so many has a large state on slow links.
 const HEAVY_ONE_OF: u64 = 8;
 
+/// Scrambles a seed for what has to do with little memory: chosen so that no seed of `corpus.txt` gets less.
+const SCARCE: u64 = 0x5ca2_ce60;
+
+/// In one job of so many workers have little memory for gradients.
+const SCARCE_ONE_OF: u64 = 8;
+
+/// Bytes of a gradient, where they count.
+const GRADIENT: u64 = 1 << 30;
+
 /// The longest that a state takes from one worker to another.
 const SLOWEST_TRANSFER: Duration = Duration::from_secs(3_600);
 /// A dead process is seen by its agent after this at most, on such hosts.
@@ -87,8 +100,52 @@ impl Swarm {
         // With dice of their own: a job that is not saved goes as it would if there were no such thing.
         let swarm = swarm.saved(&mut Dice::new(mix(seed ^ SAVES)));
         let mut dice = Dice::new(mix(seed ^ HEAVY));
-        match dice.below(HEAVY_ONE_OF) {
+        let swarm = match dice.below(HEAVY_ONE_OF) {
             0 => swarm.heavy(&mut dice),
+            _ => swarm,
+        };
+        let mut dice = Dice::new(mix(seed ^ SCARCE));
+        match dice.below(SCARCE_ONE_OF) {
+            0 => swarm.scarce(&mut dice),
+            _ => swarm,
+        }
+    }
+
+    /// No worker holds more than a few pieces, whatever it is assigned.
+    fn scarce(self, dice: &mut Dice) -> Self {
+        let gradients = 1 + dice.below(4) + u64::from(SUMS + KEEP_LEAST);
+        let memory = GradientMemory {
+            gradient: GRADIENT,
+            room: gradients * GRADIENT,
+        };
+        Self { memory, ..self }
+    }
+
+    /// The most shards that a worker may have to compute in a step, with as few others as there may be.
+    pub(crate) fn most_shards(&self) -> u32 {
+        // The first computes what the others cannot hold.
+        if self.memory.is_known() {
+            return self.shards;
+        }
+        self.shards.div_ceil(self.min.max(1)).max(1)
+    }
+
+    /// A job of so many workers that is saved to so many depots, on healthy hosts, and is small enough that those who lie come to its end.
+    pub(crate) fn besieged(dice: &mut Dice, workers: u32, steps: u64, depots: u32) -> Self {
+        let swarm = Self::healthy(dice, workers);
+        let (shards, max) = (8, 5);
+        let swarm = Self {
+            min: 1 + small(dice, u64::from(workers.min(max))),
+            max,
+            shards,
+            capacity: shards,
+            steps,
+            saves: Some(super::hostile::saves()),
+            depots: (0..depots).collect(),
+            ..swarm
+        };
+        match dice.below(2) {
+            0 => swarm.scarce(dice),
             _ => swarm,
         }
     }
@@ -238,6 +295,7 @@ impl Swarm {
             max,
             shards,
             capacity,
+            memory: GradientMemory::unbounded(1),
             steps,
             gradient,
             apply,

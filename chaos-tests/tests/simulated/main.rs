@@ -1,11 +1,14 @@
 //! Simulated clusters in the test suite: runs that are remembered, a few fresh ones, and what the simulator promises of itself.
 
+mod hostile;
+
 use std::time::{Duration, SystemTime};
 
 use sardana_chaos_tests::simulation::campaign::Campaign;
 use sardana_chaos_tests::simulation::story::Telling;
 use sardana_chaos_tests::simulation::{
-    Port, break_port, churn, come_back_to_a_newcomer, load, play, preempt, stand_still, work_without_end,
+    Port, Until, break_port, churn, come_back_to_a_newcomer, leave_undisturbed, load, outlive, play, preempt, stand_still,
+    work_without_end,
 };
 
 /// Seeds worth trying again, each with the virtual minutes of its run and a word why.
@@ -176,4 +179,37 @@ fn a_process_that_its_agent_sees_stopped_is_left_out_within_a_second() {
             assert!(left_out <= Duration::from_secs(1), "{}", what());
         }
     }
+}
+
+/// Nothing stays of a worker that has ended and said how much it had computed.
+#[test]
+fn a_job_that_outlives_thousands_of_workers_does_not_grow() {
+    let lives = 1_400;
+    let played = outlive(3, lives);
+    println!("{played:?}");
+    assert_eq!(played.violation, None);
+    assert!(played.generations >= u64::from(lives / 2), "{played:?}");
+    // Numbers get longer, and what a life leaves for a while is more at one time than at another. One id of each would be 17,000.
+    let (first, last) = (played.first, played.last);
+    for (first, last) in [(first.coordinator, last.coordinator), (first.oldest, last.oldest)] {
+        assert!(first > 0 && last < first + 8_000, "{first} bytes of text have become {last}");
+    }
+}
+
+/// Shards move while no worker comes or goes, also towards the end, and each gradient is computed once.
+#[test]
+fn a_job_that_loses_no_worker_computes_each_gradient_once() {
+    let mut moved = 0;
+    for seed in 0..24 {
+        for until in [Until::TheEnd, Until::Stopped(seed)] {
+            let workers = 1 + u32::try_from(seed % 8).unwrap_or(0);
+            let played = leave_undisturbed(seed, workers, until);
+            let what = || format!("seed {seed}, {workers} workers, {until:?}: {played:?}");
+            assert_eq!(played.violation, None, "{}", what());
+            assert_eq!((played.once, played.again), (Some(played.computed), 0), "{}", what());
+            moved += u64::from(played.moved > 0);
+        }
+    }
+    println!("shards moved in {moved} of 48 jobs");
+    assert!(moved > 16, "shards moved in {moved} of 48 jobs");
 }

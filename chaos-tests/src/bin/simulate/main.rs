@@ -12,6 +12,7 @@ use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use sardana_chaos_tests::simulation::campaign::{Campaign, Report};
+use sardana_chaos_tests::simulation::hostile::{End, Siege};
 use sardana_chaos_tests::simulation::play;
 use sardana_chaos_tests::simulation::story::Telling;
 
@@ -34,6 +35,8 @@ struct Arguments {
 enum Do {
     /// Tells one run, event by event.
     Replay(Replay),
+    /// Tells one run in which certified peers lie, event by event.
+    Siege(Besieged),
     /// Lets bugs loose in the machines, one after the other, and counts the runs that it takes to find each.
     Bugs(Bugs),
     /// Runs the real shells over real QUIC in virtual time: slower, and it finds what is wrong between machines and wire.
@@ -80,6 +83,15 @@ struct Replay {
 }
 
 #[derive(Debug, Args)]
+struct Besieged {
+    /// The seed that a failing test has printed.
+    seed: u64,
+    /// A depot and an agent lie, not workers.
+    #[arg(long)]
+    others: bool,
+}
+
+#[derive(Debug, Args)]
 struct Bugs {
     /// Only these, by name; all of them if none is given.
     only: Vec<String>,
@@ -101,6 +113,7 @@ fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     match arguments.command {
         Some(Do::Replay(replay)) => Ok(tell(&replay)),
+        Some(Do::Siege(besieged)) => Ok(besiege(&besieged)),
         Some(Do::Bugs(bugs)) => hunt(&bugs),
         #[cfg(feature = "processes")]
         Some(Do::Shells(shells)) => shells.run(),
@@ -121,6 +134,21 @@ fn tell(replay: &Replay) -> ExitCode {
             println!("after {events} events: nothing was violated");
             ExitCode::SUCCESS
         }
+    }
+}
+
+/// Walks through one run in which some lie.
+fn besiege(besieged: &Besieged) -> ExitCode {
+    let siege = if besieged.others {
+        Siege::of_others(besieged.seed)
+    } else {
+        Siege::drawn(besieged.seed)
+    };
+    let (end, bytes) = siege.play(Telling::From(0));
+    println!("{end:?}; the coordinator's machine was at most {bytes} bytes of text");
+    match end {
+        End::Well | End::Failed(_) => ExitCode::SUCCESS,
+        End::Violated(_) => ExitCode::FAILURE,
     }
 }
 

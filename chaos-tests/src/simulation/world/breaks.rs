@@ -43,6 +43,13 @@ impl World {
         }
     }
 
+    /// A depot closes its connection, and comes anew.
+    pub(crate) fn depot_comes_anew(&mut self, place: usize) {
+        if let Some(session) = self.depot_session(place) {
+            self.depot_cut(place, session);
+        }
+    }
+
     /// The coordinator hears soon that a depot has given up a session.
     pub(crate) fn session_ends(&mut self, place: usize, session: u64) {
         if self.network.reaches(self.now(), Node::Depot(place), Node::Coordinator) {

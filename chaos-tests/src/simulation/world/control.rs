@@ -6,7 +6,6 @@ use std::time::Duration;
 use sardana_protocol::limits::{GREETING_DEADLINE, RETRY_EVERY};
 use sardana_protocol::member;
 use sardana_protocol::membership::{Arrival, Event, Loss};
-use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{CoordinatorMessage, Introduction, Tally, WorkerMessage};
 use sardana_protocol::words::{Incarnation, Step, WorkerId};
 
@@ -83,6 +82,13 @@ impl World {
         if self.coordinator.has_seen_end(worker) {
             return;
         }
+        let introduction = match &mut self.liars {
+            Some(liars) => liars.introduces(worker, introduction, &mut self.dice),
+            None => introduction,
+        };
+        if self.liars.is_some() && !self.admits(worker, &introduction) {
+            return self.end_seen(worker, "exit code 1", LastWords::Yes);
+        }
         let report_from = machine.next_report();
         // It knows sooner than this side that its last connection is gone.
         if let Some(before) = self.coordinator.session_of(worker) {
@@ -104,7 +110,7 @@ impl World {
             worker,
             address: address_of(worker),
             capacity: self.swarm.capacity,
-            memory: GradientMemory::unbounded(1),
+            memory: self.swarm.memory,
             introduction,
         })));
     }
@@ -176,7 +182,11 @@ impl World {
     }
 
     /// What a worker's machine says.
-    pub(super) fn send_up(&mut self, worker: WorkerId, message: WorkerMessage) {
+    pub(crate) fn send_up(&mut self, worker: WorkerId, message: WorkerMessage) {
+        let message = match &mut self.liars {
+            Some(liars) => liars.says(worker, message, &mut self.dice),
+            None => message,
+        };
         self.coverage.said(&message);
         let now = self.now();
         let Some(process) = self.processes.get_mut(&worker) else {

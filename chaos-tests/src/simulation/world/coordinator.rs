@@ -222,6 +222,9 @@ impl World {
     }
 
     fn order(&mut self, worker: WorkerId, message: CoordinatorMessage) {
+        if let Some(liars) = &mut self.liars {
+            liars.hear(&message);
+        }
         self.coverage.ordered(&message);
         self.story
             .tell(self.calendar.now(), || format!("coordinator to {worker}: {message:?}"));

@@ -268,7 +268,11 @@ impl World {
         }
     }
 
-    pub(super) fn depot_says(&mut self, place: usize, message: DepotMessage) {
+    pub(crate) fn depot_says(&mut self, place: usize, message: DepotMessage) {
+        let message = match &mut self.liars {
+            Some(liars) => liars.depot_says(self.depots[place].id, message, &mut self.dice),
+            None => message,
+        };
         self.coverage.depot_said(&message);
         let now = self.now();
         let Control::Joined(session) = self.depots[place].control else {
@@ -298,6 +302,9 @@ impl World {
     /// The coordinator's machine has an order for a depot.
     pub(super) fn order_depot(&mut self, depot: DepotId, order: DepotOrder) {
         self.coverage.depot_ordered(&order);
+        if let Some(liars) = &mut self.liars {
+            liars.hear(&order);
+        }
         if let DepotOrder::Delete { key } = &order {
             let held = self.law.deletes(*key);
             self.require(held);

@@ -358,6 +358,10 @@ impl World {
             match found {
                 Some(state) => {
                     let right = snapshot.shares.get(index as usize) == Some(&hash_of_share(state, Share { index, of }));
+                    // Whoever holds it has said that it is another than it is.
+                    if !right && self.liars.is_some() {
+                        return Ok(Answer::Never);
+                    }
                     if !right {
                         let text = format!("{joiner} copies share {index} of {}, with another hash", snapshot.id);
                         return Err(Violation::new("STEP-2", text));

@@ -32,6 +32,7 @@ use sardana_protocol::words::{Step, WorkerId};
 
 use super::calendar::{Calendar, Happening, Party};
 use super::coverage::Coverage;
+use super::hostile::Liars;
 use super::invariants::{Count, Law, Violation};
 use super::model::Sum;
 use super::network::{Network, Node};
@@ -70,7 +71,7 @@ pub(crate) struct World {
     pub(crate) depots: Vec<Depot>,
     /// What a piece has in it: the state and the number.
     vault: BTreeMap<PieceHash, (u64, u64)>,
-    spec: JobSpec,
+    pub(crate) spec: JobSpec,
     serial: u64,
     /// Successors that are on their way.
     pub(crate) coming: usize,
@@ -84,6 +85,8 @@ pub(crate) struct World {
     pub(crate) given_up: bool,
     /// Those whom the coordinator has dismissed.
     pub(crate) dismissed: Vec<WorkerId>,
+    /// Who lies, in some runs.
+    pub(crate) liars: Option<Liars>,
     /// Since when training waits for a checkpoint.
     in_want: Option<Duration>,
     counted_to: Duration,
@@ -150,6 +153,7 @@ impl World {
             done: None,
             given_up: false,
             dismissed: Vec::new(),
+            liars: None,
             in_want: None,
             counted_to: Duration::ZERO,
             high: Step::ZERO,
@@ -191,7 +195,9 @@ impl World {
 
     /// What must hold does, or the run is over.
     pub(crate) fn require(&mut self, held: Result<(), Violation>) {
-        if let (Err(violation), None) = (held, &self.broken) {
+        if let (Err(violation), None) = (held, &self.broken)
+            && !self.is_by_a_lie(&violation)
+        {
             self.story.tell(self.calendar.now(), || format!("VIOLATION {violation}"));
             self.broken = Some(violation);
         }
@@ -315,7 +321,11 @@ impl World {
         }
         let worker = WorkerId::new(self.dice.bits());
         let rate = 990 + self.dice.below(21);
-        let process = Process::new(&self.spec, self.swarm.keeps, rate, self.now());
+        let mut process = Process::new(&self.spec, self.swarm.keeps, rate, self.now());
+        process.member.hold_at_most(self.swarm.memory.pieces());
+        if let Some(liars) = &mut self.liars {
+            liars.comes(worker);
+        }
         self.processes.insert(worker, process);
         self.calendar.after(Duration::ZERO, Happening::Dial { worker });
         let heartbeat = super::calendar::Beat::Heart;

@@ -36,8 +36,14 @@ impl World {
         let commands = process.member.handle(event);
         self.coverage.member_moved(before, process.member.phases());
         let after = process.member.step();
+        let memory = self.swarm.memory;
+        let pieces = memory.is_known().then(|| process.member.introduction().standing.kept);
         let held = self.law.grows(worker, step, after);
         self.require(held);
+        if let Some(pieces) = pieces {
+            let held = self.law.holds(worker, &pieces, memory);
+            self.require(held);
+        }
         let mut data = data;
         for command in commands {
             self.story.tell(now, || format!("  {worker} commands {command:?}"));

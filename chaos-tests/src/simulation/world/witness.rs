@@ -128,6 +128,11 @@ impl World {
     /// The job fails: that is right only where all its checkpoints are gone; or, for a coordinator that has nothing written down of the
     /// job, those that it was told of. It cannot tell another job's store from a person's mistake, which is to be told at once.
     fn fails(&mut self, reason: String) -> Result<(), Violation> {
+        if let Some(liars) = &mut self.liars {
+            liars.failed = Some(reason);
+            self.given_up = true;
+            return Ok(());
+        }
         let unknown = !self.coordinator.remembers && !self.knows_what_to_resume_from();
         if unknown || self.nothing_to_resume_from() {
             self.gives_up();

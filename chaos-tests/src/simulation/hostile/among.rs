@@ -4,55 +4,74 @@
 use std::collections::BTreeSet;
 
 use sardana_protocol::checkpoint::DepotId;
-use sardana_protocol::membership::{Config, Event, Loss};
+use sardana_protocol::membership::{Event, Loss};
 use sardana_protocol::messages::{DepotMessage, Introduction, Motion, Tally, WorkerMessage};
 use sardana_protocol::words::WorkerId;
 
 use super::changing::Ear;
 use super::corpus;
-use crate::world::Dice;
+use crate::dice::Dice;
+use crate::simulation::world::{BUILD, TASK};
 
 /// A depot that lies, and an agent.
 #[derive(Debug)]
 struct Others {
     depot: DepotId,
     corpus: Vec<DepotMessage>,
-    /// Whose agent lies.
-    child: WorkerId,
+    /// Whose agent lies: that of the worker that came first.
+    child: Option<WorkerId>,
 }
 
 /// Who lies, and what.
 #[derive(Debug)]
 pub(crate) struct Liars {
     who: BTreeSet<WorkerId>,
+    /// So many of those who come first are liars.
+    workers: usize,
     ear: Ear,
     corpus: Vec<WorkerMessage>,
     others: Option<Others>,
     /// One in so many of their words is a lie.
     rarity: u64,
-    /// How many lies were told.
-    pub(crate) told: u32,
-    /// Why the job failed, if that is by their word.
+    /// Why the job failed, if it did.
     pub(crate) failed: Option<String>,
 }
 
 impl Liars {
-    pub(crate) fn new(who: impl IntoIterator<Item = WorkerId>, rarity: u64) -> Self {
+    pub(crate) fn new(workers: usize, rarity: u64) -> Self {
         Self {
-            who: who.into_iter().collect(),
+            who: BTreeSet::new(),
+            workers,
             ear: Ear::default(),
             corpus: corpus::of_worker(),
             others: None,
             rarity,
-            told: 0,
             failed: None,
         }
     }
 
-    /// From now on this depot lies, and the agent of this worker.
-    pub(crate) fn others(&mut self, depot: DepotId, child: WorkerId, config: &Config) {
-        let corpus = corpus::of_depot(config.task, config.build);
-        self.others = Some(Others { depot, corpus, child });
+    /// With a depot that lies, and the agent of the worker that comes first.
+    pub(crate) fn and_others(self, depot: DepotId) -> Self {
+        let corpus = corpus::of_depot(TASK, BUILD);
+        let others = Others {
+            depot,
+            corpus,
+            child: None,
+        };
+        Self {
+            others: Some(others),
+            ..self
+        }
+    }
+
+    /// A worker comes.
+    pub(crate) fn comes(&mut self, worker: WorkerId) {
+        if self.who.len() < self.workers {
+            self.who.insert(worker);
+        }
+        if let Some(others) = &mut self.others {
+            others.child.get_or_insert(worker);
+        }
     }
 
     /// The depot that lies, if one does.
@@ -80,7 +99,6 @@ impl Liars {
         if !self.is_one(worker) || !dice.once_in(self.rarity) {
             return message;
         }
-        self.told += 1;
         self.ear.changed(&message, dice)
     }
 
@@ -89,7 +107,6 @@ impl Liars {
         if !self.is_one(worker) || !dice.once_in(self.rarity) {
             return introduction;
         }
-        self.told += 1;
         self.ear.changed(&introduction, dice)
     }
 
@@ -99,7 +116,6 @@ impl Liars {
             return None;
         }
         let worker = *self.who.iter().nth(dice.index(self.who.len()))?;
-        self.told += 1;
         let message = &self.corpus[dice.index(self.corpus.len())];
         Some((worker, self.ear.changed(message, dice)))
     }
@@ -110,7 +126,6 @@ impl Liars {
         if !lies || !dice.once_in(self.rarity) {
             return message;
         }
-        self.told += 1;
         self.ear.changed(&message, dice)
     }
 
@@ -120,7 +135,6 @@ impl Liars {
         if !dice.once_in(self.rarity * 40) {
             return None;
         }
-        self.told += 1;
         let message = &others.corpus[dice.index(others.corpus.len())];
         Some((others.depot, self.ear.changed(message, dice)))
     }
@@ -134,11 +148,10 @@ impl Liars {
     /// What the agent that lies says, now and then: that its child stands still, or goes on; and that another worker has ended, which is
     /// believed of those that are not there, as `absent` are.
     pub(crate) fn agent_invents(&mut self, absent: &[WorkerId], dice: &mut Dice) -> Option<Event> {
-        let child = self.others.as_ref()?.child;
+        let child = self.others.as_ref()?.child?;
         if !dice.once_in(self.rarity * 40) {
             return None;
         }
-        self.told += 1;
         if dice.once_in(2) && !absent.is_empty() {
             let tally = Some(Tally {
                 total: 9,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::world::Dice;
+use crate::dice::Dice;
 
 /// So many numbers are remembered that messages have said.
 const HEARD: usize = 96;

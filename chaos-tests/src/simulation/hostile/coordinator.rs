@@ -1,45 +1,25 @@
-//! The machines alone, told anything.
-//!
-//! A seed replays a run: it is printed when one fails.
+//! The coordinator's machine alone, told anything by workers, agents and depots.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::num::NonZeroU64;
 use std::time::Duration;
 
-use sardana_protocol::checkpoint::{DepotId, Every, Keep};
-use sardana_protocol::job::{JobSpec, Order};
-use sardana_protocol::member::{self, Heartbeat, Member, Work};
-use sardana_protocol::membership::{Arrival, Balance, Command, Config, DepotEvent, Event, Loss, Membership, Saves};
+use sardana_protocol::checkpoint::DepotId;
+use sardana_protocol::job::Order;
+use sardana_protocol::membership::{Arrival, Balance, Command, Config, DepotEvent, Event, Loss, Membership};
 use sardana_protocol::memory::GradientMemory;
-use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, Standing, StepReport, Tally, Trailer, WorkerMessage};
+use sardana_protocol::messages::{CoordinatorMessage, DepotMessage, Standing, Tally, Trailer, WorkerMessage};
 use sardana_protocol::snapshot::SnapshotId;
-use sardana_protocol::state::StateHash;
 use sardana_protocol::status::Stage;
-use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
+use sardana_protocol::words::{Incarnation, Step, WorkerId};
 
 use super::changing::Ear;
-use super::corpus;
-use crate::world::Dice;
-
-const TASK: StateHash = StateHash::new([1; 32]);
-const BUILD: StateHash = StateHash::new([2; 32]);
+use super::{corpus, saves};
+use crate::dice::Dice;
+use crate::simulation::world::{BUILD, TASK};
 
 /// Who speaks to the coordinator.
 const WORKERS: u64 = 6;
 const DEPOTS: u64 = 3;
-
-/// As text a machine is never longer than this: six workers, three depots, and all that any of them has said.
-const COORDINATOR_BYTES: usize = 4 << 20;
-const MEMBER_BYTES: usize = 1 << 20;
-
-/// When checkpoints are taken.
-pub(crate) fn saves() -> Saves {
-    Saves {
-        every: Every::Steps(NonZeroU64::MIN.saturating_add(2)),
-        replicas: 2,
-        keep: Keep::default(),
-    }
-}
 
 fn config() -> Config {
     Config {
@@ -70,9 +50,9 @@ struct Besieged {
     largest: usize,
 }
 
-/// A coordinator is told so many things. Returns how large it was at most.
-pub(crate) fn besiege_coordinator(seed: u64, events: u32) -> usize {
-    let _on_failure = OnFailure("besiege_coordinator", seed);
+/// A coordinator is told so many things. Returns how large it was at most, as text.
+#[must_use]
+pub fn besiege_coordinator(seed: u64, events: u32) -> usize {
     let mut besieged = Besieged {
         dice: Dice::new(seed),
         ear: Ear::default(),
@@ -87,12 +67,7 @@ pub(crate) fn besiege_coordinator(seed: u64, events: u32) -> usize {
     for number in 0..events {
         besieged.event();
         if number % 500 == 499 {
-            let bytes = format!("{:?}", besieged.machine).len();
-            assert!(
-                bytes < COORDINATOR_BYTES,
-                "the coordinator has grown to {bytes} bytes of text"
-            );
-            besieged.largest = besieged.largest.max(bytes);
+            besieged.largest = besieged.largest.max(format!("{:?}", besieged.machine).len());
         }
     }
     besieged.largest
@@ -283,136 +258,5 @@ impl Besieged {
         };
         self.answers.extend(answer.map(|answer| (worker, answer)));
         self.answers.truncate(64);
-    }
-}
-
-/// A worker is told so many things by its coordinator and its peers. Returns how large it was at most.
-pub(crate) fn besiege_member(seed: u64, events: u32) -> usize {
-    let _on_failure = OnFailure("besiege_member", seed);
-    let mut dice = Dice::new(seed);
-    let order = if dice.once_in(4) { Order::Fast } else { Order::Exact };
-    let spec = JobSpec {
-        name: "hostile".to_owned(),
-        seed,
-        shards: 4,
-        steps: Step::new(40),
-        samples: 100,
-        batch: 10,
-        order,
-    };
-    let (mut member, mut ear, mut largest) = (Member::new(&spec, 6), Ear::default(), 0);
-    let mut form = Generation::NONE;
-    let all = corpus::of_coordinator();
-    for number in 0..events {
-        let event = match dice.below(6) {
-            0..=2 => {
-                let message = all[dice.index(all.len())].clone();
-                let message = if dice.once_in(3) {
-                    message
-                } else {
-                    ear.changed(&message, &mut dice)
-                };
-                ear.hear(&message);
-                if let CoordinatorMessage::Form(found) | CoordinatorMessage::Prepare(found) = &message {
-                    form = found.generation;
-                }
-                Some(order_of(message))
-            }
-            3 => of_peers(&member, form, &ear, &mut dice),
-            _ => of_trainer(&mut member),
-        };
-        if let Some(event) = event {
-            let _ = member.handle(event);
-        }
-        let _ = (member.introduction(), member.phases());
-        if number % 500 == 499 {
-            let bytes = format!("{member:?}").len();
-            assert!(bytes < MEMBER_BYTES, "the worker has grown to {bytes} bytes of text");
-            largest = largest.max(bytes);
-        }
-        // Another life, or one that has come to its end.
-        if dice.once_in(800) {
-            member = Member::new(&spec, 6);
-        }
-    }
-    largest
-}
-
-/// What comes from a coordinator; the end of the job stands for the welcome of another.
-fn order_of(message: CoordinatorMessage) -> member::Event {
-    if let CoordinatorMessage::Complete { step, .. } = message {
-        return member::Event::Welcomed {
-            incarnation: Incarnation::new(1 + step.get() % 3),
-            report_from: step,
-        };
-    }
-    member::Event::Ordered(message)
-}
-
-/// What comes over links: any orders, any steps.
-fn of_peers(member: &Member, generation: Generation, ear: &Ear, dice: &mut Dice) -> Option<member::Event> {
-    let (step, snapshot) = (
-        member.step(),
-        SnapshotId {
-            generation,
-            step: member.step(),
-        },
-    );
-    let (trailer, keeper_at) = ear.changed(&(Trailer::Switch(generation.next()), step), dice);
-    Some(match dice.below(9) {
-        0 => member::Event::LinksReady { generation },
-        1 => member::Event::LinkBroken {
-            generation,
-            peer: WorkerId::new(1),
-        },
-        2..=4 => member::Event::Summed {
-            generation,
-            step,
-            trailer,
-        },
-        5 => member::Event::Fetched { generation, step },
-        6 => member::Event::Copied {
-            snapshot: ear.changed(&snapshot, dice),
-        },
-        7 => member::Event::Followed {
-            step,
-            trailer,
-            keeper_at,
-        },
-        _ => member::Event::RoomMade,
-    })
-}
-
-/// What the worker's own trainer does.
-fn of_trainer(member: &mut Member) -> Option<member::Event> {
-    Some(match member.next_work() {
-        Work::Gradient { step, piece, shard } => member::Event::Computed { step, piece, shard },
-        Work::Apply { step } => member::Event::Applied {
-            report: StepReport {
-                step,
-                samples: 1,
-                sums: Vec::new(),
-            },
-        },
-        Work::Load { .. } => member::Event::Loaded,
-        Work::Conclude { .. } => member::Event::Concluded {
-            hash: StateHash::of(b"x"),
-            results: Vec::new(),
-        },
-        Work::Wait => member::Event::Beat {
-            heartbeat: Heartbeat::Due(None),
-        },
-    })
-}
-
-/// Says what replays a run that fails.
-struct OnFailure(&'static str, u64);
-
-impl Drop for OnFailure {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let Self(which, seed) = self;
-            eprintln!("to replay {which}: {}={seed}, test replay", super::siege::REPLAY);
-        }
     }
 }
