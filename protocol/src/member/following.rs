@@ -13,6 +13,15 @@ use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
 use crate::words::Step;
 
+/// What a worker has of the way in.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Joining {
+    pub(super) follow: Option<Follow>,
+    pub(super) given_up: Option<GivenUp>,
+    /// The snapshot that the state was copied from.
+    copied: Option<SnapshotId>,
+}
+
 /// A joiner's progress.
 #[derive(Debug, Clone)]
 pub(super) struct Follow {
@@ -71,11 +80,11 @@ enum Told {
 
 impl Member {
     pub(super) fn copy(&mut self, snapshot: Snapshot, out: &mut Vec<Command>) {
-        if self.seat.is_some() || self.owed.is_some() || !self.is_sound_snapshot(&snapshot) {
+        if self.seat.is_some() || self.promise.owed.is_some() || !self.is_sound_snapshot(&snapshot) {
             return;
         }
         out.push(Command::Send(WorkerMessage::Copying { snapshot: snapshot.id }));
-        match &mut self.follow {
+        match &mut self.joining.follow {
             Some(follow) if follow.snapshot.id == snapshot.id => {
                 follow.snapshot = snapshot;
                 // The coordinator lacks the news, or it would not say so again.
@@ -90,7 +99,7 @@ impl Member {
             }
             Some(_) | None => {
                 self.end_copy(out);
-                self.follow = Some(Follow {
+                self.joining.follow = Some(Follow {
                     snapshot,
                     stage: Stage::Held,
                     asked: None,
@@ -104,16 +113,16 @@ impl Member {
 
     fn is_sound_snapshot(&self, snapshot: &Snapshot) -> bool {
         let of = snapshot.holders.len();
-        (1..=MAX_HOLDERS as usize).contains(&of) && snapshot.shares.len() == of && snapshot.id.step <= self.end
+        (1..=MAX_HOLDERS as usize).contains(&of) && snapshot.shares.len() == of && snapshot.id.step <= self.job.end
     }
 
     /// Begins what was ordered, unless something else is still being loaded or applied.
     pub(super) fn begin_copy(&mut self, out: &mut Vec<Command>) {
-        if self.update != Update::None || self.owed.is_some() {
+        if self.update != Update::None || self.promise.owed.is_some() {
             return;
         }
-        let (copied, step, order) = (self.copied, self.step, self.order);
-        let Some(follow) = self.follow.as_mut().filter(|follow| follow.stage == Stage::Held) else {
+        let (copied, step, order) = (self.joining.copied, self.step, self.job.order);
+        let Some(follow) = self.joining.follow.as_mut().filter(|follow| follow.stage == Stage::Held) else {
             return;
         };
         // A state as new as the snapshot is the job's own (BITS-1). In fast order that holds only for what was copied from it.
@@ -131,8 +140,8 @@ impl Member {
     }
 
     fn ask(&mut self, step: Step, out: &mut Vec<Command>) {
-        let end = self.end;
-        let Some(follow) = &mut self.follow else { return };
+        let end = self.job.end;
+        let Some(follow) = &mut self.joining.follow else { return };
         if step >= end {
             follow.asked = None;
             return;
@@ -145,8 +154,8 @@ impl Member {
     }
 
     pub(super) fn copied(&mut self, snapshot: SnapshotId, out: &mut Vec<Command>) {
-        let idle = self.update == Update::None && self.seat.is_none() && self.owed.is_none();
-        let Some(follow) = self.follow.as_mut().filter(|_| idle) else {
+        let idle = self.update == Update::None && self.seat.is_none() && self.promise.owed.is_none();
+        let Some(follow) = self.joining.follow.as_mut().filter(|_| idle) else {
             return;
         };
         if follow.snapshot.id == snapshot && follow.stage == Stage::Copying {
@@ -159,14 +168,19 @@ impl Member {
     }
 
     pub(super) fn copy_failed(&mut self, snapshot: SnapshotId, reason: String, out: &mut Vec<Command>) {
-        if self.follow.as_ref().is_some_and(|follow| follow.snapshot.id == snapshot) {
+        if self
+            .joining
+            .follow
+            .as_ref()
+            .is_some_and(|follow| follow.snapshot.id == snapshot)
+        {
             self.give_up(reason, out);
         }
     }
 
     /// Neither copies nor follows any more, and says why.
     pub(super) fn give_up(&mut self, reason: String, out: &mut Vec<Command>) {
-        let Some(follow) = self.follow.take() else { return };
+        let Some(follow) = self.joining.follow.take() else { return };
         let given_up = GivenUp {
             snapshot: follow.snapshot.id,
             reason,
@@ -174,12 +188,12 @@ impl Member {
         self.unprepare(out);
         out.push(Command::Network(NetworkCommand::EndCopy));
         given_up.say(out);
-        self.given_up = Some(given_up);
+        self.joining.given_up = Some(given_up);
     }
 
     pub(super) fn followed(&mut self, step: Step, trailer: Trailer, keeper_at: Step, out: &mut Vec<Command>) {
         let (mine, idle) = (self.step, self.update == Update::None);
-        let Some(follow) = self.follow.as_mut().filter(|follow| follow.asked == Some(step)) else {
+        let Some(follow) = self.joining.follow.as_mut().filter(|follow| follow.asked == Some(step)) else {
             return;
         };
         follow.asked = None;
@@ -208,7 +222,7 @@ impl Member {
 
     /// Says with a heartbeat that it has caught up: the coordinator does not ask for it.
     pub(super) fn say_caught_up(&self, out: &mut Vec<Command>) {
-        let told = self.follow.as_ref().filter(|follow| follow.told == Told::Yes);
+        let told = self.joining.follow.as_ref().filter(|follow| follow.told == Told::Yes);
         if let Some(Follow { snapshot, .. }) = told {
             let (snapshot, step) = (snapshot.id, self.step);
             out.push(Command::Send(WorkerMessage::CaughtUp { snapshot, step }));
@@ -230,11 +244,11 @@ impl Member {
     /// The state has changed: goes on with what is here, or asks.
     pub(super) fn follow_on(&mut self, out: &mut Vec<Command>) {
         let over = self.is_over();
-        let Some(follow) = &mut self.follow else { return };
+        let Some(follow) = &mut self.joining.follow else { return };
         match (follow.stage, follow.aside.take()) {
             (Stage::Loading, _) => {
                 follow.stage = Stage::Following;
-                self.copied = Some(follow.snapshot.id);
+                self.joining.copied = Some(follow.snapshot.id);
                 let step = self.step;
                 self.ask(step, out);
             }
@@ -255,8 +269,8 @@ impl Member {
 
     /// Neither copies nor follows any more, for a better reason than a failure.
     pub(super) fn end_copy(&mut self, out: &mut Vec<Command>) {
-        self.given_up = None;
-        if self.follow.take().is_some() {
+        self.joining.given_up = None;
+        if self.joining.follow.take().is_some() {
             out.push(Command::Network(NetworkCommand::EndCopy));
         }
     }

@@ -8,7 +8,31 @@ use crate::messages::{Joiners, Needed, Serve, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::snapshot::{SnapshotId, keepers_of, shares_of};
 use crate::state::StateHash;
-use crate::words::Step;
+use crate::words::{Step, WorkerId};
+
+/// What a member keeps for others.
+#[derive(Debug, Clone)]
+pub(super) struct Keeping {
+    /// How many sums it may keep for those who follow.
+    most_sums: u32,
+    pub(super) held: Option<Held>,
+    /// Joiners that it serves.
+    admitted: BTreeSet<WorkerId>,
+    /// The snapshot whose shares it writes to depots.
+    pub(super) saving: Option<SnapshotId>,
+}
+
+impl Keeping {
+    /// Nothing yet, and never more sums than these.
+    pub(super) const fn of(most_sums: u32) -> Self {
+        Self {
+            most_sums,
+            held: None,
+            admitted: BTreeSet::new(),
+            saving: None,
+        }
+    }
+}
 
 /// A snapshot of which this member holds shares.
 #[derive(Debug, Clone)]
@@ -61,7 +85,7 @@ impl Member {
             snapshot,
             shares: shares_of(place, of),
         });
-        self.held = Some(Held {
+        self.keeping.held = Some(Held {
             snapshot,
             place,
             of,
@@ -73,8 +97,8 @@ impl Member {
 
     /// The sum of `step` is applied: keeps it if it is this member's turn, as far as memory goes.
     pub(super) fn keep_sum(&mut self, step: Step, out: &mut Vec<Command>) {
-        let most = self.keeps as usize;
-        let Some(held) = &mut self.held else { return };
+        let most = self.keeping.most_sums as usize;
+        let Some(held) = &mut self.keeping.held else { return };
         if step < held.snapshot.step || !keepers_of(step, held.of).contains(&held.place) {
             return;
         }
@@ -102,11 +126,11 @@ impl Member {
     }
 
     pub(super) fn snapshot_held(&self) -> Option<SnapshotId> {
-        self.held.as_ref().map(|held| held.snapshot)
+        self.keeping.held.as_ref().map(|held| held.snapshot)
     }
 
     fn let_go(&mut self, out: &mut Vec<Command>) -> Option<SnapshotId> {
-        let held = self.held.take()?;
+        let held = self.keeping.held.take()?;
         out.push(Command::LetGo {
             shares: true,
             sums_before: None,
@@ -122,21 +146,21 @@ impl Member {
     }
 
     pub(super) fn snapshotted(&mut self, snapshot: SnapshotId, shares: Vec<(u32, StateHash)>, out: &mut Vec<Command>) {
-        if self.held.as_ref().is_some_and(|held| held.snapshot == snapshot) {
+        if self.keeping.held.as_ref().is_some_and(|held| held.snapshot == snapshot) {
             out.push(Command::Send(WorkerMessage::Snapshotted { snapshot, shares }));
         }
     }
 
     fn admit(&mut self, joiners: Joiners, out: &mut Vec<Command>) {
         match joiners {
-            Joiners::Only(joiners) => self.admitted = joiners.into_iter().collect(),
+            Joiners::Only(joiners) => self.keeping.admitted = joiners.into_iter().collect(),
             Joiners::Changed { came, gone } if came.is_empty() && gone.is_empty() => return,
             Joiners::Changed { came, gone } => {
-                self.admitted.retain(|joiner| !gone.contains(joiner));
-                self.admitted.extend(came);
+                self.keeping.admitted.retain(|joiner| !gone.contains(joiner));
+                self.keeping.admitted.extend(came);
             }
         }
-        let joiners = self.admitted.iter().copied().collect();
+        let joiners = self.keeping.admitted.iter().copied().collect();
         out.push(Command::Network(NetworkCommand::Admit { joiners }));
     }
 
@@ -146,7 +170,7 @@ impl Member {
         let Some(needed) = serve.snapshot else {
             return self.make_room(serve.shares, out);
         };
-        let Some(held) = &mut self.held else { return };
+        let Some(held) = &mut self.keeping.held else { return };
         // Where no worker joins it may still become a checkpoint, until it is said that it is over.
         let over = nobody && serve.shares == Needed::No;
         if held.snapshot < needed || (held.snapshot == needed && over) {

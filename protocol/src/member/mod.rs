@@ -16,6 +16,7 @@
 mod command;
 mod event;
 mod following;
+mod halting;
 mod keeping;
 mod phases;
 mod pieces;
@@ -26,79 +27,59 @@ mod seat;
 mod tests;
 mod update;
 
-use std::collections::{BTreeSet, VecDeque};
-
 pub use command::{Command, Lacking, NetworkCommand};
 pub use event::{Event, Heartbeat, Work};
-use following::{Follow, GivenUp};
-use keeping::Held;
+use following::Joining;
+use halting::Promise;
+use keeping::Keeping;
 pub use phases::Phases;
 use pieces::Pieces;
 pub(crate) use pieces::pieces_held;
+use reporting::{Ending, Reports};
 pub use saving::SavedShare;
 use seat::Seat;
 use update::Update;
 
 use crate::job::{JobSpec, Order};
-use crate::messages::{CatchUp, CoordinatorMessage, Introduction, Standing, StepReport, Tally, WorkerMessage};
+use crate::messages::{CatchUp, CoordinatorMessage, Introduction, Standing, Tally, WorkerMessage};
 use crate::planted::{Bug, bites};
-use crate::snapshot::SnapshotId;
-use crate::state::StateHash;
-use crate::words::{Generation, Incarnation, ShardRange, Step, WorkerId};
+use crate::words::{Generation, Incarnation, Step};
 
 /// A worker's machine.
 #[derive(Debug, Clone)]
 pub struct Member {
-    /// The job's last step.
-    end: Step,
-    /// K.
-    shards: u32,
-    order: Order,
+    job: Job,
     /// Updates applied.
     step: Step,
     /// The step whose sum is still held.
     sum: Option<Step>,
-    /// Where a trailer has told the job to stop.
-    stop_at: Option<Step>,
-    /// The newest generation that was promised to, or joined.
-    promised: Generation,
-    /// The highest incarnation of a coordinator that is known.
-    incarnation: Incarnation,
+    promise: Promise,
     seat: Option<Seat>,
     /// The seat in the generation that a trailer may switch to.
     next: Option<Seat>,
     pieces: Pieces,
-    /// What to compute after the update under way, if a halt waits for that update.
-    next_shards: Vec<ShardRange>,
     update: Update,
-    /// The `Halted` that is said once the update under way has ended.
-    owed: Option<Generation>,
-    /// The step that the trainer was asked to conclude.
-    concluding: Option<Step>,
-    /// What it found there: the final state's hash, and the evaluation.
-    concluded: Option<(StateHash, Vec<(String, f64)>)>,
+    ending: Ending,
     tally: Tally,
     /// Bytes fetched, loaded or hashed.
     moved: u64,
-    /// How many sums it may keep for those who follow.
-    keeps: u32,
-    held: Option<Held>,
-    /// Joiners that it serves.
-    admitted: BTreeSet<WorkerId>,
-    /// The snapshot whose shares it writes to depots.
-    saving: Option<SnapshotId>,
+    keeping: Keeping,
+    joining: Joining,
     /// Why the checkpoint that this generation starts from cannot be loaded.
     unrestored: Option<(Generation, String)>,
-    follow: Option<Follow>,
-    given_up: Option<GivenUp>,
-    /// The snapshot that the state was copied from.
-    copied: Option<SnapshotId>,
     /// Why it wants to leave, if it does.
     leaving: Option<String>,
-    /// Of the last steps, oldest first.
-    reports: VecDeque<StepReport>,
-    /// The first step whose report the coordinator lacks.
-    report_from: Step,
+    reports: Reports,
+}
+
+/// What this machine knows of its job.
+#[derive(Debug, Clone, Copy)]
+struct Job {
+    /// The last step.
+    end: Step,
+    /// K.
+    shards: u32,
+    order: Order,
 }
 
 impl Member {
@@ -106,35 +87,26 @@ impl Member {
     #[must_use]
     pub fn new(job: &JobSpec, keeps: u32) -> Self {
         Self {
-            end: job.steps,
-            shards: job.shards,
-            order: job.order,
+            job: Job {
+                end: job.steps,
+                shards: job.shards,
+                order: job.order,
+            },
             step: Step::ZERO,
             sum: None,
-            stop_at: None,
-            promised: Generation::NONE,
-            incarnation: Incarnation::ZERO,
+            promise: Promise::NONE,
             seat: None,
             next: None,
             pieces: Pieces::new(job.order),
-            next_shards: Vec::new(),
             update: Update::None,
-            owed: None,
-            concluded: None,
-            concluding: None,
+            ending: Ending::default(),
             tally: Tally::default(),
             moved: 0,
-            keeps,
-            held: None,
-            admitted: BTreeSet::new(),
-            saving: None,
+            keeping: Keeping::of(keeps),
+            joining: Joining::default(),
             unrestored: None,
-            follow: None,
-            given_up: None,
-            copied: None,
             leaving: None,
-            reports: VecDeque::new(),
-            report_from: Step::ZERO,
+            reports: Reports::default(),
         }
     }
 
@@ -155,10 +127,10 @@ impl Member {
     #[must_use]
     pub fn introduction(&self) -> Introduction {
         Introduction {
-            generation: self.promised,
-            incarnation: self.incarnation,
+            generation: self.promise.generation,
+            incarnation: self.promise.incarnation,
             seat: self.seat.as_ref().map(Seat::told),
-            training: self.seat.is_some() || self.owed.is_some(),
+            training: self.seat.is_some() || self.promise.owed.is_some(),
             standing: self.standing(),
         }
     }
@@ -166,9 +138,9 @@ impl Member {
     /// From now on no coordinator's life before this one counts. Who trains goes on; who was on its way in begins anew, as the new
     /// one does not know of it.
     fn welcomed(&mut self, incarnation: Incarnation, report_from: Step, out: &mut Vec<Command>) {
-        self.report_from = report_from;
-        if incarnation > self.incarnation {
-            self.incarnation = incarnation;
+        self.reports.from = report_from;
+        if incarnation > self.promise.incarnation {
+            self.promise.incarnation = incarnation;
             // It knows of no checkpoint that is under way.
             self.end_saving(out);
             if self.seat.is_none() {
@@ -180,7 +152,7 @@ impl Member {
 
     /// Whether an order for this generation comes from a coordinator's life that is over.
     fn is_fenced(&self, generation: Generation) -> bool {
-        generation.incarnation() < self.incarnation
+        generation.incarnation() < self.promise.incarnation
     }
 
     /// Updates applied.
@@ -192,13 +164,13 @@ impl Member {
     /// K.
     #[must_use]
     pub fn shards(&self) -> u32 {
-        self.shards
+        self.job.shards
     }
 
     /// The newest generation that this worker is a member of or has promised to.
     #[must_use]
     pub fn generation(&self) -> Generation {
-        self.promised
+        self.promise.generation
     }
 
     /// Gradients computed.
@@ -311,10 +283,10 @@ impl Member {
             return Work::Wait;
         }
         if self.is_over() {
-            if self.concluding == Some(self.step) {
+            if self.ending.concluding == Some(self.step) {
                 return Work::Wait;
             }
-            self.concluding = Some(self.step);
+            self.ending.concluding = Some(self.step);
             return Work::Conclude { step: self.step };
         }
         match self.pieces.next() {
@@ -332,9 +304,9 @@ impl Member {
     }
 
     fn is_over(&self) -> bool {
-        (self.step >= self.end && !bites(Bug::OneStepTooMany))
-            || self.step > self.end
-            || self.stop_at.is_some_and(|stop| self.step >= stop)
+        (self.step >= self.job.end && !bites(Bug::OneStepTooMany))
+            || self.step > self.job.end
+            || self.ending.stop_at.is_some_and(|stop| self.step >= stop)
     }
 
     fn standing(&self) -> Standing {
@@ -342,7 +314,7 @@ impl Member {
             step: self.step,
             kept: self.pieces.ranges(),
             sum: self.sum,
-            stop_at: self.stop_at,
+            stop_at: self.ending.stop_at,
             tally: self.tally,
         }
     }

@@ -24,7 +24,7 @@ impl Member {
     pub fn phases(&self) -> Phases {
         Phases {
             seat: match &self.seat {
-                None if self.owed.is_some() => "halting",
+                None if self.promise.owed.is_some() => "halting",
                 None => "none",
                 Some(seat) if seat.catching_up != CatchUp::None => "catching up",
                 Some(seat) => linked(seat),
@@ -37,7 +37,7 @@ impl Member {
                 Update::Fetched(_) => "fetched",
                 Update::Loading(_) => "loading",
             },
-            joining: self.follow.as_ref().map_or("none", |follow| follow.phase()),
+            joining: self.joining.follow.as_ref().map_or("none", |follow| follow.phase()),
         }
     }
 }

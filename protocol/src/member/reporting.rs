@@ -1,32 +1,54 @@
 //! What a worker says unasked: that it lives, what its steps summed up to, and that it is done.
 
+use std::collections::VecDeque;
+
 use super::Member;
 use super::command::Command;
 use super::event::Heartbeat;
 use crate::limits::{MAX_KEPT_REPORTS, MAX_REPORTS};
 use crate::messages::{CatchUp, StepReport, WorkerMessage};
 use crate::state::StateHash;
-use crate::words::Rank;
+use crate::words::{Rank, Step};
+
+/// Where a job ends, as far as a worker knows, and what it found there.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ending {
+    /// Where a trailer has told the job to stop.
+    pub(super) stop_at: Option<Step>,
+    /// The step that the trainer was asked to conclude.
+    pub(super) concluding: Option<Step>,
+    /// What it found there: the final state's hash, and the evaluation.
+    pub(super) concluded: Option<(StateHash, Vec<(String, f64)>)>,
+}
+
+/// What steps summed up to, for the coordinator.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reports {
+    /// Of the last steps, oldest first.
+    kept: VecDeque<StepReport>,
+    /// The first step whose report the coordinator lacks.
+    pub(super) from: Step,
+}
 
 impl Member {
     /// Keeps the report of an applied step until a coordinator has it, up to a bound.
     pub(super) fn keep_report(&mut self, report: StepReport) {
-        self.reports.push_back(report);
-        if self.reports.len() > MAX_KEPT_REPORTS {
-            self.reports.pop_front();
+        self.reports.kept.push_back(report);
+        if self.reports.kept.len() > MAX_KEPT_REPORTS {
+            self.reports.kept.pop_front();
         }
     }
 
     pub(super) fn concluded(&mut self, hash: StateHash, results: Vec<(String, f64)>, out: &mut Vec<Command>) {
-        if self.concluding == Some(self.step) {
-            self.concluded = Some((hash, results));
+        if self.ending.concluding == Some(self.step) {
+            self.ending.concluded = Some((hash, results));
             self.finished(out);
         }
     }
 
     /// Says that this worker is done, if it is and has a seat to say it from.
     pub(super) fn finished(&mut self, out: &mut Vec<Command>) {
-        let (Some(seat), Some((hash, results))) = (&self.seat, &self.concluded) else {
+        let (Some(seat), Some((hash, results))) = (&self.seat, &self.ending.concluded) else {
             return;
         };
         // The others of this generation are further: what was the end no longer is.
@@ -72,7 +94,7 @@ impl Member {
                 return;
             }
             due = false;
-            let (generation, step, tally, moved) = (self.promised, self.step, self.tally, self.moved);
+            let (generation, step, tally, moved) = (self.promise.generation, self.step, self.tally, self.moved);
             out.push(Command::Send(WorkerMessage::Progress {
                 generation,
                 step,
@@ -87,10 +109,10 @@ impl Member {
     /// The next reports that the coordinator lacks.
     fn take_reports(&mut self) -> Vec<StepReport> {
         // In the order of their steps, as a worker's steps only grow.
-        let known = self.reports.partition_point(|report| report.step < self.report_from);
-        let news: Vec<StepReport> = self.reports.range(known..).take(MAX_REPORTS).cloned().collect();
+        let known = self.reports.kept.partition_point(|report| report.step < self.reports.from);
+        let news: Vec<StepReport> = self.reports.kept.range(known..).take(MAX_REPORTS).cloned().collect();
         if let Some(last) = news.last() {
-            self.report_from = last.step.next();
+            self.reports.from = last.step.next();
         }
         news
     }

@@ -49,7 +49,7 @@ impl Member {
     /// Writes shares of the snapshot that is held, or goes on with one that is being written.
     pub(super) fn save(&mut self, save: Save, out: &mut Vec<Command>) {
         let (snapshot, attempt) = (save.snapshot, save.attempt);
-        if self.saving != Some(snapshot) && self.snapshot_held() != Some(snapshot) {
+        if self.keeping.saving != Some(snapshot) && self.snapshot_held() != Some(snapshot) {
             let reason = "this worker does not hold the snapshot any more".to_owned();
             return out.push(Command::Send(WorkerMessage::NotSaved {
                 snapshot,
@@ -58,25 +58,25 @@ impl Member {
                 reason,
             }));
         }
-        self.saving = Some(snapshot);
+        self.keeping.saving = Some(snapshot);
         out.push(Command::Save(Box::new(save)));
     }
 
     pub(super) fn save_over(&mut self, snapshot: SnapshotId, out: &mut Vec<Command>) {
-        if self.saving == Some(snapshot) {
+        if self.keeping.saving == Some(snapshot) {
             self.end_saving(out);
         }
     }
 
     pub(super) fn end_saving(&mut self, out: &mut Vec<Command>) {
-        if self.saving.take().is_some() {
+        if self.keeping.saving.take().is_some() {
             out.push(Command::Network(NetworkCommand::EndSave));
         }
     }
 
     /// A message has its bounds; a share may have any number of pieces.
     pub(super) fn saved(&self, saved: SavedShare, out: &mut Vec<Command>) {
-        if self.saving != Some(saved.snapshot) {
+        if self.keeping.saving != Some(saved.snapshot) {
             return;
         }
         let mut start = 0;

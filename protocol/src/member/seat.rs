@@ -126,86 +126,27 @@ impl Member {
         self.seat.as_mut().filter(|seat| seat.form.generation == generation)
     }
 
-    pub(super) fn halt(&mut self, generation: Generation, out: &mut Vec<Command>) {
-        let again = generation == self.promised && self.seat.is_none() && !bites(Bug::HaltedOnce);
-        if generation <= self.promised && !again && !bites(Bug::OldHalt) {
-            return;
-        }
-        self.promised = generation;
-        // An update that is under way ends first; the worker then goes on with the shards it would have had. A further halt during
-        // the same update finds no seat any more.
-        if self.owed.is_none() {
-            self.next_shards = self.shards_after_the_update();
-        }
-        self.unprepare(out);
-        self.end_copy(out);
-        let seat = if bites(Bug::PromiseBroken) {
-            self.seat.clone()
-        } else {
-            self.seat.take()
-        };
-        if let Some(seat) = seat {
-            out.push(Command::Network(NetworkCommand::Abort {
-                generation: seat.form.generation,
-            }));
-        }
-        self.owed = Some(generation);
-        self.settle(out);
-    }
-
-    fn shards_after_the_update(&self) -> Vec<ShardRange> {
-        let ended_by = match self.update {
-            Update::Summed(Trailer::Switch(next)) | Update::Applying(Trailer::Switch(next)) => Some(next),
-            Update::Summed(_) | Update::Applying(_) | Update::None | Update::Fetched(_) | Update::Loading(_) => None,
-        };
-        let seat = match ended_by {
-            Some(next) => self.next.as_ref().filter(|seat| seat.form.generation == next),
-            None => self.seat.as_ref(),
-        };
-        seat.map_or_else(Vec::new, |seat| {
-            let part = if seat.catching_up == CatchUp::None {
-                &seat.form.steady
-            } else {
-                &seat.form.first
-            };
-            part.shards()
-        })
-    }
-
-    /// Sends the `Halted` that is owed, unless an update is under way.
-    pub(super) fn settle(&mut self, out: &mut Vec<Command>) {
-        if self.update != Update::None && !bites(Bug::HaltedTooEarly) {
-            return;
-        }
-        if let Some(generation) = self.owed.take() {
-            out.push(Command::Send(WorkerMessage::Halted {
-                generation,
-                standing: self.standing(),
-            }));
-        }
-    }
-
     pub(super) fn form(&mut self, form: Form, out: &mut Vec<Command>) {
         if let Some(seat) = self.seated(form.generation) {
             seat.say_links(out);
             return;
         }
-        let old = form.generation < self.promised && !bites(Bug::OldForm);
-        if old || self.owed.is_some() || self.update != Update::None || self.seat.is_some() {
+        let old = form.generation < self.promise.generation && !bites(Bug::OldForm);
+        if old || self.promise.owed.is_some() || self.update != Update::None || self.seat.is_some() {
             return;
         }
         // What no sound coordinator sends is not answered.
         if !self.is_sound(&form) {
             return;
         }
-        self.promised = form.generation;
+        self.promise.generation = form.generation;
         // It was meant for where this worker stood before (STEP-2).
         if !self.fits(&form) {
-            self.owed = Some(form.generation);
+            self.promise.owed = Some(form.generation);
             return self.settle(out);
         }
-        self.stop_at = form.stop_at;
-        self.report_from = form.report_from;
+        self.ending.stop_at = form.stop_at;
+        self.reports.from = form.report_from;
         self.unprepare(out);
         self.end_copy(out);
         let seat = Seat::new(form.clone());
@@ -246,11 +187,16 @@ impl Member {
             return;
         }
         let newer = self.next.as_ref().is_none_or(|next| next.form.generation < generation);
-        let takes_part = self.seat.is_some() || self.follow.is_some();
-        if let (false, Some(given_up)) = (takes_part, &self.given_up) {
+        let takes_part = self.seat.is_some() || self.joining.follow.is_some();
+        if let (false, Some(given_up)) = (takes_part, &self.joining.given_up) {
             return given_up.say(out);
         }
-        if generation <= self.promised || self.owed.is_some() || !newer || !takes_part || !self.is_sound(&form) {
+        if generation <= self.promise.generation
+            || self.promise.owed.is_some()
+            || !newer
+            || !takes_part
+            || !self.is_sound(&form)
+        {
             return;
         }
         self.unprepare(out);
@@ -280,12 +226,12 @@ impl Member {
             let step = self.step;
             self.seat = self.next.take().map(|mut seat| {
                 seat.form.step = step;
-                self.report_from = self.report_from.max(seat.form.report_from);
+                self.reports.from = self.reports.from.max(seat.form.report_from);
                 seat
             });
-            self.follow = None;
+            self.joining.follow = None;
             if !bites(Bug::SwitchNotPromised) {
-                self.promised = generation;
+                self.promise.generation = generation;
             }
             out.push(Command::Network(NetworkCommand::Switch { generation, step }));
             out.push(Command::Send(WorkerMessage::Switched { generation, step }));
@@ -300,10 +246,10 @@ impl Member {
             self.seat = None;
             // The ring has yet to send the last sum on, and ends by itself.
             self.unprepare(out);
-            self.promised = generation;
+            self.promise.generation = generation;
             self.pieces.clear();
             out.push(Command::Retain { pieces: Vec::new() });
-            self.owed = Some(generation);
+            self.promise.owed = Some(generation);
             return self.settle(out);
         }
         self.go_on(out);
@@ -323,13 +269,13 @@ impl Member {
     fn is_sound(&self, form: &Form) -> bool {
         let knows = |rank: Rank| rank == form.rank || form.peer(rank).is_some();
         let executes = |part: &Part| {
-            let checked = part.check(self.order, form.rank, form.world_size, self.shards);
+            let checked = part.check(self.job.order, form.rank, form.world_size, self.job.shards);
             checked.is_ok() && part.peers().into_iter().all(knows)
         };
         let restores = form.catch_up == CatchUp::Checkpoint;
         form.catch_up.donor().is_none_or(|donor| form.peer(donor).is_some())
             && (!restores || form.restore.as_ref().is_some_and(|restore| restore.is_sound(form)))
-            && form.step <= self.end
+            && form.step <= self.job.end
             && executes(&form.first)
             && executes(&form.steady)
     }

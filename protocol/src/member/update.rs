@@ -116,10 +116,10 @@ impl Member {
         self.progress(out);
         match trailer {
             Trailer::Continue => {}
-            Trailer::Stop => self.stop_at = Some(self.step),
+            Trailer::Stop => self.ending.stop_at = Some(self.step),
             Trailer::Snapshot => self.take_snapshot(out),
             // What was promised since then outranks it.
-            Trailer::Switch(generation) if generation <= self.promised => {}
+            Trailer::Switch(generation) if generation <= self.promise.generation => {}
             Trailer::Switch(generation) => return self.switch(generation, out),
         }
         self.go_on(out);
@@ -142,8 +142,8 @@ impl Member {
         self.update = Update::None;
         // What was found at an earlier boundary, where the others did not stop after all, says nothing of this one; nor does what
         // was found in another state at this one.
-        self.concluding = None;
-        self.concluded = None;
+        self.ending.concluding = None;
+        self.ending.concluded = None;
         self.tally = Tally {
             total: self.tally.total,
             step,
@@ -157,8 +157,8 @@ impl Member {
         if !bites(Bug::StaleGradients) {
             self.pieces.clear();
         }
-        if self.owed.is_some() {
-            let shards = std::mem::take(&mut self.next_shards);
+        if self.promise.owed.is_some() {
+            let shards = std::mem::take(&mut self.promise.next_shards);
             if !self.is_over() {
                 self.pieces.assign(&shards);
             }
