@@ -23,7 +23,8 @@ pub enum Role {
 /// Makes the enum, its names and its list from one table: a point cannot be left out of the tests that ask for all of them.
 macro_rules! points {
     ($($role:ident { $($(#[doc = $what:literal])+ $point:ident = $name:literal,)+ })+) => {
-        /// A point in the life of a worker, a coordinator or a depot.
+        /// A point in the life of a worker, a coordinator or a depot. One list, as long as it is: each is one name in one variable, and a
+        /// test asks for all of them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Point {
             $($($(#[doc = $what])+ $point,)+)+

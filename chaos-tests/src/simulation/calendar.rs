@@ -14,7 +14,7 @@ use super::faults::{Fault, Later};
 use super::model::Gradients;
 use super::world::{AtDepot, Data, OfCheckpoint};
 
-/// One thing that happens to one party.
+/// One thing that happens to one party. One list, as long as it is: all that may happen waits in one calendar, and comes in the order of time.
 #[derive(Debug, Clone)]
 pub(crate) enum Happening {
     /// The coordinator's clock, in this life of it.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sardana_protocol::words::WorkerId;
+use strum::VariantArray;
 
 use super::invariants::Violation;
 use super::network::{Cut, Node, Way};
@@ -14,7 +15,7 @@ use super::world::World;
 use crate::dice::{Dice, mix};
 
 /// What does not pass any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
 pub enum Port {
     /// What the worker sends to others.
     Out,

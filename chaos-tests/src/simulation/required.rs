@@ -1,6 +1,8 @@
 //! What a campaign that is long enough must have done: each check made, each kind of fault struck, each transition reached, and no more
 //! excused than there is reason for. An oracle that was never asked has not answered.
 
+use strum::VariantArray;
+
 use super::campaign::Report;
 use super::coverage::COVERED_WITHIN;
 use super::faults::Fault;
@@ -134,7 +136,7 @@ impl Report {
         let due = |check: &&&str| !RARE.contains(*check) || self.counted >= 10 * COVERED_WITHIN;
         let unmade = CHECKS.iter().filter(|check| !self.checked.contains_key(*check)).filter(due);
         lacks.extend(unmade.map(|check| format!("the check `{check}` was never made")));
-        let faults = Fault::ALL.iter().chain(&Fault::OF_SAVES).map(|fault| fault.name());
+        let faults = Fault::VARIANTS.iter().map(|fault| fault.name());
         let unstruck = faults.filter(|fault| !self.counts.faults.contains_key(fault));
         lacks.extend(unstruck.map(|fault| format!("the fault `{fault}` never struck")));
         let missing = self.coverage.missing();
@@ -183,7 +185,7 @@ mod tests {
             let times = 1_000_000 * excuse.most / (1_000 - excuse.most.min(999));
             report.excused.insert(excuse.why, times.max(1));
         }
-        let faults = Fault::ALL.iter().chain(&Fault::OF_SAVES);
+        let faults = Fault::VARIANTS.iter();
         report.counts.faults = faults.map(|fault| (fault.name(), 1)).collect::<BTreeMap<_, _>>();
         report
     }
@@ -204,7 +206,7 @@ mod tests {
             report.counted = COVERED_WITHIN / 2;
             assert_eq!(lacks(&report), Vec::<String>::new(), "too short to demand it");
         }
-        for fault in Fault::ALL.iter().chain(&Fault::OF_SAVES) {
+        for fault in Fault::VARIANTS.iter() {
             let mut report = complete();
             report.counts.faults.remove(fault.name());
             assert_eq!(lacks(&report), [format!("the fault `{}` never struck", fault.name())]);

@@ -251,7 +251,7 @@ impl Swarm {
             keep,
         });
         self.depots = (0..depots).map(|depot| depot % hosts).collect();
-        for fault in Fault::OF_SAVES {
+        for fault in Fault::of_saves() {
             if dice.below(3) == 0 {
                 self.faults.push((fault, Duration::from_secs(between(dice, 10, 600))));
             }
@@ -361,13 +361,13 @@ fn faults(dice: &mut Dice) -> Vec<(Fault, Duration)> {
     // At least one kind is frequent enough to count.
     // In some runs no connection breaks, so that each gradient is counted.
     let kinds = match dice.below(5) {
-        0 => &Fault::COUNTED[..],
-        _ => &Fault::ALL[..],
+        0 => Fault::counted(),
+        _ => Fault::of_any_job(),
     };
-    let frequent = dice.pick(kinds).unwrap_or(Fault::Kill);
+    let frequent = dice.pick(&kinds).unwrap_or(Fault::Kill);
     let often = Duration::from_secs(between(dice, 8, RAREST.as_secs()));
     chosen.push((frequent, often));
-    for &fault in kinds {
+    for fault in kinds {
         if fault != frequent && dice.below(3) == 0 {
             chosen.push((fault, Duration::from_secs(between(dice, 10, 1_200))));
         }

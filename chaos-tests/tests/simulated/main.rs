@@ -10,6 +10,7 @@ use sardana_chaos_tests::simulation::{
     Port, Until, break_port, churn, come_back_to_a_newcomer, leave_undisturbed, load, outlive, play, preempt, stand_still,
     work_without_end,
 };
+use strum::VariantArray;
 
 /// Seeds worth trying again, each with the virtual minutes of its run and a word why.
 const CORPUS: &str = include_str!("../../corpus.txt");
@@ -139,7 +140,7 @@ fn a_fleet_that_loses_processes_faster_than_they_come_is_seen_to_hang_by_one() {
 #[test]
 fn only_who_has_a_broken_port_is_left_out() {
     for (workers, at_most) in [(2, 2), (3, 0), (4, 0), (8, 0)] {
-        for port in [Port::Out, Port::In, Port::Both] {
+        for &port in Port::VARIANTS {
             for seed in 0..12 {
                 let played = break_port(seed, workers, port, Telling::No);
                 let what = || format!("seed {seed}, {workers} workers, {port:?}: {played:?}");

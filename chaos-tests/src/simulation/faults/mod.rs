@@ -29,6 +29,7 @@ mod vanish;
 use std::time::Duration;
 
 use sardana_protocol::words::WorkerId;
+use strum::VariantArray;
 
 use super::calendar::Happening;
 use super::network::{Cut, IDLE, Node};
@@ -39,8 +40,9 @@ pub(crate) use slow::SLOWEST;
 /// Between two looks at whether the moment of a fault has come.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// A kind of fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// A kind of fault. One list, as long as it is: a seed draws from all of them how often each comes, and what two of them do to each other is
+/// what is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, VariantArray)]
 pub(crate) enum Fault {
     /// A worker's process is killed; its agent sees it.
     Kill,
@@ -124,43 +126,67 @@ pub(crate) enum Struck {
     Nobody,
 }
 
+/// Which jobs a fault strikes, and what is known after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Strikes {
+    /// Any job, and it is known all the same how many gradients were computed.
+    Counted,
+    /// Any job.
+    Uncounted,
+    /// Jobs that are saved. After none of these is it unknown how many gradients were computed.
+    Saved,
+}
+
 impl Fault {
-    pub(crate) const ALL: [Self; 18] = [
-        Self::Kill,
-        Self::Vanish,
-        Self::Preempt,
-        Self::Freeze,
-        Self::Hang,
-        Self::Slow,
-        Self::Drain,
-        Self::Storm,
-        Self::Cut,
-        Self::Link,
-        Self::Partition,
-        Self::OneWay,
-        Self::Flap,
-        Self::Noise,
-        Self::Crash,
-        Self::DiskLost,
-        Self::Stall,
-        Self::Skew,
-    ];
+    /// All that strike any job.
+    pub(crate) fn of_any_job() -> Vec<Self> {
+        Self::that(|strikes| strikes != Strikes::Saved)
+    }
 
-    /// Those of jobs that are saved. After none of them is it unknown how many gradients were computed.
-    pub(crate) const OF_SAVES: [Self; 9] = [
-        Self::DepotCrash,
-        Self::DepotWiped,
-        Self::DepotFull,
-        Self::DepotCut,
-        Self::Rot,
-        Self::Foreign,
-        Self::Massacre,
-        Self::Spoil,
-        Self::CrashSaving,
-    ];
+    /// Those of them after which it is known how many gradients were computed.
+    pub(crate) fn counted() -> Vec<Self> {
+        Self::that(|strikes| strikes == Strikes::Counted)
+    }
 
-    /// Those after which it is known how many gradients were computed.
-    pub(crate) const COUNTED: [Self; 6] = [Self::Kill, Self::Hang, Self::Slow, Self::Drain, Self::Storm, Self::Crash];
+    /// Those of jobs that are saved.
+    pub(crate) fn of_saves() -> Vec<Self> {
+        Self::that(|strikes| strikes == Strikes::Saved)
+    }
+
+    fn that(wanted: impl Fn(Strikes) -> bool) -> Vec<Self> {
+        Self::VARIANTS
+            .iter()
+            .copied()
+            .filter(|fault| wanted(fault.strikes()))
+            .collect()
+    }
+
+    fn strikes(self) -> Strikes {
+        match self {
+            Self::Kill | Self::Hang | Self::Slow | Self::Drain | Self::Storm | Self::Crash => Strikes::Counted,
+            Self::Vanish
+            | Self::Preempt
+            | Self::Freeze
+            | Self::Cut
+            | Self::Link
+            | Self::Partition
+            | Self::OneWay
+            | Self::Flap
+            | Self::Noise
+            | Self::DiskLost
+            | Self::Stall
+            | Self::Skew => Strikes::Uncounted,
+            Self::DepotCrash
+            | Self::DepotWiped
+            | Self::DepotFull
+            | Self::DepotCut
+            | Self::Rot
+            | Self::Foreign
+            | Self::Massacre
+            | Self::Spoil
+            | Self::CrashSaving => Strikes::Saved,
+        }
+    }
 
     /// Whether it comes only while a checkpoint is under way.
     fn awaits_its_moment(self) -> bool {
