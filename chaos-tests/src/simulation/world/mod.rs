@@ -1,6 +1,7 @@
 //! A simulated cluster: a coordinator, its workers and what lies between them. All decisions are those of the machines that ship; what
 //! is here stands in for their shells, their hosts and the network.
 
+mod acting;
 mod breaks;
 mod control;
 mod coordinator;
@@ -8,6 +9,7 @@ mod depots;
 mod disks;
 mod hanging;
 mod joining;
+mod keeping;
 mod links;
 mod moving;
 mod process;
@@ -30,11 +32,10 @@ use sardana_protocol::state::StateHash;
 use sardana_protocol::status::Stage;
 use sardana_protocol::words::{Step, WorkerId};
 
-use super::calendar::{Calendar, Happening, Party};
+use super::calendar::{Calendar, Happening};
 use super::coverage::Coverage;
 use super::hostile::Liars;
 use super::invariants::{Count, Law, Violation};
-use super::model::Sum;
 use super::network::{Network, Node};
 use super::story::Story;
 use super::swarm::Swarm;
@@ -45,9 +46,6 @@ pub(crate) use depots::AtDepot;
 pub(crate) use process::{Data, Process};
 pub(crate) use saving::OfCheckpoint;
 pub(crate) use stores::Depot;
-
-/// So few workers make a cluster whose time counts.
-const ENOUGH: usize = 3;
 
 /// More processes than this are not started, whatever happens.
 pub(crate) const CROWD: usize = 40;
@@ -201,111 +199,6 @@ impl World {
             self.story.tell(self.calendar.now(), || format!("VIOLATION {violation}"));
             self.broken = Some(violation);
         }
-    }
-
-    /// One thing happens. False if nothing is left to happen.
-    pub(crate) fn happen(&mut self) -> bool {
-        let Some((serial, what)) = self.calendar.next() else {
-            return false;
-        };
-        let now = self.now();
-        let frozen = match what.party() {
-            Party::World => None,
-            Party::Coordinator => self.coordinator.frozen_until,
-            Party::Worker(worker) => match self.processes.get(&worker) {
-                Some(process) => process.frozen_until,
-                None => return true,
-            },
-        };
-        if let Some(thaw) = frozen.filter(|thaw| *thaw > now) {
-            self.calendar.defer(thaw, serial, what);
-            return true;
-        }
-        self.count_time(now);
-        self.story.hear(now, &what);
-        self.act(what);
-        true
-    }
-
-    fn act(&mut self, what: Happening) {
-        match what {
-            Happening::Tick { life } => self.tick(life),
-            Happening::ToCoordinator {
-                worker,
-                session,
-                message,
-            } => self.hear(worker, session, *message),
-            Happening::ToWorker {
-                worker,
-                session,
-                message,
-            } => self.tell(worker, session, *message),
-            Happening::Dial { worker } => self.dial(worker),
-            Happening::Hello {
-                worker,
-                session,
-                introduction,
-            } => self.hello(worker, session, *introduction),
-            Happening::Greeting {
-                worker,
-                session,
-                incarnation,
-                report_from,
-            } => self.greeted(worker, session, incarnation, report_from),
-            Happening::Unanswered { worker, session } => self.unanswered(worker, session),
-            Happening::Kill { worker } => self.killed(worker),
-            Happening::Exited { worker, how, tally } => self.exited(worker, how, tally),
-            Happening::SessionLost { worker, session } => self.session_lost(worker, session),
-            Happening::ControlLost { worker, session } => self.control_lost(worker, session),
-            Happening::Beat { worker, heartbeat } => self.beat(worker, heartbeat),
-            Happening::Worked { worker } => self.worked(worker),
-            Happening::Link { worker, generation } => self.link(worker, generation),
-            Happening::LinkBroken {
-                worker,
-                generation,
-                peer,
-            } => self.link_broken(worker, generation, peer),
-            Happening::Visit {
-                worker,
-                generation,
-                step,
-                hop,
-                gradients,
-            } => self.visited(worker, generation, step, hop, gradients),
-            Happening::Summed {
-                worker,
-                generation,
-                step,
-                trailer,
-                gradients,
-            } => {
-                let sum = Sum {
-                    step,
-                    gradients,
-                    trailer,
-                };
-                self.summed(worker, generation, sum);
-            }
-            Happening::Mail { worker, mail } => self.member(worker, mail.event, mail.data),
-            Happening::Fetched { worker, serial } => self.fetched(worker, serial),
-            Happening::Transferred { worker, serial } => self.transferred(worker, serial),
-            Happening::RoomMade { worker } => self.room_made(worker),
-            Happening::Hashed { worker, snapshot } => self.hashed(worker, snapshot),
-            Happening::Depot { place, what } => self.at_depot(place, what),
-            Happening::Checkpoint { worker, serial, what } => self.of_checkpoint(worker, serial, what),
-            Happening::Revive => self.begin_life(),
-            Happening::Start => self.start(),
-            Happening::Strike(fault) => self.strike(fault),
-            Happening::Later(later) => self.later(later),
-        }
-    }
-
-    /// Time counts while enough workers run.
-    fn count_time(&mut self, now: Duration) {
-        if self.processes.len() >= ENOUGH && self.done.is_none() {
-            self.counts.cluster_time += now.saturating_sub(self.counted_to);
-        }
-        self.counted_to = now;
     }
 
     pub(crate) fn start_after(&mut self, most: Duration) {

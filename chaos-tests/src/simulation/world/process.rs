@@ -10,7 +10,8 @@ use sardana_protocol::messages::{Form, MemberAddress, Motion, Trailer, WorkerMes
 use sardana_protocol::plan::{HopEnd, HopId, OrderedPart, Part};
 use sardana_protocol::words::{Generation, Rank, ShardRange, Step, WorkerId};
 
-use super::joining::{Joining, Keeping};
+use super::joining::Joining;
+use super::keeping::Keeping;
 use super::moving::Moved;
 use super::restoring::Restoring;
 use super::saving::Saves;
