@@ -93,109 +93,63 @@ async fn broken(dancer: Dancer) -> LinkError {
     source
 }
 
+/// What makes a header another one.
+pub(crate) type HeaderChange = fn(&mut FrameHeader);
+
 #[tokio::test]
 async fn a_frame_that_does_not_come_next_is_refused_by_name() {
     let good = FrameHeader { chunk: 1, ..header() };
-    let newer = Generation::new(Incarnation::new(4), 14);
-    for (field, wrong) in [
-        (
-            HeaderField::Incarnation,
-            FrameHeader {
-                generation: newer,
-                ..good
-            },
-        ),
-        (
-            HeaderField::Count,
-            FrameHeader {
-                generation: GENERATION.next(),
-                ..good
-            },
-        ),
-        (
-            HeaderField::Step,
-            FrameHeader {
-                step: FIRST_STEP.next(),
-                ..good
-            },
-        ),
-        (
-            HeaderField::Plan,
-            FrameHeader {
-                plan: PlanSlot::Steady,
-                ..good
-            },
-        ),
-        (HeaderField::Hop, FrameHeader { hop: 1, ..good }),
-        (
-            HeaderField::Kind,
-            FrameHeader {
-                kind: FrameKind::Sum,
-                ..good
-            },
-        ),
-        (HeaderField::Chunk, FrameHeader { chunk: 2, ..good }),
-        (
-            HeaderField::PayloadBytes,
-            FrameHeader {
-                payload_bytes: 100,
-                ..good
-            },
-        ),
-    ] {
-        let Closer {
-            dancer,
-            mut running,
-            sum,
-        } = closer();
-        send(&mut running, header()).await;
-        send(&mut running, wrong).await;
-        let error = broken(dancer).await;
+    let changes: [(HeaderField, HeaderChange); 8] = [
+        (HeaderField::Incarnation, |header| {
+            header.generation = Generation::new(Incarnation::new(4), 14)
+        }),
+        (HeaderField::Count, |header| header.generation = GENERATION.next()),
+        (HeaderField::Step, |header| header.step = FIRST_STEP.next()),
+        (HeaderField::Plan, |header| header.plan = PlanSlot::Steady),
+        (HeaderField::Hop, |header| header.hop = 1),
+        (HeaderField::Kind, |header| header.kind = FrameKind::Sum),
+        (HeaderField::Chunk, |header| header.chunk = 2),
+        (HeaderField::PayloadBytes, |header| header.payload_bytes = 100),
+    ];
+    for (field, change) in changes {
+        let mut wrong = good;
+        change(&mut wrong);
+        let mut closer = closer();
+        send(&mut closer.running, header()).await;
+        send(&mut closer.running, wrong).await;
+        let error = broken(closer.dancer).await;
         assert!(
             matches!(error, LinkError::Unexpected { field: found, .. } if found == field),
             "{field}: {error}"
         );
-        drop(sum);
     }
 }
 
 #[tokio::test]
 async fn an_early_end_is_told_from_a_reset() {
-    let Closer {
-        dancer,
-        mut running,
-        sum: _sum,
-    } = closer();
-    send(&mut running, header()).await;
-    running.finish();
-    drop(running);
-    assert!(matches!(broken(dancer).await, LinkError::Ended(expected) if expected.chunk == 1));
+    let mut finished = closer();
+    send(&mut finished.running, header()).await;
+    finished.running.finish();
+    drop(finished.running);
+    assert!(matches!(broken(finished.dancer).await, LinkError::Ended(expected) if expected.chunk == 1));
 
-    let Closer {
-        dancer,
-        mut running,
-        sum: _sum,
-    } = closer();
-    send(&mut running, header()).await;
-    drop(running);
-    assert!(matches!(broken(dancer).await, LinkError::Reset));
+    let mut reset = closer();
+    send(&mut reset.running, header()).await;
+    drop(reset.running);
+    assert!(matches!(broken(reset.dancer).await, LinkError::Reset));
 }
 
 #[tokio::test]
 async fn a_broken_ring_resets_its_other_links() {
-    let Closer {
-        dancer,
-        running,
-        mut sum,
-    } = closer();
-    drop(running);
-    broken(dancer).await;
+    let mut closer = closer();
+    drop(closer.running);
+    broken(closer.dancer).await;
     let expected = FrameHeader {
         hop: 1,
         kind: FrameKind::Sum,
         ..header()
     };
-    assert!(matches!(sum.receive(&expected).await, Err(LinkError::Reset)));
+    assert!(matches!(closer.sum.receive(&expected).await, Err(LinkError::Reset)));
 }
 
 struct PointLog(UnboundedSender<RingPoint>);

@@ -9,13 +9,14 @@ use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{Connection, Endpoint, RecvStream, SendStream, VarInt};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use sardana_collectives::limits::CHUNK_BYTES;
-use sardana_collectives::links::frame::{FrameHeader, HeaderField};
+use sardana_collectives::links::frame::HeaderField;
 use sardana_collectives::links::{LinkError, LinkReceiver, LinkSender};
 use sardana_protocol::job::Order;
 use sardana_protocol::messages::Trailer;
 use sardana_protocol::words::Step;
 
 use crate::dance::{Dance, FIRST_STEP, Gradient, make_links, patiently};
+use crate::faults::HeaderChange;
 use crate::links::header;
 
 /// Both ends of one connection. The endpoints live as long.
@@ -141,29 +142,14 @@ async fn a_wrong_header_is_refused_before_its_payload() {
     let loopback = loopback().await;
     let payload = payload();
     let expected = header(0, &payload);
-    for (field, wrong) in [
-        (
-            HeaderField::Count,
-            FrameHeader {
-                generation: expected.generation.next(),
-                ..expected
-            },
-        ),
-        (
-            HeaderField::Step,
-            FrameHeader {
-                step: expected.step.next(),
-                ..expected
-            },
-        ),
-        (
-            HeaderField::PayloadBytes,
-            FrameHeader {
-                payload_bytes: u32::MAX,
-                ..expected
-            },
-        ),
-    ] {
+    let changes: [(HeaderField, HeaderChange); 3] = [
+        (HeaderField::Count, |header| header.generation = header.generation.next()),
+        (HeaderField::Step, |header| header.step = header.step.next()),
+        (HeaderField::PayloadBytes, |header| header.payload_bytes = u32::MAX),
+    ];
+    for (field, change) in changes {
+        let mut wrong = expected;
+        change(&mut wrong);
         let (mut sender, receiver) = loopback.stream().await;
         // No payload follows, so the answer cannot come from reading it.
         sender.write_all(&wrong.encode()).await.unwrap();

@@ -7,6 +7,7 @@ use sardana_storage::store::{CommitError, WriteError};
 use super::super::directory::OpenError;
 use super::super::find::short;
 use super::super::layout::LayoutError;
+use super::limits::PRUNING_MOST;
 
 /// Why a mirror cannot be used at all. Nothing was asked of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -141,11 +142,8 @@ pub enum RetainError {
     #[error("{0}: the store answers too slowly to delete anything safely; the rest is deleted the next time")]
     Late(String),
     /// Deleting took too long.
-    #[error("it was given up after {minutes} minutes; the rest is deleted the next time")]
-    Slow {
-        /// After how many minutes it was given up.
-        minutes: u64,
-    },
+    #[error("it was given up after {} minutes; the rest is deleted the next time", PRUNING_MOST.as_secs() / 60)]
+    Slow,
 }
 
 /// Why nothing was brought from a mirror before a job began.

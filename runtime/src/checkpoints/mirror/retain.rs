@@ -70,8 +70,7 @@ impl Mirror {
         };
         let pruned = timeout(PRUNING_MOST, pruning).await;
         self.unmark(Work::Pruning).await;
-        let minutes = PRUNING_MOST.as_secs() / 60;
-        pruned.unwrap_or(Err(RetainError::Slow { minutes }))
+        pruned.unwrap_or(Err(RetainError::Slow))
     }
 
     async fn prune_marked(&self, expiry: &Expiry, marked: &watch::Receiver<Instant>) -> Result<Freed, RetainError> {

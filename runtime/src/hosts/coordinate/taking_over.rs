@@ -42,7 +42,7 @@ pub(super) async fn take_over(
         loop {
             let event = started.events.recv().await;
             match claim(event.as_ref()) {
-                Claim::Below { by } => {
+                Claim::Below(by) => {
                     known = by;
                     started.coordinator.end().await;
                     busy_since = Instant::now();
@@ -66,11 +66,9 @@ pub(super) async fn take_over(
 /// How the claim of a coordinator that takes over stands, as an event shows it.
 #[derive(Debug, PartialEq, Eq)]
 enum Claim {
-    /// A worker, or another coordinator, knows of one with a higher number, or of another one with the same: it must begin again above it.
-    Below {
-        /// That number.
-        by: Incarnation,
-    },
+    /// A worker, or another coordinator, knows of one with this number, which is higher, or of another one with the same: it must begin
+    /// again above it.
+    Below(Incarnation),
     /// Workers may have come, but perhaps not yet the one that knows most: the last coordinator may have ended before it had greeted all.
     Open,
     /// All workers that it has waited for have come, or it waits no longer: it decides.
@@ -81,7 +79,7 @@ enum Claim {
 
 fn claim(event: Option<&JobEvent>) -> Claim {
     match event {
-        Some(JobEvent::Fenced { by, .. }) => Claim::Below { by: *by },
+        Some(JobEvent::Fenced { by, .. }) => Claim::Below(*by),
         Some(JobEvent::Generation(_) | JobEvent::Waiting { .. } | JobEvent::StateLost { .. } | JobEvent::Steps(_)) => {
             Claim::Leads
         }
@@ -113,7 +111,7 @@ mod tests {
         assert_eq!(claim(Some(&joined.into())), Claim::Open);
         // A second worker was greeted by a coordinator of the number that the first one had led it to.
         let fenced = JobEvent::Fenced { own, by: own };
-        assert_eq!(claim(Some(&fenced)), Claim::Below { by: own });
+        assert_eq!(claim(Some(&fenced)), Claim::Below(own));
         let adopted = GenerationEvent::Adopted {
             generation: Generation::new(own, 1),
             members: Vec::new(),
