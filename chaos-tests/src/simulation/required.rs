@@ -35,6 +35,7 @@ pub(crate) const CHECKS: &[&str] = &[
     "all are at the end",
     "all are ready first",
     "all have halted first",
+    "an honest worker is believed",
     "checkpoints come",
     "each count is known",
     "each gradient once",

@@ -52,7 +52,12 @@ impl Membership {
         };
         let now = self.now;
         let members: Vec<WorkerId> = formation.workers().collect();
-        let said = |worker: &WorkerId| self.members.get(worker).map(|record| (record.work.step(), record.heard));
+        // A member that comes to the state first says where it stood before: nothing of where the others are.
+        let began = formation.step;
+        let said = |worker: &WorkerId| {
+            let record = self.members.get(worker)?;
+            Some((record.work.step().max(began), record.heard))
+        };
         let words: Vec<(Step, Duration)> = members.iter().filter_map(said).collect();
         let mut steps: Vec<Step> = words.iter().map(|(step, _)| *step).collect();
         if steps.len() <= WITNESSES {
@@ -117,20 +122,13 @@ impl Membership {
         halted.iter().find_map(|(worker, _, standing)| {
             let step = standing.step;
             let behind = || {
-                halted
-                    .iter()
-                    .map(|(_, _, other)| other.step)
-                    .filter(|other| other.next() < step)
+                let others = halted.iter().map(|(_, _, other)| other.step.max(formation.step));
+                others.filter(|other| other.next() < step)
             };
-            let alone = step > formation.step && behind().count() >= WITNESSES;
+            let alone = behind().count() >= WITNESSES;
             // Where the many stand, not the few.
             let many = behind().count() * 2 > halted.len();
-            (alone && many).then(|| {
-                (
-                    *worker,
-                    far_ahead(behind().max().unwrap_or_default().max(formation.step), step),
-                )
-            })
+            (alone && many).then(|| (*worker, far_ahead(behind().max().unwrap_or_default(), step)))
         })
     }
 

@@ -1,5 +1,6 @@
 //! What must hold, whatever happens: one file for each invariant, all of them checked as things happen.
 
+mod believing;
 mod checkpoints;
 mod contents;
 mod donors;

@@ -48,6 +48,9 @@ impl World {
                 worker, cause, stage, ..
             } => {
                 self.law.loses(cause);
+                if self.liars.is_none() {
+                    self.law.honest_is_lost(*worker, cause)?;
+                }
                 match (cause, stage) {
                     (Loss::Silent { .. }, Stage::Running) => self.law.silent(*worker, clock),
                     _ => Ok(()),

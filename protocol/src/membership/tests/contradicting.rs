@@ -98,6 +98,35 @@ fn one_step_more_than_the_others_is_nothing_to_wonder_at() {
     assert!(!is_left_out(&told, 2), "{told:?}");
 }
 
+/// Two fetch a large state: they say where they stood before, which is nothing against the others.
+#[test]
+fn those_who_have_the_state_are_believed_while_others_come_to_it() {
+    let mut job = Job::new(Config { min: 4, ..config() });
+    for (worker, step) in [(1, 5), (2, 5), (3, 0), (4, 0)] {
+        job.arrives(worker, step);
+    }
+    for worker in 1..=4 {
+        job.ready(worker, 1);
+    }
+    let from = job.now;
+    while job.now - from < STALL_LEAST {
+        for (worker, step) in [(1, 5), (2, 5), (3, 0), (4, 0)] {
+            job.progress(worker, 1, step, &[]);
+        }
+        let told = job.passes(TICK);
+        assert!(!told.iter().any(|text| text.starts_with("lost")), "{told:?}");
+    }
+    // One more update is possible where those who have the state have all gradients of it as well.
+    job.progress(1, 1, 6, &[]);
+    job.link_broken(1, 1, 2);
+    for (worker, step) in [(1, 6), (2, 5), (3, 0)] {
+        job.halted(worker, 2, step);
+    }
+    let told = job.halted(4, 2, 0);
+    assert!(told.iter().any(|text| text.starts_with("forming g1.2")), "{told:?}");
+    assert!(!told.iter().any(|text| text.starts_with("lost")), "{told:?}");
+}
+
 /// Only one is heard of for a while, and trains on with the others.
 #[test]
 fn one_whose_others_are_only_not_heard_of_is_believed() {
