@@ -6,6 +6,7 @@
 //!
 //! Must not know when a checkpoint is due, nor how long it is kept: the coordinator says so.
 
+mod access_list;
 mod actor;
 mod asking;
 mod client;
@@ -17,7 +18,6 @@ mod give;
 mod identity;
 mod keeper;
 pub mod limits;
-mod names;
 mod near;
 mod parts;
 mod patience;

@@ -19,8 +19,8 @@ use sardana_storage::store::{Store, UnderWay, Watch};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
+use super::access_list::AccessList;
 use super::limits::{MAX_GETS, MAX_MANIFESTS, MAX_PUTS, REQUEST_BYTES, REQUEST_DEADLINE};
-use super::names::Names;
 use super::near::is_here;
 use super::patience::Patience;
 use super::pins::Pins;
@@ -43,7 +43,7 @@ pub struct Server {
     /// Connections of those who are.
     served: Places<PeerIdentity>,
     pub(super) shelf: Arc<Shelf>,
-    names: Names,
+    access: AccessList,
     pub(super) pins: Pins,
     pub(super) puts: Semaphore,
     pub(super) gets: Semaphore,
@@ -99,7 +99,7 @@ impl Server {
             endpoint,
             pins: Pins::new(Arc::clone(&shelf)),
             shelf,
-            names: Names::default(),
+            access: AccessList::default(),
             puts: Semaphore::new(MAX_PUTS),
             gets: Semaphore::new(MAX_GETS),
             manifests: Semaphore::new(MAX_MANIFESTS),
@@ -148,7 +148,7 @@ impl Server {
     /// From now on these are served, and no other process: connections of others end. Depots are named by the ids in their certificates.
     pub fn serve_only(&self, workers: impl IntoIterator<Item = WorkerId>, depots: impl IntoIterator<Item = u64>) {
         let (workers, depots): (BTreeSet<_>, BTreeSet<_>) = (workers.into_iter().collect(), depots.into_iter().collect());
-        self.names.name(workers, depots);
+        self.access.name(workers, depots);
     }
 
     /// What was put for this snapshot, or for any before it, need not be kept for its sake any more.
@@ -176,7 +176,7 @@ impl Server {
         // What it was told may have reached it before what this one is told.
         let named = tokio::select! {
             biased;
-            named = timeout(REQUEST_DEADLINE, self.names.named(peer)) => named,
+            named = timeout(REQUEST_DEADLINE, self.access.named(peer)) => named,
             () = unnamed.wanted() => return busy("others connected that are not named; try again"),
         };
         drop(unnamed);
@@ -201,7 +201,7 @@ impl Server {
             biased;
             () = streams => {}
             () = place.wanted() => connection.close(0_u32.into(), b"newer connections have replaced it"),
-            () = self.names.revoked(peer) => {
+            () = self.access.revoked(peer) => {
                 refused!(at info, %peer, "a process is no longer named: its connection ends");
                 connection.close(REFUSED, b"the coordinator does not name this process any more");
             }

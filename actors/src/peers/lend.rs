@@ -16,7 +16,7 @@ use sardana_protocol::words::{Generation, Step, WorkerId};
 use sardana_storage::manifest;
 
 use super::fetch::{FetchError, Request, ending};
-use super::{Circle, Peers};
+use super::{PeerGroup, Peers};
 use crate::fault::{self, Point};
 
 /// What this worker lends: the share that it reads, if it reads one.
@@ -142,7 +142,7 @@ impl Peers {
     /// This worker is about to load a checkpoint for `generation`: these members may have what it reads of it.
     pub(crate) fn will_lend(&self, generation: Generation, members: impl IntoIterator<Item = WorkerId>) {
         let members: BTreeSet<WorkerId> = members.into_iter().collect();
-        self.name(Circle::Restoring, members);
+        self.name(PeerGroup::Restoring, members);
         self.lent.replace(Lent {
             generation,
             reading: None,
@@ -189,7 +189,7 @@ impl Peers {
     /// All have what they need, or the generation is given up.
     pub(crate) fn end_lending(&self) {
         self.lent.replace(Lent::default());
-        self.name(Circle::Restoring, []);
+        self.name(PeerGroup::Restoring, []);
     }
 
     /// The length and the hash of the share that this worker reads for `generation`, as soon as it does. None if it is another one, or for

@@ -3,6 +3,7 @@
 //! For links, of two workers the one with the smaller id dials, and both use the one connection in both directions. Must not know why a link
 //! or a transfer is wanted, nor who else is a member.
 
+mod access_list;
 mod copy;
 mod fetch;
 #[cfg(feature = "fuzzing")]
@@ -11,7 +12,6 @@ mod keeper;
 mod lend;
 pub mod limits;
 mod links;
-mod names;
 mod serve;
 mod table;
 #[cfg(test)]
@@ -32,6 +32,8 @@ use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{Generation, WorkerId};
 use tokio::time::sleep;
 
+use access_list::AccessList;
+pub use access_list::PeerGroup;
 pub use copy::CopyError;
 pub use fetch::{FetchError, FollowedSum};
 #[cfg(feature = "fuzzing")]
@@ -40,8 +42,6 @@ pub use keeper::{Keeper, OutgoingShare, OutgoingSum};
 use lend::Lent;
 pub(crate) use lend::{PutError, Reading};
 pub use links::LinkingError;
-pub use names::Circle;
-use names::Names;
 use table::LinkTable;
 
 use crate::watched::Watched;
@@ -58,7 +58,7 @@ pub struct Peers {
     own: WorkerId,
     slots: Mutex<BTreeMap<WorkerId, Arc<Slot>>>,
     table: LinkTable,
-    names: Names,
+    access: AccessList,
     lent: Watched<Lent>,
     keeper: Arc<dyn Keeper>,
     pieces: Arc<StatePieces>,
@@ -139,7 +139,7 @@ impl Peers {
             endpoint,
             slots: Mutex::new(BTreeMap::new()),
             table: LinkTable::default(),
-            names: Names::default(),
+            access: AccessList::default(),
             lent: Watched::default(),
             keeper,
             pieces,
@@ -193,25 +193,25 @@ impl Peers {
 
     /// From now on these are named so, and no other worker is: they may fetch what this worker has. A transfer to one who is not named
     /// any more ends at once.
-    pub fn name(&self, circle: Circle, workers: impl IntoIterator<Item = WorkerId>) {
+    pub fn name(&self, group: PeerGroup, workers: impl IntoIterator<Item = WorkerId>) {
         let workers: BTreeSet<WorkerId> = workers.into_iter().collect();
-        self.names.name(circle, workers);
+        self.access.name(group, workers);
     }
 
     /// The members of the prepared generation are those of the present one.
     pub fn switch_names(&self) {
-        self.names.switch();
+        self.access.switch();
     }
 
     /// Those who were named and are no longer, each once: their connections are of no use any more.
     pub fn parted(&self) -> Vec<WorkerId> {
-        self.names.parted()
+        self.access.parted()
     }
 
     /// Closes the connections to these workers, but for those who are named by now.
     pub fn part(&self, workers: &[WorkerId]) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let parting = workers.iter().filter(|&&worker| !self.names.has(worker));
+        let parting = workers.iter().filter(|&&worker| !self.access.has(worker));
         for slot in parting.filter_map(|worker| slots.remove(worker)) {
             slot.close();
         }
@@ -225,14 +225,14 @@ impl Peers {
 
     /// Takes in a connection that `peer` has made. As long as it is not named it may open and send little, and not for long.
     async fn meet(self: Arc<Self>, peer: WorkerId, connection: Connection) {
-        if !self.names.has(peer) {
+        if !self.access.has(peer) {
             let Some(place) = self.unnamed.take(peer) else {
                 return connection.close(0_u32.into(), b"too many are connected that are not named; try again");
             };
             self.adopt(peer, &connection);
             let why = tokio::select! {
                 biased;
-                () = self.names.learned(peer) => None,
+                () = self.access.learned(peer) => None,
                 () = place.wanted() => Some("others connected that are not named"),
                 () = sleep(UNNAMED_DEADLINE) => Some("the coordinator has not named this worker there"),
                 _ = connection.closed() => Some("it was closed"),
@@ -269,7 +269,7 @@ impl Peers {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         // Who waits for it, or dials, has it as well.
         let is_idle = |slot: &Arc<Slot>| Arc::strong_count(slot) == 1 && slot.is_closed();
-        if !self.names.has(peer) && slots.get(&peer).is_some_and(is_idle) {
+        if !self.access.has(peer) && slots.get(&peer).is_some_and(is_idle) {
             slots.remove(&peer);
         }
     }

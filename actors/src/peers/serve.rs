@@ -48,7 +48,7 @@ impl Peers {
             return Ok(());
         };
         // Its orders may have reached it before ours have reached us.
-        if timeout(NAMING_DEADLINE, self.names.named(peer)).await.is_err() {
+        if timeout(NAMING_DEADLINE, self.access.named(peer)).await.is_err() {
             refused!(%peer, asked = %request, "a worker asked for bytes, and is not named to this one");
             write_frame(&mut send, &Answer::NotNamed, STREAM_HELLO_BYTES).await?;
             return delivered(&mut send).await;
@@ -58,7 +58,7 @@ impl Peers {
             biased;
             outcome = self.answer(request, &mut send) => outcome,
             _ = given_up => Ok(()),
-            () = self.names.revoked(peer) => {
+            () = self.access.revoked(peer) => {
                 refused!(at info, %peer, asked = %request, "a worker is no longer named: its transfer ends");
                 Ok(())
             }

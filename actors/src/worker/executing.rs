@@ -6,7 +6,7 @@ use sardana_protocol::member::NetworkCommand;
 use super::WorkerError;
 use super::actor::{Message, State};
 use super::desk::ActorCommand;
-use crate::peers::Circle;
+use crate::peers::PeerGroup;
 
 impl State {
     pub(super) fn execute(&mut self, myself: &ActorRef<Message>, command: ActorCommand) {
@@ -53,7 +53,7 @@ impl State {
             }
             NetworkCommand::Unprepare => self.rings.unprepare(),
             NetworkCommand::MakeRoom { shares } => self.transfers.make_room(shares),
-            NetworkCommand::Admit { joiners } => self.peers.name(Circle::Joiners, joiners),
+            NetworkCommand::Admit { joiners } => self.peers.name(PeerGroup::Joiners, joiners),
             NetworkCommand::Fetch {
                 generation,
                 what,

@@ -15,7 +15,7 @@ use tracing::Instrument;
 use super::actor::Message;
 use super::desk::Desk;
 use super::ring::{Ring, Start};
-use crate::peers::{Circle, Peers};
+use crate::peers::{PeerGroup, Peers};
 
 /// What the rings are made from, and those that there are.
 pub(super) struct Rings {
@@ -50,9 +50,9 @@ impl Rings {
     /// Makes the links of a generation and runs its ring. All others end.
     pub(super) fn connect(&mut self, worker: &ActorRef<Message>, form: Form, inbox: mpsc::UnboundedReceiver<RingInput>) {
         self.end();
-        self.peers.name(Circle::Prepared, []);
+        self.peers.name(PeerGroup::Prepared, []);
         self.peers
-            .name(Circle::Present, form.peers.iter().map(|peer| peer.member.worker));
+            .name(PeerGroup::Present, form.peers.iter().map(|peer| peer.member.worker));
         self.peers.part(&self.peers.parted());
         self.peers.fence(form.generation);
         self.present = Some(self.spawn(worker, form, Start::AtOnce, inbox));
@@ -62,7 +62,7 @@ impl Rings {
     pub(super) fn prepare(&mut self, worker: &ActorRef<Message>, form: Form, inbox: mpsc::UnboundedReceiver<RingInput>) {
         self.unprepare();
         self.peers
-            .name(Circle::Prepared, form.peers.iter().map(|peer| peer.member.worker));
+            .name(PeerGroup::Prepared, form.peers.iter().map(|peer| peer.member.worker));
         let (begin, begins) = oneshot::channel();
         let generation = form.generation;
         let task = self.spawn(worker, form, Start::AtSwitch(begins), inbox);
@@ -73,7 +73,7 @@ impl Rings {
         if let Some(prepared) = self.prepared.take() {
             prepared.task.abort();
         }
-        self.peers.name(Circle::Prepared, []);
+        self.peers.name(PeerGroup::Prepared, []);
     }
 
     /// The prepared ring begins at `step`. The one before it may still have to pass its last sum on, also to those who leave: it ends
@@ -94,7 +94,7 @@ impl Rings {
             other => {
                 self.prepared = other;
                 self.unprepare();
-                self.peers.name(Circle::Present, []);
+                self.peers.name(PeerGroup::Present, []);
             }
         }
         self.peers.fence(generation);
@@ -120,7 +120,7 @@ impl Rings {
         if let Some(present) = self.present.take() {
             present.abort();
         }
-        self.peers.name(Circle::Present, []);
+        self.peers.name(PeerGroup::Present, []);
     }
 
     /// Gives up all of them.

@@ -23,7 +23,7 @@ impl Coverage {
     pub(crate) fn moved(&mut self, from: membership::Phases, to: membership::Phases) {
         self.transition("membership", from.membership, to.membership);
         self.transition("past", from.past, to.past);
-        self.transition("intake", from.intake, to.intake);
+        self.transition("snapshot", from.snapshot, to.snapshot);
         self.transition("plan", from.plan, to.plan);
         self.transition("saving", from.saving, to.saving);
     }

@@ -7,7 +7,7 @@ use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::messages::{
     AgentHello, AgentMessage, AgentOrder, Call, CoordinatorMessage, Greeting, Hello, Introduction, Joiners, MemberAddress,
-    MembersDigest, Motion, Needed, Ring, Seated, Serve, Snapshot, Standing, StepReport, Tally, Trailer, WorkerHello,
+    MembersDigest, Motion, Ring, Seated, Serve, Shares, Snapshot, Standing, StepReport, Tally, Trailer, WorkerHello,
     WorkerMessage,
 };
 use sardana_protocol::snapshot::SnapshotId;
@@ -274,10 +274,13 @@ fn what_a_coordinator_says_of_joins_and_leaves() {
     };
     let five = || vec![WorkerId::new(5)];
     let only = Joiners::Only([five(), vec![WorkerId::new(6)]].concat());
-    golden(&serve(only, None, Needed::Yes), "04 00 02 05 06 00 00 04");
+    golden(&serve(only, None, Shares::Keep), "04 00 02 05 06 00 00 04");
     let (came, gone) = (five(), vec![]);
     let changed = Joiners::Changed { came, gone };
-    golden(&serve(changed, Some(SNAPSHOT), Needed::No), "04 01 01 05 00 01 0107 09 01 04");
+    golden(
+        &serve(changed, Some(SNAPSHOT), Shares::Drop),
+        "04 01 01 05 00 01 0107 09 01 04",
+    );
     let holder = MemberAddress {
         worker: WorkerId::new(5),
         address: "10.0.0.1:1".parse().unwrap(),

@@ -8,7 +8,7 @@
 //!                 of a share   ▼   a depot is gone, comes, or refuses: anew, on those that are there
 //!                 are gone   None
 //! ```
-//! It outlives generations, as the intake of joiners does: whatever happens to the ring, the copies of a snapshot stay as they are. One
+//! It outlives generations, as a snapshot round does: whatever happens to the ring, the copies of a snapshot stay as they are. One
 //! is under way at a time; what becomes due meanwhile is the next one.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use super::{CheckpointEvent, CheckpointManager, Command, Facts};
 use crate::checkpoint::DepotId;
 use crate::holders::Taken;
 use crate::limits::{DEPOT_TELLS, RESEND, SAVE_ATTEMPTS, SAVE_PATIENCE};
-use crate::messages::{CoordinatorMessage, DepotOrder, Needed, Save, Told};
+use crate::messages::{CoordinatorMessage, DepotOrder, Save, Shares, Told};
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
 use crate::state::share_hash;
@@ -312,25 +312,29 @@ impl CheckpointManager {
             return;
         };
         // The last one is tried again: what a depot has of it by then must not be taken away by an order that comes late.
-        self.end_writing(if self.is_last(step, facts) { Needed::Yes } else { Needed::No });
+        self.end_writing(if self.is_last(step, facts) {
+            Shares::Keep
+        } else {
+            Shares::Drop
+        });
         self.saved.counts.given_up += 1;
         let reason = reason.to_owned();
         self.tell(CheckpointEvent::NotSaved { step, reason });
     }
 
     pub(super) fn end_saving(&mut self) {
-        self.end_writing(Needed::No);
+        self.end_writing(Shares::Drop);
     }
 
-    /// Nothing is written any more. `pieces`: whether those that depots have are needed.
-    fn end_writing(&mut self, pieces: Needed) {
+    /// Nothing is written any more. `shares`: what becomes of what depots have of them.
+    fn end_writing(&mut self, shares: Shares) {
         let Some(saving) = self.saving.take() else { return };
         let snapshot = saving.snapshot();
         // Also those that were cut off for a while: they keep it still.
         for worker in saving.taken.all() {
             self.send(worker, CoordinatorMessage::SaveOver { snapshot });
         }
-        if pieces == Needed::Yes {
+        if shares == Shares::Keep {
             return;
         }
         for depot in self.depots.keys().copied().collect::<Vec<_>>() {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Member;
 use super::command::{Command, NetworkCommand};
-use crate::messages::{Joiners, Needed, Serve, WorkerMessage};
+use crate::messages::{Joiners, Serve, Shares, WorkerMessage};
 use crate::planted::{Bug, bites};
 use crate::snapshot::{SnapshotId, keepers_of, shares_of};
 use crate::state::StateHash;
@@ -50,11 +50,11 @@ pub(super) struct Held {
 
 impl Member {
     /// A snapshot is to come, or will not. New memory costs more time than the copy, and all wait for the copy only.
-    fn make_room(&self, needed: Needed, out: &mut Vec<Command>) {
+    fn make_room(&self, needed: Shares, out: &mut Vec<Command>) {
         let Some(seat) = &self.seat else { return };
         let shares = match needed {
-            Needed::Yes => seat.place().map_or(Vec::new(), |(place, of)| shares_of(place, of)),
-            Needed::No => Vec::new(),
+            Shares::Keep => seat.place().map_or(Vec::new(), |(place, of)| shares_of(place, of)),
+            Shares::Drop => Vec::new(),
         };
         out.push(Command::Network(NetworkCommand::MakeRoom { shares }));
     }
@@ -172,14 +172,14 @@ impl Member {
         };
         let Some(held) = &mut self.keeping.held else { return };
         // Where no worker joins it may still become a checkpoint, until it is said that it is over.
-        let over = nobody && serve.shares == Needed::No;
+        let over = nobody && serve.shares == Shares::Drop;
         if held.snapshot < needed || (held.snapshot == needed && over) {
             self.let_go(out);
         } else if held.snapshot == needed {
             held.offered = true;
             held.sums.retain(|&step| step >= serve.sums_from);
             out.push(Command::LetGo {
-                shares: serve.shares == Needed::No,
+                shares: serve.shares == Shares::Drop,
                 sums_before: Some(serve.sums_from),
             });
         }

@@ -11,7 +11,7 @@ pub struct Phases {
     /// The generation that a coordinator finds when it comes back.
     pub past: &'static str,
     /// The snapshot for those who join.
-    pub intake: &'static str,
+    pub snapshot: &'static str,
     /// The generation to come.
     pub plan: &'static str,
     /// The checkpoint under way.
@@ -39,7 +39,7 @@ impl Membership {
                 Past::Possible { .. } => "possible",
                 Past::Found(_) => "found",
             },
-            intake: self.round.stage(),
+            snapshot: self.round.stage(),
             saving: self.checkpoints.phase(),
             plan: match &self.change.plan {
                 None if self.change.switching.is_empty() => "none",

@@ -83,8 +83,8 @@ pub struct Serve {
     pub joiners: Joiners,
     /// The snapshot that they copy; older ones are dropped. None if it is yet to be taken.
     pub snapshot: Option<SnapshotId>,
-    /// Whether its shares are still needed.
-    pub shares: Needed,
+    /// What becomes of its shares.
+    pub shares: Shares,
     /// Sums of older steps are not needed any more.
     pub sums_from: Step,
 }
@@ -111,13 +111,13 @@ impl Joiners {
     }
 }
 
-/// Whether a snapshot's shares are still needed.
+/// What becomes of the shares of a snapshot at those who hold them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Needed {
-    /// Somebody may still copy them.
-    Yes,
-    /// Everybody has.
-    No,
+pub enum Shares {
+    /// They are kept: some joiner may still copy them.
+    Keep,
+    /// They are dropped: no joiner needs them any more.
+    Drop,
 }
 
 /// The orders for a boundary, which close every sum, so that all agree on them without asking anybody.

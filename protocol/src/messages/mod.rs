@@ -11,7 +11,7 @@ mod sense;
 mod worker;
 
 pub use agent::{AgentMessage, AgentOrder, Motion};
-pub use coordinator::{CoordinatorMessage, Joiners, Needed, Serve, Snapshot, Trailer};
+pub use coordinator::{CoordinatorMessage, Joiners, Serve, Shares, Snapshot, Trailer};
 pub use depot::{DepotHello, DepotMessage, DepotOrder, Restore, Save, Told};
 pub use form::{CatchUp, Form, Last, MemberAddress, MembersDigest, Peer};
 pub use hello::{AgentHello, Call, Greeting, Hello, Introduction, Ring, Seated, WorkerHello};

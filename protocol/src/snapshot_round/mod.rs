@@ -25,7 +25,7 @@ pub(crate) use facts::Facts;
 use joiner::Joiners;
 
 use crate::holders::{Disagreement, Taken};
-use crate::messages::{CoordinatorMessage, Needed, Serve};
+use crate::messages::{CoordinatorMessage, Serve, Shares};
 use crate::words::{Step, WorkerId};
 
 /// What is to be done.
@@ -112,7 +112,7 @@ enum Stage {
 /// What the holders of a snapshot keep of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kept {
-    shares: Needed,
+    shares: Shares,
     /// The first step whose sum they keep.
     sums_from: Step,
 }
@@ -157,7 +157,7 @@ impl SnapshotRound {
     /// The snapshot that is served, as long as all of its shares are kept.
     pub(crate) fn kept_whole(&self) -> Option<&Taken> {
         match &self.stage {
-            Stage::Serving { taken, kept, .. } if kept.shares == Needed::Yes => Some(taken),
+            Stage::Serving { taken, kept, .. } if kept.shares == Shares::Keep => Some(taken),
             Stage::Serving { .. } | Stage::Idle | Stage::MakingRoom { .. } | Stage::Asked { .. } => None,
             Stage::Collecting { .. } => None,
         }

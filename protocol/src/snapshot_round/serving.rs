@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::joiner::{Counts, Joiner};
 use super::{Command, Facts, Kept, SnapshotRound, Stage};
 use crate::limits::{CATCH_UP_PATIENCE, MAX_COPY_ATTEMPTS};
-use crate::messages::{CoordinatorMessage, Joiners, Needed, Serve};
+use crate::messages::{CoordinatorMessage, Joiners, Serve, Shares};
 use crate::snapshot::SnapshotId;
 use crate::words::{Step, WorkerId};
 
@@ -296,7 +296,7 @@ impl SnapshotRound {
         };
         let id = taken.id;
         let whole = Kept {
-            shares: Needed::Yes,
+            shares: Shares::Keep,
             sums_from: id.step,
         };
         // Nothing of it is let go yet, so that those who have come since can copy it too.
@@ -321,7 +321,7 @@ impl SnapshotRound {
         let copying = || self.coming(facts).filter(|(_, joiner)| joiner.copies == Some(id));
         let from = copying().map(|(_, joiner)| joiner.step.max(id.step)).min();
         copying().all(|(_, joiner)| joiner.loaded).then_some(Kept {
-            shares: Needed::No,
+            shares: Shares::Drop,
             sums_from: from.unwrap_or(id.step),
         })
     }

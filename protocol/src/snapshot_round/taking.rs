@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Command, Facts, Kept, SnapshotRound, Stage};
 use crate::holders::Taken;
 use crate::limits::{ROOM_PATIENCE, SNAPSHOT_DOUBLINGS, SNAPSHOT_PATIENCE};
-use crate::messages::{CoordinatorMessage, Joiners, Needed, Serve, Trailer};
+use crate::messages::{CoordinatorMessage, Joiners, Serve, Shares, Trailer};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
 use crate::words::{Generation, Step, WorkerId};
@@ -16,11 +16,11 @@ impl SnapshotRound {
     pub(super) fn make_room(&mut self, facts: &Facts) {
         let awaited = facts.holders.iter().map(|member| member.worker).collect();
         self.stage = Stage::MakingRoom { awaited, at: facts.now };
-        self.ask_for_room(Needed::Yes, facts);
+        self.ask_for_room(Shares::Keep, facts);
     }
 
     /// The members are told of a snapshot to come, or that none will: those who are to hold it.
-    fn ask_for_room(&mut self, needed: Needed, facts: &Facts) {
+    fn ask_for_room(&mut self, needed: Shares, facts: &Facts) {
         let serve = Serve {
             joiners: Joiners::Only(self.served(facts).into_iter().collect()),
             snapshot: None,
@@ -118,7 +118,7 @@ impl SnapshotRound {
         let serve = Serve {
             joiners: Joiners::Only(self.served(facts).into_iter().collect()),
             snapshot: Some(id),
-            shares: Needed::No,
+            shares: Shares::Drop,
             sums_from: Step::ZERO,
         };
         self.send(worker, CoordinatorMessage::Serve(serve));
@@ -139,7 +139,7 @@ impl SnapshotRound {
         self.asked_in_vain = 0;
         self.out.push(Command::Whole(Box::new(taken.clone())));
         let kept = Kept {
-            shares: Needed::Yes,
+            shares: Shares::Keep,
             sums_from: taken.id.step,
         };
         let named = BTreeSet::new();
@@ -153,14 +153,14 @@ impl SnapshotRound {
         self.joiners.stir();
         match std::mem::take(&mut self.stage) {
             Stage::Idle => {}
-            Stage::MakingRoom { .. } | Stage::Asked { .. } => self.ask_for_room(Needed::No, facts),
+            Stage::MakingRoom { .. } | Stage::Asked { .. } => self.ask_for_room(Shares::Drop, facts),
             Stage::Collecting { taken, .. } | Stage::Serving { taken, .. } => {
                 self.joiners.change_all(|joiner| joiner.forget_copy());
                 // Also those who have one from before, since they have not seen the trailer that asked for this one.
                 self.out.push(Command::SendToAll(Serve {
                     joiners: Joiners::Only(Vec::new()),
                     snapshot: Some(taken.id),
-                    shares: Needed::No,
+                    shares: Shares::Drop,
                     sums_from: Step::ZERO,
                 }));
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Command, Facts, SnapshotRound};
 use crate::limits::{MAX_COPY_ATTEMPTS, RESEND};
-use crate::messages::{CoordinatorMessage, Joiners, MemberAddress, Needed};
+use crate::messages::{CoordinatorMessage, Joiners, MemberAddress, Shares};
 use crate::snapshot::SnapshotId;
 use crate::state::StateHash;
 use crate::words::{Generation, Incarnation, Step, WorkerId};
@@ -51,7 +51,7 @@ fn commands(round: &mut SnapshotRound) -> Vec<String> {
     let say = |command: Command| match command {
         Command::Send { worker, message } => format!("{} to w{}", message_name(&message), worker.get()),
         Command::SendToAll(serve) => {
-            assert_eq!((serve.joiners, serve.shares), (Joiners::Only(vec![]), Needed::No));
+            assert_eq!((serve.joiners, serve.shares), (Joiners::Only(vec![]), Shares::Drop));
             "drop it, all".to_owned()
         }
         Command::Whole(taken) => format!("whole at {}", taken.id.step),

@@ -17,7 +17,7 @@ fn key(generation: Generation) -> LinkKey {
 }
 
 fn name_all(of: &Peers, ring: &Ring) {
-    of.name(Circle::Present, ring.members.iter().map(|member| member.worker));
+    of.name(PeerGroup::Present, ring.members.iter().map(|member| member.worker));
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{ShardRange, Step, WorkerId};
 use tokio::time::timeout;
 
-use super::{Circle, FetchError, PATIENCE, Ring, pieces, until, workers_with};
+use super::{FetchError, PATIENCE, PeerGroup, Ring, pieces, until, workers_with};
 use crate::worker::{Desk, Task};
 
 /// Trains `desk` alone for one step, and then copies states when asked.
@@ -76,7 +76,7 @@ async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
         2 => Arc::new(StatePieces::new([20])),
         _ => pieces(),
     });
-    workers[0].name(Circle::Present, [WorkerId::new(1), WorkerId::new(2)]);
+    workers[0].name(PeerGroup::Present, [WorkerId::new(1), WorkerId::new(2)]);
     let donor = ring.members[0];
     let desk = &workers[0].desk;
     let training = train(desk, &ring);

@@ -10,7 +10,7 @@ use sardana_protocol::words::{Step, WorkerId};
 use tokio::time::timeout;
 
 use super::joining::snapshot;
-use super::{Circle, CopyError, FollowedSum, PATIENCE, Ring, Worker, until, workers};
+use super::{CopyError, FollowedSum, PATIENCE, PeerGroup, Ring, Worker, until, workers};
 use crate::peers::copy::Holders;
 use crate::watched::Watched;
 use crate::worker::{Desk, Task};
@@ -21,7 +21,7 @@ const JOINER: WorkerId = WorkerId::new(2);
 fn site() -> (Vec<Worker>, Holders) {
     let (workers, ring) = workers(3);
     for keeper in &workers[..2] {
-        keeper.name(Circle::Joiners, [JOINER]);
+        keeper.name(PeerGroup::Joiners, [JOINER]);
         alone(&keeper.desk, &ring);
     }
     let known = snapshot(&ring.members[..2]);
@@ -178,7 +178,7 @@ async fn who_is_not_named_any_more_gets_nothing_more() {
     known.modify(|known| known.holders[1] = None);
     let coming = follow(&workers, &known, 0);
     until(|| workers[0].desk.waiting() == 1).await;
-    workers[0].name(Circle::Joiners, []);
+    workers[0].name(PeerGroup::Joiners, []);
     let error = coming.await.unwrap().unwrap_err();
     assert!(matches!(error, CopyError::Sum { .. }), "{error}");
     until(|| workers[0].desk.waiting() == 0).await;

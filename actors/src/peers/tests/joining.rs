@@ -11,7 +11,7 @@ use sardana_protocol::state::StateHash;
 use sardana_protocol::words::{Step, WorkerId};
 use tokio::time::timeout;
 
-use super::{Circle, CopyError, FetchError, PATIENCE, Worker, generation, pieces, until, workers};
+use super::{CopyError, FetchError, PATIENCE, PeerGroup, Worker, generation, pieces, until, workers};
 use crate::peers::copy::Holders;
 use crate::watched::Watched;
 use crate::worker::HeldShare;
@@ -60,7 +60,7 @@ pub(super) fn snapshot(holders: &[MemberAddress]) -> Snapshot {
 fn site() -> (Vec<Worker>, Holders) {
     let (workers, ring) = workers(u64::from(HOLDERS) + 1);
     for (place, holder) in (0..HOLDERS).zip(&workers) {
-        holder.name(Circle::Joiners, [JOINER]);
+        holder.name(PeerGroup::Joiners, [JOINER]);
         hold(
             holder,
             shares_of(place, HOLDERS).into_iter().map(|share| (share, bytes_of(share))),
@@ -160,7 +160,7 @@ async fn a_lone_holder_gives_the_whole_snapshot_and_shares_may_be_empty() {
     let (workers, ring) = workers(8);
     let of = 7;
     for (place, holder) in (0..of).zip(&workers) {
-        holder.name(Circle::Joiners, [WorkerId::new(7)]);
+        holder.name(PeerGroup::Joiners, [WorkerId::new(7)]);
         hold(holder, shares_of(place, of).into_iter().map(|share| (share, bytes_of(share))));
     }
     assert!((0..of).any(|index| bytes_of(Share { index, of }).is_empty()));
@@ -176,10 +176,10 @@ async fn a_lone_holder_gives_the_whole_snapshot_and_shares_may_be_empty() {
 async fn a_holder_that_turns_none_is_given_up_at_once() {
     let (workers, known) = site();
     // It says nothing for a while: it waits to hear whom it serves.
-    workers[0].name(Circle::Joiners, []);
+    workers[0].name(PeerGroup::Joiners, []);
     let begun = std::time::Instant::now();
     let turn = async {
-        until(|| workers[0].names.asked() == 1).await;
+        until(|| workers[0].access.asked() == 1).await;
         known.modify(|known| known.holders[0] = None);
     };
     let (copied, ()) = tokio::join!(copy(&workers, &known), turn);
@@ -192,7 +192,7 @@ async fn a_worker_that_is_not_named_is_refused_and_one_that_is_named_late_is_ser
     let (workers, known) = site();
     let share = Share { index: 0, of: HOLDERS };
     let holder = known.read(Clone::clone).holders[0].unwrap();
-    workers[0].name(Circle::Joiners, [WorkerId::new(2)]);
+    workers[0].name(PeerGroup::Joiners, [WorkerId::new(2)]);
     let ask = || {
         let joiner = Arc::clone(&workers[3].peers);
         tokio::spawn(async move {
@@ -202,15 +202,15 @@ async fn a_worker_that_is_not_named_is_refused_and_one_that_is_named_late_is_ser
         })
     };
     let waiting = ask();
-    until(|| workers[0].names.asked() == 1).await;
-    workers[0].name(Circle::Prepared, [JOINER]);
+    until(|| workers[0].access.asked() == 1).await;
+    workers[0].name(PeerGroup::Prepared, [JOINER]);
     let (_, into) = timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap();
     assert_eq!(into, bytes_of(share));
 
-    until(|| workers[0].names.asked() == 0).await;
-    workers[0].name(Circle::Prepared, []);
+    until(|| workers[0].access.asked() == 0).await;
+    workers[0].name(PeerGroup::Prepared, []);
     let refused = ask();
-    until(|| workers[0].names.asked() == 1).await;
+    until(|| workers[0].access.asked() == 1).await;
     tokio::time::pause();
     tokio::time::advance(NAMING_DEADLINE).await;
     tokio::time::resume();

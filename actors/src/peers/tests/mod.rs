@@ -340,25 +340,25 @@ async fn who_is_no_member_any_more_is_cut_off_on_all_connections() {
         slot.earlier.lock().unwrap().len() + usize::from(slot.live.read(Option::is_some))
     };
     until(|| workers[0].endpoint.open_connections() == open()).await;
-    let name = |circle, members: &[MemberAddress]| workers[0].name(circle, members.iter().map(|member| member.worker));
+    let name = |group, members: &[MemberAddress]| workers[0].name(group, members.iter().map(|member| member.worker));
     // A peer that was never named may be named soon.
-    name(Circle::Present, &ring.members[..1]);
+    name(PeerGroup::Present, &ring.members[..1]);
     assert_eq!(workers[0].parted(), []);
     // A peer that is still named for another reason stays.
-    name(Circle::Present, &ring.members);
-    name(Circle::Joiners, &ring.members[1..]);
-    name(Circle::Present, &ring.members[..1]);
+    name(PeerGroup::Present, &ring.members);
+    name(PeerGroup::Joiners, &ring.members[1..]);
+    name(PeerGroup::Present, &ring.members[..1]);
     assert_eq!(workers[0].parted(), []);
-    name(Circle::Joiners, &[]);
+    name(PeerGroup::Joiners, &[]);
     let parted = workers[0].parted();
     assert_eq!(parted, [WorkerId::new(1)]);
-    name(Circle::Prepared, &ring.members);
+    name(PeerGroup::Prepared, &ring.members);
     workers[0].part(&parted);
     assert!(
         one.close_reason().is_none() && two.close_reason().is_none(),
         "named again in the meantime"
     );
-    name(Circle::Prepared, &[]);
+    name(PeerGroup::Prepared, &[]);
     workers[0].part(&workers[0].parted());
     timeout(PATIENCE, one.closed()).await.unwrap();
     timeout(PATIENCE, two.closed()).await.unwrap();

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use sardana_protocol::checkpoint::{Condition, DepotAddress, DepotId, Head, ManifestId, ManifestKey, PieceHash, Placing};
 use sardana_protocol::messages::{
-    CatchUp, CoordinatorMessage, DepotMessage, Form, Introduction, Joiners, Last, MemberAddress, MembersDigest, Needed,
-    Peer, Restore, Ring, Save, Seated, Serve, Snapshot, Standing, StepReport, Tally, Told, Trailer, WorkerMessage,
+    CatchUp, CoordinatorMessage, DepotMessage, Form, Introduction, Joiners, Last, MemberAddress, MembersDigest, Peer,
+    Restore, Ring, Save, Seated, Serve, Shares, Snapshot, Standing, StepReport, Tally, Told, Trailer, WorkerMessage,
 };
 use sardana_protocol::plan::{OrderedPart, Part, VisitPart};
 use sardana_protocol::snapshot::SnapshotId;
@@ -266,7 +266,7 @@ pub(crate) fn of_coordinator() -> Vec<CoordinatorMessage> {
         CoordinatorMessage::Serve(Serve {
             joiners: Joiners::Only(vec![WorkerId::new(1)]),
             snapshot: Some(snapshot),
-            shares: Needed::Yes,
+            shares: Shares::Keep,
             sums_from: step,
         }),
         CoordinatorMessage::Serve(Serve {
@@ -275,7 +275,7 @@ pub(crate) fn of_coordinator() -> Vec<CoordinatorMessage> {
                 gone: vec![WorkerId::new(1)],
             },
             snapshot: Some(snapshot),
-            shares: Needed::Yes,
+            shares: Shares::Keep,
             sums_from: step,
         }),
         CoordinatorMessage::Save(Box::new(Save {

@@ -4,7 +4,7 @@ use super::*;
 use crate::checkpoint::{DepotAddress, DepotId, ManifestId, ManifestKey, PieceHash};
 use crate::limits::SAVED_PIECES;
 use crate::member::SavedShare;
-use crate::messages::{Joiners, Last, Needed, Peer, Restore, Save, Serve, Told};
+use crate::messages::{Joiners, Last, Peer, Restore, Save, Serve, Shares, Told};
 use crate::state::StateSize;
 
 fn depots() -> Vec<DepotAddress> {
@@ -86,7 +86,7 @@ fn shares_that_are_held_are_written_and_kept_until_it_is_over() {
     let serve = Event::Ordered(CoordinatorMessage::Serve(Serve {
         joiners: Joiners::Only(vec![]),
         snapshot: Some(snapshot(1, 1)),
-        shares: Needed::No,
+        shares: Shares::Drop,
         sums_from: Step::ZERO,
     }));
     assert_eq!(worker.handle(serve).len(), 2, "it is let go");

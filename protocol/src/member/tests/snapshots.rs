@@ -1,7 +1,7 @@
 //! Snapshots and the sums after them: taken at the boundary, kept in turn, let go of.
 
 use super::*;
-use crate::messages::{Joiners, Needed, Serve};
+use crate::messages::{Joiners, Serve, Shares};
 use crate::snapshot::Share;
 
 /// A member at `rank` of two that took a snapshot at s1.
@@ -22,7 +22,7 @@ fn only(joiners: &[u64]) -> Joiners {
     Joiners::Only(joiners.iter().copied().map(WorkerId::new).collect())
 }
 
-fn serve(worker: &mut Member, joiners: &[u64], snapshot: Option<SnapshotId>, shares: Needed, from: u64) -> Vec<Command> {
+fn serve(worker: &mut Member, joiners: &[u64], snapshot: Option<SnapshotId>, shares: Shares, from: u64) -> Vec<Command> {
     worker.handle(Event::Ordered(CoordinatorMessage::Serve(Serve {
         joiners: only(joiners),
         snapshot,
@@ -115,7 +115,7 @@ fn sums_after_a_snapshot_are_kept_in_turn() {
 #[test]
 fn a_holder_without_room_for_another_sum_drops_everything_and_says_so() {
     let mut worker = holder(0);
-    let _ = serve(&mut worker, &[7], Some(snapshot(1, 1)), Needed::Yes, 1);
+    let _ = serve(&mut worker, &[7], Some(snapshot(1, 1)), Shares::Keep, 1);
     for step in 1..=u64::from(KEEPS) {
         assert!(step_with(&mut worker, 0, step, Trailer::Continue).contains(&Command::KeepSum { step: s(step) }));
     }
@@ -154,7 +154,7 @@ fn a_snapshot_that_is_still_hashed_outlives_its_sums_for_it_may_become_a_checkpo
         1
     );
     // Once others may copy it, they must be told that they could not follow.
-    let _ = serve(&mut worker, &[7], Some(id), Needed::Yes, 1);
+    let _ = serve(&mut worker, &[7], Some(id), Shares::Keep, 1);
     let commands = next(&mut worker);
     assert!(
         commands.contains(&ALL) && said(&commands).contains(&"dropped g1.1@s1".to_owned()),
@@ -173,18 +173,18 @@ fn what_nobody_needs_any_more_makes_room() {
         sums_before: Some(s(3)),
     };
     let this = Some(snapshot(1, 1));
-    assert_eq!(serve(&mut worker, &[7], this, Needed::Yes, 3), [admit(&[7]), trimmed(false)]);
-    assert_eq!(serve(&mut worker, &[7], this, Needed::No, 3), [admit(&[7]), trimmed(true)]);
+    assert_eq!(serve(&mut worker, &[7], this, Shares::Keep, 3), [admit(&[7]), trimmed(false)]);
+    assert_eq!(serve(&mut worker, &[7], this, Shares::Drop, 3), [admit(&[7]), trimmed(true)]);
     let next = u64::from(KEEPS) + 1;
     assert!(step_with(&mut worker, 0, next, Trailer::Continue).contains(&Command::KeepSum { step: s(next) }));
     // Before a newer one is taken, and by an order for an older one, nothing goes.
     assert_eq!(
-        serve(&mut worker, &[7], None, Needed::Yes, 0),
+        serve(&mut worker, &[7], None, Shares::Keep, 0),
         [admit(&[7]), make_room(&[0, 1])]
     );
-    assert_eq!(serve(&mut worker, &[7], Some(snapshot(1, 0)), Needed::No, 9), [admit(&[7])]);
+    assert_eq!(serve(&mut worker, &[7], Some(snapshot(1, 0)), Shares::Drop, 9), [admit(&[7])]);
     assert_eq!(
-        serve(&mut worker, &[7], Some(snapshot(1, 4)), Needed::Yes, 4),
+        serve(&mut worker, &[7], Some(snapshot(1, 4)), Shares::Keep, 4),
         [admit(&[7]), ALL],
         "it missed that one"
     );
@@ -201,19 +201,19 @@ fn make_room(shares: &[u32]) -> Command {
 fn room_is_made_for_a_snapshot_to_come() {
     let mut worker = seated(1);
     assert_eq!(
-        serve(&mut worker, &[7], None, Needed::Yes, 0),
+        serve(&mut worker, &[7], None, Shares::Keep, 0),
         [admit(&[7]), make_room(&[1, 0])]
     );
     assert_eq!(said(&worker.handle(Event::RoomMade)), ["room made g1.1"]);
-    assert_eq!(serve(&mut worker, &[7], None, Needed::No, 0), [admit(&[7]), make_room(&[])]);
+    assert_eq!(serve(&mut worker, &[7], None, Shares::Drop, 0), [admit(&[7]), make_room(&[])]);
     // No worker joins: it is for a checkpoint.
     assert_eq!(
-        serve(&mut worker, &[], None, Needed::Yes, 0),
+        serve(&mut worker, &[], None, Shares::Keep, 0),
         [admit(&[]), make_room(&[1, 0])]
     );
     // Who has no seat takes no snapshot.
     let mut outside = super::worker();
-    assert_eq!(serve(&mut outside, &[7], None, Needed::Yes, 0), [admit(&[7])]);
+    assert_eq!(serve(&mut outside, &[7], None, Shares::Keep, 0), [admit(&[7])]);
     assert_eq!(outside.handle(Event::RoomMade), []);
 }
 
@@ -221,14 +221,14 @@ fn room_is_made_for_a_snapshot_to_come() {
 fn a_snapshot_that_nobody_joins_with_is_dropped_without_a_word() {
     let mut worker = holder(0);
     assert_eq!(
-        serve(&mut worker, &[], Some(snapshot(1, 1)), Needed::No, 0),
+        serve(&mut worker, &[], Some(snapshot(1, 1)), Shares::Drop, 0),
         [admit(&[]), ALL]
     );
     let commands = step_with(&mut worker, 0, 1, Trailer::Continue);
     assert!(!commands.contains(&Command::KeepSum { step: s(1) }));
     // As long as a checkpoint may be made of it, it is kept.
     let mut worker = holder(0);
-    let commands = serve(&mut worker, &[], Some(snapshot(1, 1)), Needed::Yes, 1);
+    let commands = serve(&mut worker, &[], Some(snapshot(1, 1)), Shares::Keep, 1);
     assert!(!commands.contains(&ALL), "{commands:?}");
 }
 

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::memory::GradientMemory;
 use crate::messages::{
-    CatchUp, CoordinatorMessage, DepotOrder, Form, Introduction, Joiners, Needed, Serve, Standing, StepReport, Tally,
+    CatchUp, CoordinatorMessage, DepotOrder, Form, Introduction, Joiners, Serve, Shares, Standing, StepReport, Tally,
     Trailer, WorkerMessage,
 };
 use crate::snapshot::{SnapshotId, shares_of};

@@ -96,8 +96,8 @@ pub(super) fn serve_words(serve: &Serve) -> String {
         return format!("serve {joiners}");
     };
     let shares = match serve.shares {
-        Needed::Yes => "all",
-        Needed::No => "no shares",
+        Shares::Keep => "all",
+        Shares::Drop => "no shares",
     };
     format!("serve {joiners} {snapshot}, {shares}, sums from {}", serve.sums_from)
 }

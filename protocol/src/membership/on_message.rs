@@ -18,10 +18,10 @@ impl Membership {
             return self.evict(worker, Loss::Senseless(senseless));
         }
         self.is_heard(worker, &message);
-        self.hear(worker, message);
+        self.on_message(worker, message);
     }
 
-    fn hear(&mut self, worker: WorkerId, message: WorkerMessage) {
+    fn on_message(&mut self, worker: WorkerId, message: WorkerMessage) {
         let Some(record) = self.members.get_mut(&worker) else { return };
         match message {
             WorkerMessage::Halted { generation, standing } => self.halted(worker, generation, standing),

@@ -8,7 +8,7 @@ use crate::watched::Watched;
 
 /// As what a worker is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Circle {
+pub enum PeerGroup {
     /// Members of the generation that this worker is in.
     Present,
     /// Members of the one that is prepared.
@@ -33,7 +33,7 @@ impl Named {
     fn has(&self, worker: WorkerId) -> bool {
         [&self.present, &self.prepared, &self.joiners, &self.restoring]
             .iter()
-            .any(|circle| circle.contains(&worker))
+            .any(|group| group.contains(&worker))
     }
 
     fn learn(&mut self) {
@@ -45,27 +45,27 @@ impl Named {
             known,
         } = self;
         let all = [present, prepared, joiners, restoring];
-        known.extend(all.into_iter().flat_map(|circle| circle.iter()));
+        known.extend(all.into_iter().flat_map(|group| group.iter()));
     }
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct AccessList {
     named: Watched<Named>,
     /// How many wait for a change.
     #[cfg(test)]
     asked: std::sync::Arc<()>,
 }
 
-impl Names {
+impl AccessList {
     /// From now on these are named so, and no other worker is.
-    pub(super) fn name(&self, circle: Circle, workers: BTreeSet<WorkerId>) {
+    pub(super) fn name(&self, group: PeerGroup, workers: BTreeSet<WorkerId>) {
         self.named.modify(|named| {
-            match circle {
-                Circle::Present => named.present = workers,
-                Circle::Prepared => named.prepared = workers,
-                Circle::Joiners => named.joiners = workers,
-                Circle::Restoring => named.restoring = workers,
+            match group {
+                PeerGroup::Present => named.present = workers,
+                PeerGroup::Prepared => named.prepared = workers,
+                PeerGroup::Joiners => named.joiners = workers,
+                PeerGroup::Restoring => named.restoring = workers,
             }
             named.learn();
         });
@@ -112,7 +112,7 @@ impl Names {
 }
 
 #[cfg(test)]
-impl Names {
+impl AccessList {
     /// How many requests wait for a change of the names, or would end by one.
     pub(super) fn asked(&self) -> usize {
         std::sync::Arc::strong_count(&self.asked) - 1

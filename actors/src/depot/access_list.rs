@@ -26,9 +26,9 @@ impl Named {
 
 /// Those who are served.
 #[derive(Debug, Default)]
-pub(super) struct Names(Watched<Named>);
+pub(super) struct AccessList(Watched<Named>);
 
-impl Names {
+impl AccessList {
     /// From now on these, and no other process.
     pub(super) fn name(&self, workers: BTreeSet<WorkerId>, depots: BTreeSet<u64>) {
         self.0.replace(Named { workers, depots });
