@@ -1,11 +1,11 @@
 //! Trains with threads instead of processes: a fixed membership, links within the process, no coordinator. For debugging, for
-//! tests, and for one device. The machines, desks and rings are those of real workers.
+//! tests, and for one device. The machines, step drivers and rings are those of real workers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 
-use sardana_actors::worker::{ActorCommand, Desk, Mismatch, Outbox};
+use sardana_actors::worker::{ActorCommand, Mismatch, Outbox, StepDriver};
 use sardana_collectives::links;
 use sardana_collectives::ring::{self, PlanLinks, RingConfig, RingError, RingInput, RingLinks};
 use sardana_protocol::assign::{Means, NoRoom, steady};
@@ -78,16 +78,16 @@ pub enum LocalError {
 
 /// One worker's thread as the collector sees it.
 struct Seat {
-    desk: Arc<Desk>,
+    driver: Arc<StepDriver>,
     outbox: Outbox,
 }
 
-/// The desks of the threads that work. Dropping them ends the threads: the scope waits for all of them, whatever went wrong.
-struct Desks(Vec<Arc<Desk>>);
+/// The step drivers of the threads that work. Dropping them ends the threads: the scope waits for all of them, whatever went wrong.
+struct StepDrivers(Vec<Arc<StepDriver>>);
 
-impl Drop for Desks {
+impl Drop for StepDrivers {
     fn drop(&mut self) {
-        self.0.iter().for_each(|desk| desk.end());
+        self.0.iter().for_each(|driver| driver.end());
     }
 }
 
@@ -131,12 +131,12 @@ where
             .into_iter()
             .map(|introduction| Ok(introduction.recv().map_err(|_| LocalError::Panicked)??))
             .collect();
-        let desks = Desks(introduced.iter().flatten().map(|seat| Arc::clone(&seat.desk)).collect());
+        let drivers = StepDrivers(introduced.iter().flatten().map(|seat| Arc::clone(&seat.driver)).collect());
         let ended = || threads.iter().any(thread::ScopedJoinHandle::is_finished);
         let outcome = started
             .and_then(|()| introduced.into_iter().collect::<Result<Vec<Seat>, _>>())
             .and_then(|seats| runtime.block_on(collect(job, seats, ended)));
-        drop(desks);
+        drop(drivers);
         // All of them, before anything is returned: the scope itself panics for one that did and was not joined.
         let ends: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
         for end in ends {
@@ -146,7 +146,7 @@ where
     })
 }
 
-/// One thread: introduces itself, then trains until its desk says that it ends.
+/// One thread: introduces itself, then trains until its step driver says that it ends.
 fn training<M: Trainable>(
     job: &JobSpec,
     build: &impl Fn(&JobSpec) -> Result<M, ModelError>,
@@ -159,15 +159,15 @@ fn training<M: Trainable>(
             return Ok(());
         }
     };
-    let (desk, outbox) = Desk::new(job, Arc::clone(&prepared.layout), None);
+    let (driver, outbox) = StepDriver::new(job, Arc::clone(&prepared.layout), None);
     let seat = Seat {
-        desk: Arc::clone(&desk),
+        driver: Arc::clone(&driver),
         outbox,
     };
     let introduced = introduce.send(Ok(seat));
     // The collector, which waits for this worker, must learn that it is gone.
     drop(introduce);
-    introduced.map_or(Ok(()), |()| trainer::work(&mut prepared, &desk))
+    introduced.map_or(Ok(()), |()| trainer::work(&mut prepared, &driver))
 }
 
 /// Makes the links, and collects what the workers say until all have finished.
@@ -186,15 +186,15 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
     let (said, mut messages) = mpsc::unbounded_channel();
     let generation = Generation::new(Incarnation::new(1), 1);
     let forms = Form::all(generation, job.order, Step::ZERO, members, [visits.clone(), visits]);
-    let mut desks = Vec::new();
-    for ((rank, Seat { desk, outbox }), form) in seats.into_iter().enumerate().zip(forms) {
-        desk.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(form))));
-        desks.push(desk);
+    let mut drivers = Vec::new();
+    for ((rank, Seat { driver, outbox }), form) in seats.into_iter().enumerate().zip(forms) {
+        driver.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(form))));
+        drivers.push(driver);
         pass_on(rank, outbox.commands, &commanded);
         pass_on(rank, outbox.messages, &said);
     }
     let mut rings = tokio::task::JoinSet::new();
-    let mut collected = Collected::new(desks.len());
+    let mut collected = Collected::new(drivers.len());
     let mut due = interval(COLLECT_EVERY);
     while !collected.is_complete() {
         tokio::select! {
@@ -202,7 +202,7 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
             Some((rank, command)) = commands.recv() => match command {
                 ActorCommand::Connect { form, inbox } => {
                     let links = std::mem::take(&mut ends[rank]);
-                    rings.spawn(run_ring(*form, job.order, job.shards, links, inbox, Arc::clone(&desks[rank])));
+                    rings.spawn(run_ring(*form, job.order, job.shards, links, inbox, Arc::clone(&drivers[rank])));
                 }
                 ActorCommand::Fail { mismatch, .. } => return Err(LocalError::Broken { rank, mismatch }),
                 // A fixed membership: no worker joins, leaves or is behind, and there are no checkpoints.
@@ -213,7 +213,7 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
             },
             Some(ring) = rings.join_next() => ring.map_err(|_| LocalError::Panicked)??,
             _ = due.tick() => {
-                desks[0].handle(Event::Beat { heartbeat: Heartbeat::NotDue });
+                drivers[0].handle(Event::Beat { heartbeat: Heartbeat::NotDue });
                 if ended() {
                     return Err(LocalError::Panicked);
                 }
@@ -223,7 +223,7 @@ async fn collect(job: &JobSpec, seats: Vec<Seat>, ended: impl Fn() -> bool) -> R
     collected.outcome()
 }
 
-/// Passes on what leaves the desk of `rank`.
+/// Passes on what leaves the step driver of `rank`.
 fn pass_on<T: Send + 'static>(rank: usize, mut own: mpsc::UnboundedReceiver<T>, all: &mpsc::UnboundedSender<(usize, T)>) {
     let all = all.clone();
     tokio::spawn(async move {
@@ -251,7 +251,7 @@ async fn run_ring(
     shards: u32,
     links: RingLinks,
     inbox: mpsc::UnboundedReceiver<RingInput>,
-    desk: Arc<Desk>,
+    driver: Arc<StepDriver>,
 ) -> Result<(), RingError> {
     let config = RingConfig {
         generation: form.generation,
@@ -262,10 +262,10 @@ async fn run_ring(
         step: form.step,
         first: form.first,
         steady: form.steady,
-        layout: Arc::clone(desk.layout()),
+        layout: Arc::clone(driver.layout()),
         probe: None,
     };
-    ring::run(config, links, inbox, |sum| desk.summed(sum)).await
+    ring::run(config, links, inbox, |sum| driver.summed(sum)).await
 }
 
 /// Both ends of every hop, by rank.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sardana_actors::agent::Bundle;
-use sardana_actors::worker::{self, Desk, ModelFailure, Sigterm, Task};
+use sardana_actors::worker::{self, ModelFailure, Sigterm, StepDriver, Task};
 pub use sardana_net::ground::{Given, Ground};
 pub use sardana_net::trust::Clock;
 use sardana_protocol::job::JobSpec;
@@ -16,7 +16,7 @@ use crate::copies::Copies;
 use crate::job::Job;
 use crate::model::{ModelError, Trainable};
 use crate::trainer::{self, Prepared, Training};
-use crate::worker::{EndDesk, Ended, ProcessError, config};
+use crate::worker::{EndDriver, Ended, ProcessError, config};
 
 /// What a model is asked for, as far as it takes time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,27 +51,27 @@ where
     F: FnOnce(&JobSpec) -> Result<M, ModelError>,
 {
     let mut prepared = trainer::prepare(job.spec(), build)?;
-    let (desk, outbox) = Desk::new(job.spec(), Arc::clone(&prepared.layout), None);
+    let (driver, outbox) = StepDriver::new(job.spec(), Arc::clone(&prepared.layout), None);
     let config = config(&ground, bundle, job, &prepared.facts, Sigterm::NotOurs);
     let (failure, failures) = ModelFailure::channel();
     let network = async {
-        // The model waits at its desk; it must learn of any end of the network.
-        let _end = EndDesk(Arc::clone(&desk));
-        worker::run_on(ground, config, Arc::clone(&desk), outbox, failures).await
+        // The model waits at its step driver; it must learn of any end of the network.
+        let _end = EndDriver(Arc::clone(&driver));
+        worker::run_on(ground, config, Arc::clone(&driver), outbox, failures).await
     };
-    let (ended, ()) = tokio::join!(network, train(&mut prepared, &desk, &failure, takes));
+    let (ended, ()) = tokio::join!(network, train(&mut prepared, &driver, &failure, takes));
     Ok(ended?)
 }
 
 async fn train<M: Trainable>(
     prepared: &mut Prepared<M>,
-    desk: &Desk,
+    driver: &StepDriver,
     failure: &ModelFailure,
     takes: impl Fn(Effort) -> Duration,
 ) {
-    let mut training = Training::begin(prepared, desk, Copies::at_once());
+    let mut training = Training::begin(prepared, driver, Copies::at_once());
     loop {
-        let task = desk.coming().await;
+        let task = driver.coming().await;
         if let Some(effort) = effort(&task) {
             sleep(takes(effort)).await;
         }

@@ -9,7 +9,7 @@ use sardana_actors::agent::{Bundle, BundleError, receive_bundle};
 pub use sardana_actors::agent::{EXIT_GIVE_UP, EXIT_RETRY};
 use sardana_actors::memory::{self, Used};
 pub use sardana_actors::worker::Ended;
-use sardana_actors::worker::{self, Desk, ModelFailure, Outbox, Sigterm, TallyFile, WorkerConfig, WorkerError};
+use sardana_actors::worker::{self, ModelFailure, Outbox, Sigterm, StepDriver, TallyFile, WorkerConfig, WorkerError};
 use sardana_net::ground::Ground;
 use sardana_net::trust::Wallet;
 use sardana_protocol::job::JobSpec;
@@ -137,12 +137,12 @@ where
     });
     let preparing = catch_unwind(AssertUnwindSafe(|| trainer::prepare(job.spec(), build)));
     let mut prepared = preparing.map_err(|_| ProcessError::Panicked)??;
-    let (desk, outbox) = Desk::new(job.spec(), Arc::clone(&prepared.layout), tally);
+    let (driver, outbox) = StepDriver::new(job.spec(), Arc::clone(&prepared.layout), tally);
     let config = config(&Ground::Host, bundle, job, &prepared.facts, sigterm);
     let (failure, failures) = ModelFailure::channel();
-    let network = Network::start(config, Arc::clone(&desk), outbox, failures, sigterm)?;
+    let network = Network::start(config, Arc::clone(&driver), outbox, failures, sigterm)?;
     // Told also when the model's code panics: the others must not wait for this worker.
-    let training = catch_unwind(AssertUnwindSafe(|| trainer::work(&mut prepared, &desk)));
+    let training = catch_unwind(AssertUnwindSafe(|| trainer::work(&mut prepared, &driver)));
     match training {
         Ok(Ok(())) => {}
         Ok(Err(error)) => failure.report(error.to_string()),
@@ -201,7 +201,7 @@ enum Never {}
 impl Network {
     fn start(
         config: WorkerConfig,
-        desk: Arc<Desk>,
+        driver: Arc<StepDriver>,
         outbox: Outbox,
         failures: mpsc::UnboundedReceiver<String>,
         sigterm: Sigterm,
@@ -212,9 +212,9 @@ impl Network {
         let run = move || {
             // All tasks of the network run on this thread.
             let _in_worker = span.entered();
-            // The training thread waits at its desk; it must learn of any end of this one.
-            let end = EndDesk(Arc::clone(&desk));
-            let outcome = runtime.block_on(worker::run(config, desk, outbox, failures));
+            // The training thread waits at its step driver; it must learn of any end of this one.
+            let end = EndDriver(Arc::clone(&driver));
+            let outcome = runtime.block_on(worker::run(config, driver, outbox, failures));
             drop(end);
             let outcome = outcome.map_err(ProcessError::from);
             if sigterm == Sigterm::Leave {
@@ -244,10 +244,10 @@ async fn end_without(mut training: mpsc::UnboundedReceiver<Never>, grace: Durati
     }
 }
 
-/// Ends the desk when the network ends, however it does.
-pub(crate) struct EndDesk(pub(crate) Arc<Desk>);
+/// Ends the step driver when the network ends, however it does.
+pub(crate) struct EndDriver(pub(crate) Arc<StepDriver>);
 
-impl Drop for EndDesk {
+impl Drop for EndDriver {
     fn drop(&mut self) {
         self.0.end();
     }

@@ -1,4 +1,4 @@
-//! The worker's actor: between the desk, the coordinator and the other workers. Takes no decision.
+//! The worker's actor: between the step driver, the coordinator and the other workers. Takes no decision.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, interval, timeout};
 
 use super::control::{Control, ControlArguments, JoinError, Link, Looking};
-use super::desk::{ActorCommand, Arrival, Desk};
+use super::driver::{ActorCommand, Arrival, StepDriver};
 use super::limits::{LEAVE_PATIENCE, PASSING_ON};
 use super::renewal::WorkerRenewal;
 use super::restoring::Reader;
@@ -43,7 +43,7 @@ pub(super) enum Message {
     },
     /// By the control connection: it could not be made.
     NotJoined(Box<JoinError>),
-    /// By the desk: the machine wants this.
+    /// By the step driver: the machine wants this.
     Do(ActorCommand),
     /// By the ring: its links are made.
     LinksReady { generation: Generation },
@@ -72,7 +72,7 @@ pub(super) struct Worker;
 pub(super) struct Arguments {
     pub(super) config: WorkerConfig,
     pub(super) address: SocketAddr,
-    pub(super) desk: Arc<Desk>,
+    pub(super) driver: Arc<StepDriver>,
     pub(super) peers: Arc<Peers>,
     /// What is said to the coordinator.
     pub(super) messages: mpsc::UnboundedReceiver<WorkerMessage>,
@@ -82,7 +82,7 @@ pub(super) struct Arguments {
 pub(super) struct State {
     pub(super) hello: WorkerHello,
     link: Link,
-    pub(super) desk: Arc<Desk>,
+    pub(super) driver: Arc<StepDriver>,
     pub(super) peers: Arc<Peers>,
     control: Control,
     pub(super) rings: Rings,
@@ -105,7 +105,7 @@ enum Joined {
     Released,
 }
 
-/// Carries the desk's commands, the training thread's failures, the host's signals and the clock's beats to the actor.
+/// Carries the step driver's commands, the training thread's failures, the host's signals and the clock's beats to the actor.
 pub(super) fn forward(
     worker: &ActorRef<Message>,
     mut commands: mpsc::UnboundedReceiver<ActorCommand>,
@@ -143,22 +143,22 @@ impl Actor for Worker {
         let Arguments {
             config,
             address,
-            desk,
+            driver,
             peers,
             messages,
             ended,
         } = arguments;
         let link = Link::new(peers.ground(), &config)?;
         let memory = GradientMemory {
-            gradient: desk.layout().bytes() as u64,
+            gradient: driver.layout().bytes() as u64,
             room: config.gradient_memory,
         };
-        desk.hold_at_most(memory.pieces());
+        driver.hold_at_most(memory.pieces());
         let hello = WorkerHello {
             job: config.credentials.job(),
             worker: WorkerId::new(config.credentials.id()),
             identity: config.identity.clone(),
-            introduction: desk.introduce(),
+            introduction: driver.introduce(),
             shard_capacity: config.shard_capacity,
             memory,
             address,
@@ -169,12 +169,12 @@ impl Actor for Worker {
                 .collect(),
             call: link.next_call(),
         };
-        let rings = Rings::new(&config.identity.spec, Arc::clone(&desk), Arc::clone(&peers));
-        let transfers = Transfers::new(Arc::clone(&desk), Arc::clone(&peers), Arc::clone(&config.pieces));
+        let rings = Rings::new(&config.identity.spec, Arc::clone(&driver), Arc::clone(&peers));
+        let transfers = Transfers::new(Arc::clone(&driver), Arc::clone(&peers), Arc::clone(&config.pieces));
         let depots = Depots::new(peers.ground().clone(), peers.endpoint().clone(), config.credentials.clone());
         let description = in_pieces(&config.description);
         let saver = Saver::new(
-            Arc::clone(&desk),
+            Arc::clone(&driver),
             Arc::clone(&depots),
             Arc::clone(&config.pieces),
             Arc::clone(&description),
@@ -185,12 +185,12 @@ impl Actor for Worker {
             pieces: Arc::clone(&config.pieces),
             description,
         };
-        let control = connect(&myself, &link, &desk, &hello, Looking::First, messages);
+        let control = connect(&myself, &link, &driver, &hello, Looking::First, messages);
         Ok(State {
             renewal: WorkerRenewal::new(&config.credentials, peers.ground()),
             hello,
             link,
-            desk,
+            driver,
             peers,
             control,
             rings,
@@ -217,45 +217,45 @@ impl Actor for Worker {
             Message::ControlLost { .. } if state.ended.is_none() || state.joined == Joined::Released => {}
             Message::ControlLost { why, queue } => {
                 tracing::warn!(target: "sardana::event::control_lost", %why, "training goes on, looking for the coordinator");
-                state.control = connect(&myself, &state.link, &state.desk, &state.hello, Looking::Again, queue);
+                state.control = connect(&myself, &state.link, &state.driver, &state.hello, Looking::Again, queue);
             }
             Message::NotJoined(error) => state.end(Err(error.into())),
             Message::Do(command) => state.execute(&myself, command),
-            Message::LinksReady { generation } => state.desk.handle(Event::LinksReady { generation }),
+            Message::LinksReady { generation } => state.driver.handle(Event::LinksReady { generation }),
             Message::LinkBroken { generation, peer } => {
-                state.desk.handle(Event::LinkBroken { generation, peer });
+                state.driver.handle(Event::LinkBroken { generation, peer });
             }
-            Message::Fetched(arrival) => state.desk.arrived(arrival),
+            Message::Fetched(arrival) => state.driver.arrived(arrival),
             Message::Transferred { serial, came } => {
                 // What was given up may have ended in the meantime.
                 if state.transfers.take(serial) {
                     match came {
-                        Ok(arrival) => state.desk.arrived(arrival),
-                        Err(event) => state.desk.handle(event),
+                        Ok(arrival) => state.driver.arrived(arrival),
+                        Err(event) => state.driver.handle(event),
                     }
                 }
             }
             Message::Written(outcome) => {
                 // What was given up may have ended in the meantime.
                 if let Some(event) = state.saver.ended(*outcome) {
-                    state.desk.handle(event);
+                    state.driver.handle(event);
                 }
             }
             Message::NotRestored { generation, reason } => {
-                state.desk.handle(Event::NotRestored { generation, reason });
+                state.driver.handle(Event::NotRestored { generation, reason });
             }
             Message::Terminated => state.terminated(),
             Message::Drained { step } => state.end(Ok(Ended::Drained { step })),
             Message::Failed { reason } => {
                 let reason = cut(reason);
-                state.desk.say(WorkerMessage::Failed { reason: reason.clone() });
+                state.driver.say(WorkerMessage::Failed { reason: reason.clone() });
                 // The coordinator dismisses everybody; it need not be waited for.
                 state.end(Err(WorkerError::Model { reason }));
             }
             Message::Beat => {
                 state.beat();
                 if let Some(message) = state.renewal.beat() {
-                    state.desk.say(message);
+                    state.driver.say(message);
                 }
             }
         }
@@ -267,7 +267,7 @@ impl Actor for Worker {
         state.transfers.end_copy();
         state.transfers.end_fetch();
         // Whatever it does not get rid of in time is lost with its connection.
-        drop(state.desk.hang_up());
+        drop(state.driver.hang_up());
         state.control.finish().await;
         state.link.close().await;
         Ok(())
@@ -295,7 +295,7 @@ fn cut_to(mut text: String, bytes: usize) -> String {
 fn connect(
     worker: &ActorRef<Message>,
     link: &Link,
-    desk: &Arc<Desk>,
+    driver: &Arc<StepDriver>,
     hello: &WorkerHello,
     looking: Looking,
     queue: mpsc::UnboundedReceiver<WorkerMessage>,
@@ -303,7 +303,7 @@ fn connect(
     Control::start(ControlArguments {
         link: link.clone(),
         worker: worker.clone(),
-        desk: Arc::clone(desk),
+        driver: Arc::clone(driver),
         hello: hello.clone(),
         looking,
         queue,
@@ -313,7 +313,7 @@ fn connect(
 impl State {
     fn told(&mut self, myself: &ActorRef<Message>, message: CoordinatorMessage) {
         if let CoordinatorMessage::Halt { generation } = message {
-            fault::reached(Point::Halt, self.desk.read(Member::step));
+            fault::reached(Point::Halt, self.driver.read(Member::step));
             // What is of an older generation is refused from here on, before anybody is promised so.
             self.peers.fence(generation);
         } else if let CoordinatorMessage::Form(form) = &message {
@@ -331,7 +331,7 @@ impl State {
             | CoordinatorMessage::Serve(_)
             | CoordinatorMessage::Save(_)
             | CoordinatorMessage::SaveOver { .. }
-            | CoordinatorMessage::Copy(_) => self.desk.handle(Event::Ordered(message)),
+            | CoordinatorMessage::Copy(_) => self.driver.handle(Event::Ordered(message)),
         }
     }
 
@@ -341,7 +341,7 @@ impl State {
             (Joined::Yes, None) => {
                 self.leaving = Some(Instant::now());
                 let reason = "SIGTERM".to_owned();
-                self.desk.handle(Event::Leave { reason });
+                self.driver.handle(Event::Leave { reason });
             }
             (Joined::NotYet, _) => self.end(Err(WorkerError::Terminated {
                 how: "before it had joined",
@@ -374,14 +374,14 @@ impl State {
             }));
         }
         let heartbeat = if self.spoke.elapsed() >= HEARTBEAT {
-            Heartbeat::Due(self.desk.pace())
+            Heartbeat::Due(self.driver.pace())
         } else {
             Heartbeat::NotDue
         };
         if heartbeat != Heartbeat::NotDue {
             self.spoke = Instant::now();
         }
-        self.desk.beat(heartbeat);
+        self.driver.beat(heartbeat);
     }
 
     pub(super) fn end(&mut self, outcome: Result<Ended, WorkerError>) {

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::WorkerConfig;
 use super::actor::Message;
-use super::desk::Desk;
+use super::driver::StepDriver;
 use super::limits::{COORDINATOR_ABSENCE, COORDINATOR_PATIENCE, LAST_WORDS};
 use crate::fault::{self, Point};
 
@@ -189,14 +189,14 @@ impl Link {
     }
 }
 
-/// The task. What the desk says goes to the coordinator; what comes back goes to the worker.
+/// The task. What the step driver says goes to the coordinator; what comes back goes to the worker.
 pub(super) struct Control(JoinHandle<()>);
 
 /// What it starts from.
 pub(super) struct ControlArguments {
     pub(super) link: Link,
     pub(super) worker: ActorRef<Message>,
-    pub(super) desk: Arc<Desk>,
+    pub(super) driver: Arc<StepDriver>,
     /// The hello without what changes from one connection to the next.
     pub(super) hello: WorkerHello,
     pub(super) looking: Looking,
@@ -224,13 +224,13 @@ impl Drop for Control {
 /// Tells the worker that its control connection is lost where the task itself cannot: it has panicked.
 struct TellsOfPanic {
     worker: ActorRef<Message>,
-    desk: Arc<Desk>,
+    driver: Arc<StepDriver>,
 }
 
 impl Drop for TellsOfPanic {
     fn drop(&mut self) {
         if thread::panicking() {
-            let (why, queue) = ("its task panicked".to_owned(), self.desk.hang_up());
+            let (why, queue) = ("its task panicked".to_owned(), self.driver.hang_up());
             let _ = self.worker.cast(Message::ControlLost { why, queue });
         }
     }
@@ -241,18 +241,18 @@ async fn carry(arguments: ControlArguments) {
     let ControlArguments {
         link,
         worker,
-        desk,
+        driver,
         hello,
         looking,
         queue,
     } = arguments;
     let _tells = TellsOfPanic {
         worker: worker.clone(),
-        desk: Arc::clone(&desk),
+        driver: Arc::clone(&driver),
     };
     sleep(looking.pause()).await;
     let current = || WorkerHello {
-        introduction: desk.introduce(),
+        introduction: driver.introduce(),
         call: link.next_call(),
         ..hello.clone()
     };
@@ -270,7 +270,7 @@ async fn carry(arguments: ControlArguments) {
     };
     tracing::info!(target: "sardana::event::joined", worker = %hello.worker, coordinator = %connection.remote_address());
     // Before anything that the coordinator says.
-    desk.handle(Event::Welcomed {
+    driver.handle(Event::Welcomed {
         incarnation,
         report_from,
     });
@@ -281,13 +281,13 @@ async fn carry(arguments: ControlArguments) {
         Ok(()) => Next::Message,
         Err(_) => Next::Stop,
     };
-    let why = carry_messages(&connection, streams, queue, told, |message| at_fault_point(message, &desk)).await;
-    let queue = desk.hang_up();
+    let why = carry_messages(&connection, streams, queue, told, |message| at_fault_point(message, &driver)).await;
+    let queue = driver.hang_up();
     connection.close(0_u32.into(), b"the worker leaves this connection");
     let _ = worker.cast(Message::ControlLost { why, queue });
 }
 
-fn at_fault_point(message: &WorkerMessage, desk: &Desk) {
+fn at_fault_point(message: &WorkerMessage, driver: &StepDriver) {
     let point = match message {
         WorkerMessage::Halted { .. } => Point::Halted,
         WorkerMessage::Finished { .. } => Point::Finished,
@@ -310,5 +310,5 @@ fn at_fault_point(message: &WorkerMessage, desk: &Desk) {
         | WorkerMessage::LinkBroken { .. }
         | WorkerMessage::Failed { .. } => return,
     };
-    fault::reached(point, desk.read(Member::step));
+    fault::reached(point, driver.read(Member::step));
 }

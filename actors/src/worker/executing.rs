@@ -5,7 +5,7 @@ use sardana_protocol::member::NetworkCommand;
 
 use super::WorkerError;
 use super::actor::{Message, State};
-use super::desk::ActorCommand;
+use super::driver::ActorCommand;
 use crate::peers::PeerGroup;
 
 impl State {
@@ -24,7 +24,7 @@ impl State {
             } => self.transfers.hash(snapshot, shares, copies),
             ActorCommand::Save { save, held } => {
                 for event in self.saver.save(myself, *save, held) {
-                    self.desk.handle(event);
+                    self.driver.handle(event);
                 }
             }
             ActorCommand::Fail {

@@ -16,7 +16,7 @@ use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::StatePieces;
 use tokio::time::timeout;
 
-use super::desk::HeldShare;
+use super::driver::HeldShare;
 
 /// So long copies on one host take at most, as a rule: several GiB.
 const GIVES_WAY: Duration = Duration::from_millis(500);

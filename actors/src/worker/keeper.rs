@@ -1,4 +1,4 @@
-//! The desk as the keeper of what other workers may fetch.
+//! The step driver as the keeper of what other workers may fetch.
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -8,11 +8,11 @@ use sardana_protocol::snapshot::Share;
 use sardana_protocol::state::{StateHash, StatePieces, share_hash};
 use sardana_protocol::words::Step;
 
-use super::desk::names_watched;
-use super::{Desk, KeptSum};
+use super::driver::names_watched;
+use super::{KeptSum, StepDriver};
 use crate::peers::{Keeper, OutgoingShare, OutgoingSum};
 
-impl Keeper for Desk {
+impl Keeper for StepDriver {
     fn step(&self) -> Step {
         self.read(Member::step)
     }

@@ -1,11 +1,11 @@
-//! A worker: joins a job, trains in it through its [`Desk`], and ends when the job does.
+//! A worker: joins a job, trains in it through its [`StepDriver`], and ends when the job does.
 //!
 //! The actor takes what the coordinator says to the machine, makes the links and transfers that the machine wants, and speaks for
 //! it. Must not know the model: a saved state is bytes to it.
 
 mod actor;
 mod control;
-mod desk;
+mod driver;
 mod executing;
 mod give_back;
 mod hashing;
@@ -38,7 +38,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 pub use control::JoinError;
-pub use desk::{ActorCommand, Arrival, Desk, HeldShare, KeptSum, Mismatch, Outbox, SavedState, Task};
+pub use driver::{ActorCommand, Arrival, HeldShare, KeptSum, Mismatch, Outbox, SavedState, StepDriver, Task};
 pub use tally::TallyFile;
 
 use crate::peers::Peers;
@@ -152,18 +152,18 @@ impl ModelFailure {
     }
 }
 
-/// Takes part in the job until it ends. `outbox` is what leaves `desk`; `failures` come from the training thread.
+/// Takes part in the job until it ends. `outbox` is what leaves `step driver`; `failures` come from the training thread.
 /// Dropped, the worker ends at once, without a word to anybody but that its connections are closed.
 ///
 /// # Errors
 /// See [`WorkerError`].
 pub fn run(
     config: WorkerConfig,
-    desk: Arc<Desk>,
+    driver: Arc<StepDriver>,
     outbox: Outbox,
     failures: mpsc::UnboundedReceiver<String>,
 ) -> BoxFuture<'static, Result<Ended, WorkerError>> {
-    run_on(Ground::Host, config, desk, outbox, failures)
+    run_on(Ground::Host, config, driver, outbox, failures)
 }
 
 /// Likewise, on another ground than the host.
@@ -173,17 +173,17 @@ pub fn run(
 pub fn run_on(
     ground: Ground,
     config: WorkerConfig,
-    desk: Arc<Desk>,
+    driver: Arc<StepDriver>,
     outbox: Outbox,
     failures: mpsc::UnboundedReceiver<String>,
 ) -> BoxFuture<'static, Result<Ended, WorkerError>> {
-    Box::pin(take_part(ground, config, desk, outbox, failures))
+    Box::pin(take_part(ground, config, driver, outbox, failures))
 }
 
 async fn take_part(
     ground: Ground,
     config: WorkerConfig,
-    desk: Arc<Desk>,
+    driver: Arc<StepDriver>,
     outbox: Outbox,
     failures: mpsc::UnboundedReceiver<String>,
 ) -> Result<Ended, WorkerError> {
@@ -194,7 +194,7 @@ async fn take_part(
         Sigterm::NotOurs => None,
     };
     let pieces = Arc::clone(&config.pieces);
-    let peers = Peers::listen_on(ground, &config.credentials, config.listen, Arc::clone(&desk), pieces)?;
+    let peers = Peers::listen_on(ground, &config.credentials, config.listen, Arc::clone(&driver), pieces)?;
     let listening = peers.local_address().map_err(|error| WorkerError::Broken {
         reason: error.to_string(),
     })?;
@@ -203,7 +203,7 @@ async fn take_part(
     let arguments = Arguments {
         config,
         address,
-        desk: Arc::clone(&desk),
+        driver: Arc::clone(&driver),
         peers: Arc::clone(&peers),
         messages: outbox.messages,
         ended,
@@ -215,7 +215,7 @@ async fn take_part(
         })?;
     let _ends = Ends {
         worker: worker.clone(),
-        desk: Arc::clone(&desk),
+        driver: Arc::clone(&driver),
         peers: Arc::clone(&peers),
     };
     actor::forward(&worker, outbox.commands, failures, termination);
@@ -224,7 +224,7 @@ async fn take_part(
             reason: "the worker's actor ended without a word".to_owned(),
         })
     });
-    desk.end();
+    driver.end();
     worker.stop(None);
     // The actor's own end has nothing to add to its outcome.
     let _ = running.await;
@@ -235,13 +235,13 @@ async fn take_part(
 /// Ends what is left of a worker that does not run any more. After an orderly end that is nothing.
 struct Ends {
     worker: ActorRef<Message>,
-    desk: Arc<Desk>,
+    driver: Arc<StepDriver>,
     peers: Arc<Peers>,
 }
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        self.desk.end();
+        self.driver.end();
         self.worker.kill();
         self.peers.abandon("the worker ends");
     }

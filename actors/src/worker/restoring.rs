@@ -12,7 +12,7 @@ use sardana_protocol::state::{StateHash, StatePieces, share_hash};
 use sardana_protocol::words::{Generation, Rank, WorkerId, few};
 use tokio::task::JoinSet;
 
-use super::desk::SavedState;
+use super::driver::SavedState;
 use super::give_back::given_back_aside;
 use crate::depot::{Depots, is_here};
 use crate::fault::{self, Point};

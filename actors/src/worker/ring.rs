@@ -11,7 +11,7 @@ use sardana_protocol::words::{Step, WorkerId};
 use tokio::sync::{mpsc, oneshot};
 
 use super::actor::Message;
-use super::desk::Desk;
+use super::driver::StepDriver;
 use crate::fault::{self, Point};
 use crate::peers::{LinkingError, Peers};
 
@@ -31,7 +31,7 @@ pub(super) struct Ring {
     pub(super) shards: u32,
     pub(super) start: Start,
     pub(super) inbox: mpsc::UnboundedReceiver<RingInput>,
-    pub(super) desk: Arc<Desk>,
+    pub(super) driver: Arc<StepDriver>,
     pub(super) peers: Arc<Peers>,
     pub(super) worker: ActorRef<Message>,
 }
@@ -64,7 +64,7 @@ impl Ring {
             shards,
             start,
             inbox,
-            desk,
+            driver,
             peers,
             worker,
         } = self;
@@ -73,7 +73,7 @@ impl Ring {
                 fault::reached(Point::Form, form.step);
                 (Point::Linked, form.step)
             }
-            Start::AtSwitch(_) => (Point::Prepared, desk.read(Member::step)),
+            Start::AtSwitch(_) => (Point::Prepared, driver.read(Member::step)),
         };
         let links = peers.link(&form).await.map_err(|errors| {
             for error in &errors {
@@ -98,7 +98,7 @@ impl Ring {
                 step
             }
         };
-        // Alone there is no peer to pass a sum to: the desk adds up by itself.
+        // Alone there is no peer to pass a sum to: the step driver adds up by itself.
         if form.world_size == 1 {
             return Ok(());
         }
@@ -111,12 +111,12 @@ impl Ring {
             step,
             first: form.first.clone(),
             steady: form.steady.clone(),
-            layout: Arc::clone(desk.layout()),
+            layout: Arc::clone(driver.layout()),
             probe: fault::COMPILED_IN.then(|| Arc::new(fault::RingFaults) as _),
         };
         ring::run(config, links, inbox, |sum| {
             fault::reached(Point::BeforeApply, sum.step);
-            desk.summed(sum);
+            driver.summed(sum);
         })
         .await
         .map_err(|error| broken(&form, &error))

@@ -13,7 +13,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tracing::Instrument;
 
 use super::actor::Message;
-use super::desk::Desk;
+use super::driver::StepDriver;
 use super::ring::{Ring, Start};
 use crate::peers::{PeerGroup, Peers};
 
@@ -21,7 +21,7 @@ use crate::peers::{PeerGroup, Peers};
 pub(super) struct Rings {
     order: Order,
     shards: u32,
-    desk: Arc<Desk>,
+    driver: Arc<StepDriver>,
     peers: Arc<Peers>,
     present: Option<JoinHandle<()>>,
     past: Option<AbortHandle>,
@@ -35,11 +35,11 @@ struct Prepared {
 }
 
 impl Rings {
-    pub(super) fn new(job: &JobSpec, desk: Arc<Desk>, peers: Arc<Peers>) -> Self {
+    pub(super) fn new(job: &JobSpec, driver: Arc<StepDriver>, peers: Arc<Peers>) -> Self {
         Self {
             order: job.order,
             shards: job.shards,
-            desk,
+            driver,
             peers,
             present: None,
             past: None,
@@ -147,7 +147,7 @@ impl Rings {
             shards: self.shards,
             start,
             inbox,
-            desk: Arc::clone(&self.desk),
+            driver: Arc::clone(&self.driver),
             peers: Arc::clone(&self.peers),
             worker: worker.clone(),
         };

@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::actor::{Message, cut as cut_to_length};
-use super::desk::{Desk, HeldShare};
+use super::driver::{HeldShare, StepDriver};
 use crate::depot::Depots;
 use crate::fault::{self, Point};
 
@@ -24,7 +24,7 @@ const STILL_AT_IT: Duration = Duration::from_secs(1);
 
 /// What a worker writes: the shares of at most one snapshot.
 pub(super) struct Saver {
-    desk: Arc<Desk>,
+    driver: Arc<StepDriver>,
     depots: Arc<Depots>,
     pieces: Arc<StatePieces>,
     description: Arc<[(PieceHash, Bytes)]>,
@@ -66,13 +66,13 @@ pub(super) struct Outcome {
 
 impl Saver {
     pub(super) fn new(
-        desk: Arc<Desk>,
+        driver: Arc<StepDriver>,
         depots: Arc<Depots>,
         pieces: Arc<StatePieces>,
         description: Arc<[(PieceHash, Bytes)]>,
     ) -> Self {
         Self {
-            desk,
+            driver,
             depots,
             pieces,
             description,
@@ -150,7 +150,7 @@ impl Saver {
         let depots = Arc::clone(&self.depots);
         let (pieces, description) = (Arc::clone(&self.pieces), Arc::clone(&self.description));
         let (to, replicas, worker) = (save.depots.clone(), save.replicas, worker.clone());
-        let progress = progress(Arc::clone(&self.desk), snapshot, attempt);
+        let progress = progress(Arc::clone(&self.driver), snapshot, attempt);
         let writing = async move {
             let bytes = held.bytes.len() as u64;
             let cut = cut_up(&pieces, &held);
@@ -200,13 +200,13 @@ fn cut_up(pieces: &StatePieces, held: &HeldShare) -> Vec<(PieceHash, Bytes)> {
 }
 
 /// Tells the coordinator now and then that a share is still being written.
-fn progress(desk: Arc<Desk>, snapshot: SnapshotId, attempt: u32) -> impl Fn() + Send + Sync {
+fn progress(driver: Arc<StepDriver>, snapshot: SnapshotId, attempt: u32) -> impl Fn() + Send + Sync {
     let last = Mutex::new(Instant::now());
     move || {
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.elapsed() >= STILL_AT_IT {
             *last = Instant::now();
-            desk.say(WorkerMessage::Saving { snapshot, attempt });
+            driver.say(WorkerMessage::Saving { snapshot, attempt });
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::actor::{Message, cut};
-use super::desk::{Arrival, Desk, SavedState};
+use super::driver::{Arrival, SavedState, StepDriver};
 use super::give_back::given_back_aside;
 use super::hashing::hashed;
 use super::restoring::Reader;
@@ -35,7 +35,7 @@ enum Goal {
 
 /// What a worker fetches: at most one thing to join, and one to catch up.
 pub(super) struct Transfers {
-    desk: Arc<Desk>,
+    driver: Arc<StepDriver>,
     peers: Arc<Peers>,
     pieces: Arc<StatePieces>,
     serial: u64,
@@ -52,9 +52,9 @@ struct Joining {
 }
 
 impl Transfers {
-    pub(super) fn new(desk: Arc<Desk>, peers: Arc<Peers>, pieces: Arc<StatePieces>) -> Self {
+    pub(super) fn new(driver: Arc<StepDriver>, peers: Arc<Peers>, pieces: Arc<StatePieces>) -> Self {
         Self {
-            desk,
+            driver,
             peers,
             pieces,
             serial: 0,
@@ -86,12 +86,12 @@ impl Transfers {
         let (serial, id) = (Serial(self.serial), snapshot.id);
         let holders = Arc::new(Watched::new(snapshot));
         let known = Arc::clone(&holders);
-        let (desk, peers, worker) = (Arc::clone(&self.desk), Arc::clone(&self.peers), worker.clone());
+        let (driver, peers, worker) = (Arc::clone(&self.driver), Arc::clone(&self.peers), worker.clone());
         let task = tokio::spawn(async move {
             let shares = known.read(|snapshot| snapshot.shares.clone());
             let came = match goal {
                 Goal::State => copied(id, peers.copy_state(&known).await, shares),
-                Goal::Sum(step) => followed(step, &desk, peers.follow(&known, step, desk.layout().bytes()).await),
+                Goal::Sum(step) => followed(step, &driver, peers.follow(&known, step, driver.layout().bytes()).await),
             };
             let came = came.map_err(|reason| {
                 tracing::warn!(snapshot = %id, error = %reason, "joining failed");
@@ -131,11 +131,11 @@ impl Transfers {
         step: Step,
         donor: MemberAddress,
     ) {
-        let (peers, desk, worker) = (Arc::clone(&self.peers), Arc::clone(&self.desk), worker.clone());
+        let (peers, driver, worker) = (Arc::clone(&self.peers), Arc::clone(&self.driver), worker.clone());
         let fetching = async move {
             fault::reached(Point::Fetch, step);
             let fetched = match what {
-                Lacking::Sum => fetched_sum(&peers, &desk, generation, step, donor).await,
+                Lacking::Sum => fetched_sum(&peers, &driver, generation, step, donor).await,
                 Lacking::State => fetched_state(&peers, generation, step, donor).await,
             };
             let message = match fetched {
@@ -187,24 +187,24 @@ impl Transfers {
 
     /// Finds memory for copies of these shares, beside the thread that others' steps wait for.
     pub(super) fn make_room(&self, shares: Vec<Share>) {
-        let (desk, pieces, peers) = (Arc::clone(&self.desk), Arc::clone(&self.pieces), Arc::clone(&self.peers));
+        let (driver, pieces, peers) = (Arc::clone(&self.driver), Arc::clone(&self.pieces), Arc::clone(&self.peers));
         let make = move || {
             let room = shares.iter().map(|&share| touched(pieces.bytes_of(share).len()));
-            desk.room_made(room.collect());
+            driver.room_made(room.collect());
         };
         tokio::spawn(async move { peers.ground().beside(make).await });
     }
 
     /// Hashes the copies of a snapshot's shares when they come, beside the thread that others' steps wait for.
     pub(super) fn hash(&self, snapshot: SnapshotId, shares: Vec<Share>, copies: oneshot::Receiver<Vec<Bytes>>) {
-        let (desk, pieces, peers) = (Arc::clone(&self.desk), Arc::clone(&self.pieces), Arc::clone(&self.peers));
+        let (driver, pieces, peers) = (Arc::clone(&self.driver), Arc::clone(&self.pieces), Arc::clone(&self.peers));
         tokio::spawn(async move {
             let Ok(copies) = copies.await else { return };
             let copies = shares.into_iter().zip(copies.into_iter().map(given_back_aside)).collect();
             // It is cancelled only when the process ends.
-            let sign = || desk.still_hashing(snapshot);
+            let sign = || driver.still_hashing(snapshot);
             if let Some(held) = hashed(peers.ground(), pieces, copies, sign).await {
-                desk.snapshotted(snapshot, held);
+                driver.snapshotted(snapshot, held);
             }
         });
     }
@@ -232,24 +232,24 @@ fn copied(snapshot: SnapshotId, copied: Result<Bytes, CopyError>, shares: Vec<St
     Ok(Arrival::Copied { snapshot, state })
 }
 
-fn followed(step: Step, desk: &Desk, followed: Result<FollowedSum, CopyError>) -> Result<Arrival, String> {
+fn followed(step: Step, driver: &StepDriver, followed: Result<FollowedSum, CopyError>) -> Result<Arrival, String> {
     let FollowedSum {
         bytes,
         trailer,
         keeper_at,
     } = followed.map_err(|error| error.to_string())?;
-    let sum = Sum::from_bytes(step, desk.layout(), bytes).map_err(|error| error.to_string())?;
+    let sum = Sum::from_bytes(step, driver.layout(), bytes).map_err(|error| error.to_string())?;
     Ok(Arrival::Followed { trailer, keeper_at, sum })
 }
 
 async fn fetched_sum(
     peers: &Arc<Peers>,
-    desk: &Desk,
+    driver: &StepDriver,
     generation: Generation,
     step: Step,
     donor: MemberAddress,
 ) -> Result<Arrival, String> {
-    let layout = desk.layout();
+    let layout = driver.layout();
     let bytes = peers.fetch_sum(donor, step, layout.bytes()).await;
     let bytes = bytes.map_err(|error| error.to_string())?;
     let sum = Sum::from_bytes(step, layout, bytes).map_err(|error| error.to_string())?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sardana_actors::worker::{self, Desk, ModelFailure, Outbox, Sigterm, WorkerConfig};
+use sardana_actors::worker::{self, ModelFailure, Outbox, Sigterm, StepDriver, WorkerConfig};
 use sardana_collectives::layout::Layout;
 use sardana_net::quic::limits::CONNECT_DEADLINE;
 use sardana_net::quic::{Purpose, bind_client, connect};
@@ -51,10 +51,10 @@ fn identity() -> JobIdentity {
 pub(crate) fn a_worker(
     wallet: &Wallet,
     site: &Site,
-) -> (WorkerConfig, Arc<Desk>, Outbox, ModelFailure, UnboundedReceiver<String>) {
+) -> (WorkerConfig, Arc<StepDriver>, Outbox, ModelFailure, UnboundedReceiver<String>) {
     let identity = identity();
     let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
-    let (desk, outbox) = Desk::new(&identity.spec, Arc::new(layout), None);
+    let (driver, outbox) = StepDriver::new(&identity.spec, Arc::new(layout), None);
     let (failure, failures) = ModelFailure::channel();
     let config = WorkerConfig {
         credentials: wallet.clone(),
@@ -69,7 +69,7 @@ pub(crate) fn a_worker(
         auxiliary: vec![],
         sigterm: Sigterm::NotOurs,
     };
-    (config, desk, outbox, failure, failures)
+    (config, driver, outbox, failure, failures)
 }
 
 /// Waits until `is_so`.
@@ -89,9 +89,9 @@ async fn a_worker_and_its_coordinator_live_longer_than_their_certificates() {
     let wallet = Wallet::from(site.authority.issue(Role::Worker, 1).unwrap());
     let before = wallet.current();
     let listen = std::net::UdpSocket::bind(LOOPBACK).unwrap().local_addr().unwrap();
-    let (config, desk, outbox, _failure, failures) = a_worker(&wallet, &site);
+    let (config, driver, outbox, _failure, failures) = a_worker(&wallet, &site);
     let config = WorkerConfig { listen, ..config };
-    let running = tokio::spawn(worker::run(config, desk, outbox, failures));
+    let running = tokio::spawn(worker::run(config, driver, outbox, failures));
     let joined = timeout(PATIENCE, site.events.recv()).await.unwrap().unwrap();
     assert!(matches!(joined, JobEvent::Worker(WorkerEvent::Joined { .. })), "{joined:?}");
 

@@ -72,8 +72,8 @@ async fn a_worker_whose_certificate_has_run_out_is_renewed_and_welcome() {
     let mut site = Site::of(shared.authority()).await;
     let old = shared.old(Role::Worker, 1, 3 * HOUR);
     let wallet = Wallet::from(&old);
-    let (config, desk, outbox, _failure, failures) = a_worker(&wallet, &site);
-    let running = tokio::spawn(worker::run(config, desk, outbox, failures));
+    let (config, driver, outbox, _failure, failures) = a_worker(&wallet, &site);
+    let running = tokio::spawn(worker::run(config, driver, outbox, failures));
     let joined = timeout(PATIENCE, site.events.recv()).await.unwrap().unwrap();
     assert!(matches!(joined, JobEvent::Worker(WorkerEvent::Joined { .. })), "{joined:?}");
     assert!(is_new(&wallet, &old) && !running.is_finished());
@@ -109,8 +109,8 @@ async fn agents_and_depots_get_back_in_after_a_day() {
     until(|| is_new(&agent_wallet, &agents), "the agent's is renewed").await;
     until(|| is_new(&depot_wallet, &depots), "the depot's is renewed").await;
     let worker = Wallet::from(site.authority.issue(Role::Worker, 1).unwrap());
-    let (config, desk, outbox, _failure, failures) = a_worker(&worker, &site);
-    let _running = tokio::spawn(worker::run(config, desk, outbox, failures));
+    let (config, driver, outbox, _failure, failures) = a_worker(&worker, &site);
+    let _running = tokio::spawn(worker::run(config, driver, outbox, failures));
     let came = async {
         loop {
             if let JobEvent::Checkpoint(CheckpointEvent::DepotCame { .. }) = site.events.recv().await.unwrap() {
@@ -188,8 +188,10 @@ async fn a_worker_that_is_not_renewed_ends_with_the_reason() {
     let shared = Shared::new();
     let site = Site::of(shared.authority()).await;
     let wallet = Wallet::from(shared.old(Role::Worker, 1, 5 * HOUR));
-    let (config, desk, outbox, _failure, failures) = a_worker(&wallet, &site);
-    let ended = timeout(PATIENCE, worker::run(config, desk, outbox, failures)).await.unwrap();
+    let (config, driver, outbox, _failure, failures) = a_worker(&wallet, &site);
+    let ended = timeout(PATIENCE, worker::run(config, driver, outbox, failures))
+        .await
+        .unwrap();
     let Err(WorkerError::Join(error)) = ended else {
         panic!("{ended:?}")
     };

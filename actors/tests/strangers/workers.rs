@@ -4,7 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use sardana_actors::coordinator::{self, CoordinatorConfig, CoordinatorError, Past, Succession};
-use sardana_actors::worker::{self, Desk, Ended, JoinError, ModelFailure, Sigterm, WorkerConfig, WorkerError};
+use sardana_actors::worker::{self, Ended, JoinError, ModelFailure, Sigterm, StepDriver, WorkerConfig, WorkerError};
 use sardana_collectives::layout::Layout;
 use sardana_net::enrol::Registrar;
 use sardana_net::quic::{BindError, Purpose, bind_server};
@@ -38,7 +38,7 @@ async fn run_with(
 ) -> (ModelFailure, impl Future<Output = Result<Ended, WorkerError>>) {
     let elements = usize::try_from(memory.gradient / 8 - 1).unwrap();
     let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[elements])], 0).unwrap();
-    let (desk, outbox) = Desk::new(&identity.spec, Arc::new(layout), None);
+    let (driver, outbox) = StepDriver::new(&identity.spec, Arc::new(layout), None);
     let (failure, failures) = ModelFailure::channel();
     let config = WorkerConfig {
         credentials: credentials.into(),
@@ -53,7 +53,7 @@ async fn run_with(
         sigterm: Sigterm::NotOurs,
         identity,
     };
-    (failure, worker::run(config, desk, outbox, failures))
+    (failure, worker::run(config, driver, outbox, failures))
 }
 
 fn join_error(outcome: Result<Ended, WorkerError>) -> JoinError {

@@ -1,4 +1,4 @@
-//! The second level of simulation: the real shells — coordinator, workers, desks, rings, transfers, enrolment, over real QUIC and TLS — in
+//! The second level of simulation: the real shells — coordinator, workers, step drivers, rings, transfers, enrolment, over real QUIC and TLS — in
 //! one thread, on a network in memory, in virtual time. One seed decides when each datagram is sent and how long it is.
 //!
 //! - [`play`]: one run; [`circumstances`]: what its seed draws; `cluster`: who runs; `faults`: what goes wrong;

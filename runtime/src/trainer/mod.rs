@@ -1,4 +1,4 @@
-//! The training thread: does the tasks that it finds at its desk, one after the other. Knows the model and nothing else: no
+//! The training thread: does the tasks that it finds at its step driver, one after the other. Knows the model and nothing else: no
 //! network, no membership.
 
 mod error;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sardana_actors::fault::{self, Point};
-use sardana_actors::worker::{Desk, Task};
+use sardana_actors::worker::{StepDriver, Task};
 use sardana_collectives::gradient::{GradientBuffer, Sum, WriteMode};
 use sardana_protocol::job::{JobIdentity, JobSpec};
 use sardana_protocol::limits::{MAX_RESULTS, MAX_TEXT_BYTES};
@@ -72,32 +72,40 @@ pub(crate) fn prepare<M: Trainable>(
     })
 }
 
-/// Works at `desk` until it says that this worker ends.
-pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, desk: &Desk) -> Result<(), TrainingError> {
-    let mut training = Training::begin(prepared, desk, Copies::on_threads());
-    while training.perform(desk.next())?.is_continue() {}
+/// Works at `step driver` until it says that this worker ends.
+pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, driver: &StepDriver) -> Result<(), TrainingError> {
+    let mut training = Training::begin(prepared, driver, Copies::on_threads());
+    while training.perform(driver.next())?.is_continue() {}
     Ok(())
 }
 
-/// A model at its desk.
+/// A model at its step driver.
 pub(crate) struct Training<'a, M> {
     prepared: &'a mut Prepared<M>,
-    desk: &'a Desk,
+    driver: &'a StepDriver,
     copies: Copies,
 }
 
 impl<'a, M: Trainable> Training<'a, M> {
-    /// Sits down at `desk`, which has had no task taken from it.
-    pub(crate) fn begin(prepared: &'a mut Prepared<M>, desk: &'a Desk, copies: Copies) -> Self {
+    /// Sits down at `step driver`, which has had no task taken from it.
+    pub(crate) fn begin(prepared: &'a mut Prepared<M>, driver: &'a StepDriver, copies: Copies) -> Self {
         if prepared.model.share().is_some() {
-            desk.copies_beside();
+            driver.copies_beside();
         }
-        Self { prepared, desk, copies }
+        Self {
+            prepared,
+            driver,
+            copies,
+        }
     }
 
-    /// Does one task of the desk, and says whether it was the last.
+    /// Does one task of the step driver, and says whether it was the last.
     pub(crate) fn perform(&mut self, task: Task) -> Result<ControlFlow<()>, TrainingError> {
-        let Self { prepared, desk, copies } = self;
+        let Self {
+            prepared,
+            driver,
+            copies,
+        } = self;
         let Prepared {
             model,
             sampler,
@@ -113,19 +121,19 @@ impl<'a, M: Trainable> Training<'a, M> {
                 mode,
             } => {
                 gradient(model, &sampler.shard(step, shard), layout, &mut buffer, mode)?;
-                desk.computed(step, piece, shard, buffer);
+                driver.computed(step, piece, shard, buffer);
             }
             Task::Apply { sum } => {
                 copies.finish()?;
-                desk.applied(apply(model, sampler, layout, &sum)?);
+                driver.applied(apply(model, sampler, layout, &sum)?);
             }
             Task::Load { step, state, shares } => {
                 copies.finish()?;
-                let moved = |bytes| desk.moved(bytes);
+                let moved = |bytes| driver.moved(bytes);
                 restore_watched(model, &state, moved)?;
                 drop(state);
                 check_loaded(model, &facts.pieces, step, &shares, moved)?;
-                desk.loaded();
+                driver.loaded();
             }
             Task::Copy { shares, room, reply } => match model.share() {
                 Some(shared) => {
@@ -145,7 +153,7 @@ impl<'a, M: Trainable> Training<'a, M> {
                 };
                 let results = model.evaluate().map_err(failed)?;
                 check_results(&results)?;
-                desk.concluded(state_hash(model, step)?, results);
+                driver.concluded(state_hash(model, step)?, results);
             }
             Task::End => {
                 copies.finish()?;

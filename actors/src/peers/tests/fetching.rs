@@ -12,29 +12,29 @@ use sardana_protocol::words::{ShardRange, Step, WorkerId};
 use tokio::time::timeout;
 
 use super::{FetchError, PATIENCE, PeerGroup, Ring, pieces, until, workers_with};
-use crate::worker::{Desk, Task};
+use crate::worker::{StepDriver, Task};
 
-/// Trains `desk` alone for one step, and then copies states when asked.
-fn train(desk: &Arc<Desk>, ring: &Ring) -> std::thread::JoinHandle<()> {
-    desk.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(ring.alone()))));
-    let desk = Arc::clone(desk);
+/// Trains `step driver` alone for one step, and then copies states when asked.
+fn train(driver: &Arc<StepDriver>, ring: &Ring) -> std::thread::JoinHandle<()> {
+    driver.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(ring.alone()))));
+    let driver = Arc::clone(driver);
     std::thread::spawn(move || {
-        while let Some((piece, shard, mut buffer, mode)) = gradient(&desk) {
-            let mut writer = buffer.writer(desk.layout(), mode);
+        while let Some((piece, shard, mut buffer, mode)) = gradient(&driver) {
+            let mut writer = buffer.writer(driver.layout(), mode);
             writer.write_f64(0, &[1.0, 2.0, 3.0]).unwrap();
             writer.samples(1).unwrap();
             writer.finish().unwrap();
-            desk.computed(Step::ZERO, piece, shard, buffer);
+            driver.computed(Step::ZERO, piece, shard, buffer);
         }
         // The step after is never summed.
-        serve(&desk);
+        serve(&driver);
     })
 }
 
 /// The next gradient of step 0, and none once its sum is applied.
-fn gradient(desk: &Desk) -> Option<(ShardRange, u32, GradientBuffer, WriteMode)> {
+fn gradient(driver: &StepDriver) -> Option<(ShardRange, u32, GradientBuffer, WriteMode)> {
     loop {
-        match desk.next() {
+        match driver.next() {
             Task::Gradient {
                 step,
                 piece,
@@ -44,7 +44,7 @@ fn gradient(desk: &Desk) -> Option<(ShardRange, u32, GradientBuffer, WriteMode)>
             } => {
                 return (step == Step::ZERO).then_some((piece, shard, buffer, mode));
             }
-            Task::Apply { sum } => desk.applied(StepReport {
+            Task::Apply { sum } => driver.applied(StepReport {
                 step: sum.step(),
                 samples: 8,
                 sums: vec![],
@@ -55,9 +55,9 @@ fn gradient(desk: &Desk) -> Option<(ShardRange, u32, GradientBuffer, WriteMode)>
 }
 
 /// Copies states until the end; other tasks are dropped.
-fn serve(desk: &Desk) {
+fn serve(driver: &StepDriver) {
     loop {
-        match desk.next() {
+        match driver.next() {
             Task::Copy { shares, reply, .. } => {
                 assert_eq!(shares, [Share::WHOLE]);
                 reply.send(vec![Bytes::from_static(b"the state at step 1")]).unwrap();
@@ -78,13 +78,13 @@ async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
     });
     workers[0].name(PeerGroup::Present, [WorkerId::new(1), WorkerId::new(2)]);
     let donor = ring.members[0];
-    let desk = &workers[0].desk;
-    let training = train(desk, &ring);
-    until(|| desk.sum_of(Step::ZERO).is_some() && desk.read(Member::step) == Step::new(1)).await;
+    let driver = &workers[0].driver;
+    let training = train(driver, &ring);
+    until(|| driver.sum_of(Step::ZERO).is_some() && driver.read(Member::step) == Step::new(1)).await;
 
-    let bytes = desk.layout().bytes();
+    let bytes = driver.layout().bytes();
     let sum = workers[1].fetch_sum(donor, Step::ZERO, bytes).await.unwrap();
-    assert_eq!(sum, desk.sum_of(Step::ZERO).unwrap().sum().bytes());
+    assert_eq!(sum, driver.sum_of(Step::ZERO).unwrap().sum().bytes());
     let error = workers[1].fetch_sum(donor, Step::ZERO, bytes + 1).await.unwrap_err();
     assert!(error.to_string().contains("it trains another model"), "{error}");
     let error = workers[1].fetch_sum(donor, Step::new(1), bytes).await.unwrap_err();
@@ -118,7 +118,7 @@ async fn sums_and_states_are_fetched_or_it_is_said_why_not() {
             "{error}"
         );
     }
-    desk.end();
+    driver.end();
     training.join().unwrap();
     // A donor that ends says so, too.
     let error = workers[1].fetch_state(donor, Step::new(1)).await.unwrap_err();

@@ -13,7 +13,7 @@ use super::joining::snapshot;
 use super::{CopyError, FollowedSum, PATIENCE, PeerGroup, Ring, Worker, until, workers};
 use crate::peers::copy::Holders;
 use crate::watched::Watched;
-use crate::worker::{Desk, Task};
+use crate::worker::{StepDriver, Task};
 
 const JOINER: WorkerId = WorkerId::new(2);
 
@@ -22,21 +22,21 @@ fn site() -> (Vec<Worker>, Holders) {
     let (workers, ring) = workers(3);
     for keeper in &workers[..2] {
         keeper.name(PeerGroup::Joiners, [JOINER]);
-        alone(&keeper.desk, &ring);
+        alone(&keeper.driver, &ring);
     }
     let known = snapshot(&ring.members[..2]);
     (workers, Arc::new(Watched::new(known)))
 }
 
 /// Lets it train alone, so that it needs no ring.
-fn alone(desk: &Desk, ring: &Ring) {
-    desk.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(ring.alone()))));
+fn alone(driver: &StepDriver, ring: &Ring) {
+    driver.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(ring.alone()))));
 }
 
 /// Computes the step under way, up to the update, which is not applied.
-fn compute(desk: &Desk) -> Arc<Sum> {
+fn compute(driver: &StepDriver) -> Arc<Sum> {
     loop {
-        match desk.next() {
+        match driver.next() {
             Task::Gradient {
                 step,
                 piece,
@@ -44,8 +44,8 @@ fn compute(desk: &Desk) -> Arc<Sum> {
                 mut buffer,
                 mode,
             } => {
-                write(desk, step, &mut buffer, mode);
-                desk.computed(step, piece, shard, buffer);
+                write(driver, step, &mut buffer, mode);
+                driver.computed(step, piece, shard, buffer);
             }
             Task::Apply { sum } => return sum,
             other @ (Task::Load { .. } | Task::Copy { .. } | Task::Conclude { .. } | Task::End) => panic!("{other:?}"),
@@ -53,17 +53,17 @@ fn compute(desk: &Desk) -> Arc<Sum> {
     }
 }
 
-fn write(desk: &Desk, step: Step, buffer: &mut GradientBuffer, mode: WriteMode) {
-    let mut writer = buffer.writer(desk.layout(), mode);
+fn write(driver: &StepDriver, step: Step, buffer: &mut GradientBuffer, mode: WriteMode) {
+    let mut writer = buffer.writer(driver.layout(), mode);
     writer.write_f64(0, &[step.get() as f64, 2.0, 3.0]).unwrap();
     writer.samples(1).unwrap();
     writer.finish().unwrap();
 }
 
 /// Computes and applies one step.
-fn train(desk: &Desk) -> Arc<Sum> {
-    let sum = compute(desk);
-    desk.applied(StepReport {
+fn train(driver: &StepDriver) -> Arc<Sum> {
+    let sum = compute(driver);
+    driver.applied(StepReport {
         step: sum.step(),
         samples: 8,
         sums: vec![],
@@ -73,7 +73,7 @@ fn train(desk: &Desk) -> Arc<Sum> {
 
 fn follow(workers: &[Worker], known: &Holders, step: u64) -> tokio::task::JoinHandle<Result<FollowedSum, CopyError>> {
     let (joiner, known) = (Arc::clone(&workers[2].peers), Arc::clone(known));
-    let bytes = workers[2].desk.layout().bytes();
+    let bytes = workers[2].driver.layout().bytes();
     tokio::spawn(async move {
         timeout(PATIENCE, joiner.follow(&known, Step::new(step), bytes))
             .await
@@ -84,11 +84,11 @@ fn follow(workers: &[Worker], known: &Holders, step: u64) -> tokio::task::JoinHa
 #[tokio::test]
 async fn a_sum_that_is_there_or_kept_is_given() {
     let (workers, known) = site();
-    let desk = &workers[0].desk;
-    let first = train(desk);
-    desk.execute(Command::KeepSum { step: Step::ZERO });
+    let driver = &workers[0].driver;
+    let first = train(driver);
+    driver.execute(Command::KeepSum { step: Step::ZERO });
     for _ in 0..3 {
-        train(desk);
+        train(driver);
     }
     let kept = follow(&workers, &known, 0).await.unwrap().unwrap();
     let expected = FollowedSum {
@@ -103,9 +103,9 @@ async fn a_sum_that_is_there_or_kept_is_given() {
 async fn a_keeper_waits_for_a_sum_and_gives_it_before_it_is_applied() {
     let (workers, known) = site();
     let coming = follow(&workers, &known, 0);
-    until(|| workers[0].desk.waiting() == 1).await;
-    let desk = &workers[0].desk;
-    let sum = compute(desk);
+    until(|| workers[0].driver.waiting() == 1).await;
+    let driver = &workers[0].driver;
+    let sum = compute(driver);
     let followed = coming.await.unwrap().unwrap();
     assert_eq!(followed.bytes, sum.bytes());
     assert_eq!(followed.keeper_at, Step::ZERO, "it is being applied, not yet applied");
@@ -114,13 +114,13 @@ async fn a_keeper_waits_for_a_sum_and_gives_it_before_it_is_applied() {
 #[tokio::test]
 async fn the_trailer_comes_with_the_sum() {
     let (workers, known) = site();
-    let desk = &workers[0].desk;
+    let driver = &workers[0].driver;
     let close = Event::Ordered(CoordinatorMessage::CloseWith {
         generation: super::generation(1),
         trailer: Trailer::Stop,
     });
-    desk.handle(close);
-    train(desk);
+    driver.handle(close);
+    train(driver);
     assert_eq!(follow(&workers, &known, 0).await.unwrap().unwrap().trailer, Trailer::Stop);
 }
 
@@ -128,25 +128,25 @@ async fn the_trailer_comes_with_the_sum() {
 async fn the_other_keeper_is_asked_when_the_first_has_let_go_or_is_gone() {
     // Let go of while somebody waited for it.
     let (workers, known) = site();
-    let sum = train(&workers[1].desk);
+    let sum = train(&workers[1].driver);
     let coming = follow(&workers, &known, 0);
-    until(|| workers[0].desk.waiting() == 1).await;
+    until(|| workers[0].driver.waiting() == 1).await;
     let let_go = Command::LetGo {
         shares: false,
         sums_before: Some(Step::new(1)),
     };
-    workers[0].desk.execute(let_go);
+    workers[0].driver.execute(let_go);
     assert_eq!(coming.await.unwrap().unwrap().bytes, sum.bytes());
     // Gone while it waited: at once, not when the connection times out.
     let coming = follow(&workers, &known, 0);
-    until(|| workers[0].desk.waiting() == 1).await;
+    until(|| workers[0].driver.waiting() == 1).await;
     known.modify(|known| known.holders[0] = None);
     assert_eq!(coming.await.unwrap().unwrap().bytes, sum.bytes());
-    until(|| workers[0].desk.waiting() == 0).await;
-    // Its desk has ended, and then its process.
+    until(|| workers[0].driver.waiting() == 0).await;
+    // Its step driver has ended, and then its process.
     let (workers, known) = site();
-    train(&workers[1].desk);
-    workers[0].desk.end();
+    train(&workers[1].driver);
+    workers[0].driver.end();
     assert_eq!(follow(&workers, &known, 0).await.unwrap().unwrap().bytes, sum.bytes());
     workers[0].close("it ends").await;
     assert_eq!(follow(&workers, &known, 0).await.unwrap().unwrap().bytes, sum.bytes());
@@ -162,7 +162,7 @@ async fn the_other_keeper_is_asked_when_the_first_has_let_go_or_is_gone() {
 #[tokio::test]
 async fn keepers_take_turns() {
     let (workers, known) = site();
-    let (zero, one) = (&workers[0].desk, &workers[1].desk);
+    let (zero, one) = (&workers[0].driver, &workers[1].driver);
     train(zero);
     train(one);
     let coming = follow(&workers, &known, 1);
@@ -177,11 +177,11 @@ async fn who_is_not_named_any_more_gets_nothing_more() {
     let (workers, known) = site();
     known.modify(|known| known.holders[1] = None);
     let coming = follow(&workers, &known, 0);
-    until(|| workers[0].desk.waiting() == 1).await;
+    until(|| workers[0].driver.waiting() == 1).await;
     workers[0].name(PeerGroup::Joiners, []);
     let error = coming.await.unwrap().unwrap_err();
     assert!(matches!(error, CopyError::Sum { .. }), "{error}");
-    until(|| workers[0].desk.waiting() == 0).await;
+    until(|| workers[0].driver.waiting() == 0).await;
 }
 
 #[tokio::test]
@@ -189,10 +189,10 @@ async fn a_transfer_that_is_given_up_leaves_no_stream() {
     let (workers, known) = site();
     for _ in 0..PEER_BIDI_STREAMS + 8 {
         let coming = follow(&workers, &known, 0);
-        until(|| workers[0].desk.waiting() == 1).await;
+        until(|| workers[0].driver.waiting() == 1).await;
         coming.abort();
-        until(|| workers[0].desk.waiting() == 0).await;
+        until(|| workers[0].driver.waiting() == 0).await;
     }
-    train(&workers[0].desk);
+    train(&workers[0].driver);
     follow(&workers, &known, 0).await.unwrap().unwrap();
 }

@@ -39,8 +39,8 @@ fn hold(holder: &Worker, shares: impl IntoIterator<Item = (Share, Bytes)>) {
         .into_iter()
         .map(|(share, bytes)| HeldShare::new(&pieces(), share, bytes));
     let (snapshot, shares) = (id(), Vec::new());
-    holder.desk.execute(Command::Snapshot { snapshot, shares });
-    holder.desk.snapshotted(snapshot, held.collect());
+    holder.driver.execute(Command::Snapshot { snapshot, shares });
+    holder.driver.snapshotted(snapshot, held.collect());
 }
 
 pub(super) fn snapshot(holders: &[MemberAddress]) -> Snapshot {

@@ -26,12 +26,12 @@ use super::limits::STREAM_HELLO_BYTES;
 use super::links::LinkHello;
 use super::table::{LinkKey, Slot as Which};
 use super::*;
-use crate::worker::Desk;
+use crate::worker::StepDriver;
 
 const SHARDS: u32 = 8;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn desk() -> Arc<Desk> {
+fn driver() -> Arc<StepDriver> {
     let job = JobSpec {
         name: "peers".to_owned(),
         seed: 1,
@@ -43,7 +43,7 @@ fn desk() -> Arc<Desk> {
     };
     let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
     // Commands are not done here.
-    Desk::new(&job, Arc::new(layout), None).0
+    StepDriver::new(&job, Arc::new(layout), None).0
 }
 
 /// A state of 19 bytes in five pieces.
@@ -51,10 +51,10 @@ fn pieces() -> Arc<StatePieces> {
     Arc::new(StatePieces::new([4, 4, 4, 4, 3]))
 }
 
-/// One worker: its connections, and the desk that keeps what the others fetch.
+/// One worker: its connections, and the step driver that keeps what the others fetch.
 struct Worker {
     peers: Arc<Peers>,
-    desk: Arc<Desk>,
+    driver: Arc<StepDriver>,
 }
 
 impl Deref for Worker {
@@ -76,9 +76,9 @@ fn workers_with(count: u64, pieces: impl Fn(u64) -> Arc<StatePieces>) -> (Vec<Wo
     let listen = |id| {
         let credentials = authority.issue(Role::Worker, id).unwrap();
         let address = (std::net::Ipv4Addr::LOCALHOST, 0).into();
-        let desk = desk();
-        let peers = Peers::listen(&credentials, address, Arc::clone(&desk), pieces(id)).unwrap();
-        Worker { peers, desk }
+        let driver = driver();
+        let peers = Peers::listen(&credentials, address, Arc::clone(&driver), pieces(id)).unwrap();
+        Worker { peers, driver }
     };
     let workers: Vec<Worker> = (0..count).map(listen).collect();
     let member = |peers: &Worker| MemberAddress {

@@ -56,7 +56,7 @@ impl Site {
     }
 
     fn worker(&self, sigterm: Sigterm) -> JoinHandle<Result<Ended, WorkerError>> {
-        let (desk, outbox) = desk();
+        let (driver, outbox) = driver();
         let config = WorkerConfig {
             credentials: self.authority.issue(Role::Worker, 1).unwrap().into(),
             coordinator: self.endpoint.local_addr().unwrap().into(),
@@ -74,7 +74,7 @@ impl Site {
         tokio::spawn(async move {
             // Its training thread never fails.
             let _failure = failure;
-            run(config, desk, outbox, failures).await
+            run(config, driver, outbox, failures).await
         })
     }
 

@@ -33,9 +33,9 @@ fn spec() -> JobSpec {
     }
 }
 
-fn desk() -> (Arc<Desk>, Outbox) {
+fn driver() -> (Arc<StepDriver>, Outbox) {
     let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
-    Desk::new(&spec(), Arc::new(layout), None)
+    StepDriver::new(&spec(), Arc::new(layout), None)
 }
 
 fn pieces() -> Arc<StatePieces> {

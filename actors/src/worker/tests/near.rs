@@ -75,7 +75,7 @@ async fn given(before: impl FnOnce(&std::path::Path, &Store)) -> u64 {
     let server = Server::listen(Ground::Host, credentials, LOOPBACK, store).unwrap();
     server.serve_only(ids, []);
     let credentials = ids.map(|id| authority.issue(Role::Worker, id.get()).unwrap());
-    let listen = |credentials: &_| Peers::listen(credentials, LOOPBACK, desk().0, pieces()).unwrap();
+    let listen = |credentials: &_| Peers::listen(credentials, LOOPBACK, driver().0, pieces()).unwrap();
     let workers: Vec<_> = credentials.iter().map(listen).collect();
     let member = |(worker, peers): (WorkerId, &Arc<Peers>)| MemberAddress {
         worker,

@@ -15,7 +15,7 @@ async fn a_worker_that_is_refused_in_mid_hello_hears_why() {
     for manner in [Manner::Answers, Manner::OnlyAnswers, Manner::Closes] {
         let refuser = Refuser::new(Role::Coordinator, 0, Purpose::Control);
         let refusing = refuser.refuse(manner, Greeting::Refused { reason: WHY.to_owned() });
-        let (desk, outbox) = desk();
+        let (driver, outbox) = driver();
         let config = WorkerConfig {
             credentials: refuser.authority.issue(Role::Worker, 1).unwrap().into(),
             coordinator: refuser.address().into(),
@@ -31,7 +31,9 @@ async fn a_worker_that_is_refused_in_mid_hello_hears_why() {
         };
         // Its training thread never fails.
         let (_failure, failures) = ModelFailure::channel();
-        let ended = timeout(PATIENCE, run(config, desk, outbox, failures)).await.expect("it ends");
+        let ended = timeout(PATIENCE, run(config, driver, outbox, failures))
+            .await
+            .expect("it ends");
         let error = ended.unwrap_err();
         assert!(
             matches!(&error, WorkerError::Join(error) if matches!(**error, JoinError::Refused { .. })),

@@ -15,7 +15,7 @@ use super::leaving::identity;
 use super::*;
 use crate::depot::Depots;
 use crate::peers::{Peers, Reading};
-use crate::worker::desk::SavedState;
+use crate::worker::driver::SavedState;
 use crate::worker::restoring::Reader;
 
 /// Eleven pieces, so that a share of two is read in one batch and one of one in two.
@@ -69,7 +69,7 @@ impl Site {
     fn new(readers: &[u32]) -> Self {
         let authority = Authority::new(JOB).unwrap();
         let credentials: Vec<_> = (0..3).map(|id| authority.issue(Role::Worker, id).unwrap()).collect();
-        let listen = |credentials: &_| Peers::listen(credentials, LOOPBACK, desk().0, pieces()).unwrap();
+        let listen = |credentials: &_| Peers::listen(credentials, LOOPBACK, driver().0, pieces()).unwrap();
         let workers: Vec<_> = credentials.iter().map(listen).collect();
         let member = |(id, peers): (u64, &Arc<Peers>)| MemberAddress {
             worker: WorkerId::new(id),

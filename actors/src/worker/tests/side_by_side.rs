@@ -41,7 +41,7 @@ impl Actor for Listener {
 
 struct Shell {
     rings: Rings,
-    desk: Arc<Desk>,
+    driver: Arc<StepDriver>,
     peers: Arc<Peers>,
     actor: ActorRef<Message>,
     told: mpsc::UnboundedReceiver<Message>,
@@ -50,14 +50,14 @@ struct Shell {
 impl Shell {
     async fn start(authority: &Authority, id: u64) -> Self {
         let credentials = authority.issue(Role::Worker, id).unwrap();
-        let (desk, _) = desk();
-        let peers = Peers::listen(&credentials, LOOPBACK, Arc::clone(&desk), pieces()).unwrap();
+        let (driver, _) = driver();
+        let peers = Peers::listen(&credentials, LOOPBACK, Arc::clone(&driver), pieces()).unwrap();
         let (sender, told) = mpsc::unbounded_channel();
         let (actor, _) = Actor::spawn(None, Listener, sender).await.unwrap();
-        let rings = Rings::new(&spec(), Arc::clone(&desk), Arc::clone(&peers));
+        let rings = Rings::new(&spec(), Arc::clone(&driver), Arc::clone(&peers));
         Self {
             rings,
-            desk,
+            driver,
             peers,
             actor,
             told,
@@ -129,13 +129,13 @@ impl End<'_> {
     fn give(&self, step: u64) -> Arc<GradientBuffer> {
         let Self(shell, inbox, visit) = self;
         let step = Step::new(step);
-        let mut buffer = GradientBuffer::zeros(shell.desk.layout());
-        let mut writer = buffer.writer(shell.desk.layout(), WriteMode::Store);
+        let mut buffer = GradientBuffer::zeros(shell.driver.layout());
+        let mut writer = buffer.writer(shell.driver.layout(), WriteMode::Store);
         writer.write_f64(0, &[1.0, 2.0, 3.0]).unwrap();
         writer.samples(1).unwrap();
         writer.finish().unwrap();
         let gradient = Arc::new(buffer);
-        let into = GradientBuffer::zeros(shell.desk.layout());
+        let into = GradientBuffer::zeros(shell.driver.layout());
         inbox.send(RingInput::Begin { step, into }).unwrap();
         // From shard 0 on it is one running sum, elsewhere each shard's own.
         let pieces = match visit.shards.start() {

@@ -37,7 +37,7 @@ pub(crate) struct Process {
     /// Bytes that it has fetched or loaded, when that was last counted, and when it last moved some.
     pub(crate) moved: Moved,
     /// The buffer that the training thread writes to.
-    pub(crate) desk: Option<Gradients>,
+    pub(crate) driver: Option<Gradients>,
     pub(crate) buffers: BTreeMap<ShardRange, Gradients>,
     pub(crate) frozen_until: Option<Duration>,
     /// What its agent has last said of that.
@@ -203,7 +203,7 @@ impl Process {
             began: Duration::ZERO,
             did: (Duration::ZERO, Duration::ZERO),
             moved: Moved::default(),
-            desk: None,
+            driver: None,
             buffers: BTreeMap::new(),
             frozen_until: None,
             seen: Motion::Runs,

@@ -245,7 +245,7 @@ impl World {
         let base = match work {
             Work::Wait => return,
             Work::Gradient { piece, shard, .. } => {
-                process.desk = if shard == piece.start() {
+                process.driver = if shard == piece.start() {
                     Some(Vec::new())
                 } else {
                     process.buffers.remove(&piece)
@@ -282,7 +282,7 @@ impl World {
             Some(Work::Gradient { step, piece, shard }) => {
                 let held = self.law.computes_with(step, process.state);
                 self.counts.gradients += 1;
-                match process.desk.take() {
+                match process.driver.take() {
                     Some(mut gradients) => {
                         gradients.push((shard, model::gradient(process.state, step, shard)));
                         process.buffers.insert(piece, gradients);

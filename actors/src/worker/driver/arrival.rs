@@ -1,4 +1,4 @@
-//! Sums and states that come to a desk, each with the event that it came with.
+//! Sums and states that come to a step driver, each with the event that it came with.
 
 use bytes::Bytes;
 use sardana_collectives::gradient::Sum;
@@ -17,7 +17,7 @@ pub struct SavedState {
     pub shares: Vec<StateHash>,
 }
 
-/// What has come to the desk.
+/// What has come to the step driver.
 #[derive(Debug)]
 pub enum Arrival {
     /// The ring has the whole sum of a step.

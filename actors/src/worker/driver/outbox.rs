@@ -1,4 +1,4 @@
-//! What leaves a desk: commands for the worker's actor, and messages for the coordinator.
+//! What leaves a step driver: commands for the worker's actor, and messages for the coordinator.
 
 use bytes::Bytes;
 use sardana_collectives::ring::RingInput;
@@ -10,16 +10,16 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{HeldShare, Mismatch};
 
-/// The other ends of a desk's queues.
+/// The other ends of a step driver's queues.
 #[derive(Debug)]
 pub struct Outbox {
     /// What the worker's actor is to do.
     pub commands: mpsc::UnboundedReceiver<ActorCommand>,
-    /// What is said to the coordinator, up to the first [`Desk::hang_up`](super::Desk::hang_up).
+    /// What is said to the coordinator, up to the first [`StepDriver::hang_up`](super::StepDriver::hang_up).
     pub messages: mpsc::UnboundedReceiver<WorkerMessage>,
 }
 
-/// What the machine wants from the worker's actor, with what the desk has for it.
+/// What the machine wants from the worker's actor, with what the step driver has for it.
 #[derive(Debug)]
 pub enum ActorCommand {
     /// Make the links of this generation and run its ring.
@@ -36,7 +36,7 @@ pub enum ActorCommand {
         /// What its ring is to be told, once it begins.
         inbox: mpsc::UnboundedReceiver<RingInput>,
     },
-    /// Hash these copies when they come, then [`Desk::snapshotted`](super::Desk::snapshotted).
+    /// Hash these copies when they come, then [`StepDriver::snapshotted`](super::StepDriver::snapshotted).
     Snapshot {
         /// Which snapshot.
         snapshot: SnapshotId,
@@ -52,7 +52,7 @@ pub enum ActorCommand {
         /// All shares that are held of the snapshot; none if they were given before.
         held: Vec<HeldShare>,
     },
-    /// End this worker: what its machine wants and what its desk has do not fit.
+    /// End this worker: what its machine wants and what its step driver has do not fit.
     Fail {
         /// The generation that it was in.
         generation: Generation,
@@ -61,6 +61,6 @@ pub enum ActorCommand {
         /// What does not fit.
         mismatch: Mismatch,
     },
-    /// What takes nothing from the desk.
+    /// What takes nothing from the step driver.
     Network(NetworkCommand),
 }

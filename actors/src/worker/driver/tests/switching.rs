@@ -6,8 +6,8 @@ use sardana_protocol::messages::Snapshot;
 use super::arrival::Payload;
 use super::*;
 
-fn execute(desk: &Desk, command: Command) {
-    desk.execute(command);
+fn execute(driver: &StepDriver, command: Command) {
+    driver.execute(command);
 }
 
 fn order(count: u64) -> Box<Form> {
@@ -18,16 +18,16 @@ fn order(count: u64) -> Box<Form> {
 }
 
 /// A member of a ring, and that ring's inbox.
-fn member() -> (Arc<Desk>, Outbox, mpsc::UnboundedReceiver<RingInput>) {
-    let (desk, mut outbox) = desk(10, Order::Exact);
-    desk.handle(form(1, 1, &[1, SHARDS], 0));
+fn member() -> (Arc<StepDriver>, Outbox, mpsc::UnboundedReceiver<RingInput>) {
+    let (driver, mut outbox) = driver(10, Order::Exact);
+    driver.handle(form(1, 1, &[1, SHARDS], 0));
     let mut inbox = ring(&mut outbox);
     assert!(matches!(inbox.try_recv(), Ok(RingInput::Begin { .. })));
-    (desk, outbox, inbox)
+    (driver, outbox, inbox)
 }
 
-fn prepared(desk: &Desk, outbox: &mut Outbox, count: u64) -> mpsc::UnboundedReceiver<RingInput> {
-    execute(desk, Command::Prepare(order(count)));
+fn prepared(driver: &StepDriver, outbox: &mut Outbox, count: u64) -> mpsc::UnboundedReceiver<RingInput> {
+    execute(driver, Command::Prepare(order(count)));
     let Ok(ActorCommand::Prepare { form, inbox }) = outbox.commands.try_recv() else {
         panic!("somebody must make the links");
     };
@@ -35,23 +35,23 @@ fn prepared(desk: &Desk, outbox: &mut Outbox, count: u64) -> mpsc::UnboundedRece
     inbox
 }
 
-fn close(desk: &Desk) {
+fn close(driver: &StepDriver) {
     let trailer = Trailer::Continue;
-    execute(desk, Command::CloseWith { trailer });
+    execute(driver, Command::CloseWith { trailer });
 }
 
 #[test]
 fn a_prepared_ring_hears_nothing_before_the_switch_and_everything_after() {
-    let (desk, mut outbox, mut present) = member();
-    let mut next = prepared(&desk, &mut outbox, 2);
-    close(&desk);
-    compute(&desk, desk.next());
+    let (driver, mut outbox, mut present) = member();
+    let mut next = prepared(&driver, &mut outbox, 2);
+    close(&driver);
+    compute(&driver, driver.next());
     assert!(matches!(present.try_recv(), Ok(RingInput::CloseWith(Trailer::Continue))));
     assert!(matches!(present.try_recv(), Ok(RingInput::Piece { .. })));
     assert!(next.try_recv().is_err());
 
     let (generation, step) = (generation(2), Step::new(1));
-    execute(&desk, Command::Network(NetworkCommand::Switch { generation, step }));
+    execute(&driver, Command::Network(NetworkCommand::Switch { generation, step }));
     let Ok(ActorCommand::Network(NetworkCommand::Switch {
         generation: begun,
         step: at,
@@ -60,8 +60,8 @@ fn a_prepared_ring_hears_nothing_before_the_switch_and_everything_after() {
         panic!("somebody must begin it");
     };
     assert_eq!((begun, at), (generation, step));
-    execute(&desk, Command::Begin { step });
-    close(&desk);
+    execute(&driver, Command::Begin { step });
+    close(&driver);
     assert!(matches!(next.try_recv(), Ok(RingInput::Begin { step: found, .. }) if found == step));
     assert!(matches!(next.try_recv(), Ok(RingInput::CloseWith(Trailer::Continue))));
     // The old one is told by the end of its inbox that nothing more comes.
@@ -70,79 +70,79 @@ fn a_prepared_ring_hears_nothing_before_the_switch_and_everything_after() {
 
 #[test]
 fn what_was_prepared_ends_when_it_is_replaced_or_does_not_come() {
-    let (desk, mut outbox, mut present) = member();
-    let mut first = prepared(&desk, &mut outbox, 2);
-    let mut second = prepared(&desk, &mut outbox, 3);
+    let (driver, mut outbox, mut present) = member();
+    let mut first = prepared(&driver, &mut outbox, 2);
+    let mut second = prepared(&driver, &mut outbox, 3);
     assert_eq!(first.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
-    execute(&desk, Command::Network(NetworkCommand::Unprepare));
+    execute(&driver, Command::Network(NetworkCommand::Unprepare));
     assert!(matches!(
         outbox.commands.try_recv(),
         Ok(ActorCommand::Network(NetworkCommand::Unprepare))
     ));
     assert_eq!(second.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
     // The present one goes on.
-    close(&desk);
+    close(&driver);
     assert!(matches!(present.try_recv(), Ok(RingInput::CloseWith(_))));
     // So it does if a generation is formed anew.
-    let mut third = prepared(&desk, &mut outbox, 4);
-    execute(&desk, Command::Connect(order(5)));
+    let mut third = prepared(&driver, &mut outbox, 4);
+    execute(&driver, Command::Connect(order(5)));
     assert_eq!(third.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
 }
 
-fn some_sum(desk: &Desk, step: u64) -> Sum {
-    Sum::from_buffer(Step::new(step), GradientBuffer::zeros(desk.layout()))
+fn some_sum(driver: &StepDriver, step: u64) -> Sum {
+    Sum::from_buffer(Step::new(step), GradientBuffer::zeros(driver.layout()))
 }
 
-fn execute_with(desk: &Desk, command: Command, sum: Sum) {
-    desk.execute_with(command, Some(Payload::Sum(sum)));
+fn execute_with(driver: &StepDriver, command: Command, sum: Sum) {
+    driver.execute_with(command, Some(Payload::Sum(sum)));
 }
 
 #[test]
 fn a_sum_that_is_laid_aside_is_the_next_to_be_applied() {
-    let (desk, _outbox) = desk(10, Order::Exact);
+    let (driver, _outbox) = driver(10, Order::Exact);
     let accepted = |step| {
-        let taken = desk.lock().accepted.take_sum(Step::new(step));
+        let taken = driver.lock().accepted.take_sum(Step::new(step));
         taken.expect("it is the sum that was accepted").1
     };
     let trailer = Trailer::Snapshot;
-    execute_with(&desk, Command::Accept { trailer }, some_sum(&desk, 3));
-    execute_with(&desk, Command::LayAside, some_sum(&desk, 4));
+    execute_with(&driver, Command::Accept { trailer }, some_sum(&driver, 3));
+    execute_with(&driver, Command::LayAside, some_sum(&driver, 4));
     assert_eq!(accepted(3), Trailer::Snapshot);
     let trailer = Trailer::Stop;
-    execute(&desk, Command::AcceptAside { trailer });
+    execute(&driver, Command::AcceptAside { trailer });
     assert_eq!(accepted(4), Trailer::Stop);
 }
 
 #[test]
 fn a_sum_carries_the_trailer_that_it_was_accepted_with() {
-    let (desk, mut outbox, mut inbox) = member();
+    let (driver, mut outbox, mut inbox) = member();
     for _ in 1..SHARDS {
-        compute(&desk, desk.next());
+        compute(&driver, driver.next());
     }
     while inbox.try_recv().is_ok() {}
     let (generation, trailer) = (generation(1), Trailer::Stop);
-    desk.arrived(Arrival::Summed {
+    driver.arrived(Arrival::Summed {
         generation,
         trailer,
-        sum: some_sum(&desk, 0),
+        sum: some_sum(&driver, 0),
     });
-    apply(&desk, desk.next());
-    assert_eq!(desk.sum_of(Step::ZERO).unwrap().trailer(), Trailer::Stop);
+    apply(&driver, driver.next());
+    assert_eq!(driver.sum_of(Step::ZERO).unwrap().trailer(), Trailer::Stop);
     drop(outbox.commands.try_recv());
 
-    let (desk, _outbox) = self::desk(10, Order::Exact);
-    desk.handle(form(1, 0, &[SHARDS], 0));
-    desk.handle(Event::Ordered(CoordinatorMessage::CloseWith { generation, trailer }));
+    let (driver, _outbox) = self::driver(10, Order::Exact);
+    driver.handle(form(1, 0, &[SHARDS], 0));
+    driver.handle(Event::Ordered(CoordinatorMessage::CloseWith { generation, trailer }));
     for _ in 0..SHARDS {
-        compute(&desk, desk.next());
+        compute(&driver, driver.next());
     }
-    apply(&desk, desk.next());
-    assert_eq!(desk.sum_of(Step::ZERO).unwrap().trailer(), Trailer::Stop);
+    apply(&driver, driver.next());
+    assert_eq!(driver.sum_of(Step::ZERO).unwrap().trailer(), Trailer::Stop);
 }
 
 #[test]
 fn what_concerns_others_goes_to_the_actor() {
-    let (desk, mut outbox) = desk(10, Order::Exact);
+    let (driver, mut outbox) = driver(10, Order::Exact);
     let snapshot = Snapshot {
         id: SnapshotId {
             generation: generation(1),
@@ -152,16 +152,16 @@ fn what_concerns_others_goes_to_the_actor() {
         shares: vec![StateHash::new([7; 32])],
     };
     let (joiners, step) = (vec![WorkerId::new(8)], Step::new(5));
-    execute(&desk, Command::Network(NetworkCommand::Admit { joiners }));
-    execute(&desk, Command::Network(NetworkCommand::Copy(Box::new(snapshot.clone()))));
+    execute(&driver, Command::Network(NetworkCommand::Admit { joiners }));
+    execute(&driver, Command::Network(NetworkCommand::Copy(Box::new(snapshot.clone()))));
     execute(
-        &desk,
+        &driver,
         Command::Network(NetworkCommand::Follow {
             step,
             snapshot: Box::new(snapshot.clone()),
         }),
     );
-    execute(&desk, Command::Network(NetworkCommand::EndCopy));
+    execute(&driver, Command::Network(NetworkCommand::EndCopy));
     assert!(
         matches!(outbox.commands.try_recv(), Ok(ActorCommand::Network(NetworkCommand::Admit { joiners })) if joiners == [WorkerId::new(8)])
     );
@@ -178,9 +178,9 @@ fn what_concerns_others_goes_to_the_actor() {
     assert!(outbox.commands.try_recv().is_err());
 }
 
-/// How the desk says that its worker cannot go on.
-fn failure(desk: &Desk, outbox: &mut Outbox) -> Mismatch {
-    assert!(matches!(desk.next(), Task::End));
+/// How the step driver says that its worker cannot go on.
+fn failure(driver: &StepDriver, outbox: &mut Outbox) -> Mismatch {
+    assert!(matches!(driver.next(), Task::End));
     while let Ok(command) = outbox.commands.try_recv() {
         if let ActorCommand::Fail { mismatch, .. } = command {
             return mismatch;
@@ -192,49 +192,49 @@ fn failure(desk: &Desk, outbox: &mut Outbox) -> Mismatch {
 #[test]
 fn a_worker_whose_machine_and_buffers_do_not_fit_ends_and_says_so() {
     let trailer = Trailer::Continue;
-    let nothing_came: [fn(&Desk); 3] = [
-        |desk| execute(desk, Command::LayAside),
-        |desk| execute(desk, Command::Accept { trailer: Trailer::Stop }),
-        |desk| execute(desk, Command::AcceptAside { trailer: Trailer::Stop }),
+    let nothing_came: [fn(&StepDriver); 3] = [
+        |driver| execute(driver, Command::LayAside),
+        |driver| execute(driver, Command::Accept { trailer: Trailer::Stop }),
+        |driver| execute(driver, Command::AcceptAside { trailer: Trailer::Stop }),
     ];
     for act in nothing_came {
-        let (desk, mut outbox) = desk(10, Order::Exact);
-        act(&desk);
-        assert_eq!(failure(&desk, &mut outbox), Mismatch::NothingCame);
+        let (driver, mut outbox) = driver(10, Order::Exact);
+        act(&driver);
+        assert_eq!(failure(&driver, &mut outbox), Mismatch::NothingCame);
     }
 
     // An event that brings a sum, without it.
-    let (desk, mut outbox, _inbox) = member();
+    let (driver, mut outbox, _inbox) = member();
     let (generation, step) = (generation(1), Step::ZERO);
-    desk.handle(Event::Summed {
+    driver.handle(Event::Summed {
         generation,
         step,
         trailer,
     });
-    assert_eq!(failure(&desk, &mut outbox), Mismatch::NothingCame);
+    assert_eq!(failure(&driver, &mut outbox), Mismatch::NothingCame);
 
     // The sum of another step than the machine was told of.
-    let (desk, mut outbox, _inbox) = member();
-    let sum = some_sum(&desk, 3);
-    let commands = desk.lock().member.handle(Event::Summed {
+    let (driver, mut outbox, _inbox) = member();
+    let sum = some_sum(&driver, 3);
+    let commands = driver.lock().member.handle(Event::Summed {
         generation,
         step,
         trailer,
     });
     assert_eq!(commands, [Command::Accept { trailer }]);
-    execute_with(&desk, Command::Accept { trailer }, sum);
-    assert_eq!(failure(&desk, &mut outbox), Mismatch::OtherSum);
+    execute_with(&driver, Command::Accept { trailer }, sum);
+    assert_eq!(failure(&driver, &mut outbox), Mismatch::OtherSum);
 
     // A state where a sum was lacking, and the other way round.
     for (lacking, mismatch) in [
         (CatchUp::Sum { from: Rank::ZERO }, Mismatch::OtherSum),
         (CatchUp::State { from: Rank::ZERO }, Mismatch::NoState),
     ] {
-        let (desk, mut outbox) = self::desk(10, Order::Exact);
+        let (driver, mut outbox) = self::driver(10, Order::Exact);
         let mut behind = order(1);
         (behind.catch_up, behind.step) = (lacking, Step::new(1));
-        desk.handle(Event::Ordered(CoordinatorMessage::Form(behind)));
-        desk.arrived(match lacking {
+        driver.handle(Event::Ordered(CoordinatorMessage::Form(behind)));
+        driver.arrived(match lacking {
             CatchUp::Sum { .. } => Arrival::FetchedState {
                 generation,
                 step,
@@ -245,9 +245,9 @@ fn a_worker_whose_machine_and_buffers_do_not_fit_ends_and_says_so() {
             },
             CatchUp::State { .. } | CatchUp::None | CatchUp::Checkpoint => Arrival::FetchedSum {
                 generation,
-                sum: some_sum(&desk, 1),
+                sum: some_sum(&driver, 1),
             },
         });
-        assert_eq!(failure(&desk, &mut outbox), mismatch);
+        assert_eq!(failure(&driver, &mut outbox), mismatch);
     }
 }

@@ -1,4 +1,4 @@
-//! The buffers of gradients that lie on a desk. They are used again, since each may be as large as the model.
+//! The buffers of gradients that lie on a step driver. They are used again, since each may be as large as the model.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

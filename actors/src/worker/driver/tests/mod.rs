@@ -1,4 +1,4 @@
-//! The desk with the training thread and the ring played by the test.
+//! The step driver with the training thread and the ring played by the test.
 
 mod keeping;
 mod switching;
@@ -17,9 +17,9 @@ use super::*;
 
 const SHARDS: u32 = 4;
 
-fn desk(steps: u64, order: Order) -> (Arc<Desk>, Outbox) {
+fn driver(steps: u64, order: Order) -> (Arc<StepDriver>, Outbox) {
     let job = JobSpec {
-        name: "desk".to_owned(),
+        name: "driver".to_owned(),
         seed: 1,
         shards: SHARDS,
         steps: Step::new(steps),
@@ -28,7 +28,7 @@ fn desk(steps: u64, order: Order) -> (Arc<Desk>, Outbox) {
         order,
     };
     let layout = Layout::new(vec![TensorSpec::new("w", Dtype::F64, &[3])], 0).unwrap();
-    Desk::new(&job, Arc::new(layout), None)
+    StepDriver::new(&job, Arc::new(layout), None)
 }
 
 fn generation(count: u64) -> Generation {
@@ -37,27 +37,27 @@ fn generation(count: u64) -> Generation {
 
 #[test]
 fn a_heartbeat_tells_how_many_bytes_were_moved() {
-    let (desk, mut outbox) = desk(3, Order::Exact);
+    let (driver, mut outbox) = driver(3, Order::Exact);
     let mut told = || {
-        desk.beat(Heartbeat::Due(None));
+        driver.beat(Heartbeat::Due(None));
         match outbox.messages.try_recv() {
             Ok(WorkerMessage::Progress { moved, .. }) => moved,
             other => panic!("{other:?}"),
         }
     };
     assert_eq!(told(), 0);
-    desk.moved(7);
-    desk.moved(5);
+    driver.moved(7);
+    driver.moved(5);
     assert_eq!(told(), 12);
     assert_eq!(told(), 12);
 }
 
 #[test]
 fn what_is_said_after_a_connection_is_lost_goes_to_the_next_and_nothing_before_does() {
-    let (desk, outbox) = desk(3, Order::Exact);
+    let (driver, outbox) = driver(3, Order::Exact);
     let mut before = outbox.messages;
     let say = |reason: &str| {
-        desk.say(WorkerMessage::Leave {
+        driver.say(WorkerMessage::Leave {
             reason: reason.to_owned(),
         });
     };
@@ -71,14 +71,14 @@ fn what_is_said_after_a_connection_is_lost_goes_to_the_next_and_nothing_before_d
     say("sent");
     assert_eq!(said(&mut before), ["sent"]);
     say("lost with its connection");
-    let mut after = desk.hang_up();
+    let mut after = driver.hang_up();
     say("while none is there");
     say("and more of it");
     assert_eq!(said(&mut before), ["lost with its connection"]);
     assert!(before.is_closed(), "nothing comes to it any more");
     assert_eq!(said(&mut after), ["while none is there", "and more of it"]);
     // Nobody listens any more.
-    drop(desk.hang_up());
+    drop(driver.hang_up());
     say("nothing");
     assert_eq!(said(&mut after), Vec::<String>::new());
 }
@@ -105,7 +105,7 @@ fn form_in(order: Order, count: u64, rank: u32, ends: &[u32], step: u64) -> Even
 }
 
 /// Writes the shard's number into its gradient, as a model would, and hands it back. Returns where it was written.
-fn compute(desk: &Desk, task: Task) -> (ShardRange, u32, usize) {
+fn compute(driver: &StepDriver, task: Task) -> (ShardRange, u32, usize) {
     let Task::Gradient {
         step,
         piece,
@@ -116,20 +116,20 @@ fn compute(desk: &Desk, task: Task) -> (ShardRange, u32, usize) {
     else {
         panic!("expected a gradient, found {task:?}");
     };
-    let mut writer = buffer.writer(desk.layout(), mode);
+    let mut writer = buffer.writer(driver.layout(), mode);
     writer.write_f64(0, &[f64::from(shard), step.get() as f64, 1.0]).unwrap();
     writer.samples(1).unwrap();
     writer.finish().unwrap();
     let place = buffer.bytes().as_ptr() as usize;
-    desk.computed(step, piece, shard, buffer);
+    driver.computed(step, piece, shard, buffer);
     (piece, shard, place)
 }
 
-fn apply(desk: &Desk, task: Task) -> Arc<Sum> {
+fn apply(driver: &StepDriver, task: Task) -> Arc<Sum> {
     let Task::Apply { sum } = task else {
         panic!("expected an update, found {task:?}");
     };
-    desk.applied(StepReport {
+    driver.applied(StepReport {
         step: sum.step(),
         samples: 4,
         sums: vec![],
@@ -147,7 +147,7 @@ fn ring(outbox: &mut Outbox) -> mpsc::UnboundedReceiver<RingInput> {
 }
 
 /// What a ring would do with one step: takes the room for the sum and `count` pieces, and hands in some sum.
-fn sum(desk: &Desk, inbox: &mut mpsc::UnboundedReceiver<RingInput>, generation: Generation, count: usize) {
+fn sum(driver: &StepDriver, inbox: &mut mpsc::UnboundedReceiver<RingInput>, generation: Generation, count: usize) {
     let (mut room, mut pieces) = (None, Vec::new());
     while room.is_none() || pieces.len() < count {
         match inbox.try_recv().expect("the ring was told of the step") {
@@ -156,9 +156,9 @@ fn sum(desk: &Desk, inbox: &mut mpsc::UnboundedReceiver<RingInput>, generation: 
             RingInput::CloseWith(_) => {}
         }
     }
-    let step = desk.read(Member::step);
+    let step = driver.read(Member::step);
     drop(pieces);
-    desk.summed(CompletedSum {
+    driver.summed(CompletedSum {
         generation,
         step,
         sum: Sum::from_buffer(step, room.unwrap()),
@@ -168,35 +168,35 @@ fn sum(desk: &Desk, inbox: &mut mpsc::UnboundedReceiver<RingInput>, generation: 
 
 #[test]
 fn a_lone_worker_computes_adds_applies_and_concludes() {
-    let (desk, _outbox) = desk(2, Order::Exact);
-    desk.handle(form(1, 0, &[SHARDS], 0));
+    let (driver, _outbox) = driver(2, Order::Exact);
+    driver.handle(form(1, 0, &[SHARDS], 0));
     for step in 0..2 {
         for shard in 0..SHARDS {
-            let (piece, computed, _) = compute(&desk, desk.next());
+            let (piece, computed, _) = compute(&driver, driver.next());
             assert_eq!((piece, computed), (ShardRange::new(0, SHARDS), shard));
         }
-        let sum = apply(&desk, desk.next());
-        let mean = sum.mean(desk.layout()).f64(0).unwrap();
+        let sum = apply(&driver, driver.next());
+        let mean = sum.mean(driver.layout()).f64(0).unwrap();
         assert_eq!(mean, [(1.0 + 2.0 + 3.0) / 4.0, step as f64, 1.0]);
     }
-    assert!(matches!(desk.next(), Task::Conclude { step } if step == Step::new(2)));
-    desk.end();
-    assert!(matches!(desk.next(), Task::End));
+    assert!(matches!(driver.next(), Task::Conclude { step } if step == Step::new(2)));
+    driver.end();
+    assert!(matches!(driver.next(), Task::End));
 }
 
 #[test]
 fn buffers_are_used_again_and_do_not_pile_up() {
-    let (desk, mut outbox) = desk(1_000, Order::Exact);
-    desk.handle(form(1, 1, &[1, SHARDS], 0));
+    let (driver, mut outbox) = driver(1_000, Order::Exact);
+    driver.handle(form(1, 1, &[1, SHARDS], 0));
     let mut inbox = ring(&mut outbox);
     let mut places = BTreeSet::new();
     for _ in 0..200 {
         for _ in 1..SHARDS {
-            places.insert(compute(&desk, desk.next()).2);
+            places.insert(compute(&driver, driver.next()).2);
         }
-        sum(&desk, &mut inbox, generation(1), 3);
-        drop(apply(&desk, desk.next()));
-        assert!(desk.lock().buffers.free.len() <= 3 + 2);
+        sum(&driver, &mut inbox, generation(1), 3);
+        drop(apply(&driver, driver.next()));
+        assert!(driver.lock().buffers.free.len() <= 3 + 2);
     }
     assert!(
         places.len() <= 3 + 2,
@@ -204,20 +204,20 @@ fn buffers_are_used_again_and_do_not_pile_up() {
         places.len()
     );
     // A share that has shrunk needs fewer.
-    desk.handle(Event::Ordered(CoordinatorMessage::Halt {
+    driver.handle(Event::Ordered(CoordinatorMessage::Halt {
         generation: generation(2),
     }));
-    desk.handle(form(2, 1, &[3, SHARDS], 200));
-    assert!(desk.lock().buffers.free.len() <= 1 + 2);
+    driver.handle(form(2, 1, &[3, SHARDS], 200));
+    assert!(driver.lock().buffers.free.len() <= 1 + 2);
 }
 
 #[test]
 fn what_a_given_up_ring_still_reads_is_not_rewritten() {
-    let (desk, mut outbox) = desk(10, Order::Exact);
-    desk.handle(form(1, 1, &[1, SHARDS], 0));
+    let (driver, mut outbox) = driver(10, Order::Exact);
+    driver.handle(form(1, 1, &[1, SHARDS], 0));
     let mut inbox = ring(&mut outbox);
-    compute(&desk, desk.next());
-    compute(&desk, desk.next());
+    compute(&driver, driver.next());
+    compute(&driver, driver.next());
     let mut held = Vec::new();
     while let Ok(input) = inbox.try_recv() {
         if let RingInput::Piece { gradient, shards, .. } = input {
@@ -226,18 +226,18 @@ fn what_a_given_up_ring_still_reads_is_not_rewritten() {
     }
     assert_eq!(held.len(), 2);
     // Shard 1 goes to another rank, shard 2 stays, and the steps go on; the old ring's task has not noticed yet.
-    desk.handle(Event::Ordered(CoordinatorMessage::Halt {
+    driver.handle(Event::Ordered(CoordinatorMessage::Halt {
         generation: generation(2),
     }));
-    desk.handle(form(2, 1, &[2, SHARDS], 0));
+    driver.handle(form(2, 1, &[2, SHARDS], 0));
     let mut inbox = ring(&mut outbox);
-    compute(&desk, desk.next());
+    compute(&driver, driver.next());
     for step in 0..5 {
-        sum(&desk, &mut inbox, generation(2), 2);
-        drop(apply(&desk, desk.next()));
+        sum(&driver, &mut inbox, generation(2), 2);
+        drop(apply(&driver, driver.next()));
         if step < 4 {
-            compute(&desk, desk.next());
-            compute(&desk, desk.next());
+            compute(&driver, driver.next());
+            compute(&driver, driver.next());
         }
     }
     for (shards, bytes, gradient) in held {
@@ -247,18 +247,18 @@ fn what_a_given_up_ring_still_reads_is_not_rewritten() {
 
 #[test]
 fn a_sum_that_came_before_the_halt_is_applied_and_one_that_came_after_is_not() {
-    let (desk, mut outbox) = desk(10, Order::Exact);
-    desk.handle(form(1, 1, &[1, SHARDS], 0));
+    let (driver, mut outbox) = driver(10, Order::Exact);
+    driver.handle(form(1, 1, &[1, SHARDS], 0));
     let mut inbox = ring(&mut outbox);
     for _ in 1..SHARDS {
-        compute(&desk, desk.next());
+        compute(&driver, driver.next());
     }
-    sum(&desk, &mut inbox, generation(1), 3);
-    desk.handle(Event::Ordered(CoordinatorMessage::Halt {
+    sum(&driver, &mut inbox, generation(1), 3);
+    driver.handle(Event::Ordered(CoordinatorMessage::Halt {
         generation: generation(2),
     }));
-    drop(apply(&desk, desk.next()));
-    assert!(desk.sum_of(Step::ZERO).is_some(), "kept for members that are behind");
+    drop(apply(&driver, driver.next()));
+    assert!(driver.sum_of(Step::ZERO).is_some(), "kept for members that are behind");
     let mut halted = None;
     while let Ok(message) = outbox.messages.try_recv() {
         if let WorkerMessage::Halted { standing, .. } = message {
@@ -269,26 +269,26 @@ fn a_sum_that_came_before_the_halt_is_applied_and_one_that_came_after_is_not() {
     let late = CompletedSum {
         generation: generation(1),
         step: Step::new(1),
-        sum: Sum::from_buffer(Step::new(1), GradientBuffer::zeros(desk.layout())),
+        sum: Sum::from_buffer(Step::new(1), GradientBuffer::zeros(driver.layout())),
         trailer: Trailer::Continue,
     };
-    desk.summed(late);
-    compute(&desk, desk.next());
-    assert_eq!(desk.read(Member::step), Step::new(1));
+    driver.summed(late);
+    compute(&driver, driver.next());
+    assert_eq!(driver.read(Member::step), Step::new(1));
 }
 
 #[tokio::test]
 async fn the_state_is_saved_only_where_it_was_asked_for() {
-    let (desk, _outbox) = desk(10, Order::Exact);
-    desk.handle(form(1, 0, &[SHARDS], 0));
-    assert_eq!(desk.state_at(Step::new(1)).await, None);
-    let asked = |desk: &Arc<Desk>| {
-        let desk = Arc::clone(desk);
-        tokio::spawn(async move { desk.state_at(Step::ZERO).await })
+    let (driver, _outbox) = driver(10, Order::Exact);
+    driver.handle(form(1, 0, &[SHARDS], 0));
+    assert_eq!(driver.state_at(Step::new(1)).await, None);
+    let asked = |driver: &Arc<StepDriver>| {
+        let driver = Arc::clone(driver);
+        tokio::spawn(async move { driver.state_at(Step::ZERO).await })
     };
-    let first = asked(&desk);
+    let first = asked(&driver);
     tokio::task::yield_now().await;
-    let Task::Copy { shares, room, reply } = desk.next() else {
+    let Task::Copy { shares, room, reply } = driver.next() else {
         panic!("a copy goes before gradients");
     };
     assert_eq!((shares, room), (vec![Share::WHOLE], vec![]));
@@ -297,33 +297,33 @@ async fn the_state_is_saved_only_where_it_was_asked_for() {
 
     // Asked for while the update was under way.
     for _ in 0..SHARDS {
-        compute(&desk, desk.next());
+        compute(&driver, driver.next());
     }
-    let update = desk.next();
-    let late = asked(&desk);
+    let update = driver.next();
+    let late = asked(&driver);
     tokio::task::yield_now().await;
-    drop(apply(&desk, update));
+    drop(apply(&driver, update));
     assert!(
-        matches!(desk.next(), Task::Gradient { .. }),
+        matches!(driver.next(), Task::Gradient { .. }),
         "the state has moved: nothing to save"
     );
     assert_eq!(late.await.unwrap(), None);
 
-    let desk = self::desk(10, Order::Exact).0;
-    let never = asked(&desk);
+    let driver = self::driver(10, Order::Exact).0;
+    let never = asked(&driver);
     tokio::task::yield_now().await;
-    desk.end();
+    driver.end();
     assert_eq!(never.await.unwrap(), None);
-    assert_eq!(desk.state_at(Step::ZERO).await, None);
+    assert_eq!(driver.state_at(Step::ZERO).await, None);
 }
 
 #[test]
 fn in_fast_order_a_run_of_shards_shares_one_buffer() {
-    let (desk, mut outbox) = desk(3, Order::Fast);
-    desk.handle(form_in(Order::Fast, 1, 1, &[1, SHARDS], 0));
+    let (driver, mut outbox) = driver(3, Order::Fast);
+    driver.handle(form_in(Order::Fast, 1, 1, &[1, SHARDS], 0));
     let mut inbox = ring(&mut outbox);
-    let places: BTreeSet<usize> = (1..SHARDS).map(|_| compute(&desk, desk.next()).2).collect();
+    let places: BTreeSet<usize> = (1..SHARDS).map(|_| compute(&driver, driver.next()).2).collect();
     assert_eq!(places.len(), 1);
-    sum(&desk, &mut inbox, generation(1), 1);
-    drop(apply(&desk, desk.next()));
+    sum(&driver, &mut inbox, generation(1), 1);
+    drop(apply(&driver, driver.next()));
 }

@@ -1,4 +1,4 @@
-//! What lies on a desk: the machine, and what its commands speak of. Behind the desk's lock; must not block.
+//! What lies on a step driver: the machine, and what its commands speak of. Behind the step driver's lock; must not block.
 
 use std::sync::Arc;
 

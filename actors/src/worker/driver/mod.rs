@@ -1,6 +1,6 @@
-//! The desk between a worker's training thread and its actor: the machine, and the buffers that its commands speak of.
+//! The step driver between a worker's training thread and its actor: the machine, and the buffers that its commands speak of.
 //!
-//! Both sides hand in what happened and the machine decides; nothing here blocks but [`Desk::next`], which only the training
+//! Both sides hand in what happened and the machine decides; nothing here blocks but [`StepDriver::next`], which only the training
 //! thread calls. What needs the network goes to the actor as an [`ActorCommand`]; what is said goes to the coordinator. Must not know
 //! the model.
 
@@ -44,7 +44,7 @@ pub use outbox::{ActorCommand, Outbox};
 /// What the training thread does next.
 #[derive(Debug)]
 pub enum Task {
-    /// Compute the gradient of `shard` into `buffer`, then [`Desk::computed`].
+    /// Compute the gradient of `shard` into `buffer`, then [`StepDriver::computed`].
     Gradient {
         /// The step.
         step: Step,
@@ -57,12 +57,12 @@ pub enum Task {
         /// How.
         mode: WriteMode,
     },
-    /// Apply the mean of `sum`, then [`Desk::applied`].
+    /// Apply the mean of `sum`, then [`StepDriver::applied`].
     Apply {
         /// The sum of the step.
         sum: Arc<Sum>,
     },
-    /// Load this saved state, then [`Desk::loaded`].
+    /// Load this saved state, then [`StepDriver::loaded`].
     Load {
         /// The step that it stands at.
         step: Step,
@@ -80,7 +80,7 @@ pub enum Task {
         /// Where to.
         reply: oneshot::Sender<Vec<Bytes>>,
     },
-    /// Hash the state and evaluate the model, then [`Desk::concluded`].
+    /// Hash the state and evaluate the model, then [`StepDriver::concluded`].
     Conclude {
         /// Updates applied.
         step: Step,
@@ -103,9 +103,9 @@ impl Changed {
     }
 }
 
-/// The desk. Shared by the training thread and the worker's actor.
+/// The step driver. Shared by the training thread and the worker's actor.
 #[derive(Debug)]
-pub struct Desk {
+pub struct StepDriver {
     inner: Mutex<Inner>,
     changed: Changed,
     layout: Arc<Layout>,
@@ -113,19 +113,19 @@ pub struct Desk {
     moved: AtomicU64,
 }
 
-impl Desk {
-    /// A desk for a worker of `job`, and what leaves it. Counts gradients in `tally`, if there is one.
+impl StepDriver {
+    /// A step driver for a worker of `job`, and what leaves it. Counts gradients in `tally`, if there is one.
     #[must_use]
     pub fn new(job: &JobSpec, layout: Arc<Layout>, tally: Option<TallyFile>) -> (Arc<Self>, Outbox) {
         let member = Member::new(job, sums_kept(layout.bytes() as u64));
         let (inner, outbox) = Inner::new(member, Arc::clone(&layout), tally);
-        let desk = Self {
+        let driver = Self {
             inner: Mutex::new(inner),
             changed: Changed::default(),
             layout,
             moved: AtomicU64::new(0),
         };
-        (Arc::new(desk), outbox)
+        (Arc::new(driver), outbox)
     }
 
     /// How a gradient's bytes are laid out.
@@ -331,8 +331,8 @@ impl Desk {
 }
 
 #[cfg(test)]
-impl Desk {
-    /// Bytes of which [`Desk::moved`] was told.
+impl StepDriver {
+    /// Bytes of which [`StepDriver::moved`] was told.
     pub(crate) fn moved_so_far(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
     }

@@ -1,0 +1,328 @@
+//! What the step driver keeps for others: shares of a snapshot, sums, and who waits for one.
+
+use sardana_protocol::member::{Command, NetworkCommand};
+
+use super::*;
+
+const SNAPSHOT: SnapshotId = SnapshotId {
+    generation: Generation::new(Incarnation::new(1), 1),
+    step: Step::new(1),
+};
+
+/// A worker that trains alone.
+fn alone() -> (Arc<StepDriver>, Outbox) {
+    let (driver, outbox) = driver(100, Order::Exact);
+    driver.handle(form(1, 0, &[SHARDS], 0));
+    (driver, outbox)
+}
+
+/// Computes the step under way, up to its update.
+fn update(driver: &StepDriver) -> Task {
+    for _ in 0..SHARDS {
+        compute(driver, driver.next());
+    }
+    driver.next()
+}
+
+fn train(driver: &StepDriver) -> Arc<Sum> {
+    let update = update(driver);
+    apply(driver, update)
+}
+
+fn execute(driver: &StepDriver, command: Command) {
+    driver.execute(command);
+}
+
+fn let_go(driver: &StepDriver, shares: bool, sums_before: Option<u64>) {
+    let sums_before = sums_before.map(Step::new);
+    execute(driver, Command::LetGo { shares, sums_before });
+}
+
+fn kept(driver: &StepDriver) -> Vec<u64> {
+    driver.lock().keeping.kept().into_iter().map(Step::get).collect()
+}
+
+fn shares() -> Vec<Share> {
+    [2, 0].map(|index| Share { index, of: 3 }).to_vec()
+}
+
+fn held() -> Vec<HeldShare> {
+    let hold = |share: Share| HeldShare {
+        share,
+        bytes: Bytes::from(vec![share.index as u8; 4]),
+        pieces: Arc::default(),
+        hash: StateHash::new([share.index as u8; 32]),
+    };
+    shares().into_iter().map(hold).collect()
+}
+
+fn snapshot(driver: &StepDriver, step: u64) -> SnapshotId {
+    let snapshot = SnapshotId {
+        step: Step::new(step),
+        ..SNAPSHOT
+    };
+    let shares = shares();
+    execute(driver, Command::Snapshot { snapshot, shares });
+    snapshot
+}
+
+#[tokio::test]
+async fn shares_are_copied_before_the_update_and_hashed_elsewhere() {
+    let (driver, mut outbox) = alone();
+    train(&driver);
+    while outbox.commands.try_recv().is_ok() {}
+    let snapshot = snapshot(&driver, 1);
+    let Task::Copy {
+        shares: wanted, reply, ..
+    } = update(&driver)
+    else {
+        panic!("the copy goes between gradients and update");
+    };
+    assert_eq!(wanted, shares());
+    let Ok(ActorCommand::Snapshot {
+        snapshot: asked,
+        shares: asked_shares,
+        copies,
+    }) = outbox.commands.try_recv()
+    else {
+        panic!("somebody must hash it");
+    };
+    assert_eq!((asked, asked_shares), (snapshot, shares()));
+    reply.send(vec![Bytes::from_static(b"2"), Bytes::from_static(b"0")]).unwrap();
+    assert_eq!(copies.await.unwrap(), ["2", "0"]);
+    // Only now is the thread free again, and nothing is there for others before it is hashed.
+    assert!(matches!(driver.next(), Task::Apply { .. }));
+    assert!(driver.share_of(Step::new(1), shares()[0]).is_none());
+    driver.snapshotted(snapshot, held());
+    for share in held() {
+        let found = driver.share_of(Step::new(1), share.share).unwrap();
+        assert_eq!((found.bytes, found.hash), (share.bytes, share.hash));
+    }
+    assert!(driver.share_of(Step::new(1), Share { index: 1, of: 3 }).is_none());
+    assert!(driver.share_of(Step::new(1), Share { index: 0, of: 2 }).is_none());
+    assert!(driver.share_of(Step::new(2), shares()[0]).is_none());
+}
+
+#[test]
+fn a_snapshot_that_is_not_wanted_any_more_is_not_held() {
+    let (driver, _outbox) = alone();
+    train(&driver);
+    let first = snapshot(&driver, 1);
+    train_past_copies(&driver);
+    let second = snapshot(&driver, 2);
+    driver.snapshotted(first, held());
+    assert!(
+        driver.share_of(Step::new(1), shares()[0]).is_none(),
+        "another one is wanted by now"
+    );
+    driver.snapshotted(second, held());
+    assert!(driver.share_of(Step::new(2), shares()[0]).is_some());
+    let_go(&driver, false, None);
+    assert!(driver.share_of(Step::new(2), shares()[0]).is_some());
+    let_go(&driver, true, None);
+    assert!(driver.share_of(Step::new(2), shares()[0]).is_none());
+    // Let go of while it was hashed.
+    driver.snapshotted(second, held());
+    assert!(driver.share_of(Step::new(2), shares()[0]).is_none());
+}
+
+fn train_past_copies(driver: &StepDriver) {
+    let Task::Copy { reply, .. } = update(driver) else {
+        panic!("the copy goes between gradients and update");
+    };
+    drop(reply);
+    drop(apply(driver, driver.next()));
+}
+
+#[test]
+fn a_copy_that_another_thread_makes_begins_at_once() {
+    let (driver, _outbox) = alone();
+    driver.copies_beside();
+    train(&driver);
+    snapshot(&driver, 1);
+    assert!(matches!(driver.next(), Task::Copy { .. }));
+    train(&driver);
+}
+
+fn make_room(driver: &StepDriver, shares: Vec<Share>) {
+    execute(driver, Command::Network(NetworkCommand::MakeRoom { shares }));
+}
+
+/// Trains until the copy of a snapshot, and says into how many buffers it goes.
+fn room_of_snapshot(driver: &StepDriver, step: u64) -> usize {
+    train(driver);
+    snapshot(driver, step);
+    let Task::Copy { room, .. } = update(driver) else {
+        panic!("the copy goes between gradients and update");
+    };
+    drop(apply(driver, driver.next()));
+    room.len()
+}
+
+#[test]
+fn shares_are_copied_into_the_room_that_was_made_for_them() {
+    let (driver, mut outbox) = alone();
+    while outbox.commands.try_recv().is_ok() {}
+    driver.room_made(vec![vec![], vec![]]);
+    assert_eq!(room_of_snapshot(&driver, 1), 0, "it was not wanted");
+    while outbox.commands.try_recv().is_ok() {}
+    while outbox.messages.try_recv().is_ok() {}
+    make_room(&driver, shares());
+    assert!(
+        matches!(outbox.commands.try_recv(), Ok(ActorCommand::Network(NetworkCommand::MakeRoom { shares: wanted })) if wanted == shares())
+    );
+    driver.room_made(vec![vec![], vec![]]);
+    assert!(matches!(outbox.messages.try_recv(), Ok(WorkerMessage::RoomMade { .. })));
+    assert_eq!(room_of_snapshot(&driver, 3), 2);
+    assert_eq!(room_of_snapshot(&driver, 5), 0, "it is used once");
+    make_room(&driver, shares());
+    driver.room_made(vec![vec![], vec![]]);
+    make_room(&driver, vec![]);
+    assert_eq!(room_of_snapshot(&driver, 7), 0, "the snapshot was not to come");
+}
+
+#[test]
+fn a_copy_of_a_state_that_has_moved_is_not_made() {
+    let (driver, _outbox) = alone();
+    let update = update(&driver);
+    snapshot(&driver, 0);
+    apply(&driver, update);
+    assert!(matches!(driver.next(), Task::Gradient { .. }));
+}
+
+#[test]
+fn sums_are_kept_until_they_are_let_go_of() {
+    let (driver, _outbox) = alone();
+    for step in 0..6 {
+        let sum = train(&driver);
+        assert!(
+            Arc::ptr_eq(driver.sum_of(Step::new(step)).unwrap().sum(), &sum),
+            "the newest is there"
+        );
+        if step != 3 {
+            execute(&driver, Command::KeepSum { step: Step::new(step) });
+        }
+        // Only the newest can be kept.
+        execute(&driver, Command::KeepSum { step: Step::new(1) });
+    }
+    assert_eq!(kept(&driver), [0, 1, 2, 4, 5]);
+    for (step, here) in [(0, true), (2, true), (3, false), (5, true), (6, false)] {
+        let found = driver.sum_of(Step::new(step));
+        assert_eq!(found.is_some(), here, "{step}");
+        if let Some(found) = found {
+            assert_eq!(found.sum().step(), Step::new(step));
+            assert_eq!(found.hash(), StateHash::of(&found.bytes()));
+            assert_eq!(&found.bytes()[..], found.sum().bytes());
+        }
+    }
+    let_go(&driver, false, Some(2));
+    assert_eq!(kept(&driver), [2, 4, 5]);
+    // A newer snapshot needs none of them.
+    snapshot(&driver, 6);
+    assert_eq!(kept(&driver), Vec::<u64>::new());
+    train_past_copies(&driver);
+    execute(&driver, Command::KeepSum { step: Step::new(6) });
+    let_go(&driver, false, None);
+    assert_eq!(kept(&driver), Vec::<u64>::new());
+    assert!(
+        driver.sum_of(Step::new(6)).is_some(),
+        "the newest stays, for members that are behind"
+    );
+}
+
+#[test]
+fn a_kept_sum_is_not_rewritten_and_its_buffer_comes_back() {
+    let (driver, _outbox) = alone();
+    train(&driver);
+    execute(&driver, Command::KeepSum { step: Step::ZERO });
+    let kept = driver.sum_of(Step::ZERO).unwrap();
+    let (place, bytes) = (kept.bytes().as_ptr(), kept.bytes().to_vec());
+    for _ in 0..4 {
+        train(&driver);
+    }
+    assert_eq!(kept.bytes(), bytes);
+    drop(kept);
+    driver.lock().buffers.free.clear();
+    let_go(&driver, false, None);
+    assert_eq!(driver.lock().buffers.free[0].bytes().as_ptr(), place);
+}
+
+#[test]
+fn who_only_follows_does_not_pile_up_buffers() {
+    let (driver, _outbox) = driver(100, Order::Exact);
+    for step in 0..50 {
+        let sum = Sum::from_buffer(Step::new(step), GradientBuffer::zeros(driver.layout()));
+        let old = driver.lock().keeping.renew(KeptSum::new(Arc::new(sum), Trailer::Continue));
+        old.into_iter().for_each(|old| driver.lock().buffers.recycle(old));
+    }
+    assert!(driver.lock().buffers.free.len() <= 2);
+}
+
+/// Asks for the sum of a step, and waits until that is known.
+async fn asked(driver: &Arc<StepDriver>, step: u64) -> tokio::task::JoinHandle<Option<KeptSum>> {
+    let (asking, before) = (Arc::clone(driver), driver.waiting());
+    let task = tokio::spawn(async move { asking.coming_sum(Step::new(step)).await });
+    while driver.waiting() == before {
+        tokio::task::yield_now().await;
+    }
+    task
+}
+
+#[tokio::test]
+async fn who_waits_for_a_sum_gets_it_when_it_is_about_to_be_applied() {
+    let (driver, _outbox) = alone();
+    let (first, second) = (asked(&driver, 0).await, asked(&driver, 0).await);
+    let later = asked(&driver, 1).await;
+    let update = update(&driver);
+    for waiting in [first, second] {
+        assert_eq!(waiting.await.unwrap().unwrap().sum().step(), Step::ZERO);
+    }
+    assert_eq!(driver.waiting(), 1);
+    apply(&driver, update);
+    train(&driver);
+    assert_eq!(later.await.unwrap().unwrap().sum().step(), Step::new(1));
+    // One that is past and not kept does not come any more.
+    assert!(driver.coming_sum(Step::ZERO).await.is_none());
+    assert!(driver.coming_sum(Step::new(1)).await.is_some());
+}
+
+#[tokio::test]
+async fn who_waits_in_vain_is_told() {
+    let (driver, _outbox) = alone();
+    let (first, second) = (asked(&driver, 0).await, asked(&driver, 1).await);
+    let_go(&driver, false, Some(1));
+    assert!(first.await.unwrap().is_none());
+    assert_eq!(driver.waiting(), 1);
+    let_go(&driver, false, None);
+    assert!(second.await.unwrap().is_none());
+    let third = asked(&driver, 0).await;
+    driver.end();
+    assert!(third.await.unwrap().is_none());
+    assert!(driver.coming_sum(Step::ZERO).await.is_none());
+
+    // The state comes from another worker, beyond the sum.
+    let (driver, _outbox) = self::driver(100, Order::Exact);
+    let (past, coming) = (asked(&driver, 6).await, asked(&driver, 7).await);
+    let Event::Ordered(CoordinatorMessage::Form(mut behind)) = form(1, 1, &[1, SHARDS], 7) else {
+        panic!("it is a form");
+    };
+    behind.catch_up = CatchUp::State { from: Rank::ZERO };
+    driver.handle(Event::Ordered(CoordinatorMessage::Form(behind)));
+    let (generation, step) = (generation(1), Step::new(7));
+    let state = SavedState {
+        bytes: Bytes::from_static(b"state"),
+        shares: vec![StateHash::new([1; 32])],
+    };
+    driver.arrived(Arrival::FetchedState { generation, step, state });
+    let Task::Load { step, state, shares } = driver.next() else {
+        panic!("the state is there");
+    };
+    assert_eq!(
+        (step, &state[..], shares),
+        (Step::new(7), &b"state"[..], vec![StateHash::new([1; 32])])
+    );
+    driver.loaded();
+    assert!(past.await.unwrap().is_none());
+    assert_eq!(driver.waiting(), 1);
+    coming.abort();
+}
