@@ -11,7 +11,7 @@ use sardana_protocol::words::{Incarnation, Step};
 use tokio::time::timeout;
 
 use crate::enrol::{RenewError, renew_run_out};
-use crate::ground::Ground;
+use crate::environment::Environment;
 use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{
     BindError, ConnectError, Purpose, Whose, bind_client_on, close, connect, explain, is_refusal, is_run_out, towards,
@@ -86,7 +86,7 @@ pub struct Welcomed<T> {
 /// Makes the control connections of a process. Clones look for the coordinator together.
 #[derive(Debug, Clone)]
 pub struct Dialler {
-    ground: Ground,
+    environment: Environment,
     wallet: Wallet,
     search: Search,
     /// One for each kind of address, by where it is bound. None if each connection has one of its own.
@@ -96,9 +96,9 @@ pub struct Dialler {
 impl Dialler {
     /// Dials from a new endpoint each time.
     #[must_use]
-    pub fn new(ground: Ground, wallet: Wallet, coordinator: &Whereabouts) -> Self {
+    pub fn new(environment: Environment, wallet: Wallet, coordinator: &Whereabouts) -> Self {
         Self {
-            ground,
+            environment,
             wallet,
             search: Search::new(coordinator),
             kept: None,
@@ -109,8 +109,8 @@ impl Dialler {
     ///
     /// # Errors
     /// When there is none towards where the coordinator was found.
-    pub fn keeping(ground: Ground, wallet: Wallet, coordinator: &Whereabouts) -> Result<Self, BindError> {
-        let endpoint = |address| bind_client_on(&ground, &wallet, Purpose::Control, address);
+    pub fn keeping(environment: Environment, wallet: Wallet, coordinator: &Whereabouts) -> Result<Self, BindError> {
+        let endpoint = |address| bind_client_on(&environment, &wallet, Purpose::Control, address);
         let found = coordinator.found();
         let mut kept = vec![(towards(found), endpoint(found)?)];
         for address in coordinator.all() {
@@ -122,7 +122,7 @@ impl Dialler {
         }
         Ok(Self {
             kept: Some(kept.into()),
-            ..Self::new(ground, wallet, coordinator)
+            ..Self::new(environment, wallet, coordinator)
         })
     }
 
@@ -159,7 +159,7 @@ impl Dialler {
         let mut dialled = self.dial_to(address, &hello, &welcome).await;
         if let Err(NotWelcomed::RunOut(why)) = &dialled {
             tracing::debug!(coordinator = %address, %why, "the certificate has run out");
-            dialled = match renew_run_out(&self.ground, &self.wallet, address).await {
+            dialled = match renew_run_out(&self.environment, &self.wallet, address).await {
                 Ok(()) => self.dial_to(address, &hello, &welcome).await,
                 Err(error) => Err(error.into()),
             };
@@ -202,7 +202,7 @@ impl Dialler {
 
     fn endpoint(&self, address: SocketAddr) -> Result<Endpoint, NotWelcomed> {
         let Some(kept) = &self.kept else {
-            return Ok(bind_client_on(&self.ground, &self.wallet, Purpose::Control, address)?);
+            return Ok(bind_client_on(&self.environment, &self.wallet, Purpose::Control, address)?);
         };
         let local = towards(address);
         let found = kept.iter().find(|(bound, _)| *bound == local);
@@ -268,7 +268,11 @@ mod tests {
     fn dialler(coordinator: &Refuser) -> Dialler {
         let wallet = Wallet::from(coordinator.credentials(Role::Agent));
         let elsewhere = SocketAddr::from(([192, 0, 2, 1], 1));
-        Dialler::new(Ground::Host, wallet, &Whereabouts::new(coordinator.address(), &[elsewhere]))
+        Dialler::new(
+            Environment::Host,
+            wallet,
+            &Whereabouts::new(coordinator.address(), &[elsewhere]),
+        )
     }
 
     async fn dial(dialler: &Dialler) -> Result<Welcomed<()>, NotWelcomed> {

@@ -3,7 +3,7 @@
 //! Must not know actors, nor what is done with what is said. Nothing here is kept on a disk but keys and certificates.
 //!
 //! - [`trust`]: the job's authority, who a peer is and whom it may dial; [`enrol`]: how somebody from outside gets a certificate.
-//! - [`quic`]: endpoints, dialling and accepting; [`ground`]: the sockets and threads that all stand on.
+//! - [`quic`]: endpoints, dialling and accepting; [`environment`]: the sockets and threads that all stand on.
 //! - [`wire`]: messages in frames; [`control`]: a stream of them in both directions, until it breaks.
 //! - [`whereabouts`]: where a coordinator may be found; [`dialler`]: how it is dialled, and greets.
 //! - [`log`]: what is logged of others' doing, each kind of line only so often.
@@ -11,9 +11,9 @@
 pub mod control;
 pub mod dialler;
 pub mod enrol;
+pub mod environment;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-pub mod ground;
 pub mod log;
 pub mod quic;
 #[cfg(test)]

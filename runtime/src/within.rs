@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sardana_actors::agent::Bundle;
 use sardana_actors::worker::{self, ModelFailure, Sigterm, StepDriver, Task};
-pub use sardana_net::ground::{Given, Ground};
+pub use sardana_net::environment::{Environment, SimulatedHost};
 pub use sardana_net::trust::Clock;
 use sardana_protocol::job::JobSpec;
 use tokio::time::sleep;
@@ -33,14 +33,14 @@ pub enum Effort {
     Conclusion,
 }
 
-/// Takes part in the job that `bundle` leads to, on `ground`. Each task of the model begins `takes(effort)` after it was due, and then
+/// Takes part in the job that `bundle` leads to, on `environment`. Each task of the model begins `takes(effort)` after it was due, and then
 /// takes no time. Gradients are not counted in a file: `bundle.tally` is not looked at. Dropped, the worker ends as if it was killed,
 /// but for the words that close its connections.
 ///
 /// # Errors
 /// See [`ProcessError`].
 pub async fn serve_within<M, F>(
-    ground: Ground,
+    environment: Environment,
     bundle: Bundle,
     job: &Job,
     build: F,
@@ -52,12 +52,12 @@ where
 {
     let mut prepared = trainer::prepare(job.spec(), build)?;
     let (driver, outbox) = StepDriver::new(job.spec(), Arc::clone(&prepared.layout), None);
-    let config = config(&ground, bundle, job, &prepared.facts, Sigterm::NotOurs);
+    let config = config(&environment, bundle, job, &prepared.facts, Sigterm::NotOurs);
     let (failure, failures) = ModelFailure::channel();
     let network = async {
         // The model waits at its step driver; it must learn of any end of the network.
         let _end = EndDriver(Arc::clone(&driver));
-        worker::run_on(ground, config, Arc::clone(&driver), outbox, failures).await
+        worker::run_on(environment, config, Arc::clone(&driver), outbox, failures).await
     };
     let (ended, ()) = tokio::join!(network, train(&mut prepared, &driver, &failure, takes));
     Ok(ended?)

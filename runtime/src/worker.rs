@@ -10,7 +10,7 @@ pub use sardana_actors::agent::{EXIT_GIVE_UP, EXIT_RETRY};
 use sardana_actors::memory::{self, Used};
 pub use sardana_actors::worker::Ended;
 use sardana_actors::worker::{self, ModelFailure, Outbox, Sigterm, StepDriver, TallyFile, WorkerConfig, WorkerError};
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::trust::Wallet;
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::limits::KEEP_BYTES;
@@ -138,7 +138,7 @@ where
     let preparing = catch_unwind(AssertUnwindSafe(|| trainer::prepare(job.spec(), build)));
     let mut prepared = preparing.map_err(|_| ProcessError::Panicked)??;
     let (driver, outbox) = StepDriver::new(job.spec(), Arc::clone(&prepared.layout), tally);
-    let config = config(&Ground::Host, bundle, job, &prepared.facts, sigterm);
+    let config = config(&Environment::Host, bundle, job, &prepared.facts, sigterm);
     let (failure, failures) = ModelFailure::channel();
     let network = Network::start(config, Arc::clone(&driver), outbox, failures, sigterm)?;
     // Told also when the model's code panics: the others must not wait for this worker.
@@ -158,9 +158,9 @@ fn span_of(bundle: &Bundle) -> tracing::Span {
 }
 
 /// What the actors of a worker need.
-pub(crate) fn config(ground: &Ground, bundle: Bundle, job: &Job, facts: &Facts, sigterm: Sigterm) -> WorkerConfig {
+pub(crate) fn config(environment: &Environment, bundle: Bundle, job: &Job, facts: &Facts, sigterm: Sigterm) -> WorkerConfig {
     WorkerConfig {
-        credentials: Wallet::new(bundle.credentials, ground.now()),
+        credentials: Wallet::new(bundle.credentials, environment.now()),
         coordinator: bundle.coordinator,
         listen: bundle.listen,
         advertise: bundle.advertise,

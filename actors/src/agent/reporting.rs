@@ -8,7 +8,7 @@ use std::time::Duration;
 use ractor::{ActorProcessingErr, ActorRef};
 use sardana_net::control::{Next, carry};
 use sardana_net::dialler::Dialler;
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::quic::close;
 use sardana_net::trust::Wallet;
 use sardana_protocol::limits::MAX_WORKERS;
@@ -76,7 +76,7 @@ impl Reporting {
         agent: &ActorRef<Message>,
     ) -> Result<Self, ActorProcessingErr> {
         let link = Link {
-            dialler: Dialler::new(Ground::Host, wallet, &config.coordinator),
+            dialler: Dialler::new(Environment::Host, wallet, &config.coordinator),
             host: config.host.clone(),
             processes,
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_net::control::Turn;
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::trust::{Clock, Wallet};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 use sardana_protocol::job::JobIdentity;
@@ -117,7 +117,7 @@ pub(super) struct Arguments {
     pub(super) span: Span,
     pub(super) config: CoordinatorConfig,
     pub(super) wallet: Wallet,
-    pub(super) ground: Ground,
+    pub(super) environment: Environment,
     pub(super) clock: Clock,
     pub(super) records: Option<Recorder>,
     pub(super) events: mpsc::UnboundedSender<JobEvent>,
@@ -143,7 +143,7 @@ pub(super) struct State {
     /// What agents say of workers that are connected.
     pub(super) hearsay: Hearsay,
     pub(super) certifying: Certifying,
-    pub(super) ground: Ground,
+    pub(super) environment: Environment,
     /// Where what the next life should know is written.
     pub(super) records: Option<Recorder>,
     /// Bytes from connections that are over.
@@ -172,7 +172,7 @@ impl Actor for Shell {
         let mut state = State {
             span: arguments.span,
             certifying: Certifying::new(Arc::clone(&config.registrar), arguments.wallet, arguments.clock),
-            ground: arguments.ground,
+            environment: arguments.environment,
             records: arguments.records,
             config,
             events: arguments.events,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::log::refused;
 use sardana_net::wire::framed;
 use sardana_net::wire::limits::CONTROL_FRAME_BYTES;
@@ -228,20 +228,20 @@ impl State {
             placing: contents.placing,
         };
         let depots = to.iter().filter_map(|depot| self.depots.seated.get(depot));
-        order_commit(&self.ground, depots.map(|seated| &seated.outlet), manifest);
+        order_commit(&self.environment, depots.map(|seated| &seated.outlet), manifest);
     }
 }
 
 /// Has the order to commit a manifest made, once for all these depots and beside the thread that the actor is on; each gets it in its turn.
-fn order_commit<'a>(ground: &Ground, to: impl Iterator<Item = &'a Outlet<DepotOrder>>, manifest: Manifest) {
+fn order_commit<'a>(environment: &Environment, to: impl Iterator<Item = &'a Outlet<DepotOrder>>, manifest: Manifest) {
     let (made, frames) = watch::channel(None);
     for outlet in to {
         // A session that is over has said so.
         outlet.say_frames(frames.clone());
     }
-    let (ground, snapshot) = (ground.clone(), manifest.snapshot);
+    let (environment, snapshot) = (environment.clone(), manifest.snapshot);
     tokio::spawn(async move {
-        match ground.beside(move || frames_of(&manifest)).await {
+        match environment.blocking(move || frames_of(&manifest)).await {
             Some(Ok(frames)) => drop(made.send_replace(Some(frames))),
             Some(Err(error)) => tracing::error!(%snapshot, %error, "a checkpoint cannot be described"),
             // The process ends.
@@ -362,7 +362,7 @@ mod tests {
             let (go, told) = std::sync::mpsc::channel::<()>();
             let busy = spawn_blocking(move || told.recv());
             let (outlets, mut said): (Vec<_>, Vec<_>) = (0..3).map(|_| Outlet::new(connection.clone(), 4)).unzip();
-            order_commit(&Ground::Host, outlets.iter(), manifest());
+            order_commit(&Environment::Host, outlets.iter(), manifest());
             let frames = |said: &mut tokio::sync::mpsc::Receiver<Item<DepotOrder>>| match said.try_recv() {
                 Ok(Item::Frames(frames)) => frames,
                 other => panic!("expected frames that are yet to be made, found {other:?}"),

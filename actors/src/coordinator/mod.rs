@@ -26,7 +26,7 @@ use futures_util::future::BoxFuture;
 use quinn::Endpoint;
 use ractor::{Actor, ActorRef};
 use sardana_net::enrol::{EnrolService, Registrar};
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::quic::{BindError, ResetKey, bind_coordinator, close};
 use sardana_net::trust::{AuthorityError, Role, Wallet};
 use sardana_protocol::checkpoint::DepotAddress;
@@ -120,7 +120,7 @@ pub struct Coordinator {
     running: Option<JoinHandle<()>>,
     writing: Option<JoinHandle<()>>,
     endpoint: Endpoint,
-    ground: Ground,
+    environment: Environment,
     wallet: Wallet,
     /// Ends with this.
     watching: JoinSet<()>,
@@ -172,22 +172,25 @@ pub type Started = (Coordinator, mpsc::UnboundedReceiver<JobEvent>);
 /// # Errors
 /// See [`CoordinatorError`].
 pub fn start(config: CoordinatorConfig) -> BoxFuture<'static, Result<Started, CoordinatorError>> {
-    start_on(Ground::Host, config)
+    start_on(Environment::Host, config)
 }
 
-/// Likewise, on another ground than the host.
+/// Likewise, on another environment than the host.
 ///
 /// # Errors
 /// As [`start`].
-pub fn start_on(ground: Ground, config: CoordinatorConfig) -> BoxFuture<'static, Result<Started, CoordinatorError>> {
-    Box::pin(begin(ground, config))
+pub fn start_on(
+    environment: Environment,
+    config: CoordinatorConfig,
+) -> BoxFuture<'static, Result<Started, CoordinatorError>> {
+    Box::pin(begin(environment, config))
 }
 
-async fn begin(ground: Ground, config: CoordinatorConfig) -> Result<Started, CoordinatorError> {
-    let wallet = Wallet::new(config.registrar.authority().issue(Role::Coordinator, 0)?, ground.now());
-    let enrolling = EnrolService::on(ground.clone(), Arc::clone(&config.registrar));
+async fn begin(environment: Environment, config: CoordinatorConfig) -> Result<Started, CoordinatorError> {
+    let wallet = Wallet::new(config.registrar.authority().issue(Role::Coordinator, 0)?, environment.now());
+    let enrolling = EnrolService::on(environment.clone(), Arc::clone(&config.registrar));
     let resets = ResetKey(config.registrar.authority().derived_key(RESET_CONTEXT));
-    let endpoint = bind_coordinator(&ground, &wallet, config.listen, resets)?;
+    let endpoint = bind_coordinator(&environment, &wallet, config.listen, resets)?;
     let address = endpoint
         .local_addr()
         .map_err(|error| CoordinatorError::Start(error.to_string()))?;
@@ -198,15 +201,15 @@ async fn begin(ground: Ground, config: CoordinatorConfig) -> Result<Started, Coo
     let (records, writing) = config
         .records
         .take()
-        .map(|records| records::keep_writing(ground.clone(), records))
+        .map(|records| records::keep_writing(environment.clone(), records))
         .unzip();
     let span = tracing::error_span!("coordinator", %job, incarnation = %config.incarnation);
     let arguments = Arguments {
         span: span.clone(),
         config,
         wallet: wallet.clone(),
-        ground: ground.clone(),
-        clock: ground.clock(),
+        environment: environment.clone(),
+        clock: environment.clock(),
         records,
         events,
     };
@@ -222,7 +225,7 @@ async fn begin(ground: Ground, config: CoordinatorConfig) -> Result<Started, Coo
             running: Some(running),
             writing,
             endpoint,
-            ground,
+            environment,
             wallet,
             watching: JoinSet::new(),
         },
@@ -247,8 +250,8 @@ impl Coordinator {
     /// event. One that takes over there while this one lives learns of it, too, and follows it.
     pub fn watch(&mut self, standbys: &[SocketAddr]) {
         for &standby in standbys {
-            let (ground, wallet, actor) = (self.ground.clone(), self.wallet.clone(), self.actor.clone());
-            self.watching.spawn(rivals::watch(ground, wallet, standby, actor));
+            let (environment, wallet, actor) = (self.environment.clone(), self.wallet.clone(), self.actor.clone());
+            self.watching.spawn(rivals::watch(environment, wallet, standby, actor));
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_protocol::codec::CodecError;
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::{MAX_TEXT_BYTES, RECORD_EVERY};
@@ -210,7 +210,7 @@ impl State {
 ///                   people are told; again after 1 s, 2 s, 4 s, … 30 s
 /// ```
 /// Once the coordinator ends it is tried a last time.
-pub(super) fn keep_writing(ground: Ground, records: Records) -> (Recorder, JoinHandle<()>) {
+pub(super) fn keep_writing(environment: Environment, records: Records) -> (Recorder, JoinHandle<()>) {
     let (newest, mut coming) = watch::channel(None);
     let (tell, trouble) = watch::channel(None);
     let writing = tokio::spawn(async move {
@@ -219,7 +219,7 @@ pub(super) fn keep_writing(ground: Ground, records: Records) -> (Recorder, JoinH
             let mut wait = RECORD_AGAIN;
             loop {
                 let job = coming.borrow_and_update().clone();
-                let writing = ground.beside(move || (records.write(job.as_ref()), records));
+                let writing = environment.blocking(move || (records.write(job.as_ref()), records));
                 // It is cancelled only when the process ends.
                 let Some((written, back)) = writing.await else { return };
                 records = back;
@@ -229,7 +229,7 @@ pub(super) fn keep_writing(ground: Ground, records: Records) -> (Recorder, JoinH
                 let ends = async { while coming.changed().await.is_ok() {} };
                 if timeout(wait, ends).await.is_ok() {
                     let job = coming.borrow().clone();
-                    return last_try(&ground, records, job).await;
+                    return last_try(&environment, records, job).await;
                 }
                 wait = (wait * 2).min(RECORD_AGAIN_MOST);
             }
@@ -245,8 +245,8 @@ pub(super) fn keep_writing(ground: Ground, records: Records) -> (Recorder, JoinH
     (recorder, writing)
 }
 
-async fn last_try(ground: &Ground, mut records: Records, job: Option<KeptJob>) {
-    let written = ground.beside(move || records.write(job.as_ref())).await;
+async fn last_try(environment: &Environment, mut records: Records, job: Option<KeptJob>) {
+    let written = environment.blocking(move || records.write(job.as_ref())).await;
     if let Some(Err(error)) = written {
         tracing::error!(target: "sardana::event::records", %error, "the job could not be written down to its end");
     }

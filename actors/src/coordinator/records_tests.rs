@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_protocol::codec::{decode, encode};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::limits::RELEASED_KEPT;
@@ -221,7 +221,7 @@ async fn after_a_failure_it_is_tried_again_until_it_can_be_written() {
     records.fail();
     fs::rename(&path, &away).unwrap();
     fs::write(&path, "no folder").unwrap();
-    let (mut recorder, writing) = keep_writing(Ground::Host, records);
+    let (mut recorder, writing) = keep_writing(Environment::Host, records);
     recorder.write(job("two"));
     let reason = loop {
         match recorder.news() {
@@ -260,7 +260,7 @@ async fn what_could_not_be_written_is_written_later_although_nothing_changes() {
     records.fail();
     fs::rename(&path, &away).unwrap();
     fs::write(&path, "no folder").unwrap();
-    let (mut recorder, writing) = keep_writing(Ground::Host, records);
+    let (mut recorder, writing) = keep_writing(Environment::Host, records);
     recorder.write(job("one"));
     while recorder.news().is_none() {
         sleep(Duration::from_millis(10)).await;
@@ -284,7 +284,7 @@ async fn a_coordinator_that_ends_does_not_wait_for_a_broken_disk() {
     records.fail();
     fs::rename(&path, path.with_extension("away")).unwrap();
     fs::write(&path, "no folder").unwrap();
-    let (mut recorder, writing) = keep_writing(Ground::Host, records);
+    let (mut recorder, writing) = keep_writing(Environment::Host, records);
     recorder.write(job("one"));
     while recorder.news().is_none() {
         sleep(Duration::from_millis(10)).await;

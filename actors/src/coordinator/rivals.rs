@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quinn::Connection;
 use ractor::ActorRef;
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
 use sardana_net::quic::{BindError, ConnectError, Purpose, bind_client_on, close, connect};
 use sardana_net::trust::{PeerIdentity, Wallet};
@@ -91,9 +91,9 @@ impl Streams {
 }
 
 /// Looks for another coordinator at `standby` until the one that is `coordinator` has ended.
-pub(super) async fn watch(ground: Ground, wallet: Wallet, standby: SocketAddr, coordinator: ActorRef<Message>) {
+pub(super) async fn watch(environment: Environment, wallet: Wallet, standby: SocketAddr, coordinator: ActorRef<Message>) {
     loop {
-        let pause = match look(&ground, &wallet, standby, &coordinator).await {
+        let pause = match look(&environment, &wallet, standby, &coordinator).await {
             Ok(()) => LOOK_EVERY,
             Err(LookError::Ended) => return,
             Err(error) => {
@@ -126,12 +126,12 @@ impl LookError {
 
 /// Tells a coordinator at `standby` this one's number, and this one its number.
 async fn look(
-    ground: &Ground,
+    environment: &Environment,
     wallet: &Wallet,
     standby: SocketAddr,
     coordinator: &ActorRef<Message>,
 ) -> Result<(), LookError> {
-    let endpoint = bind_client_on(ground, wallet, Purpose::Control, standby)?;
+    let endpoint = bind_client_on(environment, wallet, Purpose::Control, standby)?;
     let looked = async {
         let expected = PeerIdentity::coordinator(wallet.job());
         let connection = connect(&endpoint, standby, expected, CONNECT_DEADLINE).await?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use quinn::{Connection, Endpoint};
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::quic::connect;
 use sardana_net::quic::limits::CONNECT_DEADLINE;
 use sardana_net::trust::{PeerIdentity, Role, Wallet};
@@ -24,7 +24,7 @@ use crate::fault;
 /// The depots as somebody sees them who puts pieces there or reads them. Keeps a connection to each that was asked.
 #[derive(Debug)]
 pub struct Depots {
-    pub(super) ground: Ground,
+    pub(super) environment: Environment,
     endpoint: Endpoint,
     credentials: Wallet,
     pub(super) patience: Patience,
@@ -55,15 +55,20 @@ type Slot = tokio::sync::Mutex<Option<(DepotAddress, Connection)>>;
 impl Depots {
     /// Those that can be reached from `endpoint`, which shows `credentials`.
     #[must_use]
-    pub fn new(ground: Ground, endpoint: Endpoint, credentials: Wallet) -> Arc<Self> {
-        Self::with(ground, endpoint, credentials, (Patience::default(), Reach::default()))
+    pub fn new(environment: Environment, endpoint: Endpoint, credentials: Wallet) -> Arc<Self> {
+        Self::with(environment, endpoint, credentials, (Patience::default(), Reach::default()))
     }
 
     /// The same with other bounds than usual, or another reach: for tests.
     #[must_use]
-    pub fn with(ground: Ground, endpoint: Endpoint, credentials: Wallet, (patience, reach): (Patience, Reach)) -> Arc<Self> {
+    pub fn with(
+        environment: Environment,
+        endpoint: Endpoint,
+        credentials: Wallet,
+        (patience, reach): (Patience, Reach),
+    ) -> Arc<Self> {
         Arc::new(Self {
-            ground,
+            environment,
             endpoint,
             credentials,
             patience,
@@ -89,7 +94,7 @@ impl Depots {
         let mut progress = NowAndThen::new(progress);
         let put = self.put_with(window.as_ref(), depot, snapshot, pieces, &mut progress).await;
         // There are many pages in it.
-        self.ground.beside(move || drop(window)).await;
+        self.environment.blocking(move || drop(window)).await;
         match put {
             Err(error @ DepotError::Window { .. }) => {
                 tracing::info!(%error, "what cannot be shown is sent");
@@ -119,7 +124,7 @@ impl Depots {
         for round in pieces.chunks(ROUND_PIECES) {
             let (wanted, looks) = talk.offer(round, progress).await?;
             match window {
-                Some(window) if looks => talk.show(&self.ground, window, &wanted, progress).await?,
+                Some(window) if looks => talk.show(&self.environment, window, &wanted, progress).await?,
                 Some(_) | None => talk.send_all(wanted, progress).await?,
             }
         }
@@ -152,7 +157,7 @@ impl Depots {
             let mut batch = talk.batch(&mut left).await?;
             while !batch.is_empty() {
                 // While one batch is compared the next one comes.
-                let (compared, next) = tokio::join!(self.ground.beside(|| compare(batch)), talk.batch(&mut left));
+                let (compared, next) = tokio::join!(self.environment.blocking(|| compare(batch)), talk.batch(&mut left));
                 let depot = depot.depot;
                 for Given { index, bytes, .. } in compared.ok_or(DepotError::Ending { depot })? {
                     match bytes {
@@ -190,7 +195,7 @@ impl Depots {
                 return Err(talk.senseless("a manifest", &other));
             }
         };
-        let decoded = self.ground.beside(move || manifest::decode_as(&bytes, key)).await;
+        let decoded = self.environment.blocking(move || manifest::decode_as(&bytes, key)).await;
         let decoded = decoded.ok_or(DepotError::Ending { depot })?;
         decoded.map_err(|source| DepotError::Manifest { depot, source })
     }

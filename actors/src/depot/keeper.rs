@@ -113,8 +113,8 @@ impl Keeper {
         let (folder, job) = (self.folder.clone(), self.server.job());
         let noted = self
             .server
-            .ground
-            .beside(move || note_served(&folder, job, incarnation))
+            .environment
+            .blocking(move || note_served(&folder, job, incarnation))
             .await;
         let noted = noted.ok_or_else(|| "this process ends".to_owned())?;
         noted.map_err(|error: IdentityError| error.to_string())?;

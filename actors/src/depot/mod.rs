@@ -43,7 +43,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorRef};
 use sardana_net::dialler::Dialler;
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::quic::BindError;
 use sardana_net::trust::Wallet;
 use sardana_net::whereabouts::Whereabouts;
@@ -162,17 +162,17 @@ async fn begin(config: DepotConfig, opener: Opener) -> Result<Depot, DepotStartE
     if found.role != sardana_net::trust::Role::Checkpoint {
         return Err(DepotStartError::Credentials { found });
     }
-    let ground = Ground::Host;
-    let server = Server::listen(ground.clone(), &config.credentials, config.listen, opened.store)?;
+    let environment = Environment::Host;
+    let server = Server::listen(environment.clone(), &config.credentials, config.listen, opened.store)?;
     let listening = server.local_address().map_err(|error| system(&error))?;
     let address = SocketAddr::new(config.advertise.unwrap_or(listening.ip()), listening.port());
     if address.ip().is_unspecified() {
         return Err(DepotStartError::Unadvertised { listening: address });
     }
-    let depots = Depots::new(ground.clone(), server.endpoint.clone(), config.credentials.clone());
+    let depots = Depots::new(environment.clone(), server.endpoint.clone(), config.credentials.clone());
     let keeper = Keeper::new(id, config.folder, opener, served, Arc::clone(&server), depots);
     let link = Link {
-        dialler: Dialler::new(ground, config.credentials, &config.coordinator),
+        dialler: Dialler::new(environment, config.credentials, &config.coordinator),
         host: config.host,
         address,
         keeper: Arc::clone(&keeper),

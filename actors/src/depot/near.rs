@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::join_all;
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_protocol::checkpoint::placement::ranked;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
 use sardana_protocol::limits::PIECE_BYTES;
@@ -74,7 +74,7 @@ impl Depots {
     pub(crate) async fn nearby(&self, depots: &[DepotAddress], pieces: &[PieceHash]) -> Nearby {
         let mut nearby = Nearby::default();
         // In a simulation there are no files.
-        if self.reach == Reach::Network || matches!(self.ground, Ground::Given(_)) {
+        if self.reach == Reach::Network || matches!(self.environment, Environment::Simulated(_)) {
             return nearby;
         }
         let here = depots.iter().filter(|depot| is_here(depot.address));
@@ -141,7 +141,7 @@ impl Depots {
         let bytes_each = pieces.last().map_or(0, |(_, range)| range.end / pieces.len());
         let given_up = GivenUp::default();
         let progress = Arc::clone(&given_up.0);
-        let reading = self.ground.apart(move || {
+        let reading = self.environment.own_thread(move || {
             let mut lacking = Vec::new();
             let mut wanted = Vec::new();
             let (mut rest, mut at) = (room.bytes(), 0);
@@ -221,7 +221,7 @@ impl Depots {
             let next = next.to_vec();
             let given_up = GivenUp::default();
             let progress = Arc::clone(&given_up.0);
-            let reading = self.ground.apart(move || {
+            let reading = self.environment.own_thread(move || {
                 spare.read(&next, &progress);
                 spare
             });

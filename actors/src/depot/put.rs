@@ -53,7 +53,7 @@ impl Server {
     /// What is seen of a writer's memory; none if it shows none, or it cannot be seen from here.
     async fn view(&self, window: Option<WindowAt>) -> Result<Option<Arc<View>>, End> {
         let Some(at) = window else { return Ok(None) };
-        let opened = moving(self.ground.beside(move || View::open(at))).await?;
+        let opened = moving(self.environment.blocking(move || View::open(at))).await?;
         let opened = opened.ok_or_else(|| End::Broken("this process ends".to_owned()))?;
         let opened = opened.map_err(|error| tracing::debug!(%error, "memory of a writer is not seen here"));
         Ok(opened.ok().map(Arc::new))
@@ -123,7 +123,7 @@ impl Server {
         let shown: Shown = talk.hear(REQUEST_BYTES).await?;
         let end = batch.expect(left, shown)?;
         let view = Arc::clone(view);
-        let looking = self.ground.beside(move || {
+        let looking = self.environment.blocking(move || {
             let looked = view.look(pane, batch.room(end));
             (batch, looked)
         });

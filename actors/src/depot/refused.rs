@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::quic::{Purpose, bind_server};
 use sardana_net::refusing::{Manner, Refuser};
 use sardana_net::trust::{Authority, Role, Wallet};
@@ -65,7 +65,7 @@ fn at(address: std::net::SocketAddr) -> DepotAddress {
 fn writer(authority: &Authority, reach: Reach) -> Arc<Depots> {
     let wallet = Wallet::from(authority.issue(Role::Worker, 7).unwrap());
     let endpoint = bind_server(&wallet, Purpose::Peer, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-    Depots::with(Ground::Host, endpoint, wallet, (Patience::default(), reach))
+    Depots::with(Environment::Host, endpoint, wallet, (Patience::default(), reach))
 }
 
 /// As many as fill one pane more than there are.

@@ -49,8 +49,8 @@ impl Keeper {
         // Where not even a note can be written a store cannot be opened. As long as it is not shut, it can be read from.
         self.note(self.highest()).await?;
         self.server.pins.forget();
-        let (ground, folder) = (&self.server.ground, self.folder.clone());
-        let findings = self.server.shelf.exchange(ground, &self.opener, folder).await?;
+        let (environment, folder) = (&self.server.environment, self.folder.clone());
+        let findings = self.server.shelf.exchange(environment, &self.opener, folder).await?;
         for finding in &findings {
             tracing::warn!(target: "sardana::event::damaged", depot = %self.own, %finding, "the store was not as it should be");
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::log::{bounded, refused};
 use sardana_net::quic::limits::{OF_PEERS, UNNAMED};
 use sardana_net::quic::{BindError, Door, Places, Purpose, REFUSED, bind_server_on, close, widen};
@@ -34,7 +34,7 @@ const GIVEN_UP: u32 = 1;
 /// A depot's end of all connections to workers and other depots.
 #[derive(Debug)]
 pub struct Server {
-    pub(super) ground: Ground,
+    pub(super) environment: Environment,
     wallet: Wallet,
     pub(super) endpoint: Endpoint,
     door: Door,
@@ -67,12 +67,12 @@ impl Server {
     /// # Errors
     /// When the address cannot be bound or the credentials cannot be used.
     pub fn listen(
-        ground: Ground,
+        environment: Environment,
         wallet: impl Into<Wallet>,
         address: SocketAddr,
         store: Store,
     ) -> Result<Arc<Self>, BindError> {
-        Self::listen_with(ground, wallet, address, store, Patience::default())
+        Self::listen_with(environment, wallet, address, store, Patience::default())
     }
 
     /// The same with other bounds than usual: for tests.
@@ -80,18 +80,18 @@ impl Server {
     /// # Errors
     /// See [`Server::listen`].
     pub fn listen_with(
-        ground: Ground,
+        environment: Environment,
         wallet: impl Into<Wallet>,
         address: SocketAddr,
         store: Store,
         patience: Patience,
     ) -> Result<Arc<Self>, BindError> {
         let wallet = wallet.into();
-        let endpoint = bind_server_on(&ground, &wallet, Purpose::Peer, address)?;
+        let endpoint = bind_server_on(&environment, &wallet, Purpose::Peer, address)?;
         let watch = Mutex::new(store.watch().clone());
         let shelf = Arc::new(Shelf::new(store));
         let server = Arc::new(Self {
-            ground,
+            environment,
             wallet,
             door: Door::new(endpoint.clone()),
             unnamed: Places::new(UNNAMED),
@@ -272,7 +272,7 @@ impl Server {
             *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = store.watch().clone();
         }
         let shelf = Arc::clone(&self.shelf);
-        let worked = self.ground.beside(move || {
+        let worked = self.environment.blocking(move || {
             let store = lent.as_ref()?;
             let worked = work(store);
             shelf.used(store);

@@ -12,7 +12,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_storage::store::{Finding, OpenError, Opened, PinId, Store};
 use tokio::sync::{Notify, OwnedRwLockReadGuard, RwLock};
 
@@ -100,10 +100,15 @@ impl Shelf {
     ///
     /// # Errors
     /// Why it cannot be opened, or not be written to.
-    pub(super) async fn exchange(&self, ground: &Ground, opener: &Opener, folder: PathBuf) -> Result<Vec<Finding>, String> {
+    pub(super) async fn exchange(
+        &self,
+        environment: &Environment,
+        opener: &Opener,
+        folder: PathBuf,
+    ) -> Result<Vec<Finding>, String> {
         let mut place = Arc::clone(&self.store).write_owned().await;
         let opener = opener.clone();
-        let opened = ground.beside(move || {
+        let opened = environment.blocking(move || {
             // It lets go of the folder's lock first.
             *place = None;
             let opened = opener.open(&folder).map_err(|error| error.to_string())?;

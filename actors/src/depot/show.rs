@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 
 use super::asking::{Asking, NowAndThen};
@@ -25,7 +25,7 @@ impl Depots {
                 .unwrap_or_else(PoisonError::into_inner)
                 .contains(&depot.depot)
             || self.reach == Reach::Network
-            || matches!(self.ground, Ground::Given(_))
+            || matches!(self.environment, Environment::Simulated(_))
             || !is_here(depot.address)
         {
             return None;
@@ -48,7 +48,7 @@ impl Asking {
     /// Shows these pieces, as many at a time as fit into a pane.
     pub(super) async fn show<P: Fn()>(
         &mut self,
-        ground: &Ground,
+        environment: &Environment,
         window: &Arc<Window>,
         pieces: &[Bytes],
         progress: &mut NowAndThen<P>,
@@ -64,7 +64,7 @@ impl Asking {
                 pieces: u32::try_from(next.len()).unwrap_or(u32::MAX),
             };
             let (window, next, pane) = (Arc::clone(window), next.to_vec(), number % PANES);
-            let filled = ground.beside(move || window.show(pane, &next)).await;
+            let filled = environment.blocking(move || window.show(pane, &next)).await;
             let depot = self.depot;
             let filled = filled.ok_or(DepotError::Ending { depot })?;
             filled.map_err(|source| DepotError::Window { depot, source })?;

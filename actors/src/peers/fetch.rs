@@ -203,7 +203,7 @@ impl Peers {
         check_length(donor, expected, bytes)?;
         let mut data = vec![0; expected];
         self.receive(donor, &mut stream, &mut data).await?;
-        let hashed = self.ground.beside(move || (StateHash::of(&data), data)).await;
+        let hashed = self.environment.blocking(move || (StateHash::of(&data), data)).await;
         let (found, bytes) = hashed.ok_or_else(|| ending(donor))?;
         check_hash(donor, hash, found)?;
         Ok(FollowedSum {
@@ -229,7 +229,7 @@ impl Peers {
     pub(super) async fn hashed<B: AsRef<[u8]> + Send + 'static>(&self, share: Share, bytes: B) -> Option<(StateHash, B)> {
         let (pieces, keeper) = (Arc::clone(&self.pieces), Arc::clone(&self.keeper));
         let hash = move || (keeper.hash(&pieces, share, bytes.as_ref()), bytes);
-        self.ground.beside(hash).await
+        self.environment.blocking(hash).await
     }
 
     /// Receives as many bytes as `into` has.

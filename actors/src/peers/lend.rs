@@ -267,7 +267,7 @@ impl Peers {
         let bytes = self
             .fetch_manifest(member, Request::LentManifest { generation, step })
             .await?;
-        let decoded = self.ground.beside(move || manifest::decode_as(&bytes, key)).await;
+        let decoded = self.environment.blocking(move || manifest::decode_as(&bytes, key)).await;
         decoded.ok_or_else(|| ending(donor))?.map_err(|error| FetchError::Broken {
             donor,
             reason: error.to_string(),

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quinn::{Connection, Endpoint};
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::quic::limits::{CONNECT_DEADLINE, CONNECTIONS_OF_PEER, UNNAMED, UNNAMED_DEADLINE};
 use sardana_net::quic::{BindError, ConnectError, Door, Places, Purpose, bind_server_on, close, connect, widen};
 use sardana_net::trust::{PeerIdentity, Wallet};
@@ -49,7 +49,7 @@ use crate::watched::Watched;
 /// This worker's end of all connections to other workers.
 #[derive(Debug)]
 pub struct Peers {
-    ground: Ground,
+    environment: Environment,
     credentials: Wallet,
     endpoint: Endpoint,
     door: Door,
@@ -114,24 +114,24 @@ impl Peers {
         keeper: Arc<impl Keeper + 'static>,
         pieces: Arc<StatePieces>,
     ) -> Result<Arc<Self>, BindError> {
-        Self::listen_on(Ground::Host, credentials, address, keeper, pieces)
+        Self::listen_on(Environment::Host, credentials, address, keeper, pieces)
     }
 
-    /// Likewise, on another ground than the host.
+    /// Likewise, on another environment than the host.
     ///
     /// # Errors
     /// As [`Self::listen`].
     pub(crate) fn listen_on(
-        ground: Ground,
+        environment: Environment,
         credentials: impl Into<Wallet>,
         address: SocketAddr,
         keeper: Arc<impl Keeper + 'static>,
         pieces: Arc<StatePieces>,
     ) -> Result<Arc<Self>, BindError> {
         let credentials = credentials.into();
-        let endpoint = bind_server_on(&ground, &credentials, Purpose::Peer, address)?;
+        let endpoint = bind_server_on(&environment, &credentials, Purpose::Peer, address)?;
         let peers = Arc::new(Self {
-            ground,
+            environment,
             own: WorkerId::new(credentials.id()),
             credentials,
             door: Door::new(endpoint.clone()),
@@ -177,8 +177,8 @@ impl Peers {
     }
 
     /// What this worker stands on.
-    pub(crate) const fn ground(&self) -> &Ground {
-        &self.ground
+    pub(crate) const fn environment(&self) -> &Environment {
+        &self.environment
     }
 
     /// Closes everything, without waiting.

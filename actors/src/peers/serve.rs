@@ -79,7 +79,7 @@ impl Peers {
                 Some(sum) => {
                     let bytes = sum.bytes();
                     let trailer = sum.trailer();
-                    let Some(hash) = self.ground.beside(move || sum.hash()).await else {
+                    let Some(hash) = self.environment.blocking(move || sum.hash()).await else {
                         return Ok(());
                     };
                     let answer = Answer::Sum {
@@ -132,7 +132,7 @@ impl Peers {
             return delivered(send).await;
         };
         // It was decoded from these bytes.
-        let Some(Ok(encoded)) = self.ground.beside(move || manifest::encode(&manifest)).await else {
+        let Some(Ok(encoded)) = self.environment.blocking(move || manifest::encode(&manifest)).await else {
             return Ok(());
         };
         let bytes = encoded.len() as u64;

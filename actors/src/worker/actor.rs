@@ -148,7 +148,7 @@ impl Actor for Worker {
             messages,
             ended,
         } = arguments;
-        let link = Link::new(peers.ground(), &config)?;
+        let link = Link::new(peers.environment(), &config)?;
         let memory = GradientMemory {
             gradient: driver.layout().bytes() as u64,
             room: config.gradient_memory,
@@ -171,7 +171,11 @@ impl Actor for Worker {
         };
         let rings = Rings::new(&config.identity.spec, Arc::clone(&driver), Arc::clone(&peers));
         let transfers = Transfers::new(Arc::clone(&driver), Arc::clone(&peers), Arc::clone(&config.pieces));
-        let depots = Depots::new(peers.ground().clone(), peers.endpoint().clone(), config.credentials.clone());
+        let depots = Depots::new(
+            peers.environment().clone(),
+            peers.endpoint().clone(),
+            config.credentials.clone(),
+        );
         let description = in_pieces(&config.description);
         let saver = Saver::new(
             Arc::clone(&driver),
@@ -187,7 +191,7 @@ impl Actor for Worker {
         };
         let control = connect(&myself, &link, &driver, &hello, Looking::First, messages);
         Ok(State {
-            renewal: WorkerRenewal::new(&config.credentials, peers.ground()),
+            renewal: WorkerRenewal::new(&config.credentials, peers.environment()),
             hello,
             link,
             driver,

@@ -10,7 +10,7 @@ use ractor::{ActorProcessingErr, ActorRef};
 use sardana_net::control::{Next, carry as carry_messages};
 use sardana_net::dialler::{Dialler, NotWelcomed, Welcomed, joined};
 use sardana_net::enrol::RenewError;
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::quic::{BindError, ConnectError};
 use sardana_protocol::limits::RETRY_EVERY;
 use sardana_protocol::member::{Event, Member};
@@ -114,11 +114,11 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(ground: &Ground, config: &WorkerConfig) -> Result<Self, ActorProcessingErr> {
+    pub(super) fn new(environment: &Environment, config: &WorkerConfig) -> Result<Self, ActorProcessingErr> {
         let mut process = [0; 16];
         getrandom::fill(&mut process).map_err(|error| format!("the system gives no random numbers: {error}"))?;
         Ok(Self {
-            dialler: Dialler::keeping(ground.clone(), config.credentials.clone(), &config.coordinator)?,
+            dialler: Dialler::keeping(environment.clone(), config.credentials.clone(), &config.coordinator)?,
             process,
             calls: Arc::default(),
         })

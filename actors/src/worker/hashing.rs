@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::limits::HASHING_SIGN;
 use sardana_protocol::snapshot::Share;
@@ -23,13 +23,13 @@ const GIVES_WAY: Duration = Duration::from_millis(500);
 
 /// The shares, hashed. `sign` is called from time to time, if more of them are than the last time. None only when this process ends.
 pub(super) async fn hashed(
-    ground: &Ground,
+    environment: &Environment,
     pieces: Arc<StatePieces>,
     copies: Vec<(Share, Bytes)>,
     sign: impl Fn(),
 ) -> Option<Vec<HeldShare>> {
     let hashing = Arc::new(Hashing::new(&pieces, copies));
-    let mut hashed = pin!(hashed_within(GIVES_WAY, ground, Arc::clone(&hashing)));
+    let mut hashed = pin!(hashed_within(GIVES_WAY, environment, Arc::clone(&hashing)));
     let mut told = 0;
     loop {
         match timeout(HASHING_SIGN, &mut hashed).await {
@@ -39,15 +39,15 @@ pub(super) async fn hashed(
     }
 }
 
-async fn hashed_within(patience: Duration, ground: &Ground, hashing: Arc<Hashing>) -> Option<Vec<HeldShare>> {
+async fn hashed_within(patience: Duration, environment: &Environment, hashing: Arc<Hashing>) -> Option<Vec<HeldShare>> {
     // A thread that others keep from running does not keep the copies from being let go of.
     let behind = Arc::downgrade(&hashing);
-    let giving_way = ground.behind(move || while behind.upgrade().is_some_and(|hashing| hashing.one_more()) {});
+    let giving_way = environment.low_priority(move || while behind.upgrade().is_some_and(|hashing| hashing.one_more()) {});
     match timeout(patience, giving_way).await {
         Ok(done) => done?,
         Err(_) => {
             let hashing = Arc::clone(&hashing);
-            ground.beside(move || while hashing.one_more() {}).await?;
+            environment.blocking(move || while hashing.one_more() {}).await?;
         }
     }
     hashing.finish()
@@ -140,7 +140,7 @@ mod tests {
         let pieces = Arc::new(StatePieces::new([3, 4, 5, 6]));
         for patience in [GIVES_WAY, Duration::ZERO] {
             let hashing = Arc::new(Hashing::new(&pieces, copies(&pieces)));
-            let held = hashed_within(patience, &Ground::Host, hashing).await;
+            let held = hashed_within(patience, &Environment::Host, hashing).await;
             assert_hashed(&pieces, &held.expect("this process does not end"));
         }
     }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorRef};
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::quic::BindError;
 use sardana_net::trust::Wallet;
 use sardana_net::whereabouts::Whereabouts;
@@ -163,25 +163,25 @@ pub fn run(
     outbox: Outbox,
     failures: mpsc::UnboundedReceiver<String>,
 ) -> BoxFuture<'static, Result<Ended, WorkerError>> {
-    run_on(Ground::Host, config, driver, outbox, failures)
+    run_on(Environment::Host, config, driver, outbox, failures)
 }
 
-/// Likewise, on another ground than the host.
+/// Likewise, on another environment than the host.
 ///
 /// # Errors
 /// As [`run`].
 pub fn run_on(
-    ground: Ground,
+    environment: Environment,
     config: WorkerConfig,
     driver: Arc<StepDriver>,
     outbox: Outbox,
     failures: mpsc::UnboundedReceiver<String>,
 ) -> BoxFuture<'static, Result<Ended, WorkerError>> {
-    Box::pin(take_part(ground, config, driver, outbox, failures))
+    Box::pin(take_part(environment, config, driver, outbox, failures))
 }
 
 async fn take_part(
-    ground: Ground,
+    environment: Environment,
     config: WorkerConfig,
     driver: Arc<StepDriver>,
     outbox: Outbox,
@@ -194,7 +194,7 @@ async fn take_part(
         Sigterm::NotOurs => None,
     };
     let pieces = Arc::clone(&config.pieces);
-    let peers = Peers::listen_on(ground, &config.credentials, config.listen, Arc::clone(&driver), pieces)?;
+    let peers = Peers::listen_on(environment, &config.credentials, config.listen, Arc::clone(&driver), pieces)?;
     let listening = peers.local_address().map_err(|error| WorkerError::Broken {
         reason: error.to_string(),
     })?;

@@ -1,6 +1,6 @@
 //! The renewal of a worker's own certificate, over its control connection: asked for at a beat, taken in when the answer comes.
 
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::trust::{Renewal, Wallet};
 use sardana_protocol::messages::WorkerMessage;
 
@@ -8,27 +8,27 @@ use sardana_protocol::messages::WorkerMessage;
 #[derive(Debug)]
 pub(super) struct WorkerRenewal {
     renewal: Renewal,
-    ground: Ground,
+    environment: Environment,
 }
 
 impl WorkerRenewal {
     /// The renewal of the worker with this wallet.
-    pub(super) fn new(wallet: &Wallet, ground: &Ground) -> Self {
+    pub(super) fn new(wallet: &Wallet, environment: &Environment) -> Self {
         Self {
             renewal: Renewal::new(wallet.clone()),
-            ground: ground.clone(),
+            environment: environment.clone(),
         }
     }
 
     /// What to say now, if it is time.
     pub(super) fn beat(&mut self) -> Option<WorkerMessage> {
-        let request = self.renewal.request_due(self.ground.now())?;
+        let request = self.renewal.request_due(self.environment.now())?;
         Some(WorkerMessage::Renew { request })
     }
 
     /// The coordinator's answer came.
     pub(super) fn renewed(&mut self, certificate: Vec<u8>) {
-        match self.renewal.renewed(certificate, self.ground.now()) {
+        match self.renewal.renewed(certificate, self.environment.now()) {
             Ok(()) => tracing::debug!("the worker's certificate is renewed"),
             Err(error) => tracing::warn!(%error, "the worker's new certificate cannot be used; it is asked for again"),
         }

@@ -260,7 +260,7 @@ impl Reader {
             }
             batch
         };
-        let compared = self.peers.ground().beside(compare).await;
+        let compared = self.peers.environment().blocking(compare).await;
         compared.map(Some).ok_or_else(|| "this worker is ending".to_owned())
     }
 

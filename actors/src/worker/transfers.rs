@@ -192,7 +192,7 @@ impl Transfers {
             let room = shares.iter().map(|&share| touched(pieces.bytes_of(share).len()));
             driver.room_made(room.collect());
         };
-        tokio::spawn(async move { peers.ground().beside(make).await });
+        tokio::spawn(async move { peers.environment().blocking(make).await });
     }
 
     /// Hashes the copies of a snapshot's shares when they come, beside the thread that others' steps wait for.
@@ -203,7 +203,7 @@ impl Transfers {
             let copies = shares.into_iter().zip(copies.into_iter().map(given_back_aside)).collect();
             // It is cancelled only when the process ends.
             let sign = || driver.still_hashing(snapshot);
-            if let Some(held) = hashed(peers.ground(), pieces, copies, sign).await {
+            if let Some(held) = hashed(peers.environment(), pieces, copies, sign).await {
                 driver.snapshotted(snapshot, held);
             }
         });

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sardana_actors::depot::{Depots, Patience, Reach, Server};
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::quic::{Purpose, bind_server};
 use sardana_net::trust::{Authority, Role, Wallet};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, PieceHash, Placing};
@@ -51,7 +51,7 @@ pub(crate) fn client_with(authority: &Authority, worker: WorkerId, patience: Pat
 pub(crate) fn client_at(authority: &Authority, worker: WorkerId, how: (Patience, Reach)) -> Arc<Depots> {
     let wallet = Wallet::from(authority.issue(Role::Worker, worker.get()).unwrap());
     let endpoint = bind_server(&wallet, Purpose::Peer, LOOPBACK).unwrap();
-    Depots::with(Ground::Host, endpoint, wallet, how)
+    Depots::with(Environment::Host, endpoint, wallet, how)
 }
 
 /// Each way in which pieces go to depots and come from them.
@@ -80,7 +80,7 @@ impl Place {
         // A certificate says nothing of which depot it is.
         let certified = id + 1_000;
         let credentials = authority.issue(Role::Checkpoint, certified).unwrap();
-        let server = Server::listen_with(Ground::Host, credentials, LOOPBACK, store.clone(), patience).unwrap();
+        let server = Server::listen_with(Environment::Host, credentials, LOOPBACK, store.clone(), patience).unwrap();
         server.serve_only([WORKER], []);
         let at = DepotAddress {
             depot: DepotId::new(id),

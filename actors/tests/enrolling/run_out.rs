@@ -8,7 +8,7 @@ use sardana_actors::agent::{self, AgentConfig, Output};
 use sardana_actors::depot::{self, DepotConfig};
 use sardana_actors::worker::{self, JoinError, WorkerError};
 use sardana_net::enrol::{RenewError, renew_run_out};
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::trust::{Authority, Clock, Credentials, Role, Wallet};
 use sardana_protocol::membership::{CheckpointEvent, JobEvent, WorkerEvent};
 use sardana_protocol::words::{JobId, WorkerId};
@@ -125,7 +125,7 @@ async fn agents_and_depots_get_back_in_after_a_day() {
 /// Why these are not renewed.
 async fn refused(site: &Site, credentials: &Credentials) -> String {
     let wallet = Wallet::from(credentials);
-    let renewed = renew_run_out(&Ground::Host, &wallet, site.coordinator.address()).await;
+    let renewed = renew_run_out(&Environment::Host, &wallet, site.coordinator.address()).await;
     assert!(!is_new(&wallet, credentials));
     match renewed.unwrap_err() {
         RenewError::Refused { reason, .. } => reason,
@@ -170,14 +170,14 @@ async fn strangers_other_jobs_the_late_and_the_gone_are_told_why_not() {
     }
     // Of another job, it does not dial this one's coordinator.
     let wallet = Wallet::from(believing(&other_job, &site));
-    let error = renew_run_out(&Ground::Host, &wallet, site.coordinator.address())
+    let error = renew_run_out(&Environment::Host, &wallet, site.coordinator.address())
         .await
         .unwrap_err();
     assert!(error.to_string().contains("expected coordinator of job 0404"), "{error}");
     log.refused(&["a connection was refused", "the peer refused this end"]).await;
     // One that can be renewed is.
     let wallet = Wallet::from(shared.old(Role::Worker, 1, 3 * HOUR));
-    renew_run_out(&Ground::Host, &wallet, site.coordinator.address())
+    renew_run_out(&Environment::Host, &wallet, site.coordinator.address())
         .await
         .unwrap();
     log.nothing_more();

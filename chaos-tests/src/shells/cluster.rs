@@ -199,7 +199,7 @@ impl Cluster {
             balance: setup.balance,
             saves: None,
         };
-        let (coordinator, events) = coordinator::start_on(host.ground(), config)
+        let (coordinator, events) = coordinator::start_on(host.environment(), config)
             .await
             .context("the coordinator starts")?;
         tokio::spawn(write_down(
@@ -296,8 +296,8 @@ struct Process {
 
 impl Process {
     async fn live(self, serial: u64, told: &mpsc::UnboundedSender<Happening>) -> Ending {
-        let ground = self.host.ground();
-        let enrolled = match enrol_on(&ground, &self.join, Role::Worker).await {
+        let environment = self.host.environment();
+        let enrolled = match enrol_on(&environment, &self.join, Role::Worker).await {
             Ok(enrolled) => enrolled,
             Err(error) => return not_enrolled(&error),
         };
@@ -317,7 +317,7 @@ impl Process {
             let model = Touchy::plain(&self.circumstances.setup);
             Ok(Checked::new(model, Arc::clone(&self.expected), wrong))
         };
-        match serve_within(ground, bundle, &self.job, build, |effort| self.takes(effort)).await {
+        match serve_within(environment, bundle, &self.job, build, |effort| self.takes(effort)).await {
             Ok(Ended::Done { step, hash }) => Ending::Done(step, hash),
             Ok(Ended::Drained { .. }) => Ending::Drained,
             Err(ProcessError::Worker(error)) => ended(&error),

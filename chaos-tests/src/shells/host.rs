@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
 use rustls::crypto::CryptoProvider;
-use sardana::within::{Clock, Given, Ground};
+use sardana::within::{Clock, Environment, SimulatedHost};
 
 use super::air::{Air, Mailbox};
 use super::even;
@@ -52,8 +52,8 @@ impl Host {
         self.0.ip
     }
 
-    pub(super) fn ground(&self) -> Ground {
-        Ground::Given(Arc::clone(&self.0) as Arc<dyn Given>)
+    pub(super) fn environment(&self) -> Environment {
+        Environment::Simulated(Arc::clone(&self.0) as Arc<dyn SimulatedHost>)
     }
 
     /// Whether its process lives.
@@ -74,7 +74,7 @@ impl Inner {
     }
 }
 
-impl Given for Inner {
+impl SimulatedHost for Inner {
     fn socket(&self, address: SocketAddr) -> io::Result<Arc<dyn AsyncUdpSocket>> {
         if !self.is_alive() {
             return Err(io::ErrorKind::NotConnected.into());

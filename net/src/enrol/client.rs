@@ -12,7 +12,7 @@ use super::exchange::{AskError, DialError, Stranger};
 use super::join_file::{JoinFile, JoinFileError};
 use super::keyring::{Kept, Keyring, KeyringError};
 use super::limits::{ENROL_AGAIN, ENROL_PATIENCE};
-use crate::ground::Ground;
+use crate::environment::Environment;
 use crate::quic::{BindError, ConnectError};
 use crate::trust::{AuthorityError, Credentials, CredentialsError, Moment, PeerIdentity, PendingKey, Role};
 use crate::whereabouts::Whereabouts;
@@ -88,21 +88,25 @@ pub enum EnrolError {
 /// # Errors
 /// See [`EnrolError`].
 pub fn enrol(join: &JoinFile, role: Role) -> BoxFuture<'_, Result<Enrolled, EnrolError>> {
-    enrol_on(&Ground::Host, join, role)
+    enrol_on(&Environment::Host, join, role)
 }
 
-/// Likewise, on another ground than the host.
+/// Likewise, on another environment than the host.
 ///
 /// # Errors
 /// As [`enrol`].
-pub fn enrol_on<'a>(ground: &'a Ground, join: &'a JoinFile, role: Role) -> BoxFuture<'a, Result<Enrolled, EnrolError>> {
-    Box::pin(enrol_once(ground, join, role))
+pub fn enrol_on<'a>(
+    environment: &'a Environment,
+    join: &'a JoinFile,
+    role: Role,
+) -> BoxFuture<'a, Result<Enrolled, EnrolError>> {
+    Box::pin(enrol_once(environment, join, role))
 }
 
-async fn enrol_once(ground: &Ground, join: &JoinFile, role: Role) -> Result<Enrolled, EnrolError> {
+async fn enrol_once(environment: &Environment, join: &JoinFile, role: Role) -> Result<Enrolled, EnrolError> {
     is_for(join, role)?;
-    let errand = Errand::invited(ground, join, PendingKey::generate()?)?;
-    let (coordinator, credentials) = find(ground, join, &errand).await?;
+    let errand = Errand::invited(environment, join, PendingKey::generate()?)?;
+    let (coordinator, credentials) = find(environment, join, &errand).await?;
     Ok(Enrolled {
         credentials,
         coordinator,
@@ -147,7 +151,7 @@ async fn enrol_with(path: &Path, role: Role, keyring: &Keyring, sought: Sought) 
         held.forget();
     }
     let errand = held.errand(&join, join.is_good(path, Moment::of(now)), now)?;
-    let (coordinator, credentials) = find(&Ground::Host, &join, &errand).await?;
+    let (coordinator, credentials) = find(&Environment::Host, &join, &errand).await?;
     match errand {
         Errand::Show(_) => {}
         Errand::Ask(_) => held.keep(&credentials, SystemTime::now())?,
@@ -175,12 +179,16 @@ enum Attempt {
 }
 
 /// Looks for the coordinator at the join file's addresses, and does the errand there.
-async fn find(ground: &Ground, join: &JoinFile, errand: &Errand) -> Result<(Whereabouts, Credentials), EnrolError> {
+async fn find(
+    environment: &Environment,
+    join: &JoinFile,
+    errand: &Errand,
+) -> Result<(Whereabouts, Credentials), EnrolError> {
     let give_up = Instant::now() + ENROL_PATIENCE;
     let mut last = "it names no address".to_owned();
     loop {
         for &address in &join.coordinators {
-            match attempt(ground, join, address, errand).await {
+            match attempt(environment, join, address, errand).await {
                 Ok(credentials) => return Ok((Whereabouts::new(address, &join.coordinators), credentials)),
                 Err(Attempt::Never(error)) => return Err(error),
                 Err(Attempt::Again(why)) => last = why,
@@ -199,7 +207,7 @@ async fn find(ground: &Ground, join: &JoinFile, errand: &Errand) -> Result<(Wher
 /// When no local socket can be had.
 pub async fn answers(join: &JoinFile) -> Result<bool, BindError> {
     for &address in &join.coordinators {
-        match Stranger::dial(&Ground::Host, join.authority(), join.invitation.job(), address).await {
+        match Stranger::dial(&Environment::Host, join.authority(), join.invitation.job(), address).await {
             Ok(stranger) => {
                 stranger.leave().await;
                 return Ok(true);
@@ -220,8 +228,13 @@ pub async fn answers(join: &JoinFile) -> Result<bool, BindError> {
     Ok(false)
 }
 
-async fn attempt(ground: &Ground, join: &JoinFile, address: SocketAddr, errand: &Errand) -> Result<Credentials, Attempt> {
-    let stranger = Stranger::dial(ground, join.authority(), join.invitation.job(), address)
+async fn attempt(
+    environment: &Environment,
+    join: &JoinFile,
+    address: SocketAddr,
+    errand: &Errand,
+) -> Result<Credentials, Attempt> {
+    let stranger = Stranger::dial(environment, join.authority(), join.invitation.job(), address)
         .await
         .map_err(|error| match error {
             DialError::Bind(error) => Attempt::Never(error.into()),

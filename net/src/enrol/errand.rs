@@ -2,7 +2,7 @@
 
 use super::join_file::JoinFile;
 use super::messages::EnrolRequest;
-use crate::ground::Ground;
+use crate::environment::Environment;
 use crate::trust::{AuthorityError, Credentials, PendingKey};
 
 /// What is done there.
@@ -25,20 +25,20 @@ pub(super) struct Asking {
 
 impl Errand {
     /// To ask for a certificate for `key` since one is invited.
-    pub(super) fn invited(ground: &Ground, join: &JoinFile, key: PendingKey) -> Result<Self, AuthorityError> {
+    pub(super) fn invited(environment: &Environment, join: &JoinFile, key: PendingKey) -> Result<Self, AuthorityError> {
         let asked = EnrolRequest::Invited {
             invitation: join.invitation.clone(),
-            request: ground.signed(|| key.request())?,
+            request: environment.signed(|| key.request())?,
         };
         Ok(Self::Ask(Box::new(Asking { key, asked })))
     }
 
     /// To ask for the next certificate of who has these, which have run out or are about to.
-    pub(super) fn renewal(ground: &Ground, credentials: &Credentials) -> Result<Self, AuthorityError> {
+    pub(super) fn renewal(environment: &Environment, credentials: &Credentials) -> Result<Self, AuthorityError> {
         let key = PendingKey::of(credentials)?;
         let asked = EnrolRequest::RunOut {
             certificate: credentials.certificate().to_vec(),
-            request: ground.signed(|| key.request())?,
+            request: environment.signed(|| key.request())?,
         };
         Ok(Self::Ask(Box::new(Asking { key, asked })))
     }

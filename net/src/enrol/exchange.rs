@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::limits::{ENROL_DEADLINE, ENROL_FRAME_BYTES};
 use super::messages::{EnrolAnswer, EnrolRequest};
 use super::service::COME_AGAIN;
-use crate::ground::Ground;
+use crate::environment::Environment;
 use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{BindError, ConnectError, bind_stranger_on, close, connect, explain, is_refusal};
 use crate::trust::PeerIdentity;
@@ -42,12 +42,12 @@ pub(super) enum AskError {
 impl Stranger {
     /// Dials the coordinator of `job` at `address`. `authority` is that job's.
     pub(super) async fn dial(
-        ground: &Ground,
+        environment: &Environment,
         authority: CertificateDer<'static>,
         job: JobId,
         address: SocketAddr,
     ) -> Result<Self, DialError> {
-        let endpoint = bind_stranger_on(ground, authority, address).map_err(DialError::Bind)?;
+        let endpoint = bind_stranger_on(environment, authority, address).map_err(DialError::Bind)?;
         match connect(&endpoint, address, PeerIdentity::coordinator(job), CONNECT_DEADLINE).await {
             Ok(connection) => Ok(Self { endpoint, connection }),
             Err(error) => {

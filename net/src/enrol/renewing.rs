@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::exchange::{AskError, DialError, Stranger};
 use super::messages::EnrolRequest;
-use crate::ground::Ground;
+use crate::environment::Environment;
 use crate::trust::{PendingKey, Wallet};
 
 /// Why a certificate that has run out was not renewed.
@@ -32,15 +32,17 @@ pub enum RenewError {
 ///
 /// # Errors
 /// See [`RenewError`]; the wallet is as it was.
-pub async fn renew_run_out(ground: &Ground, wallet: &Wallet, address: SocketAddr) -> Result<(), RenewError> {
+pub async fn renew_run_out(environment: &Environment, wallet: &Wallet, address: SocketAddr) -> Result<(), RenewError> {
     let again = |why: String| RenewError::Again { address, why };
     let held = wallet.current();
     let key = PendingKey::of(&held).map_err(|error| again(error.to_string()))?;
     let asked = EnrolRequest::RunOut {
         certificate: held.certificate().to_vec(),
-        request: ground.signed(|| key.request()).map_err(|error| again(error.to_string()))?,
+        request: environment
+            .signed(|| key.request())
+            .map_err(|error| again(error.to_string()))?,
     };
-    let stranger = Stranger::dial(ground, held.authority(), wallet.job(), address)
+    let stranger = Stranger::dial(environment, held.authority(), wallet.job(), address)
         .await
         .map_err(|error| match error {
             DialError::Bind(error) => again(error.to_string()),
@@ -56,7 +58,7 @@ pub async fn renew_run_out(ground: &Ground, wallet: &Wallet, address: SocketAddr
         .certified(&held.authority(), certificate)
         .map_err(|error| again(error.to_string()))?;
     wallet
-        .replace(credentials, ground.now())
+        .replace(credentials, environment.now())
         .map_err(|error| again(error.to_string()))?;
     tracing::info!(target: "sardana::event::renewed", who = %wallet.identity(), coordinator = %address, "a certificate that had run out is renewed");
     Ok(())

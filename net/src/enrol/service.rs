@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::limits::{ENROL_DEADLINE, ENROL_FRAME_BYTES, ENROLMENTS, MAX_ENROLMENTS};
 use super::messages::{EnrolAnswer, EnrolRequest};
 use super::registrar::Registrar;
-use crate::ground::Ground;
+use crate::environment::Environment;
 use crate::log::refused;
 use crate::quic::{Place, Places, REFUSED, explain, network};
 use crate::trust::Moment;
@@ -35,7 +35,7 @@ impl From<String> for NotEnrolled {
 /// Enrols strangers at one coordinator.
 #[derive(Debug, Clone)]
 pub struct EnrolService {
-    ground: Ground,
+    environment: Environment,
     registrar: Arc<Registrar>,
     places: Arc<Places<IpAddr>>,
 }
@@ -44,14 +44,14 @@ impl EnrolService {
     /// Enrols those whom `registrar` does.
     #[must_use]
     pub fn new(registrar: Arc<Registrar>) -> Self {
-        Self::on(Ground::Host, registrar)
+        Self::on(Environment::Host, registrar)
     }
 
-    /// Likewise, on another ground than the host.
+    /// Likewise, on another environment than the host.
     #[must_use]
-    pub fn on(ground: Ground, registrar: Arc<Registrar>) -> Self {
+    pub fn on(environment: Environment, registrar: Arc<Registrar>) -> Self {
         Self {
-            ground,
+            environment,
             registrar,
             places: Arc::new(Places::new(ENROLMENTS)),
         }
@@ -89,9 +89,9 @@ impl EnrolService {
         let registrar = Arc::clone(&self.registrar);
         let what = asked.what();
         // It signs, and may wait for a disk.
-        let now = Moment::of(self.ground.now());
+        let now = Moment::of(self.environment.now());
         let decide = move || registrar.enrol(&asked, now);
-        let decided = self.ground.beside(decide).await;
+        let decided = self.environment.blocking(decide).await;
         let decided = decided.ok_or_else(|| "the coordinator ends".to_owned())?;
         let (answer, refused) = match decided {
             Ok(certificate) => (EnrolAnswer::Enrolled { certificate }, None),

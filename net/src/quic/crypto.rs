@@ -14,7 +14,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig, SignatureScheme};
 
 use super::endpoint::BindError;
 use super::purpose::Purpose;
-use crate::ground::Ground;
+use crate::environment::Environment;
 use crate::trust::{Credentials, Wallet};
 
 /// Whom an accepting end takes.
@@ -28,19 +28,19 @@ pub(super) enum Clients {
 
 /// TLS as the accepting end.
 pub(super) fn server(
-    ground: &Ground,
+    environment: &Environment,
     wallet: &Wallet,
     purpose: Purpose,
     clients: Clients,
 ) -> Result<QuicServerConfig, BindError> {
-    let provider = ground.cryptography();
+    let provider = environment.cryptography();
     let authority = wallet.current().authority();
     let verifier = WebPkiClientVerifier::builder_with_provider(roots(authority)?, Arc::clone(&provider));
     let (verifier, protocols) = match clients {
         Clients::Certified => (verifier, vec![purpose]),
         Clients::Strangers => (verifier.allow_unauthenticated(), vec![purpose, Purpose::Enrolment]),
     };
-    let mut tls = ServerConfig::builder_with_details(Arc::clone(&provider), Arc::new(ground.clock()))
+    let mut tls = ServerConfig::builder_with_details(Arc::clone(&provider), Arc::new(environment.clock()))
         .with_protocol_versions(&[&TLS13])
         .map_err(unusable)?
         .with_client_cert_verifier(verifier.build().map_err(unusable)?)
@@ -53,9 +53,9 @@ pub(super) fn server(
 }
 
 /// TLS as the dialling end.
-pub(super) fn client(ground: &Ground, wallet: &Wallet, purpose: Purpose) -> Result<QuicClientConfig, BindError> {
-    let provider = ground.cryptography();
-    let tls = ClientConfig::builder_with_details(Arc::clone(&provider), Arc::new(ground.clock()))
+pub(super) fn client(environment: &Environment, wallet: &Wallet, purpose: Purpose) -> Result<QuicClientConfig, BindError> {
+    let provider = environment.cryptography();
+    let tls = ClientConfig::builder_with_details(Arc::clone(&provider), Arc::new(environment.clock()))
         .with_protocol_versions(&[&TLS13])
         .map_err(unusable)?
         .with_root_certificates(roots(wallet.current().authority())?)
@@ -64,8 +64,11 @@ pub(super) fn client(ground: &Ground, wallet: &Wallet, purpose: Purpose) -> Resu
 }
 
 /// TLS as an end without a certificate, that believes `authority` and wants to enrol.
-pub(super) fn stranger(ground: &Ground, authority: CertificateDer<'static>) -> Result<QuicClientConfig, BindError> {
-    let tls = ClientConfig::builder_with_details(ground.cryptography(), Arc::new(ground.clock()))
+pub(super) fn stranger(
+    environment: &Environment,
+    authority: CertificateDer<'static>,
+) -> Result<QuicClientConfig, BindError> {
+    let tls = ClientConfig::builder_with_details(environment.cryptography(), Arc::new(environment.clock()))
         .with_protocol_versions(&[&TLS13])
         .map_err(unusable)?
         .with_root_certificates(roots(authority)?)

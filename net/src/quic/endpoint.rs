@@ -19,7 +19,7 @@ use super::limits::{
 use super::path::Path;
 use super::purpose::Purpose;
 use super::reset::ResetKey;
-use crate::ground::Ground;
+use crate::environment::Environment;
 use crate::trust::Wallet;
 
 /// Why an endpoint could not be made.
@@ -67,22 +67,22 @@ pub enum BindError {
 /// # Errors
 /// When the address cannot be had or the credentials cannot be used.
 pub fn bind_server(credentials: impl Into<Wallet>, purpose: Purpose, address: SocketAddr) -> Result<Endpoint, BindError> {
-    bind_server_on(&Ground::Host, credentials, purpose, address)
+    bind_server_on(&Environment::Host, credentials, purpose, address)
 }
 
-/// Likewise, on another ground than the host.
+/// Likewise, on another environment than the host.
 ///
 /// # Errors
 /// As [`bind_server`].
 pub fn bind_server_on(
-    ground: &Ground,
+    environment: &Environment,
     credentials: impl Into<Wallet>,
     purpose: Purpose,
     address: SocketAddr,
 ) -> Result<Endpoint, BindError> {
     let config = EndpointConfig::default();
     bind_with(
-        ground,
+        environment,
         credentials,
         purpose,
         address,
@@ -100,14 +100,14 @@ pub fn bind_server_on(
 /// # Errors
 /// When the address cannot be had or the credentials cannot be used.
 pub fn bind_coordinator(
-    ground: &Ground,
+    environment: &Environment,
     credentials: impl Into<Wallet>,
     address: SocketAddr,
     resets: ResetKey,
 ) -> Result<Endpoint, BindError> {
     let accepting = Accepting::Strangers;
     bind_with(
-        ground,
+        environment,
         credentials,
         Purpose::Control,
         address,
@@ -124,22 +124,22 @@ pub fn bind_coordinator(
 /// # Errors
 /// When no port can be had or the credentials cannot be used.
 pub fn bind_client(credentials: impl Into<Wallet>, purpose: Purpose, server: SocketAddr) -> Result<Endpoint, BindError> {
-    bind_client_on(&Ground::Host, credentials, purpose, server)
+    bind_client_on(&Environment::Host, credentials, purpose, server)
 }
 
-/// Likewise, on another ground than the host.
+/// Likewise, on another environment than the host.
 ///
 /// # Errors
 /// As [`bind_client`].
 pub fn bind_client_on(
-    ground: &Ground,
+    environment: &Environment,
     credentials: impl Into<Wallet>,
     purpose: Purpose,
     server: SocketAddr,
 ) -> Result<Endpoint, BindError> {
     let (address, config) = (SocketAddr::new(towards(server), 0), EndpointConfig::default());
     bind_with(
-        ground,
+        environment,
         credentials,
         purpose,
         address,
@@ -156,21 +156,29 @@ pub fn bind_client_on(
 /// # Errors
 /// When no port can be had or the authority's certificate cannot be read.
 pub fn bind_stranger(authority: CertificateDer<'static>, server: SocketAddr) -> Result<Endpoint, BindError> {
-    bind_stranger_on(&Ground::Host, authority, server)
+    bind_stranger_on(&Environment::Host, authority, server)
 }
 
-/// Likewise, on another ground than the host.
+/// Likewise, on another environment than the host.
 ///
 /// # Errors
 /// As [`bind_stranger`].
 pub(crate) fn bind_stranger_on(
-    ground: &Ground,
+    environment: &Environment,
     authority: CertificateDer<'static>,
     server: SocketAddr,
 ) -> Result<Endpoint, BindError> {
-    let client = crypto::stranger(ground, authority)?;
+    let client = crypto::stranger(environment, authority)?;
     let (address, config) = (SocketAddr::new(towards(server), 0), EndpointConfig::default());
-    open(ground, address, Purpose::Enrolment, client, None, SOCKET_BUFFER_BYTES, config)
+    open(
+        environment,
+        address,
+        Purpose::Enrolment,
+        client,
+        None,
+        SOCKET_BUFFER_BYTES,
+        config,
+    )
 }
 
 /// Where an endpoint that dials `server` is bound.
@@ -202,7 +210,15 @@ pub(super) fn bind(
     wanted_bytes: usize,
 ) -> Result<Endpoint, BindError> {
     let config = EndpointConfig::default();
-    bind_with(&Ground::Host, credentials, purpose, address, accepting, wanted_bytes, config)
+    bind_with(
+        &Environment::Host,
+        credentials,
+        purpose,
+        address,
+        accepting,
+        wanted_bytes,
+        config,
+    )
 }
 
 /// An endpoint that takes control connections, or enrolments, and of each stream only so many bytes that it has not read: a peer that says
@@ -217,7 +233,7 @@ pub(crate) fn bind_narrow(
     (address, window): (SocketAddr, u32),
 ) -> Result<Endpoint, BindError> {
     let wallet = credentials.into();
-    let crypto = crypto::server(&Ground::Host, &wallet, purpose, Clients::Strangers)?;
+    let crypto = crypto::server(&Environment::Host, &wallet, purpose, Clients::Strangers)?;
     let mut transport = TransportConfig::default();
     purpose.bound(&mut transport, window);
     transport.stream_receive_window(quinn::VarInt::from_u32(window));
@@ -227,7 +243,7 @@ pub(crate) fn bind_narrow(
 }
 
 fn bind_with(
-    ground: &Ground,
+    environment: &Environment,
     credentials: impl Into<Wallet>,
     purpose: Purpose,
     address: SocketAddr,
@@ -239,21 +255,21 @@ fn bind_with(
     wallet.current().check().map_err(|error| BindError::Credentials {
         reason: error.to_string(),
     })?;
-    let client = crypto::client(ground, &wallet, purpose)?;
+    let client = crypto::client(environment, &wallet, purpose)?;
     let clients = match accepting {
         Accepting::Yes => Some(Clients::Certified),
         Accepting::Strangers => Some(Clients::Strangers),
         Accepting::No => None,
     };
     let server = match clients {
-        Some(clients) => Some(crypto::server(ground, &wallet, purpose, clients)?),
+        Some(clients) => Some(crypto::server(environment, &wallet, purpose, clients)?),
         None => None,
     };
-    open(ground, address, purpose, client, server, wanted_bytes, config)
+    open(environment, address, purpose, client, server, wanted_bytes, config)
 }
 
 fn open(
-    ground: &Ground,
+    environment: &Environment,
     address: SocketAddr,
     purpose: Purpose,
     client: QuicClientConfig,
@@ -261,7 +277,7 @@ fn open(
     wanted_bytes: usize,
     mut config: EndpointConfig,
 ) -> Result<Endpoint, BindError> {
-    let opened = Opened::on(ground, address, wanted_bytes).map_err(|source| refused(address, source))?;
+    let opened = Opened::on(environment, address, wanted_bytes).map_err(|source| refused(address, source))?;
     let Opened {
         socket,
         buffer_bytes,
@@ -319,9 +335,9 @@ struct Opened {
 }
 
 impl Opened {
-    fn on(ground: &Ground, address: SocketAddr, wanted_bytes: usize) -> Result<Self, io::Error> {
-        match ground {
-            Ground::Host => {
+    fn on(environment: &Environment, address: SocketAddr, wanted_bytes: usize) -> Result<Self, io::Error> {
+        match environment {
+            Environment::Host => {
                 let (socket, buffer_bytes) = socket(address, wanted_bytes)?;
                 Ok(Self {
                     socket: TokioRuntime.wrap_udp_socket(socket)?,
@@ -329,7 +345,7 @@ impl Opened {
                     seed: None,
                 })
             }
-            Ground::Given(given) => Ok(Self {
+            Environment::Simulated(given) => Ok(Self {
                 socket: given.socket(address)?,
                 buffer_bytes: wanted_bytes,
                 seed: Some(given.seed()),

@@ -240,7 +240,7 @@ impl StepDriver {
         }
     }
 
-    /// The same where training is a task, and not a thread of its own: see [`sardana_net::ground`].
+    /// The same where training is a task, and not a thread of its own: see [`sardana_net::environment`].
     pub async fn coming(&self) -> Task {
         loop {
             let changed = self.changed.waiting.notified();

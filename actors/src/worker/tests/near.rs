@@ -1,6 +1,6 @@
 //! A worker loads a checkpoint that a depot on its own host keeps, and lends what it has read to one that does not see that disk.
 
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::trust::{Authority, Role};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 use sardana_protocol::messages::{MemberAddress, Restore};
@@ -72,7 +72,7 @@ async fn given(before: impl FnOnce(&std::path::Path, &Store)) -> u64 {
     let place = folder.path().join("store");
     let store = store(&place);
     before(&place, &store);
-    let server = Server::listen(Ground::Host, credentials, LOOPBACK, store).unwrap();
+    let server = Server::listen(Environment::Host, credentials, LOOPBACK, store).unwrap();
     server.serve_only(ids, []);
     let credentials = ids.map(|id| authority.issue(Role::Worker, id.get()).unwrap());
     let listen = |credentials: &_| Peers::listen(credentials, LOOPBACK, driver().0, pieces()).unwrap();
@@ -97,7 +97,7 @@ async fn given(before: impl FnOnce(&std::path::Path, &Store)) -> u64 {
         .map(|((rank, (peers, credentials)), reach)| {
             let how = (Patience::default(), reach);
             let reader = Reader {
-                depots: Depots::with(Ground::Host, peers.endpoint().clone(), credentials.into(), how),
+                depots: Depots::with(Environment::Host, peers.endpoint().clone(), credentials.into(), how),
                 peers: Arc::clone(peers),
                 pieces: pieces(),
                 description: Arc::new([]),

@@ -1,7 +1,7 @@
 //! A worker that reaches no depot loads a checkpoint from members that read it, played by the test.
 
 use bytes::{Bytes, BytesMut};
-use sardana_net::ground::Ground;
+use sardana_net::environment::Environment;
 use sardana_net::trust::{Authority, Role};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, ManifestKey, PieceHash, Placing};
 use sardana_protocol::messages::{MemberAddress, Peer, Restore};
@@ -89,7 +89,7 @@ impl Site {
         }
         Self {
             reader: Reader {
-                depots: Depots::new(Ground::Host, endpoint, credentials[2].clone().into()),
+                depots: Depots::new(Environment::Host, endpoint, credentials[2].clone().into()),
                 peers: own,
                 pieces: pieces(),
                 description: Arc::new([]),

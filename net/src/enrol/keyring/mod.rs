@@ -24,7 +24,7 @@ use super::client::EnrolError;
 use super::errand::Errand;
 use super::join_file::{JoinFile, JoinFileError};
 use super::limits::{MAX_SLOTS, SWEPT_FILES};
-use crate::ground::Ground;
+use crate::environment::Environment;
 use crate::trust::{AuthorityError, Credentials, Moment, PendingKey, Role, Wallet};
 
 /// What the names of its files end with.
@@ -170,12 +170,12 @@ impl Held {
                 return Ok(Errand::Show(credentials.clone()));
             }
             if stays && good.is_err() {
-                return Ok(Errand::renewal(&Ground::Host, credentials)?);
+                return Ok(Errand::renewal(&Environment::Host, credentials)?);
             }
         }
         good?;
         let key = PendingKey::from_bytes(&self.entry.key)?;
-        Ok(Errand::invited(&Ground::Host, join, key)?)
+        Ok(Errand::invited(&Environment::Host, join, key)?)
     }
 
     /// What it got before is of no use, whatever its times say.

@@ -135,7 +135,7 @@ async fn a_client_of_another_job_is_refused() {
 async fn a_client_without_a_certificate_is_refused() {
     let coordinator = authority(JOB).issue(Role::Coordinator, 0).unwrap();
     let (listening, address) = server(&coordinator, Purpose::Control);
-    let mut tls = rustls::ClientConfig::builder_with_provider(crate::ground::Ground::Host.cryptography())
+    let mut tls = rustls::ClientConfig::builder_with_provider(crate::environment::Environment::Host.cryptography())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
         .with_root_certificates(crypto::roots(coordinator.authority()).unwrap())

@@ -16,16 +16,16 @@ use crate::trust::{Clock, ends_evenly};
 
 /// What a process stands on.
 #[derive(Debug, Clone, Default)]
-pub enum Ground {
+pub enum Environment {
     /// The host: its kernel's sockets, its randomness, its threads.
     #[default]
     Host,
     /// What a simulation gives. Time is the tokio runtime's, which may be paused.
-    Given(Arc<dyn Given>),
+    Simulated(Arc<dyn SimulatedHost>),
 }
 
 /// What a simulation gives a process instead of its host.
-pub trait Given: Debug + Send + Sync {
+pub trait SimulatedHost: Debug + Send + Sync {
     /// A socket at `address`; port 0 takes any, and an unspecified address is the process's own.
     ///
     /// # Errors
@@ -42,19 +42,19 @@ pub trait Given: Debug + Send + Sync {
     fn clock(&self) -> Clock;
 }
 
-impl Ground {
+impl Environment {
     /// Computes beside the network's thread, which others' steps wait for; in a simulation at once, since two threads do not take
     /// turns by a seed. None only when this process ends.
-    pub async fn beside<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    pub async fn blocking<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         match self {
             Self::Host => tokio::task::spawn_blocking(compute).await.ok(),
-            Self::Given(_) => Some(compute()),
+            Self::Simulated(_) => Some(compute()),
         }
     }
 
     /// Asks the host's disks something, on a thread of its own: one that hangs keeps nothing else from ending. None if there is no thread,
     /// or it panics.
-    pub async fn apart<T: Send + 'static>(&self, ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    pub async fn own_thread<T: Send + 'static>(&self, ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         match self {
             Self::Host => {
                 let (sender, answered) = oneshot::channel();
@@ -63,13 +63,13 @@ impl Ground {
                 thread.spawn(move || drop(sender.send(ask()))).ok()?;
                 answered.await.ok()
             }
-            Self::Given(_) => Some(ask()),
+            Self::Simulated(_) => Some(ask()),
         }
     }
 
     /// Computes on a thread that gives way to the others of this host. Where all processors are busy it takes long: the task that waits may give
     /// it up after a while. In a simulation at once. None only when this process ends.
-    pub async fn behind<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    pub async fn low_priority<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         match self {
             Self::Host => {
                 let (sender, computed) = oneshot::channel();
@@ -86,11 +86,11 @@ impl Ground {
                     // No thread can be had. Others do it then, as well as they can.
                     Err(_) => {
                         let compute = again.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-                        self.beside(compute).await
+                        self.blocking(compute).await
                     }
                 }
             }
-            Self::Given(_) => Some(compute()),
+            Self::Simulated(_) => Some(compute()),
         }
     }
 
@@ -99,8 +99,8 @@ impl Ground {
         loop {
             let signed = sign()?;
             match self {
-                Self::Given(_) if !ends_evenly(&signed) => {}
-                Self::Given(_) | Self::Host => return Ok(signed),
+                Self::Simulated(_) if !ends_evenly(&signed) => {}
+                Self::Simulated(_) | Self::Host => return Ok(signed),
             }
         }
     }
@@ -110,7 +110,7 @@ impl Ground {
     pub fn clock(&self) -> Clock {
         match self {
             Self::Host => Clock::Host,
-            Self::Given(given) => given.clock(),
+            Self::Simulated(given) => given.clock(),
         }
     }
 
@@ -124,7 +124,7 @@ impl Ground {
     pub(crate) fn cryptography(&self) -> Arc<CryptoProvider> {
         match self {
             Self::Host => Arc::new(rustls::crypto::ring::default_provider()),
-            Self::Given(given) => given.cryptography(),
+            Self::Simulated(given) => given.cryptography(),
         }
     }
 }
