@@ -16,7 +16,7 @@ use crate::quic::limits::CONNECT_DEADLINE;
 use crate::quic::{
     BindError, ConnectError, Purpose, Whose, bind_client_on, close, connect, explain, is_refusal, is_run_out, towards,
 };
-use crate::trust::{PeerIdentity, Wallet};
+use crate::trust::{PeerIdentity, RotatingCredentials};
 use crate::whereabouts::{Search, Whereabouts};
 use crate::wire::limits::HELLO_FRAME_BYTES;
 use crate::wire::{FrameError, exchange};
@@ -87,7 +87,7 @@ pub struct Welcomed<T> {
 #[derive(Debug, Clone)]
 pub struct Dialler {
     environment: Environment,
-    wallet: Wallet,
+    rotating: RotatingCredentials,
     search: Search,
     /// One for each kind of address, by where it is bound. None if each connection has one of its own.
     kept: Option<Arc<[(IpAddr, Endpoint)]>>,
@@ -96,10 +96,10 @@ pub struct Dialler {
 impl Dialler {
     /// Dials from a new endpoint each time.
     #[must_use]
-    pub fn new(environment: Environment, wallet: Wallet, coordinator: &Whereabouts) -> Self {
+    pub fn new(environment: Environment, rotating: RotatingCredentials, coordinator: &Whereabouts) -> Self {
         Self {
             environment,
-            wallet,
+            rotating,
             search: Search::new(coordinator),
             kept: None,
         }
@@ -109,8 +109,12 @@ impl Dialler {
     ///
     /// # Errors
     /// When there is none towards where the coordinator was found.
-    pub fn keeping(environment: Environment, wallet: Wallet, coordinator: &Whereabouts) -> Result<Self, BindError> {
-        let endpoint = |address| bind_client_on(&environment, &wallet, Purpose::Control, address);
+    pub fn keeping(
+        environment: Environment,
+        rotating: RotatingCredentials,
+        coordinator: &Whereabouts,
+    ) -> Result<Self, BindError> {
+        let endpoint = |address| bind_client_on(&environment, &rotating, Purpose::Control, address);
         let found = coordinator.found();
         let mut kept = vec![(towards(found), endpoint(found)?)];
         for address in coordinator.all() {
@@ -122,7 +126,7 @@ impl Dialler {
         }
         Ok(Self {
             kept: Some(kept.into()),
-            ..Self::new(environment, wallet, coordinator)
+            ..Self::new(environment, rotating, coordinator)
         })
     }
 
@@ -135,8 +139,8 @@ impl Dialler {
 
     /// With what it shows who it is.
     #[must_use]
-    pub const fn wallet(&self) -> &Wallet {
-        &self.wallet
+    pub const fn rotating(&self) -> &RotatingCredentials {
+        &self.rotating
     }
 
     /// Where it dials next.
@@ -159,7 +163,7 @@ impl Dialler {
         let mut dialled = self.dial_to(address, &hello, &welcome).await;
         if let Err(NotWelcomed::RunOut(why)) = &dialled {
             tracing::debug!(coordinator = %address, %why, "the certificate has run out");
-            dialled = match renew_run_out(&self.environment, &self.wallet, address).await {
+            dialled = match renew_run_out(&self.environment, &self.rotating, address).await {
                 Ok(()) => self.dial_to(address, &hello, &welcome).await,
                 Err(error) => Err(error.into()),
             };
@@ -177,7 +181,7 @@ impl Dialler {
         welcome: impl Fn(Greeting) -> Option<T>,
     ) -> Result<Welcomed<T>, NotWelcomed> {
         let endpoint = self.endpoint(address)?;
-        let coordinator = PeerIdentity::coordinator(self.wallet.job());
+        let coordinator = PeerIdentity::coordinator(self.rotating.job());
         let connected = connect(&endpoint, address, coordinator, CONNECT_DEADLINE).await;
         let connection = connected.map_err(not_connected)?;
         let opened = connection.open_bi().await;
@@ -202,7 +206,7 @@ impl Dialler {
 
     fn endpoint(&self, address: SocketAddr) -> Result<Endpoint, NotWelcomed> {
         let Some(kept) = &self.kept else {
-            return Ok(bind_client_on(&self.environment, &self.wallet, Purpose::Control, address)?);
+            return Ok(bind_client_on(&self.environment, &self.rotating, Purpose::Control, address)?);
         };
         let local = towards(address);
         let found = kept.iter().find(|(bound, _)| *bound == local);
@@ -266,11 +270,11 @@ mod tests {
 
     /// An agent's, which finds the coordinator at the first of two addresses.
     fn dialler(coordinator: &Refuser) -> Dialler {
-        let wallet = Wallet::from(coordinator.credentials(Role::Agent));
+        let rotating = RotatingCredentials::from(coordinator.credentials(Role::Agent));
         let elsewhere = SocketAddr::from(([192, 0, 2, 1], 1));
         Dialler::new(
             Environment::Host,
-            wallet,
+            rotating,
             &Whereabouts::new(coordinator.address(), &[elsewhere]),
         )
     }

@@ -11,7 +11,7 @@ use sardana_actors::memory::{self, Used};
 pub use sardana_actors::worker::Ended;
 use sardana_actors::worker::{self, ModelFailure, Outbox, Sigterm, StepDriver, TallyFile, WorkerConfig, WorkerError};
 use sardana_net::environment::Environment;
-use sardana_net::trust::Wallet;
+use sardana_net::trust::RotatingCredentials;
 use sardana_protocol::job::JobSpec;
 use sardana_protocol::limits::KEEP_BYTES;
 use sardana_protocol::words::WorkerId;
@@ -160,7 +160,7 @@ fn span_of(bundle: &Bundle) -> tracing::Span {
 /// What the actors of a worker need.
 pub(crate) fn config(environment: &Environment, bundle: Bundle, job: &Job, facts: &Facts, sigterm: Sigterm) -> WorkerConfig {
     WorkerConfig {
-        credentials: Wallet::new(bundle.credentials, environment.now()),
+        credentials: RotatingCredentials::new(bundle.credentials, environment.now()),
         coordinator: bundle.coordinator,
         listen: bundle.listen,
         advertise: bundle.advertise,

@@ -121,9 +121,9 @@ impl Actor for Shell {
             printer,
         } = arguments;
         let counts = Counts::make()?;
-        let wallet = config.credentials.clone();
-        let (certificates, children) = (Certificates::new(wallet.clone()), Arc::clone(&processes));
-        let reporting = Reporting::start(wallet, &config, children, &myself).await?;
+        let rotating = config.credentials.clone();
+        let (certificates, children) = (Certificates::new(rotating.clone()), Arc::clone(&processes));
+        let reporting = Reporting::start(rotating, &config, children, &myself).await?;
         // The interval ends with the actor.
         drop(myself.send_interval(CERTIFICATES_EVERY, || Message::LookAfterCertificates));
         for _ in 0..config.workers {

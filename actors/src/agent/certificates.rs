@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use sardana_net::trust::{Credentials, PeerIdentity, PendingKey, Renewal, Role, Wallet};
+use sardana_net::trust::{Credentials, PeerIdentity, PendingKey, Renewal, Role, RotatingCredentials};
 use sardana_protocol::messages::AgentMessage;
 use sardana_protocol::words::WorkerId;
 use tokio::time::Instant;
@@ -13,7 +13,7 @@ use super::limits::CERTIFY_DEADLINE;
 /// What is asked for and has not come.
 #[derive(Debug)]
 pub(super) struct Certificates {
-    wallet: Wallet,
+    rotating: RotatingCredentials,
     renewal: Renewal,
     waiting: BTreeMap<WorkerId, Waiting>,
     /// For the checkpoint actor.
@@ -29,11 +29,11 @@ struct Waiting {
 }
 
 impl Certificates {
-    /// Those of the agent with this wallet.
-    pub(super) fn new(wallet: Wallet) -> Self {
+    /// Those of the agent with these credentials.
+    pub(super) fn new(rotating: RotatingCredentials) -> Self {
         Self {
-            renewal: Renewal::new(wallet.clone()),
-            wallet,
+            renewal: Renewal::new(rotating.clone()),
+            rotating,
             waiting: BTreeMap::new(),
             depot: None,
         }
@@ -67,7 +67,7 @@ impl Certificates {
     /// The checkpoint actor's certificate came. None if it is not waited for.
     pub(super) fn depot_certified(&mut self, certificate: Vec<u8>) -> Option<Result<Credentials, String>> {
         let (key, _) = self.depot.take()?;
-        let credentials = key.certified(&self.wallet.current().authority(), certificate);
+        let credentials = key.certified(&self.rotating.current().authority(), certificate);
         Some(match credentials {
             Ok(credentials) if credentials.role() == Role::Checkpoint => Ok(credentials),
             Ok(credentials) => Err(format!(
@@ -96,8 +96,8 @@ impl Certificates {
     /// A child's certificate came. None if it is not waited for.
     pub(super) fn certified(&mut self, worker: WorkerId, certificate: Vec<u8>) -> Option<Result<Credentials, String>> {
         let waiting = self.waiting.remove(&worker)?;
-        let credentials = waiting.key.certified(&self.wallet.current().authority(), certificate);
-        let expected = PeerIdentity::worker(self.wallet.job(), worker);
+        let credentials = waiting.key.certified(&self.rotating.current().authority(), certificate);
+        let expected = PeerIdentity::worker(self.rotating.job(), worker);
         Some(match credentials {
             Ok(credentials) if credentials.identity() == expected => Ok(credentials),
             Ok(credentials) => Err(format!(
@@ -150,8 +150,8 @@ mod tests {
 
     fn certificates() -> (Authority, Certificates) {
         let authority = Authority::new(JOB).unwrap();
-        let wallet = Wallet::from(authority.issue(Role::Agent, 1).unwrap());
-        (authority, Certificates::new(wallet))
+        let rotating = RotatingCredentials::from(authority.issue(Role::Agent, 1).unwrap());
+        (authority, Certificates::new(rotating))
     }
 
     fn asked(message: AgentMessage) -> (WorkerId, Vec<u8>) {

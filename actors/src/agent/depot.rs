@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use ractor::ActorRef;
-use sardana_net::trust::{Credentials, Wallet};
+use sardana_net::trust::{Credentials, RotatingCredentials};
 
 use super::AgentEvent;
 use super::actor::{Message, State};
@@ -42,7 +42,7 @@ impl State {
         };
         let config = DepotConfig {
             folder,
-            credentials: Wallet::from(credentials),
+            credentials: RotatingCredentials::from(credentials),
             coordinator: self.config.coordinator.clone(),
             listen: SocketAddr::new(self.config.listen.ip(), 0),
             advertise: self.config.advertise,

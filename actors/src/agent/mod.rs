@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorRef};
-use sardana_net::trust::Wallet;
+use sardana_net::trust::RotatingCredentials;
 use sardana_net::whereabouts::Whereabouts;
 use sardana_protocol::notices::Said;
 use sardana_protocol::words::WorkerId;
@@ -50,7 +50,7 @@ use output::{Printer, Ranks, Writers};
 #[derive(Debug)]
 pub struct AgentConfig {
     /// Its own certificate and key.
-    pub credentials: Wallet,
+    pub credentials: RotatingCredentials,
     /// Where the coordinator listens, and may listen some day.
     pub coordinator: Whereabouts,
     /// Where children listen for each other; port 0 takes any.

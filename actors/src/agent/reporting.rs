@@ -10,7 +10,7 @@ use sardana_net::control::{Next, carry};
 use sardana_net::dialler::Dialler;
 use sardana_net::environment::Environment;
 use sardana_net::quic::close;
-use sardana_net::trust::Wallet;
+use sardana_net::trust::RotatingCredentials;
 use sardana_protocol::limits::MAX_WORKERS;
 use sardana_protocol::messages::{AgentHello, AgentMessage, AgentOrder, Greeting, Hello};
 use tokio::sync::mpsc;
@@ -70,13 +70,13 @@ struct Unreached {
 impl Reporting {
     /// Makes the first connection.
     pub(super) async fn start(
-        wallet: Wallet,
+        rotating: RotatingCredentials,
         config: &AgentConfig,
         processes: Processes,
         agent: &ActorRef<Message>,
     ) -> Result<Self, ActorProcessingErr> {
         let link = Link {
-            dialler: Dialler::new(Environment::Host, wallet, &config.coordinator),
+            dialler: Dialler::new(Environment::Host, rotating, &config.coordinator),
             host: config.host.clone(),
             processes,
         };
@@ -155,7 +155,7 @@ impl Link {
     fn hello(&self) -> AgentHello {
         let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
         AgentHello {
-            job: self.dialler.wallet().job(),
+            job: self.dialler.rotating().job(),
             host: self.host.clone(),
             // More never run at once.
             children: processes.keys().take(MAX_WORKERS as usize).copied().collect(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use sardana_net::control::Turn;
 use sardana_net::environment::Environment;
-use sardana_net::trust::{Clock, Wallet};
+use sardana_net::trust::{Clock, RotatingCredentials};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId};
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::limits::TICK;
@@ -116,7 +116,7 @@ pub(super) struct Arguments {
     /// What is logged says by it of which job and life it is.
     pub(super) span: Span,
     pub(super) config: CoordinatorConfig,
-    pub(super) wallet: Wallet,
+    pub(super) rotating: RotatingCredentials,
     pub(super) environment: Environment,
     pub(super) clock: Clock,
     pub(super) records: Option<Recorder>,
@@ -171,7 +171,7 @@ impl Actor for Shell {
         let config = arguments.config;
         let mut state = State {
             span: arguments.span,
-            certifying: Certifying::new(Arc::clone(&config.registrar), arguments.wallet, arguments.clock),
+            certifying: Certifying::new(Arc::clone(&config.registrar), arguments.rotating, arguments.clock),
             environment: arguments.environment,
             records: arguments.records,
             config,

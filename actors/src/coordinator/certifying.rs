@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use sardana_net::enrol::Registrar;
 use sardana_net::log::refused;
-use sardana_net::trust::{CertifyError, Clock, Moment, Role, Wallet};
+use sardana_net::trust::{CertifyError, Clock, Moment, Role, RotatingCredentials};
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::limits::MAX_WORKERS;
 use sardana_protocol::messages::{AgentOrder, CoordinatorMessage, DepotOrder};
@@ -23,7 +23,7 @@ const MAX_CHILDREN: usize = MAX_WORKERS as usize;
 #[derive(Debug)]
 pub(super) struct Certifying {
     registrar: Arc<Registrar>,
-    own: Wallet,
+    own: RotatingCredentials,
     clock: Clock,
     /// Children of which no end was seen, and whose they are: the last ones, as agents may vanish with theirs. Of one that is forgotten
     /// any agent may speak.
@@ -51,8 +51,8 @@ enum Refusal {
 }
 
 impl Certifying {
-    /// Certifies through `registrar`. `own` is the coordinator's wallet.
-    pub(super) fn new(registrar: Arc<Registrar>, own: Wallet, clock: Clock) -> Self {
+    /// Certifies through `registrar`. `own` is the coordinator's credentials.
+    pub(super) fn new(registrar: Arc<Registrar>, own: RotatingCredentials, clock: Clock) -> Self {
         Self {
             registrar,
             own,
@@ -210,9 +210,9 @@ mod tests {
     const JOB: JobId = JobId::new([7; 16]);
     const WORKER: WorkerId = WorkerId::new(5);
 
-    fn certifying() -> (Certifying, Wallet) {
+    fn certifying() -> (Certifying, RotatingCredentials) {
         let authority = Arc::new(Authority::new(JOB).unwrap());
-        let own = Wallet::from(authority.issue(Role::Coordinator, 0).unwrap());
+        let own = RotatingCredentials::from(authority.issue(Role::Coordinator, 0).unwrap());
         let registrar = Arc::new(Registrar::new(authority));
         (Certifying::new(registrar, own.clone(), Clock::Host), own)
     }

@@ -28,7 +28,7 @@ use ractor::{Actor, ActorRef};
 use sardana_net::enrol::{EnrolService, Registrar};
 use sardana_net::environment::Environment;
 use sardana_net::quic::{BindError, ResetKey, bind_coordinator, close};
-use sardana_net::trust::{AuthorityError, Role, Wallet};
+use sardana_net::trust::{AuthorityError, Role, RotatingCredentials};
 use sardana_protocol::checkpoint::DepotAddress;
 use sardana_protocol::membership::{Balance, JobEvent, Saves};
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
@@ -121,7 +121,7 @@ pub struct Coordinator {
     writing: Option<JoinHandle<()>>,
     endpoint: Endpoint,
     environment: Environment,
-    wallet: Wallet,
+    rotating: RotatingCredentials,
     /// Ends with this.
     watching: JoinSet<()>,
 }
@@ -187,16 +187,16 @@ pub fn start_on(
 }
 
 async fn begin(environment: Environment, config: CoordinatorConfig) -> Result<Started, CoordinatorError> {
-    let wallet = Wallet::new(config.registrar.authority().issue(Role::Coordinator, 0)?, environment.now());
+    let rotating = RotatingCredentials::new(config.registrar.authority().issue(Role::Coordinator, 0)?, environment.now());
     let enrolling = EnrolService::on(environment.clone(), Arc::clone(&config.registrar));
     let resets = ResetKey(config.registrar.authority().derived_key(RESET_CONTEXT));
-    let endpoint = bind_coordinator(&environment, &wallet, config.listen, resets)?;
+    let endpoint = bind_coordinator(&environment, &rotating, config.listen, resets)?;
     let address = endpoint
         .local_addr()
         .map_err(|error| CoordinatorError::Start(error.to_string()))?;
-    let job = wallet.job();
+    let job = rotating.job();
     let (events, receiver) = mpsc::unbounded_channel();
-    let own = wallet.identity();
+    let own = rotating.identity();
     let mut config = config;
     let (records, writing) = config
         .records
@@ -207,7 +207,7 @@ async fn begin(environment: Environment, config: CoordinatorConfig) -> Result<St
     let arguments = Arguments {
         span: span.clone(),
         config,
-        wallet: wallet.clone(),
+        rotating: rotating.clone(),
         environment: environment.clone(),
         clock: environment.clock(),
         records,
@@ -226,7 +226,7 @@ async fn begin(environment: Environment, config: CoordinatorConfig) -> Result<St
             writing,
             endpoint,
             environment,
-            wallet,
+            rotating,
             watching: JoinSet::new(),
         },
         receiver,
@@ -250,8 +250,8 @@ impl Coordinator {
     /// event. One that takes over there while this one lives learns of it, too, and follows it.
     pub fn watch(&mut self, standbys: &[SocketAddr]) {
         for &standby in standbys {
-            let (environment, wallet, actor) = (self.environment.clone(), self.wallet.clone(), self.actor.clone());
-            self.watching.spawn(rivals::watch(environment, wallet, standby, actor));
+            let (environment, rotating, actor) = (self.environment.clone(), self.rotating.clone(), self.actor.clone());
+            self.watching.spawn(rivals::watch(environment, rotating, standby, actor));
         }
     }
 

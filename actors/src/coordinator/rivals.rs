@@ -10,7 +10,7 @@ use ractor::ActorRef;
 use sardana_net::environment::Environment;
 use sardana_net::quic::limits::{CONNECT_DEADLINE, HANDSHAKE_DEADLINE};
 use sardana_net::quic::{BindError, ConnectError, Purpose, bind_client_on, close, connect};
-use sardana_net::trust::{PeerIdentity, Wallet};
+use sardana_net::trust::{PeerIdentity, RotatingCredentials};
 use sardana_net::wire::limits::HELLO_FRAME_BYTES;
 use sardana_net::wire::{FrameError, exchange};
 use sardana_protocol::membership::JobEvent;
@@ -91,9 +91,14 @@ impl Streams {
 }
 
 /// Looks for another coordinator at `standby` until the one that is `coordinator` has ended.
-pub(super) async fn watch(environment: Environment, wallet: Wallet, standby: SocketAddr, coordinator: ActorRef<Message>) {
+pub(super) async fn watch(
+    environment: Environment,
+    rotating: RotatingCredentials,
+    standby: SocketAddr,
+    coordinator: ActorRef<Message>,
+) {
     loop {
-        let pause = match look(&environment, &wallet, standby, &coordinator).await {
+        let pause = match look(&environment, &rotating, standby, &coordinator).await {
             Ok(()) => LOOK_EVERY,
             Err(LookError::Ended) => return,
             Err(error) => {
@@ -127,18 +132,18 @@ impl LookError {
 /// Tells a coordinator at `standby` this one's number, and this one its number.
 async fn look(
     environment: &Environment,
-    wallet: &Wallet,
+    rotating: &RotatingCredentials,
     standby: SocketAddr,
     coordinator: &ActorRef<Message>,
 ) -> Result<(), LookError> {
-    let endpoint = bind_client_on(environment, wallet, Purpose::Control, standby)?;
+    let endpoint = bind_client_on(environment, rotating, Purpose::Control, standby)?;
     let looked = async {
-        let expected = PeerIdentity::coordinator(wallet.job());
+        let expected = PeerIdentity::coordinator(rotating.job());
         let connection = connect(&endpoint, standby, expected, CONNECT_DEADLINE).await?;
         // Not before the other is there: dialling may have taken seconds.
         let newest = own_number(coordinator, Generation::NONE).await?;
         let hello = Hello::Coordinator {
-            job: wallet.job(),
+            job: rotating.job(),
             newest,
         };
         let theirs = timeout(HANDSHAKE_DEADLINE, compare(&connection, &hello)).await;

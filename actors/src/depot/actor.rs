@@ -51,10 +51,10 @@ impl Actor for Shell {
 
     async fn pre_start(&self, myself: ActorRef<Message>, link: Link) -> Result<State, ActorProcessingErr> {
         let keeper = Arc::clone(&link.keeper);
-        let renewal = Renewal::new(link.dialler.wallet().clone());
+        let renewal = Renewal::new(link.dialler.rotating().clone());
         // The interval ends with the actor.
         drop(myself.send_interval(CERTIFICATE_EVERY, || Message::LookAfterCertificate));
-        let span = tracing::error_span!("depot", job = %link.dialler.wallet().job(), host = %link.host);
+        let span = tracing::error_span!("depot", job = %link.dialler.rotating().job(), host = %link.host);
         let connecting = tokio::spawn(link.keep(myself).instrument(span.clone())).abort_handle();
         let collecting = tokio::spawn(Arc::clone(&keeper).collect_waste().instrument(span.clone())).abort_handle();
         let telling = tokio::spawn(Arc::clone(&keeper).tell_of_damage().instrument(span.clone())).abort_handle();

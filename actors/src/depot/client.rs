@@ -8,7 +8,7 @@ use quinn::{Connection, Endpoint};
 use sardana_net::environment::Environment;
 use sardana_net::quic::connect;
 use sardana_net::quic::limits::CONNECT_DEADLINE;
-use sardana_net::trust::{PeerIdentity, Role, Wallet};
+use sardana_net::trust::{PeerIdentity, Role, RotatingCredentials};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, ManifestKey, PieceHash};
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_storage::manifest::{self, MANIFEST_BYTES};
@@ -26,7 +26,7 @@ use crate::fault;
 pub struct Depots {
     pub(super) environment: Environment,
     endpoint: Endpoint,
-    credentials: Wallet,
+    credentials: RotatingCredentials,
     pub(super) patience: Patience,
     pub(super) reach: Reach,
     slots: Mutex<BTreeMap<DepotId, Arc<Slot>>>,
@@ -55,7 +55,7 @@ type Slot = tokio::sync::Mutex<Option<(DepotAddress, Connection)>>;
 impl Depots {
     /// Those that can be reached from `endpoint`, which shows `credentials`.
     #[must_use]
-    pub fn new(environment: Environment, endpoint: Endpoint, credentials: Wallet) -> Arc<Self> {
+    pub fn new(environment: Environment, endpoint: Endpoint, credentials: RotatingCredentials) -> Arc<Self> {
         Self::with(environment, endpoint, credentials, (Patience::default(), Reach::default()))
     }
 
@@ -64,7 +64,7 @@ impl Depots {
     pub fn with(
         environment: Environment,
         endpoint: Endpoint,
-        credentials: Wallet,
+        credentials: RotatingCredentials,
         (patience, reach): (Patience, Reach),
     ) -> Arc<Self> {
         Arc::new(Self {

@@ -45,7 +45,7 @@ use ractor::{Actor, ActorRef};
 use sardana_net::dialler::Dialler;
 use sardana_net::environment::Environment;
 use sardana_net::quic::BindError;
-use sardana_net::trust::Wallet;
+use sardana_net::trust::RotatingCredentials;
 use sardana_net::whereabouts::Whereabouts;
 use sardana_protocol::checkpoint::DepotId;
 use sardana_storage::store::OpenError;
@@ -73,7 +73,7 @@ pub struct DepotConfig {
     /// Where it keeps checkpoints. Made, if it is not there.
     pub folder: PathBuf,
     /// Its own certificate and key. Which depot it is says its folder, not the certificate.
-    pub credentials: Wallet,
+    pub credentials: RotatingCredentials,
     /// Where the coordinator listens, and may listen some day.
     pub coordinator: Whereabouts,
     /// What people call this host: its host name, if they have no better name for it. Of depots of the same host only one is

@@ -9,7 +9,7 @@ use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use sardana_net::environment::Environment;
 use sardana_net::quic::{Purpose, bind_server};
 use sardana_net::refusing::{Manner, Refuser};
-use sardana_net::trust::{Authority, Role, Wallet};
+use sardana_net::trust::{Authority, Role, RotatingCredentials};
 use sardana_net::wire::{read_frame, write_frame};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
 use sardana_protocol::limits::PIECE_BYTES;
@@ -63,9 +63,9 @@ fn at(address: std::net::SocketAddr) -> DepotAddress {
 }
 
 fn writer(authority: &Authority, reach: Reach) -> Arc<Depots> {
-    let wallet = Wallet::from(authority.issue(Role::Worker, 7).unwrap());
-    let endpoint = bind_server(&wallet, Purpose::Peer, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-    Depots::with(Environment::Host, endpoint, wallet, (Patience::default(), reach))
+    let rotating = RotatingCredentials::from(authority.issue(Role::Worker, 7).unwrap());
+    let endpoint = bind_server(&rotating, Purpose::Peer, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    Depots::with(Environment::Host, endpoint, rotating, (Patience::default(), reach))
 }
 
 /// As many as fill one pane more than there are.

@@ -11,7 +11,7 @@ use sardana_net::environment::Environment;
 use sardana_net::log::{bounded, refused};
 use sardana_net::quic::limits::{OF_PEERS, UNNAMED};
 use sardana_net::quic::{BindError, Door, Places, Purpose, REFUSED, bind_server_on, close, widen};
-use sardana_net::trust::{Kind, PeerIdentity, Role, Wallet, may_send};
+use sardana_net::trust::{Kind, PeerIdentity, Role, RotatingCredentials, may_send};
 use sardana_net::wire::read_frame;
 use sardana_protocol::snapshot::SnapshotId;
 use sardana_protocol::words::{JobId, WorkerId};
@@ -35,7 +35,7 @@ const GIVEN_UP: u32 = 1;
 #[derive(Debug)]
 pub struct Server {
     pub(super) environment: Environment,
-    wallet: Wallet,
+    rotating: RotatingCredentials,
     pub(super) endpoint: Endpoint,
     door: Door,
     /// Connections of those who are not named.
@@ -68,11 +68,11 @@ impl Server {
     /// When the address cannot be bound or the credentials cannot be used.
     pub fn listen(
         environment: Environment,
-        wallet: impl Into<Wallet>,
+        rotating: impl Into<RotatingCredentials>,
         address: SocketAddr,
         store: Store,
     ) -> Result<Arc<Self>, BindError> {
-        Self::listen_with(environment, wallet, address, store, Patience::default())
+        Self::listen_with(environment, rotating, address, store, Patience::default())
     }
 
     /// The same with other bounds than usual: for tests.
@@ -81,18 +81,18 @@ impl Server {
     /// See [`Server::listen`].
     pub fn listen_with(
         environment: Environment,
-        wallet: impl Into<Wallet>,
+        rotating: impl Into<RotatingCredentials>,
         address: SocketAddr,
         store: Store,
         patience: Patience,
     ) -> Result<Arc<Self>, BindError> {
-        let wallet = wallet.into();
-        let endpoint = bind_server_on(&environment, &wallet, Purpose::Peer, address)?;
+        let rotating = rotating.into();
+        let endpoint = bind_server_on(&environment, &rotating, Purpose::Peer, address)?;
         let watch = Mutex::new(store.watch().clone());
         let shelf = Arc::new(Shelf::new(store));
         let server = Arc::new(Self {
             environment,
-            wallet,
+            rotating,
             door: Door::new(endpoint.clone()),
             unnamed: Places::new(UNNAMED),
             served: Places::new(OF_PEERS),
@@ -116,7 +116,7 @@ impl Server {
 
     /// The job that it serves.
     pub(super) fn job(&self) -> JobId {
-        self.wallet.job()
+        self.rotating.job()
     }
 
     /// Where it listens.
@@ -164,7 +164,7 @@ impl Server {
     async fn accept_all(self: Arc<Self>) {
         let server = Arc::clone(&self);
         let serve = move |peer, connection| Arc::clone(&server).serve(peer, connection);
-        self.door.let_in(self.wallet.identity(), serve).await;
+        self.door.let_in(self.rotating.identity(), serve).await;
     }
 
     /// Serves what `peer` asks for, until its connection breaks or it is not named any more.

@@ -90,7 +90,7 @@ impl Link {
 
     fn hello(&self) -> DepotHello {
         DepotHello {
-            job: self.dialler.wallet().job(),
+            job: self.dialler.rotating().job(),
             depot: self.keeper.own,
             host: self.host.clone(),
             address: self.address,

@@ -26,7 +26,7 @@ use quinn::{Connection, Endpoint};
 use sardana_net::environment::Environment;
 use sardana_net::quic::limits::{CONNECT_DEADLINE, CONNECTIONS_OF_PEER, UNNAMED, UNNAMED_DEADLINE};
 use sardana_net::quic::{BindError, ConnectError, Door, Places, Purpose, bind_server_on, close, connect, widen};
-use sardana_net::trust::{PeerIdentity, Wallet};
+use sardana_net::trust::{PeerIdentity, RotatingCredentials};
 use sardana_protocol::messages::MemberAddress;
 use sardana_protocol::state::StatePieces;
 use sardana_protocol::words::{Generation, WorkerId};
@@ -50,7 +50,7 @@ use crate::watched::Watched;
 #[derive(Debug)]
 pub struct Peers {
     environment: Environment,
-    credentials: Wallet,
+    credentials: RotatingCredentials,
     endpoint: Endpoint,
     door: Door,
     /// Those who have connected and are not named.
@@ -109,7 +109,7 @@ impl Peers {
     /// # Errors
     /// When the address cannot be bound or the credentials cannot be used.
     pub fn listen(
-        credentials: impl Into<Wallet>,
+        credentials: impl Into<RotatingCredentials>,
         address: SocketAddr,
         keeper: Arc<impl Keeper + 'static>,
         pieces: Arc<StatePieces>,
@@ -123,7 +123,7 @@ impl Peers {
     /// As [`Self::listen`].
     pub(crate) fn listen_on(
         environment: Environment,
-        credentials: impl Into<Wallet>,
+        credentials: impl Into<RotatingCredentials>,
         address: SocketAddr,
         keeper: Arc<impl Keeper + 'static>,
         pieces: Arc<StatePieces>,

@@ -29,7 +29,7 @@ use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorRef};
 use sardana_net::environment::Environment;
 use sardana_net::quic::BindError;
-use sardana_net::trust::Wallet;
+use sardana_net::trust::RotatingCredentials;
 use sardana_net::whereabouts::Whereabouts;
 use sardana_protocol::job::JobIdentity;
 use sardana_protocol::state::{StateHash, StatePieces};
@@ -48,7 +48,7 @@ use actor::{Arguments, Message, Worker};
 #[derive(Debug)]
 pub struct WorkerConfig {
     /// Its certificate and key; the worker's id is theirs.
-    pub credentials: Wallet,
+    pub credentials: RotatingCredentials,
     /// Where the coordinator listens, and may listen some day.
     pub coordinator: Whereabouts,
     /// Where to listen for other workers; port 0 takes any.

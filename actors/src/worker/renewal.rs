@@ -1,7 +1,7 @@
 //! The renewal of a worker's own certificate, over its control connection: asked for at a beat, taken in when the answer comes.
 
 use sardana_net::environment::Environment;
-use sardana_net::trust::{Renewal, Wallet};
+use sardana_net::trust::{Renewal, RotatingCredentials};
 use sardana_protocol::messages::WorkerMessage;
 
 /// A worker's renewal. Without a coordinator no answer comes: it is asked for again in time, until the certificate runs out.
@@ -12,10 +12,10 @@ pub(super) struct WorkerRenewal {
 }
 
 impl WorkerRenewal {
-    /// The renewal of the worker with this wallet.
-    pub(super) fn new(wallet: &Wallet, environment: &Environment) -> Self {
+    /// The renewal of the worker with these credentials.
+    pub(super) fn new(rotating: &RotatingCredentials, environment: &Environment) -> Self {
         Self {
-            renewal: Renewal::new(wallet.clone()),
+            renewal: Renewal::new(rotating.clone()),
             environment: environment.clone(),
         }
     }

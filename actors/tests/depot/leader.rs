@@ -8,7 +8,7 @@ use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use sardana_actors::depot::{Depot, DepotConfig, Opener, start_with};
 use sardana_net::quic::limits::HANDSHAKE_DEADLINE;
 use sardana_net::quic::{Door, Purpose, accept, bind_server};
-use sardana_net::trust::{Authority, PeerIdentity, Role, Wallet};
+use sardana_net::trust::{Authority, PeerIdentity, Role, RotatingCredentials};
 use sardana_net::wire::limits::CONTROL_FRAME_BYTES;
 use sardana_net::wire::{read_frame, write_frame};
 use sardana_protocol::checkpoint::{DepotAddress, Head, Manifest, ManifestKey, Part};
@@ -178,7 +178,7 @@ pub(crate) async fn depot(authority: &Authority, folder: &Path, leader: SocketAd
 
 /// The same with a store that is opened like this.
 pub(crate) async fn depot_with(authority: &Authority, folder: &Path, leader: SocketAddr, opener: Opener) -> Depot {
-    let credentials = Wallet::from(authority.issue(Role::Checkpoint, fresh()).unwrap());
+    let credentials = RotatingCredentials::from(authority.issue(Role::Checkpoint, fresh()).unwrap());
     let attempt = || {
         let config = DepotConfig {
             folder: folder.to_owned(),

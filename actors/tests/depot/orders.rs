@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use sardana_actors::depot::{DepotConfig, DepotStartError, identity, start};
-use sardana_net::trust::{Role, Wallet};
+use sardana_net::trust::{Role, RotatingCredentials};
 use sardana_protocol::checkpoint::{Condition, DepotId, Head, ManifestId, ManifestKey};
 use sardana_protocol::messages::{DepotMessage, DepotOrder, Greeting};
 use sardana_protocol::words::Step;
@@ -148,7 +148,7 @@ async fn a_job_that_is_over_ends_a_depot() {
     soon(two.over()).await;
 }
 
-fn config(folder: &Path, credentials: Wallet, coordinator: SocketAddr) -> DepotConfig {
+fn config(folder: &Path, credentials: RotatingCredentials, coordinator: SocketAddr) -> DepotConfig {
     DepotConfig {
         folder: folder.to_owned(),
         credentials,
@@ -162,14 +162,14 @@ fn config(folder: &Path, credentials: Wallet, coordinator: SocketAddr) -> DepotC
 #[tokio::test]
 async fn credentials_of_another_role_and_addresses_that_nobody_can_dial_are_refused() {
     let (authority, place) = (authority(), tempfile::tempdir().unwrap());
-    let wallet = |role| Wallet::from(authority.issue(role, 7).unwrap());
-    let error = start(config(&place.path().join("one"), wallet(Role::Worker), LOOPBACK))
+    let rotating = |role| RotatingCredentials::from(authority.issue(role, 7).unwrap());
+    let error = start(config(&place.path().join("one"), rotating(Role::Worker), LOOPBACK))
         .await
         .unwrap_err();
     assert!(matches!(error, DepotStartError::Credentials { .. }), "{error}");
     let anywhere = DepotConfig {
         listen: "0.0.0.0:0".parse().unwrap(),
-        ..config(&place.path().join("two"), wallet(Role::Checkpoint), LOOPBACK)
+        ..config(&place.path().join("two"), rotating(Role::Checkpoint), LOOPBACK)
     };
     let error = start(anywhere).await.unwrap_err();
     assert!(matches!(error, DepotStartError::Unadvertised { .. }), "{error}");
@@ -184,8 +184,8 @@ async fn a_certificate_that_runs_out_is_renewed() {
     let leader = Leader::new(&authority);
     let old = authority.issue(Role::Checkpoint, 7).unwrap();
     // Received long ago.
-    let wallet = Wallet::new(old.clone(), SystemTime::now() - Duration::from_secs(15));
-    let depot = start(config(&place.path().join("depot"), wallet.clone(), leader.address()))
+    let rotating = RotatingCredentials::new(old.clone(), SystemTime::now() - Duration::from_secs(15));
+    let depot = start(config(&place.path().join("depot"), rotating.clone(), leader.address()))
         .await
         .unwrap();
     let (mut session, _) = leader.lead(1).await;
@@ -195,7 +195,7 @@ async fn a_certificate_that_runs_out_is_renewed() {
     let certificate = authority.certify(Role::Checkpoint, 7, &request).unwrap();
     session.say(&DepotOrder::Renewed { certificate }).await;
     soon(async {
-        while wallet.current().certificate() == old.certificate() {
+        while rotating.current().certificate() == old.certificate() {
             tokio::task::yield_now().await;
         }
     })

@@ -9,7 +9,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use sardana_actors::depot::limits::{PANE_BYTES, WORTH_SHOWING};
 use sardana_actors::depot::{Patience, Reach};
 use sardana_net::quic::{Door, Purpose, accept, bind_server};
-use sardana_net::trust::{Authority, Role, Wallet};
+use sardana_net::trust::{Authority, Role, RotatingCredentials};
 use sardana_net::wire::{read_frame, write_frame};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, PieceHash};
 use sardana_protocol::limits::PIECE_BYTES;
@@ -148,7 +148,7 @@ async fn who_does_not_see_any_more_is_sent_the_bytes() {
     let authority = authority();
     let own = authority.issue(Role::Checkpoint, 1_001).unwrap();
     let identity = own.identity();
-    let endpoint = bind_server(Wallet::from(own), Purpose::Peer, LOOPBACK).unwrap();
+    let endpoint = bind_server(RotatingCredentials::from(own), Purpose::Peer, LOOPBACK).unwrap();
     let at = DepotAddress {
         depot: DepotId::new(1),
         certified: 1_001,

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use sardana_actors::depot::{Depots, Patience, Reach, Server};
 use sardana_net::environment::Environment;
 use sardana_net::quic::{Purpose, bind_server};
-use sardana_net::trust::{Authority, Role, Wallet};
+use sardana_net::trust::{Authority, Role, RotatingCredentials};
 use sardana_protocol::checkpoint::{DepotAddress, DepotId, Manifest, PieceHash, Placing};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
 use sardana_protocol::snapshot::SnapshotId;
@@ -49,9 +49,9 @@ pub(crate) fn client_with(authority: &Authority, worker: WorkerId, patience: Pat
 }
 
 pub(crate) fn client_at(authority: &Authority, worker: WorkerId, how: (Patience, Reach)) -> Arc<Depots> {
-    let wallet = Wallet::from(authority.issue(Role::Worker, worker.get()).unwrap());
-    let endpoint = bind_server(&wallet, Purpose::Peer, LOOPBACK).unwrap();
-    Depots::with(Environment::Host, endpoint, wallet, how)
+    let rotating = RotatingCredentials::from(authority.issue(Role::Worker, worker.get()).unwrap());
+    let endpoint = bind_server(&rotating, Purpose::Peer, LOOPBACK).unwrap();
+    Depots::with(Environment::Host, endpoint, rotating, how)
 }
 
 /// Each way in which pieces go to depots and come from them.

@@ -7,7 +7,7 @@ use sardana_actors::worker::{self, ModelFailure, Outbox, Sigterm, StepDriver, Wo
 use sardana_collectives::layout::Layout;
 use sardana_net::quic::limits::CONNECT_DEADLINE;
 use sardana_net::quic::{Purpose, bind_client, connect};
-use sardana_net::trust::{Authority, PendingKey, Role, Wallet};
+use sardana_net::trust::{Authority, PendingKey, Role, RotatingCredentials};
 use sardana_net::wire::limits::{CONTROL_FRAME_BYTES, HELLO_FRAME_BYTES};
 use sardana_net::wire::{read_frame, write_frame};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
@@ -47,9 +47,9 @@ fn identity() -> JobIdentity {
     }
 }
 
-/// What a worker of `site` with this wallet is run with.
+/// What a worker of `site` with these credentials is run with.
 pub(crate) fn a_worker(
-    wallet: &Wallet,
+    rotating: &RotatingCredentials,
     site: &Site,
 ) -> (WorkerConfig, Arc<StepDriver>, Outbox, ModelFailure, UnboundedReceiver<String>) {
     let identity = identity();
@@ -57,7 +57,7 @@ pub(crate) fn a_worker(
     let (driver, outbox) = StepDriver::new(&identity.spec, Arc::new(layout), None);
     let (failure, failures) = ModelFailure::channel();
     let config = WorkerConfig {
-        credentials: wallet.clone(),
+        credentials: rotating.clone(),
         coordinator: site.coordinator.address().into(),
         listen: LOOPBACK,
         advertise: None,
@@ -86,16 +86,16 @@ pub(crate) async fn until(is_so: impl Fn() -> bool, what: &str) {
 async fn a_worker_and_its_coordinator_live_longer_than_their_certificates() {
     let mut site = Site::of(Authority::new(JOB).unwrap().with_validity(VALIDITY)).await;
     let begun = SystemTime::now();
-    let wallet = Wallet::from(site.authority.issue(Role::Worker, 1).unwrap());
-    let before = wallet.current();
+    let rotating = RotatingCredentials::from(site.authority.issue(Role::Worker, 1).unwrap());
+    let before = rotating.current();
     let listen = std::net::UdpSocket::bind(LOOPBACK).unwrap().local_addr().unwrap();
-    let (config, driver, outbox, _failure, failures) = a_worker(&wallet, &site);
+    let (config, driver, outbox, _failure, failures) = a_worker(&rotating, &site);
     let config = WorkerConfig { listen, ..config };
     let running = tokio::spawn(worker::run(config, driver, outbox, failures));
     let joined = timeout(PATIENCE, site.events.recv()).await.unwrap().unwrap();
     assert!(matches!(joined, JobEvent::Worker(WorkerEvent::Joined { .. })), "{joined:?}");
 
-    let renewed = || wallet.current().certificate() != before.certificate();
+    let renewed = || rotating.current().certificate() != before.certificate();
     until(renewed, "the certificate is renewed").await;
     let expired = || begun.elapsed().is_ok_and(|age| age > VALIDITY + Duration::from_secs(1));
     until(expired, "the clock goes on").await;
@@ -111,7 +111,9 @@ async fn a_worker_and_its_coordinator_live_longer_than_their_certificates() {
     // These connections need the new ones, of the worker and of the coordinator.
     let other = site.authority.issue(Role::Worker, 2).unwrap();
     let endpoint = bind_client(&other, Purpose::Peer, listen).unwrap();
-    connect(&endpoint, listen, wallet.identity(), CONNECT_DEADLINE).await.unwrap();
+    connect(&endpoint, listen, rotating.identity(), CONNECT_DEADLINE)
+        .await
+        .unwrap();
     let agent = site.authority.issue(Role::Agent, 3).unwrap();
     assert_eq!(greeted(&agent, site.coordinator.address()).await, Greeting::Welcome);
     // The worker's control connection is the first one still.

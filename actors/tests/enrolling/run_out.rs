@@ -9,7 +9,7 @@ use sardana_actors::depot::{self, DepotConfig};
 use sardana_actors::worker::{self, JoinError, WorkerError};
 use sardana_net::enrol::{RenewError, renew_run_out};
 use sardana_net::environment::Environment;
-use sardana_net::trust::{Authority, Clock, Credentials, Role, Wallet};
+use sardana_net::trust::{Authority, Clock, Credentials, Role, RotatingCredentials};
 use sardana_protocol::membership::{CheckpointEvent, JobEvent, WorkerEvent};
 use sardana_protocol::words::{JobId, WorkerId};
 use sardana_storage::private::{Otherwise, PrivateFolder};
@@ -45,9 +45,9 @@ impl Shared {
     }
 }
 
-fn agent_with(wallet: &Wallet, site: &Site) -> AgentConfig {
+fn agent_with(rotating: &RotatingCredentials, site: &Site) -> AgentConfig {
     AgentConfig {
-        credentials: wallet.clone(),
+        credentials: rotating.clone(),
         coordinator: site.coordinator.address().into(),
         listen: LOOPBACK,
         advertise: None,
@@ -62,8 +62,8 @@ fn agent_with(wallet: &Wallet, site: &Site) -> AgentConfig {
     }
 }
 
-fn is_new(wallet: &Wallet, old: &Credentials) -> bool {
-    wallet.current().certificate() != old.certificate()
+fn is_new(rotating: &RotatingCredentials, old: &Credentials) -> bool {
+    rotating.current().certificate() != old.certificate()
 }
 
 #[tokio::test]
@@ -71,13 +71,13 @@ async fn a_worker_whose_certificate_has_run_out_is_renewed_and_welcome() {
     let shared = Shared::new();
     let mut site = Site::of(shared.authority()).await;
     let old = shared.old(Role::Worker, 1, 3 * HOUR);
-    let wallet = Wallet::from(&old);
-    let (config, driver, outbox, _failure, failures) = a_worker(&wallet, &site);
+    let rotating = RotatingCredentials::from(&old);
+    let (config, driver, outbox, _failure, failures) = a_worker(&rotating, &site);
     let running = tokio::spawn(worker::run(config, driver, outbox, failures));
     let joined = timeout(PATIENCE, site.events.recv()).await.unwrap().unwrap();
     assert!(matches!(joined, JobEvent::Worker(WorkerEvent::Joined { .. })), "{joined:?}");
-    assert!(is_new(&wallet, &old) && !running.is_finished());
-    assert_eq!(wallet.current().identity(), old.identity());
+    assert!(is_new(&rotating, &old) && !running.is_finished());
+    assert_eq!(rotating.current().identity(), old.identity());
 }
 
 #[tokio::test]
@@ -87,12 +87,12 @@ async fn agents_and_depots_get_back_in_after_a_day() {
     let site = Site::of(shared.authority()).await;
     let (agents, depots) = (shared.old(Role::Agent, 2, DAY), shared.old(Role::Checkpoint, 3, DAY));
     // They are connected when the coordinator goes.
-    let fresh = |role, id| Wallet::from(site.authority.issue(role, id).unwrap());
-    let (agent_wallet, depot_wallet) = (fresh(Role::Agent, 2), fresh(Role::Checkpoint, 3));
-    let (_agent, _told) = agent::start(agent_with(&agent_wallet, &site)).await.unwrap();
+    let fresh = |role, id| RotatingCredentials::from(site.authority.issue(role, id).unwrap());
+    let (agent_rotating, depot_rotating) = (fresh(Role::Agent, 2), fresh(Role::Checkpoint, 3));
+    let (_agent, _told) = agent::start(agent_with(&agent_rotating, &site)).await.unwrap();
     let depot = depot::start(DepotConfig {
         folder: place.path().join("depot"),
-        credentials: depot_wallet.clone(),
+        credentials: depot_rotating.clone(),
         coordinator: site.coordinator.address().into(),
         host: "h".to_owned(),
         listen: LOOPBACK,
@@ -103,12 +103,12 @@ async fn agents_and_depots_get_back_in_after_a_day() {
     site.coordinator.end().await;
     // A day goes by.
     let now = std::time::SystemTime::now();
-    agent_wallet.replace(agents.clone(), now).unwrap();
-    depot_wallet.replace(depots.clone(), now).unwrap();
+    agent_rotating.replace(agents.clone(), now).unwrap();
+    depot_rotating.replace(depots.clone(), now).unwrap();
     let mut site = Site::again(shared.authority(), address).await;
-    until(|| is_new(&agent_wallet, &agents), "the agent's is renewed").await;
-    until(|| is_new(&depot_wallet, &depots), "the depot's is renewed").await;
-    let worker = Wallet::from(site.authority.issue(Role::Worker, 1).unwrap());
+    until(|| is_new(&agent_rotating, &agents), "the agent's is renewed").await;
+    until(|| is_new(&depot_rotating, &depots), "the depot's is renewed").await;
+    let worker = RotatingCredentials::from(site.authority.issue(Role::Worker, 1).unwrap());
     let (config, driver, outbox, _failure, failures) = a_worker(&worker, &site);
     let _running = tokio::spawn(worker::run(config, driver, outbox, failures));
     let came = async {
@@ -124,9 +124,9 @@ async fn agents_and_depots_get_back_in_after_a_day() {
 
 /// Why these are not renewed.
 async fn refused(site: &Site, credentials: &Credentials) -> String {
-    let wallet = Wallet::from(credentials);
-    let renewed = renew_run_out(&Environment::Host, &wallet, site.coordinator.address()).await;
-    assert!(!is_new(&wallet, credentials));
+    let rotating = RotatingCredentials::from(credentials);
+    let renewed = renew_run_out(&Environment::Host, &rotating, site.coordinator.address()).await;
+    assert!(!is_new(&rotating, credentials));
     match renewed.unwrap_err() {
         RenewError::Refused { reason, .. } => reason,
         error @ RenewError::Again { .. } => panic!("expected a refusal, found: {error}"),
@@ -169,15 +169,15 @@ async fn strangers_other_jobs_the_late_and_the_gone_are_told_why_not() {
         log.refused(&["somebody was not enrolled", words]).await;
     }
     // Of another job, it does not dial this one's coordinator.
-    let wallet = Wallet::from(believing(&other_job, &site));
-    let error = renew_run_out(&Environment::Host, &wallet, site.coordinator.address())
+    let rotating = RotatingCredentials::from(believing(&other_job, &site));
+    let error = renew_run_out(&Environment::Host, &rotating, site.coordinator.address())
         .await
         .unwrap_err();
     assert!(error.to_string().contains("expected coordinator of job 0404"), "{error}");
     log.refused(&["a connection was refused", "the peer refused this end"]).await;
     // One that can be renewed is.
-    let wallet = Wallet::from(shared.old(Role::Worker, 1, 3 * HOUR));
-    renew_run_out(&Environment::Host, &wallet, site.coordinator.address())
+    let rotating = RotatingCredentials::from(shared.old(Role::Worker, 1, 3 * HOUR));
+    renew_run_out(&Environment::Host, &rotating, site.coordinator.address())
         .await
         .unwrap();
     log.nothing_more();
@@ -187,8 +187,8 @@ async fn strangers_other_jobs_the_late_and_the_gone_are_told_why_not() {
 async fn a_worker_that_is_not_renewed_ends_with_the_reason() {
     let shared = Shared::new();
     let site = Site::of(shared.authority()).await;
-    let wallet = Wallet::from(shared.old(Role::Worker, 1, 5 * HOUR));
-    let (config, driver, outbox, _failure, failures) = a_worker(&wallet, &site);
+    let rotating = RotatingCredentials::from(shared.old(Role::Worker, 1, 5 * HOUR));
+    let (config, driver, outbox, _failure, failures) = a_worker(&rotating, &site);
     let ended = timeout(PATIENCE, worker::run(config, driver, outbox, failures))
         .await
         .unwrap();

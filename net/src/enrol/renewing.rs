@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::exchange::{AskError, DialError, Stranger};
 use super::messages::EnrolRequest;
 use crate::environment::Environment;
-use crate::trust::{PendingKey, Wallet};
+use crate::trust::{PendingKey, RotatingCredentials};
 
 /// Why a certificate that has run out was not renewed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,13 +28,17 @@ pub enum RenewError {
     },
 }
 
-/// Puts a new certificate of the same role and id into `wallet`, for the same key, from the coordinator at `address`.
+/// Puts a new certificate of the same role and id into `rotating`, for the same key, from the coordinator at `address`.
 ///
 /// # Errors
-/// See [`RenewError`]; the wallet is as it was.
-pub async fn renew_run_out(environment: &Environment, wallet: &Wallet, address: SocketAddr) -> Result<(), RenewError> {
+/// See [`RenewError`]; the credentials are as they were.
+pub async fn renew_run_out(
+    environment: &Environment,
+    rotating: &RotatingCredentials,
+    address: SocketAddr,
+) -> Result<(), RenewError> {
     let again = |why: String| RenewError::Again { address, why };
-    let held = wallet.current();
+    let held = rotating.current();
     let key = PendingKey::of(&held).map_err(|error| again(error.to_string()))?;
     let asked = EnrolRequest::RunOut {
         certificate: held.certificate().to_vec(),
@@ -42,7 +46,7 @@ pub async fn renew_run_out(environment: &Environment, wallet: &Wallet, address: 
             .signed(|| key.request())
             .map_err(|error| again(error.to_string()))?,
     };
-    let stranger = Stranger::dial(environment, held.authority(), wallet.job(), address)
+    let stranger = Stranger::dial(environment, held.authority(), rotating.job(), address)
         .await
         .map_err(|error| match error {
             DialError::Bind(error) => again(error.to_string()),
@@ -57,9 +61,9 @@ pub async fn renew_run_out(environment: &Environment, wallet: &Wallet, address: 
     let credentials = key
         .certified(&held.authority(), certificate)
         .map_err(|error| again(error.to_string()))?;
-    wallet
+    rotating
         .replace(credentials, environment.now())
         .map_err(|error| again(error.to_string()))?;
-    tracing::info!(target: "sardana::event::renewed", who = %wallet.identity(), coordinator = %address, "a certificate that had run out is renewed");
+    tracing::info!(target: "sardana::event::renewed", who = %rotating.identity(), coordinator = %address, "a certificate that had run out is renewed");
     Ok(())
 }

@@ -15,7 +15,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig, SignatureScheme};
 use super::endpoint::BindError;
 use super::purpose::Purpose;
 use crate::environment::Environment;
-use crate::trust::{Credentials, Wallet};
+use crate::trust::{Credentials, RotatingCredentials};
 
 /// Whom an accepting end takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +29,12 @@ pub(super) enum Clients {
 /// TLS as the accepting end.
 pub(super) fn server(
     environment: &Environment,
-    wallet: &Wallet,
+    rotating: &RotatingCredentials,
     purpose: Purpose,
     clients: Clients,
 ) -> Result<QuicServerConfig, BindError> {
     let provider = environment.cryptography();
-    let authority = wallet.current().authority();
+    let authority = rotating.current().authority();
     let verifier = WebPkiClientVerifier::builder_with_provider(roots(authority)?, Arc::clone(&provider));
     let (verifier, protocols) = match clients {
         Clients::Certified => (verifier, vec![purpose]),
@@ -44,7 +44,7 @@ pub(super) fn server(
         .with_protocol_versions(&[&TLS13])
         .map_err(unusable)?
         .with_client_cert_verifier(verifier.build().map_err(unusable)?)
-        .with_cert_resolver(Shown::new(wallet, provider)?);
+        .with_cert_resolver(Shown::new(rotating, provider)?);
     tls.alpn_protocols = protocols.into_iter().map(|purpose| purpose.protocol().to_vec()).collect();
     // Without tickets every connection verifies the peer's certificate anew.
     tls.send_tls13_tickets = 0;
@@ -53,13 +53,17 @@ pub(super) fn server(
 }
 
 /// TLS as the dialling end.
-pub(super) fn client(environment: &Environment, wallet: &Wallet, purpose: Purpose) -> Result<QuicClientConfig, BindError> {
+pub(super) fn client(
+    environment: &Environment,
+    rotating: &RotatingCredentials,
+    purpose: Purpose,
+) -> Result<QuicClientConfig, BindError> {
     let provider = environment.cryptography();
     let tls = ClientConfig::builder_with_details(Arc::clone(&provider), Arc::new(environment.clock()))
         .with_protocol_versions(&[&TLS13])
         .map_err(unusable)?
-        .with_root_certificates(roots(wallet.current().authority())?)
-        .with_client_cert_resolver(Shown::new(wallet, provider)?);
+        .with_root_certificates(roots(rotating.current().authority())?)
+        .with_client_cert_resolver(Shown::new(rotating, provider)?);
     dialling(tls, purpose)
 }
 
@@ -89,28 +93,28 @@ pub(super) fn roots(authority: CertificateDer<'static>) -> Result<Arc<RootCertSt
     Ok(Arc::new(roots))
 }
 
-/// Shows the wallet's present certificate in every handshake.
+/// Shows the present certificate of these credentials in every handshake.
 #[derive(Debug)]
 struct Shown {
-    wallet: Wallet,
+    rotating: RotatingCredentials,
     provider: Arc<CryptoProvider>,
     /// What was shown last, as TLS needs it.
     last: Mutex<(Arc<Credentials>, Arc<CertifiedKey>)>,
 }
 
 impl Shown {
-    fn new(wallet: &Wallet, provider: Arc<CryptoProvider>) -> Result<Arc<Self>, BindError> {
-        let credentials = wallet.current();
+    fn new(rotating: &RotatingCredentials, provider: Arc<CryptoProvider>) -> Result<Arc<Self>, BindError> {
+        let credentials = rotating.current();
         let key = usable(&credentials, &provider).map_err(unusable)?;
         Ok(Arc::new(Self {
-            wallet: wallet.clone(),
+            rotating: rotating.clone(),
             provider,
             last: Mutex::new((credentials, key)),
         }))
     }
 
     fn present(&self) -> Arc<CertifiedKey> {
-        let credentials = self.wallet.current();
+        let credentials = self.rotating.current();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&last.0, &credentials) {
             match usable(&credentials, &self.provider) {

@@ -20,7 +20,7 @@ use super::path::Path;
 use super::purpose::Purpose;
 use super::reset::ResetKey;
 use crate::environment::Environment;
-use crate::trust::Wallet;
+use crate::trust::RotatingCredentials;
 
 /// Why an endpoint could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +66,11 @@ pub enum BindError {
 ///
 /// # Errors
 /// When the address cannot be had or the credentials cannot be used.
-pub fn bind_server(credentials: impl Into<Wallet>, purpose: Purpose, address: SocketAddr) -> Result<Endpoint, BindError> {
+pub fn bind_server(
+    credentials: impl Into<RotatingCredentials>,
+    purpose: Purpose,
+    address: SocketAddr,
+) -> Result<Endpoint, BindError> {
     bind_server_on(&Environment::Host, credentials, purpose, address)
 }
 
@@ -76,7 +80,7 @@ pub fn bind_server(credentials: impl Into<Wallet>, purpose: Purpose, address: So
 /// As [`bind_server`].
 pub fn bind_server_on(
     environment: &Environment,
-    credentials: impl Into<Wallet>,
+    credentials: impl Into<RotatingCredentials>,
     purpose: Purpose,
     address: SocketAddr,
 ) -> Result<Endpoint, BindError> {
@@ -101,7 +105,7 @@ pub fn bind_server_on(
 /// When the address cannot be had or the credentials cannot be used.
 pub fn bind_coordinator(
     environment: &Environment,
-    credentials: impl Into<Wallet>,
+    credentials: impl Into<RotatingCredentials>,
     address: SocketAddr,
     resets: ResetKey,
 ) -> Result<Endpoint, BindError> {
@@ -123,7 +127,11 @@ pub fn bind_coordinator(
 ///
 /// # Errors
 /// When no port can be had or the credentials cannot be used.
-pub fn bind_client(credentials: impl Into<Wallet>, purpose: Purpose, server: SocketAddr) -> Result<Endpoint, BindError> {
+pub fn bind_client(
+    credentials: impl Into<RotatingCredentials>,
+    purpose: Purpose,
+    server: SocketAddr,
+) -> Result<Endpoint, BindError> {
     bind_client_on(&Environment::Host, credentials, purpose, server)
 }
 
@@ -133,7 +141,7 @@ pub fn bind_client(credentials: impl Into<Wallet>, purpose: Purpose, server: Soc
 /// As [`bind_client`].
 pub fn bind_client_on(
     environment: &Environment,
-    credentials: impl Into<Wallet>,
+    credentials: impl Into<RotatingCredentials>,
     purpose: Purpose,
     server: SocketAddr,
 ) -> Result<Endpoint, BindError> {
@@ -203,7 +211,7 @@ pub(super) enum Accepting {
 
 #[cfg(test)]
 pub(super) fn bind(
-    credentials: impl Into<Wallet>,
+    credentials: impl Into<RotatingCredentials>,
     purpose: Purpose,
     address: SocketAddr,
     accepting: Accepting,
@@ -228,12 +236,12 @@ pub(super) fn bind(
 /// As [`bind_server`].
 #[cfg(any(test, feature = "refusing"))]
 pub(crate) fn bind_narrow(
-    credentials: impl Into<Wallet>,
+    credentials: impl Into<RotatingCredentials>,
     purpose: Purpose,
     (address, window): (SocketAddr, u32),
 ) -> Result<Endpoint, BindError> {
-    let wallet = credentials.into();
-    let crypto = crypto::server(&Environment::Host, &wallet, purpose, Clients::Strangers)?;
+    let rotating = credentials.into();
+    let crypto = crypto::server(&Environment::Host, &rotating, purpose, Clients::Strangers)?;
     let mut transport = TransportConfig::default();
     purpose.bound(&mut transport, window);
     transport.stream_receive_window(quinn::VarInt::from_u32(window));
@@ -244,25 +252,25 @@ pub(crate) fn bind_narrow(
 
 fn bind_with(
     environment: &Environment,
-    credentials: impl Into<Wallet>,
+    credentials: impl Into<RotatingCredentials>,
     purpose: Purpose,
     address: SocketAddr,
     accepting: Accepting,
     wanted_bytes: usize,
     config: EndpointConfig,
 ) -> Result<Endpoint, BindError> {
-    let wallet = credentials.into();
-    wallet.current().check().map_err(|error| BindError::Credentials {
+    let rotating = credentials.into();
+    rotating.current().check().map_err(|error| BindError::Credentials {
         reason: error.to_string(),
     })?;
-    let client = crypto::client(environment, &wallet, purpose)?;
+    let client = crypto::client(environment, &rotating, purpose)?;
     let clients = match accepting {
         Accepting::Yes => Some(Clients::Certified),
         Accepting::Strangers => Some(Clients::Strangers),
         Accepting::No => None,
     };
     let server = match clients {
-        Some(clients) => Some(crypto::server(environment, &wallet, purpose, clients)?),
+        Some(clients) => Some(crypto::server(environment, &rotating, purpose, clients)?),
         None => None,
     };
     open(environment, address, purpose, client, server, wanted_bytes, config)

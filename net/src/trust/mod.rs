@@ -17,8 +17,8 @@ mod moment;
 mod public_key;
 mod request;
 mod role;
+mod rotating;
 mod store;
-mod wallet;
 
 pub use authority::{Authority, AuthorityError, CertifyError};
 pub use clock::Clock;
@@ -35,5 +35,5 @@ pub use public_key::{KeyDigest, SigningRequest};
 pub use request::PendingKey;
 pub(crate) use request::certificate_ends;
 pub use role::{Role, may_connect, may_send};
+pub use rotating::{Renewal, Renewals, RotatingCredentials};
 pub use store::{AUTHORITY_FILE, StoreError};
-pub use wallet::{Renewal, Renewals, Wallet};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use sardana_net::enrol::{self, EnrolError, Enrolled, JoinFile, Keyring, KeyringError, Moment};
-use sardana_net::trust::{Role, Wallet};
+use sardana_net::trust::{Role, RotatingCredentials};
 use sardana_net::whereabouts::Whereabouts;
 
 /// Reads the join file at `path` and trades it for credentials of `role`, with a key that is made here and never leaves. Nothing is kept: the
@@ -96,7 +96,7 @@ pub enum ArrivalError {
 
 /// What an agent or a checkpoint actor starts with.
 pub(super) struct Arrival {
-    pub(super) credentials: Wallet,
+    pub(super) credentials: RotatingCredentials,
     pub(super) coordinator: Whereabouts,
     pub(super) listen: SocketAddr,
 }
@@ -120,7 +120,7 @@ pub(super) fn arrive(enrolled: Enrolled, role: Role, listen: Option<IpAddr>) -> 
         })
     };
     let listen = SocketAddr::new(listen.map_or_else(towards, Ok)?, 0);
-    let credentials = Wallet::from(credentials);
+    let credentials = RotatingCredentials::from(credentials);
     if let Some(kept) = kept {
         kept.follow(&credentials);
     }

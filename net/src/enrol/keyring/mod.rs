@@ -25,7 +25,7 @@ use super::errand::Errand;
 use super::join_file::{JoinFile, JoinFileError};
 use super::limits::{MAX_SLOTS, SWEPT_FILES};
 use crate::environment::Environment;
-use crate::trust::{AuthorityError, Credentials, Moment, PendingKey, Role, Wallet};
+use crate::trust::{AuthorityError, Credentials, Moment, PendingKey, Role, RotatingCredentials};
 
 /// What the names of its files end with.
 const ENDING: &str = "key";
@@ -165,7 +165,7 @@ impl Held {
         // Who stays on its host is renewed as long as it comes in time; an operator's access ends with its file.
         let stays = self.lock.is_some();
         if let Some(Certified { credentials, received }) = &self.entry.certified {
-            let is_fresh = !Wallet::new(credentials.clone(), *received).is_due(now);
+            let is_fresh = !RotatingCredentials::new(credentials.clone(), *received).is_due(now);
             if is_fresh && (stays || good.is_ok()) {
                 return Ok(Errand::Show(credentials.clone()));
             }
@@ -206,11 +206,11 @@ impl Held {
 pub struct Kept(Held);
 
 impl Kept {
-    /// From now on writes down each certificate that `wallet` gets, until its last owner has let go of it.
+    /// From now on writes down each certificate that `rotating` gets, until its last owner has let go of it.
     ///
     /// Must be called inside a tokio runtime.
-    pub fn follow(self, wallet: &Wallet) {
-        let mut renewals = wallet.renewals();
+    pub fn follow(self, rotating: &RotatingCredentials) {
+        let mut renewals = rotating.renewals();
         let Self(mut held) = self;
         tokio::spawn(async move {
             while let Some((credentials, received)) = renewals.next().await {

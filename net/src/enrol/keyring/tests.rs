@@ -237,12 +237,12 @@ fn what_nobody_can_use_any_more_is_removed() {
 async fn the_renewals_of_a_process_that_stays_are_kept() {
     let site = Site::new(Role::Agent, 1);
     let mut held = site.hold().unwrap();
-    let wallet = Wallet::from(site.enrol(&mut held).unwrap());
-    held.kept().unwrap().follow(&wallet);
+    let rotating = RotatingCredentials::from(site.enrol(&mut held).unwrap());
+    held.kept().unwrap().follow(&rotating);
     // With another key, as running processes renew theirs; received later.
     let later = site.now + 60 * SECOND;
-    let next = Authority::issue(site.registrar.authority(), Role::Agent, wallet.id()).unwrap();
-    wallet.replace(next.clone(), later).unwrap();
+    let next = Authority::issue(site.registrar.authority(), Role::Agent, rotating.id()).unwrap();
+    rotating.replace(next.clone(), later).unwrap();
     let written = async {
         loop {
             let entry = Entry::read(&site.file(), &site.join).unwrap();
@@ -258,7 +258,7 @@ async fn the_renewals_of_a_process_that_stays_are_kept() {
         matches!(site.hold(), Err(KeyringError::Taken { .. })),
         "the process has it as long as it lives"
     );
-    drop(wallet);
+    drop(rotating);
     let free = async {
         while let Err(error) = site.hold() {
             assert!(matches!(error, KeyringError::Taken { .. }), "{error}");

@@ -16,7 +16,7 @@ use super::role::Role;
 /// A process's credentials, of which the certificate and the key are replaced from time to time. Clones share them: every endpoint
 /// made with one shows the newest certificate in its next handshake, and connections that exist go on. The identity never changes.
 #[derive(Clone)]
-pub struct Wallet {
+pub struct RotatingCredentials {
     identity: PeerIdentity,
     held: Arc<watch::Sender<Held>>,
 }
@@ -28,8 +28,8 @@ struct Held {
     life: Duration,
 }
 
-impl Wallet {
-    /// A wallet with `credentials` that were received at `now`.
+impl RotatingCredentials {
+    /// Rotating credentials with `credentials` that were received at `now`.
     #[must_use]
     pub fn new(credentials: Credentials, now: SystemTime) -> Self {
         Self {
@@ -114,45 +114,45 @@ impl Held {
     }
 }
 
-impl From<Credentials> for Wallet {
+impl From<Credentials> for RotatingCredentials {
     fn from(credentials: Credentials) -> Self {
         Self::new(credentials, SystemTime::now())
     }
 }
 
-impl From<&Credentials> for Wallet {
+impl From<&Credentials> for RotatingCredentials {
     fn from(credentials: &Credentials) -> Self {
         credentials.clone().into()
     }
 }
 
-impl From<&Wallet> for Wallet {
-    fn from(wallet: &Wallet) -> Self {
-        wallet.clone()
+impl From<&RotatingCredentials> for RotatingCredentials {
+    fn from(rotating: &RotatingCredentials) -> Self {
+        rotating.clone()
     }
 }
 
-impl From<&Wallet> for PeerIdentity {
-    fn from(wallet: &Wallet) -> Self {
-        wallet.identity
+impl From<&RotatingCredentials> for PeerIdentity {
+    fn from(rotating: &RotatingCredentials) -> Self {
+        rotating.identity
     }
 }
 
-impl fmt::Debug for Wallet {
+impl fmt::Debug for RotatingCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wallet")
+        f.debug_struct("RotatingCredentials")
             .field("identity", &self.identity)
             .finish_non_exhaustive()
     }
 }
 
-/// Tells of the renewals of a wallet.
+/// Tells of the renewals of rotating credentials.
 #[derive(Debug)]
 pub struct Renewals(watch::Receiver<Held>);
 
 impl Renewals {
     /// The credentials after the next renewal, and when they were received; of several that happen meanwhile the last. None once no owner
-    /// has the wallet any more.
+    /// has the credentials any more.
     pub async fn next(&mut self) -> Option<(Arc<Credentials>, SystemTime)> {
         self.0.changed().await.ok()?;
         let held = self.0.borrow_and_update();
@@ -171,26 +171,26 @@ fn percent(life: Duration, percent: u32) -> Duration {
     life / 100 * percent
 }
 
-/// The renewal of one wallet over a control connection: says when to ask, and takes in the answer.
+/// The renewal of rotating credentials over a control connection: says when to ask, and takes in the answer.
 #[derive(Debug)]
 pub struct Renewal {
-    wallet: Wallet,
+    rotating: RotatingCredentials,
     asked: Option<(PendingKey, SystemTime)>,
 }
 
 impl Renewal {
-    /// The renewal of `wallet`.
+    /// The renewal of `rotating`.
     #[must_use]
-    pub const fn new(wallet: Wallet) -> Self {
-        Self { wallet, asked: None }
+    pub const fn new(rotating: RotatingCredentials) -> Self {
+        Self { rotating, asked: None }
     }
 
     /// The signing request to send now, if it is time: for the first time, or again because no answer came.
     pub fn request_due(&mut self, now: SystemTime) -> Option<Vec<u8>> {
-        if !self.wallet.is_due(now) {
+        if !self.rotating.is_due(now) {
             return None;
         }
-        let again = percent(self.wallet.life(), RENEW_AGAIN_PERCENT);
+        let again = percent(self.rotating.life(), RENEW_AGAIN_PERCENT);
         if let Some((_, asked)) = &self.asked
             && now.duration_since(*asked).is_ok_and(|waited| waited < again)
         {
@@ -215,8 +215,8 @@ impl Renewal {
     /// When it is not the certificate that was asked for; the present one stays, and another is asked for in time.
     pub fn renewed(&mut self, certificate: Vec<u8>, now: SystemTime) -> Result<(), CredentialsError> {
         let (key, _) = self.asked.as_ref().ok_or(CredentialsError::OtherKey)?;
-        let credentials = key.certified(&self.wallet.current().authority(), certificate)?;
-        self.wallet.replace(credentials, now)?;
+        let credentials = key.certified(&self.rotating.current().authority(), certificate)?;
+        self.rotating.replace(credentials, now)?;
         self.asked = None;
         Ok(())
     }
@@ -230,11 +230,11 @@ mod tests {
     const JOB: JobId = JobId::new([7; 16]);
     const LIFE: Duration = Duration::from_secs(1_000);
 
-    fn wallet() -> (Authority, Wallet, SystemTime) {
+    fn rotating() -> (Authority, RotatingCredentials, SystemTime) {
         let authority = Authority::new(JOB).unwrap().with_validity(LIFE);
         let now = SystemTime::now();
-        let wallet = Wallet::new(authority.issue(Role::Worker, 3).unwrap(), now);
-        (authority, wallet, now)
+        let rotating = RotatingCredentials::new(authority.issue(Role::Worker, 3).unwrap(), now);
+        (authority, rotating, now)
     }
 
     #[test]
@@ -246,33 +246,33 @@ mod tests {
 
     #[test]
     fn a_renewal_is_asked_for_in_time_again_if_unanswered_and_then_no_more() {
-        let (authority, wallet, now) = wallet();
-        let mut renewal = Renewal::new(wallet.clone());
+        let (authority, rotating, now) = rotating();
+        let mut renewal = Renewal::new(rotating.clone());
         let at = |seconds| now + Duration::from_secs(seconds);
         assert_eq!(renewal.request_due(at(149)), None);
         assert!(renewal.request_due(at(250)).is_some());
         assert_eq!(renewal.request_due(at(299)), None, "the answer may be on its way");
         let request = renewal.request_due(at(301)).expect("no answer came");
-        let before = wallet.current();
+        let before = rotating.current();
         let certificate = authority.certify(Role::Worker, 3, &request).unwrap();
         renewal.renewed(certificate.clone(), at(302)).unwrap();
-        assert_ne!(wallet.current().certificate(), before.certificate());
-        assert_eq!(wallet.current().certificate().to_vec(), certificate);
+        assert_ne!(rotating.current().certificate(), before.certificate());
+        assert_eq!(rotating.current().certificate().to_vec(), certificate);
         assert_eq!(renewal.request_due(at(450)), None);
         assert!(renewal.request_due(at(560)).is_some());
     }
 
     #[test]
     fn a_clock_that_was_set_back_renews() {
-        let (_, wallet, now) = wallet();
-        assert!(wallet.is_due(now - Duration::from_secs(1)));
+        let (_, rotating, now) = rotating();
+        assert!(rotating.is_due(now - Duration::from_secs(1)));
     }
 
     #[test]
     fn an_answer_for_another_key_or_peer_changes_nothing() {
-        let (authority, wallet, now) = wallet();
-        let mut renewal = Renewal::new(wallet.clone());
-        let before = wallet.current();
+        let (authority, rotating, now) = rotating();
+        let mut renewal = Renewal::new(rotating.clone());
+        let before = rotating.current();
         assert!(renewal.renewed(vec![1, 2, 3], now).is_err(), "nothing was asked");
         let request = renewal.request_due(now + LIFE).unwrap();
         let other_key = authority.issue(Role::Worker, 3).unwrap().certificate().to_vec();
@@ -280,7 +280,7 @@ mod tests {
         for wrong in [other_key, other_peer, vec![], vec![0; 1 << 20]] {
             assert!(renewal.renewed(wrong, now).is_err());
         }
-        assert_eq!(wallet.current(), before);
+        assert_eq!(rotating.current(), before);
         let right = authority.certify(Role::Worker, 3, &request).unwrap();
         renewal.renewed(right, now).unwrap();
     }
