@@ -10,7 +10,7 @@ use sardana_net::enrol::{JoinFile, Moment, Registrar, Terms, enrol};
 use sardana_net::trust::{Authority, Role};
 use sardana_protocol::membership::Balance;
 use sardana_protocol::words::{Incarnation, JobId};
-use sardana_storage::private::{Otherwise, PrivateFolder};
+use sardana_storage::private::{Missing, PrivateFolder};
 use tokio::task::JoinSet;
 
 const CLIENTS: u32 = 200;
@@ -18,7 +18,7 @@ const CLIENTS: u32 = 200;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let folder = tempfile::tempdir()?;
-    let state = PrivateFolder::open(&folder.path().join("state"), Otherwise::Make)?;
+    let state = PrivateFolder::open(&folder.path().join("state"), Missing::Create)?;
     let authority = Arc::new(Authority::new(JobId::new([1; 16]))?);
     for (name, registrar) in [
         ("memory", Registrar::new(Arc::clone(&authority))),

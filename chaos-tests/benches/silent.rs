@@ -11,7 +11,7 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
-use sardana::hosts::{JoinFile, Moment, Otherwise, PrivateFolder};
+use sardana::hosts::{JoinFile, Missing, Moment, PrivateFolder};
 use sardana::launch::{Event, Launched, launch};
 use sardana::{GenerationEvent, JobEvent, WorkerEvent};
 use sardana_chaos_tests::journal::{Journal, now_ns};
@@ -123,7 +123,7 @@ async fn measure(manner: Manner, size: Size) -> Result<()> {
     };
     let trial = Trial::new(WORKER, setup)?;
     let mut launched = launch(trial.config()?).await?;
-    let place = PrivateFolder::open(&trial.folder().join("operators"), Otherwise::Make)?;
+    let place = PrivateFolder::open(&trial.folder().join("operators"), Missing::Create)?;
     let door = JoinFile::read(launched.operator_join_file(&place)?, Moment::of(SystemTime::now()))?;
     let mut run = Run::default();
     let outcome = timeout(LIMIT, run.watch(&mut launched, &door, manner, size)).await;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use sardana::checkpoints;
 use sardana::hosts::state::{ADDRESS_FILE, FENCE_FILE, INCARNATION_FILE, StateDirectory};
-use sardana::hosts::{JoinFile, Otherwise, PrivateFolder};
+use sardana::hosts::{Existing, JoinFile, Missing, PrivateFolder};
 use sardana_actors::fuzzing;
 use sardana_actors::worker::TallyFile;
 use sardana_net::enrol::{USES_FILE, Uses};
@@ -39,7 +39,7 @@ fn in_folder(use_it: impl FnOnce(&Path)) {
 }
 
 fn put(folder: &Path, name: &str, bytes: &[u8]) {
-    write_private(&folder.join(name), bytes, Otherwise::Make).expect("the folder can be written");
+    write_private(&folder.join(name), bytes, Existing::Replace).expect("the folder can be written");
 }
 
 /// A text followed by its hash, as several files have it.
@@ -58,7 +58,7 @@ pub(crate) fn join_files(bytes: &[u8]) {
         put(folder, "join", bytes);
         let path = folder.join("join");
         if let Ok(join) = JoinFile::read_any(&path) {
-            join.write(&path, Otherwise::Make).expect("what was read can be written");
+            join.write(&path, Existing::Replace).expect("what was read can be written");
             JoinFile::read_any(&path).expect("what was written can be read");
         }
     });
@@ -82,7 +82,7 @@ pub(crate) fn state_directories(bytes: &[u8]) {
             (1, rest) => both(FENCE_FILE, rest, &|| drop(state.fence())),
             (2, rest) => both(ADDRESS_FILE, rest, &|| drop(state.addresses())),
             (_, rest) => both(AUTHORITY_FILE, rest, &|| {
-                drop(PrivateFolder::open(folder, Otherwise::Refuse).map(|folder| Authority::load(&folder)));
+                drop(PrivateFolder::open(folder, Missing::Refuse).map(|folder| Authority::load(&folder)));
             }),
         }
     });
@@ -93,7 +93,7 @@ pub(crate) fn uses(bytes: &[u8]) {
     sardana_net::fuzzing::uses(bytes);
     in_folder(|folder| {
         put(folder, USES_FILE, bytes);
-        let folder = PrivateFolder::open(folder, Otherwise::Refuse).expect("the folder is private");
+        let folder = PrivateFolder::open(folder, Missing::Refuse).expect("the folder is private");
         drop(Uses::kept(&folder));
     });
 }

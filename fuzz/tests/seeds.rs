@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use sardana::hosts::state::{ADDRESS_FILE, FENCE_FILE, Fence, INCARNATION_FILE, StateDirectory};
-use sardana::hosts::{JoinFile, Otherwise, PrivateFolder};
+use sardana::hosts::{Existing, JoinFile, Missing, PrivateFolder};
 use sardana_collectives::links::frame::{FrameHeader, FrameKind, PlanSlot, encode_trailer};
 use sardana_fuzz::TARGETS;
 use sardana_net::enrol::{EnrolRequest, Moment, Terms, USES_FILE, Uses, invite};
@@ -88,7 +88,7 @@ fn said_over_a_network() {
 #[ignore = "it writes into the corpus"]
 fn trusted() {
     let folder = private_folder();
-    let private = PrivateFolder::open(folder.path(), Otherwise::Refuse).unwrap();
+    let private = PrivateFolder::open(folder.path(), Missing::Refuse).unwrap();
     let authority = Authority::load_or_create(&private, JOB).unwrap();
     let file = |name: &str| fs::read(folder.path().join(name)).unwrap();
     keep("state_directories", "authority", Some(3), &file(AUTHORITY_FILE));
@@ -113,7 +113,7 @@ fn trusted() {
         &authority,
         vec!["127.0.0.1:4000".parse().unwrap(), "[::1]:4000".parse().unwrap()],
     );
-    join.write(&folder.path().join("join"), Otherwise::Refuse).unwrap();
+    join.write(&folder.path().join("join"), Existing::Refuse).unwrap();
     keep("join_files", "agent", None, &file("join"));
     let mut uses = Uses::kept(&private).unwrap();
     for key in [1, 2] {
@@ -141,7 +141,7 @@ fn in_a_keyring() {
     };
     let invitation = invite(&authority, terms, now).unwrap();
     let join = JoinFile::new(invitation, &authority, vec!["127.0.0.1:4000".parse().unwrap()]);
-    join.write(&folder.path().join("join"), Otherwise::Refuse).unwrap();
+    join.write(&folder.path().join("join"), Existing::Refuse).unwrap();
     keep("join_files", "keyring", None, &fs::read(folder.path().join("join")).unwrap());
     let [new, certified] = sardana_net::fuzzing::key_files(&authority, &join, &folder.path().join("key"));
     let text = String::from_utf8(certified.clone()).unwrap();

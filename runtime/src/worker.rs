@@ -76,7 +76,7 @@ impl ProcessError {
 
 /// If an agent started this process as a worker, or [`crate::hosts::JOIN_VARIABLE`] names a join file for one, takes part in the
 /// job and ends the process: 0 when the job is done, or when the worker has left it in good order, which SIGTERM asks for.
-/// Otherwise returns at once. A program calls it (or [`crate::train()`]) before it does anything that a worker should not do.
+/// Existing, Missing returns at once. A program calls it (or [`crate::train()`]) before it does anything that a worker should not do.
 pub fn serve_if_started_by_agent<M, F>(job: &Job, build: F)
 where
     M: Trainable,

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::private::{Otherwise, PrivateError, open_private};
+use crate::private::{Missing, PrivateError, open_private};
 
 /// The name of the file in a folder that one process at a time has.
 pub const LOCK_FILE: &str = "lock";
@@ -31,7 +31,7 @@ impl FileLock {
     /// When others could have changed the file, or the system does not lock it.
     pub(crate) fn take_in(folder: &Path) -> Result<Result<Self, Holder>, PrivateError> {
         let path = folder.join(LOCK_FILE);
-        Self::take(open_private(&path, Otherwise::Make)?).map_err(|error| PrivateError::system(&path, error))
+        Self::take(open_private(&path, Missing::Create)?).map_err(|error| PrivateError::system(&path, error))
     }
 
     /// Takes the lock of `file`, which is open for reading and writing, and writes this process's number into it; or says which

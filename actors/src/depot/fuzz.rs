@@ -6,7 +6,7 @@ use sardana_net::fuzzing::message;
 use sardana_protocol::checkpoint::PieceHash;
 use sardana_protocol::words::JobId;
 use sardana_storage::fuzzing::kind;
-use sardana_storage::private::{Otherwise, write_private};
+use sardana_storage::private::{Existing, write_private};
 
 use super::identity::{DEPOT_FILE, SERVED_FILE, identity, served};
 use super::limits::{LIST_BYTES, REQUEST_BYTES};
@@ -18,7 +18,7 @@ use super::talk::{Answer, Offer, Request, Shown};
 /// When `folder` cannot be written.
 pub fn fuzz(bytes: &[u8], folder: &Path) {
     let note = |name: &str, rest: &[u8]| {
-        write_private(&folder.join(name), rest, Otherwise::Make).expect("the folder can be written");
+        write_private(&folder.join(name), rest, Existing::Replace).expect("the folder can be written");
     };
     match kind(bytes, 7) {
         (0, rest) => drop(message::<Request>(rest, REQUEST_BYTES)),

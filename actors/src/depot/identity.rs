@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sardana_protocol::checkpoint::DepotId;
 use sardana_protocol::words::{Incarnation, JobId};
-use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
+use sardana_storage::private::{Existing, Missing, PrivateError, PrivateFolder, read_private, write_private};
 use sardana_storage::store::MANIFESTS_FOLDER;
 
 use super::limits::NOTE_BYTES;
@@ -58,7 +58,7 @@ pub enum IdentityError {
 /// # Errors
 /// See [`IdentityError`].
 pub fn identity(folder: &Path) -> Result<DepotId, IdentityError> {
-    let private = PrivateFolder::open(folder, Otherwise::Make)?;
+    let private = PrivateFolder::open(folder, Missing::Create)?;
     let path = private.file(DEPOT_FILE);
     if let Some(number) = read(&path, DEPOT_FILE, None)? {
         return Ok(DepotId::new(number));
@@ -69,7 +69,7 @@ pub fn identity(folder: &Path) -> Result<DepotId, IdentityError> {
     let number = getrandom::u64().map_err(|error| IdentityError::Random {
         reason: error.to_string(),
     })?;
-    match write_private(&path, note(DEPOT_FILE, number).as_bytes(), Otherwise::Refuse) {
+    match write_private(&path, note(DEPOT_FILE, number).as_bytes(), Existing::Refuse) {
         Ok(()) => Ok(DepotId::new(number)),
         // Somebody else was faster.
         Err(PrivateError::Exists { .. }) => {
@@ -90,7 +90,7 @@ pub(super) fn served(folder: &Path, job: JobId) -> Result<Incarnation, IdentityE
 /// From now on it obeys no coordinator of `job` before `incarnation`, also after a crash.
 pub(super) fn note_served(folder: &Path, job: JobId, incarnation: Incarnation) -> Result<(), IdentityError> {
     let note = note(&named(SERVED_FILE, Some(job)), incarnation.get());
-    Ok(write_private(&folder.join(SERVED_FILE), note.as_bytes(), Otherwise::Make)?)
+    Ok(write_private(&folder.join(SERVED_FILE), note.as_bytes(), Existing::Replace)?)
 }
 
 fn has_checkpoints(manifests: &Path) -> Result<bool, IdentityError> {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use sardana_net::enrol::{EnrolError, JoinFile, Moment, Terms, answers, enrol, invite};
 use sardana_net::trust::{Authority, Role};
 use sardana_protocol::messages::Greeting;
-use sardana_storage::private::Otherwise;
+use sardana_storage::private::Existing;
 
 use super::log::Log;
 use super::site::{JOB, Site, greeted, invitation};
@@ -98,7 +98,7 @@ async fn a_role_is_neither_mistaken_nor_forged() {
     );
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("worker.join");
-    join.write(&path, Otherwise::Refuse).unwrap();
+    join.write(&path, Existing::Refuse).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("\"worker\"", "\"operator\"")).unwrap();
     let forged = JoinFile::read(&path, Moment::of(SystemTime::now())).unwrap();

@@ -7,7 +7,7 @@ use sardana_net::enrol::{EnrolError, Keyring, KeyringError, enrol_kept};
 use sardana_net::trust::Role;
 use sardana_protocol::messages::Greeting;
 use sardana_protocol::status::{OperatorAnswer, OperatorRequest};
-use sardana_storage::private::Otherwise;
+use sardana_storage::private::Existing;
 
 use super::log::Log;
 use super::site::{Site, greeted};
@@ -21,7 +21,7 @@ impl Holder {
     fn new(site: &Site, role: Role) -> Self {
         let place = tempfile::tempdir().unwrap();
         let join = place.path().join("mine.join");
-        site.join_file(role, 1).write(&join, Otherwise::Refuse).unwrap();
+        site.join_file(role, 1).write(&join, Existing::Refuse).unwrap();
         Self { place, join }
     }
 

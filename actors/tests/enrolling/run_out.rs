@@ -12,7 +12,7 @@ use sardana_net::environment::Environment;
 use sardana_net::trust::{Authority, Clock, Credentials, Role, RotatingCredentials};
 use sardana_protocol::membership::{CheckpointEvent, JobEvent, WorkerEvent};
 use sardana_protocol::words::{JobId, WorkerId};
-use sardana_storage::private::{Otherwise, PrivateFolder};
+use sardana_storage::private::{Missing, PrivateFolder};
 use tokio::time::timeout;
 
 use super::log::Log;
@@ -31,7 +31,7 @@ struct Shared {
 impl Shared {
     fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
-        let folder = PrivateFolder::open(&place.path().join("state"), Otherwise::Make).unwrap();
+        let folder = PrivateFolder::open(&place.path().join("state"), Missing::Create).unwrap();
         Self { _place: place, folder }
     }
 

@@ -7,7 +7,7 @@ use sardana_net::quic::{Purpose, bind_client, connect, explain};
 use sardana_net::trust::{Authority, Clock, Credentials, Moment, PeerIdentity, Role};
 use sardana_protocol::limits::WIRE_VERSION;
 use sardana_protocol::words::JobId;
-use sardana_storage::private::{Otherwise, PrivateFolder};
+use sardana_storage::private::{Missing, PrivateFolder};
 use tokio::time::{sleep, timeout};
 
 use super::log::Log;
@@ -107,7 +107,7 @@ async fn next_second() {
 async fn a_certificate_that_is_not_valid_now_is_no_good() {
     let log = Log::new();
     let place = tempfile::tempdir().unwrap();
-    let folder = PrivateFolder::open(&place.path().join("state"), Otherwise::Make).unwrap();
+    let folder = PrivateFolder::open(&place.path().join("state"), Missing::Create).unwrap();
     let site = Site::of(Authority::load_or_create(&folder, JOB).unwrap()).await;
     let same = || Authority::load(&folder).unwrap();
     let expired = same().with_validity(Duration::ZERO).issue(Role::Worker, 1).unwrap();

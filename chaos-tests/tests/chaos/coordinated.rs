@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use sardana::AgentEvent;
 use sardana::hosts::agent::AgentHost;
-use sardana::hosts::{AgentJoin, InviteConfig, Otherwise, PrivateFolder, Role, agent, enrol, invite};
+use sardana::hosts::{AgentJoin, InviteConfig, Missing, PrivateFolder, Role, agent, enrol, invite};
 use sardana_chaos_tests::journal::{Deed, Journal};
 use sardana_chaos_tests::setup::Setup;
 use sardana_chaos_tests::trial::Trial;
@@ -251,7 +251,7 @@ impl Site {
     /// Returns the one before, which may live.
     pub(crate) fn is_taken_over(&mut self, address: SocketAddr, arguments: &[&str]) -> Result<Life> {
         let elsewhere = self.trial.folder().join("elsewhere");
-        PrivateFolder::open(&elsewhere, Otherwise::Make)?;
+        PrivateFolder::open(&elsewhere, Missing::Create)?;
         std::fs::copy(self.state.join("authority.json"), elsewhere.join("authority.json"))?;
         let life = Life::begin(&self.trial, &elsewhere, address, None, &[&["take-over"], arguments].concat())?;
         (self.state, self.address) = (elsewhere, address);

@@ -7,7 +7,7 @@ use std::path::Path;
 use data_encoding::HEXLOWER;
 use rustls_pki_types::CertificateDer;
 use sardana_protocol::words::JobId;
-use sardana_storage::private::{Otherwise, PrivateError, read_private, write_private};
+use sardana_storage::private::{Existing, PrivateError, read_private, write_private};
 use serde::{Deserialize, Serialize};
 
 use super::invitation::{Invitation, InvitationError, VERSION};
@@ -93,7 +93,7 @@ impl JoinFile {
     ///
     /// # Errors
     /// When it cannot be written, or is there and must not be replaced.
-    pub fn write(&self, path: &Path, existing: Otherwise) -> Result<(), JoinFileError> {
+    pub fn write(&self, path: &Path, existing: Existing) -> Result<(), JoinFileError> {
         let invitation = &self.invitation;
         let written = Written {
             version: invitation.version,
@@ -243,7 +243,7 @@ mod tests {
         let join = JoinFile::new(invitation, &authority, addresses);
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("agent.join");
-        join.write(&path, Otherwise::Refuse).unwrap();
+        join.write(&path, Existing::Refuse).unwrap();
         (place, path, join)
     }
 
@@ -252,10 +252,7 @@ mod tests {
         let (_place, path, join) = written();
         assert_eq!(JoinFile::read(&path, NOW).unwrap(), join);
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(
-            join.write(&path, Otherwise::Refuse).is_err(),
-            "none is overwritten by mistake"
-        );
+        assert!(join.write(&path, Existing::Refuse).is_err(), "none is overwritten by mistake");
     }
 
     #[test]

@@ -220,7 +220,7 @@ pub fn invite(authority: &Authority, terms: Terms, now: Moment) -> Result<Invita
 mod tests {
     use std::time::{Duration, SystemTime};
 
-    use sardana_storage::private::Otherwise;
+    use sardana_storage::private::Missing;
 
     use super::*;
     use crate::trust::{Clock, Credentials, PeerIdentity, PendingKey};
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn an_invitation_is_used_up_also_across_a_restart() {
         let place = tempfile::tempdir().unwrap();
-        let folder = PrivateFolder::open(&place.path().join("state"), Otherwise::Make).unwrap();
+        let folder = PrivateFolder::open(&place.path().join("state"), Missing::Create).unwrap();
         let now = Moment::of(SystemTime::now());
         let authority = Arc::new(Authority::new(JOB).unwrap());
         let registrar = Registrar::kept(Arc::clone(&authority), &folder).unwrap();
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn the_same_key_is_the_same_use_also_across_a_restart_and_another_key_is_another() {
         let place = tempfile::tempdir().unwrap();
-        let folder = PrivateFolder::open(&place.path().join("state"), Otherwise::Make).unwrap();
+        let folder = PrivateFolder::open(&place.path().join("state"), Missing::Create).unwrap();
         let now = Moment::of(SystemTime::now());
         let authority = Arc::new(Authority::new(JOB).unwrap());
         let mut registrar = Registrar::kept(Arc::clone(&authority), &folder).unwrap();
@@ -351,7 +351,7 @@ mod tests {
         const HOURS: Duration = Duration::from_secs(3 * 60 * 60);
         let now = Moment::of(SystemTime::now());
         let place = tempfile::tempdir().unwrap();
-        let folder = PrivateFolder::open(&place.path().join("state"), Otherwise::Make).unwrap();
+        let folder = PrivateFolder::open(&place.path().join("state"), Missing::Create).unwrap();
         let registrar = Registrar::new(Arc::new(Authority::load_or_create(&folder, JOB).unwrap()));
         let before = Authority::load(&folder).unwrap().with_clock(Clock::behind(HOURS));
         for role in [Role::Worker, Role::Agent, Role::Checkpoint] {

@@ -2,7 +2,7 @@
 
 use data_encoding::HEXLOWER;
 use sardana_protocol::words::JobId;
-use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
+use sardana_storage::private::{Existing, PrivateError, PrivateFolder, read_private, write_private};
 use serde::{Deserialize, Serialize};
 
 use super::authority::{Authority, AuthorityError};
@@ -130,7 +130,7 @@ impl Authority {
             path: folder.file(AUTHORITY_FILE).display().to_string(),
             reason: error.to_string(),
         })?;
-        match write_private(&folder.file(AUTHORITY_FILE), &bytes, Otherwise::Refuse) {
+        match write_private(&folder.file(AUTHORITY_FILE), &bytes, Existing::Refuse) {
             // Somebody else was faster.
             Err(PrivateError::Exists { .. }) => Self::load(folder),
             written => written.map(|()| authority).map_err(StoreError::from),
@@ -151,6 +151,8 @@ fn place_of(error: &serde_json::Error) -> String {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use sardana_storage::private::Missing;
+
     use super::super::{Role, StoreError};
     use super::*;
 
@@ -158,7 +160,7 @@ mod tests {
 
     fn folder() -> (tempfile::TempDir, PrivateFolder) {
         let place = tempfile::tempdir().unwrap();
-        let folder = PrivateFolder::open(&place.path().join("state"), Otherwise::Make).unwrap();
+        let folder = PrivateFolder::open(&place.path().join("state"), Missing::Create).unwrap();
         (place, folder)
     }
 
@@ -182,7 +184,7 @@ mod tests {
         let file = folder.file(AUTHORITY_FILE);
         let whole = std::fs::read(&file).unwrap();
         let check = |bytes: &[u8], what: &str| {
-            write_private(&file, bytes, Otherwise::Make).unwrap();
+            write_private(&file, bytes, Existing::Replace).unwrap();
             let error = Authority::load_or_create(&folder, JOB).unwrap_err();
             assert!(
                 matches!(error, StoreError::Damaged { .. } | StoreError::Version { .. }),
@@ -220,7 +222,7 @@ mod tests {
         let text = std::fs::read_to_string(&file)
             .unwrap()
             .replace("\"key\": \"", "\"key\": 1, \"x\": \"");
-        write_private(&file, text.as_bytes(), Otherwise::Make).unwrap();
+        write_private(&file, text.as_bytes(), Existing::Replace).unwrap();
         let error = format!("{:?}", Authority::load(&folder).unwrap_err());
         assert!(!error.contains(&key[..16]), "{error}");
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use sardana_net::enrol::{self, JoinFile, JoinFileError, Moment, Terms};
 use sardana_net::trust::Role;
-use sardana_storage::private::Otherwise;
+use sardana_storage::private::Existing;
 
 use super::state::{StateDirectory, StateError};
 
@@ -53,6 +53,6 @@ pub fn invite(config: &InviteConfig) -> Result<JoinFile, InviteError> {
     };
     let invitation = enrol::invite(&authority, terms, now)?;
     let join = JoinFile::new(invitation, &authority, state.addresses()?);
-    join.write(&config.out, Otherwise::Refuse)?;
+    join.write(&config.out, Existing::Refuse)?;
     Ok(join)
 }

@@ -28,5 +28,5 @@ pub use name::{HOST_NAME_BYTES, HostName, HostNameError};
 pub use place::{PlaceError, default_place, find_running};
 pub use sardana_net::enrol::{EnrolError, Enrolled, JoinFile, JoinFileError, Keyring, KeyringError, Moment};
 pub use sardana_net::trust::{Credentials, Role};
-pub use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder};
+pub use sardana_storage::private::{Existing, Missing, PrivateError, PrivateFolder};
 pub use state::StateError;

@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use sardana_net::enrol::limits::{MAX_INVITATION_LIFE, MAX_USES};
 use sardana_net::enrol::{self, JoinFile, JoinFileError, Moment, Registrar, Terms};
 use sardana_net::trust::Role;
-use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, own_user};
+use sardana_storage::private::{Existing, Missing, PrivateError, PrivateFolder, own_user};
 use tokio::task::JoinSet;
 
 /// What the names of the files end with.
@@ -63,7 +63,7 @@ pub fn default_place() -> Result<PrivateFolder, PlaceError> {
         let expected = "a folder";
         return Err(PrivateError::Kind { path, expected }.into());
     }
-    Ok(PrivateFolder::open(&path, Otherwise::Make)?)
+    Ok(PrivateFolder::open(&path, Missing::Create)?)
 }
 
 /// A join file for operators, which is there as long as this is.
@@ -82,7 +82,7 @@ impl Offered {
 
 impl Drop for Offered {
     fn drop(&mut self) {
-        // Otherwise the next process that looks for jobs removes it.
+        // Existing, Missing the next process that looks for jobs removes it.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -102,7 +102,7 @@ pub(crate) fn offer(
     let invitation = registrar.invite(terms, now)?;
     let path = place.file(&format!("{}.{ENDING}", registrar.job()));
     let system = |source: io::Error| PrivateError::system(&path, source);
-    JoinFile::new(invitation, registrar.authority(), addresses).write(&path, Otherwise::Make)?;
+    JoinFile::new(invitation, registrar.authority(), addresses).write(&path, Existing::Replace)?;
     let lock = File::open(&path).map_err(system)?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| system(error.into()))?;
     Ok(Offered { path, _lock: lock })

@@ -11,7 +11,7 @@ use sardana_net::enrol::{Registrar, UsesError};
 use sardana_net::trust::{Authority, StoreError};
 use sardana_protocol::words::{Incarnation, JobId};
 use sardana_storage::lock::{FileLock, Holder};
-use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
+use sardana_storage::private::{Existing, Missing, PrivateError, PrivateFolder, read_private, write_private};
 
 /// The file with the addresses at which the coordinator is reached.
 pub const ADDRESS_FILE: &str = "address";
@@ -80,7 +80,7 @@ impl StateDirectory {
     /// # Errors
     /// When others can enter it, or it belongs to another user.
     pub fn create(path: &Path) -> Result<Self, StateError> {
-        Ok(Self(PrivateFolder::open(path, Otherwise::Make)?))
+        Ok(Self(PrivateFolder::open(path, Missing::Create)?))
     }
 
     /// The directory at `path`, which is there.
@@ -88,7 +88,7 @@ impl StateDirectory {
     /// # Errors
     /// When it is not, others can enter it, or it belongs to another user.
     pub fn open(path: &Path) -> Result<Self, StateError> {
-        Ok(Self(PrivateFolder::open(path, Otherwise::Refuse)?))
+        Ok(Self(PrivateFolder::open(path, Missing::Refuse)?))
     }
 
     /// Takes the directory for this process.
@@ -148,7 +148,7 @@ impl StateDirectory {
                 path: path.clone(),
                 expected: "the number of starts",
             })?;
-        write_private(&path, with_check(&next.to_string()).as_bytes(), Otherwise::Make)?;
+        write_private(&path, with_check(&next.to_string()).as_bytes(), Existing::Replace)?;
         Ok(Incarnation::new(next))
     }
 
@@ -180,7 +180,7 @@ impl StateDirectory {
     /// When it cannot be written.
     pub fn write_fence(&self, fence: Fence) -> Result<(), StateError> {
         let text = with_check(&format!("{}-{}", fence.own.get(), fence.by.get()));
-        Ok(write_private(&self.0.file(FENCE_FILE), text.as_bytes(), Otherwise::Make)?)
+        Ok(write_private(&self.0.file(FENCE_FILE), text.as_bytes(), Existing::Replace)?)
     }
 
     /// The coordinator here leads the job again.
@@ -207,7 +207,7 @@ impl StateDirectory {
     /// When it cannot be written.
     pub fn write_addresses(&self, addresses: &[SocketAddr]) -> Result<(), StateError> {
         let text: String = addresses.iter().map(|address| format!("{address}\n")).collect();
-        Ok(write_private(&self.0.file(ADDRESS_FILE), text.as_bytes(), Otherwise::Make)?)
+        Ok(write_private(&self.0.file(ADDRESS_FILE), text.as_bytes(), Existing::Replace)?)
     }
 
     /// Where the coordinator is, or was last, reached.
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(state.next_incarnation(Incarnation::new(9)).unwrap(), Incarnation::new(11));
         let path = state.0.file(INCARNATION_FILE);
         for damaged in ["", "3", "3 abc\n", "2 2\n", "\n"] {
-            write_private(&path, damaged.as_bytes(), Otherwise::Make).unwrap();
+            write_private(&path, damaged.as_bytes(), Existing::Replace).unwrap();
             let error = state.next_incarnation(Incarnation::ZERO).unwrap_err();
             assert!(matches!(error, StateError::Damaged { .. }), "{error}");
         }
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(state.fence().unwrap(), Some(fence));
         let path = state.0.file(FENCE_FILE);
         for damaged in ["", "2-7\n", "2-8 2-7\n"] {
-            write_private(&path, damaged.as_bytes(), Otherwise::Make).unwrap();
+            write_private(&path, damaged.as_bytes(), Existing::Replace).unwrap();
             assert!(matches!(state.fence(), Err(StateError::Damaged { .. })));
         }
         state.remove_fence().unwrap();
@@ -309,7 +309,7 @@ mod tests {
         let addresses: Vec<SocketAddr> = vec!["10.0.0.1:7".parse().unwrap(), "[::1]:8".parse().unwrap()];
         state.write_addresses(&addresses).unwrap();
         assert_eq!(state.addresses().unwrap(), addresses);
-        write_private(&state.0.file(ADDRESS_FILE), b"nowhere\n", Otherwise::Make).unwrap();
+        write_private(&state.0.file(ADDRESS_FILE), b"nowhere\n", Existing::Replace).unwrap();
         assert!(matches!(state.addresses(), Err(StateError::Damaged { .. })));
     }
 }

@@ -16,7 +16,7 @@ use sardana::worker::serve;
 use sardana::{AgentEvent, Balance, JobEvent, WorkerEvent};
 use sardana_actors::coordinator::CoordinatorError;
 use sardana_net::quic::BindError;
-use sardana_storage::private::Otherwise;
+use sardana_storage::private::Missing;
 use tokio::time::timeout;
 
 #[path = "../../../actors/tests/notices/cloud.rs"]
@@ -205,7 +205,7 @@ fn there_is_no_invitation_to_a_job_that_is_not_there() {
     };
     let error = invite(&config).unwrap_err();
     assert!(matches!(error, InviteError::State(StateError::Private(_))), "{error}");
-    PrivateFolder::open(&state, Otherwise::Make).unwrap();
+    PrivateFolder::open(&state, Missing::Create).unwrap();
     let error = invite(&config).unwrap_err();
     assert!(matches!(error, InviteError::State(StateError::NoJob(_))), "{error}");
     assert!(error.to_string().contains("start its coordinator first"), "{error}");
@@ -214,7 +214,7 @@ fn there_is_no_invitation_to_a_job_that_is_not_there() {
 #[tokio::test]
 async fn an_operator_finds_the_only_job_and_files_of_dead_ones_vanish() {
     let folder = tempfile::tempdir().unwrap();
-    let place = PrivateFolder::open(&folder.path().join("place"), Otherwise::Make).unwrap();
+    let place = PrivateFolder::open(&folder.path().join("place"), Missing::Create).unwrap();
     assert!(matches!(find_running(&place).await, Err(PlaceError::NoJob(_))));
 
     let mut first = coordinate(config(&folder.path().join("one"), 1)).await.unwrap();

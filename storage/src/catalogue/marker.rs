@@ -20,7 +20,7 @@ use data_encoding::HEXLOWER;
 use super::error::CatalogueError;
 use super::limits::FORMAT;
 use super::record::{Digest, Head};
-use crate::private::{Otherwise, PrivateError, open_private, read_private, write_private};
+use crate::private::{Existing, Missing, PrivateError, open_private, read_private, write_private};
 
 /// The file's name.
 pub const MARKER_FILE: &str = "marker";
@@ -178,9 +178,9 @@ impl Marker {
     /// Makes the marker anew, with both halves alike: `mark` is on the disk when this returns.
     pub(super) fn renew(folder: &Path, mark: &Mark) -> Result<Self, PrivateError> {
         let path: PathBuf = folder.join(MARKER_FILE);
-        write_private(&path, &mark.encode().repeat(2), Otherwise::Make)?;
+        write_private(&path, &mark.encode().repeat(2), Existing::Replace)?;
         Ok(Self {
-            file: open_private(&path, Otherwise::Refuse)?,
+            file: open_private(&path, Missing::Refuse)?,
             since: mark.since,
             next: 0,
         })
@@ -248,7 +248,7 @@ mod tests {
         let folder = folder();
         let bytes = marked(folder.path());
         for len in [0, 1, HALF - 1, HALF, HALF + 1, 2 * HALF - 1] {
-            write_private(&folder.path().join(MARKER_FILE), &bytes[..len], Otherwise::Make).unwrap();
+            write_private(&folder.path().join(MARKER_FILE), &bytes[..len], Existing::Replace).unwrap();
             match read(folder.path()) {
                 Ok(MarkerState::Half(mark)) => assert!(len >= HALF && mark.commits == 3, "{len}"),
                 Err(CatalogueError::MarkerDamaged(_)) => assert!(len < HALF, "{len}"),
@@ -262,14 +262,14 @@ mod tests {
         let folder = folder();
         let text = format!("{WORD} {} what only a later release knows", FORMAT + 1);
         let line = format!("{text} check={}\n", blake3::hash(text.as_bytes()));
-        write_private(&folder.path().join(MARKER_FILE), line.as_bytes(), Otherwise::Make).unwrap();
+        write_private(&folder.path().join(MARKER_FILE), line.as_bytes(), Existing::Replace).unwrap();
         let error = read(folder.path()).unwrap_err().to_string();
         assert!(
             error.contains("written by a newer version") && error.contains("found 2"),
             "{error}"
         );
         let changed = line.replace("sardana-catalogue 2", "sardana-catalogue 3");
-        write_private(&folder.path().join(MARKER_FILE), changed.as_bytes(), Otherwise::Make).unwrap();
+        write_private(&folder.path().join(MARKER_FILE), changed.as_bytes(), Existing::Replace).unwrap();
         assert!(matches!(read(folder.path()), Err(CatalogueError::MarkerDamaged(_))));
     }
 }

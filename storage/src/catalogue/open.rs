@@ -15,7 +15,7 @@ use super::record::Head;
 use super::repair::{self, Repair};
 use super::store::{self, DATA_FILE, STORE_FOLDER, Store};
 use crate::lock::FileLock;
-use crate::private::{Otherwise, PrivateError, PrivateFolder, sync_folder};
+use crate::private::{Missing, PrivateError, PrivateFolder, sync_folder};
 
 /// All that an open catalogue has.
 #[derive(Debug)]
@@ -68,9 +68,9 @@ pub(super) fn open(folder: &Path, patience: Duration) -> Result<Parts, Catalogue
 }
 
 fn begin(folder: &Path) -> Result<Parts, CatalogueError> {
-    PrivateFolder::open(folder, Otherwise::Make)?;
+    PrivateFolder::open(folder, Missing::Create)?;
     let lock = repair::take_lock(folder)?;
-    let inside = PrivateFolder::open(folder, Otherwise::Refuse)?.file(STORE_FOLDER);
+    let inside = PrivateFolder::open(folder, Missing::Refuse)?.file(STORE_FOLDER);
     let mut repairs = Vec::new();
     let (mark, marker) = match marker::read(folder)? {
         marker::MarkerState::Missing => {
@@ -88,7 +88,7 @@ fn begin(folder: &Path) -> Result<Parts, CatalogueError> {
     if !new && data_bytes(&inside)? == 0 {
         return Err(check::emptied(&mark, &inside));
     }
-    PrivateFolder::open(&inside, Otherwise::Make)?;
+    PrivateFolder::open(&inside, Missing::Create)?;
     store::prepare(&inside)?;
     repair::remove_unfinished(&inside)?;
     repair::read_through(&inside)?;

@@ -11,7 +11,7 @@ use super::error::CatalogueError;
 use super::marker::MARKER_FILE;
 use super::store::{DATA_FILE, SETTINGS_FILE, STORE_FOLDER};
 use crate::lock::{FileLock, Holder};
-use crate::private::{Otherwise, PrivateError, PrivateFolder, sync_folder};
+use crate::private::{Missing, PrivateError, PrivateFolder, sync_folder};
 
 /// What begins the names of sled's snapshots: summaries of its data, which it can do without.
 const SNAPSHOT: &str = "snap.";
@@ -133,7 +133,7 @@ pub(super) fn take_lock(folder: &Path) -> Result<FileLock, CatalogueError> {
 /// Moves what is in `folder` into a folder `aside-N` there, and says which; the next opening begins anew. See
 /// [`Catalogue::set_aside`](super::Catalogue::set_aside).
 pub(super) fn set_aside(folder: &Path) -> Result<PathBuf, CatalogueError> {
-    PrivateFolder::open(folder, Otherwise::Refuse)?;
+    PrivateFolder::open(folder, Missing::Refuse)?;
     let _lock = take_lock(folder)?;
     let aside = new_folder(folder)?;
     // The marker last: what is left in between is a marker without a store, which is not taken for new.

@@ -13,7 +13,7 @@ use sled::{Batch, Db, IVec};
 
 use super::limits::{CACHE_BYTES, CLOSE_PATIENCE, LOCK_PATIENCE, SEGMENT_BYTES};
 use crate::lock::FileLock;
-use crate::private::{Otherwise, PrivateError, open_private};
+use crate::private::{Missing, PrivateError, open_private};
 
 /// The folder that sled has for itself.
 pub const STORE_FOLDER: &str = "store";
@@ -190,7 +190,7 @@ impl Store {
 /// Makes sled's files, empty and private, if they are not there: sled itself would make them readable by all.
 pub(super) fn prepare(folder: &Path) -> Result<(), PrivateError> {
     for name in [DATA_FILE, SETTINGS_FILE] {
-        drop(open_private(&folder.join(name), Otherwise::Make)?);
+        drop(open_private(&folder.join(name), Missing::Create)?);
     }
     Ok(())
 }

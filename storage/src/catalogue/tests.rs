@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::limits::{BATCH_BYTES, BATCH_CHANGES, KEY_BYTES, VALUE_BYTES};
 use super::*;
-use crate::private::{Otherwise, PrivateError, write_private};
+use crate::private::{Existing, PrivateError, write_private};
 
 fn place() -> (tempfile::TempDir, PathBuf) {
     let place = tempfile::tempdir().unwrap();
@@ -251,7 +251,7 @@ fn a_store_of_another_catalogue_and_of_a_later_release_are_told() {
     assert!(matches!(error, CatalogueError::Foreign { .. }), "{error}");
     let text = "sardana-catalogue 2 what only a later release knows";
     let line = format!("{text} check={}\n", blake3::hash(text.as_bytes()));
-    write_private(&path.join(MARKER_FILE), line.as_bytes(), Otherwise::Make).unwrap();
+    write_private(&path.join(MARKER_FILE), line.as_bytes(), Existing::Replace).unwrap();
     let error = Catalogue::open(&path).unwrap_err();
     assert!(matches!(error, CatalogueError::Newer { found: 2, .. }), "{error}");
 }

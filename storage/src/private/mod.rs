@@ -13,11 +13,20 @@ use tempfile::NamedTempFile;
 
 pub use error::PrivateError;
 
-/// What to do about a folder that is not there, or a file that is.
+/// What to do where a folder or file is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Otherwise {
-    /// Make the folder; replace the file.
-    Make,
+pub enum Missing {
+    /// Make it.
+    Create,
+    /// Refuse.
+    Refuse,
+}
+
+/// What to do where a file is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// Replace it.
+    Replace,
     /// Refuse.
     Refuse,
 }
@@ -31,9 +40,9 @@ impl PrivateFolder {
     ///
     /// # Errors
     /// When others can enter it, it belongs to another user, or no folder.
-    pub fn open(path: &Path, missing: Otherwise) -> Result<Self, PrivateError> {
+    pub fn open(path: &Path, missing: Missing) -> Result<Self, PrivateError> {
         let system = |source| PrivateError::system(path, source);
-        if missing == Otherwise::Make {
+        if missing == Missing::Create {
             match DirBuilder::new().recursive(true).mode(0o700).create(path) {
                 // Something else is there: what, is seen below.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -62,7 +71,7 @@ impl PrivateFolder {
 ///
 /// # Errors
 /// When it cannot be written, or is there and must not be replaced.
-pub fn write_private(path: &Path, bytes: &[u8], existing: Otherwise) -> Result<(), PrivateError> {
+pub fn write_private(path: &Path, bytes: &[u8], existing: Existing) -> Result<(), PrivateError> {
     let system = |source| PrivateError::system(path, source);
     let folder = folder_of(path);
     // Made with mode 0600, whatever the umask.
@@ -70,8 +79,8 @@ pub fn write_private(path: &Path, bytes: &[u8], existing: Otherwise) -> Result<(
     file.write_all(bytes).map_err(system)?;
     file.as_file().sync_all().map_err(system)?;
     match existing {
-        Otherwise::Make => file.persist(path),
-        Otherwise::Refuse => file.persist_noclobber(path),
+        Existing::Replace => file.persist(path),
+        Existing::Refuse => file.persist_noclobber(path),
     }
     .map_err(|error| system(error.error))?;
     sync_folder(folder)
@@ -123,8 +132,8 @@ pub fn read_private(path: &Path, limit: u64) -> Result<Vec<u8>, PrivateError> {
 ///
 /// # Errors
 /// When others can read or change it, it belongs to another user, no file, or not there.
-pub fn open_private(path: &Path, missing: Otherwise) -> Result<File, PrivateError> {
-    let make = if missing == Otherwise::Make {
+pub fn open_private(path: &Path, missing: Missing) -> Result<File, PrivateError> {
+    let make = if missing == Missing::Create {
         OFlags::CREATE
     } else {
         OFlags::empty()
@@ -240,15 +249,15 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_is_private() {
         let place = tempfile::tempdir().unwrap();
-        let folder = PrivateFolder::open(&place.path().join("a/b"), Otherwise::Make).unwrap();
+        let folder = PrivateFolder::open(&place.path().join("a/b"), Missing::Create).unwrap();
         let file = folder.file("secret");
-        write_private(&file, b"one", Otherwise::Refuse).unwrap();
+        write_private(&file, b"one", Existing::Refuse).unwrap();
         assert_eq!(read_private(&file, 3).unwrap(), b"one");
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
         assert_eq!(fs::metadata(folder.path()).unwrap().mode() & 0o7777, 0o700);
-        let error = write_private(&file, b"two", Otherwise::Refuse).unwrap_err();
+        let error = write_private(&file, b"two", Existing::Refuse).unwrap_err();
         assert!(matches!(error, PrivateError::Exists { .. }), "{error}");
-        write_private(&file, b"two", Otherwise::Make).unwrap();
+        write_private(&file, b"two", Existing::Replace).unwrap();
         assert_eq!(read_private(&file, 3).unwrap(), b"two");
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(left.len(), 1, "nothing else is left there: {left:?}");
@@ -258,7 +267,7 @@ mod tests {
     fn wider_permissions_are_refused_with_what_to_do() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("secret");
-        write_private(&file, b"one", Otherwise::Refuse).unwrap();
+        write_private(&file, b"one", Existing::Refuse).unwrap();
         for mode in [0o640, 0o604, 0o660, 0o602, 0o610, 0o601] {
             chmod(&file, mode);
             let error = read_private(&file, 99).unwrap_err().to_string();
@@ -271,7 +280,7 @@ mod tests {
         }
         for mode in [0o750, 0o701, 0o777] {
             chmod(place.path(), mode);
-            let error = PrivateFolder::open(place.path(), Otherwise::Make).unwrap_err().to_string();
+            let error = PrivateFolder::open(place.path(), Missing::Create).unwrap_err().to_string();
             assert!(error.contains("expected mode 0700") && error.contains("chmod 700"), "{error}");
         }
     }
@@ -287,7 +296,7 @@ mod tests {
         let error = read_private(&pipe, 99).unwrap_err();
         assert!(matches!(error, PrivateError::Kind { .. }), "{error}");
         let file = place.path().join("long");
-        write_private(&file, &[0; 100], Otherwise::Refuse).unwrap();
+        write_private(&file, &[0; 100], Existing::Refuse).unwrap();
         let error = read_private(&file, 99).unwrap_err();
         assert!(
             matches!(
@@ -302,7 +311,7 @@ mod tests {
         );
         let error = read_private(&place.path().join("none"), 99).unwrap_err();
         assert!(matches!(error, PrivateError::Missing { .. }), "{error}");
-        let error = PrivateFolder::open(&file, Otherwise::Refuse).unwrap_err();
+        let error = PrivateFolder::open(&file, Missing::Refuse).unwrap_err();
         assert!(matches!(error, PrivateError::Kind { .. }), "{error}");
     }
 
@@ -310,16 +319,16 @@ mod tests {
     fn what_is_opened_is_private_and_keeps_what_is_in_it() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log");
-        let error = open_private(&path, Otherwise::Refuse).unwrap_err();
+        let error = open_private(&path, Missing::Refuse).unwrap_err();
         assert!(matches!(error, PrivateError::Missing { .. }), "{error}");
         for expected in ["one", "oneone"] {
-            let mut file = open_private(&path, Otherwise::Make).unwrap();
+            let mut file = open_private(&path, Missing::Create).unwrap();
             io::Seek::seek(&mut file, io::SeekFrom::End(0)).unwrap();
             file.write_all(b"one").unwrap();
             assert_eq!(read_private(&path, 99).unwrap(), expected.as_bytes());
         }
         chmod(&path, 0o604);
-        assert!(matches!(open_private(&path, Otherwise::Make), Err(PrivateError::Open { .. })));
+        assert!(matches!(open_private(&path, Missing::Create), Err(PrivateError::Open { .. })));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Advice, Mode, OFlags};
 
-use crate::private::{self, Otherwise, PrivateError, PrivateFolder, open_private, open_private_to_read};
+use crate::private::{self, Missing, PrivateError, PrivateFolder, open_private, open_private_to_read};
 
 /// Folders of files. All calls block.
 pub trait Disk: Debug + Send + Sync {
@@ -114,7 +114,7 @@ impl Disk for RealDisk {
     }
 
     fn make_folder(&self, path: &Path) -> Result<(), PrivateError> {
-        PrivateFolder::open(path, Otherwise::Make).map(drop)
+        PrivateFolder::open(path, Missing::Create).map(drop)
     }
 
     fn names(&self, folder: &Path) -> Result<Vec<String>, PrivateError> {
@@ -134,7 +134,7 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>, PrivateError> {
-        Ok(Arc::new(RealFile(open_private(path, Otherwise::Refuse)?)))
+        Ok(Arc::new(RealFile(open_private(path, Missing::Refuse)?)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), PrivateError> {

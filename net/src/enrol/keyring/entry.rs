@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
-use sardana_storage::private::{Otherwise, PrivateError, read_private, write_private};
+use sardana_storage::private::{Existing, PrivateError, read_private, write_private};
 use serde::{Deserialize, Serialize};
 
 use super::super::join_file::JoinFile;
@@ -121,7 +121,7 @@ impl Entry {
             key: PendingKey::generate()?.to_bytes(),
             certified: None,
         };
-        match entry.put(path, Otherwise::Refuse) {
+        match entry.put(path, Existing::Refuse) {
             Err(KeyringError::Private(PrivateError::Exists { .. })) => Self::read(path, join),
             written => written.map(|()| entry),
         }
@@ -145,10 +145,10 @@ impl Entry {
 
     /// Puts it in the place of the one before: after a crash at any moment one of them is there.
     pub(super) fn write(&self, path: &Path) -> Result<(), KeyringError> {
-        self.put(path, Otherwise::Make)
+        self.put(path, Existing::Replace)
     }
 
-    fn put(&self, path: &Path, existing: Otherwise) -> Result<(), KeyringError> {
+    fn put(&self, path: &Path, existing: Existing) -> Result<(), KeyringError> {
         let certified = self.certified.as_ref().map(|certified| WrittenCertified {
             certificate: HEXLOWER.encode(&certified.credentials.certificate()),
             key: HEXLOWER.encode(certified.credentials.key_bytes()),

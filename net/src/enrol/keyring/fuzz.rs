@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use sardana_storage::private::{Otherwise, write_private};
+use sardana_storage::private::{Existing, write_private};
 
 use super::entry::{Certified, Entry, sealed};
 use super::{JoinFile, Moment};
@@ -16,7 +16,7 @@ use crate::trust::Authority;
 /// When it is not, or `path` cannot be written.
 pub fn fuzz(bytes: &[u8], join: &JoinFile, path: &Path) {
     for bytes in [Some(bytes.to_vec()), sealed(bytes)].into_iter().flatten() {
-        write_private(path, &bytes, Otherwise::Make).expect("the folder can be written");
+        write_private(path, &bytes, Existing::Replace).expect("the folder can be written");
         Entry::is_useless(path, Moment::new(1 << 40));
         let Ok(entry) = Entry::read(path, join) else { continue };
         let written = put(&entry, path);

@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use data_encoding::HEXLOWER;
 use sardana_storage::lock::{FileLock, Holder};
-use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, open_private};
+use sardana_storage::private::{Missing, PrivateError, PrivateFolder, open_private};
 
 use self::entry::{Certified, Entry};
 #[cfg(feature = "fuzzing")]
@@ -85,7 +85,7 @@ impl Keyring {
     /// # Errors
     /// When others can enter it, or it is somebody else's.
     pub fn open(path: &Path) -> Result<Self, KeyringError> {
-        Ok(Self(PrivateFolder::open(path, Otherwise::Make)?))
+        Ok(Self(PrivateFolder::open(path, Missing::Create)?))
     }
 
     /// The keyring in `folder`.
@@ -118,7 +118,7 @@ impl Keyring {
         let mut pid = "unknown".to_owned();
         for slot in 0..uses {
             let path = self.path(join, slot, "lock");
-            let file = open_private(&path, Otherwise::Make)?;
+            let file = open_private(&path, Missing::Create)?;
             match FileLock::take(file).map_err(|error| PrivateError::system(&path, error))? {
                 Ok(lock) => return Ok((slot, lock)),
                 Err(Holder { pid: holder }) => pid = holder,

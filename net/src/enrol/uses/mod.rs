@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use sardana_storage::private::{Otherwise, PrivateError, PrivateFolder, read_private, write_private};
+use sardana_storage::private::{Existing, PrivateError, PrivateFolder, read_private, write_private};
 
 use super::invitation::{Invitation, Nonce, Used};
 use super::limits::{MAX_INVITATIONS, MAX_KEYS, SPARE_USE_LINES, USES_FILE_BYTES};
@@ -163,7 +163,7 @@ impl Log {
         known.retain(|_, record| record.expires > now);
         let path: PathBuf = self.folder.file(USES_FILE);
         let text: String = known.iter().map(|(nonce, record)| all_lines(nonce, record)).collect();
-        write_private(&path, text.as_bytes(), Otherwise::Make)?;
+        write_private(&path, text.as_bytes(), Existing::Replace)?;
         self.lines = known.values().map(Record::lines).sum();
         OpenOptions::new().append(true).open(&path).map_err(UsesError::Disk)
     }
@@ -172,6 +172,7 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use sardana_protocol::words::JobId;
+    use sardana_storage::private::Missing;
 
     use super::super::invitation::{InvitationKey, Terms};
     use super::*;
@@ -202,7 +203,7 @@ mod tests {
 
     fn folder() -> (tempfile::TempDir, PrivateFolder) {
         let place = tempfile::tempdir().unwrap();
-        let folder = PrivateFolder::open(&place.path().join("state"), Otherwise::Make).unwrap();
+        let folder = PrivateFolder::open(&place.path().join("state"), Missing::Create).unwrap();
         (place, folder)
     }
 
@@ -297,7 +298,7 @@ mod tests {
         let used = Used { count: 3, last: NOW };
         let old = line(&one.nonce(), one.expires(), used, None);
         assert_eq!(old.split(' ').count(), 5, "{old}");
-        write_private(&folder.file(USES_FILE), old.as_bytes(), Otherwise::Make).unwrap();
+        write_private(&folder.file(USES_FILE), old.as_bytes(), Existing::Replace).unwrap();
         let mut uses = Uses::kept(&folder).unwrap();
         assert_eq!(uses.of(&one.nonce()), Some(used));
         let key = fresh();

@@ -16,7 +16,7 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientConfigKey, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 
-use sardana_storage::private::Otherwise;
+use sardana_storage::private::Missing;
 
 use super::Listed;
 use super::error::{MirrorError, ObjectError};
@@ -41,7 +41,7 @@ impl fmt::Debug for Bucket {
 
 impl Bucket {
     /// The one at `url`. Nothing is asked of a network.
-    pub(super) fn open(url: &MirrorUrl, otherwise: Otherwise) -> Result<Self, MirrorError> {
+    pub(super) fn open(url: &MirrorUrl, otherwise: Missing) -> Result<Self, MirrorError> {
         let unusable = |reason: String| MirrorError::Unusable {
             url: url.to_string(),
             reason,
@@ -161,8 +161,8 @@ impl Bucket {
     }
 }
 
-fn folder(path: &FilePath, otherwise: Otherwise) -> Result<LocalFileSystem, String> {
-    if otherwise == Otherwise::Make {
+fn folder(path: &FilePath, otherwise: Missing) -> Result<LocalFileSystem, String> {
+    if otherwise == Missing::Create {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(|error| format!("the folder cannot be made: {error}"))?;
     }

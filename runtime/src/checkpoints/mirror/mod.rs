@@ -41,7 +41,7 @@ use std::fmt;
 use std::time::SystemTime;
 
 use bucket::Bucket;
-use sardana_storage::private::Otherwise;
+use sardana_storage::private::Missing;
 
 pub use bring::Brought;
 pub use error::{BringError, FetchError, MirrorError, ObjectError, RetainError, UploadError};
@@ -77,7 +77,7 @@ impl Mirror {
     /// # Errors
     /// See [`MirrorError`].
     pub fn open(url: &MirrorUrl) -> Result<Self, MirrorError> {
-        Self::new(Bucket::open(url, Otherwise::Refuse)?, url)
+        Self::new(Bucket::open(url, Missing::Refuse)?, url)
     }
 
     /// The same; makes a folder that is not there. A bucket is never made.
@@ -85,7 +85,7 @@ impl Mirror {
     /// # Errors
     /// See [`MirrorError`].
     pub fn open_or_make(url: &MirrorUrl) -> Result<Self, MirrorError> {
-        Self::new(Bucket::open(url, Otherwise::Make)?, url)
+        Self::new(Bucket::open(url, Missing::Create)?, url)
     }
 
     fn new(bucket: Bucket, url: &MirrorUrl) -> Result<Self, MirrorError> {

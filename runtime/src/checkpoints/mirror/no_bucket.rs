@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use sardana_storage::private::Otherwise;
+use sardana_storage::private::Missing;
 
 use super::Listed;
 use super::error::{MirrorError, ObjectError};
@@ -15,7 +15,7 @@ pub(super) struct Bucket(Infallible);
 
 #[expect(clippy::unused_async, reason = "the same as with the feature")]
 impl Bucket {
-    pub(super) fn open(url: &MirrorUrl, _otherwise: Otherwise) -> Result<Self, MirrorError> {
+    pub(super) fn open(url: &MirrorUrl, _otherwise: Missing) -> Result<Self, MirrorError> {
         Err(MirrorError::NotBuilt(url.to_string()))
     }
 
