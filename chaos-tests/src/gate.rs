@@ -18,9 +18,9 @@ pub enum Place {
     Step,
     /// In every gradient from two steps later on.
     Late,
-    /// In no gradient but those of the last step. Until it is open, each step from the gate step on takes longer the nearer the last one
-    /// is: training goes on, from boundary to boundary, while the test waits for something, and the job does not end before it, however
-    /// busy the machine is.
+    /// In no gradient but those of the last step. Until it is open, each step from the gate step on takes a millisecond longer than the
+    /// one before, and those near the last one far longer: training goes on, from boundary to boundary, while the test waits for something,
+    /// and the job does not end before it, however busy the machine is.
     Pace,
 }
 

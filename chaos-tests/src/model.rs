@@ -26,8 +26,8 @@ const WIDE: usize = 96;
 /// How strongly a weight pulls itself back; keeps the state bounded.
 const PULL: f32 = 1.0 / 16.0;
 
-/// How long the last step but one takes at most; the step before it an eighth of that, and so on with the third power of the distance.
-/// Nothing is waited for as long as that.
+/// How long the last step but one takes; the step before it an eighth of that, and so on with the third power of the distance, as long as
+/// that is more than [`Place::Pace`] gives it anyway. Nothing is waited for as long as that.
 const PACE: Duration = Duration::from_secs(300);
 
 /// What only a worker process does.
@@ -308,13 +308,14 @@ impl Instruments {
         Ok(())
     }
 
-    /// Makes a step take longer the nearer the last one is, while [`Place::Pace`] is closed: at first hardly at all.
+    /// Makes a step take a millisecond longer than the one before, and far longer near the last one, while [`Place::Pace`] is closed.
     fn keep_pace(&self, step: u64) -> Result<(), ModelError> {
         if step >= self.last_step {
             Place::Pace.pass(&self.folder)?;
         } else if self.paced.swap(step, Ordering::Relaxed) != step {
             let left = u32::try_from(self.last_step - step).unwrap_or(u32::MAX);
-            let until = Instant::now() + PACE / left.saturating_pow(3);
+            let grown = Duration::from_millis(step - self.gate_step);
+            let until = Instant::now() + grown.max(PACE / left.saturating_pow(3));
             while Instant::now() < until && !Place::Pace.is_open(&self.folder)? {
                 thread::sleep(Duration::from_millis(1));
             }
