@@ -118,12 +118,6 @@ impl HalfOpen {
         })
     }
 
-    /// How many are pending at the other end.
-    #[must_use]
-    pub fn pending(&self) -> usize {
-        lock(&self.seen).now()
-    }
-
     /// How many were asked to prove their address.
     #[must_use]
     pub fn retried(&self) -> usize {
