@@ -108,6 +108,8 @@ bugs! {
     LoadingNotSeen,
     /// A member that has done its part and waits for another counts as one that hangs.
     WaitingCountsAsHanging,
+    /// Where a member stood that still loads the state counts against those that have it.
+    LoadersDisbelieve,
     /// A worker that is slow is given no more time than a fast one.
     PaceIgnored,
     /// An order that is said again names members as peers that the worker has nothing to do with.

@@ -8,6 +8,7 @@ use super::formation::Formation;
 use super::{Loss, Membership, Phase, Record, Stop};
 use crate::limits::{CONTRADICTED, HEARTBEAT};
 use crate::messages::{Senseless, Standing};
+use crate::planted::{Bug, bites};
 use crate::words::{Step, WorkerId};
 
 /// So many others must say otherwise before one is not believed.
@@ -53,7 +54,11 @@ impl Membership {
         let now = self.now;
         let members: Vec<WorkerId> = formation.workers().collect();
         // A member that comes to the state first says where it stood before: nothing of where the others are.
-        let began = formation.step;
+        let began = if bites(Bug::LoadersDisbelieve) {
+            Step::ZERO
+        } else {
+            formation.step
+        };
         let said = |worker: &WorkerId| {
             let record = self.members.get(worker)?;
             Some((record.work.step().max(began), record.heard))
