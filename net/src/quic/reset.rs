@@ -1,5 +1,5 @@
 //! How an endpoint that was started again tells its peers that their connections are gone (RFC 9000, section 10.3): with a key that
-//! outlives it. Existing, Missing they would wait until the connections have been idle for too long.
+//! outlives it. Otherwise they would wait until the connections have been idle for too long.
 
 use std::sync::Arc;
 
