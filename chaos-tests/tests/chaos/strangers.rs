@@ -144,7 +144,10 @@ async fn who_never_finishes_a_handshake_keeps_out_nobody() -> Result<()> {
     );
     for AtPort { name, mut crowd, .. } in rest {
         crowd.reached(CROWD, LEAST).await.with_context(|| name.clone())?;
-        ensure!(crowd.retried() > 0, "{name}: expected some to be asked to prove their address, found none");
+        ensure!(
+            crowd.retried() > 0,
+            "{name}: expected some to be asked to prove their address, found none"
+        );
         crowd.go().with_context(|| name)?;
     }
     drop(pace);

@@ -164,7 +164,11 @@ struct Faults {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stop {
     No,
-    Wanted { asked: Duration },
+    Wanted {
+        asked: Duration,
+    },
+    /// Asked for while the job waited for workers: where none of them has its state, it ends at once.
+    WantedWhileWaiting,
 }
 
 impl Membership {

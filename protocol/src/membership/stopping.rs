@@ -17,7 +17,7 @@ impl Membership {
             }
             // All that is left to do is to keep the state that is there.
             Phase::Gathering { since, .. } if self.state_may_be_here() || self.may_be_missing_a_past(since) => {
-                self.stop = Stop::Wanted { asked: self.now };
+                self.stop = Stop::WantedWhileWaiting;
             }
             Phase::Gathering { .. } => self.stop_in_vain(),
             Phase::Done | Phase::Failed => {}
@@ -86,11 +86,11 @@ impl Membership {
         }
     }
 
-    /// Whether the job was asked to stop, lacks workers, and has nothing to keep: no worker is connected, or about to come back, that may
-    /// have its state.
+    /// Whether the job was asked to stop while it lacked workers, and has nothing to keep: no worker is connected, or about to come back,
+    /// that may have its state. One that was asked earlier goes on from a checkpoint once there are workers.
     pub(super) fn has_nothing_to_keep(&self, since: Duration) -> bool {
         let may_be_kept = || self.may_be_missing_a_past(since) || self.state_may_be_here() || self.holder_may_return();
-        self.stop != Stop::No && !may_be_kept()
+        self.stop == Stop::WantedWhileWaiting && !may_be_kept()
     }
 
     /// Whether the job was asked to stop, and only a joiner may have its state: it halts, to say what it has.
@@ -106,9 +106,12 @@ impl Membership {
 
     /// Asks the closer again: the first request may have fallen into a broken connection.
     pub(super) fn ask_again_to_stop(&mut self) {
-        if let Stop::Wanted { asked } = self.stop
-            && self.now.saturating_sub(asked) >= RESEND
-        {
+        let due = match self.stop {
+            Stop::No => false,
+            Stop::Wanted { asked } => self.now.saturating_sub(asked) >= RESEND,
+            Stop::WantedWhileWaiting => matches!(self.phase, Phase::Running { .. }),
+        };
+        if due {
             self.stop = Stop::Wanted { asked: self.now };
             self.close_with_stop();
         }
