@@ -55,7 +55,7 @@ impl Life {
         Ok(Self { process, lines })
     }
 
-    /// What it says next that begins so. It must not say that anybody halts.
+    /// The next line it says that begins so. Before it, it must not say that a worker halts.
     async fn until(&mut self, beginning: &str, within: Duration) -> Result<String> {
         let found = timeout(within, async {
             loop {

@@ -1,5 +1,5 @@
 //! How much of training is left when a random one of four worker processes is killed each 0.2, 1 or 5 seconds. Goodput: the steps that
-//! the job has beyond where it stood when the time began, against those of the runs before and after in which nobody is killed, in the
+//! the job has beyond where it stood when the time began, against those of the runs before and after in which no worker is killed, in the
 //! same time. Steps that are lost with the state count for nothing. Each run's last state is compared with the plain loop's.
 //!
 //! `cargo bench -p sardana-chaos-tests --bench churn [-- ROUNDS [SECONDS]]`
@@ -28,7 +28,7 @@ struct Run {
     /// Steps beyond where it stood when the time began.
     steps: u64,
     kills: u32,
-    /// How often nobody had the state any more.
+    /// How often no worker had the state any more.
     states_lost: u32,
 }
 
@@ -65,7 +65,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Kills one of those that run, whatever it does.
+    /// Kills one of the workers that run, whatever it does.
     fn strike(&mut self, launched: &Launched, dice: &mut Dice) -> Result<()> {
         let Some(pid) = dice.pick(&self.running).and_then(|victim| launched.pid(victim)) else {
             return Ok(());
@@ -102,7 +102,7 @@ async fn run(setup: &Setup, pace: Option<Duration>, lasts: Duration, dice: &mut 
         }
     }
     watch.run.steps = watch.reached.saturating_sub(before);
-    // Who waits for workers has no state to stop with.
+    // A worker that waits for others has no state to stop with.
     loop {
         let event = launched.next_event().await.context("the job ended")?;
         watch.see(&event)?;

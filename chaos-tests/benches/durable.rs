@@ -150,7 +150,7 @@ fn main() -> Result<()> {
 #[derive(Clone, Copy)]
 struct State {
     mib: usize,
-    /// Who have it.
+    /// The workers that have it.
     workers: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What it costs those who train that one more joins them, and how soon it computes shards.
+//! What it costs the workers that train that one more joins them, and how soon it computes shards.
 //!
 //! Three worker processes train; a fourth is asked for. A gradient sleeps, so that the host's processors are there for the join as
 //! they would be if each worker had its own; the runs named `no sleep` do without. The state's size is independent of the

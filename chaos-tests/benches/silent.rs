@@ -1,7 +1,7 @@
 //! Whether a thousand connections that say nothing move the step times of a job.
 //!
 //! Three worker processes train; then a crowd comes to their coordinator at once and says nothing: either each finishes its handshake
-//! and is silent (as somebody who wants to enrol: no certificate is needed for that), or none of them ever answers the coordinator's
+//! and is silent (as a process that wants to enrol: no certificate is needed for that), or none of them ever answers the coordinator's
 //! half of it. A gradient sleeps, so that the host's processors are there for the coordinator as they would be if each worker had its
 //! own. All is on one host, over loopback, and the crowd's own half of the handshakes takes processors, too: what is printed is more
 //! than a crowd elsewhere would cost.
@@ -35,7 +35,7 @@ const REST_US: u64 = 13_300;
 /// A run that takes longer is stuck.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// How many come, and how long each of the three parts of a run lasts.
+/// How many strangers come, and how long each of the three parts of a run lasts.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     connections: usize,

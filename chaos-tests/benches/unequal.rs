@@ -17,10 +17,10 @@ use tokio::time::timeout;
 
 const WORKER: &str = env!("CARGO_BIN_EXE_chaos_worker");
 
-/// How many times as long the slow one takes.
+/// How many times as long the slow worker takes.
 const SLOWER: u32 = 4;
 
-/// What the fast one alone sleeps in a step.
+/// What the fast worker alone sleeps in a step.
 const STEP: Duration = Duration::from_millis(120);
 
 /// Steps that are not measured: before the first, and around a change.
@@ -61,7 +61,7 @@ impl Measure {
         self.rate(&trial, MARGIN, last)
     }
 
-    /// Samples per second of both, before and after shards have moved, and who has how many then.
+    /// Samples per second of both workers, before and after shards have moved, and how many shards each has then.
     async fn together(self) -> Result<(f64, f64, Vec<u32>)> {
         let trial = Trial::new(WORKER, self.setup(2, SLOWER))?;
         let (mut moved_at, mut loads) = (0, Vec::new());

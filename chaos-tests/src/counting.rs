@@ -33,7 +33,7 @@ struct Doubts {
     /// Workers that were lost without the number of gradients that they had computed, and how often.
     uncounted: BTreeSet<WorkerId>,
     losses: u32,
-    /// How often one of them came back.
+    /// How often one of these workers came back.
     returns: u32,
     /// How often training began again from an older state, which may hold gradients of the lost.
     states_lost: u32,
@@ -82,12 +82,12 @@ impl Doubts {
         }
     }
 
-    /// So many counts may be said to be unknown: none where each loss told its own.
+    /// How many counts may be called unknown: none where each lost worker's count was told.
     fn most(&self) -> u32 {
         self.losses + DOUBTS_OF_A_RETURN * self.returns + self.states_lost + self.heirs
     }
 
-    /// How many gradients the journal has of those whose count may not be known.
+    /// How many gradients the journal has of workers whose count may not be known.
     fn may_be_missing(&self, ended: &Ended, journal: &Journal) -> u64 {
         let workers = self.uncounted.iter();
         let processes: BTreeSet<u32> = workers.filter_map(|worker| ended.processes.get(worker).copied()).collect();

@@ -95,7 +95,7 @@ impl Trap {
 
     /// Does not return if the trap of `folder` is set and this is the first process here.
     pub fn pass(folder: &Path) {
-        // Only one can rename it.
+        // Only one process can rename it.
         if std::fs::rename(folder.join(Self::SET), folder.join(Self::SPRUNG)).is_ok() {
             loop {
                 std::thread::park();

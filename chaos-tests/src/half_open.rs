@@ -1,5 +1,5 @@
-//! Strangers who begin handshakes and never finish them. They prove their address if they are asked to, and hear nothing else that they
-//! are answered. Counts those that are pending at the other end: whose handshake it has answered and not yet had time to give up.
+//! Strangers who begin handshakes and never finish them. They prove their address if they are asked to, and hear no other answer. Counts
+//! the handshakes that are pending at the other end: those that it has answered and not yet given up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,10 +23,10 @@ const DATAGRAM_BYTES: usize = 1 << 16;
 /// Each is kept until it has been idle for too long: then it says no goodbye, which the other end would hear.
 const KEPT: Duration = IDLE_TIMEOUT.saturating_add(Duration::from_secs(2));
 
-/// One begins at most so often: a burst of first datagrams, which are large on loopback, would be lost.
+/// Handshakes begin at most this often: a burst of first datagrams, which are large on loopback, would be lost.
 const EVERY: Duration = Duration::from_millis(4);
 
-/// So many times as many as are wanted are kept: the other end has given up most of them, and they do not know it.
+/// How many strangers are kept for each one wanted: the other end has given up most of them, and they do not know it.
 const KEPT_OF_ONE: usize = 4;
 
 /// The other end's part of a handshake is at least as long as this; a refusal, or an acknowledgement, is shorter.
@@ -35,14 +35,14 @@ const ANSWER_BYTES: usize = 1_000;
 /// What has not happened by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-// Others come in the place of those that were given up while these are still kept.
+// Strangers that the other end has given up are still kept when others come in their place.
 const _: () = assert!(KEPT.as_millis() < KEPT_OF_ONE as u128 * HANDSHAKE_DEADLINE.as_millis());
 
-/// A crowd of them at one address, on a thread of its own, until it is dropped.
+/// A crowd of strangers at one address, on a thread of its own, until it is dropped.
 #[derive(Debug)]
 pub struct HalfOpen {
     seen: Arc<Mutex<Seen>>,
-    /// How many have begun, and how many are pending.
+    /// How many handshakes have begun, and how many are pending.
     told: watch::Receiver<(usize, usize)>,
     go: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<()>>>,
@@ -51,11 +51,11 @@ pub struct HalfOpen {
 /// What the other end has answered, by the names that it has given its connections.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Those that are pending, and since when.
+    /// Connections whose handshakes are pending, and since when.
     pending: BTreeMap<Vec<u8>, Instant>,
-    /// All that ever were.
+    /// All connections that were ever answered.
     answered: BTreeSet<Vec<u8>>,
-    /// Asked to prove their address.
+    /// How many strangers were asked to prove their address.
     retried: usize,
 }
 
@@ -88,7 +88,7 @@ impl Seen {
 /// The type of a Retry packet (RFC 9000, section 17.2).
 const RETRY: u8 = 3;
 
-/// The type of a packet with a long header, and who sends it.
+/// The type of a packet with a long header, and its sender's name for the connection.
 fn long_header(datagram: &[u8]) -> Option<(u8, &[u8])> {
     let (&first, rest) = datagram.split_first()?;
     let (&to_bytes, rest) = rest.get(4..)?.split_first()?;
@@ -98,7 +98,7 @@ fn long_header(datagram: &[u8]) -> Option<(u8, &[u8])> {
 }
 
 impl HalfOpen {
-    /// So many come to `address`, where connections are for `purpose`, and others in the place of those that are given up.
+    /// So many strangers come to `address`, where connections are for `purpose`, and others in place of those that are given up.
     ///
     /// # Errors
     /// When there is no thread for them.
@@ -118,7 +118,7 @@ impl HalfOpen {
         })
     }
 
-    /// How many were asked to prove their address.
+    /// How many strangers were asked to prove their address.
     #[must_use]
     pub fn retried(&self) -> usize {
         lock(&self.seen).retried
@@ -139,7 +139,7 @@ impl HalfOpen {
         Ok(())
     }
 
-    /// They all go.
+    /// All strangers go.
     ///
     /// # Errors
     /// When they could not do what they were to.
@@ -154,7 +154,7 @@ fn lock(seen: &Mutex<Seen>) -> std::sync::MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// They dial a socket that passes on what they send, and of the answers only those that ask for a proof.
+/// The strangers dial a socket that passes on what they send, and of the answers only those that ask for a proof.
 async fn crowd(
     (address, purpose): (SocketAddr, Purpose),
     wanted: usize,
@@ -165,7 +165,7 @@ async fn crowd(
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let (front, back) = (UdpSocket::bind(loopback).await?, UdpSocket::bind(loopback).await?);
     let dialled = front.local_addr()?;
-    // Nobody ever sees what they call themselves.
+    // The other end never sees what the strangers call themselves.
     let job = JobId::new([0xee; 16]);
     let endpoint = bind_client(Authority::new(job)?.issue(Role::Worker, 1)?, purpose, dialled)?;
     let dialling = endpoint.local_addr()?;
@@ -181,7 +181,7 @@ async fn crowd(
             received = front.recv_from(&mut sent) => {
                 back.send_to(&sent[..received?.0], address).await?;
             }
-            // An address where nobody listens any more is an error of the socket, and of no interest.
+            // An address where no process listens any more is an error of the socket, and of no interest.
             received = back.recv_from(&mut answer) => {
                 let Ok((bytes, _)) = received else { continue };
                 if lock(seen).heard(&answer[..bytes]) {

@@ -21,7 +21,7 @@ pub const PROBE_UPDATES: usize = 2;
 pub enum Deed {
     /// The gradient of a shard.
     Gradient {
-        /// Of which.
+        /// The shard.
         shard: u32,
     },
     /// An update.
@@ -34,11 +34,11 @@ pub enum Deed {
 /// One line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line {
-    /// Which process: its number and when it began, since numbers come again.
+    /// The process: its number and when it began, since numbers come again.
     pub life: (u32, u64),
     /// What was computed.
     pub deed: Deed,
-    /// At which step.
+    /// The step.
     pub step: u64,
     /// When it began, in nanoseconds since 1970.
     pub begin_ns: u64,

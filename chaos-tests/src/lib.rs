@@ -1,5 +1,5 @@
 //! The adversary: real worker processes over real QUIC that come and go, are killed and stopped, at chosen and at random moments,
-//! and are compared with a plain loop that nobody disturbs (BITS-1). And simulated clusters of the same machines, in virtual time.
+//! and are compared with an undisturbed plain loop (BITS-1). And simulated clusters of the same machines, in virtual time.
 //!
 //! - [`setup`]: what is trained, and how a worker process is told; [`model`]: the toy model; [`journal`]: what was really computed;
 //! - [`trial`]: runs a job while an adversary watches; [`verdict`]: what must hold afterwards;

@@ -1,4 +1,4 @@
-//! How long steps took, by the journal of those who applied them. For benchmarks.
+//! How long steps took, by the journal of the processes that applied them. For benchmarks.
 
 use std::collections::BTreeMap;
 

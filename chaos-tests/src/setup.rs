@@ -21,9 +21,9 @@ const NEVER: u128 = u64::MAX as u128;
 pub struct Setup {
     /// How many workers are started.
     pub workers: u32,
-    /// Fewer do not train.
+    /// Fewer workers do not train.
     pub min: u32,
-    /// More are spares.
+    /// Workers beyond this many are spares.
     pub max: u32,
     /// Replacements in all.
     pub restarts: u32,

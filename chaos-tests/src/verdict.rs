@@ -82,7 +82,7 @@ impl Trial {
         })
     }
 
-    /// How many steps may never be told of: where several workers end, none may be left that knows the sums of a step that was not told.
+    /// How many steps may never be told of: where several workers end, none that is left may know the sums of a step that was not told.
     fn may_forget(&self, ended: &Ended) -> usize {
         match (ended.kills + ended.stops) as usize + self.armed().len() {
             0 | 1 => 0,

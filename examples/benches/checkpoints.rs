@@ -3,7 +3,7 @@
 //! this one. Its folder is on the disk that this is run on. The time is from the first update to the last: that the last state is saved
 //! before the job is done comes after it.
 //!
-//! One that is due while another is written is merged with the next: so it is a continuous stream of checkpoints, as fast as they become
+//! A checkpoint that is due while another is written is merged with the next: so they are a continuous stream, as fast as they become
 //! durable. `cargo bench -p sardana-examples --bench checkpoints [-- [WORKERS,WORKERS...] [ROUNDS] [EPOCHS]]`
 
 use std::path::Path;

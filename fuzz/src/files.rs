@@ -1,4 +1,4 @@
-//! Files that somebody hands over, or that another life of a process has left.
+//! Files that a user hands over, or that another life of a process has left.
 
 use std::cell::OnceCell;
 use std::fs;

@@ -107,7 +107,7 @@ pub(crate) fn links(bytes: &[u8]) {
     }
 }
 
-/// A request for a certificate from somebody of whom nothing is known.
+/// A request for a certificate from a stranger.
 pub(crate) fn enrolment(bytes: &[u8]) {
     static REGISTRAR: LazyLock<Registrar> = LazyLock::new(|| {
         let authority = Authority::new(JOB).expect("the system gives keys");
@@ -116,7 +116,7 @@ pub(crate) fn enrolment(bytes: &[u8]) {
     match kind(bytes, 3) {
         (0, rest) => {
             if let Some(request) = message::<EnrolRequest>(rest, ENROL_FRAME_BYTES) {
-                // Nobody has the authority's secret.
+                // No input has the authority's secret.
                 REGISTRAR.enrol(&request, Moment::new(1)).expect_err("it was not invited");
             }
         }

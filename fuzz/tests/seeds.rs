@@ -1,5 +1,5 @@
-//! Files to begin with, for formats that nobody guesses: written by what writes them. Kept files stay as they are; after a change of a format
-//! `cargo test -p sardana-fuzz --test seeds -- --ignored` adds what is written now.
+//! Files to begin with, for formats that no fuzzer guesses: written by what writes them. Kept files stay as they are; after a change of a
+//! format `cargo test -p sardana-fuzz --test seeds -- --ignored` adds what is written now.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 

@@ -19,14 +19,14 @@ use crate::mirroring::{self, Mirroring, MirroringError};
 pub struct Checkpointing {
     /// The folder that they are kept in, on this host. A job that is started again with the same one resumes from the newest.
     pub dir: PathBuf,
-    /// How often one is taken, on how many hosts it is kept, and for how long. One is taken at the end of the job, too.
+    /// How often a checkpoint is taken, on how many hosts it is kept, and for how long. One is taken at the end of the job, too.
     pub saves: Saves,
-    /// Where each of them is copied to, if anywhere, and where the job looks for a newer one before it begins.
+    /// Where each checkpoint is copied to, if anywhere, and where the job looks for a newer one before it begins.
     pub mirror: Option<MirrorUrl>,
 }
 
 impl Checkpointing {
-    /// Kept in `dir`, on this host only, as long as by default.
+    /// Checkpoints in `dir`, on this host only, kept as long as by default.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, every: Every) -> Self {
         Self {
@@ -66,7 +66,7 @@ pub(crate) struct Keeping {
 }
 
 impl Keeping {
-    /// In `depot`, and in a mirror, if there is to be one, as long as [`Keep`] says.
+    /// Keeps checkpoints in `depot`, and in a mirror, if there is to be one, as long as [`Keep`] says.
     pub(crate) async fn start(depot: Depot, mirror: Option<(Mirror, Keep)>, coordinator: &Coordinator) -> Self {
         let mirroring = match mirror {
             Some((mirror, keep)) => Some(Mirroring::start(mirror, keep, &depot, coordinator).await),

@@ -19,7 +19,7 @@ pub(crate) enum CopyError {
     Thread(std::io::Error),
 }
 
-/// Those that are under way.
+/// The copies that are under way.
 pub(crate) struct Copies {
     maker: Maker,
     under_way: Vec<JoinHandle<Result<(), StateError>>>,
@@ -52,7 +52,7 @@ impl Copies {
         }
     }
 
-    /// Makes one more, and sends it. What `copy` has borrowed of the state it has dropped when it returns.
+    /// Makes one more copy, and sends it. What `copy` has borrowed of the state it has dropped when it returns.
     pub(crate) fn begin(
         &mut self,
         copy: impl FnOnce() -> Result<Vec<Bytes>, StateError> + Send + 'static,
@@ -73,7 +73,7 @@ impl Copies {
         }
     }
 
-    /// Waits for all of them.
+    /// Waits for all copies.
     pub(crate) fn finish(&mut self) -> Result<(), CopyError> {
         for copy in self.under_way.drain(..) {
             copy.join().unwrap_or_else(|panic| resume_unwind(panic))?;

@@ -75,7 +75,7 @@ pub enum LaunchError {
          program calls sardana::train or serve_if_started_by_agent"
     )]
     NoWorkers {
-        /// How the last one ended.
+        /// How the last worker ended.
         last: String,
     },
     /// The system does not start the program. Fix its path or its permissions.
@@ -98,7 +98,7 @@ pub enum LaunchError {
         left: u32,
         /// What the job needs.
         need: Need,
-        /// How the last one ended.
+        /// How the last worker ended.
         last: String,
     },
     /// All workers are there, and their memory does not hold the gradients of one step.
@@ -112,9 +112,9 @@ pub enum LaunchError {
 /// What happens while a job runs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// To the job.
+    /// What happens to the job.
     Job(JobEvent),
-    /// To its processes.
+    /// What happens to its processes.
     Agent(AgentEvent),
 }
 

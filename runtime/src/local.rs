@@ -55,9 +55,9 @@ pub enum LocalError {
     Different {
         /// The worker with another state.
         rank: usize,
-        /// Rank 0's.
+        /// The hash of rank 0.
         expected: StateHash,
-        /// The other's.
+        /// The hash of that worker.
         found: StateHash,
     },
     /// A model's code panicked.
@@ -137,7 +137,7 @@ where
             .and_then(|()| introduced.into_iter().collect::<Result<Vec<Seat>, _>>())
             .and_then(|seats| runtime.block_on(collect(job, seats, ended)));
         drop(drivers);
-        // All of them, before anything is returned: the scope itself panics for one that did and was not joined.
+        // All threads, before anything is returned: the scope itself panics for a thread that did and was not joined.
         let ends: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
         for end in ends {
             end.map_err(|_| LocalError::Panicked)??;

@@ -33,7 +33,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// Why a job did not begin, as far as its mirror is concerned. The user does what the message says.
 #[derive(Debug, thiserror::Error)]
 pub enum MirroringError {
-    /// It cannot be used at all.
+    /// The mirror cannot be used at all.
     #[error(transparent)]
     Mirror(#[from] MirrorError),
     /// What to go on from is not known.
@@ -128,7 +128,7 @@ struct Copying {
     keep: Keep,
     reader: Reader,
     steering: Steering,
-    /// The last that was copied.
+    /// The last checkpoint that was copied.
     last: Option<Manifest>,
 }
 
@@ -155,7 +155,7 @@ impl Copying {
         }
     }
 
-    /// Copies one, and says how that went.
+    /// Copies a checkpoint, and says how that went.
     async fn attempt(&mut self, key: ManifestKey, skipped: u64) -> bool {
         let start = Instant::now();
         match self.copy(key).await {
@@ -240,7 +240,7 @@ impl Pieces for Source {
         match self.reader.pieces(&pieces, &known).await {
             Ok(read) => Ok(read),
             Err(_) => {
-                // Others may have come, or come back at another address.
+                // Other depots may have come, or come back at another address.
                 let depots = self.steering.depots().await;
                 self.known.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&depots);
                 self.reader.pieces(&pieces, &depots).await

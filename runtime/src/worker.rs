@@ -76,7 +76,7 @@ impl ProcessError {
 
 /// If an agent started this process as a worker, or [`crate::hosts::JOIN_VARIABLE`] names a join file for one, takes part in the
 /// job and ends the process: 0 when the job is done, or when the worker has left it in good order, which SIGTERM asks for.
-/// Existing, Missing returns at once. A program calls it (or [`crate::train()`]) before it does anything that a worker should not do.
+/// Otherwise returns at once. A program calls it (or [`crate::train()`]) before it does anything that a worker should not do.
 pub fn serve_if_started_by_agent<M, F>(job: &Job, build: F)
 where
     M: Trainable,
@@ -187,7 +187,7 @@ fn gradient_memory(memory: Option<u64>, used: Option<Used>, state: u64) -> u64 {
     memory.saturating_sub(used.peak).saturating_sub(state).max(KEEP_BYTES)
 }
 
-/// The thread that the actors run on. The training thread is the one that called, usually the process's main thread: memory that
+/// The thread that the actors run on. The training thread is the caller's, usually the process's main thread: memory that
 /// the model allocates and frees at every step is cheapest there.
 struct Network {
     thread: JoinHandle<Result<Ended, ProcessError>>,

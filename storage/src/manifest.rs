@@ -54,12 +54,12 @@ pub enum ManifestError {
     /// A later release wrote it, in this format.
     #[error("expected a manifest of format {FORMAT} at most, found {0}; use the release that wrote it")]
     Later(u16),
-    /// It is not the one that was asked for.
+    /// It is not the manifest that was asked for.
     #[error("expected the manifest {expected}, found {found}; use another copy of it")]
     Other {
-        /// The one that was asked for.
+        /// The manifest that was asked for.
         expected: ManifestKey,
-        /// This one.
+        /// The manifest that the bytes are.
         found: ManifestKey,
     },
 }

@@ -33,7 +33,7 @@ pub(crate) struct Path {
 struct Shared {
     over: AtomicBool,
     dropped: AtomicU64,
-    /// Who dials.
+    /// The socket that dials.
     dialler: OnceLock<SocketAddr>,
 }
 

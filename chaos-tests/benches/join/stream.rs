@@ -15,7 +15,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const JOB: JobId = JobId::new([9; 16]);
 
 /// MiB per second of one stream of `bytes`, from the request for it to its last byte. Each end has a thread of its own, and an endpoint at
-/// `local`; the one that asks dials what `through` says of the other one's address.
+/// `local`; the end that asks dials what `through` says of the other end's address.
 pub(crate) fn bandwidth(bytes: usize, local: IpAddr, through: impl FnOnce(SocketAddr) -> Result<SocketAddr>) -> Result<f64> {
     let authority = Authority::new(JOB)?;
     let (giving, taking) = (authority.issue(Role::Worker, 1)?, authority.issue(Role::Worker, 2)?);

@@ -1,4 +1,4 @@
-//! Many who come to a coordinator at once and say nothing.
+//! Many strangers who come to a coordinator at once and say nothing.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-/// For how long one tries to be heard.
+/// For how long a stranger tries to be heard.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The largest datagram.
@@ -23,7 +23,7 @@ const DATAGRAM_BYTES: usize = 1 << 16;
 /// In which way nothing is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Nobody comes: what the host does by itself.
+    /// No stranger comes: what the host does by itself.
     Nobody,
     /// The handshake is finished, and nothing follows.
     Silent,
@@ -48,7 +48,7 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// So many come to the coordinator of `door`.
+    /// So many strangers come to the coordinator of `door`.
     pub(crate) fn come(manner: Manner, door: JoinFile, count: usize) -> Result<Self> {
         let (go, told) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -77,11 +77,11 @@ async fn nobody(told: oneshot::Receiver<()>) -> Result<String> {
     Ok("no connection".to_owned())
 }
 
-/// What those met with who finished their handshakes.
+/// What strangers met with that finished their handshakes.
 #[derive(Debug, Default)]
 struct Met {
     opened: usize,
-    /// When the last of them was.
+    /// When the last handshake was finished.
     last: Duration,
     busy: usize,
     turned_away: usize,
@@ -131,7 +131,7 @@ async fn silent(door: &JoinFile, count: usize, told: oneshot::Receiver<()>) -> R
     ))
 }
 
-/// They dial a socket that passes on what they send to the coordinator, and no answers.
+/// The strangers dial a socket that passes on what they send to the coordinator, and no answers.
 async fn half_way(door: &JoinFile, count: usize, mut told: oneshot::Receiver<()>) -> Result<String> {
     let address = *door.coordinators.first().context("the join file names an address")?;
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

@@ -60,7 +60,7 @@ fn coordinates() -> Result<()> {
     })
 }
 
-/// What else it is told.
+/// What else the coordinator is told.
 struct Rest {
     succession: Succession,
     standbys: Vec<SocketAddr>,

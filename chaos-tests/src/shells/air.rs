@@ -1,5 +1,5 @@
-//! The network in memory: who is bound where, what is on its way, and what the weather does to it. One seed decides the fate of each
-//! datagram, by its link and its place on that link, so that no other link's traffic changes it. Knows nothing of QUIC.
+//! The network in memory: which socket is bound where, what is on its way, and what the weather does to it. One seed decides the fate of
+//! each datagram, by its link and its place on that link, so that no other link's traffic changes it. Knows nothing of QUIC.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -20,7 +20,7 @@ use crate::dice::{Dice, mix};
 /// Most datagrams that wait in a socket: about a kernel's buffer. What is beyond is dropped.
 const QUEUE: usize = 256;
 
-/// First port that is given to who asks for any.
+/// First port that is given to a socket that asks for any.
 const FIRST_PORT: u16 = 40_000;
 
 /// The network.
@@ -35,7 +35,7 @@ pub(super) struct Air {
 struct Inner {
     seed: u64,
     began: Instant,
-    /// What clocks said then.
+    /// What clocks said when the run began.
     began_at: SystemTime,
     weather: Weather,
     bound: BTreeMap<SocketAddr, Arc<Mailbox>>,

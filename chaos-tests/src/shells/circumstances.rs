@@ -13,7 +13,7 @@ use crate::setup::Setup;
 /// How much goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// Nothing: a calm network, and nobody dies.
+    /// Nothing: a calm network, and no process dies.
     None,
     /// What the seed draws.
     Faults,
@@ -28,7 +28,7 @@ pub enum Trouble {
 /// One run's circumstances.
 #[derive(Debug, Clone)]
 pub struct Circumstances {
-    /// What is trained, and by how many.
+    /// What is trained, and by how many workers.
     pub setup: Setup,
     /// How long a gradient takes.
     pub gradient: Duration,

@@ -1,4 +1,4 @@
-//! Who runs: one coordinator, its records, and a fleet of workers that are started anew when they end, as agents do.
+//! What runs: one coordinator, its records, and a fleet of workers that are started anew when they end, as agents do.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -61,7 +61,7 @@ pub(super) enum Happening {
 /// How a worker ended.
 #[derive(Debug)]
 pub(super) enum Ending {
-    /// With the job.
+    /// With the job, in this state.
     Done(Step, StateHash),
     /// It was drained.
     Drained,
@@ -103,7 +103,7 @@ pub(super) struct Member {
     pub(super) host: Host,
     pub(super) id: Option<WorkerId>,
     task: AbortHandle,
-    /// It does nothing before.
+    /// When it thaws: it does nothing before.
     thaws: Arc<Mutex<Instant>>,
 }
 
@@ -130,7 +130,7 @@ impl Cluster {
                 .with_validity(circumstances.validity),
         );
         let drawn = AtomicU64::new(0);
-        // Of one length on the wire.
+        // All ids have one length on the wire.
         let id = move || mix(seed ^ mix(drawn.fetch_add(1, Ordering::Relaxed))) | 1 << 63;
         let registrar = Arc::new(Registrar::new(authority).with_ids(id));
         let now = Moment::of(air.clock().now());
@@ -338,13 +338,13 @@ impl Process {
     }
 }
 
-/// Which ends are others' doing.
+/// How a worker ended, by its error: some ends are the doing of others.
 fn ended(error: &WorkerError) -> Ending {
     let words = error.to_string();
     match error {
         WorkerError::Join(error) => match **error {
             JoinError::NotThere { .. } | JoinError::Over => Ending::Anew(words),
-            // The coordinator has no reason to refuse anybody here: a process that is told so gives up for good.
+            // The coordinator has no reason to refuse a process here: one that is told so gives up for good.
             JoinError::Bind(_) | JoinError::NotTrusted { .. } | JoinError::Refused { .. } => Ending::Wrong(words),
         },
         WorkerError::Dismissed { .. } => Ending::Anew(words),

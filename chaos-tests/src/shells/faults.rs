@@ -9,12 +9,12 @@ use super::cluster::{COORDINATOR, Happening};
 use super::run::Run;
 use crate::dice::Dice;
 
-/// One thing that goes wrong. Who is meant by a number is who has it when it happens: the n-th of those who are there.
+/// One thing that goes wrong. The number n means the n-th of the workers that are there when it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     /// A worker's process is killed. Another is started after a while.
     KillWorker(u64),
-    /// All but one are killed at once.
+    /// All workers but one are killed at once.
     KillMost,
     /// The coordinator is killed, and started again after this time with what it had written down.
     KillCoordinator(Duration),
@@ -26,7 +26,7 @@ pub(super) enum Fault {
     CutPair(u64, u64, Duration),
     /// Only the worker and the coordinator do not reach each other for so long.
     CutControl(u64, Duration),
-    /// What the worker says reaches nobody for so long; it hears the others.
+    /// For so long no message of the worker arrives; it hears the others.
     Mute(u64, Duration),
     /// The coordinator is cut off from all workers for so long.
     CutCoordinator(Duration),
@@ -80,7 +80,7 @@ impl Fault {
         }
     }
 
-    /// What it is called.
+    /// The fault's name.
     const fn name(self) -> &'static str {
         match self {
             Self::KillWorker(_) => "fault: a worker killed",
@@ -102,7 +102,7 @@ impl Fault {
     }
 }
 
-/// From whom to whom nothing passes.
+/// From which host to which nothing passes.
 type Cuts = Vec<(IpAddr, IpAddr)>;
 
 fn both_ways(one: IpAddr, other: IpAddr) -> Cuts {
@@ -237,7 +237,7 @@ impl Run {
         self.begin_to_cut(long, cuts)
     }
 
-    /// Nothing passes from some to others for so long.
+    /// Nothing passes from some hosts to others for so long.
     fn begin_to_cut(&mut self, long: Duration, cuts: Cuts) -> Struck {
         if cuts.is_empty() {
             return Struck::Nothing;

@@ -1,7 +1,7 @@
 //! The second level of simulation: the real shells — coordinator, workers, step drivers, rings, transfers, enrolment, over real QUIC and TLS — in
 //! one thread, on a network in memory, in virtual time. One seed decides when each datagram is sent and how long it is.
 //!
-//! - [`play`]: one run; [`circumstances`]: what its seed draws; `cluster`: who runs; `faults`: what goes wrong;
+//! - [`play`]: one run; [`circumstances`]: what its seed draws; `cluster`: what runs; `faults`: what goes wrong;
 //! - `air`: the network; `weather`: what it does to datagrams; `host`: what a process stands on; `even`: TLS of even lengths;
 //! - [`trace`]: every datagram; [`story`]: what people are told; `checked`: a model whose every state is compared;
 //! - `covered`: what many runs must have gone through.

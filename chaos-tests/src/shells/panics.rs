@@ -1,4 +1,4 @@
-//! Counts panics: a task that panics is only missing, and nobody in the cluster may notice.
+//! Counts panics: a task that panics is only missing, and the cluster may not notice.
 
 use std::cell::Cell;
 use std::panic;
@@ -20,7 +20,7 @@ pub(super) fn watch() {
     });
 }
 
-/// How many this thread has seen since it was asked last. A run is one thread.
+/// How many panics this thread has seen since it was asked last. A run is one thread.
 pub(super) fn seen() -> u64 {
     SEEN.take()
 }

@@ -23,8 +23,8 @@ use crate::model::Touchy;
 /// worker comes in less.
 const PROGRESS: Duration = Duration::from_secs(90);
 
-/// How long workers may take to end once their job is done. One that was cut off at that moment looks for its coordinator for an hour, as
-/// it should.
+/// How long workers may take to end once their job is done. A worker that was cut off at that moment looks for its coordinator for an
+/// hour, as it should.
 const ENDING: Duration = Duration::from_secs(40);
 
 /// What became of a run.
@@ -36,7 +36,7 @@ pub struct Played {
     pub digest: u64,
     /// Every datagram.
     pub datagrams: Vec<Datagram>,
-    /// How many there were.
+    /// How many datagrams had which fate.
     pub traffic: Traffic,
     /// What people were told.
     pub story: Vec<String>,
@@ -98,7 +98,7 @@ pub(super) struct Run {
     counts: Counts,
     /// Faults that are not over.
     pub(super) open: u64,
-    /// What is not over is numbered.
+    /// The number of the newest fault that lasts.
     pub(super) numbered: u64,
     /// The newest step that was reported, and when something was reached that was not before.
     reached: u64,
@@ -203,7 +203,7 @@ impl Run {
     }
 
     fn ended(&mut self, serial: u64, ending: Ending) {
-        // One that was killed says nothing any more.
+        // A worker that was killed says nothing any more.
         if self.cluster.workers.remove(&serial).is_none() {
             return;
         }
@@ -267,7 +267,7 @@ impl Run {
         }
     }
 
-    /// The n-th of those who are there, counted round and round.
+    /// The n-th of the workers that are there, counted round and round.
     pub(super) fn choose(&self, who: u64) -> Option<u64> {
         let count = self.cluster.workers.len() as u64;
         let at = usize::try_from(who.checked_rem(count)?).ok()?;

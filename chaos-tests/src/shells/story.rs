@@ -1,4 +1,4 @@
-//! What happened, for people: the job's events, who came and went, and how many datagrams were sent meanwhile.
+//! What happened, for people: the job's events, which workers came and went, and how many datagrams were sent meanwhile.
 
 use std::io::Write;
 use std::time::Duration;

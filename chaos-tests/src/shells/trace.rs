@@ -11,9 +11,9 @@ use crate::dice::mix;
 pub struct Datagram {
     /// When it was sent, since the run began.
     pub at: Duration,
-    /// From where.
+    /// The sender's address.
     pub from: SocketAddr,
-    /// To where.
+    /// The receiver's address.
     pub to: SocketAddr,
     /// Its UDP payload.
     pub bytes: usize,
@@ -24,7 +24,7 @@ pub struct Datagram {
 /// What becomes of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
-    /// It arrives after this time, unless nobody is there or the queue there is full.
+    /// It arrives after this time, unless no socket is there or the queue there is full.
     Arrives(Duration),
     /// It arrives twice.
     Twice(Duration, Duration),
@@ -68,7 +68,7 @@ pub struct Traffic {
     pub too_large: u64,
     /// Dropped because the receiver's queue was full.
     pub overflowed: u64,
-    /// For somebody who is not there.
+    /// For an address where no socket is.
     pub nobody: u64,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Weather {
     pub(super) twice: u64,
     /// The largest UDP payload that is carried.
     pub(super) mtu: usize,
-    /// Partitions, by the fault that made them: from whom to whom nothing passes.
+    /// Partitions, by the fault that made them: from which host to which nothing passes.
     pub(super) cuts: BTreeMap<u64, Vec<(IpAddr, IpAddr)>>,
 }
 

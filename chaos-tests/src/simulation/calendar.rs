@@ -33,20 +33,20 @@ pub(crate) enum Happening {
     },
     /// A worker looks for the coordinator.
     Dial { worker: WorkerId },
-    /// Its hello is there.
+    /// A worker's hello reaches the coordinator.
     Hello {
         worker: WorkerId,
         session: u64,
         introduction: Box<Introduction>,
     },
-    /// The coordinator's answer to it.
+    /// The coordinator's answer to a worker's hello.
     Greeting {
         worker: WorkerId,
         session: u64,
         incarnation: Incarnation,
         report_from: Step,
     },
-    /// No greeting has come.
+    /// No greeting has come to a worker.
     Unanswered { worker: WorkerId, session: u64 },
     /// An agent is told to kill its child.
     Kill { worker: WorkerId },
@@ -58,7 +58,7 @@ pub(crate) enum Happening {
     },
     /// The coordinator notices that a session is over.
     SessionLost { worker: WorkerId, session: u64 },
-    /// The worker notices it.
+    /// A worker notices that its session is over.
     ControlLost { worker: WorkerId, session: u64 },
     /// A worker's clock.
     Beat { worker: WorkerId, heartbeat: Beat },
@@ -132,7 +132,7 @@ pub(crate) enum Beat {
     Reports,
 }
 
-/// Whom something happens to.
+/// The party that something happens to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Party {
     Coordinator,
@@ -141,7 +141,7 @@ pub(crate) enum Party {
 }
 
 impl Happening {
-    /// Whose process must run for it to happen.
+    /// The party whose process must run for it to happen.
     pub(crate) fn party(&self) -> Party {
         match self {
             Self::Tick { .. } | Self::ToCoordinator { .. } | Self::Hello { .. } | Self::SessionLost { .. } => {
@@ -177,7 +177,7 @@ impl Happening {
 struct Entry {
     /// In nanoseconds, which is as exact as a duration.
     at: u64,
-    /// Of two at once, the one that was entered first comes first.
+    /// Of two entries for one time, the one that was entered first comes first.
     serial: u64,
     place: usize,
 }

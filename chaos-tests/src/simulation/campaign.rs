@@ -38,7 +38,7 @@ pub struct Report {
     pub counted: Duration,
     /// What all runs went through.
     pub counts: Counts,
-    /// What they reached.
+    /// What the runs reached.
     pub coverage: Coverage,
     /// How often each invariant was checked.
     pub checked: BTreeMap<&'static str, u64>,

@@ -21,7 +21,7 @@ pub struct Churned {
     pub steps: u64,
     /// Processes that were killed.
     pub kills: u64,
-    /// How often nobody had the state any more.
+    /// How often no process had the state any more.
     pub states_lost: u64,
     /// The longest time in which a single process had the state.
     pub longest_alone: Duration,
@@ -79,7 +79,7 @@ impl World {
         self.calendar.after(wait + self.swarm.restart, Happening::Start);
     }
 
-    /// How many processes have the newest state, or the one before it: the sum in between is with those who have that.
+    /// How many processes have the newest state, or the one before it: those with the newest have the sum in between.
     fn holders(&self) -> usize {
         let reached = self.reached();
         let has_it = |process: &&Process| process.member.step().next() >= reached;

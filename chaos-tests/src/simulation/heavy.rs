@@ -1,5 +1,5 @@
-//! A job whose state takes minutes or an hour to move: all lose it and load it from a checkpoint, one is lost and another joins. Whatever is
-//! waited for moves all the time, so that nobody may be left out for it, however long it takes (LIVE-1).
+//! A job whose state takes minutes or an hour to move: all workers lose it and load it from a checkpoint, one is lost and another joins.
+//! Whatever is waited for moves all the time, so that no worker may be left out for it, however long it takes (LIVE-1).
 
 use std::time::Duration;
 

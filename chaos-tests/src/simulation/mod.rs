@@ -2,12 +2,12 @@
 //! their worst. One seed decides everything, and replays it.
 //!
 //! - [`play`]: one run; [`campaign`]: many, on all processors, until enough hours have passed;
-//! - [`load`]: one whose large state must move over slow links before the others can go on;
-//! - [`break_port`]: one in which one worker cannot be linked with any more;
-//! - [`preempt`]: one in which workers are lost, leave and come without end, and checkpoints must come all the same;
-//! - [`churn`]: one in which a worker is killed every moment, and training must go on all the same;
-//! - [`outlive`]: one that thousands of workers come to and are lost from, and nothing may grow; [`leave_undisturbed`]: one that loses none;
-//! - `world`: the cluster, with its depots; `calendar`: virtual time; `network`: who reaches whom; `swarm`: what a seed draws;
+//! - [`load`]: a run whose large state must move over slow links before the others can go on;
+//! - [`break_port`]: a run in which one worker cannot be linked with any more;
+//! - [`preempt`]: a run in which workers are lost, leave and come without end, and checkpoints must come all the same;
+//! - [`churn`]: a run in which a worker is killed every moment, and training must go on all the same;
+//! - [`outlive`]: a run with thousands of workers that come and are lost: nothing may grow; [`leave_undisturbed`]: one that loses none;
+//! - `world`: the cluster, with its depots; `calendar`: virtual time; `network`: which node reaches which; `swarm`: what a seed draws;
 //! - `faults`: what goes wrong, one file each; `invariants`: what must hold all the same, one file each;
 //! - `required`: what a campaign must have checked and struck to count, and how much it may have excused;
 //! - [`hostile`]: peers that lie, to the machines alone and from among honest ones;

@@ -71,7 +71,7 @@ pub(crate) fn hash_of_share(state: u64, share: Share) -> StateHash {
     share_hash(PIECE_BYTES * pieces.len() as u64, &pieces)
 }
 
-/// The states of an undisturbed run, as far as anybody has asked.
+/// The states of an undisturbed run, as far as they were asked for.
 #[derive(Debug)]
 pub(crate) struct Reference {
     shards: u32,

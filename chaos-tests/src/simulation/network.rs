@@ -1,4 +1,4 @@
-//! Who reaches whom, and how long it takes. Cuts have a direction; a reliable stream waits until they are over, or breaks.
+//! Which node reaches which, and how long it takes. Cuts have a direction; a reliable stream waits until they are over, or breaks.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub(crate) const IDLE: Duration = Duration::from_secs(10);
 /// A packet that was lost is sent again after this.
 const RETRANSMIT: Duration = Duration::from_millis(200);
 
-/// Somebody with an address.
+/// A process with an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Node {
     Coordinator,
@@ -31,20 +31,20 @@ impl Node {
 /// Which way a cut keeps things from passing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// What those inside send does not leave.
+    /// What nodes inside send does not leave.
     Out,
-    /// What others send does not come in.
+    /// What nodes outside send does not come in.
     In,
     Both,
-    /// Nothing passes between those inside and workers outside; others notice nothing.
+    /// Nothing passes between nodes inside and workers outside; others notice nothing.
     Workers,
-    /// What those inside send to workers outside does not leave.
+    /// What nodes inside send to workers outside does not leave.
     ToWorkers,
     /// What workers outside send does not come in.
     FromWorkers,
 }
 
-/// Some are cut off from the rest for a while.
+/// Some nodes are cut off from the rest for a while.
 #[derive(Debug, Clone)]
 pub(crate) struct Cut {
     pub(crate) inside: BTreeSet<Node>,

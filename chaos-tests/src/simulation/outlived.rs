@@ -1,4 +1,4 @@
-//! A small fleet that loses one process after the other, but never the oldest: nothing may stay of those that are gone.
+//! A small fleet that loses one process after the other, but never the oldest: nothing may stay of the lost ones.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -40,7 +40,7 @@ const BEGINS: u64 = MAX_KEPT_REPORTS as u64 + 100;
 /// Steps are few between two ends.
 const GRADIENT: Duration = Duration::from_millis(10);
 
-/// Between two ends at most, so that some of those that come take part, and some end before.
+/// Between two ends at most, so that some of the workers that come take part, and some end before.
 const APART: Duration = Duration::from_millis(600);
 
 /// Sizes are compared over so many ends: what a life leaves for a while is more at one time than at another.
@@ -67,7 +67,7 @@ pub fn outlive(seed: u64, lives: u32) -> Outlived {
 }
 
 impl World {
-    /// So many processes end, one after the other, of those that are not the oldest.
+    /// So many processes end, one after the other, but never the oldest.
     fn lose(&mut self, lives: u32, oldest: Option<WorkerId>) -> Sizes {
         let mut sizes = Sizes::default();
         for _ in 0..lives {
@@ -75,7 +75,7 @@ impl World {
             self.until(pause, |_| false);
             let mortal: Vec<WorkerId> = self.processes.keys().copied().filter(|one| Some(*one) != oldest).collect();
             if let Some(worker) = self.dice.pick(&mortal) {
-                // Its agent tells how it ended: of one whose connection breaks first, that is remembered for a while.
+                // Its agent tells how it ended: for a worker whose connection breaks first, that is remembered for a while.
                 self.end_seen(worker, "signal 9", LastWords::No);
             }
             sizes.coordinator = sizes.coordinator.max(text(&self.coordinator.machine));

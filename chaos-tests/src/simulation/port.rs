@@ -1,5 +1,5 @@
 //! A job in which one worker's own port breaks for good: no other worker reaches it, or it reaches no other, or both. All speak with the
-//! coordinator as before. Whom the others cannot link with is left out, and nobody else.
+//! coordinator as before. Only a worker that the others cannot link with is left out.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,9 +28,9 @@ pub enum Port {
 /// What becomes of such a job.
 #[derive(Debug)]
 pub struct Broken {
-    /// Whether the one with the broken port was left out.
+    /// Whether the worker with the broken port was left out.
     pub broken_left_out: bool,
-    /// How many others were.
+    /// How many other workers were.
     pub healthy_left_out: usize,
     /// How long it took until as many workers as before trained without it.
     pub whole: Option<Duration>,
@@ -43,7 +43,7 @@ pub struct Broken {
 /// Links are tried some times, each for seconds, and a successor copies the state.
 const WITHIN: Duration = Duration::from_secs(1_800);
 
-/// Nobody else is left out afterwards.
+/// No other worker is left out afterwards.
 const AFTERWARDS: Duration = Duration::from_secs(300);
 
 /// Plays the run of `seed`: one of so many workers has a port that breaks like that.

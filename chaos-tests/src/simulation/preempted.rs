@@ -18,7 +18,7 @@ pub struct Preempted {
     pub saved: u64,
     /// Checkpoints given up.
     pub not_saved: u64,
-    /// Workers that were lost or left, and storms of those that came.
+    /// Workers that were lost or left, and storms of new ones.
     pub struck: u64,
     /// The longest time in which none was committed,
     pub longest: Duration,
@@ -28,8 +28,9 @@ pub struct Preempted {
     pub violation: Option<Violation>,
 }
 
-/// So many rounds one that is due may take. A round is a step, the copying and hashing of shares, and their writing, each twice as long as it
-/// takes as a rule. One is lost with a worker, one until the others train again, one may be with a join, and one is for itself.
+/// So many rounds a checkpoint that is due may take. A round is a step, the copying and hashing of shares, and their writing, each twice as
+/// long as it takes as a rule. One round is lost with a worker, one until the others train again, one may be with a join, and one is for
+/// itself.
 const ROUNDS: u32 = 5;
 
 /// Between two faults there is as long as a checkpoint that is due takes, and up to as long again.

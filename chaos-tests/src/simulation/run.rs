@@ -62,7 +62,7 @@ impl World {
         self.done.is_some() || self.given_up || self.broken.is_some()
     }
 
-    /// Now and then the job is asked to stop while faults still come, so that who has heard of it may die.
+    /// Now and then the job is asked to stop while faults still come, so that a worker that has heard of it may die.
     fn may_stop_amid_faults(&mut self) {
         if self.dice.below(4) > 0 {
             return;
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Asks the job to stop, if somebody listens. Where nobody trains it would fail instead.
+    /// Asks the job to stop, if the coordinator listens. Where no worker trains it would fail instead.
     pub(super) fn ask_to_stop(&mut self) -> bool {
         let trains = match self.stage() {
             Some(Stage::Halting | Stage::Forming | Stage::Running) => self.coordinator_listens(),
@@ -114,7 +114,7 @@ impl World {
         let (since, mut asked) = (self.now(), false);
         while !self.is_over() && self.now() < since + floor.ends_within {
             asked |= !asked && self.ask_to_stop();
-            // A job that stops where it stands owes no gradient, so that nothing tells a worker that hangs in one from one that evaluates.
+            // A job that stops where it stands owes no gradient: nothing tells a worker that hangs in a gradient from one that evaluates.
             if asked && self.now() >= since + floor.ends_within / 2 {
                 self.people_end_all_that_hangs();
             }
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Where everybody stands, for a person who looks for the reason.
+    /// Where each worker stands, for a person who looks for the reason.
     fn describe(&self) -> String {
         let workers = self.processes.iter().map(|(worker, process)| {
             let at: Step = process.member.step();

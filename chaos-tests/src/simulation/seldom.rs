@@ -25,7 +25,7 @@ pub struct Asked {
 /// What becomes of a job in which a process is stopped.
 #[derive(Debug)]
 pub struct StoodStill {
-    /// How long it took from then until it was left out. None if it was not.
+    /// How long it took from then until the process was left out. None if it was not.
     pub left_out: Option<Duration>,
     /// What did not hold, if something did not.
     pub violation: Option<Violation>,
@@ -34,7 +34,7 @@ pub struct StoodStill {
 /// By then all of a job train.
 const BEGINS: Duration = Duration::from_secs(1_800);
 
-/// So long one gradient takes at least that seems never to end: longer than anybody is given for it.
+/// How long a gradient that seems never to end takes at least: longer than any worker is given for it.
 const ENDLESS: Duration = Duration::from_secs(7_200);
 
 /// So long a process stands still: connections live on.
@@ -57,11 +57,11 @@ pub fn come_back_to_a_newcomer(seed: u64) -> Asked {
     world.asked("who comes back waits first")
 }
 
-/// A worker comes to a gradient that takes it hours, while its process beats on: it is killed as one whose training thread hangs, but
-/// not before anybody else would be.
+/// A worker comes to a gradient that takes it hours, while its process beats on: it is killed as if its training thread hung, but
+/// not before any other worker would be.
 #[must_use]
 pub fn work_without_end(seed: u64) -> Asked {
-    // None tells how fast it is: one that says that it takes hours is given hours.
+    // No worker tells how fast it is: one that says that it takes hours is given hours.
     let (mut world, chosen) = training(seed, 3, Balance::Off);
     let times = ENDLESS.as_millis() / world.swarm.gradient.as_millis().max(1);
     if let Some(process) = chosen.and_then(|worker| world.processes.get_mut(&worker)) {

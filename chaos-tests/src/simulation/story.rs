@@ -69,7 +69,7 @@ impl Story {
         }
     }
 
-    /// Until nobody reads any more.
+    /// Until the reader is gone.
     fn say(&mut self, line: &str) {
         if writeln!(std::io::stdout(), "{line}").is_err() {
             self.telling = Telling::No;

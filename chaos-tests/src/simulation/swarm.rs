@@ -18,9 +18,9 @@ use crate::dice::{Dice, mix};
 pub(crate) struct Swarm {
     /// How many workers the fleet has when nothing is missing.
     pub(crate) workers: u32,
-    /// Fewer do not train.
+    /// Fewer workers do not train.
     pub(crate) min: u32,
-    /// More are spares.
+    /// Workers beyond this many are spares.
     pub(crate) max: u32,
     /// K.
     pub(crate) shards: u32,
@@ -130,7 +130,7 @@ impl Swarm {
         self.shards.div_ceil(self.min.max(1)).max(1)
     }
 
-    /// A job of so many workers that is saved to so many depots, on healthy hosts, and is small enough that those who lie come to its end.
+    /// A job of so many workers that is saved to so many depots, on healthy hosts, and so small that workers that lie come to its end.
     pub(crate) fn besieged(dice: &mut Dice, workers: u32, steps: u64, depots: u32) -> Self {
         let swarm = Self::healthy(dice, workers);
         let (shards, max) = (8, 5);

@@ -51,11 +51,11 @@ enum Firing {
 /// Something that happened, or was done.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Told {
-    /// By the product.
+    /// An event of the product.
     Event(Event),
-    /// By the adversary.
+    /// A signal that the adversary sent.
     Signal(WorkerId, Signal),
-    /// By the adversary, in the place of an operator.
+    /// What the adversary asked for, in the place of an operator.
     Request(OperatorRequest),
 }
 
@@ -125,7 +125,7 @@ impl Trial {
         &self.faults
     }
 
-    /// The faults that somebody should have died of, and nobody has.
+    /// The faults that a process should have died of, and none has.
     #[must_use]
     pub fn not_fired(&self) -> Vec<&str> {
         let armed = self.faults.iter().enumerate();
@@ -133,7 +133,7 @@ impl Trial {
         unmet.map(|(_, fault)| fault.as_str()).collect()
     }
 
-    /// How many faults somebody has died of.
+    /// How many faults a process has died of.
     #[must_use]
     pub fn fired(&self) -> usize {
         let armed = self.faults.iter().enumerate();
@@ -263,7 +263,7 @@ pub fn reported(event: &Event) -> Option<u64> {
 /// Waits until these processes have ended. The kernel tells, through a descriptor of the process.
 ///
 /// # Errors
-/// Names one that has not ended within a bound.
+/// Names a process that has not ended within a bound.
 pub async fn all_gone(pids: impl IntoIterator<Item = u32>) -> Result<()> {
     for pid in pids {
         let raw = Pid::from_raw(i32::try_from(pid)?).context("no process has the number 0")?;

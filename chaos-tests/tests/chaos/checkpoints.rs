@@ -53,7 +53,7 @@ async fn next(launched: &mut Launched) -> Result<JobEvent> {
     timeout(LIMIT, job_event).await.context("nothing happens")?
 }
 
-/// Waits until a checkpoint of `step`, or a later one, is committed. Returns of which.
+/// Waits until a checkpoint of `step`, or a later one, is committed. Returns its step.
 pub(crate) async fn saved(launched: &mut Launched, step: u64) -> Result<Step> {
     loop {
         if let JobEvent::Checkpoint(CheckpointEvent::Saved { key, .. }) = next(launched).await?
@@ -72,7 +72,7 @@ pub(crate) struct Ended {
     pub(crate) told: Vec<JobEvent>,
 }
 
-/// Launches a job in a folder that one in this very process may still be letting go of.
+/// Launches a job in a folder that a job in this very process may still be letting go of.
 async fn launch_again(config: LaunchConfig) -> Result<Launched> {
     let launching = async {
         loop {
@@ -167,7 +167,7 @@ async fn a_job_that_loses_everything_resumes_with_any_number_of_workers() -> Res
     Ok(())
 }
 
-/// The experiment of those who come from checkpoint-and-restart: the chief is cut off at step 7.
+/// The experiment for users of checkpoint-and-restart: the chief is cut off at step 7.
 #[tokio::test]
 async fn the_chief_is_lost_at_step_seven_and_then_all_are() -> Result<()> {
     let trial = trial(setup(3))?;
@@ -213,7 +213,7 @@ async fn a_job_that_is_stopped_keeps_its_last_state_and_goes_on_from_it() -> Res
     let trial = trial(setup(2))?;
     let folder = trial.folder().join("checkpoints");
     let pace = Place::Pace.close(trial.folder())?;
-    // None is due for long.
+    // No checkpoint is due for long.
     let launched = launch(config(&trial, &folder, 2, "1000")?).await?;
     let mut kept = None;
     let finishing = launched.finish(|launched, event| match event {
@@ -378,7 +378,7 @@ async fn a_worker_dies_while_all_load_a_checkpoint() -> Result<()> {
     let [restored, lending] = OF_READERS else {
         anyhow::bail!("expected two points, found {OF_READERS:?}");
     };
-    // Those that see the depot's disk need not lend.
+    // Workers that see the depot's disk need not lend.
     for (point, apart) in [(restored, false), (restored, true), (lending, true)] {
         let mut trial = trial(setup(3))?.faults([format!("{point}@1").as_str()]);
         if apart {

@@ -28,7 +28,7 @@ const LIMIT: Duration = Duration::from_secs(150);
 /// From this step on training waits for the test, a little longer each step.
 pub(crate) const GATE: u64 = 4;
 
-/// How many have been invited by this process.
+/// How many processes this one has invited.
 static INVITED: AtomicU32 = AtomicU32::new(0);
 
 /// A job and its coordinator.
@@ -88,7 +88,7 @@ impl Life {
         })
     }
 
-    /// The next thing it says that begins so.
+    /// The next line it says that begins so.
     pub(crate) async fn until(&mut self, beginning: &str) -> Result<String> {
         self.until_one(beginning, |line| line.starts_with(beginning)).await
     }
@@ -140,7 +140,7 @@ impl Life {
         Ok(())
     }
 
-    /// It ends by itself, as one that has failed. Returns why.
+    /// It ends by itself, with a failure. Returns why.
     pub(crate) async fn fails(&mut self) -> Result<String> {
         let why = self.until("failed ").await?;
         let ended = timeout(LIMIT, self.process.wait())
@@ -197,7 +197,7 @@ impl Site {
         Ok(host.await?)
     }
 
-    /// A join file for one who comes.
+    /// A join file for one more process.
     pub(crate) fn invitation(&self, role: Role) -> Result<PathBuf> {
         let serial = INVITED.fetch_add(1, Ordering::Relaxed);
         let out = self.trial.folder().join(format!("{serial}.join"));
@@ -211,7 +211,7 @@ impl Site {
         Ok(out)
     }
 
-    /// The next thing the coordinator says that begins so.
+    /// The next line the coordinator says that begins so.
     pub(crate) async fn until(&mut self, beginning: &str) -> Result<String> {
         self.coordinator.until(beginning).await
     }
@@ -234,20 +234,20 @@ impl Site {
         self.coordinator.dead().await
     }
 
-    /// Its next life.
+    /// The coordinator's next life.
     pub(crate) async fn start_again(&mut self, arguments: &[&str]) -> Result<()> {
         self.coordinator = Life::begin(&self.trial, &self.state, self.address, self.fault.as_deref(), arguments)?;
         self.until("listening ").await?;
         Ok(())
     }
 
-    /// Another one, at any address, in the same state directory.
+    /// A second coordinator, at any address, in the same state directory.
     pub(crate) fn second(&self, arguments: &[&str]) -> Result<Life> {
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
         Life::begin(&self.trial, &self.state, listen, None, arguments)
     }
 
-    /// Another one begins at `address`, which has nothing of this one but its authority, and is this job's coordinator from now on.
+    /// Another coordinator begins at `address`, which has nothing of this one but its authority, and is this job's coordinator from now on.
     /// Returns the one before, which may live.
     pub(crate) fn is_taken_over(&mut self, address: SocketAddr, arguments: &[&str]) -> Result<Life> {
         let elsewhere = self.trial.folder().join("elsewhere");
@@ -307,7 +307,7 @@ impl Site {
         self.coordinator.said(beginning)
     }
 
-    /// Nobody has halted, and no worker was started beside the first `workers`.
+    /// No worker has halted, and none was started beside the first `workers`.
     pub(crate) fn nobody_noticed(&self, workers: usize) -> Result<()> {
         let said = &self.coordinator.said;
         ensure!(!self.said("halting") && !self.said("forming"), "{said:#?}");

@@ -9,7 +9,7 @@ use sardana_chaos_tests::gate::Place;
 use crate::checkpoints;
 use crate::coordinated::{GATE, Site, kill_one, setup};
 
-/// Another one begins, at the same address or another one, and nothing is left of the one that is dead but its authority.
+/// Another coordinator begins, at the same address or another one, and nothing is left of the dead one but its authority.
 fn taken_over(site: &mut Site, address: Option<SocketAddr>) -> Result<()> {
     let lost = site.state.clone();
     site.is_taken_over(address.unwrap_or(site.address), &[])?;
@@ -73,7 +73,7 @@ async fn another_takes_over_with_nothing_but_the_authority() -> Result<()> {
     let pace = Place::Pace.close(site.trial.folder())?;
     let host = site.host(2).await?;
     site.until_step(GATE).await?;
-    // Twice, so that the lost one was not the first.
+    // Twice, so that the lost coordinator was not the first.
     site.kill().await?;
     site.start_again(&[]).await?;
     site.until("adopted g1.1").await?;
@@ -119,7 +119,7 @@ async fn dies_at(point: Point) -> Result<()> {
     site.until_step(GATE).await?;
     let late = site.host(1).await?;
     let mut pace = Some(pace);
-    // The others come up while the third joins.
+    // The other points are reached while the third joins.
     if [Point::CoordinatorHalt, Point::CoordinatorForm, Point::CoordinatorForms].contains(&point) {
         kill_one(&mut host).await?;
     } else if point == Point::CoordinatorComplete {
@@ -136,7 +136,7 @@ async fn dies_at(point: Point) -> Result<()> {
 
 #[tokio::test]
 async fn a_coordinator_may_die_at_each_of_its_fault_points() -> Result<()> {
-    // At those of checkpoints it dies elsewhere.
+    // At the points of checkpoints it dies elsewhere.
     let of_membership = |point: &Point| !checkpoints::OF_COORDINATORS.contains(&point.name());
     crate::each(Point::of(Role::Coordinator).filter(of_membership), dies_at).await
 }

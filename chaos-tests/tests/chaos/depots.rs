@@ -25,7 +25,7 @@ pub(crate) const TWICE: [&str; 2] = ["every=30", "replicas=2"];
 /// The same, with a checkpoint at every step.
 pub(crate) const ALWAYS: [&str; 2] = ["every=1", "replicas=2"];
 
-/// A job with a checkpoint at [`SAVED`] and one at its end. Nobody ends it before the test does.
+/// A job with a checkpoint at [`SAVED`] and one at its end. It does not end before the test lets it.
 pub(crate) fn setup(workers: u32) -> Setup {
     Setup {
         steps: 2 * SAVED - 1,
@@ -62,7 +62,7 @@ impl Site {
         let join = self.invitation(Role::Checkpoint)?;
         let mut command = match start.file_kib {
             None => Command::new(DEPOT),
-            // Who writes beyond the limit is told so, instead of being killed.
+            // A process that writes beyond the limit is told so, instead of being killed.
             Some(kib) => {
                 let mut shell = Command::new("sh");
                 let script = format!("trap '' XFSZ; ulimit -S -f {}; exec \"$0\" \"$@\"", 2 * kib);
@@ -103,7 +103,7 @@ impl Site {
         told.filter_map(|step| step.parse().ok()).max().unwrap_or(0)
     }
 
-    /// The coordinator begins again, and resumes from a checkpoint of `step` or a later one. Returns of which.
+    /// The coordinator begins again, and resumes from a checkpoint of `step` or a later one. Returns its step.
     pub(crate) async fn resumes(&mut self, step: u64) -> Result<u64> {
         let line = self.until("resumes ").await?;
         let from: u64 = line["resumes ".len()..].parse()?;
@@ -132,7 +132,7 @@ impl Depot {
     }
 }
 
-/// The newest checkpoint in a folder that nobody uses.
+/// The newest checkpoint in a folder that no process uses.
 pub(crate) fn newest(folder: &Path) -> Result<Manifest> {
     let store = Store::open(folder)?.store;
     let key = store
@@ -147,7 +147,7 @@ pub(crate) fn id_of(folder: &Path) -> Result<DepotId> {
     Ok(sardana_actors::depot::identity(folder)?)
 }
 
-/// The bytes of a piece in a folder that nobody uses.
+/// The bytes of a piece in a folder that no process uses.
 pub(crate) fn piece_in(folder: &Path, piece: PieceHash) -> Result<Vec<u8>> {
     Ok(Store::open(folder)?.store.read(piece)?)
 }

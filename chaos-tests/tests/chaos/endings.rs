@@ -1,5 +1,5 @@
-//! How a job ends, or nearly does. Only some had applied a step when they died: the others take the sum from those ahead, or compute the same
-//! bits again. A job that waits for workers is stopped: what those who are left have is kept.
+//! How a job ends, or nearly does. Only some workers had applied a step when they died: the others take the sum from those ahead, or
+//! compute the same bits again. A job that waits for workers is stopped: what the workers that are left have is kept.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{checkpoints, coordinated, trial};
 /// What has not happened by then never will.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The worker that had applied step 6 first dies; at the same moment so do all that are not named by `spared`, by rank.
+/// The first worker to apply step 6 dies; at the same moment so do all that are not named by `spared`, by rank.
 async fn first_to_apply_dies(workers: u32, spared: usize) -> Result<()> {
     let trial = trial(Setup::new(workers))?.faults(["after-apply@6"]);
     let mut struck = false;
@@ -84,7 +84,7 @@ async fn a_job_that_is_stopped_while_it_waits_for_workers_keeps_its_last_state()
     })?;
     let folder = trial.folder().join("checkpoints");
     let pace = Place::Pace.close(trial.folder())?;
-    // None is due for long: what is kept, is kept because of the stop.
+    // No checkpoint is due for long: what is kept, is kept because of the stop.
     let launched = launch(checkpoints::config(&trial, &folder, 2, "1000")?).await?;
     let (mut members, mut killed, mut door) = (Vec::new(), None, None);
     let (mut asked, mut kept) = (false, None);

@@ -9,7 +9,7 @@ use sardana_chaos_tests::setup::Setup;
 
 use crate::{checkpoints, joins, replicas, trial};
 
-/// Nobody gets beyond this step before all deaths below it have happened: else the job would end before a replacement has come.
+/// No worker gets beyond this step before all deaths below it have happened: else the job would end before a replacement has come.
 const GATE: u64 = 8;
 
 /// Deaths at the points of `faults`, separated by spaces, one process each.
@@ -17,7 +17,7 @@ async fn deaths(workers: u32, faults: &str) -> Result<()> {
     deaths_with(Setup::new(workers), faults).await
 }
 
-/// The same where all are needed: a replacement is waited for, and fetches the state while the others stand still.
+/// The same where all workers are needed: a replacement is waited for, and fetches the state while the others stand still.
 async fn deaths_of_the_needed(workers: u32, faults: &str) -> Result<()> {
     let min = workers;
     deaths_with(
@@ -60,7 +60,7 @@ async fn deaths_with(setup: Setup, faults: &str) -> Result<()> {
     Ok(())
 }
 
-/// One test per line: its name, and where processes die. Who halts for a death, and forms after it, may be one step behind the dead.
+/// One test per line: its name, and where processes die. A worker that halts for a death, and then forms, may be one step behind the dead.
 macro_rules! deaths {
     ($all:ident, $deaths:ident: $($name:ident: $workers:literal, $faults:literal;)*) => {
         const $all: &[&str] = &[$($faults),*];
@@ -121,7 +121,7 @@ deaths! {
     two_joining: 4, "in-apply@4 fetch@3 fetch@3";
 }
 
-/// Every point that every rank comes to in a job that nobody joins, on `rank` of three.
+/// Every point that every rank comes to in a job that no worker joins, on `rank` of three.
 async fn each_point_on(rank: u32) -> Result<()> {
     const ALWAYS: [&str; 9] = [
         "in-gradient",
@@ -140,7 +140,7 @@ async fn each_point_on(rank: u32) -> Result<()> {
     for point in ALWAYS.iter().chain(passing) {
         let fault = match *point {
             "form" | "linked" => format!("{point}#{rank}@0"),
-            // Somebody else must die first. Those who halt may be one step behind.
+            // Another worker must die first. The workers that halt may be one step behind.
             "halt" | "halted" => format!("in-gradient#{}@3 {point}#{rank}@2", (rank + 1) % 3),
             _ => format!("{point}#{rank}@3"),
         };

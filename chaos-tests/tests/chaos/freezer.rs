@@ -39,7 +39,7 @@ impl Frozen {
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        // It may have ended, and a group that has somebody in it stays.
+        // It may have ended, and a group that has a process in it stays.
         let _ = self.thaw();
         let _ = fs::remove_dir(&self.0);
     }

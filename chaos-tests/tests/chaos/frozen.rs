@@ -1,5 +1,5 @@
 //! Workers that stand still. By SIGSTOP: their agent sees it, and they are left out and replaced at once. Without their agent's knowledge,
-//! as in a container that is paused: they are left out for their silence, and one that wakes up later changes nothing (GEN-3).
+//! as in a container that is paused: they are left out for their silence, and a worker that wakes up later changes nothing (GEN-3).
 
 use std::time::Duration;
 

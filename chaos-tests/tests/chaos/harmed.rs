@@ -14,7 +14,7 @@ use sardana_storage::store::{INDEX_FOLDER, MANIFESTS_FOLDER};
 use crate::coordinated::Site;
 use crate::depots::{Depot, SAVED, Start, TWICE, cut, flip, id_of, newest, piece_in, setup};
 
-/// What happens to the folder of a host while nobody uses it.
+/// What happens to the folder of a host while no process uses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Harm {
     /// One bit of a piece that its readers ask this host for first.
@@ -93,7 +93,7 @@ async fn what_one_host_has_lost_is_read_from_the_other_one_and_brought_back() ->
     Ok(())
 }
 
-/// Two hosts, of which one cannot keep the first checkpoint, for a while. Returns it once the other one has kept that alone.
+/// A job with a host that cannot keep the first checkpoint, for a while.
 async fn one_cannot(setup: Setup, start: Start<'_>, hurt: impl FnOnce(&Depot) -> Result<()>) -> Result<(Site, Depot)> {
     let site = Site::with(setup, None, &TWICE).await?;
     let one = site.depot("one", start).await?;
@@ -101,7 +101,8 @@ async fn one_cannot(setup: Setup, start: Start<'_>, hurt: impl FnOnce(&Depot) ->
     Ok((site, one))
 }
 
-/// It can again: the checkpoint is placed on it, and the job ends with one on both.
+/// A second host keeps the first checkpoint alone. Then the first host can again: it gets that checkpoint, and
+/// the job ends with one on both.
 async fn goes_on(mut site: Site, one: &mut Depot, heal: impl AsyncFnOnce(&mut Depot) -> Result<()>) -> Result<()> {
     let _two = site.depot("two", Start::default()).await?;
     let pace = Place::Pace.close(site.trial.folder())?;

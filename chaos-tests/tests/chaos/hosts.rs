@@ -31,7 +31,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// How a host ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// As one whose power fails.
+    /// As a host whose power fails.
     AtOnce,
 }
 

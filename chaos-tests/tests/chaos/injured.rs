@@ -1,5 +1,5 @@
-//! A folder of checkpoints that is harmed while nobody uses it, and of which there is no other copy: the job goes on from the newest that is
-//! whole, says why not from a newer one, and ends in the state of the plain loop.
+//! A folder of checkpoints that is harmed while no process uses it, and of which there is no other copy: the job goes on from the newest
+//! that is whole, says why not from a newer one, and ends in the state of the plain loop.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ enum Injury {
     Manifest,
 }
 
-/// All that a folder has, the newest last.
+/// All checkpoints that a folder has, the newest last.
 fn kept(folder: &Path) -> Result<Vec<(ManifestKey, Manifest)>> {
     let store = Store::open(folder)?.store;
     let mut kept = Vec::new();
@@ -79,7 +79,7 @@ async fn goes_back(injury: Injury) -> Result<()> {
     demand(&trial, &ended)
 }
 
-/// It has resumed from one before `newest`, said why, and tried that no more often than it should.
+/// The job has resumed from a checkpoint before `newest`, said why, and tried `newest` no more often than it should.
 fn went_back(ended: &Ended, newest: ManifestKey) -> Result<()> {
     let told = &ended.told;
     let resumed = told.iter().rev().find_map(|event| {

@@ -9,7 +9,7 @@ use sardana_chaos_tests::trial::{Hands, Told};
 
 use crate::paced::{Paced, paced, slow};
 
-/// Who asks a worker to leave.
+/// How a worker is asked to leave.
 #[derive(Debug, Clone, Copy)]
 enum Asked {
     ByRequest,
@@ -137,7 +137,7 @@ async fn below_min_training_pauses_until_another_has_come() -> Result<()> {
         .job_events()
         .skip_while(|event| !matches!(event, JobEvent::Steps(_)));
     let trained: Vec<&JobEvent> = trained.collect();
-    // Who comes before the other has left is waited for without a word.
+    // A worker that comes before the other has left is waited for without a word.
     let of_interest = |event: &&JobEvent| {
         matches!(
             event,

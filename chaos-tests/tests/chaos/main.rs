@@ -47,7 +47,7 @@ fn trial(setup: Setup) -> Result<Trial> {
 /// So many at a time: each waits most of the time.
 const TOGETHER: usize = 3;
 
-/// Does `case` with each of `all`, some at a time. An error names the one that it is of.
+/// Does `case` with each of `all`, some at a time. An error names the case that it is of.
 async fn each<T: Copy + Debug>(all: impl IntoIterator<Item = T>, case: impl AsyncFn(T) -> Result<()>) -> Result<()> {
     let case = &case;
     let cases = all

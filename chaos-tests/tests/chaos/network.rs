@@ -1,6 +1,6 @@
 //! Hosts of our own: network namespaces around one bridge. Any of them can be cut off from any other, also in one direction only.
 //!
-//! Needs root and `ip`. A direction is cut by making the sender believe in a hardware address that nobody has: what it sends is lost
+//! Needs root and `ip`. A direction is cut by making the sender believe in a hardware address that no host has: what it sends is lost
 //! on the way, and it is not told. Must not know what the hosts do.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,12 +23,12 @@ static MADE: AtomicU32 = AtomicU32::new(0);
 /// One host, counted from 0.
 pub(crate) type Host = u8;
 
-/// Some hosts that reach each other and nobody else. Gone when it is dropped; whatever runs there is not.
+/// Some hosts that reach only each other. Gone when it is dropped; whatever runs there is not.
 #[derive(Debug)]
 pub(crate) struct Network {
     name: String,
     hosts: Host,
-    /// Who reaches whom no more.
+    /// From which host to which nothing passes any more.
     cuts: Mutex<BTreeSet<(Host, Host)>>,
 }
 
@@ -69,14 +69,14 @@ impl Network {
         ip(&["-n", &place, "address", "add", &address, "dev", "eth0"])
     }
 
-    /// From now on nothing that one `from` of these sends reaches its `to`.
+    /// From now on nothing that `from` sends reaches `to`, for each of these ways.
     pub(crate) fn cut(&self, ways: impl IntoIterator<Item = (Host, Host)>) -> Result<()> {
         let ways: Vec<_> = ways.into_iter().collect();
         self.cuts().extend(&ways);
         self.lead(ways, |_| NOBODY.to_owned()).map_err(anyhow::Error::msg)
     }
 
-    /// From now on everything reaches whom it is for. Does only what is needed: on a busy host each command takes a while, and a partition
+    /// From now on every host is reached again. Does only what is needed: on a busy host each command takes a while, and a partition
     /// is to last as long as its test says.
     pub(crate) fn heal(&self) -> Result<()> {
         let cuts = std::mem::take(&mut *self.cuts());
@@ -135,7 +135,7 @@ impl Drop for Network {
     }
 }
 
-/// Of a card that is nowhere.
+/// The hardware address that no card has.
 const NOBODY: &str = "02:00:00:00:ff:ff";
 
 /// Where a host is reached. The same in every network; they do not know of each other.

@@ -1,4 +1,4 @@
-//! A job that goes on, more and more slowly, until what a test waits for has happened: nobody needs to stand still for a joiner.
+//! A job that goes on, more and more slowly, until what a test waits for has happened: no worker needs to stand still for a joiner.
 
 use anyhow::Result;
 use sardana::launch::Event;

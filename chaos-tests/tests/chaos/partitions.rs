@@ -23,7 +23,7 @@ const LONG: Duration = Duration::from_secs(15);
 /// So many more steps show that the job trains.
 const STEPS: u64 = 3;
 
-/// From whom the host of the member of rank 1 is cut off.
+/// What the host of the member of rank 1 is cut off from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum From {
     All,
@@ -40,10 +40,10 @@ enum Lost {
     Both,
 }
 
-/// What became of the worker there.
+/// What became of the worker on that host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// Nobody has missed it.
+    /// No other process has missed it.
     Stayed,
     /// Others have had to halt; it was a member all the time.
     Halted,
@@ -57,7 +57,7 @@ enum Fate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
     After(Duration),
-    /// Not before somebody was left out and all train again.
+    /// Not before a worker was left out and all train again.
     Never,
 }
 
@@ -142,7 +142,7 @@ impl Case {
         }
         site.network.heal()?;
         let lasted = began.elapsed();
-        // What nobody is to notice may be noticed until the end; what somebody notices late is waited for.
+        // What is not to be noticed may be noticed until the end; what is noticed late is waited for.
         let noticed = |site: &Site| {
             let fate = fate(worker, &site.members, site.job_events_since(before));
             self.expected.contains(&Fate::Stayed) || fate != Fate::Stayed
@@ -160,7 +160,7 @@ impl Case {
             &format!("{self:?}, which lasted {lasted:?}, found {fate:?}"),
         )?;
         demand(!verdict.state_lost, "two workers have the state")?;
-        // Who is missed late may be back in the very step that it is missed in: whether what it has of that step is used is not counted.
+        // A worker that is missed late may be back in the step that misses it: whether what it has of that step is used is not counted.
         let unsure = u32::from(fate == Fate::CameBack);
         demand(verdict.summary.unknown <= unsure, "every count becomes known")?;
         let left_out = usize::from(fate == Fate::Replaced || self.until == Until::Never);
@@ -206,7 +206,7 @@ async fn a_short_one_from_the_coordinator_is_noticed_by_nobody() -> Result<()> {
 /// As long as steps advance, silence is no reason; and links last longer.
 #[tokio::test]
 async fn after_a_silence_only_who_is_cut_off_from_all_is_left_out() -> Result<()> {
-    // Dismissed at once, if it hears; otherwise when it is back, unless its connection ends first. Who is heard is not left out.
+    // Dismissed at once, if it hears; otherwise when it is back, unless its connection ends first. A worker that is heard is not left out.
     let from_all: [&[Fate]; 3] = [&[Fate::Replaced], &[Fate::Stayed], &[Fate::Replaced, Fate::CameBack]];
     tokio::try_join!(
         partitions(From::All, SILENT, from_all),
@@ -231,7 +231,7 @@ async fn after_a_long_one_from_a_neighbour_all_are_there() -> Result<()> {
     partitions(From::Neighbour, LONG, [&[Fate::Halted]; 3]).await
 }
 
-/// Two workers that never reach each other again: one is left out, and who comes for it has another place in the ring.
+/// Two workers that never reach each other again: one is left out, and its replacement has another place in the ring.
 #[tokio::test]
 async fn two_that_never_reach_each_other_do_not_stop_the_job() -> Result<()> {
     let case = Case {

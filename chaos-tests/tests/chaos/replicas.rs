@@ -27,7 +27,7 @@ async fn a_host_dies_at(point: &str) -> Result<()> {
     let at = site.kept(SAVED, 1).await?;
     ensure!(!site.said("halting"), "workers do not notice: {:#?}", site.coordinator.said);
     let _one = site.depot("one", Start::default()).await?;
-    // Who died with its manifest durable has had it all the time, as the other one has: there is nothing to do.
+    // A host that died with its manifest durable has had it all the time, as the other one has: there is nothing to do.
     if point != "depot-committed" {
         ensure!(site.kept(at, 2).await? == at);
     }
@@ -44,8 +44,8 @@ async fn a_host_that_dies_at_any_point_of_a_checkpoint_has_it_once_it_is_back() 
     crate::each(["depot-put", "depot-sync", "depot-commit", "depot-committed"], a_host_dies_at).await
 }
 
-/// The coordinator dies while a checkpoint is on its way to two hosts that live on. The next one finds a whole one, and that which was
-/// committed, also if nobody had heard of it.
+/// The coordinator dies while a checkpoint is on its way to two hosts that live on. The next one finds a whole checkpoint, and the one that
+/// was committed, also if no other process had heard of it.
 async fn the_coordinator_dies_at(point: &str, all: bool) -> Result<()> {
     let mut site = Site::with(setup(2), Some(format!("{point}@{SAVED}")), &ALWAYS).await?;
     let _depots = (
@@ -75,7 +75,7 @@ async fn the_coordinator_dies_at(point: &str, all: bool) -> Result<()> {
     drop(pace);
     site.done().await?;
     let last = format!("saved {}", site.trial.setup.steps);
-    // Where all are lost, so are the steps since the checkpoint, if anybody knew of them.
+    // Where all are lost, so are the steps since the checkpoint, if any process knew of them.
     ensure!(
         site.said(&last) && (all || !site.said("state lost")),
         "{:#?}",
@@ -160,7 +160,7 @@ async fn a_host_that_dies_while_workers_restore_is_done_without() -> Result<()> 
     Ok(())
 }
 
-/// The same where no other host has it: the job says who has not answered, waits, and goes on when the host is back.
+/// The same where no other host has it: the job says which host has not answered, waits, and goes on when it is back.
 #[tokio::test]
 async fn the_only_host_dies_while_workers_restore_and_is_waited_for() -> Result<()> {
     let always = ["every=1"];
@@ -194,7 +194,7 @@ async fn the_only_host_dies_while_workers_restore_and_is_waited_for() -> Result<
     Ok(())
 }
 
-/// With fewer hosts than asked for a checkpoint is committed on those there are, and says so; who comes later gets it.
+/// With fewer hosts than asked for a checkpoint is committed on those there are, and says so; a host that comes later gets it.
 #[tokio::test]
 async fn a_checkpoint_on_too_few_hosts_says_so_and_is_placed_on_one_that_comes() -> Result<()> {
     let own = tempfile::tempdir()?;

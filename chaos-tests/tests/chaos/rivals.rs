@@ -6,15 +6,15 @@ use sardana_chaos_tests::gate::Place;
 
 use crate::coordinated::{GATE, Life, Site, setup};
 
-/// Whether the one that is taken over can say anything meanwhile.
+/// Whether the coordinator that is taken over can say anything meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Old {
     Leads,
-    /// Until the other one leads.
+    /// Until the other coordinator leads.
     IsFrozen,
 }
 
-/// It says by whom it is fenced, and that it is no way back, by name.
+/// It says which coordinator fences it, and that it is no way back, by name.
 pub(crate) async fn is_fenced(old: &mut Life) -> Result<()> {
     let why = old.fails().await?;
     for word in ["another coordinator (i2) leads the job", "this one (i1)", "--take-over"] {
@@ -24,7 +24,7 @@ pub(crate) async fn is_fenced(old: &mut Life) -> Result<()> {
     Ok(())
 }
 
-/// Another one takes over at a standby's address while the first lives.
+/// Another coordinator takes over at a standby's address while the first lives.
 async fn taken_over(old: Old) -> Result<()> {
     // The port stays taken until it is needed.
     let standby = std::net::UdpSocket::bind(("127.0.0.2", 0))?;
@@ -74,7 +74,7 @@ async fn a_second_one_in_the_same_directory_is_refused() -> Result<()> {
         format!("(process {pid})"),
         "stop it first, or give another directory".to_owned(),
     ];
-    // One that says nothing for a while lives, too.
+    // A coordinator that says nothing for a while lives, too.
     for signal in [None, Some(Signal::STOP), Some(Signal::CONT)] {
         signal.map_or(Ok(()), |signal| site.coordinator.signal(signal))?;
         for arguments in [&[][..], &["take-over"]] {

@@ -1,6 +1,6 @@
-//! Random schedules: a seed decides how many workers there are, and who is killed, stopped, let go or called in when.
+//! Random schedules: a seed decides how many workers there are, and which are killed, stopped, let go or called in when.
 //!
-//! `SARDANA_CHAOS_SEED=n cargo test -p sardana-chaos-tests seeds` runs just that one, `n..m` the seeds from n to below m.
+//! `SARDANA_CHAOS_SEED=n cargo test -p sardana-chaos-tests seeds` runs just that seed, `n..m` the seeds from n to below m.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -93,20 +93,20 @@ impl Kind {
 enum Act {
     /// Kills a worker.
     Kill,
-    /// Kills two at once.
+    /// Kills two workers at once.
     KillTwo,
-    /// Stops one, and wakes it up when it was left out, or a few events later.
+    /// Stops a worker, and wakes it up when it was left out, or a few events later.
     Stop,
-    /// Lets one leave.
+    /// Lets a worker leave.
     Drain,
-    /// Calls one more in.
+    /// Calls one more worker in.
     Join,
-    /// Calls two more in.
+    /// Calls two more workers in.
     JoinTwo,
 }
 
 impl Act {
-    /// Often the gentle ones; one that costs five seconds seldom.
+    /// Often the gentle acts; the act that costs five seconds seldom.
     const ALL: [Self; 13] = [
         Self::Kill,
         Self::Kill,
@@ -148,7 +148,7 @@ struct Schedule {
     /// The step that was reported last.
     reported: u64,
     leaving: Vec<WorkerId>,
-    /// Who is stopped, and for how many more events, unless it is left out before.
+    /// The workers that are stopped, and for how many more events, unless they are left out before.
     stopped: Vec<(WorkerId, u64)>,
     faults: Vec<String>,
     dice: Dice,
@@ -230,7 +230,7 @@ impl Schedule {
         match act {
             Act::Kill => self.kill(hands),
             Act::KillTwo => match self.kill(hands) {
-                // Where there is only one, one it is.
+                // Where only one worker runs, only that one is killed.
                 Struck::Yes => {
                     self.kill(hands);
                     Struck::Yes
@@ -245,7 +245,7 @@ impl Schedule {
                 struck(hands.send(worker, Signal::STOP))
             }
             Act::Drain => {
-                // One must stay: a worker that has left is not replaced. Where there is no other, one is called in first.
+                // One worker must stay: a worker that has left is not replaced. Where there is no other, one is called in first.
                 if staying.len() < 2 {
                     hands.scale(2);
                     return Struck::NoOne;
@@ -264,7 +264,7 @@ impl Schedule {
             }
             Act::Join | Act::JoinTwo => {
                 let more = if act == Act::Join { 1 } else { 2 };
-                // Where there are as many as there may be, one makes room.
+                // Where there are as many workers as there may be, one makes room.
                 if staying.len() + more > MOST {
                     return self.kill(hands);
                 }
@@ -279,7 +279,7 @@ impl Schedule {
         struck(worker.is_some_and(|worker| hands.send(worker, Signal::KILL)))
     }
 
-    /// Wakes up whom nobody waits for any more.
+    /// Wakes up workers that are not waited for any more.
     fn wake(&mut self, hands: &mut Hands<'_>, event: &Event) {
         for (worker, events) in std::mem::take(&mut self.stopped) {
             let lost =
@@ -329,7 +329,7 @@ async fn run(seed: u64) -> Result<Fired> {
     })
 }
 
-/// All are seen to their end: each failure has a seed of its own.
+/// All seeds are seen to their end: each failure has a seed of its own.
 async fn run_each(seeds: Range<u64>) -> (Fired, Vec<u64>) {
     let (mut fired, mut failed) = (Fired::default(), Vec::new());
     for seed in seeds {
@@ -363,7 +363,7 @@ async fn run_all(mut seeds: Range<u64>) -> Result<()> {
     ensure!(failed.is_empty(), "these seeds failed: {failed:?}");
     let (armed, fired) = (one.armed + other.armed, one.fired + other.fired);
     println!("of {armed} fault points that were armed {fired} were met");
-    // A random one may never be reached. One seed may have armed none.
+    // A random fault point may never be reached. One seed may have armed none.
     let enough = seeds.end - seeds.start < ENOUGH || (armed > 0 && fired * LEAST_MET >= armed);
     ensure!(enough, "of {armed} fault points that were armed only {fired} were met");
     Ok(())

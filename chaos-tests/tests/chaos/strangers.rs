@@ -1,5 +1,5 @@
-//! Strangers begin handshakes at every port of a job and never finish them, while a worker is killed and others join. They keep out
-//! nobody.
+//! Strangers begin handshakes at every port of a job and never finish them, while a worker is killed and others join. They keep no
+//! process out.
 
 use std::net::SocketAddr;
 
@@ -77,7 +77,7 @@ async fn operator(site: &Site) -> Result<Access> {
     })
 }
 
-/// Reads what a checkpoint actor says: who is refused, above all. One whose words nobody reads stands still.
+/// Reads what a checkpoint actor says: which peers it refuses, above all. An actor whose words are not read stands still.
 async fn heard_out(mut depot: Depot) {
     // Each waits for minutes, or until the process has ended.
     for _ in 0..4 {
@@ -99,7 +99,7 @@ fn middle(status: &JobStatus) -> Result<(WorkerId, u32)> {
 #[tokio::test]
 async fn who_never_finishes_a_handshake_keeps_out_nobody() -> Result<()> {
     let setup = Setup {
-        // With fewer nothing goes on: who joins must get in.
+        // With fewer nothing goes on: a worker that joins must get in.
         min: 3,
         ..crate::depots::setup(3)
     };
@@ -126,7 +126,7 @@ async fn who_never_finishes_a_handshake_keeps_out_nobody() -> Result<()> {
     let other = site.host(1).await?;
     let four = |line: &str| line.starts_with("switched ") && line.ends_with(" 4");
     site.coordinator.until_one("a switch to four members", four).await?;
-    // And an operator gets in, who is new as well.
+    // And an operator gets in, which is new as well.
     let after = status(&operator(&site).await?).await?;
     ensure!(after.overview.generation > before.overview.generation, "{after:?}");
     ensure!(after.overview.workers.len() == 4, "{after:?}");

@@ -30,7 +30,7 @@ impl Whom {
         }
     }
 
-    /// Whom to freeze at this event.
+    /// The worker to freeze at this event.
     fn found(self, hands: &Hands<'_>, event: &Event) -> Option<WorkerId> {
         match (self, event) {
             (Self::Joiner, Event::Job(JobEvent::Worker(WorkerEvent::Joined { worker, .. })))
@@ -41,7 +41,7 @@ impl Whom {
     }
 }
 
-/// Enough has happened when the frozen one was left out, woken up, and has ended or come back, and all whom the job wants are members.
+/// Enough has happened when the frozen one was left out, woken up, and has ended or come back, and as many as the job wants are members.
 /// It ends if it reads that it was dismissed before it notices that its connection is closed.
 async fn freeze(whom: Whom) -> Result<()> {
     let whole = if whom == Whom::Leaver { 3 } else { 4 };

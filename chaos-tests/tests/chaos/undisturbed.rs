@@ -1,4 +1,4 @@
-//! Nobody is killed: any number of workers gives one state, and each gradient is computed once.
+//! No worker is killed: any number of workers gives one state, and each gradient is computed once.
 
 use anyhow::{Result, ensure};
 use sardana::Order;

@@ -10,7 +10,7 @@ use sardana_chaos_tests::trial::{Ended, Hands, Trial};
 
 use crate::trial;
 
-/// One of them takes four times as long. Shards can move after four heartbeats at the soonest, that is two seconds; with even ranges
+/// One worker takes four times as long. Shards can move after four heartbeats at the soonest, that is two seconds; with even ranges
 /// these steps take several times as long.
 fn unequal(workers: u32) -> Setup {
     Setup {
@@ -28,7 +28,7 @@ fn unequal(workers: u32) -> Setup {
     }
 }
 
-/// How many shards each member computes since a boundary where nobody came or went, if there was one.
+/// How many shards each member computes since a boundary where no worker came or went, if there was one.
 struct Ranges {
     members: Vec<WorkerId>,
     loads: Option<Vec<u32>>,
@@ -66,7 +66,7 @@ impl Ranges {
         matches!(loads.as_slice(), [least, next, ..] if *least >= 1 && 2 * least <= *next)
     }
 
-    /// Who has most.
+    /// The member with most shards.
     fn fastest(&self) -> Option<WorkerId> {
         let loads = self.loads.as_ref()?;
         let most = loads.iter().zip(&self.members).max()?;

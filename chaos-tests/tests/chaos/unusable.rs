@@ -63,7 +63,7 @@ impl ReadOnly {
 impl Drop for ReadOnly {
     fn drop(&mut self) {
         if self.mounted {
-            // After a failed test somebody may still be in it.
+            // After a failed test a process may still be in it.
             let _ = Command::new("umount").arg("-l").arg(&self.folder).status();
         }
     }

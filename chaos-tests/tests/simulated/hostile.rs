@@ -9,7 +9,7 @@ const COORDINATOR_BYTES: usize = 4 << 20;
 const BESIEGED_BYTES: usize = 1 << 20;
 const WORKER_BYTES: usize = 1 << 20;
 
-/// Always the same seeds. The one that fails is printed last.
+/// Always the same seeds. The seed that fails is printed last.
 fn seeds() -> impl Iterator<Item = u64> {
     (0..50).map(mix).inspect(|seed| println!("seed {seed}"))
 }

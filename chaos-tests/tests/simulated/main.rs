@@ -127,7 +127,7 @@ fn a_fleet_that_loses_a_process_every_moment_trains_on() {
     }
 }
 
-/// Where kills come faster than successors, one process is the last to have the state now and then. Else the time for which one is would be
+/// Where kills come faster than successors, one process is the last to have the state now and then. Else `longest_alone` would be
 /// zero whatever happened.
 #[test]
 fn a_fleet_that_loses_processes_faster_than_they_come_is_seen_to_hang_by_one() {
@@ -135,8 +135,8 @@ fn a_fleet_that_loses_processes_faster_than_they_come_is_seen_to_hang_by_one() {
     assert!(alone.max() > Some(Duration::ZERO));
 }
 
-/// From three workers on all but one can be linked with each other, which shows whose fault it is. Between two nothing does: one that is
-/// healthy may go first, and another while no checkpoint holds what the one that is left alone has.
+/// From three workers on, all but one can be linked with each other, which shows whose fault it is. Between two nothing shows it: the
+/// healthy one may go first, and another while no checkpoint holds what the one that is left alone has.
 #[test]
 fn only_who_has_a_broken_port_is_left_out() {
     for (workers, at_most) in [(2, 2), (3, 0), (4, 0), (8, 0)] {

@@ -41,11 +41,11 @@ pub struct FrameHeader {
     pub step: Step,
     /// Which of the generation's plans it belongs to.
     pub plan: PlanSlot,
-    /// Over which hop of that plan it goes.
+    /// The hop of that plan that it goes over.
     pub hop: HopId,
     /// The kind of the payload.
     pub kind: FrameKind,
-    /// Which chunk; 0 for a trailer.
+    /// The number of the chunk; 0 for a trailer.
     pub chunk: u32,
     /// Bytes of the payload.
     pub payload_bytes: u32,

@@ -76,9 +76,9 @@ pub struct PlanLinks {
 /// The links of a generation that end at this rank.
 #[derive(Debug, Default)]
 pub struct RingLinks {
-    /// Of the first step's plan.
+    /// The links of the first step's plan.
     pub first: PlanLinks,
-    /// Of the later steps' plan.
+    /// The links of the later steps' plan.
     pub steady: PlanLinks,
 }
 

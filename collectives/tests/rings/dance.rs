@@ -61,7 +61,7 @@ fn random(state: &mut u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// Of either sign, and of magnitudes so different that the order of addition shows.
+/// A number of either sign, and of a magnitude so different that the order of addition shows.
 fn number(state: &mut u64) -> f64 {
     let word = random(state);
     let fraction = 1.0 + f64::from((word >> 32) as u32) / 4_294_967_296.0;

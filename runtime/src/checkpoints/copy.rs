@@ -41,7 +41,7 @@ pub enum CopyError {
     /// The pieces could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The manifest could not be.
+    /// The manifest could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
 }
@@ -55,7 +55,7 @@ pub struct Copied {
     pub bytes: u64,
     /// Pieces that were there, and are whole.
     pub kept: u64,
-    /// Of those that were written, so many were there and damaged.
+    /// Written pieces that were there, and damaged.
     pub healed: u64,
 }
 

@@ -18,7 +18,7 @@ pub enum OpenError {
     /// There is nothing at this path.
     #[error("{}: expected a directory of checkpoints, found nothing; see whether the path is right", .0.display())]
     Missing(PathBuf),
-    /// It is something else than such a directory.
+    /// What is at this path is no directory of checkpoints.
     #[error(
         "{}: expected a directory of checkpoints (it has the folders {MANIFESTS_FOLDER} and {SEGMENTS_FOLDER}), found {found}; give \
          the one that the job was given with --checkpoint-dir", .path.display()
@@ -29,7 +29,7 @@ pub enum OpenError {
         /// What is at the path.
         found: &'static str,
     },
-    /// It may not be written to. It must be, though only little is: which process uses it, and what was found out about it.
+    /// It may not be written to. It must be, though little is written: which process uses it, and what was found out about it.
     #[error(
         "{}: expected a directory that can be written to, since the process that uses it is noted there: {reason}; make it writable, or copy it \
          (cp -a) and give the copy", .path.display()
@@ -84,7 +84,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens the one that is at `path`.
+    /// Opens the directory at `path`.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -225,7 +225,7 @@ impl Checkpoints {
     }
 }
 
-/// Sees that no two of these are the same folder, which could not be opened twice. Missing ones are passed over.
+/// Sees that no two of these paths are the same folder, which could not be opened twice. Missing ones are passed over.
 ///
 /// # Errors
 /// [`OpenError::Twice`].
@@ -268,7 +268,7 @@ fn look(path: &Path) -> Result<PathKind, OpenError> {
     };
     let ours = [FORMAT_FILE, MANIFESTS_FOLDER, SEGMENTS_FOLDER];
     let found = ours.iter().filter(|name| path.join(name).exists()).count();
-    // Of a damaged one something may be gone.
+    // Of a damaged directory something may be gone.
     if found >= 2 {
         rustix::fs::access(path, Access::WRITE_OK).map_err(read_only)?;
         return Ok(PathKind::Ours);

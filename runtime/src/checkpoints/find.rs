@@ -18,7 +18,7 @@ const ID_DIGITS: usize = 6;
 pub enum Which {
     /// The newest that can be used.
     Newest,
-    /// That of a step (`300` or `s300`), or whose id begins so.
+    /// The checkpoint of a step (`300` or `s300`), or the one whose id begins so.
     Named(String),
 }
 
@@ -54,7 +54,7 @@ pub enum Wanted {
 /// Why no checkpoint was found. The user names another one, or more directories.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
-    /// There is none in this directory.
+    /// There is no checkpoint in this directory.
     #[error("{}: there are no checkpoints in it yet", .0.display())]
     Empty(PathBuf),
     /// There is no checkpoint of this step or id.
@@ -77,7 +77,7 @@ pub enum FindError {
         /// The checkpoints that it may be.
         found: Vec<ManifestKey>,
     },
-    /// None of them is complete.
+    /// None of the checkpoints is complete.
     #[error("{}: none of its checkpoints can be used: {}", .path.display(), .reasons.join("; "))]
     NoneUsable {
         /// The directory.
@@ -122,7 +122,7 @@ impl Checkpoints {
 }
 
 impl Listing {
-    /// The one of these that is meant. People call the place where they are `path`.
+    /// The one of these checkpoints that is meant. People call the place where they are `path`.
     ///
     /// # Errors
     /// See [`FindError`].

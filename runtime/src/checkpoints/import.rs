@@ -24,7 +24,7 @@ pub enum ImportError {
     /// The checkpoint that it should be like cannot be read.
     #[error("the checkpoint that it should be like cannot be used: {0}")]
     Like(#[source] UnreadManifest),
-    /// The same, as to its tensors.
+    /// The tensors of that checkpoint are not known.
     #[error("the checkpoint that it should be like cannot be used: {0}")]
     Layout(#[from] LayoutError),
     /// The file cannot be read, or is of another format.
@@ -42,7 +42,7 @@ pub enum ImportError {
         like: ManifestKey,
         /// The first differences.
         differences: Vec<String>,
-        /// How many there are.
+        /// How many differences there are.
         count: usize,
     },
     /// The step of the state is not said.
@@ -61,7 +61,7 @@ pub enum ImportError {
     Taken {
         /// The directory.
         path: PathBuf,
-        /// The one that is there.
+        /// The checkpoint that is there.
         key: ManifestKey,
     },
     /// The directory does not say which depot it is.
@@ -73,7 +73,7 @@ pub enum ImportError {
     /// The pieces could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The manifest could not be.
+    /// The manifest could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
 }

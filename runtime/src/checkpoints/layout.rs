@@ -15,7 +15,7 @@ use super::directory::Checkpoints;
 pub struct PieceError {
     /// The piece.
     pub piece: PieceHash,
-    /// What was found where it should be; empty if none has it.
+    /// What was found where it should be; empty if no directory has it.
     pub reasons: Vec<String>,
 }
 

@@ -13,16 +13,16 @@ use super::list::{Completeness, Entry};
 /// Why checkpoints were not deleted, or not all.
 #[derive(Debug, thiserror::Error)]
 pub enum PruneError {
-    /// The newest complete one is not deleted: a job that begins again would have nothing to go on from.
+    /// The newest complete checkpoint is not deleted: a job that begins again would have nothing to go on from.
     #[error("{} is the newest complete checkpoint and is never deleted; remove the whole directory if it is not needed", short(*.0))]
     Newest(ManifestKey),
-    /// It may be the newest complete one, or on no host whole: the other hosts know.
+    /// This may be the newest complete checkpoint, or on no host whole: the other hosts know.
     #[error(
         "expected to know whether {} is the newest complete checkpoint, which is never deleted, but some of its pieces are on other \
          hosts; name their directories with --also", short(*.0)
     )]
     Unclear(ManifestKey),
-    /// What another one needs is not known: nothing was changed.
+    /// What another checkpoint needs is not known: nothing was changed.
     #[error(
         "expected to read which pieces checkpoint {} needs, before anything is deleted: {reason}; copy it here again from another \
          directory (sardana checkpoints copy), or delete it too (--delete {})", short(*.key), .key.id
@@ -33,7 +33,7 @@ pub enum PruneError {
         /// What is wrong with it.
         reason: String,
     },
-    /// One could not be deleted.
+    /// A checkpoint could not be deleted.
     #[error(transparent)]
     Delete(#[from] DeleteError),
     /// All were deleted, but their room is not all free yet.
@@ -48,7 +48,7 @@ pub struct Pruning {
     pub delete: Vec<ManifestKey>,
     /// Bytes on this disk that nothing else needs.
     pub bytes: u64,
-    /// Those that are not complete, and why. They are left alone unless they are named.
+    /// Checkpoints that are not complete, and why. They are left alone unless they are named.
     pub incomplete: Vec<(ManifestKey, String)>,
 }
 
@@ -61,7 +61,7 @@ pub struct Pruned {
     pub collected: Collected,
 }
 
-/// One of which some pieces are on other hosts is not: those may never have had it, since a job died while it was committed.
+/// A checkpoint with pieces on other hosts is not: those may never have had it, since a job died while it was committed.
 fn is_complete(entry: &Entry) -> bool {
     match entry.completeness {
         Completeness::Whole => true,
@@ -139,7 +139,7 @@ impl Checkpoints {
         entries
     }
 
-    /// Why it is not complete, if there are pieces that only directories have which do not keep them for it.
+    /// Why it is not complete, if some of its pieces are only in directories that do not have this checkpoint.
     fn borrowed(&self, entry: &Entry) -> Option<String> {
         let has_it = |directory: &&Directory| directory.store().show(entry.key).is_ok();
         let keepers: Vec<&Directory> = self.directories().filter(has_it).collect();
@@ -197,7 +197,7 @@ impl Checkpoints {
     /// Deletes these checkpoints for good, and gives their room back.
     ///
     /// # Errors
-    /// When one cannot be deleted: those before it are. Or when the room cannot be given back.
+    /// When a checkpoint cannot be deleted: those before it are. Or when the room cannot be given back.
     pub fn prune(&self, delete: &[ManifestKey]) -> Result<Pruned, PruneError> {
         let store = self.main().store();
         let mut pruned = Pruned::default();

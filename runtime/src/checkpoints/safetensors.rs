@@ -26,10 +26,10 @@ pub enum FileError {
         /// What the system said.
         reason: String,
     },
-    /// It is there already, and is not replaced.
+    /// The file is there already, and is not replaced.
     #[error("{} is there already; remove it first if it is not needed, or give another path", .0.display())]
     Exists(PathBuf),
-    /// It is something else.
+    /// The file is something else.
     #[error("{}: expected a safetensors file, found {found}; give another file", .path.display())]
     Senseless {
         /// The file.

@@ -18,9 +18,9 @@ pub struct Verification {
     pub directories: Vec<(PathBuf, Verified)>,
     /// What was noticed when they were opened. If nothing else is wrong, then no checkpoint needs what was lost by it.
     pub noticed: Vec<String>,
-    /// Pieces that the main one should have, and has not, or damaged.
+    /// Pieces that the main directory should have, and lacks, or has damaged.
     pub lacking: BTreeSet<PieceHash>,
-    /// The checkpoints of the main one, the oldest first.
+    /// The checkpoints of the main directory, the oldest first.
     pub checkpoints: Vec<Checked>,
 }
 

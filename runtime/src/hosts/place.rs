@@ -82,7 +82,7 @@ impl Offered {
 
 impl Drop for Offered {
     fn drop(&mut self) {
-        // Existing, Missing the next process that looks for jobs removes it.
+        // Otherwise the next process that looks for jobs removes it.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -111,7 +111,7 @@ pub(crate) fn offer(
 /// The join file of the only running job in `place`. Files of jobs that are gone are removed; what is no join file is left alone.
 ///
 /// # Errors
-/// When none runs, or several do.
+/// When no job runs, or several do.
 pub async fn find_running(place: &PrivateFolder) -> Result<PathBuf, PlaceError> {
     let system = |source: io::Error| PrivateError::system(place.path(), source);
     let mut looking = JoinSet::new();

@@ -28,7 +28,7 @@ const SHORT_FILE_BYTES: u64 = 4 << 10;
 /// Why a state directory cannot be used. The user does what the message says.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// It, or a file in it, cannot be had, or others could have.
+    /// The directory, or a file in it, cannot be used, or other users could have changed it.
     #[error("the state directory cannot be used: {0}")]
     Private(#[from] PrivateError),
     /// Its authority cannot be used.
@@ -213,7 +213,7 @@ impl StateDirectory {
     /// Where the coordinator is, or was last, reached.
     ///
     /// # Errors
-    /// When none was ever started here, or the file is damaged.
+    /// When no coordinator was ever started here, or the file is damaged.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>, StateError> {
         let path = self.0.file(ADDRESS_FILE);
         let bytes = match read_private(&path, SHORT_FILE_BYTES) {

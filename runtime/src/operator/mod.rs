@@ -36,7 +36,7 @@ pub use words::{columns, plain, three_digits};
 pub struct Access {
     /// The address at which it listens.
     pub coordinator: SocketAddr,
-    /// An operator's, of its job.
+    /// An operator's credentials for its job.
     pub credentials: Credentials,
     /// How both are had again, once the coordinator has moved or the certificate has run out; if there is a way.
     pub way: Option<Way>,

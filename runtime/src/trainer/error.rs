@@ -37,9 +37,9 @@ pub enum TrainingError {
         step: Step,
         /// The part of the state that differs.
         share: Share,
-        /// The snapshot's.
+        /// The snapshot's hash.
         expected: StateHash,
-        /// The model's.
+        /// The hash of the model's state.
         found: StateHash,
     },
     /// The program's own file cannot be read, which is part of the fingerprint.
@@ -71,7 +71,7 @@ pub enum TrainingError {
     /// The model's evaluation found so many results, more than a message holds: fix the model.
     #[error("the model's evaluation gave {0} results, expected at most {MAX_RESULTS}: report fewer")]
     Results(usize),
-    /// The name of one of them has so many bytes, more than a message holds: fix the model.
+    /// The name of a result has so many bytes, more than a message holds: fix the model.
     #[error("the model's evaluation gave a result whose name has {0} bytes, expected at most {MAX_TEXT_BYTES}: shorten it")]
     ResultName(usize),
     /// The shards' sample counts do not add up to the batch (DATA-1): fix the model.

@@ -72,7 +72,7 @@ pub(crate) fn prepare<M: Trainable>(
     })
 }
 
-/// Works at `step driver` until it says that this worker ends.
+/// Works at `driver` until it says that this worker ends.
 pub(crate) fn work<M: Trainable>(prepared: &mut Prepared<M>, driver: &StepDriver) -> Result<(), TrainingError> {
     let mut training = Training::begin(prepared, driver, Copies::on_threads());
     while training.perform(driver.next())?.is_continue() {}
@@ -87,7 +87,7 @@ pub(crate) struct Training<'a, M> {
 }
 
 impl<'a, M: Trainable> Training<'a, M> {
-    /// Sits down at `step driver`, which has had no task taken from it.
+    /// Begins at `driver`, which has had no task taken from it.
     pub(crate) fn begin(prepared: &'a mut Prepared<M>, driver: &'a StepDriver, copies: Copies) -> Self {
         if prepared.model.share().is_some() {
             driver.copies_beside();
@@ -191,7 +191,7 @@ fn check_loaded(
     }
 }
 
-/// Every worker must be able to tell them.
+/// Every worker must be able to tell these results.
 fn check_results(results: &[(String, f64)]) -> Result<(), TrainingError> {
     if results.len() > MAX_RESULTS {
         return Err(TrainingError::Results(results.len()));

@@ -34,7 +34,7 @@ fn a_flipped_bit_is_found_and_only_what_needs_it_cannot_be_used() {
     );
     assert_eq!(said.matches(": whole, state").count(), 2, "{said}");
     assert_eq!(said.matches(": not usable").count(), 1, "{said}");
-    // A bit that all of them need.
+    // A bit that all checkpoints need.
     site.flip("a", &state(10)[0].1[..256]);
     let said = site.fails(
         "verify a",

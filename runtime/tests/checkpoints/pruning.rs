@@ -89,8 +89,8 @@ fn nothing_is_deleted_while_it_is_not_known_what_another_one_needs() {
     site.done("verify a");
 }
 
-/// A job died while its last checkpoint was committed: one host has it, and the others do not. That one is not what is kept in place of
-/// the one before.
+/// A job died while its last checkpoint was committed: one host has it, and the others do not. That checkpoint does not take
+/// the place of the one before.
 #[test]
 fn what_only_this_host_has_committed_takes_no_other_ones_place() {
     let site = Site::spread(&[10, 20]);
@@ -98,7 +98,7 @@ fn what_only_this_host_has_committed_takes_no_other_ones_place() {
     let store = Store::open(&site.path("a")).unwrap().store;
     save(&store, 30, depots[0], &depots);
     drop(store);
-    // What the others have is not known here.
+    // What the other hosts have is not known here.
     let on_others = "on other hosts; name their directories with --also";
     has(
         &site.done("prune a --keep last=1"),
@@ -115,7 +115,7 @@ fn what_only_this_host_has_committed_takes_no_other_ones_place() {
             "would delete 1 checkpoint",
         ],
     );
-    // Also if the other one has the pieces: it does not keep them.
+    // Also if the other host has the pieces: it does not keep them.
     let store = Store::open(&site.path("b")).unwrap().store;
     for (_, bytes) in state(30) {
         let parts: Vec<&[u8]> = bytes.chunks(PIECE_BYTES).collect();

@@ -133,7 +133,7 @@ impl Site {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// One with the directory `a`, which has the checkpoints of these steps, whole.
+    /// A site with the directory `a`, which has the checkpoints of these steps, whole.
     pub(crate) fn with(steps: &[u64]) -> Self {
         let site = Self::new();
         site.save("a", steps);

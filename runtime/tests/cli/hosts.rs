@@ -103,7 +103,7 @@ fn an_agent_that_is_asked_to_end_drains_its_workers() {
     let pids = agent.pids(2);
     until(&site, operator, 2);
 
-    // One more, by hand.
+    // One more worker, by hand.
     let join = site.invite("state", "worker", "1", "worker.join");
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "worker::becomes_a_worker", "--nocapture"]);
@@ -147,7 +147,7 @@ fn writers_of(pipe: PathBuf) -> (Receiver<()>, Receiver<()>) {
     (has_come, are_gone)
 }
 
-/// Nothing ends its workers: they see that it is gone, and take along what they have started.
+/// Nothing ends the agent's workers: they see that it is gone, and take along what they have started.
 #[test]
 fn an_agent_that_is_killed_leaves_nothing_of_its_workers() {
     let site = Site::new();
@@ -178,7 +178,7 @@ fn an_agent_that_is_killed_leaves_nothing_of_its_workers() {
     coordinator.end();
 }
 
-/// It was not lost at all, and is followed. Started again it does not come back, for there is another one.
+/// The coordinator was not lost at all, and is followed. Started again it does not come back, for there is another one.
 #[test]
 fn a_coordinator_that_is_taken_over_says_by_whom_and_stays_away() {
     let site = Site::new();

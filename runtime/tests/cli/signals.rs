@@ -21,7 +21,7 @@ fn the_first_signal_ends_the_job_at_a_boundary() {
 #[test]
 fn the_second_signal_ends_everything_at_once() {
     for (second, code) in [("INT", 130), ("TERM", 143)] {
-        // They never join, and do not end by themselves.
+        // These workers never join, and do not end by themselves.
         let mut command = sardana(&["run", "--log-format", "json", "-n", "2", "--", "sleep", "1000"]);
         let running = Running::start(command.env("RUST_LOG", "info"));
         let pids = running.pids(2);
@@ -49,7 +49,7 @@ fn one_signal_ends_a_take_over_that_waits_for_its_first_worker() {
         running.signal(signal);
         let (status, out) = running.end();
         assert_eq!(status.code(), Some(code), "{out}");
-        // It has let go of everything: another one may wait there.
+        // It has let go of everything: another coordinator may wait there.
         let again = site.takes_over("lost", "elsewhere", &address);
         again.event("sardana::event::taking_over");
         again.signal("KILL");

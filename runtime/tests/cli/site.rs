@@ -77,7 +77,7 @@ impl Site {
         (running, address)
     }
 
-    /// One that takes over at `listen`, with the state directory `state` and the authority of `from`.
+    /// A coordinator that takes over at `listen`, with the state directory `state` and the authority of `from`.
     pub(crate) fn takes_over(&self, from: &str, state: &str, listen: &str) -> Running {
         let (from, state) = (self.path(from), self.path(state));
         if !state.exists() {

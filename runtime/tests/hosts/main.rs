@@ -97,7 +97,7 @@ async fn workers_by_hand_train_a_job() {
     let place = tempfile::tempdir().unwrap();
     let state = place.path().join("state");
     let hosting = coordinate(config(&state, 2)).await.unwrap();
-    // Both are one use of it.
+    // Both workers count as one use of the file.
     let join = invited(&state, Role::Worker, 1);
     let keyring = Keyring::open(&place.path().join("keyring")).unwrap();
     let workers: Vec<_> = (0..2)

@@ -85,7 +85,7 @@ async fn what_was_sent_is_not_sent_again() {
     }
     let sent = upload(&site, keys[0], &from, 4).await.unwrap();
     assert_eq!((sent.kept, sent.objects), (there as u64, 4 - there as u64));
-    // Of the next one only the pack that changed is sent.
+    // Of the next checkpoint only the pack that changed is sent.
     let sent = upload(&site, keys[1], &from, 2).await.unwrap();
     let expected = Sent {
         objects: 1,

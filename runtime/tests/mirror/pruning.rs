@@ -51,7 +51,7 @@ fn what_cannot_be_read_keeps_its_objects_until_it_is_deleted() {
         &["deleted s20", "2 objects of"],
     );
     site.done(&format!("verify {m}"));
-    // One that is not complete does not count as the newest.
+    // A checkpoint that is not complete does not count as the newest.
     site.done(&format!("copy a {m} all"));
     fs::remove_file(flip(&site, "m", &30_u64.to_le_bytes())).unwrap();
     has(
@@ -76,7 +76,7 @@ fn a_pruner_and_an_uploader_give_way_to_each_other() {
     mark("pruning-0000000000000001", Duration::from_secs(38));
     site.done(&format!("copy a {m} 20"));
     assert_eq!(objects(&site, "m", "marks").len(), 0);
-    // Another one that uploads hinders no upload, but a pruning.
+    // Another uploader hinders no upload, but a pruning.
     mark("uploading-0000000000000002", Duration::from_secs(60));
     site.done(&format!("copy a {m} 20"));
     site.fails(
@@ -85,7 +85,7 @@ fn a_pruner_and_an_uploader_give_way_to_each_other() {
         &["uploading-0000000000000002", "try again"],
     );
     assert_eq!(objects(&site, "m", "manifests").len(), 2);
-    // Marks of those that crashed are believed for a while only.
+    // Marks of processes that crashed are believed for a while only.
     mark("uploading-0000000000000002", Duration::from_secs(2 * 60 * 60));
     mark("pruning-0000000000000003", Duration::from_secs(2 * 60 * 60));
     has(&site.done(&format!("prune {m} --keep last=1")), &["deleted s10"]);

@@ -47,7 +47,7 @@ fn a_model_that_fails_in_the_middle_ends_the_job_with_its_words() {
                     assert!(error.to_string().contains(words), "{fault:?}: {error}");
                     assert_eq!(error.exit_code(), EXIT_GIVE_UP);
                 }
-                // The other one failed first.
+                // The other worker failed first.
                 Err(ProcessError::Worker(WorkerError::Dismissed { reason })) => assert!(reason.contains(words), "{reason}"),
                 other => panic!("{fault:?}: {other:?}"),
             }

@@ -16,10 +16,10 @@ const OTHERWISE: &str =
 /// ends.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
-    /// The folder, or a file in it, cannot be had, or others could have. The user does what the message says.
+    /// The folder, or a file in it, cannot be used, or other users could have changed it. The user does what the message says.
     #[error("the catalogue cannot be used: {0}")]
     Private(#[from] PrivateError),
-    /// Another process has it. End that one, or wait for it.
+    /// Another process has the catalogue. End that process, or wait for it.
     #[error("{}: this catalogue is in use by process {pid}; stop that first, or give another folder", .path.display())]
     Locked {
         /// The folder.
@@ -27,7 +27,7 @@ pub enum CatalogueError {
         /// The number of that process; `unknown` if it has not written it yet.
         pid: String,
     },
-    /// A later release wrote it. Use that one.
+    /// A later release wrote the catalogue. Use that release.
     #[error(
         "{}: this catalogue was written by a newer version: expected at most format {FORMAT}, found {found}; use the release of \
          sardana that wrote it", .path.display()
@@ -57,7 +57,7 @@ pub enum CatalogueError {
         /// The store's.
         found: String,
     },
-    /// It is empty and should not be.
+    /// The catalogue is empty and should not be.
     #[error(
         "{}: expected a catalogue in use since {since} (seconds since 1970) with {commits} commits, found an empty one; it is not \
          taken for a new one: {OTHERWISE}", .path.display()

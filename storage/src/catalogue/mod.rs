@@ -127,13 +127,13 @@ impl Catalogue {
         self.0.commit(batch)
     }
 
-    /// How many commits it has had that are on the disk.
+    /// How many commits are on the disk.
     #[must_use]
     pub fn commits(&self) -> u64 {
         self.0.commits()
     }
 
-    /// When it was made, in seconds since 1970 by the clock of its host.
+    /// When the catalogue was made, in seconds since 1970 by the clock of its host.
     #[must_use]
     pub fn since(&self) -> u64 {
         self.0.since
@@ -177,7 +177,7 @@ impl Table {
     /// from the last key with a zero byte appended.
     ///
     /// # Errors
-    /// When one is not what was written, or something has failed before.
+    /// When an entry is not what was written, or something has failed before.
     pub fn scan(&self, from: &[u8], limit: usize) -> Result<Entries, CatalogueError> {
         self.open.scan(&self.name, from, limit)
     }

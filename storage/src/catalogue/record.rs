@@ -68,7 +68,7 @@ pub(super) struct Head {
     pub(super) commits: u64,
     /// How many entries it has.
     pub(super) records: u64,
-    /// Of all entries.
+    /// The digest of all entries.
     pub(super) digest: Digest,
     /// The number of the next long value.
     pub(super) next_chunks: u64,
@@ -138,7 +138,7 @@ pub(super) struct Heading {
     pub(super) len: usize,
     /// The number of its chunks' keys, if it has chunks.
     pub(super) chunks: u64,
-    /// Of table, key and value.
+    /// The hash of table, key and value.
     pub(super) hash: [u8; 32],
 }
 

@@ -16,7 +16,7 @@ use crate::private::{Missing, PrivateError, PrivateFolder, sync_folder};
 /// What begins the names of sled's snapshots: summaries of its data, which it can do without.
 const SNAPSHOT: &str = "snap.";
 
-/// What ends the name of one that was being written when the process died. sled cannot open its files while one is there.
+/// What ends the name of a snapshot that was being written when the process died. sled cannot open its files while one is there.
 const UNFINISHED: &str = ".generating";
 
 /// What was repaired. The catalogue has everything that was acknowledged; the caller logs this.

@@ -11,10 +11,10 @@ use crate::private::PrivateError;
 /// Why a store cannot be opened. Nothing was changed. The user does what the message says.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The folder, or a file in it, cannot be had, or others could have changed it.
+    /// The folder, or a file in it, cannot be used, or other users could have changed it.
     #[error("the store of checkpoints cannot be used: {0}; see whether the folder is the right one, and can be written to")]
     Private(#[from] PrivateError),
-    /// Another process has it. End that one, or wait for it.
+    /// Another process has the store. End that process, or wait for it.
     #[error(
         "{}: this store of checkpoints is in use by process {pid}; stop that first, or give another folder", .path.display()
     )]
@@ -24,7 +24,7 @@ pub enum OpenError {
         /// The number of that process; `unknown` if it has not written it yet.
         pid: String,
     },
-    /// A later release wrote it. Use that one.
+    /// A later release wrote the store. Use that release.
     #[error(
         "{}: these checkpoints were written by a newer version: expected at most format {FORMAT}, found {found}; use the release of \
          sardana that wrote them, or give another folder", .path.display()

@@ -36,7 +36,7 @@ fn line(index: u64) -> String {
     format!("{text} check={}\n", blake3::hash(text.as_bytes()))
 }
 
-/// Reads it.
+/// Reads the format file.
 pub(super) fn read(disk: &dyn Disk, folder: &std::path::Path) -> Result<Format, OpenError> {
     let path = folder.join(FORMAT_FILE);
     let file = match disk.open(&path) {

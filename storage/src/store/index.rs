@@ -56,7 +56,7 @@ pub struct Recorded {
 
 /// Notes changes, so that they survive the process.
 pub trait Index: Debug + Send {
-    /// Notes `changes`. After a crash the first so many of them are there: all, if it has returned.
+    /// Notes `changes`. After a crash the first of them are there, up to some point: all, if it has returned.
     ///
     /// # Errors
     /// When that is not so: then it is not asked again.
@@ -159,7 +159,7 @@ fn remove_aside(folder: &Path) {
 
 impl Index for CatalogueIndex {
     fn note(&mut self, changes: &[Change]) -> Result<(), String> {
-        // The longest are 40 bytes of key and 20 of value, so that any such batch is short enough.
+        // The longest changes are 40 bytes of key and 20 of value, so that any such batch is short enough.
         for changes in changes.chunks(limits::BATCH_CHANGES) {
             let batch = changes.iter().fold(Batch::new(), add);
             self.0.commit(&batch).map_err(|error| error.to_string())?;

@@ -31,7 +31,7 @@ pub const WASTE_PERCENT: u64 = 25;
 
 /// Most manifests that are known to have been deleted: with one more, all but the [`KEPT_TOMBSTONES`] of the highest steps are forgotten, so
 /// that a job that takes a checkpoint a minute for years does not fill a folder. A tombstone is there for a manifest that returns from a
-/// copy of the folder. One that old returns behind all that are kept: no job resumes from it, and it expires like any other.
+/// copy of the folder. A manifest that old returns behind all that are kept: no job resumes from it, and it expires like any other.
 pub const MOST_TOMBSTONES: usize = 1_024;
 
 /// So many of them are left then: forgetting costs a sync, which should be rare.

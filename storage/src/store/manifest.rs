@@ -26,7 +26,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// One for the state of `step`, that needs `pieces`, and says `bytes`, which the store does not look into. Its id is the hash of
+    /// A manifest for the state of `step`, that needs `pieces`, and says `bytes`, which the store does not look into. Its id is the hash of
     /// `bytes`; so they must say which pieces it needs.
     #[must_use]
     pub fn new(step: Step, pieces: Vec<PieceHash>, bytes: Vec<u8>) -> Self {

@@ -5,7 +5,7 @@
 //! STEP-ID.new ──────────────────────────────────────▶ STEP-ID.manifest ──────────────────────────────────▶ STEP-ID.deleted
 //! ```
 //!
-//! So there is no moment at which one is neither or both, and deleting needs no room on a full disk.
+//! So there is no moment at which a manifest is neither or both, and deleting needs no room on a full disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
@@ -105,7 +105,7 @@ fn miss(shared: &Shared, key: ManifestKey, fate: Fate, findings: &mut Vec<Findin
     }
 }
 
-/// One that was not noted as committed is perhaps not on the disk, since a sync may have failed in an earlier life. It is committed
+/// A manifest that was not noted as committed is perhaps not on the disk, since a sync may have failed in an earlier life. It is committed
 /// anew.
 fn adopt(shared: &Shared, manifest: &Manifest) {
     match shared.write_manifest(manifest) {
@@ -289,7 +289,7 @@ impl Shared {
         self.writable()?;
         let new = self.manifests.join(unfinished_name(key));
         let system = |error| PrivateError::system(&new, error);
-        // One that could not be finished.
+        // A file that could not be finished.
         let _ = self.disk.remove(&new);
         let file = self.disk.create(&new).map_err(|error| self.refuse(error))?;
         let give_up = |error: PrivateError| {

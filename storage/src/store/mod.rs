@@ -167,7 +167,7 @@ impl Store {
         self.0.unpin(pin);
     }
 
-    /// Makes `manifest` durable: it is when this returns. Once more is no harm, and replaces a damaged one.
+    /// Makes `manifest` durable: it is when this returns. To do it again is no harm, and replaces a damaged one.
     ///
     /// # Errors
     /// When one of its pieces is not on the disk, it was deleted here before, is too large, or the disk says no.
@@ -190,13 +190,13 @@ impl Store {
         self.0.poison.get().map(String::as_str)
     }
 
-    /// Whether it was deleted here.
+    /// Whether this manifest was deleted here.
     #[must_use]
     pub fn is_deleted(&self, key: ManifestKey) -> bool {
         shared::held(&self.0.state).deleted.contains(&key)
     }
 
-    /// All that were deleted, and are not forgotten.
+    /// All manifests that were deleted, and are not forgotten.
     #[must_use]
     pub fn deleted(&self) -> Vec<ManifestKey> {
         shared::held(&self.0.state).deleted.iter().copied().collect()
@@ -281,8 +281,8 @@ impl Store {
         shared::held(&self.0.state).length(&piece)
     }
 
-    /// The newest manifest all of whose pieces are held, and those that were passed over. Their bytes are compared when they are read;
-    /// after a damaged one this passes over what names it.
+    /// The newest manifest all of whose pieces are held, and the newer ones that were passed over. Their bytes are compared when they are
+    /// read; after a damaged one this passes over what names it.
     #[must_use]
     pub fn newest(&self) -> Newest {
         self.0.newest()

@@ -11,7 +11,7 @@ pub use sardana_protocol::checkpoint::{ManifestId, ManifestKey, PieceHash};
 pub struct PinId(u64);
 
 impl PinId {
-    /// The one of this number.
+    /// The writer of this number.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
@@ -34,7 +34,7 @@ pub struct Place {
 pub(super) enum ManifestFile {
     Committed(ManifestKey),
     Deleted(ManifestKey),
-    /// One that was never finished.
+    /// A manifest that was never finished.
     Unfinished,
 }
 

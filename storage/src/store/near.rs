@@ -97,7 +97,7 @@ pub fn read_near(wanted: Vec<Wanted<'_>>, reading: &Reading) -> Vec<usize> {
     lacking.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Those that lie in one segment, together, in their order; cut so that there is something for each thread.
+/// The pieces that lie in one segment, together, in their order; cut so that there is something for each thread.
 fn stretches(mut wanted: Vec<Wanted<'_>>, threads: usize) -> Vec<Vec<Wanted<'_>>> {
     wanted.sort_by(|one, other| (one.segments, one.place).cmp(&(other.segments, other.place)));
     let all: usize = wanted.iter().map(|one| one.bytes.len()).sum();

@@ -244,7 +244,7 @@ fn rescue(shared: &Shared, seen: &mut Seen, findings: &mut Vec<Finding>) {
             let mut state = held(&shared.state);
             for (hash, place) in saved {
                 let health = Health::Unsure;
-                // In place of one that is damaged.
+                // In place of a damaged one.
                 if !state.is_readable(&hash) {
                     state.pieces.insert(hash, Slot { place, health });
                 }
@@ -257,7 +257,7 @@ fn rescue(shared: &Shared, seen: &mut Seen, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether there is no need of what was written at `place`. What is known of an older one is not enough: it may have been written again
+/// Whether there is no need of what was written at `place`. What is known of an older copy is not enough: it may have been written again
 /// since it was damaged. Reads it into `buffer`, then.
 fn is_held_whole(shared: &Shared, hash: PieceHash, place: Place, buffer: &mut Vec<u8>) -> bool {
     let known = held(&shared.state).pieces.get(&hash).copied();

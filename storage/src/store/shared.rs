@@ -24,7 +24,7 @@ pub(super) struct Shared {
     pub(super) segments: PathBuf,
     pub(super) manifests: PathBuf,
     pub(super) disk: Arc<dyn Disk>,
-    /// Of the disk, and of the index, which is on it too.
+    /// Watches the disk, and the index, which is on it too.
     pub(super) watch: Watch,
     pub(super) segment_bytes: u64,
     /// One collection at a time.

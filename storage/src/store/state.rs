@@ -52,7 +52,7 @@ pub(super) enum Kept {
 pub(super) struct State {
     pub(super) pieces: HashMap<PieceHash, Slot>,
     pub(super) pending: HashMap<PieceHash, Pending>,
-    /// The index says in which segment they were, but that is gone, cannot be read, or is too short.
+    /// Pieces whose segment, by the index's word, is gone, cannot be read, or is too short.
     pub(super) lost: HashMap<PieceHash, u64>,
     pub(super) segments: BTreeMap<u64, SegmentInfo>,
     pub(super) manifests: BTreeMap<ManifestKey, Kept>,

@@ -198,7 +198,7 @@ impl Shared {
         writer.new_names = true;
         let header = Record::Heading.header(number, 0);
         if let Err(error) = write_all(&*file, &mut [IoSlice::new(&header)], 0) {
-            // An empty one would do no harm either.
+            // An empty segment would do no harm either.
             let _ = self.disk.remove(&path);
             return Err(self.refuse(PrivateError::system(&path, error)));
         }

@@ -10,7 +10,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// One of this kind, or what is missing here for it.
+    /// A disk of this kind, or what is missing here for it.
     pub(crate) fn new(place: &Path, kind: &str) -> Result<Self, String> {
         let image = place.join("image");
         run("truncate", &["-s", "512M", text(&image)])?;

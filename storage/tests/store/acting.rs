@@ -57,7 +57,7 @@ pub(crate) enum Act {
 pub(crate) enum With {
     Index,
     Nothing,
-    /// One that fails after so many changes.
+    /// An index that fails after so many changes.
     Failing(u64),
 }
 

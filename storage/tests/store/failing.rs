@@ -71,7 +71,7 @@ fn goes_on(at: &Path) -> u64 {
     let nothing = store.put(PinId::new(1_000), &[&[7; 200_000]]);
     assert!(matches!(nothing, Err(WriteError::Full(_))) || store.sync().is_ok());
     all(&store);
-    // Also one that is opened on a full disk, where there is no room for an index either.
+    // Also a store that is opened on a full disk, where there is no room for an index either.
     drop(store);
     let opened = Store::open_with(&folder, OPTIONS).unwrap();
     let store = opened.store;

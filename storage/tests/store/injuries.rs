@@ -69,7 +69,7 @@ fn inflict(image: &mut Image, random: &mut Random) -> Injury {
     Injury { path, wound }
 }
 
-/// What cannot be read of those that must be there.
+/// Pieces that must be there, and cannot be read.
 fn unreadable(acting: &Acting, numbers: &BTreeSet<u64>) -> BTreeSet<PieceHash> {
     let hurt = |number: &u64| {
         let bytes = piece(*number);

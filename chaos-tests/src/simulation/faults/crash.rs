@@ -7,7 +7,7 @@ use crate::simulation::calendar::Happening;
 use crate::simulation::network::IDLE;
 use crate::simulation::world::{DiskFate, World};
 
-/// It is down for this long at most.
+/// The coordinator is down for this long at most.
 const DOWN: Duration = Duration::from_secs(30);
 
 impl World {
@@ -26,7 +26,7 @@ impl World {
         let now = self.now();
         let sessions = self.coordinator.sessions();
         self.coordinator.die(now, disk);
-        // Either its host says that nobody listens, or connections only fall silent.
+        // Either its host says that no process listens, or connections only fall silent.
         let told = self.dice.below(2) == 0;
         for (worker, session) in sessions {
             let quick = self.within(Duration::from_millis(200));

@@ -13,7 +13,7 @@ impl World {
         Struck::Yes
     }
 
-    /// One that runs.
+    /// A depot that runs.
     pub(super) fn pick_depot(&mut self) -> Option<usize> {
         let depots = self.depots.iter().enumerate();
         let up: Vec<usize> = depots.filter(|(_, depot)| depot.up).map(|(place, _)| place).collect();

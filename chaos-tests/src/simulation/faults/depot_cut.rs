@@ -1,4 +1,4 @@
-//! A depot cannot reach anybody for a while, nor be reached, or only workers.
+//! For a while nothing passes between a depot and all others, or between it and the workers.
 
 use super::Struck;
 use crate::simulation::network::{Cut, Node, Way};

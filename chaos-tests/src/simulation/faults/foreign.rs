@@ -1,4 +1,4 @@
-//! Somebody puts the store of another job, or of another build, beside a depot's own: a checkpoint that is newer than all others, complete,
+//! The store of another job, or of another build, is put beside a depot's own: a checkpoint that is newer than all others, complete,
 //! and of no use.
 
 use super::Struck;

@@ -15,7 +15,7 @@ pub(in crate::simulation) fn is_seen_by_its_agent(worker: WorkerId) -> bool {
 }
 
 impl World {
-    /// Agents say who stands still, and who does not any more, if the coordinator listens.
+    /// Agents say which workers stand still, and which do not any more, if the coordinator listens.
     pub(in crate::simulation) fn agents_look(&mut self) {
         let now = self.now();
         let reaches = |worker| self.network.reaches(now, Node::Worker(worker), Node::Coordinator);

@@ -46,7 +46,7 @@ const MOMENT: Duration = Duration::from_millis(50);
 pub(crate) enum Fault {
     /// A worker's process is killed; its agent sees it.
     Kill,
-    /// A worker's host is gone; nobody sees it.
+    /// A worker's host is gone; no agent sees it.
     Vanish,
     /// Half of the fleet or all of it is taken away at once, with or without notice.
     Preempt,
@@ -64,9 +64,9 @@ pub(crate) enum Fault {
     Cut,
     /// A link between two workers breaks.
     Link,
-    /// Some cannot reach the others for a while, nor be reached.
+    /// Some nodes cannot reach the others for a while, nor be reached.
     Partition,
-    /// Some cannot be heard for a while, or cannot hear.
+    /// Some nodes cannot be heard for a while, or cannot hear.
     OneWay,
     /// A host's network goes down and up many times.
     Flap,
@@ -86,7 +86,7 @@ pub(crate) enum Fault {
     DepotWiped,
     /// A depot's disk is full for a while.
     DepotFull,
-    /// A depot cannot reach some others for a while, nor be reached.
+    /// A depot cannot reach some other nodes for a while, nor be reached.
     DepotCut,
     /// A piece on a depot's disk rots.
     Rot,
@@ -119,7 +119,7 @@ pub(crate) enum Later {
     DepotEmptied(usize),
 }
 
-/// Whether a fault found somebody to strike.
+/// Whether a fault found what it strikes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Struck {
     Yes,
@@ -138,17 +138,17 @@ enum Strikes {
 }
 
 impl Fault {
-    /// All that strike any job.
+    /// All faults that strike any job.
     pub(crate) fn of_any_job() -> Vec<Self> {
         Self::that(|strikes| strikes != Strikes::Saved)
     }
 
-    /// Those of them after which it is known how many gradients were computed.
+    /// Faults of any job after which it is known how many gradients were computed.
     pub(crate) fn counted() -> Vec<Self> {
         Self::that(|strikes| strikes == Strikes::Counted)
     }
 
-    /// Those of jobs that are saved.
+    /// Faults of jobs that are saved.
     pub(crate) fn of_saves() -> Vec<Self> {
         Self::that(|strikes| strikes == Strikes::Saved)
     }
@@ -309,7 +309,7 @@ impl World {
                     cut.stops(Node::Worker(worker), Node::Coordinator),
                     cut.stops(Node::Coordinator, Node::Worker(worker)),
                 );
-                // Who hears nothing gives up first; the other hears nothing from then on.
+                // The end that hears nothing gives up first; the other hears nothing from then on.
                 let (heard, hears) = match (up, down) {
                     (false, false) => continue,
                     (true, true) => (IDLE, IDLE),

@@ -35,7 +35,7 @@ impl World {
         struck
     }
 
-    /// The machine of a worker is taken away; sometimes somebody is left who sees it.
+    /// The machine of a worker is taken away; sometimes its agent sees it.
     pub(super) fn take_away(&mut self, worker: WorkerId) {
         if self.dice.below(2) == 0 {
             self.end_seen(worker, "signal 9", LastWords::No);

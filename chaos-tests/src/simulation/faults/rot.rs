@@ -1,4 +1,4 @@
-//! A piece on a depot's disk cannot be read any more, which nobody knows until somebody tries; or a manifest cannot.
+//! A piece on a depot's disk cannot be read any more, which shows only when it is read; or a manifest cannot.
 
 use super::Struck;
 use crate::simulation::world::World;

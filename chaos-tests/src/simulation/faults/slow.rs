@@ -6,7 +6,7 @@ use super::{Later, Struck};
 use crate::simulation::calendar::Happening;
 use crate::simulation::world::World;
 
-/// Its work takes less than so many times as long.
+/// A slow worker's work takes less than so many times as long.
 pub(crate) const SLOWEST: u32 = 21;
 
 impl World {

@@ -1,4 +1,4 @@
-//! Many new workers come at once: somebody has scaled up, or a whole rack is back.
+//! Many new workers come at once: an operator has scaled up, or a whole rack is back.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A worker's host is gone, and its agent with it: nobody says so, connections only fall silent.
+//! A worker's host is gone, and its agent with it: connections only fall silent.
 
 use sardana_protocol::words::WorkerId;
 

@@ -18,15 +18,15 @@ use crate::simulation::world::{BUILD, TASK};
 struct Others {
     depot: DepotId,
     corpus: Vec<DepotMessage>,
-    /// Whose agent lies: that of the worker that came first.
+    /// The worker whose agent lies: the one that came first.
     child: Option<WorkerId>,
 }
 
-/// Who lies, and what.
+/// Which peers lie, and what they say.
 #[derive(Debug)]
 pub(crate) struct Liars {
     who: BTreeSet<WorkerId>,
-    /// So many of those who come first are liars.
+    /// How many workers lie: those that come first.
     workers: usize,
     ear: Ear,
     corpus: Vec<WorkerMessage>,
@@ -83,7 +83,7 @@ impl Liars {
         self.who.contains(&worker)
     }
 
-    /// Whether this names one of them.
+    /// Whether this names one of the liars.
     pub(crate) fn named_in(&self, reason: &str) -> bool {
         let other = self.depot().map(|depot| depot.to_string());
         let names = self.who.iter().map(ToString::to_string).chain(other);
@@ -110,7 +110,7 @@ impl Liars {
         self.ear.changed(&introduction, dice)
     }
 
-    /// What one of them says unasked, now and then.
+    /// What a worker that lies says unasked, now and then.
     pub(crate) fn invents(&mut self, dice: &mut Dice) -> Option<(WorkerId, WorkerMessage)> {
         if self.who.is_empty() || !dice.once_in(self.rarity * 40) {
             return None;
@@ -146,7 +146,7 @@ impl Liars {
     }
 
     /// What the agent that lies says, now and then: that its child stands still, or goes on; and that another worker has ended, which is
-    /// believed of those that are not there, as `absent` are.
+    /// believed of workers that are not there, as `absent` are.
     pub(crate) fn agent_invents(&mut self, absent: &[WorkerId], dice: &mut Dice) -> Option<Event> {
         let child = self.others.as_ref()?.child?;
         if !dice.once_in(self.rarity * 40) {

@@ -160,7 +160,7 @@ fn is_name(list: &[Value]) -> bool {
     list.len() >= 16 && list.iter().all(|one| one.as_u64().is_some_and(|byte| byte < 256))
 }
 
-/// How many places it has.
+/// How many places a value has.
 fn places(value: &Value) -> usize {
     match value {
         Value::Array(list) if is_name(list) => 1,

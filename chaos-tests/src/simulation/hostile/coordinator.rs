@@ -17,7 +17,7 @@ use super::{corpus, saves};
 use crate::dice::Dice;
 use crate::simulation::world::{BUILD, TASK};
 
-/// Who speaks to the coordinator.
+/// How many workers speak to the coordinator.
 const WORKERS: u64 = 6;
 const DEPOTS: u64 = 3;
 
@@ -45,7 +45,7 @@ struct Besieged {
     now: Duration,
     life: u64,
     machine: Membership,
-    /// What some of them will answer.
+    /// What some of the workers will answer.
     answers: Vec<(WorkerId, WorkerMessage)>,
     largest: usize,
 }
@@ -197,7 +197,7 @@ impl Besieged {
         }
     }
 
-    /// Some do as they are told, so that the machine gets anywhere.
+    /// Some workers do as they are told, so that the machine gets anywhere.
     fn hears(&mut self, worker: WorkerId, message: &CoordinatorMessage) {
         self.ear.hear(message);
         let step = self.machine.reached();

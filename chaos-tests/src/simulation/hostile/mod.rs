@@ -1,10 +1,10 @@
 //! Certified peers that lie. Each role says anything that its messages can say, to the machines alone and from among honest members: no
 //! machine ends, none of them grows, and the honest finish the job in its state.
 //!
-//! - [`besiege_coordinator`], [`besiege_worker`]: a machine alone; [`Siege`]: a cluster, in which some lie, and its numbers;
-//! - `corpus`: a message of each kind; `changing`: what is made of it; `among`: who lies when.
+//! - [`besiege_coordinator`], [`besiege_worker`]: a machine alone; [`Siege`]: a cluster, in which some peers lie, and its numbers;
+//! - `corpus`: a message of each kind; `changing`: what is made of it; `among`: which peers lie when.
 //!
-//! What a worker can do all the same is the limit of trust: see ARCHITECTURE.md. A run that ends by it says whose word it was.
+//! What a worker can do all the same is the limit of trust: see ARCHITECTURE.md. A run that ends by it names the peer that lied.
 
 mod among;
 mod changing;

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
 const LOOK_EVERY: u64 = 500;
 
 /// Checks of what a coordinator does by the word of a depot that it has a checkpoint, or of an agent that a process is stopped. All others hold
-/// also where some lie.
+/// also where some peers lie.
 const BY_THEIR_WORD: &[&str] = &[
     "CKPT-1, committed",
     "CKPT-1, deleting",
@@ -32,7 +32,7 @@ const BY_THEIR_WORD: &[&str] = &[
     "who works is not left out as one who hangs",
 ];
 
-/// A cluster, and who lies in it.
+/// A cluster, and which of its peers lie.
 #[derive(Debug, Clone, Copy)]
 pub struct Siege {
     seed: u64,
@@ -52,12 +52,12 @@ enum Others {
     Lie,
 }
 
-/// How it went.
+/// How the run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// With the right state.
     Well,
-    /// The job failed, or does not begin, by the word of one that lies.
+    /// The job failed, or does not begin, by the word of a peer that lies.
     Failed(String),
     /// As it must not.
     Violated(Violation),
@@ -165,13 +165,13 @@ impl World {
         admit(hello.job, Some(&hello.identity), newest, Acquaintance::Greeted, &hello).is_ok()
     }
 
-    /// Those that lie say something that they were not asked for, now and then.
+    /// Peers that lie say something that they were not asked for, now and then.
     fn lie(&mut self) {
         let Some(liars) = &mut self.liars else { return };
         let dice = &mut self.dice;
         let (invented, of_depot) = (liars.invents(dice), liars.depot_invents(dice));
         let comes = liars.depot_comes(dice);
-        // Those that are on their way, and one that never was.
+        // Workers that are on their way, and one that never was.
         let machine = self.coordinator.machine.as_ref();
         let knows = |worker: &WorkerId| machine.is_some_and(|machine| machine.knows(*worker));
         let here = self.processes.keys().copied().filter(|worker| !knows(worker));

@@ -53,7 +53,7 @@ pub fn besiege_worker(seed: u64, events: u32) -> usize {
         if number % 500 == 499 {
             largest = largest.max(format!("{member:?}").len());
         }
-        // Another life, or one that has come to its end.
+        // A new worker: this one may have come to its end.
         if dice.once_in(800) {
             member = Member::new(&spec, 6);
         }

@@ -15,7 +15,7 @@ use super::{Law, Violation};
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoints {
     pub(super) rule: Option<Saves>,
-    /// All that any depot has ever made durable.
+    /// All manifests that any depot has ever made durable.
     pub(super) manifests: BTreeMap<ManifestKey, Contents>,
     kept: BTreeMap<(DepotId, ManifestKey), Fate>,
     rotted: BTreeSet<DepotId>,
@@ -23,13 +23,13 @@ pub(crate) struct Checkpoints {
     heard: BTreeMap<DepotId, (Told, BTreeMap<ManifestKey, Head>)>,
     /// What each depot told last in the coordinator's present life, also if it is gone since.
     told: BTreeMap<DepotId, BTreeSet<ManifestKey>>,
-    /// How often each could not be loaded, in the coordinator's present life.
+    /// How often each checkpoint could not be loaded, in the coordinator's present life.
     pub(super) failures: BTreeMap<ManifestKey, u32>,
     /// What the generation that forms now is to start from.
     pub(super) resumes: Option<ManifestKey>,
     /// The step of the checkpoint that training last began from: that state is in no worker's hands alone.
     pub(super) source: Step,
-    /// The newest step that people were told to be saved, and those that were told not to be.
+    /// The newest step that people were told is saved, and the steps that they were told are not.
     pub(super) saved: Step,
     pub(super) not_saved: BTreeSet<Step>,
 }
@@ -58,7 +58,7 @@ impl Checkpoints {
         complete.map(|(key, _)| *key)
     }
 
-    /// Of how many more hosts that have it whole, by what was told, the loss is needed before some of it is nowhere.
+    /// How many hosts that have it whole, by what was told, must be lost before some of it is nowhere.
     fn margin(&self, key: ManifestKey) -> usize {
         let Some(contents) = self.manifests.get(&key) else { return 0 };
         let has = |depot: &&DepotId| {
@@ -177,7 +177,7 @@ impl Law {
         })
     }
 
-    /// The same. `missing`: one whose disk does not have all that it should.
+    /// The same. `missing`: a depot whose disk does not have all that it should.
     pub(crate) fn is_kept(&mut self, key: ManifestKey, missing: Option<DepotId>) -> Result<(), Violation> {
         self.check("CKPT-1, pieces on disks", missing.is_none(), || {
             format!("{key} is told to be committed, and {missing:?} lacks pieces of it")

@@ -1,5 +1,5 @@
-//! CKPT-2: what is loaded is what was saved, and what is saved is the job's state at that step. That what is loaded is the job's state
-//! STEP-2 sees to, as with any other state.
+//! CKPT-2: what is loaded is what was saved, and what is saved is the job's state at that step. STEP-2 sees, as with any other state,
+//! that what is loaded is the job's state.
 
 use sardana_protocol::checkpoint::{ManifestKey, PieceHash};
 use sardana_protocol::membership::Contents;

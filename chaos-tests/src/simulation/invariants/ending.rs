@@ -17,7 +17,7 @@ pub(crate) enum Count {
 }
 
 impl Law {
-    /// The job is done only when every member has reported the last step. `behind`: one that has not reached it.
+    /// The job is done only when every member has reported the last step. `behind`: a member that has not reached it.
     pub(crate) fn all_at_the_end(&mut self, last: Step, behind: Option<(WorkerId, Step)>) -> Result<(), Violation> {
         self.check("all are at the end", behind.is_none(), || {
             format!("the job is done at {last}, and a member is not there: {behind:?}")
@@ -51,8 +51,8 @@ impl Law {
             self.excuse("a coordinator does not know what was counted in an earlier life");
             return Ok(());
         }
-        // One that is lost without its count may come back, and leave it unsure what it had computed in vain; and so may a joiner with the
-        // state of those who are lost, and an older state that holds gradients of theirs.
+        // A worker that is lost without its count may come back, and leave it unsure what it had computed in vain; and so may a joiner with
+        // the state of lost workers, and an older state that holds gradients of theirs.
         let most = 2 * uncounted + inherited + lost;
         self.check("each count is known", u64::from(unknown) <= most, || {
             format!(
@@ -62,7 +62,7 @@ impl Law {
         })?;
         let (computed, again) = (summary.computed, summary.recomputed);
         let once = u64::from(self.shards) * step.get();
-        // What was in vain may be in doubt, not what was computed by those whose counts are there.
+        // What was in vain may be in doubt, not what was computed by workers whose counts are there.
         let counted = computed <= really && (uncounted > 0 || computed >= once);
         let right = counted && (unknown > 0 || computed == once + again);
         self.check("each gradient once", right, || {

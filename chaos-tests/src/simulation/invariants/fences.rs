@@ -11,7 +11,7 @@ impl Law {
     pub(crate) fn welcomed(&mut self, worker: WorkerId, incarnation: Incarnation) -> Result<(), Violation> {
         let known = self.welcomed.entry(worker).or_insert(incarnation);
         let before = std::mem::replace(known, incarnation.max(*known));
-        // Who was away may have gone on with a gradient that others computed as well.
+        // A worker that was away may have gone on with a gradient that others computed as well.
         if self.promised.contains_key(&worker) && before == incarnation {
             self.count = Count::Unknown;
         }
@@ -38,7 +38,7 @@ impl Law {
         let fence = self.welcomed.get(&worker).copied().unwrap_or(Incarnation::ZERO);
         let fenced = generation.incarnation() < fence;
         let (current, promises) = match act {
-            // A sum of the generation that one is in; what is prepared is yet to come.
+            // A sum of the worker's own generation; a generation that is prepared is yet to come.
             Act::Accepts => (generation == promised, false),
             Act::Prepares => (generation > promised && !fenced, false),
             // A trailer's word holds, though the coordinator that ordered it may be gone.

@@ -27,7 +27,7 @@ impl Law {
         self.check("GEN-1", generation > newest, || format!("{generation} after {newest}"))
     }
 
-    /// A generation is formed: all its members have left those before. `training`: one that has not.
+    /// A generation is formed: all its members have left those before. `training`: a member that has not.
     pub(crate) fn all_have_halted(&mut self, generation: Generation, training: Option<WorkerId>) -> Result<(), Violation> {
         self.check("all have halted first", training.is_none(), || {
             format!("{generation} is formed, and {training:?} still trains in another")
@@ -35,7 +35,7 @@ impl Law {
     }
 
     /// A generation was adopted: it may have been begun unseen. A coordinator that has forgotten the newest may find an older one
-    /// first, if that is whole; those of the newest then say so. Its next lives know no more than it did.
+    /// first, if that is whole; members of the newest then say so. Its next lives know no more than it did.
     pub(crate) fn adopted(&mut self, generation: Generation, memory: Memory) -> Result<(), Violation> {
         let newest = self.newest;
         self.newest = newest.max(generation);

@@ -1,5 +1,5 @@
-//! Only who hangs is left out as one who hangs: its training thread has been at one thing for longer than anybody is given for it, or nothing
-//! came of the state that it fetches.
+//! Only a worker that hangs is left out as one that hangs: its training thread has been at one thing for longer than it is given for it, or
+//! nothing came of the state that it fetches.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) enum Doing {
     Works(Duration),
     /// It comes to a state, of which nothing has moved for so long.
     Loads(Duration),
-    /// It will never be done, or waits for one that will not, or its process stands still.
+    /// It will never be done, or waits for a worker that will not, or its process stands still.
     Hangs,
 }
 
@@ -37,8 +37,8 @@ impl Law {
     }
 }
 
-/// How long a worker must be given for what it does, while others wait for it. `gradient`: how long one takes it at least, if it has told
-/// how fast it is.
+/// How long a worker must be given for what it does, while others wait for it. `gradient`: how long a gradient takes it at least, if it has
+/// told how fast it is.
 pub(crate) fn given(gradient: Option<Duration>, halting: bool) -> Duration {
     let gradients = gradient.map(|gradient| gradient * STALL_SHARDS);
     match (halting, gradients) {

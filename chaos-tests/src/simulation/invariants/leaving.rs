@@ -8,12 +8,12 @@ use sardana_protocol::words::{Generation, Step, WorkerId};
 
 use super::{Law, Violation};
 
-/// Who is left when somebody goes.
+/// What the workers that stay have when one goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Heirs {
-    /// The newest state of those who are connected; none if nobody is.
+    /// The newest state of the connected workers; none if no worker is connected.
     At(Option<Step>),
-    /// One of them is gone, and the coordinator cannot know it yet.
+    /// One of the workers that stay is gone, and the coordinator cannot know it yet.
     Unknown,
 }
 
@@ -23,7 +23,7 @@ impl Law {
         self.leaving.insert(worker, clock);
     }
 
-    /// Training begins anew without the state that these have: it is nobody's loss any more.
+    /// Training begins anew without the state of these workers: it need not be kept any more.
     pub(crate) fn goes_on_without(&mut self, workers: impl Iterator<Item = WorkerId>) {
         self.given_up.extend(workers);
     }
@@ -44,7 +44,7 @@ impl Law {
             Heirs::At(_) if self.given_up.contains(&worker) => true,
             // A member that a trailer left out is let go only once all others have begun without it. Else one step may be computed again.
             Heirs::At(newest) if self.left_out.contains(&worker) => newest >= Some(step),
-            // Who still loads the checkpoint that its generation starts from is as good as there: one step is computed again.
+            // A member that still loads the checkpoint that its generation starts from is as good as there: one step is computed again.
             Heirs::At(newest) => {
                 step == Step::ZERO || newest.max(Some(self.checkpoints.source)).map(Step::next) >= Some(step)
             }
@@ -58,7 +58,7 @@ impl Law {
         })
     }
 
-    /// An order for a generation goes out: nobody is in it who was let go.
+    /// An order for a generation goes out: no worker that was let go is in it.
     pub(super) fn without_the_gone(&mut self, worker: WorkerId, generation: Generation) -> Result<(), Violation> {
         let away = !self.gone.contains(&worker);
         self.check("who was let go stays away", away, || {
@@ -66,7 +66,7 @@ impl Law {
         })
     }
 
-    /// The coordinator begins another life, at this time of its clock. `remembers`: whether it knows who was let go.
+    /// The coordinator begins another life, at this time of its clock. `remembers`: whether it knows which workers were let go.
     pub(crate) fn begins_life(&mut self, clock: Duration, remembers: bool) {
         self.born = clock;
         self.lives += 1;

@@ -1,4 +1,4 @@
-//! The state is given up only once nobody has it who is connected, or was cut off so shortly before that it may be on its way back.
+//! The state is given up only once no worker has it that is connected, or was cut off so shortly before that it may be on its way back.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Law {
         since.is_some_and(|&since| clock.saturating_sub(since) < STATE_GRACE)
     }
 
-    /// The state is given up: training begins again at `from`. `holder`: one that is here, or awaited, with a newer one.
+    /// The state is given up: training begins again at `from`. `holder`: a worker that is here, or awaited, with a newer one.
     pub(crate) fn gives_up_state(&mut self, from: Step, holder: Option<(WorkerId, Step)>) -> Result<(), Violation> {
         self.states_lost += 1;
         self.check("the state is lost with its holders", holder.is_none(), || {

@@ -1,4 +1,4 @@
-//! What a member keeps for those who join is bounded, and so is what it computes.
+//! What a member keeps for joiners is bounded, and so is what it computes.
 
 use sardana_protocol::memory::GradientMemory;
 use sardana_protocol::words::{ShardRange, WorkerId};

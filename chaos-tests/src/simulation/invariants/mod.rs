@@ -70,7 +70,7 @@ pub(crate) struct Law {
     steps: Step,
     reference: Reference,
     newest: Generation,
-    /// Whether the coordinator leads an older one, and has never heard of the newest.
+    /// Whether the coordinator leads an older generation, and has never heard of the newest.
     unheard: bool,
     /// What each worker has promised.
     promised: BTreeMap<WorkerId, Generation>,
@@ -79,11 +79,11 @@ pub(crate) struct Law {
     orders: Orders,
     /// The generation that was planned last, and its members.
     planned: (Generation, BTreeSet<WorkerId>),
-    /// Who has said to be ready for which generation.
+    /// Which workers have said that they are ready for which generation.
     ready: BTreeSet<(WorkerId, Generation)>,
     /// The members of the generation that is current.
     seated: Vec<WorkerId>,
-    /// The members of the one before that the trailer which switched to it has left out.
+    /// The members of the generation before that were left out by the trailer that switched to this one.
     left_out: Vec<WorkerId>,
     /// When the coordinator last heard of a new step. This and what follows is by the clock of its present life.
     advanced: Option<Duration>,
@@ -96,17 +96,17 @@ pub(crate) struct Law {
     inherited: u64,
     /// How often people were told that the state was lost.
     states_lost: u64,
-    /// What each worker has said to it of its generation, and of its ring, when it came.
+    /// What each worker has told the coordinator of its generation, and of its ring, when it came.
     introduced: BTreeMap<WorkerId, (Generation, Option<Ring>)>,
-    /// Who has a state that training has begun anew without.
+    /// The workers with a state that training has begun anew without.
     given_up: BTreeSet<WorkerId>,
-    /// Who is to leave, and since when.
+    /// The workers that are to leave, and since when.
     leaving: BTreeMap<WorkerId, Duration>,
-    /// Who was let go, as far as the coordinator can know.
+    /// The workers that were let go, as far as the coordinator can know.
     gone: BTreeSet<WorkerId>,
     /// The newest sum that each joiner has had.
     followed: BTreeMap<WorkerId, Step>,
-    /// Whose connection broke, and when.
+    /// The workers whose connection broke, and when.
     cut_off: BTreeMap<WorkerId, Duration>,
     checkpoints: Checkpoints,
     pub(crate) count: Count,

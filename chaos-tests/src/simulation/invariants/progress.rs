@@ -54,8 +54,8 @@ impl Floor {
         }
     }
 
-    /// The job is saved: one that is due is committed within the time of all attempts, as each may run into one that stands still. The
-    /// last one may come after another.
+    /// The job is saved: a checkpoint that is due is committed within the time of all attempts, as a worker may stand still in each. The
+    /// last checkpoint may come after another.
     pub(crate) fn and_saves(self, saves: Option<Saves>, step: Duration, write: Duration) -> Self {
         let Some(saves) = saves else { return self };
         let interval = match saves.every {

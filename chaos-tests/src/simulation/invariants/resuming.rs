@@ -12,7 +12,7 @@ impl Law {
         *self.checkpoints.failures.entry(key).or_default() += 1;
     }
 
-    /// A generation forms that begins at this step. `lost`: there was a newer state, which nobody has any more.
+    /// A generation forms that begins at this step. `lost`: there was a newer state, which no worker has any more.
     pub(crate) fn begins_at(&mut self, step: Step, lost: bool) -> Result<(), Violation> {
         let checkpoints = &mut self.checkpoints;
         let resumes = checkpoints.resumes.take();
@@ -29,8 +29,8 @@ impl Law {
             key.step <= steps && failures.is_none_or(|times| *times < RESTORE_ATTEMPTS)
         };
         let newest = checkpoints.complete().rfind(usable);
-        // One step more than somebody has is computed again sooner than it is loaded: a coordinator that has lost its disk does not know that
-        // there was a newer state.
+        // One step beyond a worker's state is computed again sooner than it is loaded: a coordinator that has lost its disk does not know
+        // that there was a newer state.
         let most = if resumes.is_none() { step.next() } else { step };
         let right = resumes.is_none_or(|key| key.step == step) && newest.is_none_or(|key| key.step <= most);
         self.check("the newest checkpoint is resumed from", right, || {

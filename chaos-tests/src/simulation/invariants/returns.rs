@@ -1,5 +1,5 @@
-//! A coordinator that comes back takes over what it finds only if that is whole, and begins anew only after it has waited for those who
-//! train.
+//! A coordinator that comes back takes over what it finds only if that is whole, and begins anew only after it has waited for the workers
+//! that train.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ impl Law {
         })
     }
 
-    /// A generation is formed, at this time of the coordinator's clock, by a life that has met nobody who trains. `training`: one that
-    /// does.
+    /// A generation is formed, at this time of the coordinator's clock, by a life that has met no worker that trains. `training`: a worker
+    /// that does.
     pub(crate) fn begins_anew(&mut self, clock: Duration, training: Option<WorkerId>) -> Result<(), Violation> {
         let age = clock.saturating_sub(self.born);
         let Some(training) = training else { return Ok(()) };

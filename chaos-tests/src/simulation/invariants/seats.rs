@@ -114,7 +114,7 @@ fn make_one_generation(told: &BTreeMap<Rank, (WorkerId, Form)>, world_size: u32,
         && meet(forms().map(|form| (form.rank, &form.steady)))
 }
 
-/// Whether each shard is somebody's, and nobody else's.
+/// Whether each shard is in exactly one part.
 fn covers<'a>(shards: u32, parts: impl Iterator<Item = &'a Part>) -> bool {
     let mut runs: Vec<_> = parts.flat_map(Part::shards).collect();
     runs.sort_unstable();

@@ -1,4 +1,4 @@
-//! Silent heartbeats evict nobody while the generation's steps advance.
+//! No worker is left out for silent heartbeats while the generation's steps advance.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Law {
     /// The coordinator leaves out a worker for its silence, while the generation trains.
     pub(crate) fn silent(&mut self, worker: WorkerId, clock: Duration) -> Result<(), Violation> {
         let since = self.advanced.map(|advanced| clock.saturating_sub(advanced));
-        // Nothing speaks for one without a seat, nor where no step was heard of yet.
+        // Nothing speaks for a worker without a seat, nor where no step was heard of yet.
         let Some(since) = since.filter(|_| self.seated.contains(&worker)) else {
             return Ok(());
         };

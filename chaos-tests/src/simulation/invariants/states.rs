@@ -5,7 +5,7 @@ use sardana_protocol::words::Step;
 use super::{Law, Violation};
 
 impl Law {
-    /// Somebody computes with, loads, or hands out this state as that of this step.
+    /// A worker computes with, loads, or hands out this state as that of this step.
     pub(crate) fn computes_with(&mut self, step: Step, state: u64) -> Result<(), Violation> {
         let expected = self.reference.at(step);
         self.check("STEP-2", state == expected, || {

@@ -6,7 +6,7 @@ use super::World;
 use crate::simulation::calendar::{Happening, Party};
 use crate::simulation::model::Sum;
 
-/// So few workers make a cluster whose time counts.
+/// The time of a cluster counts while it has so many workers.
 const ENOUGH: usize = 3;
 
 impl World {

@@ -1,4 +1,4 @@
-//! Connections between depots and the coordinator that break, and who notices when.
+//! Connections between depots and the coordinator that break, and which end notices when.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl World {
         );
     }
 
-    /// A depot notices it.
+    /// A depot notices that its session is over.
     pub(super) fn depot_cut(&mut self, place: usize, session: u64) {
         let control = self.depots[place].control;
         if control == Control::Joined(session) || control == Control::Greeting(session) {

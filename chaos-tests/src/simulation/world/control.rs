@@ -1,4 +1,4 @@
-//! Control connections: hellos, sessions, and what is said over them; agents, who say how their children ended.
+//! Control connections: hellos, sessions, and what is said over them; agents, which say how their children ended.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -121,7 +121,7 @@ impl World {
             return;
         };
         if process.control != Control::Greeting(session) {
-            // It has given up waiting, and closes this connection.
+            // The worker has given up waiting, and closes this connection.
             let delay = self.network.delay(&mut self.dice);
             return self.calendar.after(delay, Happening::SessionLost { worker, session });
         }
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// When the copies of a message arrive that nobody keeps in order: none if it is lost.
+    /// When the copies of a message arrive on a way that keeps no order: none if it is lost.
     fn copies(&mut self, cut: Option<Duration>) -> Vec<Duration> {
         let now = self.now();
         if cut.is_some() || self.dice.below(1_000) < self.network.loss {
@@ -330,7 +330,7 @@ impl World {
         }
     }
 
-    /// An agent says how a child ended, as soon as somebody listens.
+    /// An agent says how a child ended, as soon as the coordinator listens.
     pub(super) fn exited(&mut self, worker: WorkerId, how: &'static str, tally: Tally) {
         let listens = self.coordinator_listens()
             && self

@@ -21,7 +21,7 @@ pub(crate) struct Coordinator {
     pub(crate) machine: Option<Membership>,
     pub(crate) incarnation: Incarnation,
     started: Duration,
-    /// What its clock showed then, and how fast it goes, in thousandths.
+    /// What its clock showed when it `started`, and how fast it goes, in thousandths.
     origin: Duration,
     rate: u64,
     pub(crate) frozen_until: Option<Duration>,
@@ -147,7 +147,7 @@ pub(crate) enum DiskFate {
 }
 
 impl World {
-    /// The coordinator starts, for the first time or once more. Its incarnation is on the disk before anybody hears of it.
+    /// The coordinator starts, for the first time or once more. Its incarnation is on the disk before any other process hears of it.
     pub(crate) fn begin_life(&mut self) {
         if self.coordinator.machine.is_some() || self.done.is_some() {
             return;

@@ -40,7 +40,7 @@ pub(crate) enum AtDepot {
     Unanswered { session: u64 },
     /// The coordinator notices that a session is over.
     Lost { session: u64 },
-    /// The depot notices it.
+    /// The depot notices that a session is over.
     Cut { session: u64 },
     /// An order reaches it.
     Told { session: u64, order: Box<Ordered> },
@@ -51,7 +51,7 @@ pub(crate) enum AtDepot {
 }
 
 impl AtDepot {
-    /// Whose process must run for it to happen.
+    /// The party whose process must run for it to happen.
     pub(crate) fn party(&self) -> Party {
         match self {
             Self::Hello { .. } | Self::Lost { .. } | Self::Heard { .. } => Party::Coordinator,

@@ -1,4 +1,4 @@
-//! Training threads that hang while their processes live, and what becomes of those that the coordinator takes for such.
+//! Training threads that hang while their processes live, and what becomes of workers that the coordinator believes to hang.
 
 use std::time::Duration;
 
@@ -58,9 +58,9 @@ impl World {
         u32::try_from(hung).unwrap_or(u32::MAX)
     }
 
-    /// People end what no machine can judge. Where all members hang nobody waits, and they may all read from one disk that does; how long
-    /// an evaluation takes nobody knows; and who has computed in vain, for an earlier generation of the same step, as many gradients as
-    /// it owes now, seems to have done its part.
+    /// People end what no machine can judge. Where all members hang, none waits, and they may all read from one disk that hangs; how long
+    /// an evaluation takes is not known; and a worker that has computed in vain, for an earlier generation of the same step, as many
+    /// gradients as it owes now, seems to have done its part.
     pub(crate) fn people_end_what_hangs(&mut self) {
         if self.hanging() == 0 {
             return;
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// Whether its donor hangs. Nobody can tell which of the two does, and the one that lacks the state is missed less.
+    /// Whether its donor hangs. The coordinator cannot tell which of the two does, and the worker that lacks the state is missed less.
     fn awaits_one_that_hangs(&self, process: &Process) -> bool {
         let fetching = process.fetching.as_ref();
         let donor = fetching.and_then(|fetching| self.processes.get(&fetching.donor.worker));
@@ -98,7 +98,7 @@ impl World {
     /// What a worker's training thread does.
     fn doing(&self, worker: WorkerId) -> Option<Doing> {
         let process = self.processes.get(&worker)?;
-        // One that its agent has seen stopped may go on since, which the coordinator has not heard of yet.
+        // A process that its agent has seen stopped may have gone on since, which the coordinator has not heard of yet.
         let stood_still = process.frozen_until.is_some_and(|thaw| thaw + IDLE > self.now());
         let reaches = self.network.reaches(self.now(), Node::Worker(worker), Node::Coordinator);
         let seen_to = process.seen == Motion::Stopped && !reaches;

@@ -52,10 +52,10 @@ impl Joining {
     }
 }
 
-/// What one that is asked for something says.
+/// What a worker that is asked for something answers.
 enum Answer<T> {
     Here(T),
-    /// Not yet, or nobody has said anything so far.
+    /// Not yet, or no worker has answered so far.
     Wait,
     Never,
 }
@@ -162,7 +162,7 @@ impl World {
         self.calendar.after(delay, Happening::Transferred { worker, serial });
     }
 
-    /// A joiner gets what it has asked for, learns that nobody has it, or waits on.
+    /// A joiner gets what it has asked for, learns that no member has it, or waits on.
     pub(super) fn transferred(&mut self, worker: WorkerId, serial: u64) {
         let Some(process) = self.processes.get(&worker) else { return };
         let joining = &process.joining;
@@ -248,7 +248,7 @@ impl World {
             match found {
                 Some(state) => {
                     let right = snapshot.shares.get(index as usize) == Some(&hash_of_share(state, Share { index, of }));
-                    // Whoever holds it has said that it is another than it is.
+                    // Its holder has told another hash than the share has.
                     if !right && self.liars.is_some() {
                         return Ok(Answer::Never);
                     }

@@ -1,4 +1,4 @@
-//! What members keep for those who join, and for those who load: shares of a snapshot, and sums.
+//! What members keep for joiners, and for members that load: shares of a snapshot, and sums.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -106,7 +106,7 @@ impl World {
         self.member(worker, Event::Snapshotted { snapshot, shares }, Data::None);
     }
 
-    /// The sum that was applied last stays here for those who follow.
+    /// The sum that was applied last stays here for joiners that follow.
     pub(super) fn keep_sum(&mut self, worker: WorkerId, step: Step) {
         let Some(process) = self.processes.get_mut(&worker) else {
             return;

@@ -84,7 +84,8 @@ impl World {
         }
     }
 
-    /// A worker that cannot make one link lets go of the others that it has made, as in the shell. One that waits for others still does not notice.
+    /// A worker that cannot make one link lets go of the others that it has made, as in the shell. A worker that still waits for others
+    /// does not notice.
     fn let_go_of_links(&mut self, worker: WorkerId, generation: Generation) {
         let ring = self
             .processes

@@ -73,17 +73,17 @@ pub(crate) struct World {
     serial: u64,
     /// Successors that are on their way.
     pub(crate) coming: usize,
-    /// When these are started, where one agent decides it. Else they take as long as it happens.
+    /// When successors are started, where one agent decides it. Else chance decides.
     pub(crate) replacing: Option<Replacing>,
     pub(crate) faults: Faults,
     /// Why the run is over before its time, if it is.
     pub(crate) broken: Option<Violation>,
     pub(crate) done: Option<Summary>,
-    /// The job cannot go on, and that is nobody's fault: all its checkpoints are gone.
+    /// The job cannot go on, and that is no violation: all its checkpoints are gone.
     pub(crate) given_up: bool,
-    /// Those whom the coordinator has dismissed.
+    /// The workers that the coordinator has dismissed.
     pub(crate) dismissed: Vec<WorkerId>,
-    /// Who lies, in some runs.
+    /// The peers that lie, in some runs.
     pub(crate) liars: Option<Liars>,
     /// Since when training waits for a checkpoint.
     in_want: Option<Duration>,
@@ -226,7 +226,7 @@ impl World {
             .after(Duration::from_millis(1), Happening::Beat { worker, heartbeat });
     }
 
-    /// A process ends. Whether anybody is told is another matter.
+    /// A process ends, whether or not its end is told.
     pub(crate) fn end(&mut self, worker: WorkerId) -> Option<Tally> {
         let process = self.processes.remove(&worker)?;
         let (lived, tally) = (self.now().saturating_sub(process.started), process.member.tally());
@@ -275,7 +275,7 @@ impl World {
         self.fill_up();
     }
 
-    /// As many workers as the job needs. Those that were asked to leave still do.
+    /// As many workers as the job needs. Workers that were asked to leave still do.
     pub(crate) fn fill_up(&mut self) {
         let wanted = (self.swarm.min.max(2)) as usize;
         while self.processes.len() + self.coming < wanted {

@@ -30,7 +30,7 @@ pub(crate) struct Process {
     /// When its machine comes to the last of what its tasks have left for it.
     pub(crate) mailed: Duration,
     pub(crate) working: Option<Work>,
-    /// When it began that.
+    /// When it began that work.
     pub(crate) began: Duration,
     /// The longest that it did of late: when that ended, and how long it took.
     pub(crate) did: (Duration, Duration),
@@ -40,7 +40,7 @@ pub(crate) struct Process {
     pub(crate) driver: Option<Gradients>,
     pub(crate) buffers: BTreeMap<ShardRange, Gradients>,
     pub(crate) frozen_until: Option<Duration>,
-    /// What its agent has last said of that.
+    /// Whether it runs or stands still, as its agent has last said.
     pub(crate) seen: Motion,
     /// Whether its training thread hangs: what it does is never done.
     pub(crate) hung: bool,
@@ -176,12 +176,12 @@ impl RingEnd {
         }
     }
 
-    /// Who is at the other end of a hop.
+    /// The worker at the other end of a hop.
     pub(crate) fn member(&self, end: HopEnd) -> Option<WorkerId> {
         self.form.peer(end.peer).map(|member| member.worker)
     }
 
-    /// Whom this rank has links with.
+    /// The workers that this rank has links with.
     pub(crate) fn neighbours(&self) -> Vec<WorkerId> {
         let parts = [&self.form.first, &self.form.steady];
         let ranks: BTreeSet<Rank> = parts.into_iter().flat_map(Part::peers).collect();
@@ -231,7 +231,7 @@ impl Process {
         wanted.next()
     }
 
-    /// Whom it is linked with, and in which generation.
+    /// The workers that it is linked with, and in which generation.
     pub(crate) fn ring_members(&self) -> Option<(Generation, Vec<WorkerId>)> {
         let ring = self.ring.as_ref()?;
         Some((ring.form.generation, ring.neighbours()))

@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// The same for a worker that does not read itself: from all who do, each of which gives it a share.
+    /// The same for a worker that does not read itself: from all workers that do, each of which gives it a share.
     fn borrow(&mut self, worker: WorkerId, restore: &Restore) -> Option<u64> {
         let member = |rank: &Rank| restore.member(*rank).map(|member| member.worker);
         let readers: Vec<WorkerId> = restore.readers.iter().filter_map(member).collect();
@@ -95,7 +95,7 @@ impl World {
             let mut found = false;
             for &place in &places {
                 let depot = &mut self.depots[place];
-                // Who reads a rotten piece notices.
+                // A worker that reads a rotten piece notices.
                 if depot.rotten.remove(piece) {
                     depot.durable.remove(piece);
                     self.tell_conditions(place);
@@ -108,7 +108,7 @@ impl World {
             states.extend(self.vault.get(piece).copied());
         }
         let state = put_together(&states);
-        // A manifest that names what those who lie have said they wrote.
+        // A manifest that names what lying workers have said they wrote.
         if self.liars.is_some() && self.law.computes_with(restore.key.step, state).is_err() {
             return Err("its pieces make no state of the job");
         }

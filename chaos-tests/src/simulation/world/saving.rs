@@ -23,10 +23,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two attempts.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
 
-/// Who writes for longer says so this often.
+/// A worker that writes for longer says so this often.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
-/// How far something is that a worker does for a checkpoint.
+/// How far a worker's work for a checkpoint is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OfCheckpoint {
     /// It has written pieces to depots, if they are there.
@@ -73,7 +73,7 @@ struct Writing {
 enum Stage {
     /// Pieces are on their way to depots.
     Sending,
-    /// They are there, in these lives of the depots, and are being synced.
+    /// The pieces are there, in these lives of the depots, and are being synced.
     Syncing(BTreeMap<DepotId, u64>),
     Done,
     Failed,

@@ -14,7 +14,7 @@ use super::{BUILD, TASK};
 
 /// A depot: its process, and its disk.
 pub(crate) struct Depot {
-    /// Its store's.
+    /// The id of its store.
     pub(crate) id: DepotId,
     pub(super) host: u32,
     pub(crate) up: bool,
@@ -27,18 +27,18 @@ pub(crate) struct Depot {
     pub(super) served: Incarnation,
     /// When the last message over its connection arrives.
     pub(super) upstream: Duration,
-    /// Who may put and read.
+    /// The workers that may put and read.
     pub(super) admits: BTreeSet<WorkerId>,
     /// Which other depots may read.
     pub(super) peers: BTreeSet<DepotId>,
     /// Pieces on its disk that are safe there.
     pub(super) durable: BTreeSet<PieceHash>,
-    /// Those of them that cannot be read any more, and nobody knows.
+    /// Pieces on its disk that cannot be read any more, before that is noticed.
     pub(super) rotten: BTreeSet<PieceHash>,
     pub(super) manifests: BTreeMap<ManifestKey, Kept>,
     /// Manifests on its disk that say nothing any more.
     pub(super) unreadable: BTreeSet<ManifestKey>,
-    /// Those that it has deleted: they never come back.
+    /// Manifests that it has deleted: they never come back.
     pub(super) buried: BTreeSet<ManifestKey>,
     /// Pieces that are kept although no manifest names them yet.
     pub(super) pins: BTreeMap<PieceHash, SnapshotId>,
@@ -110,7 +110,7 @@ impl Depot {
 
     /// Gives back the room of what nothing names.
     pub(super) fn sweep(&mut self) {
-        // What a manifest names that cannot be read, nobody knows.
+        // What an unreadable manifest names is not known.
         if !self.unreadable.is_empty() {
             return;
         }

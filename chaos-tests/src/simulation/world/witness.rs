@@ -1,4 +1,4 @@
-//! What the coordinator tells people is compared with what is true: who really trains, who has which state, who is there.
+//! What the coordinator tells people is compared with what is true: which workers are there, which of them train, and which state each has.
 
 use std::time::Duration;
 
@@ -194,7 +194,7 @@ impl World {
         self.law.newer(generation)
     }
 
-    /// One of these that still has a seat in some generation.
+    /// One of these workers that still has a seat in some generation.
     fn one_that_trains(&self, workers: impl IntoIterator<Item = WorkerId>) -> Option<WorkerId> {
         let seated = |worker: &WorkerId| {
             let process = self.processes.get(worker);
@@ -203,7 +203,7 @@ impl World {
         workers.into_iter().find(seated)
     }
 
-    /// Who is left when `worker` goes.
+    /// What the workers that stay have when `worker` goes.
     fn heirs_of(&self, worker: WorkerId) -> Heirs {
         let Some(machine) = &self.coordinator.machine else {
             return Heirs::Unknown;
@@ -219,7 +219,7 @@ impl World {
         Heirs::At(others.map(|(_, process)| process.member.step()).max())
     }
 
-    /// One with a newer state than that of `step`, which the coordinator knows or has lost only just now.
+    /// A worker with a newer state than that of `step`, which the coordinator knows or has lost only just now.
     fn holder_beyond(&self, step: Step, clock: Duration) -> Option<(WorkerId, Step)> {
         let machine = self.coordinator.machine.as_ref()?;
         let here = |worker: WorkerId| machine.knows(worker) || self.law.is_awaited(worker, clock);
@@ -231,7 +231,7 @@ impl World {
         newer.find(|(worker, _)| here(*worker))
     }
 
-    /// Everybody who takes part, as far as the coordinator knows, is at the last step.
+    /// Every worker that takes part, as far as the coordinator knows, is at the last step.
     fn all_ended(&mut self, last: Step) -> Result<(), Violation> {
         let Some(machine) = &self.coordinator.machine else {
             return Ok(());

@@ -18,7 +18,7 @@ enum Plan {
     First,
     /// Kill another as soon as all workers are halted for the next generation.
     Second { spared: WorkerId },
-    /// Drain one once there are four again.
+    /// Drain a worker once there are four again.
     Drain,
     /// Start two more once it has left.
     Grow,

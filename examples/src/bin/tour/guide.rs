@@ -100,7 +100,7 @@ impl<'a> Guide<'a> {
                 ));
             }
             JobEvent::Failed { reason } => self.event(&format!("the job failed: {reason}")),
-            // One that only becomes a checkpoint is no news.
+            // A snapshot that only becomes a checkpoint is no news.
             JobEvent::Snapshot { step, holders } if self.newcomers => {
                 self.event(&format!(
                     "the state at {step} is copied, in shares, at {}; training goes on",
@@ -220,7 +220,7 @@ impl<'a> Guide<'a> {
         self.event(&format!("{} joined with the state at {step}", short(worker)));
     }
 
-    /// What happens to checkpoints. One that is committed is no news while all goes well.
+    /// What happens to checkpoints. A committed one is no news while all goes well.
     fn checkpoint(&mut self, event: &CheckpointEvent) {
         match event {
             CheckpointEvent::Saved { key, .. } => self.saved = Some(key.step),

@@ -94,7 +94,7 @@ impl Coordinator {
         let config = self.config()?;
         let summary = runtime()?.block_on(async {
             let mut signals = EndSignals::catch()?;
-            // One that takes over waits for the first worker.
+            // A coordinator that takes over waits for the first worker.
             let mut hosting = tokio::select! {
                 biased;
                 hosting = coordinate(config) => hosting.map_err(Failure::failed)?,

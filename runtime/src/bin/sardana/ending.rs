@@ -70,14 +70,14 @@ impl fmt::Display for EndSignal {
     }
 }
 
-/// Those that this process waits for.
+/// The signals that this process waits for.
 pub(crate) struct EndSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl EndSignals {
-    /// From now on they do not end the process by themselves.
+    /// From now on these signals do not end the process by themselves.
     pub(crate) fn catch() -> Result<Self, Failure> {
         let catch = |kind| signal(kind).map_err(|error| Failure::Failed(format!("signals cannot be caught: {error}")));
         Ok(Self {
@@ -86,7 +86,7 @@ impl EndSignals {
         })
     }
 
-    /// The next one.
+    /// The next signal.
     pub(crate) async fn next(&mut self) -> EndSignal {
         tokio::select! {
             _ = self.interrupt.recv() => EndSignal::Interrupt,

@@ -44,7 +44,7 @@ pub(crate) struct Saving {
 }
 
 impl Saving {
-    /// Where they are copied to.
+    /// Where checkpoints are copied to.
     pub(crate) fn mirror(&self) -> Option<MirrorUrl> {
         self.mirror.clone()
     }

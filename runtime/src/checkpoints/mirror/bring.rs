@@ -17,13 +17,13 @@ use super::lanes::blocking;
 /// A checkpoint that was brought, or why none was.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Brought {
-    /// The newest here before.
+    /// The step of the newest checkpoint here before.
     pub local: Option<Step>,
-    /// The one that was brought, if the mirror had one that is newer.
+    /// The checkpoint that was brought, if the mirror had a newer one.
     pub key: Option<ManifestKey>,
     /// How much was copied for it.
     pub copied: Copied,
-    /// Still newer ones that cannot be used, and why.
+    /// Still newer checkpoints that cannot be used, and why.
     pub passed_over: Vec<(ManifestKey, String)>,
     /// Why nothing is known of the mirror. There is something to go on from here.
     pub unknown: Option<String>,
@@ -54,7 +54,7 @@ impl Mirror {
         })
         .await?;
         let brought = self.bring_into(&here, local).await;
-        // The last one closes it, and that may take a moment.
+        // The last reference closes it, and that may take a moment.
         blocking(move || drop(here)).await;
         brought
     }

@@ -40,7 +40,7 @@ impl fmt::Debug for Bucket {
 }
 
 impl Bucket {
-    /// The one at `url`. Nothing is asked of a network.
+    /// The bucket at `url`. Nothing is asked of a network.
     pub(super) fn open(url: &MirrorUrl, otherwise: Missing) -> Result<Self, MirrorError> {
         let unusable = |reason: String| MirrorError::Unusable {
             url: url.to_string(),
@@ -61,7 +61,7 @@ impl Bucket {
         Self { store, root, shown }
     }
 
-    /// One in memory.
+    /// A bucket in memory.
     #[cfg(test)]
     pub(super) fn in_memory() -> Self {
         let store = object_store::memory::InMemory::new();
@@ -152,7 +152,7 @@ impl Bucket {
         Ok(listed)
     }
 
-    /// Removes an object. One that is gone is no error.
+    /// Removes an object. A missing one is no error.
     pub(super) async fn delete(&self, object: &str) -> Result<(), ObjectError> {
         match self.store.delete(&self.path(object)).await {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
@@ -175,7 +175,7 @@ fn folder(path: &FilePath, otherwise: Missing) -> Result<LocalFileSystem, String
 
 /// Where the store is, and the credentials for it, come from the environment.
 fn remote(service: Service, bucket: &str) -> Result<Arc<dyn ObjectStore>, Error> {
-    // Of the library's two, as everywhere here. It fails only if one was chosen before.
+    // Of the library's two providers, the one used everywhere here. It fails only if one was chosen before.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let timeout = format!("{} seconds", REQUEST.as_secs());
     let retry = RetryConfig {

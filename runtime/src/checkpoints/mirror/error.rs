@@ -37,7 +37,7 @@ pub enum ObjectError {
     /// There is no object of this name.
     #[error("{0}: it is not there")]
     Missing(String),
-    /// It is not as long as it should be. It is not read.
+    /// The object is not as long as it should be. It is not read.
     #[error("{object}: expected {expected} bytes{}, found {found}", if *.most { " at most" } else { "" })]
     Length {
         /// The name of the object.
@@ -82,7 +82,7 @@ pub enum FetchError {
         #[source]
         source: ManifestError,
     },
-    /// Its description contradicts it.
+    /// Its description contradicts its manifest.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// A piece of it is not what was saved.
@@ -96,7 +96,7 @@ pub enum FetchError {
     /// The pieces could not be written here.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The manifest could not be.
+    /// The manifest could not be committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
 }
@@ -110,7 +110,7 @@ pub enum UploadError {
     /// The manifest is damaged.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// The description contradicts it.
+    /// The description contradicts the manifest.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// Some of it cannot be read where it is saved.
@@ -134,7 +134,7 @@ pub enum RetainError {
         "{0}: another process copies a checkpoint to this mirror just now; try again when it is done, an hour from now at most"
     )]
     Busy(String),
-    /// The newest complete one is not deleted.
+    /// The newest complete checkpoint is not deleted.
     #[error("{} is the newest complete checkpoint of the mirror and is never deleted", short(*.0))]
     Newest(ManifestKey),
     /// The store answers too slowly for it to be certain that no other process has begun meanwhile. This object was to be
@@ -160,7 +160,7 @@ pub enum BringError {
         #[source]
         source: ObjectError,
     },
-    /// There are some, none can be used, and there is nothing here.
+    /// There are checkpoints, none can be used, and there is nothing here.
     #[error("{url}: none of its checkpoints can be used, and there is none here: {}; or begin anew with another --mirror", .reasons.join("; "))]
     NoneUsable {
         /// The URL of the mirror.

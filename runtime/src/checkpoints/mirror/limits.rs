@@ -25,7 +25,7 @@ pub(super) const MOST_NAMES: usize = 64 << 10;
 /// Longest mark: nothing is in it but a line for people.
 pub(super) const MARK: &[u8] = b"a process is at work here; this is removed afterwards, or by others after some time\n";
 
-/// A mark of an upload is believed for so long, and made anew meanwhile, so that a crashed one hinders no pruner for longer.
+/// A mark of an upload is believed for so long, and made anew meanwhile, so that a crashed uploader hinders no pruner for longer.
 pub(super) const UPLOADING: Duration = Duration::from_secs(60 * 60);
 
 /// Between two times that it is made anew.

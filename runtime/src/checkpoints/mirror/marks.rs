@@ -58,7 +58,7 @@ impl Mirror {
         format!("{}{:016x}", work.word(), self.id)
     }
 
-    /// Marks that this process uploads, and waits until no other prunes: the mark of one that does not end, if so.
+    /// Marks that this process uploads, and waits until no other prunes. Returns the mark of a pruner that does not end, if there is one.
     pub(super) async fn mark_uploading(&self) -> Result<Option<String>, ObjectError> {
         let start = Instant::now();
         loop {
@@ -71,7 +71,7 @@ impl Mirror {
         }
     }
 
-    /// Marks that this process is at work: the mark of another one that it must give way to, if there is one.
+    /// Marks that this process is at work. Returns the mark of another process that it must give way to, if there is one.
     pub(super) async fn mark(&self, work: Work) -> Result<Option<String>, ObjectError> {
         let own = self.own_mark(work);
         self.put_mark(&own).await?;
@@ -87,7 +87,7 @@ impl Mirror {
                 continue;
             }
             let object = format!("{MARKS}/{}", mark.name);
-            // One from the future is young.
+            // A mark from the future is young.
             let age = now.duration_since(mark.modified).unwrap_or_default();
             if age > other.believed() {
                 self.bucket.delete(&object).await?;

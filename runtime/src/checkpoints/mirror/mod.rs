@@ -1,6 +1,6 @@
 //! Mirrors: full copies of checkpoints in object storage, which outlives all hosts.
 //!
-//! - [`MirrorUrl`]: where one is; [`Mirror`]: what is done with it.
+//! - [`MirrorUrl`]: where a mirror is; [`Mirror`]: what is done with it.
 //! - [`Mirror::upload`] and [`Mirror::fetch`]: a checkpoint gets there, and back; [`Mirror::bring_newest`]: back before a job begins.
 //! - [`Mirror::list`], [`Mirror::show`], [`Mirror::verify`], [`Mirror::prune`]: as with a directory.
 //!
@@ -63,7 +63,7 @@ pub struct Mirror {
 /// An object in a list of the bucket's.
 #[derive(Debug, Clone)]
 struct Listed {
-    /// Without the folder.
+    /// The name without the folder.
     name: String,
     bytes: u64,
     /// As the store's clock says.
@@ -71,7 +71,7 @@ struct Listed {
 }
 
 impl Mirror {
-    /// The one at `url`. A folder must be there; nothing is asked of a network yet. Credentials, and where the store is, come from the
+    /// The mirror at `url`. A folder must be there; nothing is asked of a network yet. Credentials, and where the store is, come from the
     /// environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`).
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use super::Listed;
 use super::error::{MirrorError, ObjectError};
 use super::url::MirrorUrl;
 
-/// This build has none.
+/// This build has no bucket.
 #[derive(Debug, Clone)]
 pub(super) struct Bucket(Infallible);
 

@@ -24,7 +24,7 @@ const CONTEXT: &str = "sardana 2026-11 pack of a mirror";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pack {
     pub(super) name: String,
-    /// Each once, and how long it is.
+    /// Each piece once, and how long it is.
     pub(super) pieces: Vec<(PieceHash, usize)>,
     /// How long the object is.
     pub(super) bytes: usize,
@@ -55,7 +55,7 @@ impl Pack {
     }
 }
 
-/// The packs of a checkpoint, each once. Where they are cut follows from the tensors alone, so that those of which no piece has changed
+/// The packs of a checkpoint, each once. Where they are cut follows from the tensors alone, so that packs of which no piece has changed
 /// since another checkpoint of the job are called the same.
 pub(super) fn packs(manifest: &Manifest, layout: &Layout) -> Vec<Pack> {
     let mut packs = Vec::new();

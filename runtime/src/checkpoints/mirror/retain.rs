@@ -123,7 +123,7 @@ fn plan(survey: &Survey, expiry: &Expiry) -> Result<Pruning, RetainError> {
     for task in tasks.into_iter().filter(|task| expiry.only.is_none_or(|only| only == *task)) {
         let own: Vec<&Surveyed> = complete.iter().copied().filter(|one| task_of(one) == Some(task)).collect();
         let Some(keep) = expiry.keep else { continue };
-        // One that was placed anew is there under two names: of such the last one counts.
+        // A checkpoint that was placed anew is there under two names: the last one counts.
         let twice = own.windows(2).filter(|two| same_state(two[0], two[1])).map(|two| two[0].key);
         let twice: BTreeSet<ManifestKey> = twice.collect();
         let keys: Vec<ManifestKey> = own.iter().map(|one| one.key).filter(|key| !twice.contains(key)).collect();
@@ -154,7 +154,7 @@ fn same_state(one: &Surveyed, other: &Surveyed) -> bool {
     one.step() == other.step() && one.needs().eq(other.needs())
 }
 
-/// The objects of pieces that none names of those that stay, and how long they are.
+/// The objects of pieces that no checkpoint that stays names, and how long they are.
 fn waste(survey: &Survey, delete: &BTreeSet<ManifestKey>) -> Vec<(String, u64)> {
     let stay = survey.checkpoints.iter().filter(|one| !delete.contains(&one.key));
     let outlines = stay.filter_map(|one| one.outline.as_ref().ok());

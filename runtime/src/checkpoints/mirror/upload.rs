@@ -18,7 +18,7 @@ use super::limits::MOST_PACKS;
 use super::marks::Work;
 use super::objects::{PACKS, Pack, description_name, manifest_object, pack_object, packs};
 
-/// Where the pieces of a checkpoint come from that is copied to a mirror.
+/// Where the pieces of a checkpoint that is copied to a mirror come from.
 pub trait Pieces: Clone + Send + Sync + 'static {
     /// The bytes of these pieces, in their order, each compared with its hash; or why they cannot be had.
     fn read(&self, pieces: Vec<PieceHash>) -> impl Future<Output = Result<Vec<Vec<u8>>, String>> + Send;
@@ -36,7 +36,7 @@ impl Pieces for Arc<Checkpoints> {
 /// What is believed of objects that are there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Belief {
-    /// That one of the right name and length is the right one.
+    /// That an object of the right name and length is the right one.
     Lengths,
     /// Nothing: each is read and compared, and written anew if it is damaged. So this also heals.
     Nothing,

@@ -48,13 +48,13 @@ pub struct CoordinateConfig {
     pub expected: u32,
     /// Whether shards move towards faster workers, so that all finish together.
     pub balance: Balance,
-    /// Whether it takes over from one whose state is lost.
+    /// Whether it takes over from a coordinator whose state is lost.
     pub succession: Succession,
     /// When checkpoints are taken, if they are.
     pub saves: Option<Saves>,
-    /// Where they are kept on this host, if they are kept here.
+    /// Where checkpoints are kept on this host, if they are kept here.
     pub checkpoint_dir: Option<PathBuf>,
-    /// Where each of them is copied to, if anywhere. They must be kept here, too.
+    /// Where each checkpoint is copied to, if anywhere. It must be kept here, too.
     pub mirror: Option<MirrorUrl>,
 }
 
@@ -91,7 +91,7 @@ async fn host(config: CoordinateConfig) -> Result<Hosting, HostingError> {
         return Err(HostingError::Fenced { own, by });
     }
     if config.succession == Succession::TakeOver {
-        // A new one would have no workers: they have certificates of the old one.
+        // A new job would have no workers: they have certificates of the old one.
         match state.authority() {
             Err(StateError::NoJob(path)) => return Err(HostingError::NothingToTakeOver(path)),
             loaded => drop(loaded?),

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::{CoordinateConfig, HostingError, Started, begin};
 use crate::hosts::state::StateDirectory;
 
-/// How long an address may be let go of by the coordinator that is to be followed by a later one.
+/// How long the coordinator before the next one may take to let go of its address.
 const LET_GO: Duration = Duration::from_secs(5);
 
 /// Between two looks whether it is free.
@@ -29,7 +29,7 @@ pub(super) async fn take_over(
     let mut busy_since = Instant::now();
     loop {
         let mut started = match begin(config, state, registrar, known).await {
-            // The last one, in this very process, may still be letting go of its address.
+            // The last coordinator, in this very process, may still be letting go of its address.
             Err(HostingError::Coordinator(CoordinatorError::Bind(BindError::AddressInUse { .. })))
                 if known > Incarnation::ZERO && busy_since.elapsed() < LET_GO =>
             {
@@ -66,7 +66,7 @@ pub(super) async fn take_over(
 /// How the claim of a coordinator that takes over stands, as an event shows it.
 #[derive(Debug, PartialEq, Eq)]
 enum Claim {
-    /// A worker, or another coordinator, knows of one with this number, which is higher, or of another one with the same: it must begin
+    /// A worker or another coordinator knows of a coordinator with this number, which is higher, or the same: this one must begin
     /// again above it.
     Below(Incarnation),
     /// Workers may have come, but perhaps not yet the one that knows most: the last coordinator may have ended before it had greeted all.

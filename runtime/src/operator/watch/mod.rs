@@ -127,7 +127,7 @@ impl Watcher {
         }
     }
 
-    /// Asks once more, and says whether the coordinator has ended. One that is not reached is looked for again.
+    /// Asks once more, and says whether the coordinator has ended. A coordinator that is not reached is looked for again.
     async fn look(&mut self) -> bool {
         // Given up half-way, by a key, a connection is out of step: so it is only put back when it has answered.
         let asked = match self.operator.take() {

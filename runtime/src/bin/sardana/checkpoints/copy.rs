@@ -135,7 +135,7 @@ impl Chosen {
     }
 }
 
-/// Copies all of them, as far as that goes: `copy` is given the key and a bar for `bytes`, and says what it has written.
+/// Copies all of these checkpoints, as far as that goes: `copy` is given the key and a bar for `bytes`, and says what it has written.
 fn each(
     keys: &[ManifestKey],
     to: impl Display,
@@ -163,7 +163,7 @@ fn each(
     Err(Failure::Failed(format!("{failed} of {all} could not be copied; {also}")))
 }
 
-/// Copies one to a mirror.
+/// Copies a checkpoint to a mirror.
 fn upload(
     from: &Arc<Checkpoints>,
     key: ManifestKey,

@@ -116,7 +116,7 @@ impl Source {
 }
 
 impl More {
-    /// A mirror has everything.
+    /// A mirror has everything: no other directory may be given.
     fn none_beside(&self, url: &MirrorUrl) -> Result<(), Failure> {
         if self.also.is_empty() {
             return Ok(());

@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 
 use crate::ending::{Failure, runtime};
 
-/// As a person gives it.
+/// A place as a person gives it.
 #[derive(Debug, Clone)]
 pub(super) enum DirOrMirror {
     Directory(PathBuf),
@@ -51,7 +51,7 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// That at `url`, which is there.
+    /// The mirror at `url`, which is there.
     pub(super) fn open(url: &MirrorUrl) -> Result<Self, Failure> {
         Self::new(Mirror::open(url).map_err(Failure::failed)?)
     }
@@ -66,7 +66,7 @@ impl Remote {
         Ok(Self { mirror, runtime })
     }
 
-    /// What is asked of it.
+    /// Waits for what is asked of it.
     pub(super) fn wait<T>(&self, asked: impl Future<Output = T>) -> T {
         self.runtime.block_on(asked)
     }
