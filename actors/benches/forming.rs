@@ -1,4 +1,4 @@
-//! How long it takes a coordinator to form a generation of many, from the loss of one member until all others are ready.
+//! How long it takes a coordinator to form a generation of many workers, from the loss of one member until all others are ready.
 //!
 //! The members are control connections with certificates of their own, all in this process and on one host; they answer what they are
 //! told and make no links, so that what is measured is the coordinator, its messages and QUIC, with both ends' share of the processors.

@@ -42,7 +42,7 @@ macro_rules! points {
                 }
             }
 
-            /// In whose process it is.
+            /// The role of the process that it is in.
             #[must_use]
             pub const fn role(self) -> Role {
                 match self {
@@ -57,7 +57,7 @@ points! {
     Worker {
         /// In a gradient; called by the model of a test.
         InGradient = "in-gradient",
-        /// After a gradient was counted, before anybody is told.
+        /// After a gradient was counted, before any other process is told.
         Tallied = "tallied",
         /// Before a chunk of the running sum is passed on.
         BeforePass = "before-pass",
@@ -115,7 +115,7 @@ points! {
         CoordinatorHalt = "coordinator-halt",
         /// The coordinator is about to tell the first its place in a generation.
         CoordinatorForm = "coordinator-form",
-        /// The coordinator has told one its place, the others not yet.
+        /// The coordinator has told one worker its place, the others not yet.
         CoordinatorForms = "coordinator-forms",
         /// The coordinator is about to ask for a snapshot.
         CoordinatorSnapshot = "coordinator-snapshot",
@@ -145,7 +145,7 @@ points! {
         DepotCommit = "depot-commit",
         /// A depot has made a manifest durable, and not said so.
         DepotCommitted = "depot-committed",
-        /// A depot has read pieces that somebody asks for, and sent none of them. Of no step: it counts from step 0 on.
+        /// A depot has read pieces that a client asks for, and sent none of them. Of no step: it counts from step 0 on.
         DepotGive = "depot-give",
     }
 }

@@ -1,4 +1,4 @@
-//! Who does what: the coordinator, workers and agents of Sardana as thin shells over the protocol's machines.
+//! The processes' parts: the coordinator, workers and agents of Sardana as thin shells over the protocol's machines.
 //!
 //! Decisions are in `sardana-protocol`; a shell here receives, calls its machine and sends what the machine says.
 //!

@@ -108,7 +108,7 @@ impl Lives {
                 tokio::task::yield_now().await;
             }
         };
-        // Who asks sees how many there are.
+        // The caller sees how many there are.
         let _ = timeout(PATIENCE, ended).await;
         Held {
             coordinator: self.site.coordinator.shown().await,

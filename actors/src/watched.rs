@@ -1,6 +1,6 @@
 //! A value that tasks wait for a change of.
 //!
-//! As tokio's `watch`, but those who wait are woken in the order in which they began to wait, where `watch` shuffles them: a
+//! As tokio's `watch`, but the tasks that wait are woken in the order in which they began to wait, where `watch` shuffles them: a
 //! simulation must not depend on what no seed decides.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ impl<T> Watched<T> {
         look(&self.lock())
     }
 
-    /// Changes it, and wakes all who wait.
+    /// Changes it, and wakes all tasks that wait.
     pub(crate) fn modify<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let changed = change(&mut self.lock());
         self.changed.notify_waiters();
@@ -44,7 +44,7 @@ impl<T> Watched<T> {
         change(&mut self.lock())
     }
 
-    /// Puts another in its place, and wakes all who wait. Returns what was there.
+    /// Puts another in its place, and wakes all tasks that wait. Returns what was there.
     pub(crate) fn replace(&self, value: T) -> T {
         self.modify(|old| std::mem::replace(old, value))
     }

@@ -1,5 +1,5 @@
 //! How a process of a job gets a control connection: it dials the coordinator wherever it may be, says hello and hears a greeting, with a new
-//! certificate where its own has run out. The same for workers, agents and checkpoint actors. Must not know what those do that are not welcome.
+//! certificate where its own has run out. The same for workers, agents and checkpoint actors. Must not know what refused processes do.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -89,7 +89,7 @@ pub struct Dialler {
     environment: Environment,
     rotating: RotatingCredentials,
     search: Search,
-    /// One for each kind of address, by where it is bound. None if each connection has one of its own.
+    /// An endpoint for each kind of address, by the address it is bound to. None if each connection has an endpoint of its own.
     kept: Option<Arc<[(IpAddr, Endpoint)]>>,
 }
 
@@ -137,7 +137,7 @@ impl Dialler {
         }
     }
 
-    /// With what it shows who it is.
+    /// The credentials that it shows.
     #[must_use]
     pub const fn rotating(&self) -> &RotatingCredentials {
         &self.rotating
@@ -150,7 +150,7 @@ impl Dialler {
     }
 
     /// Dials once, and once more if the certificate had to be renewed; the next time elsewhere, if this fails. `hello` is made when the
-    /// coordinator is there; `welcome` takes what this role is told out of a greeting, and nothing out of one for another role.
+    /// coordinator is there; `welcome` takes out of a greeting what this role is told, and nothing out of a greeting for another role.
     ///
     /// # Errors
     /// See [`NotWelcomed`].
@@ -186,7 +186,7 @@ impl Dialler {
         let connection = connected.map_err(not_connected)?;
         let opened = connection.open_bi().await;
         let (mut send, mut receive) = opened.map_err(|error| broken(FrameError::Connection(error)))?;
-        // Not before the coordinator is there: a hello binds who says it, and dialling may have taken seconds.
+        // Not before the coordinator is there: a hello binds its sender, and dialling may have taken seconds.
         let (hello, streams) = (hello(), (&mut send, &mut receive));
         let talking = exchange(&connection, streams, (&hello, HELLO_FRAME_BYTES), HELLO_FRAME_BYTES);
         let answered = timeout(GREETING_DEADLINE, talking).await;
@@ -252,7 +252,7 @@ fn broken(error: FrameError) -> NotWelcomed {
     }
 }
 
-/// The coordinator is played. That a certificate that has run out is renewed is tried with real ones, by each role.
+/// The coordinator is played. The renewal of a certificate that has run out is tried with real coordinators, by each role.
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -292,7 +292,7 @@ mod tests {
         dialled.expect("it is over in time")
     }
 
-    /// Takes in one that dials and hears its hello.
+    /// Takes in a process that dials, and hears its hello.
     async fn heard(coordinator: &Refuser) -> (Connection, SendStream) {
         let (connection, send, mut receive) = coordinator.taken().await;
         let hello = read_frame::<Hello>(&mut receive, HELLO_FRAME_BYTES).await.unwrap();

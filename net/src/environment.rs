@@ -52,8 +52,8 @@ impl Environment {
         }
     }
 
-    /// Asks the host's disks something, on a thread of its own: one that hangs keeps nothing else from ending. None if there is no thread,
-    /// or it panics.
+    /// Asks the host's disks something, on a thread of its own: a call that hangs keeps nothing else from ending. None if there is no
+    /// thread, or it panics.
     pub async fn own_thread<T: Send + 'static>(&self, ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         match self {
             Self::Host => {
@@ -94,7 +94,7 @@ impl Environment {
         }
     }
 
-    /// What `sign` signs. In a simulation it signs until the length is one that it takes.
+    /// What `sign` signs. In a simulation `sign` is called until the signature has the one length that simulations take.
     pub(crate) fn signed<E>(&self, sign: impl Fn() -> Result<Vec<u8>, E>) -> Result<Vec<u8>, E> {
         loop {
             let signed = sign()?;
@@ -130,7 +130,7 @@ impl Environment {
 }
 
 /// How nice the calling thread is from now on: a tenth of what others get, where all want to run. It gets that at least: a thread that
-/// only ran where nobody else wants to would keep its process from ending when it is killed, and, killed within the kernel, those that
+/// only ran where no other wants to would keep its process from ending when it is killed, and, killed within the kernel, the threads that
 /// wait for its end from going on, as long as the host is busy (seen for minutes).
 const NICE: i32 = 10;
 

@@ -4,10 +4,10 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many lines of one kind are logged at once: more than enrol at once.
+/// So many lines of one kind are logged at once: more than processes enrol at once.
 const AT_ONCE: u32 = 256;
 
-/// After that one in this time: some 20 MB a day of each kind.
+/// After that one line in this time: some 20 MB a day of each kind.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Logs as `tracing`'s macro of this level does, but only so often from this place. `unsaid`, if it is there: how many were not logged here
@@ -46,7 +46,7 @@ pub struct Lines(Mutex<Allowance>);
 struct Allowance {
     /// How many may be logged now.
     left: u32,
-    /// When the last one was given back. None before the first.
+    /// When the last allowed line was given back. None before the first.
     since: Option<Instant>,
     unsaid: u64,
 }
@@ -62,7 +62,7 @@ impl Lines {
         }))
     }
 
-    /// Whether one more is to be logged, and how many were not since the last.
+    /// Whether one more line is to be logged, and how many were not since the last.
     pub fn one_more(&self, now: Instant) -> Option<u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).one_more(now)
     }

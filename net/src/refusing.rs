@@ -1,5 +1,5 @@
-//! An end that refuses who speaks to it in the middle of the first thing that is said, each time in the same order: it stops the stream, and
-//! only then says its word. For tests of those that are refused.
+//! An end that refuses its client in the middle of the first message, each time in the same order: it stops the stream, and
+//! only then says its word. For tests of processes that are refused.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -16,7 +16,7 @@ use crate::wire::write_frame;
 /// The job of all of them.
 pub const JOB: JobId = JobId::new([5; 16]);
 
-/// Why one is refused that is told by a connection's end.
+/// Why a client is refused that learns it from the connection's end.
 pub const WHY: &str = "there is no room for anybody";
 
 /// The shortest first message is longer.
@@ -33,10 +33,10 @@ pub enum Manner {
     Closes,
 }
 
-/// An end that refuses who speaks to it.
+/// An end that refuses its clients.
 #[derive(Debug)]
 pub struct Refuser {
-    /// Of the job that it belongs to: it makes the certificates of those that are refused.
+    /// Its job's authority: it makes the certificates of the clients that are refused.
     pub authority: Authority,
     endpoint: Endpoint,
 }
@@ -55,7 +55,7 @@ impl Refuser {
         Self { authority, endpoint }
     }
 
-    /// One in the coordinator's place.
+    /// An end in the coordinator's place.
     ///
     /// # Panics
     /// As [`Self::new`].
@@ -73,7 +73,7 @@ impl Refuser {
         self.endpoint.local_addr().expect("the system tells")
     }
 
-    /// Those of one that is to be refused.
+    /// The credentials of a client that is to be refused.
     ///
     /// # Panics
     /// When the system gives no keys.
@@ -82,7 +82,7 @@ impl Refuser {
         self.authority.issue(role, 1).expect("the system gives keys")
     }
 
-    /// Takes in the next one, and the stream that it opens.
+    /// Takes in the next client, and the stream that it opens.
     ///
     /// # Panics
     /// When it does not come that far.
@@ -90,7 +90,7 @@ impl Refuser {
         taken(&self.endpoint).await
     }
 
-    /// Refuses the next one, of whose stream no more than 16 bytes have come.
+    /// Refuses the next client, of whose stream no more than 16 bytes have come.
     ///
     /// # Panics
     /// The task does, where the other end does not come that far or does not take the answer.
@@ -110,7 +110,7 @@ impl Refuser {
                 }
                 Manner::Closes => {
                     receive.stop(1_u32.into()).expect("it was not stopped");
-                    // An end that has all of this direction has seen that the other one was stopped.
+                    // An end that has all of this direction has seen that the other direction was stopped.
                     delivered(send).await;
                     connection.close(REFUSED, WHY.as_bytes());
                 }

@@ -1,4 +1,4 @@
-//! Who may take part: what a worker's hello must match before it becomes a member.
+//! Which workers may take part: what a hello must match before its worker becomes a member.
 //!
 //! The first worker of a job sets the job's identity; every later one must have the same. That is what makes BITS-1 more than a
 //! hope: a machine whose arithmetic differs is refused before it touches a gradient.
@@ -68,8 +68,8 @@ pub enum Acquaintance {
     None,
 }
 
-/// Whether a worker that has not taken part yet has memory for what it would do, and as many as may compute would have, if they are like it:
-/// it would be killed for want of memory, and so would its successors. What may fit once others come is not refused.
+/// Whether a worker that has not taken part yet has memory for what it would do, and as many as may compute would have, if they are like
+/// it: it would be killed for want of memory, and so would its successors. What may fit once others come is not refused.
 ///
 /// # Errors
 /// [`TooLittle`] memory.
@@ -111,8 +111,8 @@ pub fn admit(
             found: by.to_string(),
         });
     }
-    // A number that was never given away here was given away by another, be it of the same life: a copy of its state was started, or two
-    // took over at once. So was one that a worker has from a life of this number, which has not greeted it.
+    // A number that was never given away here was given away by another coordinator, be it of the same life: a copy of its state was
+    // started, or two took over at once. So was a number that a worker has from a life of this number, which has not greeted it.
     let of_a_twin = by == own && by > Incarnation::ZERO && acquaintance == Acquaintance::None;
     if by > own || generation > newest || of_a_twin {
         return Err(Refusal::Fenced { own, by });
@@ -408,7 +408,7 @@ mod tests {
         assert_eq!(has_memory(&has(64), u32::MAX), Ok(()), "others may come");
         assert_eq!(has_memory(&has(3), 1), Ok(()), "one that is alone adds as it computes");
         assert!(has_memory(&has(2), u32::MAX).is_err());
-        // Who takes part already is not sent away because a coordinator was started with other numbers.
+        // A worker that takes part already is not sent away because a coordinator was started with other numbers.
         let mut member = has(64);
         member.introduction.generation = Generation::NONE.next();
         assert_eq!(has_memory(&member, 8), Ok(()));

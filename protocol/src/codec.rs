@@ -17,7 +17,7 @@ pub const LARGEST_LIMIT: usize = 8 << 20;
 /// Up to here a value is small: what a stranger says. What so few bytes may claim of memory is bounded more tightly.
 pub const SMALL_BYTES: usize = 48 << 10;
 
-/// Up to here a value is of medium length: what one who is greeted says.
+/// Up to here a value is of medium length: what a greeted peer says.
 pub const MEDIUM_BYTES: usize = 256 << 10;
 
 /// A number of one byte on the wire counts up to 16 bytes against bincode's limit, which is on what the numbers fill in memory.

@@ -11,13 +11,13 @@ macro_rules! hash {
         pub struct $name([u8; 32]);
 
         impl $name {
-            /// The one with these bytes.
+            /// The hash with these bytes.
             #[must_use]
             pub const fn new(bytes: [u8; 32]) -> Self {
                 Self(bytes)
             }
 
-            /// That of `bytes`.
+            /// The hash of `bytes`.
             #[must_use]
             pub fn of(bytes: &[u8]) -> Self {
                 Self(blake3::hash(bytes).into())

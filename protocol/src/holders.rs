@@ -1,4 +1,4 @@
-//! A snapshot as its holders have told it: who has what, and which of them are gone.
+//! A snapshot as its holders have told it: which of them has what, and which are gone.
 
 use crate::messages::{MemberAddress, Snapshot};
 use crate::snapshot::{SnapshotId, holders_of};
@@ -11,7 +11,7 @@ pub(crate) struct Taken {
     pub(crate) id: SnapshotId,
     /// By place.
     holders: Vec<Holder>,
-    /// By place: the hash, and who told it first.
+    /// By place: the hash, and the holder that told it first.
     shares: Vec<Option<(StateHash, WorkerId)>>,
 }
 
@@ -88,12 +88,12 @@ impl Taken {
         place.is_some()
     }
 
-    /// All that took it.
+    /// All members that took it.
     pub(crate) fn all(&self) -> impl Iterator<Item = WorkerId> + '_ {
         self.holders.iter().map(|holder| holder.member.worker)
     }
 
-    /// Those that are there.
+    /// The holders that are there.
     pub(crate) fn workers(&self) -> impl Iterator<Item = WorkerId> + '_ {
         let here = self.holders.iter().filter(|holder| holder.here == Here::Yes);
         here.map(|holder| holder.member.worker)
@@ -105,7 +105,7 @@ impl Taken {
         share.map(|(hash, _)| hash)
     }
 
-    /// Who may write a share to depots: its holders that are there, the one that should first.
+    /// The holders that may write a share to depots: those that are there, the first choice in front.
     pub(crate) fn writers(&self, index: u32) -> impl Iterator<Item = WorkerId> + '_ {
         let places = holders_of(index, self.holders()).into_iter();
         let here = places.filter_map(|place| self.holders.get(place as usize).filter(|holder| holder.here == Here::Yes));

@@ -4,12 +4,13 @@
 //! ids and what the network brought are arguments, and what is to be done comes back as values. That is why the very code
 //! that ships also runs under a simulator.
 //!
-//! - [`words`]: the newtypes of the glossary; [`job`]: what a job is; [`state`]: the hash of its state; [`hash`]: what its pieces are called.
+//! - [`words`]: the newtypes of the glossary; [`job`]: what a job is; [`state`]: the hash of its state; [`hash`]: what its pieces are
+//!   called.
 //! - [`messages`]: what workers, agents and the coordinator say to each other; [`codec`]: values as bytes.
-//! - [`snapshot`]: who holds what of a snapshot; [`status`]: what an operator asks and sees.
-//! - [`checkpoint`]: what a checkpoint consists of, and who keeps it.
+//! - [`snapshot`]: which member holds what of a snapshot; [`status`]: what an operator asks and sees.
+//! - [`checkpoint`]: what a checkpoint consists of, and which depots keep it.
 //! - [`assign`]: which rank computes which shards; [`plan`]: along which hops their gradients are added.
-//! - [`memory`]: how many gradients a worker holds; [`admission`]: who may take part; [`member`]: a worker's machine.
+//! - [`memory`]: how many gradients a worker holds; [`admission`]: which workers may take part; [`member`]: a worker's machine.
 //! - [`membership`]: the coordinator's machine; two of its subjects have machines of their own, `checkpoint_manager` and `snapshot_round`.
 //! - [`notices`]: what an agent does when its cloud announces that the machine goes away; [`replacing`]: when it starts a worker in place
 //!   of one that ended.

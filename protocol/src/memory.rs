@@ -2,8 +2,8 @@
 //!
 //! In exact order a worker keeps the gradient of each of its shards apart until the running sum comes by: a [piece](crate::words) each. The
 //! shards from 0 on share one piece, whatever their number, since there the running sum is known; in fast order any run of shards does. So
-//! the first rank, and one that is alone, needs little memory for any K. Beside its pieces a worker has the last sum and the one that is
-//! being filled, and while somebody joins it keeps some sums more.
+//! the first rank, and a worker that is alone, needs little memory for any K. Beside its pieces a worker has the last sum and the one that
+//! is being filled, and while another joins it keeps some sums more.
 
 use std::fmt;
 
@@ -101,7 +101,7 @@ fn narrow(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// How many sums of this many bytes a worker keeps for those who follow.
+/// How many sums of this many bytes a worker keeps for joiners that follow.
 #[must_use]
 pub fn sums_kept(gradient: u64) -> u32 {
     narrow(KEEP_BYTES / gradient.max(1)).max(KEEP_LEAST)
@@ -128,7 +128,7 @@ impl GradientMemory {
         narrow((self.room / self.gradient.max(1)).saturating_sub(u64::from(SUMS)))
     }
 
-    /// How many pieces it holds in a generation: what is left beside the sums, also those that are kept while somebody joins. One, if there
+    /// How many pieces it holds in a generation: what is left beside the sums, also those that are kept while another joins. One, if there
     /// is less: a worker that holds one can take part, and gives up sums that it has no room for.
     #[must_use]
     pub fn pieces(self) -> u32 {
@@ -139,8 +139,8 @@ impl GradientMemory {
         TooLittle { memory: self, lacks }
     }
 
-    /// Whether workers like this one, none of which is given more than `capacity` shards, hold a step's gradients between them. One that
-    /// is alone, and any in fast order, adds as it computes. Of several in exact order the first could, and compute what the others
+    /// Whether workers like this one, none of which is given more than `capacity` shards, hold a step's gradients between them. A worker
+    /// that is alone, and any in fast order, adds as it computes. Of several in exact order the first could, and compute what the others
     /// cannot hold, while they wait: good enough where others were lost, but nothing to begin with.
     ///
     /// # Errors

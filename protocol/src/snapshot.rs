@@ -1,9 +1,10 @@
-//! Who holds what of a snapshot: the state at a boundary in shares, and the sums of the steps after it.
+//! Which member holds what of a snapshot: the state at a boundary in shares, and the sums of the steps after it.
 //!
 //! At the boundary the holders, M members of the generation, copy two shares of M each: their own and the next holder's. So every share
 //! has two holders, and losing one member loses nothing. The sum of each later step stays with two of the same members, in turn.
-//! Who holds what is a pure function of ranks in that generation, so that no member has to be told. All members are holders, unless
-//! they are more than [`MAX_HOLDERS`]: what is said of a snapshot to each who copies it, and to each who holds it, grows no further.
+//! Which member holds what is a pure function of ranks in that generation, so that no member has to be told. All members are holders,
+//! unless they are more than [`MAX_HOLDERS`]: what is said of a snapshot to each joiner that copies it, and to each holder, grows no
+//! further.
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ use crate::words::{Generation, Rank, Step};
 /// Names a snapshot: the boundary it was taken at, and the generation whose members took it. Later ones are greater.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SnapshotId {
-    /// Whose members hold it.
+    /// The generation whose members hold it.
     pub generation: Generation,
     /// Updates that the state has had.
     pub step: Step,
@@ -36,7 +37,7 @@ impl fmt::Debug for SnapshotId {
 /// One share of a state: the `index`th of `of` runs of its pieces, as even as whole pieces allow. May be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Share {
-    /// Which, below `of`.
+    /// Its number, below `of`.
     pub index: u32,
     /// How many shares make the state; not 0.
     pub of: u32,

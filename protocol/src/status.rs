@@ -61,7 +61,7 @@ pub struct JobStatus {
     pub spec: Option<JobSpec>,
     /// Names of the sums in `last`.
     pub auxiliary: Vec<String>,
-    /// Who takes part, and how.
+    /// The workers that take part, and how.
     pub overview: Overview,
     /// The newest step report.
     pub last: Option<StepReport>,
@@ -113,9 +113,9 @@ pub struct Overview {
     pub stage: Stage,
     /// The newest generation that was formed.
     pub generation: Generation,
-    /// The newest step that anybody has reached.
+    /// The newest step that any worker has reached.
     pub step: Step,
-    /// Everybody who is connected: members in rank order, then the others.
+    /// All workers that are connected: members in rank order, then the others.
     pub workers: Vec<WorkerView>,
     /// What is saved; none where no checkpoints are taken.
     pub checkpoints: Option<CheckpointsView>,
@@ -126,7 +126,7 @@ pub struct Overview {
 pub struct CheckpointsView {
     /// The newest, if there is one.
     pub newest: Option<SavedView>,
-    /// The step of the one that is being written, and for how long it has been.
+    /// The step of the checkpoint that is being written, and for how long it has been.
     pub writing: Option<(Step, Duration)>,
     /// On how many hosts one should be.
     pub replicas: u32,
@@ -217,7 +217,7 @@ pub enum Doing {
 pub enum Stage {
     /// Waiting for enough workers.
     Gathering,
-    /// Everybody was asked to halt.
+    /// All workers were asked to halt.
     Halting,
     /// The next generation's ring is being made.
     Forming,

@@ -77,7 +77,7 @@ impl Rank {
     }
 }
 
-/// One agreed membership: who, in which order, who computes which shards, from which step. It only grows (GEN-1).
+/// One agreed membership: which workers, in which order, with which shards, from which step. It only grows (GEN-1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Generation {
     incarnation: Incarnation,

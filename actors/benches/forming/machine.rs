@@ -15,7 +15,7 @@ use sardana_protocol::words::{Generation, Incarnation, Step, WorkerId};
 
 use super::{Cost, Result};
 
-/// Who has had no update yet and holds nothing.
+/// The standing of a worker that has had no update yet and holds nothing.
 pub(super) fn standing() -> Standing {
     Standing {
         step: Step::ZERO,

@@ -126,7 +126,7 @@ async fn join(credentials: Credentials, coordinator: SocketAddr, traffic: Arc<Tr
         Result::Ok(())
     });
     tokio::spawn(async move {
-        // Who says nothing for long is left out. Heartbeats are not part of forming, and not counted.
+        // A worker that says nothing for long is left out. Heartbeats are not part of forming, and not counted.
         let mut beat = interval(SILENCE / 3);
         loop {
             let message = tokio::select! {

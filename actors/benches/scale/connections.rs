@@ -55,7 +55,7 @@ struct Site {
     closed: BTreeMap<Step, Trailer>,
     traffic: Arc<Traffic>,
     heard: Heard,
-    /// Those that end on purpose.
+    /// Workers that end on purpose.
     gone: usize,
     /// Connections of checkpoint actors, until the end.
     depots: Vec<(Connection, Endpoint)>,
@@ -88,7 +88,7 @@ impl Site {
         Ok(())
     }
 
-    /// The ring closes a sum, if it is whole, and those who follow get what there is.
+    /// The ring closes a sum, if it is whole, and the workers that follow get what there is.
     fn step(&mut self) {
         let at = |remote: &Remote| -> Option<(Generation, u32, Step)> {
             let worker = locked(&remote.worker);
@@ -176,7 +176,7 @@ impl Site {
     }
 }
 
-/// A coordinator and those who come to it.
+/// A coordinator and the processes that come to it.
 struct Job {
     authority: Arc<Authority>,
     coordinator: Coordinator,
@@ -255,7 +255,7 @@ impl Job {
     }
 }
 
-/// What a phase costs with so many workers; nothing for one that is not measured here.
+/// What a phase costs with so many workers; nothing for a phase that is not measured here.
 pub(crate) async fn measure(phase: Phase, workers: u32) -> Result<Option<Cost>> {
     let half = workers / 2;
     let cost = match phase {

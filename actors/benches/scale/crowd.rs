@@ -68,7 +68,7 @@ pub(crate) struct Crowd {
     events: VecDeque<Event>,
     /// How the sum of each step was closed.
     closed: BTreeMap<Step, Trailer>,
-    /// How the next one will be.
+    /// How the next sum will be closed.
     closing: Trailer,
     /// Whether what is copied comes at once.
     pub(crate) copying: Copying,
@@ -138,7 +138,7 @@ impl Crowd {
         self.settle()
     }
 
-    /// These workers come, one after the other, before anybody has answered anything.
+    /// These workers come, one after the other, before any has answered anything.
     pub(crate) fn come(&mut self, numbers: std::ops::Range<u32>) {
         for worker in numbers.map(worker_id) {
             let mut process = Worker::new(&self.job);
@@ -215,7 +215,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Those who copy and follow get what is there, until nothing is.
+    /// The workers that copy and follow get what is there, until nothing is.
     fn follow(&mut self) -> Result<bool> {
         let mut followed = false;
         if self.copying == Copying::AtOnce {

@@ -25,7 +25,7 @@ pub(crate) enum Phase {
     Restore,
     /// A checkpoint of all, on depots that keep many.
     Commit,
-    /// Half load a checkpoint; while the other half join, the next one is due, and a tenth of the first half end.
+    /// Half load a checkpoint; while the other half join, the next checkpoint is due, and a tenth of the first half end.
     Storm,
     /// All train; nothing is said but heartbeats.
     Idle,

@@ -128,7 +128,7 @@ pub(crate) async fn depot_comes(
                 continue;
             }
             let bytes = std::mem::take(&mut manifest);
-            // One that cannot be read is not answered, and the phase does not end.
+            // A manifest that cannot be read is not answered, and the phase does not end.
             let Ok(read) = decode_manifest(&bytes) else { continue };
             let head = head_of(&read, key_of(&read, &bytes), Condition::Whole);
             let answer = DepotMessage::Committed { snapshot, head };
@@ -191,7 +191,7 @@ pub(crate) async fn join(
     });
     let beating = Arc::clone(&remote);
     tokio::spawn(async move {
-        // Who says nothing for long is left out. Heartbeats are not counted.
+        // A worker that says nothing for long is left out. Heartbeats are not counted.
         loop {
             sleep(HEARTBEAT).await;
             let mut messages = locked(&beating.worker).beats().messages.into_iter();

@@ -19,7 +19,7 @@ pub(crate) const PIECES: u64 = 4_096;
 /// A piece of every state: that all are alike shows in nothing that is counted here.
 const PIECE: PieceHash = PieceHash::new([9; 32]);
 
-/// How many sums a member keeps for those who follow.
+/// How many sums a member keeps for workers that follow.
 const KEEPS: u32 = 1_000;
 
 /// What a worker has said, and what it wants of the ring.

@@ -33,7 +33,7 @@ use crate::memory;
 /// What the actor is told.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// By itself: start one more worker.
+    /// By the agent itself: start one more worker.
     Start,
     /// By a child's task: it ended.
     Ended { worker: WorkerId, how: String, ending: Ending },
@@ -84,7 +84,7 @@ pub(super) struct State {
     pub(super) program: Program,
     events: mpsc::UnboundedSender<AgentEvent>,
     processes: Processes,
-    /// What the host had for children before there were any: each may use its part, and so may those that take the places of others.
+    /// What the host had for children before there were any: each may use its part, and so may those that take others' places.
     pub(super) memory: Option<u64>,
     /// Where children count their gradients; private to this user, and gone with the agent.
     pub(super) counts: Counts,
@@ -237,7 +237,7 @@ impl State {
     }
 }
 
-/// Where signals cannot be listened for, one that stands still is only silent.
+/// Where signals cannot be listened for, a worker that stands still is only silent.
 fn watch(agent: &ActorRef<Message>) -> Option<Watch> {
     Watch::start(agent)
         .inspect_err(|error| tracing::warn!(%error, "nobody sees workers stand still"))

@@ -32,11 +32,11 @@ pub(super) enum Mode {
 pub(super) struct Absence {
     /// Counts them.
     number: u64,
-    /// Why.
+    /// Why the workers are to leave.
     reason: String,
     /// How many workers there were before.
     wanted: u32,
-    /// Who is told, once, when the last has left.
+    /// Where the watch is told, once, when the last worker has left.
     waiting: Vec<oneshot::Sender<()>>,
 }
 
@@ -73,7 +73,7 @@ impl State {
         if self.mode == Mode::Keeping {
             self.absence.number += 1;
             self.absence.reason.clone_from(&reason);
-            // Of the last absence some may still be on their way out: then those that took their places are not counted yet.
+            // Some workers of the last absence may still be on their way out: then those that took their places are not counted yet.
             let returning = self.children.values().any(|child| child.leaving);
             self.absence.wanted = if returning { self.absence.wanted } else { self.left() };
             self.mode = Mode::Away;
@@ -100,8 +100,8 @@ impl State {
         self.absence.waiting.clear();
         let said = AgentMessage::Stay { reason: reason.clone() };
         self.reporting.report(said);
-        // Those that still leave are replaced one by one, as they end: two sets of workers may not fit into the memory. But one is
-        // started at once, as the last of them may wait for somebody who takes over the state.
+        // Workers that still leave are replaced one by one, as they end: two sets of workers may not fit into the memory. But one is
+        // started at once, as the last of them may wait for a worker that takes over the state.
         let heir = u32::from(!self.children.is_empty());
         let missing = self.absence.wanted.saturating_sub(self.left()).max(heir);
         for _ in 0..missing {
@@ -144,7 +144,7 @@ impl State {
         }
         self.tell(AgentEvent::Away);
         for waiting in self.absence.waiting.drain(..) {
-            // Who does not wait any more has ended.
+            // A watch that does not wait any more has ended.
             let _ = waiting.send(());
         }
     }

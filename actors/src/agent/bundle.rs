@@ -1,4 +1,4 @@
-//! What a child is given through its standard input: never through arguments, which anybody on the host can read.
+//! What a child is given through its standard input: never through arguments, which every user of the host can read.
 
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, SocketAddr};
@@ -60,7 +60,7 @@ pub fn receive_bundle() -> Result<Option<Bundle>, BundleError> {
     let Some(how) = std::env::var_os(BUNDLE_VARIABLE) else {
         return Ok(None);
     };
-    // Somebody who set it by hand would wait for ever.
+    // A person who set it by hand would wait for ever.
     if io::stdin().is_terminal() {
         return Err(BundleError::Missing);
     }

@@ -1,4 +1,4 @@
-//! The agent's certificates: those it asks for its children, whose keys it makes, and its own next one.
+//! The agent's certificates: those it asks for its children, whose keys it makes, and its own next certificate.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -29,7 +29,7 @@ struct Waiting {
 }
 
 impl Certificates {
-    /// Those of the agent with these credentials.
+    /// The certificates of the agent with these credentials.
     pub(super) fn new(rotating: RotatingCredentials) -> Self {
         Self {
             renewal: Renewal::new(rotating.clone()),
@@ -108,7 +108,7 @@ impl Certificates {
         })
     }
 
-    /// Gives up those that were asked for too long ago, and says how many.
+    /// Gives up certificates that were asked for too long ago, and says how many.
     pub(super) fn give_up(&mut self, now: Instant) -> u32 {
         self.drop_older(now, CERTIFY_DEADLINE)
     }

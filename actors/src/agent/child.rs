@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::bundle::{BUNDLE_VARIABLE, Bundle, OWN_GROUP};
 use super::group::Group;
 
-/// Exit code of a worker that may be started again: the network, or a dismissal. So may one that ends with any other code but
+/// Exit code of a worker that may be started again: the network, or a dismissal. So may a worker that ends with any other code but
 /// [`EXIT_GIVE_UP`], or by a signal.
 pub const EXIT_RETRY: i32 = 1;
 
@@ -144,9 +144,9 @@ impl Process {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     Good,
-    /// Another one may fare better.
+    /// Another worker may fare better.
     Bad,
-    /// Another one would end in the same way.
+    /// Another worker would end in the same way.
     GaveUp,
 }
 

@@ -147,16 +147,16 @@ impl State {
         self.processes().remove(&worker);
         let Some(child) = self.children.remove(&worker) else { return };
         let tally = TallyFile::read(&child.tally);
-        // Read once: a host has thousands of children in the life of a long job. One that cannot be removed goes with its folder.
+        // Read once: a host has thousands of children in the life of a long job. A file that cannot be removed goes with its folder.
         let _ = std::fs::remove_file(&child.tally);
         let lived = child.started.elapsed();
         let keeping = self.mode == Mode::Keeping;
-        // Who left because of a notice that is withdrawn by now has done nothing that its successor could repeat.
+        // A worker that left because of a notice that is withdrawn by now has done nothing that its successor could repeat.
         let returning = keeping && child.leaving && self.left() < self.absence.wanted();
         let failed = keeping && !child.leaving && ending == Ending::Bad && self.restarts_left > 0;
         let restarting = returning || failed;
         match ending {
-            // Nothing tells a program that is no worker from one that is, but that it does nothing.
+            // All that tells a program that is no worker from a worker is that it does nothing.
             Ending::Good if keeping && tally.is_none() => how += " before it computed anything",
             Ending::GaveUp => how += ", it would fail again in the same way",
             Ending::Good | Ending::Bad => {}

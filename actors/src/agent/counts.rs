@@ -1,9 +1,9 @@
 //! Where an agent's children count their gradients: a folder for each agent, in memory where the system has such a place, as children
 //! write there at every gradient.
 //!
-//! The folder is gone with its agent, unless that is killed. Then the next agent of the same user on this host removes it: the folder has
-//! a lock, which the kernel holds for the agent as long as that lives, and under the lock's name there never is a file that is not locked
-//! by its agent. Folders without a lock are left alone: whose they are is not known.
+//! The folder is gone with its agent, unless the agent is killed. Then the next agent of the same user on this host removes it: the folder
+//! has a lock, which the kernel holds for the agent as long as it lives, and under the lock's name there never is a file that is not locked
+//! by its agent. Folders without a lock are left alone: it is not known which process they belong to.
 
 use std::fs;
 use std::io;
@@ -68,7 +68,7 @@ fn sweep(place: &Path) {
         match remove_if_left(&path) {
             Ok(Left::Removed) => tracing::info!(path = %path.display(), "the folder of an agent that was killed is removed"),
             Ok(Left::NotOurs) => {}
-            // Another one may remove it at this moment.
+            // Another agent may remove it at this moment.
             Err(error) => tracing::debug!(path = %path.display(), %error, "a folder of an agent stays"),
         }
     }
@@ -121,7 +121,7 @@ mod tests {
         let Counts { folder, _lock } = killed;
         drop(_lock);
         let left = folder.keep();
-        // One without a lock, a file, and a link to somebody else's.
+        // A folder without a lock, a file, and a link to another user's folder.
         fs::create_dir(place.join(format!("{PREFIX}unknown"))).unwrap();
         fs::write(place.join(format!("{PREFIX}file")), "x").unwrap();
         let other = tempfile::tempdir().unwrap();

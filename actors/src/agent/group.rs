@@ -23,8 +23,8 @@ impl Group {
         tell(kill_process(self.0, Signal::TERM), Signal::TERM);
     }
 
-    /// Ends all that is left of it. While its leader was not waited for, or one of it lives, no other process has its number. Straight after
-    /// that it is free, but the kernel gives numbers in turn, so that it is another's only after all others.
+    /// Ends all that is left of it. While its leader was not waited for, or a process of it lives, no other process has its number.
+    /// Straight after that the number is free, but the kernel gives numbers in turn, so that it is another's only after all others.
     pub(super) fn kill(&self) {
         tell(kill_process_group(self.0, Signal::KILL), Signal::KILL);
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Between two looks at who of the children stands still, where many of them stop, go on or end at once: a look costs a system call for
-/// each. It is a small part of the time that one may stand still.
+/// Between two looks at which children stand still, where many of them stop, go on or end at once: a look costs a system call for
+/// each. It is a small part of the time that a child may stand still.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How long children may take to end by themselves once the job is over.
@@ -25,7 +25,7 @@ pub const LEAVE_PATIENCE: Duration = Duration::from_secs(25);
 /// Between two attempts to start a checkpoint actor that cannot start: what has to be done about it people do.
 pub const DEPOT_AGAIN: Duration = Duration::from_secs(10);
 
-/// Longest line of a child's output that is printed whole; a longer one is cut into such pieces.
+/// Longest line of a child's output that is printed whole; a longer line is cut into such pieces.
 pub const LINE_BYTES: usize = 16 << 10;
 
 /// Bytes that are read from a child's pipe at once.
@@ -34,14 +34,14 @@ pub const PIPE_BYTES: usize = 8 << 10;
 /// Lines that wait for a terminal before children wait. With [`LINE_BYTES`] it bounds the memory of a flood.
 pub const LINES_WAITING: usize = 128;
 
-/// Most bytes that are kept of a worker's output, unless said otherwise: a day of a talkative one. The older half goes first.
+/// Most bytes that are kept of a worker's output, unless said otherwise: a day of a talkative worker. The older half goes first.
 pub const LOG_BYTES: u64 = 32 << 20;
 
 /// Fewer bytes are not kept: a line must fit into half of them.
 pub const LOG_BYTES_LEAST: u64 = 4 * LINE_BYTES as u64;
 
-/// Of so many workers of a host the output is kept, unless said otherwise, beyond those that run: with [`LOG_BYTES`] 2 GiB. A person who looks
-/// for the cause of a failure finds it in the last ones.
+/// Of so many workers of a host the output is kept, unless said otherwise, beyond those that run: with [`LOG_BYTES`] 2 GiB. A person who
+/// looks for the cause of a failure finds it in the last of them.
 pub const LOG_FILES: usize = 64;
 
 /// How long an agent that ends waits until its children's last lines are written.

@@ -2,8 +2,8 @@
 //!
 //! A child gets its credentials through its standard input, which stays open: when the agent is gone, the child reads the end of
 //! it and ends as well, with all that it has started. So does a child whose agent ends it, or sees its end: each has a process group of
-//! its own. What moves to another group or session, and what is left of a child that was killed at the moment at which its agent was killed
-//! as well, none ends. Must not know what the children compute.
+//! its own. Nothing ends what moves to another group or session, nor what is left of a child that was killed at the same moment as its
+//! agent. Must not know what the children compute.
 
 mod actor;
 mod away;
@@ -71,7 +71,7 @@ pub struct AgentConfig {
     pub checkpoint_dir: Option<PathBuf>,
     /// How many workers to keep running.
     pub workers: u32,
-    /// How many times in all a worker that ended badly is replaced. One that gave up ([`EXIT_GIVE_UP`]) is not.
+    /// How many times in all a worker that ended badly is replaced. A worker that gave up ([`EXIT_GIVE_UP`]) is not.
     pub restarts: u32,
 }
 

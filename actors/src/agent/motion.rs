@@ -67,7 +67,7 @@ impl State {
     }
 }
 
-/// What a child does now. One that has ended does not stand still.
+/// What a child does now. A child that has ended does not stand still.
 fn motion_of(pid: u32) -> Motion {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return Motion::Runs;

@@ -20,7 +20,7 @@ impl State {
                     self.mode = Mode::Ending;
                     self.tell(AgentEvent::JobOver);
                 }
-                // Somebody may still read the last checkpoint.
+                // A process may still read the last checkpoint.
                 self.parting = self.depot.take().or(self.parting.take());
                 self.drop_starts();
             }

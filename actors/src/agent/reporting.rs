@@ -143,7 +143,7 @@ impl Reporting {
     pub(super) fn made(&mut self, queue: mpsc::UnboundedSender<AgentMessage>) {
         self.queue = Some(queue);
         let unsaid = std::mem::take(&mut self.unsaid);
-        // Those that are still to be said come first, with their successors.
+        // Messages that are still to be said come first, with their successors.
         let again = self.ended.clone();
         for message in unsaid.into_iter().chain(again.0) {
             self.say_or_keep(message);

@@ -90,7 +90,7 @@ pub(super) enum Message {
         session: SessionId,
         why: String,
     },
-    /// By a session, or by who looks for other coordinators: this is the newest generation of one. Its own goes back.
+    /// By a session, or by a look at a standby's address: the newest generation of another coordinator. This one's goes back.
     Rival {
         newest: Generation,
         reply: oneshot::Sender<Greeting>,
@@ -133,12 +133,12 @@ pub(super) struct State {
     /// Set by the first worker.
     pub(super) job: Option<(JobIdentity, Membership)>,
     pub(super) workers: BTreeMap<WorkerId, Connected>,
-    /// Whom this life has greeted last.
+    /// The workers that this life has greeted last.
     pub(super) greeted: Lately<WorkerId, ()>,
     pub(super) agents: BTreeMap<u64, Outlet<AgentOrder>>,
     pub(super) depots: DepotSeats,
     pub(super) operating: Operating,
-    /// The last workers whose end an agent has seen: a hello of theirs that comes late is no worker's. It comes within seconds.
+    /// The last workers whose end an agent has seen: a late hello of theirs is no worker's. It comes within seconds.
     pub(super) exited: Lately<WorkerId, Certainty>,
     /// What agents say of workers that are connected.
     pub(super) hearsay: Hearsay,

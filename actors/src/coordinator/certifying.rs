@@ -19,21 +19,21 @@ use super::limits::{DEPOTS_KEPT, WORKERS_KEPT};
 /// Most children of one agent that have not ended: as many as a job can have.
 const MAX_CHILDREN: usize = MAX_WORKERS as usize;
 
-/// Who was certified, and who will not be again.
+/// Which processes were certified, and which will not be again.
 #[derive(Debug)]
 pub(super) struct Certifying {
     registrar: Arc<Registrar>,
     own: RotatingCredentials,
     clock: Clock,
-    /// Children of which no end was seen, and whose they are: the last ones, as agents may vanish with theirs. Of one that is forgotten
+    /// Children of which no end was seen, and which agent's they are: the last ones, as agents may vanish with theirs. Of a forgotten child
     /// any agent may speak.
     children: Lately<WorkerId, u64>,
     /// Workers that agents call their children, and whose certificates an earlier life has made: the last ones, too.
     claimed: Lately<WorkerId, u64>,
     /// The id in each depot's certificate.
     depots: Lately<DepotId, u64>,
-    /// Workers that ended, or were dismissed or released, and whose they were. An id is never used again by another process.
-    /// One that is forgotten has no connection on which it could ask.
+    /// Workers that ended, or were dismissed or released, and which agent's they were. An id is never used again by another process.
+    /// A forgotten worker has no connection on which it could ask.
     gone: Lately<WorkerId, Option<u64>>,
 }
 
@@ -92,8 +92,8 @@ impl Certifying {
         Ok(certificate)
     }
 
-    /// An agent has these children: it may have had them certified by a coordinator before this one. It has no others: their ends it reports
-    /// next, and what it still waits for it asks for again. One that was started anew under the same id knows nothing of those before.
+    /// An agent has these children: it may have had them certified by a coordinator before this one. It has no others: their ends it
+    /// reports next, and what it still waits for it asks for again. An agent started anew under the same id knows no earlier children.
     pub(super) fn has_children(&mut self, agent: u64, children: &[WorkerId]) {
         let present: BTreeSet<WorkerId> = children.iter().take(MAX_CHILDREN).copied().collect();
         self.children
@@ -123,8 +123,8 @@ impl Certifying {
             .map(|certificate| CoordinatorMessage::Renewed { certificate })
     }
 
-    /// An agent wants a certificate for its checkpoint actor. None if it is refused. An agent has one of them at most: it has the agent's
-    /// own id.
+    /// An agent wants a certificate for its checkpoint actor. None if it is refused. An agent has at most one checkpoint actor, with the
+    /// agent's own id.
     pub(super) fn depot_of(&self, agent: u64, request: &[u8]) -> Option<AgentOrder> {
         self.renewed(Role::Checkpoint, agent, request)
             .map(|certificate| AgentOrder::DepotCertified { certificate })
@@ -155,11 +155,11 @@ impl Certifying {
         let claimed = self.claimed.remove(&worker);
         let agent = self.children.remove(&worker).or(claimed);
         self.gone.insert_new(worker, agent);
-        // Nor by showing one that has run out.
+        // Nor by showing a certificate that has run out.
         self.registrar.note_gone(worker, Moment::of(self.clock.now()));
     }
 
-    /// A worker that was dismissed never heard of it, and takes part again: it is whose it was.
+    /// A worker that was dismissed never heard of it, and takes part again: it is the same agent's child as before.
     pub(super) fn is_back(&mut self, worker: WorkerId) {
         self.registrar.note_back(worker);
         if let Some(Some(agent)) = self.gone.remove(&worker) {
@@ -172,7 +172,7 @@ impl Certifying {
         self.children.get(&worker) == Some(&agent)
     }
 
-    /// Whether an agent may speak about a worker: not if this life has certified it for another one. What agents say of children whose
+    /// Whether an agent may speak about a worker: not if this life has certified it for another agent. What agents say of children whose
     /// certificates an earlier life has made need not be true.
     pub(super) fn may_report(&self, agent: u64, worker: WorkerId) -> bool {
         self.children.get(&worker).is_none_or(|parent| *parent == agent)

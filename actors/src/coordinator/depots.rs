@@ -47,8 +47,8 @@ struct Seated {
 }
 
 impl Seated {
-    /// Why `host` is not taken for where this depot is now: its folder is there twice. One that was moved or started again is welcome, the
-    /// latter at once, since the system has ended the one before.
+    /// Why `host` is not taken for where this depot is now: its folder is there twice. A depot that was moved or started again is welcome;
+    /// if started again, at once, since the system has ended the process before.
     fn is_also_on(&self, depot: DepotId, host: &str) -> Option<String> {
         let connection = &self.outlet.connection;
         (self.host != host && connection.close_reason().is_none()).then(|| {
@@ -70,12 +70,12 @@ pub(super) enum Hold {
     /// They end with it.
     #[default]
     None,
-    /// Somebody still reads from them.
+    /// A process still reads from them.
     Depots,
 }
 
 impl State {
-    /// Where those that are connected are reached.
+    /// Where the connected depots are reached.
     pub(super) fn depot_addresses(&self) -> Vec<DepotAddress> {
         let machine = self.job.as_ref().map(|(_, membership)| membership);
         machine.map(Membership::depot_addresses).unwrap_or_default()

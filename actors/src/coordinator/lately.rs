@@ -1,13 +1,13 @@
-//! What is known of those that came last, in a bounded number. Must not know what that is.
+//! What is known of the keys that came last, in a bounded number. Must not know what that is.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A map that forgets who was put into it first when there are too many.
+/// A map that forgets the key that was put in first when there are too many.
 pub(super) struct Lately<K, V> {
     most: usize,
     known: BTreeMap<K, (u64, V)>,
-    /// Who came when.
+    /// Which key came when.
     order: BTreeMap<u64, K>,
     count: u64,
     forgot: bool,
@@ -63,7 +63,7 @@ impl<K: Ord + Copy, V> Lately<K, V> {
         Some(value)
     }
 
-    /// Forgets those of which `keep` says no.
+    /// Forgets the keys of which `keep` says no.
     pub(super) fn retain(&mut self, keep: impl Fn(&K, &V) -> bool) {
         self.known.retain(|key, (_, value)| keep(key, value));
         let known = &self.known;

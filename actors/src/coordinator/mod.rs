@@ -51,7 +51,7 @@ const RESET_CONTEXT: &str = "sardana 2026-11 coordinator resets";
 /// What a coordinator needs.
 #[derive(Debug)]
 pub struct CoordinatorConfig {
-    /// Who certifies: itself, and others.
+    /// Certifies the coordinator itself, and other processes.
     pub registrar: Arc<Registrar>,
     /// Where to listen; port 0 takes any.
     pub listen: SocketAddr,
@@ -59,7 +59,7 @@ pub struct CoordinatorConfig {
     pub incarnation: Incarnation,
     /// What is known of the lives before.
     pub past: Past,
-    /// What it is to those that were there before it.
+    /// What it is to the coordinators before it.
     pub succession: Succession,
     /// Where it writes down what its next life should know, if it can have one.
     pub records: Option<Records>,
@@ -75,14 +75,14 @@ pub struct CoordinatorConfig {
     pub saves: Option<Saves>,
 }
 
-/// What a coordinator is to those that were there before it.
+/// What a coordinator is to the coordinators before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Succession {
-    /// The next life of the one that has left its state in the directory, or the first. Until it leads workers it gives way to any
-    /// coordinator of its job that does.
+    /// The next life of the coordinator that has left its state in the directory, or the first life. Until it leads workers it gives way to
+    /// any coordinator of its job that does.
     Resume,
-    /// It takes the place of one whose state is lost, but for the job's authority, or of one that lives: it waits for the first worker, to
-    /// be above all that the workers know.
+    /// It takes the place of a coordinator whose state is lost, but for the job's authority, or that still lives: it waits for the first
+    /// worker, to be above all that the workers know.
     TakeOver,
 }
 
@@ -142,7 +142,7 @@ impl Steering {
         answer.await.map_err(|error| CoordinatorError::Start(error.to_string()))
     }
 
-    /// Where the job's depots are reached: those that are connected. None once the coordinator has ended.
+    /// Where the job's connected depots are reached. None once the coordinator has ended.
     pub async fn depots(&self) -> Vec<DepotAddress> {
         let (reply, answer) = tokio::sync::oneshot::channel();
         // The coordinator is gone only if the job is over.
@@ -246,8 +246,8 @@ impl Coordinator {
         self.address
     }
 
-    /// From now on looks at these addresses, at which it may be taken over, whether it has been: then it is fenced, and says so by an
-    /// event. One that takes over there while this one lives learns of it, too, and follows it.
+    /// From now on looks whether a coordinator has taken over at one of these addresses: then this one is fenced, and says so by an
+    /// event. A coordinator that takes over there while this one lives learns of it, too, and follows it.
     pub fn watch(&mut self, standbys: &[SocketAddr]) {
         for &standby in standbys {
             let (environment, rotating, actor) = (self.environment.clone(), self.rotating.clone(), self.actor.clone());
@@ -255,7 +255,7 @@ impl Coordinator {
         }
     }
 
-    /// Lets somebody else steer the job.
+    /// A handle that steers the job.
     #[must_use]
     pub fn steering(&self) -> Steering {
         Steering(self.actor.clone())
@@ -272,7 +272,7 @@ impl Coordinator {
         answer.await.map_err(|error| CoordinatorError::Start(error.to_string()))
     }
 
-    /// From now on depots stay when the job is over, until [`Coordinator::end`]: somebody still reads from them.
+    /// From now on depots stay when the job is over, until [`Coordinator::end`]: a process still reads from them.
     pub async fn hold_depots(&self) {
         self.hold(Hold::Depots).await;
     }

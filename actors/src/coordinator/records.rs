@@ -26,7 +26,7 @@ pub struct KeptJob {
     pub identity: JobIdentity,
     /// Names of the model's auxiliary sums.
     pub auxiliary: Vec<String>,
-    /// Who was there, what is counted, what was asked for.
+    /// Which workers were there, what is counted, what was asked for.
     pub record: JobRecord,
 }
 
@@ -201,7 +201,7 @@ impl State {
     }
 }
 
-/// Writes what comes until nothing more does, beside those who wait for the coordinator. Then the records are closed.
+/// Writes what comes until nothing more does, and keeps nothing that waits for the coordinator waiting. Then the records are closed.
 ///
 /// ```text
 ///  something has changed ──▶ written, all that has come until then

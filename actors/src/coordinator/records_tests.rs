@@ -267,7 +267,7 @@ async fn what_could_not_be_written_is_written_later_although_nothing_changes() {
     }
     fs::remove_file(&path).unwrap();
     fs::rename(&away, &path).unwrap();
-    // The first attempt after that does it, and there is one at least so often.
+    // The first attempt after that does it, and there is an attempt at least so often.
     sleep(RECORD_AGAIN_MOST * 2).await;
     let news = recorder.news();
     assert!(matches!(news, Some(JobEvent::RecordedAgain { .. })), "{news:?}");

@@ -23,10 +23,10 @@ use super::Succession;
 use super::actor::{Life, Message, State};
 use super::session::Streams;
 
-/// Between two looks at a standby's address: so long may two lead at most. A look costs a handshake if anybody is there.
+/// Between two looks at a standby's address: so long may two lead at most. A look costs a handshake if any process is there.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// After somebody else was found there, whose log has a line of each look.
+/// After another process was found there, whose log has a line of each look.
 const LOOK_SELDOM: Duration = Duration::from_secs(60);
 
 /// Why a look has found no coordinator.
@@ -52,7 +52,7 @@ impl State {
     }
 
     /// What it tells another coordinator: its newest generation, or none, if it was only started again and leads no worker yet. However often
-    /// it was started, it must not be above one that leads.
+    /// it was started, it must not be above a coordinator that leads.
     fn claim(&self) -> Generation {
         let leads = self.job.as_ref().is_some_and(|(_, membership)| membership.leads());
         match self.config.succession {
@@ -74,7 +74,7 @@ impl State {
     pub(super) fn fenced(&mut self, own: Incarnation, by: Incarnation) {
         if self.life == Life::Open {
             self.life = Life::Fenced;
-            // The program that receives the event ends this coordinator; the agents, who are not told that the job is over, look for the other.
+            // The program that receives the event ends this coordinator; the agents, not told that the job is over, look for the other.
             let _ = self.events.send(JobEvent::Fenced { own, by });
         }
     }
@@ -90,7 +90,7 @@ impl Streams {
     }
 }
 
-/// Looks for another coordinator at `standby` until the one that is `coordinator` has ended.
+/// Looks for another coordinator at `standby` until this one, `coordinator`, has ended.
 pub(super) async fn watch(
     environment: Environment,
     rotating: RotatingCredentials,
@@ -129,7 +129,7 @@ impl LookError {
     }
 }
 
-/// Tells a coordinator at `standby` this one's number, and this one its number.
+/// Tells a coordinator at `standby` this one's number, and this one that coordinator's.
 async fn look(
     environment: &Environment,
     rotating: &RotatingCredentials,

@@ -36,14 +36,14 @@ impl SessionId {
     }
 }
 
-/// Where all who come to the coordinator are met.
+/// Where all processes that come to the coordinator are met.
 struct Reception {
     door: Door,
     own: PeerIdentity,
     coordinator: ActorRef<Message>,
     enrolling: EnrolService,
     operators: Semaphore,
-    /// Those who have shown a certificate and are not greeted yet.
+    /// Peers that have shown a certificate and are not greeted yet.
     silent: Places<PeerIdentity>,
 }
 
@@ -72,7 +72,7 @@ impl Reception {
         match receive(knock, self.own, HANDSHAKE_DEADLINE).await {
             Ok(Visitor::Peer(connection, peer)) => {
                 let Some(place) = self.silent.take(peer) else {
-                    // As one that is too slow: it may try again.
+                    // As for a peer that is too slow: it may try again.
                     return connection.close(0_u32.into(), b"too many are to be greeted; try again");
                 };
                 // A process of the job runs there: whatever comes from there later need not wait behind strangers.
@@ -99,7 +99,7 @@ async fn hear(connection: &Connection, peer: PeerIdentity) -> Option<(SendStream
     }
 }
 
-/// A peer that has shown its certificate says who it is; it has little time and few bytes for that (SEC-2).
+/// A peer that has shown its certificate says what it is; it has little time and few bytes for that (SEC-2).
 async fn greet(
     (connection, place): (Connection, Place<PeerIdentity>),
     peer: PeerIdentity,

@@ -119,8 +119,8 @@ impl State {
         if let Some(present) = self.workers.get(&hello.worker) {
             take_over(present.call, hello)?;
         }
-        // Once any was forgotten it is not known who was greeted by another coordinator with this one's number: one that takes this for a
-        // proof would end a job for a worker that comes back late. Rivals that meet tell each other as well.
+        // Once any worker was forgotten it is not known which were greeted by another coordinator with this one's number: to take this
+        // for a proof would end a job for a worker that comes back late. Rivals that meet tell each other as well.
         let acquaintance = if self.greeted.contains(&hello.worker) || self.greeted.has_forgotten() {
             Acquaintance::Greeted
         } else {

@@ -1,4 +1,4 @@
-//! Whom a depot serves: those whom the coordinator has named last. Not being named is revocation (SEC-1).
+//! Which processes a depot serves: those that the coordinator has named last. Not being named is revocation (SEC-1).
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ impl Named {
     }
 }
 
-/// Those who are served.
+/// The processes that are served.
 #[derive(Debug, Default)]
 pub(super) struct AccessList(Watched<Named>);
 

@@ -38,7 +38,7 @@ pub(super) struct Given {
 
 impl Asking {
     pub(super) async fn open(depot: DepotId, connection: &Connection, patience: Patience) -> Result<Self, DepotError> {
-        // It has a bound of streams, which those may hold that hang.
+        // It has a bound of streams, which streams that hang may hold.
         let opened = patience.with(depot, connection.open_bi()).await?;
         let (send, receive) = opened.map_err(|error| lost(depot, &error))?;
         Ok(Self {
@@ -331,7 +331,7 @@ fn broken(depot: DepotId, error: FrameError) -> DepotError {
     }
 }
 
-/// Calls somebody back, but not all the time.
+/// Makes a call, but not all the time.
 pub(super) struct NowAndThen<P> {
     call: P,
     last: Instant,

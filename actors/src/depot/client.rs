@@ -21,7 +21,7 @@ use super::talk::{Answer, Request};
 use super::window::Window;
 use crate::fault;
 
-/// The depots as somebody sees them who puts pieces there or reads them. Keeps a connection to each that was asked.
+/// The depots as a process sees them that puts pieces there or reads them. Keeps a connection to each that was asked.
 #[derive(Debug)]
 pub struct Depots {
     pub(super) environment: Environment,
@@ -37,7 +37,7 @@ pub struct Depots {
 /// How pieces go to depots and come from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// To depots on this host through memory that both see, and from the files of those, as far as that may be; else over the network.
+    /// To depots on this host through memory that both see, and from the depots' files, as far as that may be; else over the network.
     Host,
     /// Over the network only.
     Network,
@@ -53,7 +53,7 @@ impl Default for Reach {
 type Slot = tokio::sync::Mutex<Option<(DepotAddress, Connection)>>;
 
 impl Depots {
-    /// Those that can be reached from `endpoint`, which shows `credentials`.
+    /// The depots that can be reached from `endpoint`, which shows `credentials`.
     #[must_use]
     pub fn new(environment: Environment, endpoint: Endpoint, credentials: RotatingCredentials) -> Arc<Self> {
         Self::with(environment, endpoint, credentials, (Patience::default(), Reach::default()))
@@ -156,7 +156,7 @@ impl Depots {
             let mut left = round.iter().copied().zip(start..);
             let mut batch = talk.batch(&mut left).await?;
             while !batch.is_empty() {
-                // While one batch is compared the next one comes.
+                // While one batch is compared the next batch comes.
                 let (compared, next) = tokio::join!(self.environment.blocking(|| compare(batch)), talk.batch(&mut left));
                 let depot = depot.depot;
                 for Given { index, bytes, .. } in compared.ok_or(DepotError::Ending { depot })? {

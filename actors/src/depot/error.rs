@@ -1,4 +1,4 @@
-//! Why a depot does not give or take something, as the one that asks sees it.
+//! Why a depot does not give or take something, as the process that asks sees it.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use sardana_storage::manifest::ManifestError;
 
 use super::limits::NAMED_PIECES;
 
-/// Why a depot did not do what it was asked. A reader asks another one; a writer tells the coordinator, which begins anew.
+/// Why a depot did not do what it was asked. A reader asks another depot; a writer tells the coordinator, which begins anew.
 #[derive(Debug, thiserror::Error)]
 pub enum DepotError {
     /// No connection.
     #[error("checkpoint actor {depot}: {source}")]
     Connect {
-        /// To whom.
+        /// The checkpoint actor.
         depot: DepotId,
         /// Why, and what to do.
         #[source]
@@ -32,12 +32,12 @@ pub enum DepotError {
     /// The connection broke. Nothing that was not acknowledged counts: try again.
     #[error("checkpoint actor {depot}: expected an answer, but the connection broke: {reason}; try again, or another one")]
     Broken {
-        /// To whom.
+        /// The checkpoint actor.
         depot: DepotId,
         /// Why.
         reason: String,
     },
-    /// It hangs, or its host does. Ask another one.
+    /// It hangs, or its host does. Ask another depot.
     #[error(
         "checkpoint actor {depot}: expected a byte or a word from it, but nothing moved for {after:?}; see whether its process, its disk \
          or its host hangs; until then use another one"
@@ -58,17 +58,17 @@ pub enum DepotError {
         /// What came.
         found: String,
     },
-    /// It does not have the manifest, or cannot read it. Ask another one.
+    /// It does not have the manifest, or cannot read it. Ask another depot.
     #[error("checkpoint actor {depot} does not give checkpoint {key}: {reason}; ask another one")]
     NotHere {
         /// The checkpoint actor.
         depot: DepotId,
-        /// What for.
+        /// The manifest that was asked for.
         key: ManifestKey,
         /// Its words.
         reason: String,
     },
-    /// What it gave is not the manifest. Ask another one.
+    /// What it gave is not the manifest. Ask another depot.
     #[error("checkpoint actor {depot}: {source}")]
     Manifest {
         /// The checkpoint actor.
@@ -82,7 +82,7 @@ pub enum DepotError {
         "memory that checkpoint actor {depot} sees too could not be filled: {source}; see whether the system has memory left"
     )]
     Window {
-        /// Whom it was for.
+        /// The checkpoint actor.
         depot: DepotId,
         /// What the system says.
         #[source]
@@ -91,7 +91,7 @@ pub enum DepotError {
     /// This process ends.
     #[error("this process ends before checkpoint actor {depot} has answered")]
     Ending {
-        /// Who was asked.
+        /// The checkpoint actor.
         depot: DepotId,
     },
 }

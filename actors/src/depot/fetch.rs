@@ -54,7 +54,7 @@ impl Keeper {
         fetched
     }
 
-    /// As it is here, or at one of the others.
+    /// The manifest as it is here, or at one of the other depots.
     pub(super) async fn manifest_of(&self, key: ManifestKey, others: &[DepotAddress]) -> Result<Manifest, String> {
         let here = self.server.on_store(move |store| {
             let shown = store.show(key).map_err(|error| error.to_string())?;
@@ -75,7 +75,7 @@ impl Keeper {
         ))
     }
 
-    /// Those that should be here and are not, or are damaged.
+    /// Fetches the pieces that should be here and are not, or are damaged.
     async fn fetch_pieces(&self, pin: PinId, manifest: &Manifest, others: &[DepotAddress]) -> Result<(), String> {
         let own = self.own;
         let manifest = Arc::new(manifest.clone());

@@ -1,4 +1,4 @@
-//! Pieces and manifests go out. One that is damaged does not keep back the others: the client gets it elsewhere.
+//! Pieces and manifests go out. A damaged piece does not keep back the others: the client gets it elsewhere.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;

@@ -23,7 +23,7 @@ const FORMAT: u32 = 1;
 /// Why it is not known which depot a store is. The user does what the message says.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// The folder or a file in it cannot be had, or others could have changed it.
+    /// The folder or a file in it cannot be opened, or other users could have changed it.
     #[error("the checkpoint actor's folder cannot be used: {0}; see whether it is the right one, and can be written to")]
     Private(#[from] PrivateError),
     /// A file is not what was written.
@@ -71,7 +71,7 @@ pub fn identity(folder: &Path) -> Result<DepotId, IdentityError> {
     })?;
     match write_private(&path, note(DEPOT_FILE, number).as_bytes(), Existing::Refuse) {
         Ok(()) => Ok(DepotId::new(number)),
-        // Somebody else was faster.
+        // Another process was faster.
         Err(PrivateError::Exists { .. }) => {
             let theirs = read(&path, DEPOT_FILE, None)?;
             theirs.map(DepotId::new).ok_or(IdentityError::Lost { path })
@@ -80,8 +80,8 @@ pub fn identity(folder: &Path) -> Result<DepotId, IdentityError> {
     }
 }
 
-/// The highest incarnation of a coordinator of `job` that the depot in `folder` has served. Those of another run have nothing to do
-/// with it: a folder outlives them.
+/// The highest incarnation of a coordinator of `job` that the depot in `folder` has served. Those of another job do not count: a folder
+/// outlives jobs.
 pub(super) fn served(folder: &Path, job: JobId) -> Result<Incarnation, IdentityError> {
     let number = read(&folder.join(SERVED_FILE), SERVED_FILE, Some(job))?;
     Ok(number.map_or(Incarnation::ZERO, Incarnation::new))

@@ -40,7 +40,7 @@ pub(super) struct Keeper {
     lacking: AtomicBool,
 }
 
-/// Who is told, and the highest incarnation that ever was.
+/// The coordinator that is told, and the highest incarnation that ever was.
 #[derive(Debug)]
 struct ToldTo {
     highest: Incarnation,
@@ -91,7 +91,7 @@ impl Keeper {
         self.told(|told| told.highest)
     }
 
-    /// From now on this coordinator is served, and none before it. That is on the disk when this returns; on one that has no room for it,
+    /// From now on this coordinator is served, and none before it. That is on the disk when this returns; on a disk without room for it,
     /// before anything is committed.
     pub(super) async fn serve(&self, incarnation: Incarnation) -> Result<(), String> {
         let _one = self.changing.lock().await;
@@ -108,7 +108,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whom it serves is on the disk when this returns.
+    /// Which coordinator it serves is on the disk when this returns.
     pub(super) async fn note(&self, incarnation: Incarnation) -> Result<(), String> {
         let (folder, job) = (self.folder.clone(), self.server.job());
         let noted = self
@@ -209,7 +209,7 @@ impl Keeper {
         }
     }
 
-    /// Says it again if something was not whole: what was fetched for one checkpoint may have been missed by others.
+    /// Says it again if something was not whole: what was fetched for one checkpoint may have been missed by other checkpoints.
     pub(super) async fn tell_of_healing(&self) {
         if self.lacking.load(Ordering::Relaxed) {
             self.tell_all().await;

@@ -42,7 +42,7 @@ pub const MAX_PUTS: usize = 8;
 /// Most streams that are read for at the same time; others wait.
 pub const MAX_GETS: usize = 8;
 
-/// Most snapshots for which pieces are put at the same time: one, but for those that were given up and whose end was not told.
+/// Most snapshots for which pieces are put at the same time: one, but for snapshots that were given up and whose end was not told.
 pub const MAX_SNAPSHOTS: usize = 64;
 
 /// Most manifests that are handed out at the same time, since each is in memory as a whole.
@@ -60,11 +60,11 @@ pub const MOST_WAITS: u32 = 120;
 /// So many times in a row a client lets itself be told to wait: it may wait for its turn, and then for the disk.
 pub const MOST_WAITS_HEARD: u32 = 2 * MOST_WAITS + 2;
 
-/// A disk that has not returned from a call for so long hangs, and who would wait for it is refused. The longest call is to sync a segment
-/// of 128 MiB: a disk that writes less than 9 MB a second counts as broken.
+/// A disk that has not returned from a call for so long hangs, and a client that would wait for it is refused. The longest call is to sync
+/// a segment of 128 MiB: a disk that writes less than 9 MB a second counts as broken.
 pub const DISK_PATIENCE: Duration = Duration::from_secs(15);
 
-/// A client gives a depot up after so long without a byte or a word: the depot, or its host, hangs. Another one is asked then, and a
+/// A client gives a depot up after so long without a byte or a word: the depot, or its host, hangs. Another depot is asked then, and a
 /// checkpoint is written without it.
 pub const SILENT: Duration = Duration::from_secs(20);
 
@@ -100,7 +100,7 @@ pub const CERTIFICATE_EVERY: Duration = Duration::from_millis(250);
 /// Checkpoints in one message to the coordinator: of at most a kilobyte each.
 pub const HEADS_TOLD: usize = 64;
 
-/// Longest file that says which depot this is, or whom it served.
+/// Longest file that says which depot this is, or which coordinator it served.
 pub const NOTE_BYTES: u64 = 4 << 10;
 
 /// Pieces that are fetched from other depots before they are written.
@@ -113,7 +113,7 @@ pub const LET_GO_EVERY: Duration = Duration::from_millis(250);
 pub const LET_GO_MOST: Duration = Duration::from_secs(20 * 60);
 
 const _: () = assert!(REOPEN_FIRST.as_millis() < REOPEN_MOST.as_millis());
-// Who writes names the depot before the whole checkpoint is begun anew without anybody to blame.
+// A writer names the depot that hangs before the whole checkpoint is begun anew with no depot to blame.
 const _: () = assert!(SILENT.as_millis() < SAVE_PATIENCE.as_millis());
 const _: () = assert!(DISK_PATIENCE.as_millis() + WAIT_EVERY.as_millis() <= SILENT.as_millis());
 const _: () = assert!(WAIT_EVERY.as_millis() * 2 <= DISK_PATIENCE.as_millis());

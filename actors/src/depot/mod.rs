@@ -94,7 +94,7 @@ pub enum DepotStartError {
     /// The certificate is for another role.
     #[error("expected credentials of a checkpoint actor, found those of {found}; enrol it as one")]
     Credentials {
-        /// Whom they are for.
+        /// The process that they are for.
         found: sardana_net::trust::PeerIdentity,
     },
     /// The store cannot be opened.
@@ -130,7 +130,7 @@ pub struct Depot {
     address: SocketAddr,
 }
 
-/// Starts a depot. It serves whom the coordinator names, and looks for the coordinator as long as it lives.
+/// Starts a depot. It serves the processes that the coordinator names, and looks for the coordinator as long as it lives.
 ///
 /// # Errors
 /// See [`DepotStartError`].
@@ -232,7 +232,7 @@ impl Depot {
         self.end().await;
     }
 
-    /// Ends it, and waits until those who use it have been told.
+    /// Ends it, and waits until its clients have been told.
     pub async fn end(mut self) {
         self.actor.stop(None);
         self.over().await;

@@ -26,13 +26,13 @@ use crate::room::Room;
 /// Where a piece is, on this host.
 #[derive(Debug, Clone)]
 struct Spot {
-    /// Who says so.
+    /// The depot that says so.
     depot: DepotAddress,
     segments: Arc<Path>,
     place: Place,
 }
 
-/// Those of some pieces that lie on this host, by index, as its depots say.
+/// The pieces that lie on this host, by index, as its depots say.
 #[derive(Debug, Default)]
 pub(crate) struct Nearby(BTreeMap<usize, Spot>);
 
@@ -129,8 +129,8 @@ impl Depots {
         Ok(found)
     }
 
-    /// Reads those of `pieces` that are nearby into `room`, in which they lie one after the other. The indices of those that are not there
-    /// then. None if the disk hangs: then the room is lost. `moved` is told now and then about how many bytes more are there.
+    /// Reads those of `pieces` that are nearby into `room`, in which they lie one after the other. Returns the indices of those that `room`
+    /// then lacks. None if the disk hangs: then the room is lost. `moved` is told now and then about how many bytes more are there.
     pub(crate) async fn read_into(
         &self,
         nearby: Nearby,
@@ -225,7 +225,7 @@ impl Depots {
                 spare.read(&next, &progress);
                 spare
             });
-            // While one batch is given on the next one is read.
+            // While one batch is given on the next batch is read.
             let giving = async {
                 for (index, range) in read.pieces.drain(..) {
                     given.insert(index);
@@ -240,7 +240,7 @@ impl Depots {
         true
     }
 
-    /// Asks each depot for what was not found where it said: it has moved it, or learns that it is damaged, and heals it.
+    /// Asks each depot for pieces that were not where it said: it has moved them, or learns that they are damaged, and heals them.
     async fn read_rest<F: FnMut(usize, &[u8]) + Send>(
         &self,
         left: &[(usize, PieceHash, Spot)],
@@ -259,7 +259,7 @@ impl Depots {
                 given.insert(indices[number]);
                 (each.lock().unwrap_or_else(PoisonError::into_inner))(indices[number], bytes);
             });
-            // What it does not give others are asked for, and then it once more.
+            // What it does not give, other depots are asked for, and then this one once more.
             if let Err(error) = got.await {
                 tracing::info!(%error, "a checkpoint actor on this host does not give what it said it has");
             }
@@ -306,7 +306,7 @@ fn is_sane(place: &Place) -> bool {
     place.len as usize <= PIECE_BYTES && end.is_some_and(|end| i64::try_from(end).is_ok())
 }
 
-/// Whether `address` is one of this host's: then it is also where this host would send from to it. Nothing is sent.
+/// Whether `address` is one of this host's: then it is also the source address for what this host sends there. Nothing is sent.
 pub(crate) fn is_here(address: SocketAddr) -> bool {
     if address.ip().is_loopback() {
         return true;

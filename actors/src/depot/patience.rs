@@ -10,7 +10,7 @@ use tokio::time::timeout;
 /// How long is waited. Tests have less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// Who asks: for a byte or a word.
+    /// A process that asks: for a byte or a word.
     pub silent: Duration,
     /// A depot: for a call of its disk.
     pub disk: Duration,

@@ -60,7 +60,7 @@ impl Pins {
         self.lock().pins.clear();
     }
 
-    /// A pin for somebody who lets go of it.
+    /// A pin for a caller that lets go of it.
     pub(super) fn fresh(&self) -> PinId {
         self.lock().fresh()
     }

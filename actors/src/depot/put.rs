@@ -30,7 +30,7 @@ impl Server {
         if pieces as usize > most {
             return Err(End::Refused(format!("expected at most {most} pieces, found {pieces}")));
         }
-        // No request waits for a disk that hangs: those that are told at once go elsewhere.
+        // No request waits for a disk that hangs: clients that are told at once go elsewhere.
         self.unless_it_hangs()?;
         let _room = talk.waiting(self.puts.acquire()).await?;
         let pin = self.pins.of(snapshot).ok_or_else(|| {
@@ -83,7 +83,7 @@ impl Server {
         synced.map_err(|error| End::Refused(error.to_string()))
     }
 
-    /// Takes and writes those that are wanted. While one batch is written the next one comes.
+    /// Takes and writes the pieces that are wanted. While one batch is written the next batch comes.
     async fn take(&self, pin: PinId, (wanted, view): (&[Offer], Option<&Arc<View>>), talk: &mut Talk) -> Result<(), End> {
         let mut left = wanted;
         let mut batch = self.come(Batch::default(), &mut left, (view, 0), talk).await?;
@@ -104,7 +104,7 @@ impl Server {
         Ok(())
     }
 
-    /// The next few of those that are left: sent, or shown. None once all have come.
+    /// The next few of the pieces that are left: sent, or shown. None once all have come.
     async fn come(
         &self,
         mut batch: Batch,
@@ -186,7 +186,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Those that are shown: how many bytes they are.
+    /// The pieces that are shown: how many bytes they are.
     fn expect(&mut self, left: &mut &[Offer], shown: Shown) -> Result<usize, End> {
         let next = (shown.pieces > 0)
             .then(|| left.split_at_checked(shown.pieces as usize))

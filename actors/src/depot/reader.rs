@@ -45,7 +45,7 @@ impl Reader {
         manifest::encode(&manifest).map_err(|error| error.to_string())
     }
 
-    /// Those of `pieces` that are here stay, though the checkpoint that names them be deleted.
+    /// The `pieces` that are here stay, though the checkpoint that names them be deleted.
     ///
     /// # Errors
     /// When this process ends.
@@ -55,7 +55,7 @@ impl Reader {
             keeper: Arc::clone(&self.0),
             pin,
         };
-        // Those that are not here are read elsewhere.
+        // Pieces that are not here are read elsewhere.
         let pinned = self.0.server.on_store(move |store| drop(store.pin(pin, &pieces))).await;
         pinned.map(|()| held).map_err(words)
     }

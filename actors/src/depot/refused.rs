@@ -68,7 +68,7 @@ fn writer(authority: &Authority, reach: Reach) -> Arc<Depots> {
     Depots::with(Environment::Host, endpoint, rotating, (Patience::default(), reach))
 }
 
-/// As many as fill one pane more than there are.
+/// Pieces that fill one pane more than there are.
 fn pieces() -> Vec<(PieceHash, Bytes)> {
     let bytes = Bytes::from(vec![7; PIECE_BYTES]);
     let piece = PieceHash::of(&bytes);

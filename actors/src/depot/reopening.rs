@@ -25,7 +25,7 @@ impl Keeper {
             );
             pause = self.reopen(pause).await;
             open_since = Instant::now();
-            // Also what others had begun to rely on.
+            // Also what other processes had begun to rely on.
             self.tell_all().await;
         }
     }

@@ -1,4 +1,4 @@
-//! Where workers put pieces, and they and other depots read them. Must not know of the coordinator: whom to serve it is told.
+//! Where workers put pieces, and they and other depots read them. Must not know of the coordinator: it is told which processes to serve.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -38,9 +38,9 @@ pub struct Server {
     rotating: RotatingCredentials,
     pub(super) endpoint: Endpoint,
     door: Door,
-    /// Connections of those who are not named.
+    /// Connections of processes that are not named.
     unnamed: Places<PeerIdentity>,
-    /// Connections of those who are.
+    /// Connections of processes that are.
     served: Places<PeerIdentity>,
     pub(super) shelf: Arc<Shelf>,
     access: AccessList,
@@ -50,11 +50,11 @@ pub struct Server {
     pub(super) manifests: Semaphore,
     /// Bytes of pieces that have come.
     pub(super) received: AtomicU64,
-    /// Of those the ones that were seen in windows.
+    /// Of those, the bytes that were seen in windows.
     pub(super) seen: AtomicU64,
     /// Bytes of pieces that were sent.
     pub(super) given: AtomicU64,
-    /// Somebody was not given a piece, since it is damaged.
+    /// A client was not given a piece, since it is damaged.
     pub(super) damage: Notify,
     /// What the disk of the store is at that was used last.
     watch: Mutex<Watch>,
@@ -62,7 +62,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at `address`, and serves from `store` those who are named.
+    /// Listens at `address`, and serves from `store` the processes that are named.
     ///
     /// # Errors
     /// When the address cannot be bound or the credentials cannot be used.
@@ -173,7 +173,7 @@ impl Server {
         let Some(unnamed) = self.unnamed.take(peer) else {
             return busy("too many are connected that are not named; try again");
         };
-        // What it was told may have reached it before what this one is told.
+        // The coordinator's word may have reached the peer before it reaches this depot.
         let named = tokio::select! {
             biased;
             named = timeout(REQUEST_DEADLINE, self.access.named(peer)) => named,

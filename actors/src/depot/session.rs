@@ -54,7 +54,7 @@ impl Link {
         }
     }
 
-    /// One connection until its end, and why it ended. If it was of a coordinator that is served, the next pause is short again.
+    /// One connection until its end, and why it ended. If its coordinator was served, the next pause is short again.
     async fn serve(
         &self,
         welcomed: Welcomed<(Incarnation, Step)>,

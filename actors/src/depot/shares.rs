@@ -13,12 +13,12 @@ use sardana_protocol::snapshot::SnapshotId;
 use super::client::Depots;
 use super::error::{DepotError, ReadFailed};
 
-/// Those that are yet to be given, by index, and how many depots each has been asked of.
+/// The pieces that are yet to be given, by index, and how many depots each has been asked of.
 type Left = BTreeMap<usize, usize>;
 
 impl Depots {
     /// Calls `each` with the index and the bytes of all `pieces`. What lies on this host is read from its files; of the rest each is asked
-    /// for first where it should be, and then of the other depots. One that is there twice is asked for twice.
+    /// for first where it should be, and then of the other depots. A piece that is there twice is asked for twice.
     ///
     /// # Errors
     /// When no depot gave some of them.
@@ -128,7 +128,7 @@ struct Reading {
     failed: bool,
 }
 
-/// Whom to ask for what next. Those that no depot is left for are in no group.
+/// Which depot to ask next, and for what. Pieces that no depot is left for are in no group.
 fn groups(
     pieces: &[PieceHash],
     names: &[DepotId],

@@ -38,7 +38,7 @@ impl Depots {
 }
 
 impl Depots {
-    /// From now on the bytes are sent to this one.
+    /// From now on the bytes are sent to this depot.
     pub(super) fn show_no_more(&self, depot: DepotId) {
         self.unseeing.lock().unwrap_or_else(PoisonError::into_inner).insert(depot);
     }

@@ -16,7 +16,7 @@ use super::talk::Answer;
 /// How a stream ended otherwise than well.
 #[derive(Debug)]
 pub(super) enum End {
-    /// Who asked is told why.
+    /// The client is told why.
     Refused(String),
     /// There is no coordinator to be told.
     Broken(String),

@@ -36,14 +36,14 @@ pub(super) enum Request {
     Places { pieces: u32 },
 }
 
-/// A piece that somebody could send.
+/// A piece that the client could send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Offer {
     pub(super) piece: PieceHash,
     pub(super) bytes: u32,
 }
 
-/// The next few of those that are wanted are in the next pane of the window, one after the other.
+/// The next few of the pieces that are wanted are in the next pane of the window, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Shown {
     pub(super) pieces: u32,

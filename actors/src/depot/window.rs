@@ -103,7 +103,7 @@ impl View {
     pub(super) fn open(at: WindowAt) -> io::Result<Self> {
         let other = || io::Error::new(io::ErrorKind::NotFound, "another file is there");
         let path = format!("/proc/{}/fd/{}", at.process, at.descriptor);
-        // Nothing is opened, and no disk is asked anything, for what does not even say that it is one.
+        // Nothing is opened, and no disk is asked anything, for a file that does not even say that it is a window.
         let target = fs::read_link(&path)?;
         if !target
             .as_os_str()

@@ -30,7 +30,7 @@ pub enum OperatorError {
     /// It does not want this operator. Use credentials of an operator of this job.
     #[error("the coordinator at {address} refused: {reason}")]
     Refused {
-        /// Who was asked.
+        /// The coordinator's address.
         address: SocketAddr,
         /// What it said.
         reason: String,
@@ -38,7 +38,7 @@ pub enum OperatorError {
     /// Its certificate has run out. Use the join file again.
     #[error("the coordinator at {address} refused: {reason}; an operator's join file gives a new one until it expires")]
     RunOut {
-        /// Who was asked.
+        /// The coordinator's address.
         address: SocketAddr,
         /// Which times, and what to do.
         reason: String,
@@ -46,7 +46,7 @@ pub enum OperatorError {
     /// The connection broke, or something unreadable came. Ask again; if it persists, both must run the same release.
     #[error("the coordinator at {address}: {source}")]
     Broken {
-        /// Who was asked.
+        /// The coordinator's address.
         address: SocketAddr,
         /// What went wrong.
         source: FrameError,
@@ -54,13 +54,13 @@ pub enum OperatorError {
     /// It closed without an answer: the job is over, or the coordinator ended.
     #[error("the coordinator at {address} ended: the job is over")]
     Ended {
-        /// Who was asked.
+        /// The coordinator's address.
         address: SocketAddr,
     },
     /// It does not answer. See whether its process is stopped.
     #[error("the coordinator at {address} did not answer within {ANSWER_DEADLINE:?}; see whether its process is stopped")]
     Silent {
-        /// Who was asked.
+        /// The coordinator's address.
         address: SocketAddr,
     },
 }

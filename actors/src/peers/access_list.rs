@@ -1,4 +1,4 @@
-//! To whom this worker serves bytes: those that its coordinator has named. Not being named is revocation (SEC-1).
+//! The workers that this worker serves bytes to: those that its coordinator has named. Not being named is revocation (SEC-1).
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,11 @@ use crate::watched::Watched;
 pub enum PeerGroup {
     /// Members of the generation that this worker is in.
     Present,
-    /// Members of the one that is prepared.
+    /// Members of the generation that is prepared.
     Prepared,
-    /// Those who copy the state to join.
+    /// Workers that copy the state to join.
     Joiners,
-    /// Those who load a checkpoint together with this worker.
+    /// Workers that load a checkpoint together with this one.
     Restoring,
 }
 
@@ -80,7 +80,7 @@ impl AccessList {
         self.named.read(|named| named.has(worker))
     }
 
-    /// Those who were named once and are no more; each is told of once.
+    /// Workers that were named once and are no more; each is told of once.
     pub(super) fn parted(&self) -> Vec<WorkerId> {
         self.named.modify_quietly(|named| {
             let parted: Vec<WorkerId> = named.known.iter().copied().filter(|&worker| !named.has(worker)).collect();

@@ -32,7 +32,7 @@ pub enum CopyError {
         share: Share,
         /// Of the state at this step.
         step: Step,
-        /// Who was asked, and what went wrong.
+        /// Which holders were asked, and what went wrong.
         tried: Tried,
     },
     /// No keeper gave a sum.
@@ -40,12 +40,12 @@ pub enum CopyError {
     Sum {
         /// Of which step.
         step: Step,
-        /// Who was asked, and what went wrong.
+        /// Which keepers were asked, and what went wrong.
         tried: Tried,
     },
 }
 
-/// Who was asked, and what went wrong.
+/// Which workers were asked, and what went wrong.
 #[derive(Debug, Default)]
 pub struct Tried(Vec<String>);
 
@@ -65,12 +65,12 @@ impl std::fmt::Display for Tried {
     }
 }
 
-/// Who holds a snapshot, now and later: a holder that is gone turns none.
+/// The holders of a snapshot, now and later: a holder that is gone turns none.
 pub(crate) type Holders = Arc<Watched<Snapshot>>;
 
 impl Peers {
     /// Copies all shares of a snapshot, at once and from different holders, and compares each with its hash. A transfer from a holder
-    /// that turns none ends at once, and the other one is asked.
+    /// that turns none ends at once, and the other holder is asked.
     ///
     /// # Errors
     /// See [`CopyError`]; the first share that no holder gave ends all.
@@ -141,7 +141,7 @@ impl Peers {
         Err(CopyError::Share { share, step, tried })
     }
 
-    /// Gets the sum of `step`, of `expected` bytes, from one of its keepers, who may have to wait for it.
+    /// Gets the sum of `step`, of `expected` bytes, from one of its keepers, which may have to wait for it.
     ///
     /// # Errors
     /// See [`CopyError`].
@@ -184,7 +184,7 @@ fn check(snapshot: &Snapshot) -> Result<(), CopyError> {
     }
 }
 
-/// Who is at a place of the snapshot now.
+/// The holder at a place of the snapshot now.
 fn at(holders: &Holders, place: u32) -> Option<MemberAddress> {
     holders.read(|snapshot| snapshot.holders.get(place as usize).copied().flatten())
 }

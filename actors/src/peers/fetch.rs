@@ -73,7 +73,7 @@ pub(super) enum Answer {
     NotHere { stands_at: Step },
     /// So many bytes of a manifest follow.
     Manifest { bytes: u64 },
-    /// The donor was not told to serve who asks.
+    /// The donor was not told to serve the worker that asks.
     NotNamed,
 }
 
@@ -88,7 +88,7 @@ pub struct FollowedSum {
     pub keeper_at: Step,
 }
 
-/// Why a transfer failed. A joiner asks another holder; for a member that is behind, the coordinator is told whom
+/// Why a transfer failed. A joiner asks another holder; for a member that is behind, the coordinator is told which worker
 /// it concerns, and forms anew.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
@@ -115,9 +115,9 @@ pub enum FetchError {
     NotHere {
         /// The donor.
         donor: WorkerId,
-        /// What for.
+        /// The step of what was asked for.
         asked: Step,
-        /// Where it is.
+        /// The donor's step.
         stands_at: Step,
     },
     /// The donor was not told to serve this worker: the coordinator has not named it, or no longer.

@@ -1,4 +1,4 @@
-//! What a worker has that others may fetch, as this room sees it. Must not know who keeps it, nor why.
+//! What a worker has that others may fetch, as this room sees it. Must not know what keeps it, nor why.
 
 use std::fmt::Debug;
 

@@ -166,7 +166,7 @@ impl Peers {
         })
     }
 
-    /// The share, of which all has come; none if the generation is over. Who borrows waits until it is lent as a whole.
+    /// The share, of which all has come; none if the generation is over. A borrower waits until it is lent as a whole.
     pub(crate) fn take_lent(&self, generation: Generation) -> Option<BytesMut> {
         self.lent.modify_quietly(|lent| {
             let reading = lent.reading.as_mut().filter(|_| lent.generation == generation)?;
@@ -192,8 +192,8 @@ impl Peers {
         self.name(PeerGroup::Restoring, []);
     }
 
-    /// The length and the hash of the share that this worker reads for `generation`, as soon as it does. None if it is another one, or for
-    /// another generation.
+    /// The length and the hash of the share that this worker reads for `generation`, as soon as it does. None if it reads another share, or
+    /// for another generation.
     pub(super) async fn lent(&self, generation: Generation, share: Share) -> Option<(u64, StateHash)> {
         let told = |reading: &Reading| {
             let bytes = reading.pieces.last().map_or(0, |(range, _)| range.end);

@@ -10,7 +10,7 @@ use sardana_protocol::limits::{GREETING_DEADLINE, LINK_DEADLINE, LINK_GRACE};
 /// each other, unless one is busy.
 pub const DOUBT_AFTER: Duration = Duration::from_secs(2);
 
-/// After the first link of a generation that could not be made, others are waited for this long, so that all are told together: those that
+/// After the first link of a generation that could not be made, others are waited for this long, so that all are told together: links that
 /// no peer answers fail at the same moment. Below the protocol's `LINK_GRACE`, by which the coordinator waits for what others have to tell.
 pub const FAILURES_TOGETHER: Duration = Duration::from_millis(200);
 
@@ -25,8 +25,8 @@ pub const STREAM_HELLO_BYTES: usize = 1_024;
 /// windows.
 pub const MAX_PARKED: usize = PEER_UNI_STREAMS as usize;
 
-/// A link that was not expected for so long belongs to a generation that was given up: who made it has had [`LINK_DEADLINE`] for its
-/// own, and an order to this worker comes within the time after which its coordinator counts it as lost.
+/// A link that was not expected for so long belongs to a generation that was given up: the worker that made it has had [`LINK_DEADLINE`]
+/// for its own, and an order to this worker comes within the time after which its coordinator counts it as lost.
 pub const PARKED_FOR: Duration = Duration::from_secs(30);
 
 /// No coordinator forms so many generations in one life: a link of a later one can never be expected.

@@ -28,7 +28,7 @@ pub(super) struct LinkHello {
     pub(super) from: WorkerId,
 }
 
-/// Why a generation's links could not be made. The coordinator is told whom it concerns, and forms anew.
+/// Why a generation's links could not be made. The coordinator is told which peer it concerns, and forms anew.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkingError {
     /// No connection to the peer.
@@ -64,7 +64,7 @@ pub enum LinkingError {
 }
 
 impl LinkingError {
-    /// Whom the link would have led to.
+    /// The worker that the link would have led to.
     #[must_use]
     pub const fn peer(&self) -> WorkerId {
         match self {
@@ -120,7 +120,7 @@ impl Peers {
     /// # Panics
     /// When making a link does.
     pub async fn link(self: &Arc<Self>, form: &Form) -> Result<RingLinks, Vec<LinkingError>> {
-        // Those of them that have to dial this worker need not wait behind strangers.
+        // Peers that have to dial this worker need not wait behind strangers.
         self.door.know(form.peers.iter().map(|peer| peer.member.address));
         let mut making = JoinSet::new();
         for (slot, part) in [(Slot::First, &form.first), (Slot::Steady, &form.steady)] {
@@ -251,8 +251,8 @@ impl Peers {
     }
 }
 
-/// The first link that could not be made, and those that cannot be made either, one for each peer: with how many others this worker has no
-/// link tells whose fault it is.
+/// The first link that could not be made, and those that cannot be made either, one for each peer: the number of peers that this worker has
+/// no link with tells which worker is at fault.
 async fn failures(first: LinkingError, mut making: Making) -> Vec<LinkingError> {
     let mut failures = vec![first];
     let all = async {

@@ -1,7 +1,7 @@
-//! Connections between workers: links of rings, and what those who are behind or join fetch.
+//! Connections between workers: links of rings, and what workers that are behind or join fetch.
 //!
 //! For links, of two workers the one with the smaller id dials, and both use the one connection in both directions. Must not know why a link
-//! or a transfer is wanted, nor who else is a member.
+//! or a transfer is wanted, nor which others are members.
 
 mod access_list;
 mod copy;
@@ -53,7 +53,7 @@ pub struct Peers {
     credentials: RotatingCredentials,
     endpoint: Endpoint,
     door: Door,
-    /// Those who have connected and are not named.
+    /// Workers that have connected and are not named.
     unnamed: Places<WorkerId>,
     own: WorkerId,
     slots: Mutex<BTreeMap<WorkerId, Arc<Slot>>>,
@@ -67,11 +67,11 @@ pub struct Peers {
 /// The connection to one other worker.
 #[derive(Debug)]
 struct Slot {
-    /// The one that new streams are opened on.
+    /// The connection that new streams are opened on.
     live: Watched<Option<Connection>>,
-    /// The ones before it: when both dialled at once, streams may go on there.
+    /// The connections before it: when both dialled at once, streams may go on there.
     earlier: Mutex<Vec<Connection>>,
-    /// A link did not come in time: whatever this end has may be lost at the other one.
+    /// A link did not come in time: whatever this end has may be lost at the other end.
     doubted: AtomicBool,
     dialling: tokio::sync::Mutex<()>,
 }
@@ -171,7 +171,7 @@ impl Peers {
         self.table.fence(generation);
     }
 
-    /// The end that all its connections come from: for those that are not to other workers.
+    /// The end that all its connections come from: for connections that are not to other workers.
     pub(crate) const fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
@@ -191,8 +191,8 @@ impl Peers {
         close(&self.endpoint, reason).await;
     }
 
-    /// From now on these are named so, and no other worker is: they may fetch what this worker has. A transfer to one who is not named
-    /// any more ends at once.
+    /// From now on these are named so, and no other worker is: they may fetch what this worker has. A transfer to a worker that is not
+    /// named any more ends at once.
     pub fn name(&self, group: PeerGroup, workers: impl IntoIterator<Item = WorkerId>) {
         let workers: BTreeSet<WorkerId> = workers.into_iter().collect();
         self.access.name(group, workers);
@@ -203,12 +203,12 @@ impl Peers {
         self.access.switch();
     }
 
-    /// Those who were named and are no longer, each once: their connections are of no use any more.
+    /// Workers that were named and are no longer, each once: their connections are of no use any more.
     pub fn parted(&self) -> Vec<WorkerId> {
         self.access.parted()
     }
 
-    /// Closes the connections to these workers, but for those who are named by now.
+    /// Closes the connections to these workers, but for those that are named by now.
     pub fn part(&self, workers: &[WorkerId]) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let parting = workers.iter().filter(|&&worker| !self.access.has(worker));
@@ -267,7 +267,7 @@ impl Peers {
     /// Nothing is left of the connections to a worker that was never named.
     fn forget(&self, peer: WorkerId) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who waits for it, or dials, has it as well.
+        // A task that waits for it, or dials, has it as well.
         let is_idle = |slot: &Arc<Slot>| Arc::strong_count(slot) == 1 && slot.is_closed();
         if !self.access.has(peer) && slots.get(&peer).is_some_and(is_idle) {
             slots.remove(&peer);
@@ -307,7 +307,7 @@ impl Peers {
             return Ok(live);
         }
         let expected = PeerIdentity::worker(self.credentials.job(), peer.worker);
-        // It may have to dial this worker one day.
+        // The peer may have to dial this worker one day.
         self.door.know([peer.address]);
         let connection = connect(&self.endpoint, peer.address, expected, CONNECT_DEADLINE).await?;
         self.adopt(peer.worker, &connection);

@@ -63,7 +63,7 @@ impl Peers {
                 Ok(())
             }
         };
-        // Without this, quinn would end a stream that was given up as if all were well. It fails for one that has ended.
+        // Without this, quinn would end a stream that was given up as if all were well. It fails for a stream that has ended.
         let _ = send.reset(GIVEN_UP.into());
         outcome
     }

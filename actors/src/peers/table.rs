@@ -115,7 +115,7 @@ impl LinkTable {
         receiver
     }
 
-    /// A link has come from `from`; it is kept until somebody expects it, unless that cannot be any more, or takes too long.
+    /// A link has come from `from`; it is kept until this worker expects it, unless that cannot be any more, or takes too long.
     pub(super) fn arrive(&self, key: LinkKey, from: WorkerId, mut stream: RecvStream) -> Arrival {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.retain(|_, link| link.since.elapsed() < PARKED_FOR);

@@ -253,7 +253,7 @@ impl Actor for Worker {
             Message::Failed { reason } => {
                 let reason = cut(reason);
                 state.driver.say(WorkerMessage::Failed { reason: reason.clone() });
-                // The coordinator dismisses everybody; it need not be waited for.
+                // The coordinator dismisses every worker; it need not be waited for.
                 state.end(Err(WorkerError::Model { reason }));
             }
             Message::Beat => {
@@ -318,7 +318,7 @@ impl State {
     fn told(&mut self, myself: &ActorRef<Message>, message: CoordinatorMessage) {
         if let CoordinatorMessage::Halt { generation } = message {
             fault::reached(Point::Halt, self.driver.read(Member::step));
-            // What is of an older generation is refused from here on, before anybody is promised so.
+            // What is of an older generation is refused from here on, before the coordinator is promised so.
             self.peers.fence(generation);
         } else if let CoordinatorMessage::Form(form) = &message {
             fault::seated(form.rank);
@@ -364,7 +364,7 @@ impl State {
         let (ring, worker) = (self.rings.leave(), myself.clone());
         tokio::spawn(async move {
             if let Some(ring) = ring {
-                // One that does not end is waiting for somebody who is gone.
+                // A ring that does not end is waiting for a worker that is gone.
                 let _ = timeout(PASSING_ON, ring).await;
             }
             let _ = worker.cast(Message::Drained { step });

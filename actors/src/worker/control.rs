@@ -35,7 +35,7 @@ pub enum JoinError {
     /// The coordinator was not there for the whole patience. Start it, or fix its address.
     #[error("no coordinator at {address} for {patience:?}: {last}; start it, or give the address where it listens")]
     NotThere {
-        /// Where it should be.
+        /// Where the coordinator should be.
         address: SocketAddr,
         /// For how long it was looked for.
         patience: Duration,
@@ -45,7 +45,7 @@ pub enum JoinError {
     /// The coordinator's certificate or ours is not of this job. Use credentials of this job.
     #[error("the coordinator at {address} cannot be trusted, or does not trust us: {source}")]
     NotTrusted {
-        /// Where it is.
+        /// The coordinator's address.
         address: SocketAddr,
         /// What was wrong.
         #[source]
@@ -57,7 +57,7 @@ pub enum JoinError {
     /// The coordinator refused this worker and said why.
     #[error("the coordinator at {address} refused this worker: {reason}")]
     Refused {
-        /// Where it is.
+        /// The coordinator's address.
         address: SocketAddr,
         /// Expected, found, and what to do.
         reason: String,
@@ -164,7 +164,7 @@ impl Link {
         let end = match error {
             NotWelcomed::NotConnected(source) if looking.ends_with(&source) => {
                 let error = JoinError::NotTrusted { address, source };
-                // What somebody else says at another address says nothing of the coordinator.
+                // What another process says at another address says nothing of the coordinator.
                 if self.dialler.search().is_somewhere_else_maybe() {
                     return Ok(error.to_string());
                 }

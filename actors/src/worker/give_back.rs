@@ -27,7 +27,7 @@ impl AsRef<[u8]> for Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.0);
-        // Where no thread can be had, this one does it: the closure is dropped with all it holds.
+        // Where no thread can be had, this thread does it: the closure is dropped with all it holds.
         let _ = thread::Builder::new().name("give back".to_owned()).spawn(move || drop(bytes));
     }
 }

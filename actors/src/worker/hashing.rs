@@ -57,10 +57,10 @@ async fn hashed_within(patience: Duration, environment: &Environment, hashing: A
 /// other does as well, if it comes to it first.
 struct Hashing {
     shares: Vec<(Share, Bytes)>,
-    /// Of all pieces: whose they are, and where in that.
+    /// Of all pieces: which share they are of, and where in it.
     pieces: Vec<(usize, Range<usize>)>,
     names: Vec<OnceLock<PieceHash>>,
-    /// Those before are named.
+    /// The pieces before this one are named.
     named: AtomicUsize,
 }
 

@@ -153,7 +153,7 @@ impl ModelFailure {
 }
 
 /// Takes part in the job until it ends. `outbox` is what leaves `step driver`; `failures` come from the training thread.
-/// Dropped, the worker ends at once, without a word to anybody but that its connections are closed.
+/// When this is dropped, the worker ends at once and closes its connections, without a word.
 ///
 /// # Errors
 /// See [`WorkerError`].

@@ -1,5 +1,5 @@
-//! Loads the checkpoint that a generation starts from: from the disk of this host, if all are on it; otherwise this worker's share from depots, if it reads one, the rest from the other readers, or from the depots if one of those does not give it. Takes no
-//! decision.
+//! Loads the checkpoint that a generation starts from: from the disk of this host, if all pieces are on it; otherwise this worker's share
+//! from depots, if it reads one, and the rest from the other readers, or from the depots if a reader does not give it. Takes no decision.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::room::Room;
 /// Pieces that are compared with their hashes at once, while the next ones come.
 const BATCH_PIECES: usize = 8;
 
-/// Who reads, and what this worker's own state looks like.
+/// What reads a checkpoint, and what this worker's own state looks like.
 #[derive(Clone)]
 pub(super) struct Reader {
     pub(super) depots: Arc<Depots>,
@@ -127,7 +127,7 @@ impl Reader {
         fit.then(|| room.filled())
     }
 
-    /// The whole state: what this worker reads from depots, and what others do from them.
+    /// The whole state: what this worker reads from depots, and what the other readers do.
     async fn read_from_all(&self, loading: &Arc<Loading>, rank: Rank, own: Option<Share>) -> Result<Bytes, String> {
         let mut rest = BytesMut::zeroed(self.pieces.bytes());
         let mut others: JoinSet<Result<(u32, BytesMut), String>> = JoinSet::new();
@@ -227,7 +227,7 @@ impl Reader {
         let mut came = None;
         for pieces in pieces.chunks(BATCH_PIECES) {
             let mut next = Batch::split_off(pieces, &mut part);
-            // While one batch is compared the next one comes.
+            // While one batch is compared the next batch comes.
             let (compared, received) = tokio::join!(self.compared(member.worker, came.take()), async {
                 match &mut borrowing {
                     Some(borrowing) => borrowing.next(&mut next.bytes).await.map(|()| true),

@@ -76,7 +76,7 @@ impl Rings {
         self.peers.name(PeerGroup::Prepared, []);
     }
 
-    /// The prepared ring begins at `step`. The one before it may still have to pass its last sum on, also to those who leave: it ends
+    /// The prepared ring begins at `step`. The ring before it may still have to pass its last sum on, also to workers that leave: it ends
     /// by itself, and only then are their connections closed.
     pub(super) fn switch(&mut self, generation: Generation, step: Step) {
         if let Some(past) = self.past.take() {

@@ -33,7 +33,7 @@ impl TallyFile {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         file.set_len(BYTES as u64)?;
         // SAFETY: the file lies in a folder that only this user can enter, was made by the agent for this process alone, and is
-        // neither truncated nor written by anybody else; the agent reads it, by other means, once this process has ended.
+        // neither truncated nor written by any other process; the agent reads it, by other means, once this process has ended.
         let map = unsafe { MmapOptions::new().len(BYTES).map_mut(&file) }?;
         let mut tally = Self(map);
         // From here on the count is known, also if there is never a gradient.

@@ -1,4 +1,4 @@
-//! A depot whose disk is full or breaks says so to those who write, and goes on giving what it has.
+//! A depot whose disk is full or breaks says so to its writers, and goes on giving what it has.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

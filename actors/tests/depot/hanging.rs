@@ -23,7 +23,7 @@ const SHORT: Patience = Patience {
     wait_every: Duration::from_millis(100),
 };
 
-/// One that never does.
+/// Patience that never ends.
 const NEVER: Patience = Patience {
     silent: Duration::from_secs(3_600),
     disk: Duration::from_secs(3_600),
@@ -68,7 +68,7 @@ async fn a_put_on_a_disk_that_hangs_is_refused_by_name_and_more_of_them_at_once(
             said.contains(&own) && said.contains("its disk hangs") && said.contains(what),
             "{said}"
         );
-        // More than may write at once, one after the other: none queues behind those that hang, and nothing is sent.
+        // More than may write at once, one after the other: none queues behind writers that hang, and nothing is sent.
         let received = place.server.received();
         for step in 7..27 {
             let said = refused(&worker, place.at, step).await;
@@ -105,7 +105,7 @@ async fn a_share_names_the_depot_that_hangs() {
 async fn a_piece_on_a_disk_that_hangs_comes_from_another_depot() {
     for patience in [SHORT, NEVER] {
         let authority = authority();
-        // A healthy one moves sooner in any case.
+        // A healthy depot moves sooner in any case.
         let patient = Patience {
             silent: Duration::from_secs(5),
             ..NEVER

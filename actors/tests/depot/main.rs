@@ -1,5 +1,5 @@
-//! Checkpoint actors over real connections: what is acknowledged is on the disk, what is damaged comes from elsewhere, and nobody who is
-//! not named, or who leads no more, is obeyed.
+//! Checkpoint actors over real connections: what is acknowledged is on the disk, what is damaged comes from elsewhere, and no process is
+//! obeyed that is not named, or leads no more.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 

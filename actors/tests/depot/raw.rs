@@ -1,4 +1,4 @@
-//! Somebody who speaks to a depot by hand.
+//! A peer that speaks to a depot by hand.
 
 use bytes::Bytes;
 use quinn::{Connection, Endpoint, RecvStream, SendStream};

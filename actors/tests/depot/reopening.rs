@@ -106,7 +106,7 @@ async fn for_a_coordinator_that_cannot_be_noted_nothing_is_committed_and_all_is_
     assert!(reason.contains(SERVED_FILE), "{reason}");
     fs::remove_dir(&note).unwrap();
     committed(session.commit(&newer).await);
-    // It is on the disk now: no older one is obeyed after a restart.
+    // It is on the disk now: no older coordinator is obeyed after a restart.
     own.end().await;
     let own = depot(&authority, &folder, leader.address()).await;
     let older = leader.greet(&joined(1)).await;
@@ -114,7 +114,7 @@ async fn for_a_coordinator_that_cannot_be_noted_nothing_is_committed_and_all_is_
     own.end().await;
 }
 
-/// CKPT-1: one that was followed by another knows nothing of it, and orders as before.
+/// CKPT-1: a coordinator that was followed by another knows nothing of it, and orders as before.
 #[tokio::test]
 async fn what_a_coordinator_orders_that_another_has_followed_is_not_done() {
     let (authority, place) = (authority(), tempfile::tempdir().unwrap());

@@ -1,4 +1,4 @@
-//! What is put can be got, by those who are named.
+//! What is put can be got, by processes that are named.
 
 use sardana_actors::depot::DepotError;
 use sardana_actors::depot::limits::MAX_SNAPSHOTS;
@@ -14,7 +14,7 @@ async fn pieces_come_back_and_what_is_there_is_not_sent_again() {
     let (place, worker) = (Place::new(&authority, 1), client(&authority, WORKER));
     let all = pieces(1, 150);
     let bytes: u64 = all.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-    // One that is there twice is sent once.
+    // A piece that is there twice is sent once.
     let mut twice = all.clone();
     twice.extend_from_slice(&all[..3]);
     soon(worker.put(place.at, snapshot(5), &twice, || ())).await.unwrap();

@@ -197,7 +197,7 @@ async fn who_does_not_see_any_more_is_sent_the_bytes() {
     assert_eq!(windows, [true, false, false]);
 }
 
-/// More than are offered at once, of which the first have come before; one of them is empty.
+/// More pieces than are offered at once, of which the first have come before; one of them is empty.
 #[tokio::test]
 async fn what_is_offered_in_several_rounds_is_shown_as_far_as_it_is_wanted() {
     let authority = authority();

@@ -142,7 +142,7 @@ impl Read {
     }
 }
 
-/// That of all manifests here.
+/// The placing of all manifests here.
 pub(crate) const PLACING: Placing = Placing {
     incarnation: Incarnation::new(1),
     number: 1,

@@ -1,4 +1,4 @@
-//! Those with a join file.
+//! Processes with a join file.
 
 use std::time::SystemTime;
 
@@ -123,7 +123,7 @@ async fn another_authority_is_trusted_by_neither_end() {
     let error = enrol(&its, Role::Worker).await.unwrap_err();
     assert!(matches!(error, EnrolError::NotTrusted(_)), "{error}");
     assert!(!answers(&its).await.unwrap(), "the coordinator there is another one");
-    // One that the other authority has made, in a file that names the right one.
+    // An invitation that the other authority has made, in a file that names the right one.
     let mixed = JoinFile::new(invitation(&other, Role::Worker, 1), &site.authority, address);
     let words = enrol(&mixed, Role::Worker).await.unwrap_err().to_string();
     assert!(words.contains("not made by the authority of this job"), "{words}");

@@ -36,7 +36,7 @@ async fn one_file_serves_an_operator_again_and_again_and_nobody_else() {
     let site = Site::new().await;
     let holder = Holder::new(&site, Role::Operator);
     let mut ids = Vec::new();
-    // The first connection stays, as that of somebody who watches.
+    // The first connection stays, as that of an operator who watches.
     let mut watching = Vec::new();
     for _ in 0..3 {
         let enrolled = enrol_kept(&holder.join, Role::Operator, &holder.keyring("own"))

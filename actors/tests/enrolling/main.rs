@@ -1,4 +1,4 @@
-//! Enrolment and renewal over real QUIC: who gets a certificate, who does not and what they are told, and what strangers cost.
+//! Enrolment and renewal over real QUIC: which processes get a certificate, what the others are told, and what strangers cost.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 

@@ -108,7 +108,7 @@ async fn a_worker_and_its_coordinator_live_longer_than_their_certificates() {
         Err(error) => error.to_string(),
     };
     assert!(told.contains("not valid now") || told.contains("expired"), "{told}");
-    // These connections need the new ones, of the worker and of the coordinator.
+    // These connections need the new certificates, of the worker and of the coordinator.
     let other = site.authority.issue(Role::Worker, 2).unwrap();
     let endpoint = bind_client(&other, Purpose::Peer, listen).unwrap();
     connect(&endpoint, listen, rotating.identity(), CONNECT_DEADLINE)
@@ -145,7 +145,7 @@ async fn an_agent_renews_its_own_and_asks_for_its_children() {
     let (own, child) = (PendingKey::generate().unwrap(), PendingKey::generate().unwrap());
     let worker = sardana_protocol::words::WorkerId::new(9);
     for message in [
-        // Not one: it is refused without an answer.
+        // No signing request: it is refused without an answer.
         AgentMessage::Renew { request: vec![1, 2, 3] },
         AgentMessage::Renew {
             request: own.request().unwrap(),

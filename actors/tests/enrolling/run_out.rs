@@ -22,7 +22,7 @@ use super::site::{JOB, LOOPBACK, PATIENCE, Site};
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// An authority that more than one may have.
+/// An authority that more than one coordinator may have.
 struct Shared {
     _place: tempfile::TempDir,
     folder: PrivateFolder,
@@ -175,7 +175,7 @@ async fn strangers_other_jobs_the_late_and_the_gone_are_told_why_not() {
         .unwrap_err();
     assert!(error.to_string().contains("expected coordinator of job 0404"), "{error}");
     log.refused(&["a connection was refused", "the peer refused this end"]).await;
-    // One that can be renewed is.
+    // A certificate that can be renewed is.
     let rotating = RotatingCredentials::from(shared.old(Role::Worker, 1, 3 * HOUR));
     renew_run_out(&Environment::Host, &rotating, site.coordinator.address())
         .await

@@ -1,4 +1,4 @@
-//! A coordinator, join files for its job, and those who use them.
+//! A coordinator, join files for its job, and the processes that use them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Site {
         Self::with(Arc::new(authority), LOOPBACK, Past::None).await.unwrap()
     }
 
-    /// The next life of the one that was at `address`, and in this very process may still be letting go of it.
+    /// The next life of the coordinator that was at `address`, and that this very process may still be letting go of.
     pub(crate) async fn again(authority: Authority, address: SocketAddr) -> Self {
         let authority = Arc::new(authority);
         let trying = async {

@@ -1,4 +1,4 @@
-//! Strangers who say what they should not, too much, or nothing.
+//! Strangers that say what they should not, too much, or nothing.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::log::Log;
 use super::site::{JOB, PATIENCE, Site, closed};
 
-/// A connection of somebody who wants to enrol.
+/// A connection of a stranger that wants to enrol.
 async fn stranger(site: &Site) -> (Endpoint, Connection) {
     let address = site.coordinator.address();
     let endpoint = bind_stranger(site.authority.certificate().clone(), address).unwrap();

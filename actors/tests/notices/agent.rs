@@ -112,7 +112,7 @@ async fn workers_that_do_not_leave_in_time_are_ended_and_come_back_when_it_is_wi
 async fn a_notice_that_is_withdrawn_half_way_keeps_the_number_of_workers() {
     let site = Site::new().await;
     let cloud = FakeCloud::start(Kind::Aws);
-    // The first two leave when they may; who comes later stays.
+    // The first two leave when they may; workers that come later stay.
     let folder = tempfile::tempdir().unwrap();
     let script = format!(
         "cd {} && if mkdir one || mkdir two; then while ! [ -e leave ]; do sleep 0.01; done; else exec sleep 1000; fi 2>/dev/null",
@@ -127,7 +127,7 @@ async fn a_notice_that_is_withdrawn_half_way_keeps_the_number_of_workers() {
     operator_hears(&site, "here leaves").await;
     cloud.set(|told| told.resources.remove(ACTION));
     assert!(matches!(watching.next().await, AgentEvent::Back { left: 2, .. }));
-    // One comes at once, and may take over what the others hold.
+    // One worker comes at once, and may take over what the others hold.
     watching.started(1).await;
     std::fs::write(folder.path().join("leave"), []).unwrap();
     // The first that ends has its successor already, the second gets one.

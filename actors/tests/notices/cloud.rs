@@ -29,7 +29,7 @@ pub(crate) enum Mood {
     Silent,
     /// With text that means nothing.
     Garbage,
-    /// With more than anybody needs.
+    /// With far too much.
     Huge,
     /// Right, but without its signature.
     Unsigned,
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
     Aws,
     Gce,
     Azure,
-    /// Somebody else: it knows none of the paths.
+    /// Another service: it knows none of the paths.
     Other,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Told {
     pub(crate) asked: Vec<String>,
 }
 
-/// One that runs, on a thread of its own.
+/// A service that runs, on a thread of its own.
 #[derive(Debug)]
 pub(crate) struct FakeCloud {
     address: SocketAddr,

@@ -1,4 +1,4 @@
-//! Whose metadata service it is.
+//! Which cloud's metadata service it is.
 
 use socket2::{Domain, Socket, Type};
 use tokio::time::timeout;

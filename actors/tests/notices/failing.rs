@@ -69,7 +69,7 @@ async fn each_cloud_in_each_way() {
 async fn what_means_nothing_is_not_read() {
     fails(Kind::Aws, Mood::Garbage, "instance-action is none").await;
     fails(Kind::Azure, Mood::Garbage, "scheduledevents?api-version=2020-07-01 is none").await;
-    // Unsigned text could be anybody's.
+    // Unsigned text could be from any process.
     fails(Kind::Gce, Mood::Garbage, "Metadata-Flavor").await;
     fails(Kind::Gce, Mood::Unsigned, "Metadata-Flavor").await;
 }

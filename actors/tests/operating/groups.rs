@@ -65,7 +65,7 @@ async fn a_worker_that_ends_or_is_killed_takes_along_what_it_has_started() {
         let place = tempfile::tempdir().unwrap();
         let told = place.path().join("told");
         let site = Site::new().await;
-        // It goes on when somebody has seen what it has started.
+        // It goes on when the test has seen what it has started.
         let go = place.path().join("go");
         let script = starting(
             &told,
@@ -91,7 +91,7 @@ async fn an_operator_that_kills_a_worker_kills_what_it_has_started() {
         panic!("a child is started");
     };
     let child = started(&told).await;
-    // The shell does not join; somebody does so in its name, as only workers that have joined can be named.
+    // The shell does not join; the test does so in its name, as only workers that have joined can be named.
     let _joined = site.join(worker.get()).await;
     let mut operator = operator(&site).await;
     let whom = worker.to_string();

@@ -1,4 +1,4 @@
-//! A coordinator whose disk is full, and then is not: the job's record goes on, and who asks is told how it is.
+//! A coordinator whose disk is full, and then is not: the job's record goes on, and an operator who asks is told how it is.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};

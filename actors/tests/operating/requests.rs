@@ -1,4 +1,4 @@
-//! Each request of an operator, and who may not ask.
+//! Each request of an operator, and which processes may not ask.
 
 use sardana_actors::operator::limits::{KEPT_EVENTS, MAX_OPERATORS, REQUEST_BYTES};
 use sardana_actors::operator::{Operator, OperatorError};

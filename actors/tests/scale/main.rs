@@ -17,8 +17,8 @@ const JOIN: u64 = 8;
 const RESTORE: u64 = 3;
 const COMMIT: u64 = 5;
 
-/// In a storm a restore, a join, a checkpoint and a halt come together; those who come one after the other come in two generations, and each
-/// tick that some of them come in is told to those who hold the snapshot, who are as many of 200 workers as of 1,000.
+/// In a storm a restore, a join, a checkpoint and a halt come together; workers that come one after the other come in two generations, and
+/// each tick at which some come in is told to the holders of the snapshot, which are as many of 200 workers as of 1,000.
 const STORM_OF_FEW: u64 = 21;
 const STORM: u64 = 16;
 

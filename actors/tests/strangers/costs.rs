@@ -1,4 +1,4 @@
-//! Strangers who are slow, claim too much, or show certificates that are no good here.
+//! Strangers that are slow, claim too much, or show certificates that are no good here.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::log::Log;
 use super::raw::{JOB, PATIENCE, Site};
 
-/// What somebody is told who dials with these credentials.
+/// What a client is told that dials with these credentials.
 async fn told(site: &Site, credentials: &Credentials) -> String {
     let address = site.coordinator.address();
     let endpoint = bind_client(credentials, Purpose::Control, address).unwrap();
@@ -73,7 +73,7 @@ async fn a_certificate_of_another_job_is_no_good() {
             assert!(why.contains("another job"), "{why}");
             log.refused(&["a connection was refused", "the peer refused this end", "another job"])
                 .await;
-            // One that believes any peer that is here.
+            // A client that believes any peer that is here.
             let why = told(&site, &believing(&other.issue(role, 1).unwrap(), &site)).await;
             assert!(why.contains("another job"), "{why}");
             log.refused(&["a connection was refused", "this end refused the peer", "another job"])

@@ -1,4 +1,4 @@
-//! Crowds that finish their handshakes and say nothing: they keep out no one else.
+//! Crowds that finish their handshakes and say nothing: they keep out no other client.
 
 use sardana_net::enrol::COME_AGAIN;
 use sardana_net::enrol::limits::MAX_ENROLMENTS;
@@ -32,7 +32,7 @@ async fn a_process_that_says_nothing_has_few_connections() {
         let why = timeout(PATIENCE, closed.join_next()).await.unwrap().unwrap().unwrap();
         assert!(why.contains("to be greeted"), "{why}");
     }
-    // Who comes later has been silent for less long.
+    // A client that comes later has been silent for less long.
     site.join(2).await;
 }
 

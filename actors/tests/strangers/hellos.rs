@@ -226,7 +226,7 @@ async fn a_worker_whose_end_was_seen_is_lost_once_and_does_not_come_back() {
         request: PendingKey::generate().unwrap().request().unwrap(),
     };
     agent.say(&certify).await;
-    // One while it is connected, one before its hello has arrived.
+    // One worker while it is connected, one before its hello has arrived.
     agent.say(&exited(1)).await;
     agent.say(&exited(2)).await;
     assert!(ended.closed().await.contains("its process has ended"));
@@ -248,7 +248,7 @@ async fn a_worker_whose_end_was_seen_is_lost_once_and_does_not_come_back() {
     assert_eq!(seen, [(1, "joined"), (1, "lost"), (3, "joined")]);
 }
 
-/// As after a coordinator's return: it does not know whose the worker is, and an agent may say anything of it.
+/// As after a coordinator's return: it does not know which agent's the worker is, and an agent may say anything of it.
 #[tokio::test]
 async fn what_an_agent_says_of_a_worker_that_is_not_its_own_does_not_keep_it_out() {
     let mut site = Site::new().await;

@@ -1,4 +1,4 @@
-//! What is logged of those who are turned away, and of processes that stand still.
+//! What is logged of processes that are turned away, and of those that stand still.
 
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex};

@@ -72,7 +72,7 @@ async fn the_lower_one_is_fenced_whichever_looks() {
     }
 }
 
-/// Equal ones tell each other their number, and that is all. Who is fenced says the same afterwards.
+/// Equal ones tell each other their number, and that is all. A fenced coordinator says the same afterwards.
 #[tokio::test]
 async fn a_coordinator_that_asks_is_told_the_number() {
     let authority = Arc::new(Authority::new(JOB).unwrap());
@@ -88,7 +88,7 @@ async fn a_coordinator_that_asks_is_told_the_number() {
     coordinator.end().await;
 }
 
-/// Started anew, with a number that has grown with each start, and with no worker to lead: it must not drive out one that took over.
+/// Started anew, with a number that has grown with each start, and no worker to lead: it must not drive out a coordinator that took over.
 #[tokio::test]
 async fn who_is_only_started_again_gives_way_however_high_its_number() {
     let authority = Arc::new(Authority::new(JOB).unwrap());

@@ -146,7 +146,7 @@ async fn a_worker_whose_memory_can_never_do_hears_the_sizes() {
         assert!(words.iter().all(|word| error.contains(word)), "{error}");
         log.refused(&["a worker was refused", words[1]]).await;
     }
-    // Eight like this one would do, and two are expected: they train, and somebody should know how.
+    // Eight like this one would do, and two are expected: they train, and an operator should know how.
     let memory = GradientMemory {
         gradient: GIB,
         room: 600 * GIB,

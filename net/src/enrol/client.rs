@@ -28,7 +28,7 @@ pub struct Enrolled {
     pub kept: Option<Kept>,
 }
 
-/// Why somebody could not enrol. The user does what the message says.
+/// Why a process could not enrol. The user does what the message says.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolError {
     /// The join file cannot be used.
@@ -39,7 +39,7 @@ pub enum EnrolError {
         "the join file is for the role {found}, expected {expected}; ask for another one: sardana invite --role {expected}"
     )]
     Role {
-        /// What is wanted.
+        /// The role that is wanted.
         expected: Role,
         /// What the join file is for.
         found: Role,
@@ -62,7 +62,7 @@ pub enum EnrolError {
     /// The coordinator refused, and said why.
     #[error("the coordinator at {address} refused: {reason}")]
     Refused {
-        /// Where it is.
+        /// The coordinator's address.
         address: SocketAddr,
         /// Expected, found, and what to do.
         reason: String,
@@ -73,7 +73,7 @@ pub enum EnrolError {
     /// The certificate is not the one asked for. The coordinator is broken.
     #[error("the coordinator at {address} sent a certificate that cannot be used: {source}")]
     Certificate {
-        /// Where it is.
+        /// The coordinator's address.
         address: SocketAddr,
         /// What is wrong with it.
         #[source]
@@ -114,7 +114,7 @@ async fn enrol_once(environment: &Environment, join: &JoinFile, role: Role) -> R
     })
 }
 
-/// Has credentials of `role` by the join file at `path`: those that `keyring` has, if they are good; else new ones for the key that it has,
+/// Has credentials of `role` by the join file at `path`: those that `keyring` has, if they are good; else new ones for the keyring's key,
 /// which is made and kept before it is first used. So one file serves its holder until it expires, and counts as used once.
 ///
 /// Must be called inside a tokio runtime.
@@ -272,7 +272,7 @@ async fn attempt(
     }
 }
 
-/// Whom the certificate should be for: which id it is, the coordinator says.
+/// The identity that the certificate should name. The coordinator chooses the id.
 fn expected(join: &JoinFile, credentials: &Credentials) -> PeerIdentity {
     PeerIdentity {
         job: join.invitation.job(),

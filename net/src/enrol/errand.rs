@@ -1,4 +1,4 @@
-//! What somebody with a join file does once it has found the coordinator.
+//! What a process with a join file does once it has found the coordinator.
 
 use super::join_file::JoinFile;
 use super::messages::EnrolRequest;
@@ -17,14 +17,14 @@ pub(super) enum Errand {
 /// A certificate that is asked for.
 #[derive(Debug)]
 pub(super) struct Asking {
-    /// For this key.
+    /// The key to be certified.
     pub(super) key: PendingKey,
     /// Like this.
     pub(super) asked: EnrolRequest,
 }
 
 impl Errand {
-    /// To ask for a certificate for `key` since one is invited.
+    /// To ask for a certificate for `key`, by invitation.
     pub(super) fn invited(environment: &Environment, join: &JoinFile, key: PendingKey) -> Result<Self, AuthorityError> {
         let asked = EnrolRequest::Invited {
             invitation: join.invitation.clone(),
@@ -33,7 +33,7 @@ impl Errand {
         Ok(Self::Ask(Box::new(Asking { key, asked })))
     }
 
-    /// To ask for the next certificate of who has these, which have run out or are about to.
+    /// To ask for the certificate that follows `credentials`, which have run out or are about to.
     pub(super) fn renewal(environment: &Environment, credentials: &Credentials) -> Result<Self, AuthorityError> {
         let key = PendingKey::of(credentials)?;
         let asked = EnrolRequest::RunOut {

@@ -1,4 +1,4 @@
-//! Invitations, and the decision on them: which the authority's secret vouches for, so that no list is kept of those that were
+//! Invitations, and the decision on them. The authority's secret vouches for each, so that no list is kept of those that were
 //! given out.
 
 use std::fmt;
@@ -16,12 +16,12 @@ pub(super) const VERSION: u16 = 1;
 /// What the key of the secrets is derived for.
 const KEY_CONTEXT: &str = "sardana 2026-11 invitation secrets";
 
-/// Who is invited to what.
+/// What an invitation allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// As what.
+    /// The role that it is for.
     pub role: Role,
-    /// Until when.
+    /// When it expires.
     pub expires: Moment,
     /// How often it may be used.
     pub uses: u32,
@@ -39,16 +39,16 @@ pub struct Invitation {
     pub(super) expires: Moment,
     pub(super) uses: u32,
     pub(super) nonce: Nonce,
-    /// The message authentication code of all others.
+    /// The message authentication code of all other fields.
     pub(super) secret: [u8; 32],
 }
 
 /// How often an invitation was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Used {
-    /// How often.
+    /// How many uses there were.
     pub count: u32,
-    /// When it was last.
+    /// When the last use was.
     pub last: Moment,
 }
 
@@ -58,7 +58,7 @@ pub enum InvitationError {
     /// It is of another release.
     #[error("this join file has version {found}, expected {VERSION}; run the same release of sardana everywhere")]
     Version {
-        /// What it says.
+        /// The join file's version.
         found: u16,
     },
     /// It is for another job.
@@ -84,7 +84,7 @@ pub enum InvitationError {
     /// It could not be used even once, or too often.
     #[error("a join file for {uses} uses; expected 1 to {MAX_USES}")]
     Uses {
-        /// How often.
+        /// How many uses were asked for.
         uses: u32,
     },
     /// It would be good for too long.
@@ -92,7 +92,7 @@ pub enum InvitationError {
         "a join file that expires at {expires}; expected at most {} days from now", MAX_INVITATION_LIFE.as_secs() / 86_400
     )]
     TooLong {
-        /// When.
+        /// When it would expire.
         expires: Moment,
     },
     /// It is too late.
@@ -100,7 +100,7 @@ pub enum InvitationError {
         "this join file expired at {at}, and it is {now}; ask for a new one: sardana invite (or see whether the clocks agree)"
     )]
     Expired {
-        /// When.
+        /// When it expired.
         at: Moment,
         /// The clock of the process that says so.
         now: Moment,
@@ -108,11 +108,11 @@ pub enum InvitationError {
     /// It was used as often as it may be.
     #[error("this join file was used up ({count} of {uses}) at {at}; ask for a new one: sardana invite")]
     UsedUp {
-        /// How often.
+        /// How often it was used.
         count: u32,
-        /// How often it may be.
+        /// How often it may be used.
         uses: u32,
-        /// When it was last.
+        /// When the last use was.
         at: Moment,
     },
 }
@@ -185,7 +185,7 @@ impl Invitation {
         self.role
     }
 
-    /// Until when.
+    /// When it expires.
     #[must_use]
     pub const fn expires(&self) -> Moment {
         self.expires
@@ -197,7 +197,7 @@ impl Invitation {
         self.uses
     }
 
-    /// Which it is.
+    /// The number that tells it from others.
     #[must_use]
     pub const fn nonce(&self) -> Nonce {
         self.nonce

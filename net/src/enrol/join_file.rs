@@ -29,10 +29,10 @@ pub struct JoinFile {
 /// Why a join file cannot be used or written. The user does what the message says.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinFileError {
-    /// It cannot be had, or others could have.
+    /// It cannot be opened, or other users could have opened it.
     #[error("the join file cannot be used: {0}")]
     Private(#[from] PrivateError),
-    /// It is not one.
+    /// It is no join file.
     #[error("{path}: not a join file: {reason}; ask for a new one: sardana invite")]
     Malformed {
         /// The path.
@@ -45,7 +45,7 @@ pub enum JoinFileError {
     Invitation {
         /// The path.
         path: String,
-        /// Why.
+        /// Why it is not good.
         #[source]
         source: InvitationError,
     },

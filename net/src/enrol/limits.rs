@@ -26,17 +26,17 @@ pub(crate) const ENROLMENTS: Room = Room {
     leaving: MAX_ENROLMENTS,
 };
 
-/// How long somebody who wants to enrol looks for the coordinator before giving up: as long as a worker does.
+/// How long a process that wants to enrol looks for the coordinator before giving up: as long as a worker does.
 pub const ENROL_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Between two attempts.
 pub const ENROL_AGAIN: Duration = Duration::from_millis(200);
 
 /// How long after its end a worker's certificate is renewed. Longer than a worker looks for a coordinator that is
-/// away: one whose host was suspended meanwhile does not know how long that was. After it the worker enrols anew, or its agent starts another.
+/// away: a worker whose host was suspended does not know for how long. After it the worker enrols anew, or its agent starts another.
 pub const WORKER_RENEWED_WITHIN: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// The same for those that stay on their hosts however long a coordinator is away, agents and checkpoint actors: what breaks before a
+/// The same for agents and checkpoint actors, which stay on their hosts however long a coordinator is away: what breaks before a
 /// weekend or a few days off is back by then. After it they need a join file.
 pub const HOST_RENEWED_WITHIN: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
@@ -44,7 +44,7 @@ pub const HOST_RENEWED_WITHIN: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub const GONE_KEPT: Duration =
     Duration::from_secs(CERTIFICATE_VALIDITY.as_secs() + WORKER_RENEWED_WITHIN.as_secs() + CLOCK_SLACK.as_secs());
 
-/// Most workers that are remembered as gone: one that is lost each quarter of a second for hours. Beyond it the longest gone are forgotten,
+/// Most workers that are remembered as gone: one lost each quarter of a second for hours. Beyond it the longest gone are forgotten,
 /// and no certificate is renewed any more that is as old as they are.
 pub const MAX_GONE: usize = 65_536;
 
@@ -55,7 +55,7 @@ pub const MAX_USES: u32 = 100_000;
 /// of memory.
 pub const MAX_KEYS: usize = 131_072;
 
-/// Longest life of an invitation: until then its uses must be remembered, and a lost one is good for somebody else.
+/// Longest life of an invitation: until then its uses must be remembered, and others can use it if it is lost.
 pub const MAX_INVITATION_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Most invitations whose uses are remembered; the use of another one is refused until some have expired. Each costs about a

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::invitation::Invitation;
 
-/// From somebody without a valid certificate to the coordinator. [`EnrolAnswer`] comes back, and the connection ends.
+/// From a process without a valid certificate to the coordinator. [`EnrolAnswer`] comes back, and the connection ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EnrolRequest {
-    /// By who was invited. The same key again is the same use of the invitation.
+    /// By a process that was invited. The same key again is the same use of the invitation.
     Invited {
-        /// Why it should get one.
+        /// Its invitation.
         invitation: Invitation,
         /// The request for it, PKCS #10 in DER.
         request: Vec<u8>,
@@ -18,7 +18,7 @@ pub enum EnrolRequest {
     RunOut {
         /// That certificate, X.509 in DER.
         certificate: Vec<u8>,
-        /// The request for the next one, PKCS #10 in DER, for the same key.
+        /// The request for the next certificate, PKCS #10 in DER, for the same key.
         request: Vec<u8>,
     },
 }

@@ -1,11 +1,11 @@
-//! How somebody from outside gets into a job: an invitation in a join file is traded for a short-lived certificate.
+//! How a process from outside gets into a job: an invitation in a join file is traded for a short-lived certificate.
 //!
-//! The authority keeps no list of invitations: a secret in each says that it made it and on which terms. It only remembers with which
+//! The authority keeps no list of invitations: a secret in each proves its origin and terms. The authority only remembers with which
 //! keys each was used, until it expires: the same key again is the same use. An enrolment is one request and one answer on a connection of
 //! its own, for which no certificate is needed (SEC-2: bounded in bytes, time and number).
 //!
-//! In the same way a process of the job comes back whose certificate has run out while its coordinator was away: it shows that, and asks
-//! with the same key. A [`Keyring`] keeps what a user's processes have. Must not know what the enrolled then do.
+//! A process of the job whose certificate has run out while its coordinator was away comes back in the same way: it shows that certificate,
+//! and asks with the same key. A [`Keyring`] keeps what a user's processes have. Must not know what the enrolled then do.
 
 mod client;
 mod errand;

@@ -1,4 +1,4 @@
-//! Decides who is certified: invitations, renewals, children. What is decided is in [`super::invitation`]; this remembers.
+//! Decides which processes are certified: invitations, renewals, children. The decision is in [`super::invitation`]; this remembers.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ pub struct Registrar {
     ids: Ids,
 }
 
-/// Where the ids of those who enrol come from.
+/// Where the ids of enrolled processes come from.
 enum Ids {
     /// The system's randomness.
     System,
@@ -51,7 +51,7 @@ impl Ids {
     }
 }
 
-/// Why somebody was not enrolled; it is told so.
+/// Why a process was not enrolled; it is told so.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolRefusal {
     /// The invitation is not good.
@@ -110,7 +110,7 @@ impl Registrar {
         }
     }
 
-    /// The same registrar, which gives the ids that `draw` draws; they must differ. For simulations, where one seed decides who is who.
+    /// The same registrar, which gives the ids that `draw` draws; they must differ. For simulations, where one seed decides the ids.
     #[must_use]
     pub fn with_ids(mut self, draw: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.ids = Ids::Given(Box::new(draw));
@@ -129,7 +129,7 @@ impl Registrar {
         self.authority.job()
     }
 
-    /// Invites somebody.
+    /// Makes an invitation.
     ///
     /// # Errors
     /// When the terms make no sense.
@@ -137,7 +137,7 @@ impl Registrar {
         invite(&self.authority, terms, now)
     }
 
-    /// Certifies who has no valid certificate, and returns one. May write to a disk.
+    /// Certifies a process that has no valid certificate, and returns the new one. May write to a disk.
     ///
     /// # Errors
     /// Why not, and what to do.
@@ -148,9 +148,9 @@ impl Registrar {
         }
     }
 
-    /// Enrols somebody who was invited. The role is the invitation's.
+    /// Enrols a process that was invited. The role is the invitation's.
     fn invited(&self, invitation: &Invitation, request: &[u8], now: Moment) -> Result<Vec<u8>, EnrolRefusal> {
-        // Held to the end: two who come at once cannot both have the last use.
+        // Held to the end: two processes that come at once cannot both have the last use.
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         // Before anything else is looked at.
         invitation.decide(&self.key, self.job(), None, now)?;
@@ -180,8 +180,8 @@ impl Registrar {
             .certify_read(holder.identity.role, holder.identity.id, &request)?)
     }
 
-    /// The id of who enrols as `role` with `key`. A worker's is new with every process; the others are known by their keys, so that one
-    /// that enrols again is who it was.
+    /// The id of the process that enrols as `role` with `key`. A worker's is new with every process; processes of other roles are known by
+    /// their keys, and have the same id when they enrol again.
     fn id(&self, role: Role, key: KeyDigest) -> Result<u64, EnrolRefusal> {
         match role {
             Role::Worker => self.ids.draw(),
@@ -205,7 +205,7 @@ impl Registrar {
     }
 }
 
-/// Invites somebody to the job of `authority`.
+/// Makes an invitation to the job of `authority`.
 ///
 /// # Errors
 /// When the terms make no sense.
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Whom a certificate for `key` names.
+    /// The identity that a certificate for `key` names.
     fn identity(registrar: &Registrar, key: &PendingKey, certificate: Vec<u8>) -> PeerIdentity {
         let credentials = key.certified(registrar.authority().certificate(), certificate);
         credentials.unwrap().identity()

@@ -1,4 +1,4 @@
-//! The renewal of a certificate that has run out, or that the coordinator takes for one: for a process that has no other way back.
+//! The renewal of a certificate that has run out, or has by the coordinator's word: for a process that has no other way back.
 
 use std::net::SocketAddr;
 
@@ -21,7 +21,7 @@ pub enum RenewError {
     /// The coordinator says no, and would again. The process needs other credentials.
     #[error("its certificate has run out, and the coordinator at {address} does not renew it: {reason}")]
     Refused {
-        /// Where it is.
+        /// The coordinator's address.
         address: SocketAddr,
         /// Expected, found, and what to do.
         reason: String,

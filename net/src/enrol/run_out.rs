@@ -20,7 +20,7 @@ pub enum RunOutRefusal {
     OtherJob {
         /// The coordinator's.
         expected: JobId,
-        /// Whose it is.
+        /// The holder that it names.
         found: PeerIdentity,
     },
     /// The holders of its role have another way.
@@ -47,7 +47,7 @@ pub enum RunOutRefusal {
          anew, with a new join file if it had one: sardana invite (or see whether the clocks agree)", .within.as_secs() / 3_600
     )]
     TooLate {
-        /// Whose it is.
+        /// The holder that it names.
         holder: PeerIdentity,
         /// When it ran out.
         ended: Moment,
@@ -117,7 +117,7 @@ pub(super) fn decide(holder: Holder, job: JobId, asked: KeyDigest, gone: &Gone, 
 pub(super) struct Gone {
     since: BTreeMap<WorkerId, Moment>,
     by_age: BTreeSet<(Moment, WorkerId)>,
-    /// The last moment at which somebody went who is forgotten, although a certificate of its could still be renewed.
+    /// When the last worker went that is forgotten, although a certificate of its could still be renewed.
     forgotten: Option<Moment>,
 }
 
@@ -161,7 +161,7 @@ impl Gone {
         if self.since.contains_key(&worker) {
             return Err(RunOutRefusal::Gone { worker });
         }
-        // Who went by then had no certificate that ends later.
+        // A worker that went by then had no certificate that ends later.
         let doubtful = |at: Moment| ends.seconds() <= at.seconds().saturating_add(CERTIFICATE_VALIDITY.as_secs());
         if self.forgotten.is_some_and(doubtful) {
             return Err(RunOutRefusal::Forgotten { worker });
@@ -257,7 +257,7 @@ mod tests {
             gone.note(WorkerId::new(id), END);
         }
         assert_eq!((gone.since.len(), gone.by_age.len()), (MAX_GONE, MAX_GONE));
-        // Nothing is known of this one, nor of any other that had its certificate by then.
+        // Nothing is known of this worker, nor of any other that had its certificate by then.
         for id in [0, u64::MAX] {
             let error = decide(holder(Role::Worker, id), JOB, KEY, &gone, END);
             let worker = WorkerId::new(id);

@@ -18,7 +18,7 @@ use crate::wire::{read_frame, write_frame};
 /// The application's close code when too many enrol at once: come again.
 pub const COME_AGAIN: VarInt = VarInt::from_u32(2);
 
-/// Why somebody was not enrolled.
+/// Why a process was not enrolled.
 enum NotEnrolled {
     /// Others need its place, and nothing was asked yet.
     Busy,
@@ -41,7 +41,7 @@ pub struct EnrolService {
 }
 
 impl EnrolService {
-    /// Enrols those whom `registrar` does.
+    /// Enrols the processes that `registrar` certifies.
     #[must_use]
     pub fn new(registrar: Arc<Registrar>) -> Self {
         Self::on(Environment::Host, registrar)
@@ -116,7 +116,7 @@ impl EnrolService {
     }
 }
 
-/// What a stranger asks for; none if it only wanted to know whether somebody is here.
+/// What a stranger asks for; none if it only wanted to know whether a coordinator is here.
 async fn hear(connection: &Connection) -> Result<Option<(EnrolRequest, SendStream)>, String> {
     let (send, mut receive) = match connection.accept_bi().await {
         Ok(streams) => streams,

@@ -1,5 +1,5 @@
-//! Dialling and accepting: a connection is handed out only once both certificates are verified and the other end is who it
-//! should be (SEC-1).
+//! Dialling and accepting: a connection is handed out only once both certificates are verified and the other end is the right
+//! one (SEC-1).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::limits::LEAVING_TIME;
 use super::purpose::Purpose;
 use crate::trust::{IdentityError, PeerIdentity, Role, identity_of, may_connect};
 
-/// The application's close code for a peer that is not who it should be, or says what it should not: trying again would end in the
+/// The application's close code for a peer that is not the right one, or says what it should not: trying again would end in the
 /// same way. The reason says more.
 pub const REFUSED: VarInt = VarInt::from_u32(1);
 
@@ -26,7 +26,7 @@ pub enum ConnectError {
         "nobody answered at {address}/udp within {after:?}; see whether the process runs there and the network carries UDP"
     )]
     Unreachable {
-        /// Whom was dialled.
+        /// The address that was dialled.
         address: SocketAddr,
         /// For how long.
         after: Duration,
@@ -34,42 +34,42 @@ pub enum ConnectError {
     /// The peer takes no more connections at the moment. Try again later.
     #[error("{address} takes no more connections at the moment; try again later")]
     Busy {
-        /// Whom was dialled.
+        /// The address that was dialled.
         address: SocketAddr,
     },
     /// A certificate was refused: the two belong to different jobs. Fix the address or the credentials.
     #[error("{address}: {reason}")]
     Refused {
-        /// Whom was dialled.
+        /// The address that was dialled.
         address: SocketAddr,
-        /// Whose certificate, and what to do.
+        /// Which end's certificate, and what to do.
         reason: String,
     },
     /// A certificate is not valid at this time, by the clock of the end that looked at it. If it is this end's that has run out, have it renewed;
     /// else try again, as long as that makes sense: the other end renews its own.
     #[error("{address}: {reason}")]
     NotValidNow {
-        /// Whom was dialled.
+        /// The address that was dialled.
         address: SocketAddr,
-        /// Whose certificate it is.
+        /// Which end's certificate it is.
         whose: Whose,
         /// Which times, and what to do.
         reason: String,
     },
-    /// The peer is of this job, but somebody else. Ask anew where the right one is.
+    /// The peer is of this job, but not the expected one. Ask anew where that one is.
     #[error("{address}: expected {expected}, found {}; see whether the address is still the right one", found_words(.found.as_ref()))]
     WrongPeer {
-        /// Whom was dialled.
+        /// The address that was dialled.
         address: SocketAddr,
-        /// Who should be there.
+        /// The peer that should be there.
         expected: PeerIdentity,
-        /// Who is there, if its certificate says so.
+        /// The peer that is there, if its certificate says so.
         found: Option<PeerIdentity>,
     },
     /// The peer speaks another version or purpose. Give up until both run the same release.
     #[error("{address}: {reason}")]
     OtherProtocol {
-        /// Whom was dialled.
+        /// The address that was dialled.
         address: SocketAddr,
         /// What to do.
         reason: String,
@@ -77,7 +77,7 @@ pub enum ConnectError {
     /// The connection broke while it was made. Try again.
     #[error("{address}: {reason}")]
     Lost {
-        /// Whom was dialled.
+        /// The address that was dialled.
         address: SocketAddr,
         /// Why, and what to do.
         reason: String,
@@ -85,14 +85,14 @@ pub enum ConnectError {
     /// This end cannot dial there: its endpoint is closed, or the address is of another family or without a port. Give up.
     #[error("{address} cannot be dialled from here: {reason}")]
     Local {
-        /// Whom was dialled.
+        /// The address that was dialled.
         address: SocketAddr,
         /// Why.
         reason: String,
     },
 }
 
-/// Whose certificate something is said of.
+/// Which end's certificate an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// This end's.
@@ -199,7 +199,7 @@ pub enum AcceptError {
     /// The handshake failed.
     #[error("{from} could not connect: {reason}")]
     Handshake {
-        /// Who tried.
+        /// The client's address.
         from: SocketAddr,
         /// Why, and what to do.
         reason: String,
@@ -207,21 +207,21 @@ pub enum AcceptError {
     /// The handshake took too long.
     #[error("{from} did not finish its handshake within {after:?}")]
     TooSlow {
-        /// Who tried.
+        /// The client's address.
         from: SocketAddr,
         /// How long it had.
         after: Duration,
     },
-    /// The handshake was given up, since others came who needed its place.
+    /// The handshake was given up, since others needed its place.
     #[error("{from} had not finished its handshake when others needed its place")]
     MadeWay {
-        /// Who tried.
+        /// The client's address.
         from: SocketAddr,
     },
     /// The certificate names no process of a job.
     #[error("{from}: {source}")]
     Identity {
-        /// Who tried.
+        /// The client's address.
         from: SocketAddr,
         /// What is wrong with it.
         source: IdentityError,
@@ -229,26 +229,26 @@ pub enum AcceptError {
     /// It is of another job.
     #[error("{from} is {found}; expected one of job {}", .expected.job)]
     OtherJob {
-        /// Who tried.
+        /// The client's address.
         from: SocketAddr,
-        /// By its certificate.
+        /// The client, by its certificate.
         found: PeerIdentity,
-        /// Who this end is.
+        /// This end.
         expected: PeerIdentity,
     },
-    /// Its role may not dial this one's.
+    /// The client's role may not dial this end's.
     #[error("{from} is {found}; a process of its role may not connect to the {server}")]
     NotAllowed {
-        /// Who tried.
+        /// The client's address.
         from: SocketAddr,
-        /// By its certificate.
+        /// The client, by its certificate.
         found: PeerIdentity,
-        /// What this end is.
+        /// This end's role.
         server: Role,
     },
 }
 
-/// Finishes the handshake of `knock` within `deadline` and says who it is. `own` is this end.
+/// Finishes the handshake of `knock` within `deadline` and says which peer it is. `own` is this end.
 ///
 /// # Errors
 /// When the handshake fails, or the peer has no business here; it is told why.
@@ -262,16 +262,16 @@ pub async fn accept(
     Ok((connection, peer))
 }
 
-/// Who has come to the coordinator.
+/// A process that has come to the coordinator.
 #[derive(Debug)]
 pub enum Visitor {
-    /// Somebody with a certificate of the job, who may speak to the coordinator.
+    /// A process with a certificate of the job, which may speak to the coordinator.
     Peer(Connection, PeerIdentity),
-    /// Somebody who wants a certificate. Nothing else is known of them.
+    /// A process that wants a certificate. Nothing else is known of it.
     Stranger(Connection),
 }
 
-/// Like [`accept`], at the coordinator's endpoint. Without a certificate only those get in who want to enrol.
+/// Like [`accept`], at the coordinator's endpoint. A process without a certificate gets in only to enrol.
 ///
 /// # Errors
 /// When the handshake fails, or the peer has no business here; it is told why.

@@ -17,12 +17,12 @@ use super::purpose::Purpose;
 use crate::environment::Environment;
 use crate::trust::{Credentials, RotatingCredentials};
 
-/// Whom an accepting end takes.
+/// Which clients an accepting end takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clients {
     /// Those with a certificate of the job.
     Certified,
-    /// Those, and others that want to enrol. TLS cannot tell them apart, so this must be done before anything of them is read.
+    /// Those, and clients that want to enrol. TLS cannot tell them apart, so this must be done before anything of them is read.
     Strangers,
 }
 

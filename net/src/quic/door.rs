@@ -1,6 +1,6 @@
-//! Where an endpoint takes in connections: whose handshake is begun, who must first prove its address, and who makes way (SEC-2).
+//! Where an endpoint takes in connections: which handshakes begin, which client must first prove its address, and which makes way (SEC-2).
 //!
-//! A stranger may begin handshakes and never finish them. That must keep out neither those who have been here before, or whom the
+//! A stranger may begin handshakes and never finish them. That must keep out neither clients that have been here before, or that the
 //! coordinator has named: each of their addresses has places of its own; nor newcomers: in the strangers' room the oldest handshake of
 //! the sender that has the most makes way.
 
@@ -29,7 +29,7 @@ pub struct Door {
     of_strangers: Places<Sender>,
 }
 
-/// Somebody who wants in, and the place that it has until its handshake is done.
+/// A client that wants in, and the place that it has until its handshake is done.
 #[derive(Debug)]
 pub struct Knock {
     pub(super) incoming: Incoming,
@@ -49,7 +49,7 @@ impl Knock {
     }
 }
 
-/// Who sends, as far as an address tells.
+/// The sender, as far as an address tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sender {
     /// At an address that is known; any port of it, if its port is 0.
@@ -116,14 +116,14 @@ impl Door {
         }
     }
 
-    /// From now on these have places of their own: those who dial from them are expected. Any port of an address whose port is 0. Of more
-    /// than [`MAX_KNOWN`] those are forgotten that were told of longest ago.
+    /// From now on these addresses have places of their own: clients that dial from them are expected. Port 0 stands for any port. Of more
+    /// than [`MAX_KNOWN`] addresses, those told of longest ago are forgotten.
     pub fn know(&self, addresses: impl IntoIterator<Item = SocketAddr>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         addresses.into_iter().map(canonical).for_each(|address| known.learn(address));
     }
 
-    /// The next one whose handshake may begin; none once the endpoint is closed. Under load, newcomers first prove their address.
+    /// The next client whose handshake may begin; none once the endpoint is closed. Under load, newcomers first prove their address.
     pub async fn next(&self) -> Option<Knock> {
         loop {
             let mut incoming = self.endpoint.accept().await?;
@@ -180,7 +180,7 @@ fn stranger(from: SocketAddr) -> Sender {
     Sender::Stranger(network(from.ip()))
 }
 
-/// Who can choose the second half of its IPv6 address has them all.
+/// A host that can choose the second half of its IPv6 address has all of them.
 pub(crate) fn network(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),

@@ -25,7 +25,7 @@ use crate::trust::RotatingCredentials;
 /// Why an endpoint could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Somebody listens there. The user chooses another port.
+    /// Another process listens there. The user chooses another port.
     #[error("cannot listen on {address}/udp: the port is taken; choose another port or stop the process that holds it")]
     AddressInUse {
         /// The address asked for.
@@ -157,7 +157,7 @@ pub fn bind_client_on(
     )
 }
 
-/// An endpoint without a certificate that dials the coordinator at `server`, of whose job `authority` is, to enrol.
+/// An endpoint without a certificate, to enrol: it dials the coordinator at `server`, whose job's authority is `authority`.
 ///
 /// Must be called inside a tokio runtime.
 ///
@@ -204,7 +204,7 @@ pub fn towards(server: SocketAddr) -> IpAddr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accepting {
     Yes,
-    /// Also of those who want to enrol.
+    /// Also of clients that want to enrol.
     Strangers,
     No,
 }

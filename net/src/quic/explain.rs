@@ -81,7 +81,7 @@ pub fn is_run_out(error: &ConnectionError) -> bool {
     }
 }
 
-/// The TLS alerts (RFC 8446, section 6) that tell somebody what to do.
+/// The TLS alerts (RFC 8446, section 6) that tell the user what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alert {
     /// The certificate is for another name, or unreadable.

@@ -18,7 +18,7 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two packets that keep an idle connection alive: four may be lost in a row.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
-/// How long an end waits until its peers know that it closes. One that is dead never acknowledges.
+/// How long an end waits until its peers know that it closes. A dead peer never acknowledges.
 pub const GOODBYE: Duration = Duration::from_millis(250);
 
 /// Most handshakes not yet looked at; further ones are refused at once. They are looked at as they come, so this is for bursts.
@@ -29,8 +29,8 @@ pub const MAX_INCOMING: usize = 256;
 /// (measured on loopback: 160 that are pending make a process 12.5 MiB larger).
 pub const MAX_HANDSHAKES: usize = 512;
 
-/// For so long no handshake has to make way for one of the same sender: five round trips of a path of 200 ms. A sender that begins more
-/// than [`MAX_HANDSHAKES`] within it keeps out most others at its own address, by their number; those elsewhere it does not.
+/// For so long no handshake has to make way for another of the same sender: five round trips of a path of 200 ms. A sender that begins more
+/// than [`MAX_HANDSHAKES`] within it keeps out most others at its own address, by their number, but not those elsewhere.
 pub const FAIR_TIME: Duration = Duration::from_secs(1);
 
 /// How long QUIC keeps what it knows of a handshake that was given up: three probe timeouts of a path not yet measured.
@@ -68,8 +68,8 @@ pub const PEER_BIDI_STREAMS: u32 = 64;
 /// generation has as many hops between them; most have a handful, and the generations that overlap in a switch have twice that.
 pub const PEER_UNI_STREAMS: u32 = 1_024;
 
-/// Both, as long as it is not named: a link or two for each plan of a generation that this end has yet to hear of, and what it is to be
-/// caught up with.
+/// Both, as long as the worker is not named: a link or two for each plan of a generation that this end has yet to hear of, and what the
+/// worker is to be caught up with.
 pub const UNNAMED_STREAMS: u32 = 64;
 
 /// Bytes on a stream that the sender may send before the receiver has read, between hosts: what is under way at 1 Gbit/s and a round trip
@@ -101,7 +101,7 @@ pub const OF_PEERS: Room = Room {
 };
 
 /// Connections of peers that have shown a certificate and are not named: 256, of which two are of one peer. With more, the oldest of the
-/// one that has the most makes way. Each costs at most [`STRANGER_WINDOW_BYTES`] unread: 16 MiB together, 128 KiB a peer.
+/// peer that has the most makes way. Each costs at most [`STRANGER_WINDOW_BYTES`] unread: 16 MiB together, 128 KiB a peer.
 pub const UNNAMED: Room = Room {
     most: 256,
     each: 2,
@@ -128,7 +128,7 @@ pub const CONTROL_STREAM_WINDOW_BYTES: u32 = 512 << 10;
 /// The same for a control connection, once it is greeted: it has one stream.
 pub const CONTROL_WINDOW_BYTES: u32 = CONTROL_STREAM_WINDOW_BYTES;
 
-/// Bytes that somebody may send over a connection, over all streams together, before it is known what it comes for: a hello, a request for
+/// Bytes that a client may send over a connection, over all streams together, before it is known what it comes for: a hello, a request for
 /// a certificate, or the first messages of links and transfers.
 pub const STRANGER_WINDOW_BYTES: u32 = 64 << 10;
 

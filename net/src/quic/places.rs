@@ -1,6 +1,6 @@
-//! A bounded number of places for those who have yet to show what they come for. When all are taken, who has stood longest makes way
-//! for a newcomer: so to hold places costs a stranger something each second, and keeps out no client that is quick. Must not know what is
-//! done at a place.
+//! A bounded number of places for clients that have yet to show what they come for. When all are taken, the client that has stood longest
+//! makes way for a newcomer: so to hold places costs a stranger something each second, and keeps out no client that is quick. Must not know
+//! what is done at a place.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,18 +12,18 @@ use tokio::time::Instant;
 /// How many places there are.
 #[derive(Debug, Clone, Copy)]
 pub struct Room {
-    /// For all together.
+    /// Most places of all names together.
     pub most: usize,
-    /// For one name.
+    /// Most places of one name.
     pub each: usize,
-    /// None makes way sooner for one of its own kind: otherwise a crowd of honest ones would push each other out, and none would be
-    /// served.
+    /// No place makes way sooner for a name that would then have as many: otherwise a crowd of honest clients would push each other
+    /// out, and none would be served.
     pub fair_time: Duration,
-    /// Who was asked to make way takes a while to leave. With so many who do, newcomers are turned away instead.
+    /// A client that was asked to make way takes a while to leave. With so many that do, newcomers are turned away instead.
     pub leaving: usize,
 }
 
-/// The places, and who has them.
+/// The places, and the names that have them.
 #[derive(Debug)]
 pub struct Places<K: Ord> {
     room: Room,
@@ -46,7 +46,7 @@ struct Standing<K> {
     wanted: Arc<Notify>,
 }
 
-/// A place that somebody has, until it is dropped.
+/// A place that a client has, until it is dropped.
 #[derive(Debug)]
 pub struct Place<K: Ord> {
     number: u64,
@@ -70,7 +70,7 @@ impl<K: Ord + Clone> Places<K> {
         }
     }
 
-    /// A place for `name`. Where there is none, who has the most places gives up its oldest, if it has more than `name` would have, or
+    /// A place for `name`. Where none is free, the name with the most places gives up its oldest, if it has more than `name` would have, or
     /// has had a fair time. None if none has to make way.
     pub fn take(&self, name: K) -> Option<Place<K>> {
         let mut taken = lock(&self.taken);
@@ -113,7 +113,7 @@ impl<K: Ord + Clone> Taken<K> {
         self.counts.get(name).copied().unwrap_or(0)
     }
 
-    /// The oldest of `among`, or of those who have the most places, makes way for one who has `own`.
+    /// The oldest place of `among`, or else of the names that have the most, makes way for a name that has `own` places.
     fn make_way(&mut self, room: Room, among: Option<&K>, own: usize) -> Option<()> {
         let most = match among {
             Some(_) => own,
@@ -146,7 +146,7 @@ impl<K: Ord> Taken<K> {
 }
 
 impl<K: Ord> Place<K> {
-    /// Waits until somebody else needs it.
+    /// Waits until another client needs it.
     pub async fn wanted(&self) {
         self.wanted.notified().await;
     }

@@ -16,7 +16,7 @@ pub enum Purpose {
     Control,
     /// Between two workers: links.
     Peer,
-    /// Between somebody without a certificate and the coordinator: one request for one.
+    /// Between a process without a certificate and the coordinator: one request for one.
     Enrolment,
 }
 
@@ -46,7 +46,7 @@ impl Purpose {
             .datagram_receive_buffer_size(None);
     }
 
-    /// The same for who has come and is not known yet.
+    /// The same for a client that is not known yet.
     pub(super) fn bound_newcomers(self, transport: &mut TransportConfig, stream_bytes: u32) {
         self.bound(transport, stream_bytes);
         transport.receive_window(VarInt::from_u32(STRANGER_WINDOW_BYTES));

@@ -106,7 +106,7 @@ impl Authority {
         self
     }
 
-    /// The same authority with another clock than the host's: for simulations, and for tests of what hosts do whose clocks disagree.
+    /// The same authority with another clock than the host's: for simulations, and for tests of hosts whose clocks disagree.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -127,7 +127,7 @@ impl Authority {
         self.job
     }
 
-    /// Its own certificate, which everybody of the job believes.
+    /// Its own certificate, which every process of the job believes.
     #[must_use]
     pub const fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate

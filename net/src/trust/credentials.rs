@@ -26,12 +26,12 @@ pub enum CredentialsError {
     /// The certificate names no process of a job.
     #[error("own certificate: {0}")]
     Identity(#[from] IdentityError),
-    /// The certificate is somebody else's.
+    /// The certificate is another process's.
     #[error("the certificate is for {found}; expected {expected}")]
     Mismatch {
-        /// Whom the credentials are for.
+        /// The process that the credentials are for.
         expected: PeerIdentity,
-        /// Whom the certificate is for.
+        /// The process that the certificate is for.
         found: PeerIdentity,
     },
     /// The certificate is for another key.
@@ -55,7 +55,7 @@ impl Credentials {
         }
     }
 
-    /// Whom they are for.
+    /// The process that they are for.
     #[must_use]
     pub const fn identity(&self) -> PeerIdentity {
         self.identity
@@ -97,7 +97,7 @@ impl Credentials {
         PrivatePkcs8KeyDer::from(self.key.clone()).into()
     }
 
-    /// The same in bytes: for the one file that may hold it.
+    /// The key in bytes: for the one file that may hold it.
     pub(crate) fn key_bytes(&self) -> &[u8] {
         &self.key
     }

@@ -5,7 +5,7 @@ use rustls_pki_types::CertificateDer;
 use super::identity::PeerIdentity;
 use super::request::life_of;
 
-/// Whom a certificate names, how long it holds, and a name alone.
+/// The identity in a certificate, how long the certificate holds, and a name alone.
 ///
 /// # Panics
 /// When an identity is not what its own name says.

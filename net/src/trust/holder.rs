@@ -1,4 +1,4 @@
-//! Whose a certificate is that may have run out: the authority knows its own signature whatever the time is.
+//! The holder of a certificate that may have run out: the authority knows its own signature whatever the time is.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::limits::CERTIFICATE_BYTES;
 use super::moment::Moment;
 use super::public_key::KeyDigest;
 
-/// Whose a certificate of this job is.
+/// The holder of a certificate of this job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Whom it names.
+    /// The identity that the certificate names.
     pub identity: PeerIdentity,
     /// For which key it is.
     pub key: KeyDigest,
@@ -47,7 +47,7 @@ pub enum HolderError {
 }
 
 impl Authority {
-    /// Whose `certificate` (X.509 in DER) is, if this authority has made it. Whether it is valid now is not asked.
+    /// The holder of `certificate` (X.509 in DER), if this authority has made it. Whether it is valid now is not asked.
     ///
     /// # Errors
     /// When it is no certificate, or of another authority.

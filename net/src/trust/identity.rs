@@ -1,4 +1,4 @@
-//! Who a peer is, as its certificate says: one DNS name that holds id, role and job.
+//! What a peer is, as its certificate says: one DNS name that holds id, role and job.
 
 use std::fmt;
 
@@ -17,9 +17,9 @@ const DOMAIN: &str = "sardana";
 pub struct PeerIdentity {
     /// The job it belongs to.
     pub job: JobId,
-    /// What it is there.
+    /// Its role there.
     pub role: Role,
-    /// Which one of its role; 0 for the coordinator.
+    /// Which process of its role; 0 for the coordinator.
     pub id: u64,
 }
 
@@ -97,7 +97,7 @@ impl PeerIdentity {
         })
     }
 
-    /// The identity in a certificate that somebody else has verified.
+    /// The identity in a certificate that is already verified.
     pub(super) fn in_certificate(certificate: &CertificateDer<'_>) -> Result<Self, IdentityError> {
         let certificate = webpki::EndEntityCert::try_from(certificate).map_err(|error| IdentityError::Unreadable {
             reason: error.to_string(),
@@ -122,7 +122,7 @@ impl fmt::Display for PeerIdentity {
     }
 }
 
-/// Who is at the other end, by the certificate that the handshake has verified.
+/// The peer at the other end, by the certificate that the handshake has verified.
 ///
 /// # Errors
 /// When there is no certificate yet or it names no peer; the caller closes the connection.

@@ -31,7 +31,7 @@ pub enum Kind {
     Enrolment,
     /// What a worker says of its part in the job.
     Membership,
-    /// A request for the next certificate of one's own.
+    /// A request for the sender's own next certificate.
     Renewal,
     /// A request for the certificate of a child.
     ChildCertification,

@@ -11,11 +11,11 @@ pub const CERTIFICATE_VALIDITY: Duration = Duration::from_secs(2 * 60 * 60);
 /// may differ by so much. A peer whose clock is further off refuses it as not valid now.
 pub const CLOCK_SLACK: Duration = Duration::from_secs(20 * 60);
 
-/// A certificate is renewed after this part of its life, in hundredths: early, since it is what is left of it then that a coordinator
-/// may be away for.
+/// A certificate is renewed after this part of its life, in hundredths: early, since a coordinator may be away for what is left of it
+/// then.
 pub const RENEW_FROM_PERCENT: u32 = 15;
 
-/// At most so many hundredths later, by the holder's id: those who started together do not all ask together.
+/// At most so many hundredths later, by the holder's id: processes that started together do not all ask together.
 pub const RENEW_SPREAD_PERCENT: u32 = 10;
 
 /// An unanswered request for renewal is made again after this part of the certificate's life.
@@ -27,8 +27,8 @@ pub const LEAST_LEFT: Duration = Duration::from_secs(
     CERTIFICATE_VALIDITY.as_secs() * (100 - RENEW_FROM_PERCENT - RENEW_SPREAD_PERCENT - RENEW_AGAIN_PERCENT) as u64 / 100,
 );
 
-/// For how long the authority's own certificate is valid: longer than any job runs, since a new one would have to reach everybody
-/// who has a join file.
+/// For how long the authority's own certificate is valid: longer than any job runs, since a new one would have to reach every holder
+/// of a join file.
 pub const AUTHORITY_VALIDITY: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// Largest signing request that is looked at: one for a P-256 key has about 200 bytes.

@@ -1,4 +1,4 @@
-//! Who may talk to whom: the job's own certificate authority, what it certifies, and which role may send what to which.
+//! Which process may talk to which: the job's own certificate authority, what it certifies, and which role may send what to which.
 //!
 //! A peer is what its verified certificate says, never what its messages say (SEC-1). Nothing here knows how connections are
 //! configured or what is said over them.

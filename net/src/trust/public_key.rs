@@ -1,4 +1,4 @@
-//! Public keys, as signing requests and certificates hold them: by them the authority knows who has come before.
+//! Public keys, as signing requests and certificates hold them: by them the authority knows which processes have come before.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use rustls_pki_types::CertificateSigningRequestDer;
 use super::authority::CertifyError;
 use super::limits::SIGNING_REQUEST_BYTES;
 
-/// A public key in few bytes. Who would find two keys with the same ones must make 2^64.
+/// A public key in few bytes. To find two keys with the same bytes, an attacker must make 2^64.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyDigest([u8; 16]);
 
@@ -19,7 +19,7 @@ impl KeyDigest {
         Self(bytes)
     }
 
-    /// That of the key with these bytes.
+    /// The digest of the key with these bytes.
     pub(super) fn of(key: &[u8]) -> Self {
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&blake3::hash(key).as_bytes()[..16]);

@@ -1,4 +1,4 @@
-//! The roles that a certificate can carry, and the table of which role may send what to whom.
+//! The roles that a certificate can carry, and the table of which role may send what to which.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::kind::Kind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, VariantArray)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Forms generations. Has the id 0, so that everybody knows its full name beforehand.
+    /// Forms generations. Has the id 0, so that every process knows its full name beforehand.
     Coordinator,
     /// Starts workers on its host and reports their ends.
     Agent,
@@ -36,7 +36,7 @@ impl Role {
         }
     }
 
-    /// Whether somebody from outside may be invited to it.
+    /// Whether a process from outside may be invited to it.
     #[must_use]
     pub const fn is_invited(self) -> bool {
         match self {
@@ -101,7 +101,7 @@ mod tests {
     use super::Role::{Agent, Checkpoint, Coordinator, Operator, Worker};
     use super::*;
 
-    /// Who may send what, written down once more: sender and receiver, then one column per kind, in the order of [`Kind::VARIANTS`].
+    /// Which role may send what, written down once more: sender and receiver, then one column per kind, in the order of [`Kind::VARIANTS`].
     #[rustfmt::skip]
     const MATRIX: [(Role, Role, &str); 25] = [
         //                          hellos: worker, agent, operator, depot, coordinator, link; fetch; piece offer, piece request; enrolment; membership; renewal;

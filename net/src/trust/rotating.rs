@@ -44,7 +44,7 @@ impl RotatingCredentials {
         Arc::clone(&self.held.borrow().credentials)
     }
 
-    /// Whom they are for.
+    /// The process that they are for.
     #[must_use]
     pub const fn identity(&self) -> PeerIdentity {
         self.identity
@@ -71,7 +71,7 @@ impl RotatingCredentials {
     /// Puts in newer credentials of the same identity.
     ///
     /// # Errors
-    /// When they are somebody else's; the present ones stay.
+    /// When they are another process's; the present ones stay.
     pub fn replace(&self, credentials: Credentials, now: SystemTime) -> Result<(), CredentialsError> {
         if credentials.identity() != self.identity {
             return Err(CredentialsError::Mismatch {

@@ -17,7 +17,7 @@ const VERSION: u16 = 1;
 /// Why there is no authority. The user does what the message says.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file cannot be had, or others could have.
+    /// The file cannot be opened, or other users could have opened it.
     #[error(transparent)]
     Private(#[from] PrivateError),
     /// The file is not what was written.
@@ -52,7 +52,7 @@ struct Stored {
     job: String,
     certificate: String,
     key: String,
-    /// BLAKE3 of the others, in this order.
+    /// BLAKE3 of the other fields, in this order.
     hash: String,
 }
 
@@ -131,7 +131,7 @@ impl Authority {
             reason: error.to_string(),
         })?;
         match write_private(&folder.file(AUTHORITY_FILE), &bytes, Existing::Refuse) {
-            // Somebody else was faster.
+            // Another process was faster.
             Err(PrivateError::Exists { .. }) => Self::load(folder),
             written => written.map(|()| authority).map_err(StoreError::from),
         }

@@ -50,7 +50,7 @@ pub enum FrameError {
     /// The stream was ended by one side while the connection lives. Treat the peer as lost.
     #[error("the stream is closed: {reason}")]
     Stream {
-        /// By whom and how.
+        /// By which end, and how.
         reason: String,
     },
     /// The pipe failed. Treat the process at its other end as lost.

@@ -5,11 +5,10 @@
 //! rank may be visited twice.
 //!
 //! Every rank gets one shard before any gets a second. A worker that is so slow that a step would be over sooner without it still
-//! has its one: by this it is measured, and without it its becoming fast again would not be seen. A user who does not want to wait for it
-//! drains it.
+//! has its one: by this it is measured, and seen to become fast again. A user who does not want to wait for it drains it.
 //!
 //! Memory bounds pieces, not shards: see [`crate::memory`]. So the first rank is given what the others cannot hold, and a retry that would
-//! be too much for somebody is no retry: the gradients that are there are computed again.
+//! be too much for a rank is no retry: the gradients that are there are computed again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -184,7 +183,7 @@ fn prefix(owner: &[Option<usize>], load: &[u32], seats: &[Seat]) -> (usize, u32)
 
 /// Whether a rank has memory for what it is assigned beside what it keeps: for as many pieces as it makes of that.
 fn holds(order: Order, seat: &Seat, rank: usize, load: u32, visits: &[Visit]) -> bool {
-    // Never more pieces than shards, so that those who have memory enough are not counted.
+    // Never more pieces than shards, so that the pieces of a rank that has memory enough are not counted.
     load <= seat.means.pieces || {
         let own = visits.iter().filter(|visit| visit.rank.index() == rank);
         let assigned: Vec<ShardRange> = own.map(|visit| visit.shards).collect();
@@ -246,8 +245,8 @@ fn fill(loads: &mut [u32], wanted: u32, most: &[u32], means: &[Means]) -> Result
     Ok(())
 }
 
-/// The pace of each rank. One that is not known is taken to be the median of the others; of two in the middle the faster, as who is
-/// too slow for its shards is found out sooner than who could do more.
+/// The pace of each rank. A pace that is not known is taken to be the median of the others; of two in the middle the faster, as a rank that
+/// is too slow for its shards is found out sooner than one that could do more.
 fn paces(means: &[Means]) -> Vec<Pace> {
     let mut known: Vec<Pace> = means.iter().filter_map(|means| means.pace).collect();
     known.sort_unstable();

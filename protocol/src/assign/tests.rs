@@ -57,10 +57,10 @@ fn the_fast_get_more_as_far_as_they_have_memory() {
     assert_eq!(slowest(&all, &[paced(24, 10), paced(24, 40)]), Duration::from_millis(200));
     let some = steady(Order::Exact, 24, &[paced(15, 10), paced(24, 40)]).unwrap();
     assert_eq!(ranges(&some), named(&[(0, "0..15"), (1, "15..24")]));
-    // One that would hold all up keeps a shard, by which it is measured.
+    // A rank that would hold all up keeps a shard, by which it is measured.
     let one = steady(Order::Exact, 4, &[paced(4, 1_000), paced(4, 1)]).unwrap();
     assert_eq!(ranges(&one), named(&[(0, "0..1"), (1, "1..4")]));
-    // Who has told nothing is like the others.
+    // A rank that has told nothing is like the others.
     let new = steady(Order::Exact, 9, &[paced(9, 10), paced(9, 40), room_for(9)]).unwrap();
     assert_eq!(ranges(&new), named(&[(0, "0..4"), (1, "4..5"), (2, "5..9")]));
 }

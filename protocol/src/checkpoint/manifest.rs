@@ -17,8 +17,8 @@ pub struct Manifest {
     pub snapshot: SnapshotId,
     /// What the job computes: only the same one may resume from it.
     pub identity: JobIdentity,
-    /// Pieces that say what the state's tensors are called: their bytes, one after the other, are a [`Description`] as the codec of messages
-    /// writes it.
+    /// Pieces that say what the state's tensors are called: their bytes, one after the other, are a [`Description`] as the codec of
+    /// messages writes it.
     pub description: Vec<PieceHash>,
     /// The pieces of the state in order: see [`crate::state::StatePieces`].
     pub pieces: Vec<PieceHash>,
@@ -43,7 +43,7 @@ pub struct Placing {
 }
 
 impl Placing {
-    /// That of a checkpoint which no coordinator has placed: somebody put it into one directory.
+    /// The placing of a checkpoint that no coordinator has placed: a person put it into one directory.
     pub const BY_HAND: Self = Self {
         incarnation: Incarnation::ZERO,
         number: 0,

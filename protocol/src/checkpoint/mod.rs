@@ -1,4 +1,4 @@
-//! Checkpoints: what they consist of, what it is called, who keeps it, when one is due and how long it is kept.
+//! Checkpoints: what they consist of, what it is called, which depots keep it, when one is due and how long it is kept.
 
 mod manifest;
 mod names;

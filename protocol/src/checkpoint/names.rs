@@ -60,6 +60,6 @@ pub struct DepotAddress {
     pub depot: DepotId,
     /// The id in the certificate that it has at present.
     pub certified: u64,
-    /// Where.
+    /// Its address.
     pub address: SocketAddr,
 }

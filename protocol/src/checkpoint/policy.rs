@@ -152,8 +152,8 @@ impl Keep {
         expired
     }
 
-    /// Whether one of this step would not be kept, beside complete ones of these steps, in ascending order. It counts as newer than one of the
-    /// same step.
+    /// Whether one of this step would not be kept, beside complete ones of these steps, in ascending order. It counts as newer than one of
+    /// the same step.
     #[must_use]
     pub fn would_expire(&self, step: Step, complete: &[Step]) -> bool {
         let (older, newer) = complete.split_at(complete.partition_point(|one| *one <= step));

@@ -92,7 +92,7 @@ impl CheckpointManager {
         if self.depots.len() >= MAX_DEPOTS && !self.depots.contains_key(&depot) {
             return;
         }
-        // It has forgotten who may put and read, and what it was asked last.
+        // It has forgotten which processes may put and read, and what it was asked last.
         let before = self.depots.insert(
             depot,
             Depot {
@@ -175,7 +175,7 @@ impl CheckpointManager {
         }
     }
 
-    /// Who may put and read pieces.
+    /// Tells depots which processes may put and read pieces.
     pub(super) fn name_to_depots(&mut self) {
         self.out.push(Command::NamePeers);
     }
@@ -242,7 +242,7 @@ impl CheckpointManager {
         if self.saving.is_some() || self.depots.values().any(|depot| depot.told != Told::All) {
             return;
         }
-        // One that could not be loaded may not be what it seems: it does not stand in for older ones.
+        // A checkpoint that could not be loaded may not be what it seems: it does not stand in for older ones.
         let kept = self.kept_checkpoints();
         let own: Vec<ManifestKey> = kept
             .iter()
@@ -262,7 +262,8 @@ impl CheckpointManager {
         self.delete_the_unreadable(saves.keep, &complete);
     }
 
-    /// What cannot be read and would have expired by now. What would not have is fetched again from others, or seen to by people.
+    /// Deletes checkpoints that cannot be read and would have expired by now. The others are fetched again from other depots, or people see
+    /// to them.
     fn delete_the_unreadable(&mut self, keep: Keep, own: &Complete) {
         let unreadable = |(&depot, known): (&DepotId, &Depot)| -> Vec<(DepotId, ManifestKey)> {
             let keys = known.unreadable.iter().copied().filter(|key| own.outlive(keep, *key));
@@ -309,7 +310,7 @@ impl Complete {
         Self { keys, steps }
     }
 
-    /// Whether `key` would be deleted if it were one of them. What is, elsewhere, is deleted as they are.
+    /// Whether `key` is none of them, and would be deleted if it were one. If it is one, it is deleted with them.
     fn outlive(&self, keep: Keep, key: ManifestKey) -> bool {
         self.keys.binary_search(&key).is_err() && keep.would_expire(key.step, &self.steps)
     }

@@ -15,7 +15,7 @@ pub enum CheckpointEvent {
     DepotCame {
         /// The checkpoint actor.
         depot: DepotId,
-        /// On which host.
+        /// Its host.
         host: String,
     },
     /// A checkpoint actor is gone.
@@ -56,14 +56,14 @@ pub enum CheckpointEvent {
     Resumes {
         /// The checkpoint.
         key: ManifestKey,
-        /// Newer ones that cannot be used, and why.
+        /// Newer checkpoints that cannot be used, and why.
         passed_over: Vec<(ManifestKey, String)>,
     },
     /// A checkpoint could not be loaded by a worker: an older one, or the same once more, is tried.
     NotRestored {
         /// The checkpoint.
         key: ManifestKey,
-        /// Who tried.
+        /// The worker that tried.
         worker: WorkerId,
         /// What was wrong.
         reason: String,

@@ -14,7 +14,8 @@ impl CheckpointManager {
         }
     }
 
-    /// The snapshot of the end of the job, if it is the one that is kept and it is to be saved: once, and again as long as the end may wait.
+    /// The snapshot of the end of the job, if it is the one that is kept and it is to be saved: once, and again as long as the end may
+    /// wait.
     pub(crate) fn last_to_save<'a>(&self, kept: Option<&'a Taken>, facts: &Facts) -> Option<&'a Taken> {
         let taken = kept?;
         let tried = self.saved.tried == Some(taken.id);

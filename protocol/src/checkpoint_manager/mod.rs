@@ -1,5 +1,5 @@
-//! The coordinator's machine for checkpoints: when one is taken and from whom, when its manifest is made, on which hosts it is kept, what
-//! expires, and from which one a job resumes.
+//! The coordinator's machine for checkpoints: when one is taken and from which members, when its manifest is made, on which hosts it is
+//! kept, what expires, and from which one a job resumes.
 //!
 //! It knows checkpoint actors and the holders of snapshots. Of training it knows the [`Facts`] that come with each event, and what it
 //! wants done is carried out by the machine that knows the workers, [`crate::membership`]. It outlives generations.
@@ -58,23 +58,23 @@ pub(crate) enum Command {
     Send {
         /// The worker.
         worker: WorkerId,
-        /// What.
+        /// The message.
         message: CoordinatorMessage,
     },
     /// Tell a checkpoint actor.
     Order {
         /// The checkpoint actor.
         depot: DepotId,
-        /// What.
+        /// The order.
         order: Box<DepotOrder>,
     },
-    /// Tell all checkpoint actors who may put and read pieces: all workers that are connected, and each other.
+    /// Tell all checkpoint actors which processes may put and read pieces: all workers that are connected, and each other.
     NamePeers,
     /// Make a manifest of these contents and of the job, and give it to these checkpoint actors.
     Commit {
         /// The checkpoint actors.
         to: Vec<DepotId>,
-        /// What.
+        /// What the checkpoint consists of.
         contents: Box<Contents>,
     },
     /// Tell people.

@@ -16,9 +16,9 @@ use crate::words::WorkerId;
 
 /// Why what was written is no checkpoint.
 enum Flaw {
-    /// These have written something else than the state's shares.
+    /// These workers have written something else than the state's shares.
     Writers(Vec<WorkerId>, String),
-    /// It is not clear who.
+    /// It is not clear which workers have.
     Somebody(String),
 }
 

@@ -1,8 +1,8 @@
 //! A checkpoint that is on too few hosts is placed on all that are there, once they have been there for a while. Its new manifest names
-//! the new depots, and takes the place of the old one. Where a depot that is there has lost some of it, that is fetched again: then all is as
-//! it was.
+//! the new depots, and takes the place of the old one. Where a depot that is there has lost some of it, that is fetched again: then all is
+//! as it was.
 //!
-//! One at a time, the newest first, and only while none is being written: what is new matters more.
+//! One checkpoint at a time, the newest first, and only while none is being written: what is new matters more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::messages::{DepotOrder, Told};
 use crate::planted::{Bug, bites};
 use crate::snapshot::SnapshotId;
 
-/// What is known of that.
+/// Where replicating stands.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Replicating {
     /// When a depot last came, went, or could not do what it should.
     restless: Duration,
     order: Option<Fetching>,
     /// What there was when nothing was found to be done, if nothing was told since: how many depots could keep a checkpoint, and whether
-    /// those that are gone were waited for any longer.
+    /// depots that are gone were waited for any longer.
     idle: Option<(usize, Gone)>,
     /// How many checkpoints were looked at, to see whether they are on too few hosts.
     #[cfg(test)]
@@ -140,8 +140,8 @@ impl CheckpointManager {
         std::mem::take(&mut self.replicating.looked_at)
     }
 
-    /// Whether a complete checkpoint is on fewer hosts than it could be, with so many there. Who is gone may come back for a while; who is
-    /// there and has lost something does not get it back by itself.
+    /// Whether a complete checkpoint is on fewer hosts than it could be, with so many there. A depot that is gone may come back for a
+    /// while; a depot that is there and has lost something does not get it back by itself.
     fn is_on_too_few(&self, head: &Head, targets: usize, gone: Gone) -> bool {
         let wanted = (head.replicas.max(1) as usize).min(targets);
         let whole = head.depots.iter().filter(|depot| self.has_whole(**depot, head.key)).count();
@@ -220,7 +220,7 @@ impl CheckpointManager {
         replaced.map(|head| head.key).collect()
     }
 
-    /// Of those that are of one snapshot, the best.
+    /// The best checkpoint of each snapshot.
     fn best_of<'a>(&self, heads: &[&'a Head]) -> BTreeMap<SnapshotId, &'a Head> {
         let mut best: BTreeMap<SnapshotId, &Head> = BTreeMap::new();
         for head in heads {
@@ -232,7 +232,7 @@ impl CheckpointManager {
         best
     }
 
-    /// Of two that are of one snapshot that is the better which survives the loss of more hosts, or of as many and is on more of them.
+    /// Of two checkpoints of one snapshot the better one survives the loss of more hosts, or of as many and is on more of them.
     fn goodness(&self, head: &Head) -> (usize, usize, Option<Placing>, ManifestKey) {
         let whole = head.depots.iter().filter(|depot| self.has_whole(**depot, head.key)).count();
         if bites(Bug::ThinnerKept) {
@@ -254,7 +254,7 @@ impl CheckpointManager {
             .collect()
     }
 
-    /// Whether this job, as it is built, has made it.
+    /// Whether this job, as it is built, has made the checkpoint.
     pub(super) fn is_own(&self, head: &Head) -> bool {
         head.task == self.rules.task && head.build == self.rules.build
     }

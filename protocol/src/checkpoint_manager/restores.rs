@@ -1,4 +1,5 @@
-//! What the members of a generation are told that starts from a checkpoint: who reads it from depots, and from whom the others get it.
+//! What the members of a generation that starts from a checkpoint are told: which of them read it from depots, and from which of these the
+//! others get it.
 
 use super::CheckpointManager;
 use crate::checkpoint::{DepotAddress, Head, ManifestKey};
@@ -6,7 +7,7 @@ use crate::limits::RESTORE_TOGETHER;
 use crate::messages::{MemberAddress, Peer, Restore};
 use crate::words::Rank;
 
-/// What the members of a generation are told that starts from a checkpoint.
+/// What the members of a generation that starts from a checkpoint are told.
 #[derive(Debug, Clone)]
 pub(crate) struct Restores {
     pub(crate) key: ManifestKey,
@@ -36,8 +37,8 @@ impl Restores {
     }
 }
 
-/// Groups of about [`RESTORE_TOGETHER`], each with some who can read. Those who read are neighbours, as far as that goes: ranks of one host
-/// are.
+/// Groups of about [`RESTORE_TOGETHER`], each with some readers. The readers of a group are neighbours, as far as that goes: ranks of one
+/// host are.
 fn groups(readers: &[Peer], others: &[Peer]) -> Vec<Group> {
     let count = (readers.len() + others.len()).div_ceil(RESTORE_TOGETHER);
     let count = count.min(readers.len()).max(1);
@@ -57,7 +58,7 @@ fn groups(readers: &[Peer], others: &[Peer]) -> Vec<Group> {
 }
 
 impl CheckpointManager {
-    /// What the members of that generation are told.
+    /// What the members of a generation that starts from this checkpoint are told.
     pub(crate) fn restores_of(&self, head: &Head, members: &[MemberAddress]) -> Restores {
         let unable = &self.restoring.unable;
         let peers = (0..).map(Rank::new).zip(members);

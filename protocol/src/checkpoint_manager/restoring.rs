@@ -1,5 +1,5 @@
-//! From which checkpoint a job starts whose state no worker has: the newest that is complete and its own, or an older one if that cannot be
-//! loaded. Never from the beginning where there is one.
+//! From which checkpoint a job starts when no worker has its state: the newest that is complete and its own, or an older one if that cannot
+//! be loaded. Never from the beginning where there is one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,13 +18,13 @@ use crate::words::{Generation, Step, WorkerId};
 pub(super) struct Restoring {
     /// The checkpoint that the present generation starts from, if it does.
     source: Option<(Generation, ManifestKey)>,
-    /// Those that could not be loaded.
+    /// Checkpoints that could not be loaded.
     pub(super) failures: BTreeMap<ManifestKey, Failure>,
     /// Members that could not load one, since training went on last: perhaps they alone do not reach the depots. Others read for them.
     pub(super) unable: BTreeSet<WorkerId>,
     /// The step of the newest checkpoint that an earlier life of the coordinator has committed, or that was given up with the state.
     recorded: Step,
-    /// The newest checkpoint of each depot that is gone: it may bring it back.
+    /// The newest checkpoint of each depot that is gone: the depot may bring it back.
     away: BTreeMap<DepotId, Step>,
     /// Whether this life has looked at all depots before it formed its first generation.
     looked: bool,
@@ -44,7 +44,7 @@ pub(super) struct Failure {
 pub(super) enum Worth {
     /// Each piece of it is somewhere, as far as is known.
     Whole,
-    /// More depots lack something of it than may. What they lack need not be the same, which only who reads it finds out.
+    /// More depots lack something of it than may. They need not lack the same, which is found out only by reading it.
     Perhaps,
 }
 
@@ -78,7 +78,7 @@ impl CheckpointManager {
         choice.map_or(Step::ZERO, |(head, _)| head.key.step)
     }
 
-    /// How often it was tried in vain, as often as that is done before an older one is.
+    /// In how many rounds of [`RESTORE_ATTEMPTS`] it could not be loaded.
     fn failed(&self, key: ManifestKey) -> u32 {
         let failure = self.restoring.failures.get(&key);
         failure.map_or(0, |failure| failure.times / RESTORE_ATTEMPTS)
@@ -170,7 +170,8 @@ impl CheckpointManager {
             let mut newer = unread.filter(|key| key.step > best && key.step <= self.rules.bounds.steps);
             return waits && newer.next().is_some();
         }
-        // Going on from an older one costs some steps. Beginning anew costs all: that is not done while there is something to hope for.
+        // Going on from an older checkpoint costs some steps. Beginning anew costs all: that is not done while there is something to hope
+        // for.
         let vain = match &choice {
             Some((head, _)) => {
                 let failure = self.restoring.failures.get(&head.key).filter(|_| self.failed(head.key) > 0);
@@ -197,7 +198,7 @@ impl CheckpointManager {
         }
         let lacks_state = self.lacks_state(newest, facts);
         self.restoring.looked |= facts.formed.count() == 0 && lacks_state;
-        // A coordinator that has forgotten how far the job was may meet one who is far behind.
+        // A coordinator that has forgotten how far the job was may meet a worker that is far behind.
         if !lacks_state && facts.formed.count() > 0 {
             return Ok(None);
         }
@@ -215,7 +216,7 @@ impl CheckpointManager {
                 self.where_it_is(*key),
             ));
         };
-        // One step more than anybody has is computed again sooner than it is loaded.
+        // One step more than any worker has is computed again sooner than it is loaded.
         let least = if lacks_state { newest } else { newest.next() };
         if head.key.step <= least {
             return Ok(None);
@@ -232,7 +233,7 @@ impl CheckpointManager {
     /// The next generation starts from this checkpoint.
     pub(crate) fn begin_from(&mut self, head: &Head, facts: &Facts) {
         let step = head.key.step;
-        // Training has gone on since they could not: they may be able by now.
+        // Training has gone on since these members could not load one: they may be able to by now.
         if self.restoring.source.is_some_and(|(_, key)| key.step < facts.reached) {
             self.restoring.unable.clear();
         }
@@ -277,13 +278,13 @@ impl CheckpointManager {
         let unable = &self.restoring.unable;
         let alone = unable.len() == 1 && unable.contains(&worker) && members > 1;
         if times.is_multiple_of(RESTORE_ATTEMPTS) && alone {
-            // The others have read for it, and given it all: it is not the checkpoint.
+            // The others have read for it, and given it all: the checkpoint is not at fault.
             self.restoring.failures.remove(&key);
             self.restoring.unable.remove(&worker);
             return self.out.push(Command::CannotLoad { worker, reason });
         }
         if times.is_multiple_of(RESTORE_ATTEMPTS) {
-            // It is the checkpoint then, and not they.
+            // Then the checkpoint is at fault, and not these members.
             self.restoring.unable.clear();
         }
         let (at, why) = (facts.now, reason.clone());

@@ -59,9 +59,9 @@ pub struct SaveCounts {
 pub(super) struct Saved {
     /// The newest that was committed, or where training began, and when.
     pub(super) last: (Step, Duration),
-    /// One is wanted at once, of any step from this one on.
+    /// A checkpoint is wanted at once, of any step from this one on.
     pub(super) wanted: Option<Step>,
-    /// The newest snapshot that was to become one.
+    /// The newest snapshot that was to become a checkpoint.
     pub(super) tried: Option<SnapshotId>,
     /// When the end of the job was first held back for the last one.
     pub(super) awaited: Option<Duration>,
@@ -97,7 +97,7 @@ pub(super) struct Saving {
     pub(super) depots: Vec<DepotAddress>,
     /// Depots that could not keep what they should: it is tried without them.
     pub(super) refused: BTreeSet<DepotId>,
-    /// Depots that a worker could not write to, and who that is: others write in their place.
+    /// Depots that could not be written to, each with the workers that could not: others write in their place.
     pub(super) accused: BTreeMap<DepotId, BTreeSet<WorkerId>>,
     pub(super) shares: BTreeMap<u32, Written>,
     pub(super) stage: Stage,
@@ -164,19 +164,19 @@ impl Saving {
         matches!(self.stage, Stage::Committing { .. })
     }
 
-    /// Who writes a share: the first of its holders that is there and has found no depot out of reach.
+    /// The writer of a share: the first of its holders that is there and has found no depot out of reach.
     pub(super) fn writer(&self, share: u32) -> Option<WorkerId> {
         let cut_off = |worker: &WorkerId| self.accused.values().any(|workers| workers.contains(worker));
         self.taken.writers(share).find(|worker| !cut_off(worker))
     }
 
-    /// Whether each share that is not written yet is held by somebody who can write it.
+    /// Whether each share that is not written yet has a holder that can write it.
     pub(super) fn has_writers(&self) -> bool {
         let written = |share: u32| self.shares.get(&share).is_some_and(|one| one.told == Told::All);
         (0..self.taken.holders()).all(|share| written(share) || self.writer(share).is_some())
     }
 
-    /// What was written of a share in part is written again: by somebody else, or from the beginning.
+    /// What was written of a share in part is written again: by another holder, or from the beginning.
     pub(super) fn drop_halves(&mut self) {
         self.shares.retain(|_, one| one.told == Told::All);
     }
@@ -188,7 +188,7 @@ impl Saving {
         (0..self.taken.holders()).all(|share| self.shares.get(&share).is_some_and(|written| written.told == Told::All))
     }
 
-    /// What a holder writes: the shares that it is the first to hold, of those that are there.
+    /// What a holder writes: the shares of which it is the first holder that is there.
     pub(super) fn orders(&self) -> BTreeMap<WorkerId, Vec<u32>> {
         let mut orders: BTreeMap<WorkerId, Vec<u32>> = self.taken.workers().map(|worker| (worker, Vec::new())).collect();
         for share in 0..self.taken.holders() {

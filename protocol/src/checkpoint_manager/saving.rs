@@ -41,17 +41,17 @@ impl CheckpointManager {
         self.saved.wanted = Some(step);
     }
 
-    /// None is wanted at once any more.
+    /// No checkpoint is wanted at once any more.
     pub(crate) fn want_no_more(&mut self) {
         self.saved.wanted = None;
     }
 
-    /// Whether one is wanted at once.
+    /// Whether a checkpoint is wanted at once.
     pub(crate) fn is_wanted(&self) -> bool {
         self.saved.wanted.is_some()
     }
 
-    /// Whether one is under way.
+    /// Whether a checkpoint is under way.
     pub(crate) fn is_saving(&self) -> bool {
         self.saving.is_some()
     }
@@ -61,7 +61,7 @@ impl CheckpointManager {
         self.saved.hashed = now;
     }
 
-    /// When a holder last said so.
+    /// When a holder last said that it had come further with hashing, or was done.
     pub(crate) fn last_hashed(&self) -> Duration {
         self.saved.hashed
     }
@@ -142,7 +142,7 @@ impl CheckpointManager {
         self.send_saves(facts);
     }
 
-    /// Tells holders what to write. At first all: who writes nothing keeps what it holds, since a writer may be lost.
+    /// Tells holders what to write. At first all of them: a holder that writes nothing keeps what it holds, since a writer may be lost.
     pub(super) fn send_saves(&mut self, facts: &Facts) {
         let now = facts.now;
         let Some(saving) = &mut self.saving else { return };
@@ -227,7 +227,7 @@ impl CheckpointManager {
         }
     }
 
-    /// A holder is still at it.
+    /// A holder is still writing.
     pub(crate) fn still_saving(&mut self, snapshot: SnapshotId, attempt: u32, facts: &Facts) {
         let now = facts.now;
         if let Some(saving) = self
@@ -287,7 +287,7 @@ impl CheckpointManager {
         if saving.has_writers() {
             return self.send_saves(facts);
         }
-        // Those that cannot reach a depot are all that is left: it is tried without that depot.
+        // Only holders that cannot reach a depot are left: it is tried without that depot.
         if let Some(&depot) = saving.accused.keys().next() {
             let reason = "the only workers that have a share cannot reach it".to_owned();
             return self.refused(depot, step, reason, facts);
@@ -311,7 +311,7 @@ impl CheckpointManager {
         let Some(step) = self.saving.as_ref().map(|saving| saving.snapshot().step) else {
             return;
         };
-        // The last one is tried again: what a depot has of it by then must not be taken away by an order that comes late.
+        // The last checkpoint is tried again: what a depot has of it by then must not be taken away by an order that comes late.
         self.end_writing(if self.is_last(step, facts) {
             Shares::Keep
         } else {
@@ -330,7 +330,7 @@ impl CheckpointManager {
     fn end_writing(&mut self, shares: Shares) {
         let Some(saving) = self.saving.take() else { return };
         let snapshot = saving.snapshot();
-        // Also those that were cut off for a while: they keep it still.
+        // Also workers that were cut off for a while: they keep it still.
         for worker in saving.taken.all() {
             self.send(worker, CoordinatorMessage::SaveOver { snapshot });
         }
@@ -352,7 +352,7 @@ impl CheckpointManager {
             self.commit_without_the_silent(facts);
             return self.write_anew(facts);
         }
-        // Writing takes long, and who is asked in vain is soon known to be gone: there is no hurry.
+        // Writing takes long, and a holder that is asked in vain is soon known to be gone: there is no hurry.
         if now.saturating_sub(saving.asked) < RESEND * 10 {
             return;
         }

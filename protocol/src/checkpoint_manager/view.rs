@@ -9,7 +9,7 @@ use crate::status::{CheckpointsView, DepotView, SavedView};
 use crate::words::Step;
 
 impl CheckpointManager {
-    /// Of a job that takes them.
+    /// Checkpoints as an operator sees them; none in a job that takes none.
     pub(crate) fn view(&self, now: Duration) -> Option<CheckpointsView> {
         let saves = self.rules.saves?;
         let counts = self.counts();

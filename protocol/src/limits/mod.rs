@@ -26,13 +26,13 @@ pub const MAX_GRADIENTS: u64 = 1 << 62;
 /// Most workers of a generation. `Form` lists the members, about 40 bytes each, and must fit one control frame.
 pub const MAX_WORKERS: u32 = 1_024;
 
-/// Most members that hold a snapshot. Each who copies it is told all of them with the hash of each share, some 60 bytes, and connects to all
-/// of them: four kilobytes and 64 connections are nothing, a thousand of them for each of a thousand are. So many give more bytes in a
-/// second than any joiner or store takes. In larger generations the others hold nothing.
+/// Most members that hold a snapshot. Each joiner that copies it is told all of them with the hash of each share, some 60 bytes, and
+/// connects to all of them: four kilobytes and 64 connections are nothing, a thousand of them for each of a thousand are. So many give more
+/// bytes in a second than any joiner or store takes. In larger generations the others hold nothing.
 pub const MAX_HOLDERS: u32 = 64;
 /// Of so many workers that have left the coordinator knows the names, and where they left: all that a job can have, four times over. A
 /// worker that was let go and has not heard of it looks for its coordinator for an hour at most, and in an hour few jobs exchange all
-/// their workers so often. One that left before the last so many is known by the generation that it names.
+/// their workers so often. A worker that left before the last so many is known by the generation that it names.
 pub const RELEASED_KEPT: usize = 4 * MAX_WORKERS as usize;
 
 /// So many workers that were lost, and may be on their way back, the coordinator waits for. Of more, the one that is missed for longest
@@ -58,9 +58,9 @@ pub const AUXILIARY_NAME_BYTES: usize = 64;
 /// Most bytes of a gradient's tensors. Chunks are counted with 32 bits, and a layout beyond this is a mistake in a shape: it is refused.
 pub const MAX_GRADIENT_BYTES: usize = 1 << 40;
 
-/// Most bytes of sums that a worker keeps for those who follow, beyond the newest. A joiner loads a state in about the time that
-/// a few steps take, so that a small model's sums fit many times over. A member that would have to keep more drops the snapshot,
-/// and joiners begin anew.
+/// Most bytes of sums that a worker keeps for joiners that follow, beyond the newest. A joiner loads a state in about the time that a few
+/// steps take, so that a small model's sums fit many times over. A member that would have to keep more drops the snapshot, and joiners
+/// begin anew.
 pub const KEEP_BYTES: u64 = 256 << 20;
 
 /// So many sums are kept whatever their size: with fewer, no worker could join while a large model trains.
@@ -103,8 +103,8 @@ pub const DEPOT_REST: Duration = Duration::from_millis(200);
 /// A depot that fails time and again is asked again after this long at the latest: its disk may have been full, and be so no more.
 pub const DEPOT_REST_MOST: Duration = Duration::from_secs(10);
 
-/// So long the last checkpoint of a job, where it would be on fewer hosts than it should be, waits for depots that have come and have yet to
-/// tell what they keep. They do so at once, if their host is not very busy.
+/// So long the last checkpoint of a job, where it would be on fewer hosts than it should be, waits for depots that have come and have yet
+/// to tell what they keep. They do so at once, if their host is not very busy.
 pub const DEPOT_TELLS: Duration = Duration::from_secs(5);
 
 /// So long the end of a job waits for its last checkpoint while none is under way, and no holder says that it has come further with hashing
@@ -119,11 +119,11 @@ pub const RESTORE_ATTEMPTS: u32 = 3;
 /// fewer members than groups can read, the groups are larger.
 pub const RESTORE_TOGETHER: usize = 64;
 
-/// So long the depots must have been the same before a checkpoint that is on fewer hosts than it should be is placed on those that came:
+/// So long the depots must have been the same before a checkpoint that is on fewer hosts than it should be is placed on depots that came:
 /// they often come one after the other.
 pub const DEPOTS_SETTLE: Duration = Duration::from_secs(30);
 
-/// So long one that is gone is waited for before what it has is placed on others: a machine that only starts again is back sooner, and
+/// So long a depot that is gone is waited for before what it has is placed on others: a machine that only starts again is back sooner, and
 /// to copy all that it had costs the network more.
 pub const DEPOT_GONE: Duration = Duration::from_secs(600);
 
@@ -131,8 +131,8 @@ pub const DEPOT_GONE: Duration = Duration::from_secs(600);
 /// checkpoint.
 pub const DEPOTS_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes that describe a tensor: a name of a hundred bytes, its type, and four dimensions. With longer names there may be fewer tensors than
-/// [`MAX_TENSORS`]; a model whose description is longer than [`DESCRIPTION_PIECES`] is refused before its worker joins.
+/// Bytes that describe a tensor: a name of a hundred bytes, its type, and four dimensions. With longer names there may be fewer tensors
+/// than [`MAX_TENSORS`]; a model whose description is longer than [`DESCRIPTION_PIECES`] is refused before its worker joins.
 pub const TENSOR_BYTES: usize = 128;
 
 /// Most pieces that describe a state's tensors: enough for as many as there may be.
@@ -158,9 +158,9 @@ pub const SILENCE_LEAST: Duration = Duration::from_secs(3);
 /// A silence that always is. A connection that carries nothing for so long is given up in any case.
 pub const SILENCE_MOST: Duration = Duration::from_secs(10);
 
-/// A worker whose process its agent sees stand still may do so for this long: who looks at a process with a debugger's help, or slows it
-/// down by signals, costs no other worker a halt. Then it is left out, and its agent ends it. More than a [`HEARTBEAT`], so that one that goes on is
-/// heard of in time.
+/// A worker whose process its agent sees stand still may do so for this long: an operator that looks at a process with a debugger, or slows
+/// it down by signals, costs no other worker a halt. Then it is left out, and its agent ends it. More than a [`HEARTBEAT`], so that a
+/// process that goes on is heard of in time.
 pub const STOPPED_GRACE: Duration = Duration::from_millis(600);
 
 /// A member whose connection has broken so often within [`FORGIVEN`] of each other may come back as ever; once more, and it is
@@ -170,7 +170,7 @@ pub const FLAPS: u32 = 3;
 /// So many members may be left out at one address before newcomers from there wait.
 pub const HOST_FAILURES: u32 = 2;
 
-/// How long the first one waits; doubled with each failure more, up to [`COOL_MOST`].
+/// How long the first newcomer waits; doubled with each failure more, up to [`COOL_MOST`].
 pub const COOL: Duration = Duration::from_secs(1);
 
 /// The longest wait of a newcomer for its host's sake.
@@ -194,22 +194,22 @@ pub const STALL_SHARDS: u32 = 20;
 /// long since it last moved [`MOVED_LEAST`] of it. However large a state is, it is waited for while it comes.
 pub const STALL_UNKNOWN: Duration = Duration::from_secs(600);
 
-/// A worker that fetches, loads or hashes a state moves at least so many bytes a second, or it counts as one that does nothing: a twentieth of what
-/// one stream carries where a round trip takes 100 ms. One that tells of a byte a second keeps the others waiting as long as one that tells
-/// of nothing.
+/// A worker that fetches, loads or hashes a state moves at least so many bytes a second, or it counts as one that does nothing: a twentieth
+/// of what one stream carries where a round trip takes 100 ms. A worker that tells of a byte a second keeps the others waiting as long as
+/// one that tells of nothing.
 pub const LEAST_BYTES_A_SECOND: u64 = 1 << 20;
 
-/// So many bytes more count as progress of one that comes to the state: what [`LEAST_BYTES_A_SECOND`] makes of [`STALL_UNKNOWN`]. A smaller
-/// state that is not there within that time comes more slowly still.
+/// So many bytes more count as progress of a worker that comes to the state: what [`LEAST_BYTES_A_SECOND`] makes of [`STALL_UNKNOWN`]. A
+/// smaller state that is not there within that time comes more slowly still.
 pub const MOVED_LEAST: u64 = LEAST_BYTES_A_SECOND * STALL_UNKNOWN.as_secs();
 
-/// Who comes to the state is waited for this long at most, whatever it says that it moves: the largest state ([`MAX_PIECES`]) takes as long at
-/// 20 MiB a second. How large a state is the coordinator knows from its workers alone, so that one which lies without end costs the others
-/// this; then it is left out.
+/// A worker that comes to the state is waited for this long at most, whatever it says that it moves: the largest state ([`MAX_PIECES`])
+/// takes as long at 20 MiB a second. How large a state is the coordinator knows from its workers alone, so that a worker that lies without
+/// end costs the others this; then it is left out.
 pub const LOAD_MOST: Duration = Duration::from_secs(30 * 3_600);
 
-/// A halt is answered once an update that is under way has ended. The longest of them take seconds. A worker that is known to be slow is given
-/// [`STALL_SHARDS`] gradients, if that is longer; who may be loading a state, as long as one that is waited for in a step.
+/// A halt is answered once an update that is under way has ended. The longest of them take seconds. A worker that is known to be slow is
+/// given [`STALL_SHARDS`] gradients, if that is longer; a worker that may be loading a state, as long as one that is waited for in a step.
 pub const HALT_PATIENCE: Duration = Duration::from_secs(120);
 
 /// An unanswered `Halt`, `Form` or `Complete` is sent again after this. Control streams are reliable, so this only matters for
@@ -217,11 +217,12 @@ pub const HALT_PATIENCE: Duration = Duration::from_secs(120);
 pub const RESEND: Duration = Duration::from_millis(300);
 
 /// A member that says that it is further than it can be is left out once two others have said so for this long: what they had said before
-/// it, and what was held up, has arrived by then. Below [`STALL_LEAST`], after which those would be left out whom it seems to wait for.
+/// it, and what was held up, has arrived by then. Below [`STALL_LEAST`], after which the workers that it seems to wait for would be left
+/// out.
 pub const CONTRADICTED: Duration = Duration::from_secs(10);
 
-/// With many workers it is this for each of them, if that is more: a thousand need most of a second to be told and to answer, and
-/// what is said again meanwhile keeps the answers from coming, until all count as silent.
+/// With many workers an order is sent again after this for each of them, if that is more: a thousand need most of a second to be told and
+/// to answer, and what is said again meanwhile keeps the answers from coming, until all count as silent.
 pub const RESEND_EACH: Duration = Duration::from_millis(2);
 
 /// How long the successor of a worker waits that ended soon after its start and had not taken part in training, from the second such one in
@@ -234,17 +235,17 @@ pub const REPLACE_LATER_MOST: Duration = Duration::from_secs(10);
 /// A worker that lived this long could start, whatever became of it: the next one starts at once.
 pub const LIVED: Duration = Duration::from_secs(2);
 
-/// How long a gathering job waits for its expected workers before it starts with those present (at least `min`): starting a
-/// process takes well under a second, a slow host some.
+/// How long a gathering job waits for its expected workers before it starts with the workers present (at least `min`): starting a process
+/// takes well under a second, a slow host some.
 pub const GATHER: Duration = Duration::from_secs(10);
 
 /// A job that had made progress does not start again from step 0 before this has passed since the last holder of the state was
 /// lost, unless all those deaths are certain: a holder that was only cut off may be on its way back.
 pub const STATE_GRACE: Duration = Duration::from_secs(5);
 
-/// How long a coordinator that has come back waits for all members of a generation that trains without it, before it halts those
-/// who are there, or begins anew if none is; they go on training meanwhile, if they can. Workers that are not told otherwise notice
-/// within ten seconds that the last one is gone, and look for it several times a second.
+/// How long a coordinator that has come back waits for all members of a generation that trains without it, before it halts the workers that
+/// are there, or begins anew if none is; they go on training meanwhile, if they can. Workers that are not told otherwise notice within ten
+/// seconds that the last coordinator is gone, and look for it several times a second.
 pub const ADOPTION_PATIENCE: Duration = Duration::from_secs(15);
 
 /// A joiner whose copy has failed this often is waited for: its donors die faster than it copies, or sums come faster than it
@@ -252,19 +253,19 @@ pub const ADOPTION_PATIENCE: Duration = Duration::from_secs(15);
 pub const MAX_COPY_ATTEMPTS: u32 = 3;
 
 /// How long a snapshot waits for members to find memory for it: a second or two for each GiB. Then it is taken all the same, and
-/// those who have none find it while the others wait.
+/// members that have none find it while the others wait.
 pub const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 
 /// After this long without a word of a snapshot it is asked for again. Only a step that takes longer, or holders that hash for
 /// longer and say nothing, come near it; asking twice costs a second snapshot.
 pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A holder that hashes its shares of a snapshot says so after each such time in which it has come further: often enough for the coordinator, which waits
-/// for it.
+/// A holder that hashes its shares of a snapshot says so after each such time in which it has come further: often enough for the
+/// coordinator, which waits for it.
 pub const HASHING_SIGN: Duration = Duration::from_secs(1);
 
-/// Each time in a row that a snapshot is asked for again it is waited for twice as long, up to so many times: shares that take longer to hash
-/// than that would never become a checkpoint otherwise.
+/// Each time in a row that a snapshot is asked for again it is waited for twice as long, up to so many times: shares that take longer to
+/// hash than that would never become a checkpoint otherwise.
 pub const SNAPSHOT_DOUBLINGS: u32 = 6;
 
 /// How long a joiner may follow without catching up before the others wait for it at a boundary. Steps that are as short as it takes to
@@ -302,7 +303,7 @@ pub const PACE_FIGURES: u32 = 4;
 pub const MAX_LINK_FAILURES: u32 = 3;
 
 /// After the first report of a link that cannot be made the others have this long to tell of theirs. All have tried for seconds, and notice
-/// within milliseconds of each other; who noticed first says little of who is at fault.
+/// within milliseconds of each other; which worker noticed first says little of which is at fault.
 pub const LINK_GRACE: Duration = Duration::from_millis(500);
 
 /// Most step reports in one message: with [`MAX_AUXILIARY`] sums each they fit a control frame.

@@ -8,7 +8,7 @@ use super::{LEAVE_GRACE, SILENCE};
 /// what is announced for days ahead leaves days to train.
 pub const NOTICE_HORIZON: Duration = Duration::from_secs(15 * 60);
 
-/// A notice whose moment has passed so long ago is not heeded any more: the machine is still there. AWS leaves such ones standing.
+/// A notice whose moment has passed so long ago is not heeded any more: the machine is still there. AWS leaves such notices standing.
 pub const NOTICE_STALE: Duration = Duration::from_secs(10 * 60);
 
 /// The shortest notice that any cloud documents: preemption on GCE and Azure.
@@ -49,13 +49,13 @@ pub const LOOK_BACK_OFF_MOST: Duration = Duration::from_secs(20);
 /// So many looks in a row that fail are told to people, once. Fewer happen while a host is maintained.
 pub const BLIND_AFTER: u32 = 3;
 
-/// For so long nothing may stand before workers come back: to come back too late costs a moment, wrongly a second leave.
+/// For so long no notice may stand before workers come back: to come back too late costs a moment, wrongly a second leave.
 pub const WITHDRAWN_AFTER: Duration = Duration::from_secs(5);
 
 /// Most notices of one look. No machine has that many; more are not read.
 pub const MAX_NOTICES: usize = 64;
 
-/// How often a metadata service that is there and cannot answer is asked whose it is.
+/// How often a metadata service that is there and cannot answer is asked which cloud it is of.
 pub const DETECT_TRIES: u32 = 3;
 
 /// Between two such questions.

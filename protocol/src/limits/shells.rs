@@ -23,6 +23,6 @@ pub const BEAT_EVERY: Duration = Duration::from_millis(50);
 /// generation, so this is long; it only matters when two workers cannot reach each other although both live.
 pub const LINK_DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long a worker that is asked for a part of the state or for a sum waits to be told whom it may serve: the coordinator names the asker
-/// before it says whom to ask, and over another connection. After this the asker is refused (SEC-1).
+/// How long a worker that is asked for a part of the state or for a sum waits to be told which workers it may serve: the coordinator names
+/// the asker before it tells the asker which to ask, and over another connection. After this the asker is refused (SEC-1).
 pub const NAMING_DEADLINE: Duration = Duration::from_secs(5);

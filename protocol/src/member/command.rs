@@ -9,7 +9,7 @@ use crate::words::{Generation, Rank, ShardRange, Step, WorkerId};
 #[cfg(doc)]
 use super::Event;
 
-/// What is to be done, at once and without blocking, by the one that holds the machine and the buffers of gradients, sums and shares.
+/// What is to be done, at once and without blocking, by the owner of the machine and of the buffers of gradients, sums and shares.
 #[derive(Debug, Clone, PartialEq, IntoStaticStr)]
 pub enum Command {
     /// Tell the coordinator.
@@ -26,7 +26,7 @@ pub enum Command {
     },
     /// Drop the buffers of all pieces but these.
     Retain {
-        /// Which to keep.
+        /// The pieces to keep.
         pieces: Vec<ShardRange>,
     },
     /// There is no ring: add up these pieces, in order, to the sum of the step under way.
@@ -36,8 +36,8 @@ pub enum Command {
         /// The orders that it is closed with.
         trailer: Trailer,
     },
-    /// Keep the sum, or state, that came with this event: it is the one to be applied, or loaded, next. A sum's trailer is kept
-    /// with it, for those who follow.
+    /// Keep the sum, or state, that came with this event: it is the one to be applied, or loaded, next. A sum's trailer is kept with it,
+    /// for joiners that follow.
     Accept {
         /// The trailer of a sum; `Continue` for a state.
         trailer: Trailer,
@@ -51,10 +51,10 @@ pub enum Command {
     },
     /// The ring's next closed sum says this.
     CloseWith {
-        /// What.
+        /// The trailer.
         trailer: Trailer,
     },
-    /// Keep the newest applied sum, with its trailer, for those who follow.
+    /// Keep the newest applied sum, with its trailer, for joiners that follow.
     KeepSum {
         /// Its step.
         step: Step,
@@ -76,12 +76,12 @@ pub enum Command {
     Snapshot {
         /// The snapshot.
         snapshot: SnapshotId,
-        /// Which shares.
+        /// The shares.
         shares: Vec<Share>,
     },
     /// Write shares of the snapshot that is held to depots, then say [`Event::Saved`] for each, or [`Event::NotSaved`]. Keep all that are
-    /// held of it until [`NetworkCommand::EndSave`]. Given again for the same snapshot, with a higher attempt: begin anew. For another: forget
-    /// the one before.
+    /// held of it until [`NetworkCommand::EndSave`]. Given again for the same snapshot, with a higher attempt: begin anew. For another:
+    /// forget the one before.
     Save(Box<Save>),
     /// Hand this on, as it is.
     Network(NetworkCommand),
@@ -108,7 +108,7 @@ pub enum NetworkCommand {
         generation: Generation,
     },
     /// The generation that was prepared begins with this step. The ring before it has closed its last sum: it ends by itself once
-    /// that is sent on. Who follows or copies no longer does.
+    /// that is sent on. A worker that follows or copies no longer does.
     Switch {
         /// The generation that begins.
         generation: Generation,
@@ -120,7 +120,7 @@ pub enum NetworkCommand {
     /// A snapshot is to come: find memory for copies of these shares, beside the training thread, then say [`Event::RoomMade`].
     /// For none of them: it will not come.
     MakeRoom {
-        /// Which shares.
+        /// The shares.
         shares: Vec<Share>,
     },
     /// From now on serve shares and sums to these workers only, besides the members of the present generation.
@@ -130,7 +130,7 @@ pub enum NetworkCommand {
     },
     /// Fetch from a donor, then say [`Event::Fetched`] or [`Event::LinkBroken`].
     Fetch {
-        /// For which generation.
+        /// The generation.
         generation: Generation,
         /// Sum or state.
         what: Lacking,
@@ -142,12 +142,12 @@ pub enum NetworkCommand {
     /// Copy all shares of this snapshot from their holders, then say [`Event::Copied`] with the state, or [`Event::CopyFailed`].
     /// Given again for the same snapshot when a holder is gone: go on with the others.
     Copy(Box<Snapshot>),
-    /// Get the sum of this step from one of its keepers, who may have to wait for it, then say [`Event::Followed`] with the sum, or
+    /// Get the sum of this step from one of its keepers, which may have to wait for it, then say [`Event::Followed`] with the sum, or
     /// [`Event::CopyFailed`].
     Follow {
         /// The step.
         step: Step,
-        /// Whom to ask, in this order.
+        /// The keepers to ask, in this order.
         snapshot: Box<Snapshot>,
     },
     /// End what [`NetworkCommand::Copy`] and [`NetworkCommand::Follow`] have begun.
@@ -157,11 +157,11 @@ pub enum NetworkCommand {
     /// Load the checkpoint that a generation starts from, this member's share (if it reads one) from the depots and the rest from the
     /// readers, then say [`Event::Fetched`] with the state, or [`Event::NotRestored`].
     Restore {
-        /// For which generation.
+        /// The generation.
         generation: Generation,
         /// This member's place.
         rank: Rank,
-        /// What, and from whom.
+        /// What to load, and from which depots and members.
         restore: Box<Restore>,
     },
     /// All members have what [`NetworkCommand::Restore`] asked for: nothing of it need be kept for them.

@@ -22,7 +22,7 @@ pub enum Event {
         /// The first step whose report it lacks.
         report_from: Step,
     },
-    /// The coordinator has sent this message. Those that are about the worker's process, and not about its training, change nothing.
+    /// The coordinator has sent this message. Messages that are about the worker's process, and not about its training, change nothing.
     Ordered(CoordinatorMessage),
     /// A share that [`Command::Save`] named is durable where it should be.
     Saved(Box<SavedShare>),
@@ -53,19 +53,19 @@ pub enum Event {
     RoomMade,
     /// The shares that [`Command::Snapshot`] asked for are being hashed, and more of them are than when this was last said.
     Hashing {
-        /// Of which snapshot.
+        /// The snapshot.
         snapshot: SnapshotId,
     },
     /// The shares that [`Command::Snapshot`] asked for are copied and hashed.
     Snapshotted {
-        /// Which snapshot.
+        /// The snapshot.
         snapshot: SnapshotId,
         /// The index of each share, and its hash.
         shares: Vec<(u32, StateHash)>,
     },
     /// All shares that [`NetworkCommand::Copy`] asked for are here, each with the hash it should have.
     Copied {
-        /// Of which snapshot.
+        /// The snapshot.
         snapshot: SnapshotId,
     },
     /// The sum that [`NetworkCommand::Follow`] asked for is here.
@@ -79,21 +79,21 @@ pub enum Event {
     },
     /// No holder gave what [`NetworkCommand::Copy`] or [`NetworkCommand::Follow`] asked for.
     CopyFailed {
-        /// Of which snapshot.
+        /// The snapshot.
         snapshot: SnapshotId,
-        /// Whom was asked, and what went wrong.
+        /// Which holders were asked, and what went wrong.
         reason: String,
     },
     /// All links of the generation, present or prepared, are made.
     LinksReady {
-        /// Which generation.
+        /// The generation.
         generation: Generation,
     },
     /// A link broke or could not be made, or a donor did not deliver.
     LinkBroken {
-        /// Of which generation.
+        /// The generation.
         generation: Generation,
-        /// Whom it led to.
+        /// The worker that it led to.
         peer: WorkerId,
     },
     /// The ring has the whole sum of a step.

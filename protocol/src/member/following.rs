@@ -1,7 +1,7 @@
 //! How a joiner comes to the state while the others train: it copies a snapshot, then follows the ring sum by sum.
 //!
 //! It sees the same sums with the same trailers as the members do, only by another way. So a trailer that switches to a generation
-//! with this worker in it is its way in, at the same boundary as everybody's.
+//! with this worker in it is its way in, at the same boundary as the members'.
 
 use super::Member;
 use super::command::{Command, NetworkCommand};
@@ -34,7 +34,7 @@ pub(super) struct Follow {
     told: Told,
 }
 
-/// Why a joiner neither copies nor follows any more. Said again when the coordinator counts on it: it may not have heard.
+/// Why a joiner neither copies nor follows any more. Said again when the coordinator counts on the joiner: it may not have heard.
 #[derive(Debug, Clone)]
 pub(super) struct GivenUp {
     snapshot: SnapshotId,

@@ -1,4 +1,4 @@
-//! What a member keeps for those who join: its shares of a snapshot, and the sums of later steps whose turn is its own.
+//! What a member keeps for joiners: its shares of a snapshot, and the sums of later steps whose turn is its own.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::words::{Step, WorkerId};
 /// What a member keeps for others.
 #[derive(Debug, Clone)]
 pub(super) struct Keeping {
-    /// How many sums it may keep for those who follow.
+    /// How many sums it may keep for joiners that follow.
     most_sums: u32,
     pub(super) held: Option<Held>,
     /// Joiners that it serves.
@@ -38,11 +38,11 @@ impl Keeping {
 #[derive(Debug, Clone)]
 pub(super) struct Held {
     snapshot: SnapshotId,
-    /// This member's place among those that took it.
+    /// This member's place among the members that took it.
     place: u32,
     of: u32,
     sums: BTreeSet<Step>,
-    /// Some of its own were too many: a joiner that copies the snapshot could not follow.
+    /// Some sums that it should keep were too many: a joiner that copies the snapshot could not follow.
     lacks_sums: bool,
     /// Joiners may copy it by now. Until then it is being hashed, and may as well become a checkpoint and nothing else.
     offered: bool,
@@ -66,7 +66,8 @@ impl Member {
         }
     }
 
-    /// At a boundary, by trailer: copies this member's shares, if it is a holder. What it has of an earlier snapshot is not needed any more.
+    /// At a boundary, by trailer: copies this member's shares, if it is a holder. What it has of an earlier snapshot is not needed any
+    /// more.
     pub(super) fn take_snapshot(&mut self, out: &mut Vec<Command>) {
         let Some(seat) = &self.seat else { return };
         let Some((place, of)) = seat.place() else {
@@ -118,7 +119,7 @@ impl Member {
         }
     }
 
-    /// Gives up a snapshot that somebody may still need.
+    /// Gives up a snapshot that a joiner or a checkpoint may still need.
     pub(super) fn drop_snapshot(&mut self, out: &mut Vec<Command>) {
         if let Some(snapshot) = self.let_go(out) {
             out.push(Command::Send(WorkerMessage::Dropped { snapshot }));

@@ -11,7 +11,7 @@
 //! ```
 //! `Halted` is a promise: nothing of an older generation is accepted afterwards (GEN-3). Gradients that are under way go on, an
 //! update that is under way ends first (STEP-1). A joiner applies the same sums with the same trailers as the members, only later
-//! and by another way; a member whose turn it is keeps them for it.
+//! and by another way; a member whose turn it is keeps them for the joiner.
 
 mod command;
 mod event;
@@ -83,7 +83,7 @@ struct Job {
 }
 
 impl Member {
-    /// A worker of `job` with the initial state. `keeps`: how many sums it may keep for those who follow.
+    /// A worker of `job` with the initial state. `keeps`: how many sums it may keep for joiners that follow.
     #[must_use]
     pub fn new(job: &JobSpec, keeps: u32) -> Self {
         Self {
@@ -115,8 +115,8 @@ impl Member {
         self.pieces.most = pieces;
     }
 
-    /// What a hello says of this worker must still hold when it is heard. Who has no seat by then takes none that was prepared before:
-    /// the coordinator that hears of it counts it as out of it.
+    /// What a hello says of this worker must still hold when it is heard. A worker that has no seat by then takes none that was prepared
+    /// before: the coordinator takes it to have no part in that.
     fn introducing(&mut self, out: &mut Vec<Command>) {
         if self.seat.is_none() {
             self.unprepare(out);
@@ -135,8 +135,8 @@ impl Member {
         }
     }
 
-    /// From now on no coordinator's life before this one counts. Who trains goes on; who was on its way in begins anew, as the new
-    /// one does not know of it.
+    /// From now on no coordinator's life before this one counts. A worker that trains goes on; one that was on its way in begins anew, as
+    /// the new coordinator does not know of it.
     fn welcomed(&mut self, incarnation: Incarnation, report_from: Step, out: &mut Vec<Command>) {
         self.reports.from = report_from;
         if incarnation > self.promise.incarnation {

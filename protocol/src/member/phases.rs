@@ -1,4 +1,4 @@
-//! Where the machine stands, for those who watch it from outside: by the names of the drawing. Changes nothing.
+//! Where the machine stands, for observers outside: by the names of the drawing. Changes nothing.
 
 use super::Member;
 use super::seat::{Links, Seat};

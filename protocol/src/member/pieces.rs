@@ -94,8 +94,8 @@ impl Pieces {
         }
     }
 
-    /// Keeps the pieces that lie within `assigned`, drops the others, and adds what `assigned` lacks. Where that is more than there is memory
-    /// for, nothing is kept: a running sum that has begun does not grow, and one that begins anew takes its whole run.
+    /// Keeps the pieces that lie within `assigned`, drops the others, and adds what `assigned` lacks. Where that is more than there is
+    /// memory for, nothing is kept: a running sum that has begun does not grow, and one that begins anew takes its whole run.
     pub(super) fn assign(&mut self, assigned: &[ShardRange]) {
         self.list
             .retain(|piece| assigned.iter().any(|range| range.covers(piece.shards)));

@@ -13,7 +13,7 @@ use crate::words::Generation;
 /// A share that is durable where it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedShare {
-    /// Of which snapshot.
+    /// The snapshot.
     pub snapshot: SnapshotId,
     /// The order's.
     pub attempt: u32,
@@ -30,8 +30,8 @@ pub struct SavedShare {
 }
 
 impl Member {
-    /// The state at the end of the job, and that which all leave behind who halt at a boundary, is a snapshot like any other, which the
-    /// coordinator need not ask for.
+    /// The state at the end of the job, and the state that members leave behind when all halt at a boundary, is a snapshot like any other,
+    /// which the coordinator need not ask for.
     pub(super) fn take_last_snapshot(&mut self, out: &mut Vec<Command>) {
         let wanted = |form: &Form| SnapshotId {
             generation: form.generation,

@@ -32,7 +32,7 @@ pub(super) enum Links {
     Pending,
     /// All made.
     Ready,
-    /// Those with these workers could not be made, or have broken.
+    /// The links with these workers could not be made, or have broken.
     Broken(BTreeSet<WorkerId>),
 }
 
@@ -100,7 +100,7 @@ impl Seat {
         out.push(Command::Send(WorkerMessage::LinkBroken { generation, peer }));
     }
 
-    /// Its place among those that hold a snapshot, and how many they are; none if it is none of them.
+    /// Its place among the holders of a snapshot, and how many they are; none if it is not one.
     pub(super) fn place(&self) -> Option<(u32, u32)> {
         let of = self.form.world_size;
         Some((place_of(self.form.rank, of)?, holders_among(of)))
@@ -265,7 +265,7 @@ impl Member {
         }
     }
 
-    /// Whether this member's parts can be executed, by those that it knows (GEN-2).
+    /// Whether this member's parts can be executed, by the members that it knows (GEN-2).
     fn is_sound(&self, form: &Form) -> bool {
         let knows = |rank: Rank| rank == form.rank || form.peer(rank).is_some();
         let executes = |part: &Part| {

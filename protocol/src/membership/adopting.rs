@@ -23,7 +23,7 @@ use crate::plan::Visit;
 use crate::planted::{Bug, bites};
 use crate::words::{Generation, Incarnation, Rank, Step, WorkerId};
 
-/// What this life of the coordinator knows of those before it.
+/// What this life of the coordinator knows of earlier ones.
 #[derive(Debug, Default)]
 pub(super) struct EarlierLife {
     /// Whether there was one, which may have ordered what this one does not know.
@@ -32,7 +32,7 @@ pub(super) struct EarlierLife {
     pub(super) past: Past,
     /// The generation that its record names.
     pub(super) recorded: Generation,
-    /// The newest that any worker has named since.
+    /// The newest generation that any worker has named since.
     pub(super) claimed: Generation,
     /// Workers that it has asked to leave, and that have not come yet.
     pub(super) asked_before: BTreeSet<WorkerId>,
@@ -59,9 +59,9 @@ pub(super) struct Found {
     generation: Generation,
     world_size: u32,
     digest: MembersDigest,
-    /// Who sits where, as its members say of themselves and of their peers.
+    /// The worker at each rank, as its members say of themselves and of their peers.
     ranks: BTreeMap<Rank, WorkerId>,
-    /// What those have whose part of the ring works.
+    /// The seats of members whose part of the ring works.
     seats: BTreeMap<Rank, Seated>,
     gone: BTreeSet<WorkerId>,
     ring: Ring,
@@ -158,7 +158,8 @@ impl Membership {
         possible && self.now.saturating_sub(since) < ADOPTION_PATIENCE && !bites(Bug::ImpatientReturn)
     }
 
-    /// How one that arrives takes part while the past is not dealt with. A worker that has had a seat is halted, should it come to that.
+    /// How a worker that arrives takes part while the past is not dealt with. A worker that has had a seat is halted, should it come to
+    /// that.
     pub(super) fn place_in_the_past(&mut self, arrival: &Arrival) -> Option<Place> {
         let introduction = &arrival.introduction;
         let (generation, seat) = (introduction.generation, introduction.seat.as_ref());
@@ -198,7 +199,7 @@ impl Membership {
                 Past::Possible { gone } => gone.clone(),
                 Past::None | Past::Found(_) => BTreeSet::new(),
             },
-            // Who came before has promised something else.
+            // Workers that came before have promised something else.
             ring: if self.members.values().any(Record::is_called) {
                 Ring::Broken
             } else {
@@ -210,9 +211,9 @@ impl Membership {
         found
     }
 
-    /// Whether one that has trained has a newer state than all who train now: they began anew without it, and it comes later than
-    /// anybody waited for. One step more is no reason to halt them, unless they began in another life of the coordinator: the others
-    /// had given that step up with its connection, and are about to have it again.
+    /// Whether a worker that has trained has a newer state than all that train now: they began anew without it, and it comes later than it
+    /// was waited for. One step more is no reason to halt them, unless they began in another life of the coordinator: the others had given
+    /// that step up with its connection, and are about to have it again.
     pub(super) fn has_trained_further(&self, introduction: &Introduction) -> bool {
         let (generation, step) = (introduction.generation, introduction.standing.step);
         let earlier = generation.incarnation() < self.formed.incarnation();
@@ -361,7 +362,7 @@ impl Membership {
         });
         self.formation = Some(formation);
         self.run(Resumed::Yes);
-        // Those who have promised something, and are in none of it.
+        // Workers that have promised something, and are in none of it.
         let strays: Vec<WorkerId> = self
             .members
             .iter()

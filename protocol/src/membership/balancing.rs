@@ -1,4 +1,4 @@
-//! Shards move towards the faster members, so that all finish together. Who computes a shard never reaches the arithmetic, so this
+//! Shards move towards the faster members, so that all finish together. Which member computes a shard never reaches the arithmetic, so this
 //! may be done at any boundary, by a plan like any other whose members stay the same.
 //!
 //! ```text
@@ -56,7 +56,7 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Those of a job that begins at the time `now`.
+    /// The ranges of a job that begins at the time `now`.
     pub(super) fn new(now: Duration) -> Self {
         Self {
             settled: now,

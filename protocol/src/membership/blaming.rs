@@ -1,9 +1,10 @@
-//! Who is left out where links between workers cannot be made, or break time and again.
+//! Which worker is left out where links cannot be made, or break time and again.
 //!
-//! A report names two ends, and either may be at fault, or lie: both are charged. Whom generation after generation breaks with is judged by
-//! all that was told of it: at fault is the worker that cannot be linked with several others, or with none, while those can be linked with each other.
-//! One whose port is broken is found so, whether it says so, or its neighbours do, or all of them; and so is one that accuses everybody.
-//! Between two alone nothing tells which it is: after some tries the one that came last goes, and it is remembered of the other.
+//! A report names two ends, and either may be at fault, or lie: both are charged. A worker that generation after generation breaks with is
+//! judged by all that was told of it: it is at fault if it cannot be linked with several others, or with any, while those can be linked
+//! with each other. A worker whose port is broken is found so, whether it says so, or its neighbours do, or all of them; and so is one that
+//! accuses all others. Between two alone nothing tells which it is: after some tries the one that came last goes, and it is remembered of
+//! the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -19,9 +20,9 @@ use crate::words::{Generation, Step, WorkerId};
 #[derive(Debug, Default)]
 pub(super) struct Breaks {
     pairs: BTreeMap<(WorkerId, WorkerId), Break>,
-    /// Who could not make one of the generation that was formed last.
+    /// Workers that could not make a link of the generation that was formed last.
     told: BTreeSet<WorkerId>,
-    /// The first that was made for it and broke: perhaps only because the other end could not make another.
+    /// The first link that was made for it and broke: perhaps only because the other end could not make another.
     broke: Option<(WorkerId, WorkerId)>,
     /// When the first of them was told.
     since: Option<Duration>,
@@ -80,7 +81,7 @@ impl Breaks {
         (self.broke, self.since) = (None, None);
     }
 
-    /// It is to be placed at the other end of the ring this time: with another neighbour it shows who of two is at fault.
+    /// It is to be placed at the other end of the ring this time: with another neighbour it shows which of two is at fault.
     pub(super) fn is_to_change_sides(&self, joiner: WorkerId) -> bool {
         self.times(joiner, |_| true) % 2 == 1
     }
@@ -133,7 +134,7 @@ impl Membership {
         }
     }
 
-    /// A generation whose links cannot all be made is given up once all who may know of one have had the time to say so.
+    /// A generation whose links cannot all be made is given up once all workers that may know of such a link have had the time to say so.
     pub(super) fn give_up_broken_links(&mut self) {
         let since = self
             .faults
@@ -155,7 +156,7 @@ impl Membership {
         breaks.retain(|_, broken| now.saturating_sub(broken.last) < FORGIVEN);
         let (one, other) = pair(worker, peer);
         let host = |worker| self.members.get(&worker).map(|record| record.address.ip());
-        // Who is gone is noticed by other means.
+        // A worker that is gone is noticed by other means.
         let (Some(first), Some(second)) = (host(one), host(other)) else {
             return;
         };
@@ -168,7 +169,7 @@ impl Membership {
         broken.last = now;
     }
 
-    /// Members of a generation that works can be linked with others. Who trains alone has not shown that it can.
+    /// Members of a generation that works can be linked with others. A worker that trains alone has not shown that it can.
     pub(super) fn forget_breaks(&mut self) {
         let members: BTreeSet<WorkerId> = self.formation.iter().flat_map(Formation::workers).collect();
         if members.len() > 1 {
@@ -200,7 +201,7 @@ impl Membership {
         let record = self.members.get(&worker)?;
         let present = |other: &WorkerId| self.members.contains_key(other);
         let (here, gone): (Vec<_>, Vec<_>) = self.faults.breaks.of(worker).partition(|(other, ..)| present(other));
-        // A successor on the host of one that is gone may have inherited its trouble: then it is no other witness.
+        // A successor on the host of a worker that is gone may have inherited its trouble: then it is no other witness.
         let hosts: BTreeSet<IpAddr> = here.iter().map(|(_, host, _)| *host).collect();
         let gone: BTreeSet<IpAddr> = gone.into_iter().map(|(_, host, _)| host).collect();
         let formation = self.formation.as_ref();

@@ -7,7 +7,7 @@ use crate::messages::{CatchUp, Standing};
 use crate::planted::{Bug, bites};
 use crate::words::{Rank, Step};
 
-/// Whom each rank gives something to.
+/// The ranks that each donor gives something to.
 pub(super) fn fetchers(catch_up: &[CatchUp]) -> BTreeMap<Rank, Vec<Rank>> {
     let mut fetchers: BTreeMap<Rank, Vec<Rank>> = BTreeMap::new();
     for (rank, catch_up) in (0..).map(Rank::new).zip(catch_up) {
@@ -18,7 +18,7 @@ pub(super) fn fetchers(catch_up: &[CatchUp]) -> BTreeMap<Rank, Vec<Rank>> {
     fetchers
 }
 
-/// Who fetches what from whom. Donors take turns.
+/// What each member fetches, and from which donor. Donors take turns.
 pub(super) fn catch_up(step: Step, candidates: &[Candidate<'_>]) -> Vec<CatchUp> {
     let donors = |wanted: &dyn Fn(&Standing) -> bool| {
         let donors = candidates.iter().enumerate().filter(|(_, one)| wanted(one.standing));

@@ -46,7 +46,7 @@ pub(super) struct Plan {
 /// Why there is a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Somebody comes or goes.
+    /// A worker comes or goes.
     Change,
     /// The same members are to have other ranges. It gives way to a change, and costs no joiner its place.
     Balance,

@@ -44,7 +44,7 @@ impl Membership {
         if self.awaits_last_save(ending.step) {
             return;
         }
-        // Where the job stopped before a step was whole, also those who have gone since had computed of it in vain.
+        // Where the job stopped before a step was whole, also workers that have gone since had computed of it in vain.
         self.ledger.resume(ending.step);
         let in_vain: u64 = self
             .members
@@ -94,8 +94,8 @@ impl Membership {
     }
 }
 
-/// Who is alone with what it ends with, and what the others have. All its gradients are in their state as well, so that none is right by
-/// being of the many.
+/// The member that is alone with what it ends with, and what the others have. All its gradients are in their state as well, so that none is
+/// right by being of the many.
 fn disagreement(endings: &[(&WorkerId, &Ending)]) -> String {
     let alike = |one: &Ending| endings.iter().filter(|(_, other)| other.same_bits(one)).count();
     let odd = endings.iter().min_by_key(|(_, ending)| alike(ending));

@@ -1,6 +1,6 @@
-//! One worker's word against that of many. Members are never more than one step apart, none is told to stop unless an operator wants it, and
-//! what one model cannot compute no other can: so who says otherwise and is alone with it is left out, and the others go on. Two who say
-//! different things are not told apart here.
+//! One worker's word against that of many. Members are never more than one step apart, none is told to stop unless an operator wants it,
+//! and what one model cannot compute no other can: so a worker that says otherwise and is alone with it is left out, and the others go on.
+//! Two workers that say different things are not told apart here.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::messages::{Senseless, Standing};
 use crate::planted::{Bug, bites};
 use crate::words::{Step, WorkerId};
 
-/// So many others must say otherwise before one is not believed.
+/// So many others must say otherwise before a worker is not believed.
 const WITNESSES: usize = 2;
 
 /// The model or the data failed at a worker, and another one tries.
@@ -45,8 +45,8 @@ fn far_ahead(of: Step, found: Step) -> Loss {
 }
 
 impl Membership {
-    /// Leaves out who has said for long that it is further than it can be, while others of its generation say where that is. Theirs must be
-    /// words that were said after its own.
+    /// Leaves out a member that has said for long that it is further than it can be, while others of its generation say where that is. They
+    /// must have said so after it did.
     pub(super) fn refute_progress(&mut self) {
         let (Some(formation), Phase::Running { .. }) = (&self.formation, &self.phase) else {
             return;
@@ -100,8 +100,8 @@ impl Membership {
         }
     }
 
-    /// All have halted. Leaves out who says that it is further than it can be with those of its generation, or that it was told to stop
-    /// though no operator wants that. True if one was: then the others are looked at anew.
+    /// All have halted. Leaves out a member that says that it is further than it can be with those of its generation, or that it was told
+    /// to stop though no operator wants that. True if one was: then the others are looked at anew.
     pub(super) fn refute_standings(&mut self) -> bool {
         let Some((worker, cause)) = self.too_far().or_else(|| self.stopped_unasked()) else {
             return false;
@@ -119,8 +119,8 @@ impl Membership {
         members.collect()
     }
 
-    /// No member can finish a step without all others of its generation, so that none is two steps beyond any other, or beyond the step that
-    /// all had first to come to.
+    /// No member can finish a step without all others of its generation, so that none is two steps beyond any other, or beyond the step
+    /// that all had first to come to.
     fn too_far(&self) -> Option<(WorkerId, Loss)> {
         let formation = self.formation.as_ref().filter(|_| !self.change.unseen)?;
         let halted = self.halted_members(formation);
@@ -144,7 +144,8 @@ impl Membership {
         self.stop != Stop::No || told || (self.earlier.resumed && !known)
     }
 
-    /// Members that say that they were told to stop though no operator wants it, if they are few. Many may be right: then the closer has lied to them.
+    /// Members that say that they were told to stop though no operator wants it, if they are few. Many may be right: then the closer has
+    /// lied to them.
     fn stopped_unasked(&self) -> Option<(WorkerId, Loss)> {
         let formation = self.formation.as_ref().filter(|_| !self.may_have_been_stopped())?;
         let halted = self.halted_members(formation);

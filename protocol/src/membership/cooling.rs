@@ -17,7 +17,7 @@ use crate::limits::{COOL, COOL_MOST, FLAPS, FORGIVEN, HOST_FAILURES};
 use crate::messages::CoordinatorMessage;
 use crate::words::WorkerId;
 
-/// Who has failed lately.
+/// Workers and hosts that have failed lately.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     /// Members whose control connections broke.
@@ -76,7 +76,7 @@ impl Membership {
         }
     }
 
-    /// Sends away one that comes back once too often. Not if it may have what the others lack.
+    /// Sends away a worker that comes back once too often. Not if it may have what the others lack.
     pub(super) fn is_dismissed_for_flapping(&mut self, arrival: &Arrival) -> bool {
         let worker = arrival.worker;
         let trouble = self.faults.failures.workers.get(&worker);

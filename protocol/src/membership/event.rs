@@ -20,7 +20,7 @@ pub enum Event {
     Said {
         /// The worker.
         worker: WorkerId,
-        /// What.
+        /// The message.
         message: WorkerMessage,
     },
     /// A worker is gone.
@@ -34,7 +34,7 @@ pub enum Event {
     LeaveRequested {
         /// The worker.
         worker: WorkerId,
-        /// Who wants it, and why, for people.
+        /// What asked for it, and why, for people.
         reason: String,
     },
     /// The agent of a worker sees that its process stands still, or goes on.
@@ -160,26 +160,26 @@ pub enum Command {
     Send {
         /// The worker.
         worker: WorkerId,
-        /// What.
+        /// The message.
         message: CoordinatorMessage,
     },
     /// End a worker's process, if it runs under an agent: it hangs or stands still, and would end by itself never.
     Kill {
-        /// Whose.
+        /// The worker.
         worker: WorkerId,
     },
     /// Tell a depot.
     Order {
         /// The checkpoint actor.
         depot: DepotId,
-        /// What.
+        /// The order.
         order: Box<DepotOrder>,
     },
     /// Make a manifest of these contents and of the job, and give it to these depots by [`DepotOrder::Commit`].
     Commit {
         /// The checkpoint actors.
         to: Vec<DepotId>,
-        /// What.
+        /// What the checkpoint consists of.
         contents: Box<Contents>,
     },
     /// Tell people.

@@ -44,10 +44,10 @@ pub(super) struct Formation {
     first: Schedule,
     steady: Schedule,
     catch_up: Vec<CatchUp>,
-    /// Whom each rank has to do with beside its neighbours in these schedules: whom it gives the state or a sum to; and, in a generation that
-    /// was found, whom it says that it has links with, perhaps from the first step on.
+    /// The ranks that each rank has to do with beside its neighbours in these schedules: it gives them the state or a sum; or, in a
+    /// generation that was found, says that it has links with them, perhaps from the first step on.
     others: BTreeMap<Rank, Vec<Rank>>,
-    /// What all load, if no worker has the state.
+    /// What all members load, if no worker has the state.
     restore: Option<Restores>,
     /// Whether gradients that members have are computed again, as memory does not hold them beside those that are missing.
     pub(super) drops_some: bool,
@@ -56,7 +56,7 @@ pub(super) struct Formation {
 }
 
 impl Formation {
-    /// Decides who does what. The generation starts from the newest state that any candidate has, or from the one that all restore.
+    /// Decides what each member does. The generation starts from the newest state that any candidate has, or from the one that all restore.
     ///
     /// # Errors
     /// [`NoRoom`] when the candidates' memory does not cover `shards`.
@@ -76,7 +76,7 @@ impl Formation {
             steps().max()
         }
         .unwrap_or(Step::ZERO);
-        // Who has been told so is there, or one step before.
+        // A member that was told to stop is at that step, or one before.
         let stop_at = standings().filter_map(|standing| standing.stop_at).max();
         let stop_at = stop_at.map(|stop| stop.min(step.next()));
         let kept = |standing: &Standing| {
@@ -102,7 +102,7 @@ impl Formation {
         let means: Vec<Means> = candidates.iter().map(|one| one.means).collect();
         let (order, shards) = (sums.order, sums.shards);
         let later = steady(order, shards, &means)?;
-        // Where memory does not hold what is kept and what is missing, who lacks it computes all of its range again.
+        // Where memory does not hold what is kept and what is missing, a rank that lacks some computes all of its range again.
         let retried = retry(order, shards, &seats);
         let drops_some = retried.is_err() && seats.iter().any(|seat| !seat.kept.is_empty());
         let first = retried.unwrap_or_else(|_| later.clone());
@@ -301,13 +301,13 @@ impl Formation {
         self.peers_of(worker).contains(&peer)
     }
 
-    /// Whom a member has to do with.
+    /// The workers that a member has to do with.
     pub(super) fn peers_of(&self, worker: WorkerId) -> Vec<WorkerId> {
         let form = self.rank_of(worker).and_then(|rank| self.form(rank, Step::ZERO));
         form.map_or_else(Vec::new, |form| form.peers.iter().map(|peer| peer.member.worker).collect())
     }
 
-    /// Who gives rank `rank` what it lacks, if a member does.
+    /// The member that gives rank `rank` what it lacks, if one does.
     pub(super) fn donor(&self, rank: usize) -> Option<WorkerId> {
         let donor = self.catch_up.get(rank)?.donor()?;
         self.members.get(donor.index()).map(|member| member.worker)
@@ -330,8 +330,8 @@ impl Formation {
 }
 
 impl Form {
-    /// What all members of a generation are told, by rank, if none is behind. `first` and `steady` are who adds which shards in the
-    /// first step and in every later one, as [`crate::assign`] makes them. For those who need no coordinator.
+    /// What all members of a generation are told, by rank, if none is behind. `first` and `steady` say which rank adds which shards in the
+    /// first step and in every later one, as [`crate::assign`] makes them. For callers that need no coordinator.
     #[must_use]
     pub fn all(
         generation: Generation,

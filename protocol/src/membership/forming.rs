@@ -40,7 +40,7 @@ impl Membership {
                 Lack::Joiners => self.call_in_joiners(since),
                 Lack::Patience => {}
                 Lack::Need(Need::Workers(_) | Need::Room { .. }) if self.has_nothing_to_keep(since) => self.stop_in_vain(),
-                // Who has yet to come is not missed.
+                // Workers that have yet to come are not missed.
                 Lack::Need(_) if self.arrivals == 0 => {}
                 Lack::Need(need) if told == Some(need) => {}
                 Lack::Need(need) => {
@@ -62,7 +62,7 @@ impl Membership {
         }
     }
 
-    /// The others cannot train without those who join: all wait until they have the state.
+    /// The others cannot train without the joiners: all wait until they have the state.
     fn call_in_joiners(&mut self, since: Duration) {
         self.renumber();
         self.phase = Phase::Halting { since };
@@ -89,7 +89,7 @@ impl Membership {
         }
     }
 
-    /// What keeps the next generation from being formed. Everybody is quiet.
+    /// What keeps the next generation from being formed. All workers are quiet.
     fn lacks(&self, since: Duration) -> Lack {
         if self.may_be_missing_a_past(since) {
             return Lack::Patience;
@@ -130,7 +130,7 @@ impl Membership {
             return Lack::Joiners;
         }
         let newest = self.newest();
-        // Who may be on the way back is not waited for where a checkpoint has as much.
+        // A worker that may be on its way back is not waited for where a checkpoint has as much.
         let kept = || self.checkpoints.newest_usable() >= self.training.reached;
         if newest < self.training.oldest_alive() && !kept() && self.holder_may_return() && !bites(Bug::HoldersNotAwaited) {
             return Lack::Need(Need::State);
@@ -150,7 +150,7 @@ impl Membership {
         missed.any(|&since| self.now.saturating_sub(since) < STATE_GRACE)
     }
 
-    /// Of how many shards those who are quiet can hold the gradients.
+    /// Of how many shards the quiet workers can hold the gradients.
     fn room(&self) -> u64 {
         let census = self.members.census();
         let all_compute = census.quiet <= self.config.max.min(MAX_WORKERS) as usize;
@@ -160,7 +160,7 @@ impl Membership {
         self.room_of(&self.candidates())
     }
 
-    /// Of how many shards these can hold the gradients.
+    /// Of how many shards these candidates can hold the gradients.
     pub(super) fn room_of(&self, candidates: &[Candidate<'_>]) -> u64 {
         room(self.config.order, candidates.iter().map(|one| one.means))
     }
@@ -176,15 +176,15 @@ impl Membership {
         quiet.map(|standing| standing.step).max().unwrap_or(Step::ZERO)
     }
 
-    /// The newest state of those who were members before; the one that they were known to have, if they are all gone.
+    /// The newest state of the members of the last generation; the one that they were known to have, if they are all gone.
     fn newest_of_members(&self) -> Step {
         let Some(formation) = &self.formation else {
-            // Who was a member in an earlier life is not known.
+            // Which workers were members in an earlier life is not known.
             return self.newest();
         };
         let members = formation.workers().filter_map(|worker| self.members.get(&worker)?.quiet());
         members.map(|standing| standing.step).max().unwrap_or_else(|| {
-            // Those who were lost before them may have been a step ahead of where their generation began.
+            // Members that were lost before them may have been a step ahead of where their generation began.
             let theirs = self.training.reached > formation.step.next();
             if theirs { self.training.reached } else { formation.step }
         })
@@ -255,7 +255,7 @@ impl Membership {
             Ok(source) => source,
             Err(reason) => return self.fail(reason),
         };
-        // Those who computed the steps before a restart are not in the ledger one by one any more.
+        // Workers that computed the steps before a restart are not in the ledger one by one any more.
         if let Some(head) = &source {
             self.begin_from(head);
         } else if newest < self.training.oldest_alive() {
@@ -315,7 +315,7 @@ impl Membership {
         self.call(workers);
     }
 
-    /// Tells those who are members from now on, in rank order, their places.
+    /// Tells the members from now on, in rank order, their places.
     fn call(&mut self, workers: Vec<WorkerId>) {
         for (index, worker) in workers.into_iter().enumerate() {
             let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
@@ -333,7 +333,7 @@ enum Lack {
     Nothing,
     /// The first generation waits a little for all that are expected.
     Patience,
-    /// The others do not suffice without those who join.
+    /// The others do not suffice without the joiners.
     Joiners,
     Need(Need),
 }

@@ -1,4 +1,4 @@
-//! Something broke: all who take part, or may have begun to, halt under a number that is newer still.
+//! Something broke: all workers that take part, or may have begun to, halt under a number that is newer still.
 
 use super::change::{Plan, Planned};
 use super::roster::Place;
@@ -8,17 +8,17 @@ use crate::planted::{Bug, bites};
 use crate::words::WorkerId;
 
 impl Membership {
-    /// Something broke: asks everybody to halt. People will be told how long no update was applied.
+    /// Something broke: asks all workers to halt. People will be told how long no update was applied.
     pub(super) fn disturb(&mut self) {
         self.training.disturbed.get_or_insert(self.now);
         self.halt();
     }
 
-    /// Asks everybody to halt for the next number.
+    /// Asks all workers to halt for the next number.
     pub(super) fn halt(&mut self) {
         let plan = self.change.plan.take();
         self.change.unseen |= plan.as_ref().is_some_and(Plan::is_ordered);
-        // Who halts for this one leaves no snapshot behind.
+        // A member that halts for this number leaves no snapshot behind.
         if plan.as_ref().is_some_and(Plan::is_pause) {
             self.checkpoints.want_no_more();
         }

@@ -19,11 +19,11 @@ pub enum JobEvent {
     Worker(WorkerEvent),
     /// To all members together.
     Generation(GenerationEvent),
-    /// To checkpoints, and to those who keep them.
+    /// To checkpoints, and to the checkpoint actors.
     Checkpoint(CheckpointEvent),
     /// Steps were applied; told once per step, in step order.
     Steps(Vec<StepReport>),
-    /// A snapshot is there for those who join.
+    /// A snapshot is there for joiners.
     Snapshot {
         /// Updates that its state has had.
         step: Step,
@@ -61,7 +61,7 @@ pub enum JobEvent {
         /// For how long it was not.
         after: Duration,
     },
-    /// Everybody reported the last step and the same hash.
+    /// All members reported the last step and the same hash.
     Done(Summary),
     /// The job cannot be finished.
     Failed {
@@ -139,14 +139,14 @@ pub enum WorkerEvent {
     /// A joiner could not keep up time and again, or the others cannot train without it: all wait at a boundary until it has the
     /// state.
     Held {
-        /// For whom.
+        /// The joiner.
         worker: WorkerId,
     },
     /// A worker is to leave at the next boundary.
     Leaving {
         /// The worker.
         worker: WorkerId,
-        /// Who wants it, and why.
+        /// What asked for it, and why.
         reason: String,
     },
     /// A worker has left in good order.
@@ -172,7 +172,7 @@ pub enum WorkerEvent {
 /// What happened to the members together.
 #[derive(Debug, Clone, PartialEq, IntoStaticStr)]
 pub enum GenerationEvent {
-    /// Everybody was told to halt.
+    /// All workers were told to halt.
     Halting {
         /// The generation to come.
         generation: Generation,
@@ -208,7 +208,7 @@ pub enum GenerationEvent {
         /// Since the loss, or the arrival, that made it necessary.
         after: Duration,
     },
-    /// The membership, or who computes which shards, changed at a boundary, as planned: no member waited.
+    /// The membership, or which member computes which shards, changed at a boundary, as planned: no member waited.
     Switched {
         /// The new generation.
         generation: Generation,

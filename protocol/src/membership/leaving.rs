@@ -25,7 +25,7 @@ impl Membership {
 
     /// A worker that leaves has halted at the boundary that leaves it out. False if this is no such halt.
     pub(super) fn left(&mut self, worker: WorkerId, generation: Generation, standing: &Standing) -> bool {
-        // A leaver that was asked to halt since then answers that: those who had begun without it may be gone.
+        // A leaver that was asked to halt since then answers that: members that had begun without it may be gone.
         if self.is_halting() {
             return false;
         }
@@ -40,7 +40,7 @@ impl Membership {
         true
     }
 
-    /// Lets those leavers go that no member needs any more.
+    /// Lets leavers go that no member needs any more.
     pub(super) fn release_leavers(&mut self) {
         if !self.members.is_anybody_leaving() {
             return;
@@ -55,8 +55,8 @@ impl Membership {
         let gathering = matches!(self.phase, Phase::Gathering { .. });
         let safe = gathering && self.state_is_safe_without_leavers();
         let over = |since: Duration| self.now.saturating_sub(since) >= LEAVE_GRACE;
-        // After a restart a joiner may be the only one left that has a state. And one that comes back with more than the members have
-        // is waited with: they may come to need it, or get as far themselves.
+        // After a restart a joiner may be the only one left that has a state. And a leaver that comes back with more than the members have
+        // stays for a while: they may come to need it, or get as far themselves.
         let needless =
             |step: Step| (self.is_formed() && step <= self.newest_at_work().next()) || bites(Bug::LoneJoinerReleased);
         // A holder of what is being written stays until it is written, or given up.
@@ -94,7 +94,7 @@ impl Membership {
         members.map(|(_, record)| record.work.step()).fold(began, Step::max)
     }
 
-    /// Whether all who are there leave, and are let go as soon as their state is kept: none trains on until then.
+    /// Whether all workers that are there leave, and are let go as soon as their state is kept: none trains on until then.
     pub(super) fn all_leave_once_saved(&self, since: Duration) -> bool {
         let all = !self.members.is_empty() && self.members.leaving().count() == self.members.len();
         let waited = self.now.saturating_sub(since.max(self.checkpoints.last_hashed()));
@@ -106,7 +106,7 @@ impl Membership {
         matches!(self.phase, Phase::Halting { .. })
     }
 
-    /// Whether somebody who stays has what the newest has.
+    /// Whether a member that stays has the newest state.
     fn state_is_safe_without_leavers(&self) -> bool {
         let newest = |leavers: bool| {
             let records = self.members.values().filter(|record| leavers || record.leaving().is_none());
@@ -122,7 +122,7 @@ impl Membership {
         self.send(worker, CoordinatorMessage::Released { step });
         self.remember_release(worker, step);
         if let Some(record) = self.remove(worker) {
-            // Who has halted goes on with a gradient under way; its count is known once its agent has seen its end.
+            // A worker that has halted goes on with a gradient under way; its count is known once its agent has seen its end.
             let counting = record.quiet().is_some();
             if counting {
                 self.miss(worker, self.now);

@@ -1,4 +1,4 @@
-//! The coordinator's machine: who is a member, and which generation is current.
+//! The coordinator's machine: which workers are members, and which generation is current.
 //!
 //! ```text
 //!             enough, all quiet            all Ready             all Finished, one hash
@@ -10,10 +10,11 @@
 //!                     └─────── a pause: too few stay ───┘
 //! ```
 //! Changes that are known beforehand stop no member. While `Running`, a newcomer becomes a *joiner*: it copies a snapshot and follows
-//! the ring ([`crate::snapshot_round`]). Who has caught up comes in, and who wants to leave goes out, with a generation that is prepared beside the
-//! present one and begun by a trailer (`planning`, `leaving`); so do shards that move towards faster members (`balancing`). Anything that breaks outranks all this: those who take part, or may
-//! have begun to, halt under a number that is newer still (GEN-1). Deaths during `Halting` only shorten the wait; deaths during
-//! `Forming` halt again. Joiners are called in, and waited for, only where the others cannot train without them.
+//! the ring ([`crate::snapshot_round`]). A joiner that has caught up comes in, and a member that wants to leave goes out, with a generation
+//! that is prepared beside the present one and begun by a trailer (`planning`, `leaving`); so do shards that move towards faster members
+//! (`balancing`). Anything that breaks outranks all this: workers that take part, or may have begun to, halt under a number that is newer
+//! still (GEN-1). Deaths during `Halting` only shorten the wait; deaths during `Forming` halt again. Joiners are called in, and waited for,
+//! only where the others cannot train without them.
 
 mod adopting;
 mod balancing;
@@ -232,7 +233,7 @@ impl Membership {
         }
     }
 
-    /// The newest step that anybody is known to have reached.
+    /// The newest step that any worker is known to have reached.
     #[must_use]
     pub fn reached(&self) -> Step {
         self.training.reached
@@ -321,7 +322,7 @@ impl Membership {
             let reason = "asked for before the coordinator was started again".to_owned();
             self.leave_requested(worker, reason);
         }
-        // One that is still in its old place has missed what was said since then.
+        // A worker that is still in its old place has missed what was said since then.
         if (training || ahead) && self.is_formed() {
             self.disturb();
         } else if (training || beside) && self.stage() == Stage::Halting {

@@ -9,7 +9,7 @@ use crate::status::{Doing, Overview, WorkerView};
 use crate::words::{ShardRange, WorkerId};
 
 impl Membership {
-    /// Who takes part at this moment, and how. Changes nothing.
+    /// The workers that take part at this moment, and how. Changes nothing.
     #[must_use]
     pub fn overview(&self, now: Duration) -> Overview {
         let mut workers: Vec<(&WorkerId, &Record)> = self.members.iter().collect();
@@ -31,7 +31,7 @@ impl Membership {
         let rank = record.rank.filter(|_| shards.is_some());
         let doing = match record.place() {
             Place::Quiet(_) => Doing::Waiting,
-            // A step is applied only with all: who has not said that it is ready, is, and says so late.
+            // A step is applied only with all: a member that has not said that it is ready, is, and says so late.
             Place::Called if !matches!(self.phase, Phase::Running { .. }) => Doing::Answering,
             Place::Called | Place::Ready if shards.is_none_or(ShardRange::is_empty) => Doing::Standby,
             Place::Called | Place::Ready => Doing::Training,

@@ -1,4 +1,4 @@
-//! Where the machine stands, for those who watch it from outside: by the names of the drawings. Changes nothing.
+//! Where the machine stands, for observers outside: by the names of the drawings. Changes nothing.
 
 use super::adopting::Past;
 use super::{Membership, Phase, Resumed};
@@ -10,7 +10,7 @@ pub struct Phases {
     pub membership: &'static str,
     /// The generation that a coordinator finds when it comes back.
     pub past: &'static str,
-    /// The snapshot for those who join.
+    /// The snapshot for joiners.
     pub snapshot: &'static str,
     /// The generation to come.
     pub plan: &'static str,

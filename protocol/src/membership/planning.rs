@@ -5,7 +5,7 @@
 //!  or other ranges pay                        all Ready             a boundary
 //!  ──────────────────────────────────▶ Prepare ─────▶ CloseWith(Switch) ─────▶ Switched, Switched, …
 //! ```
-//! Whatever breaks in between halts everybody under a number that is newer still, as any loss does.
+//! Whatever breaks in between halts all workers under a number that is newer still, as any loss does.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ impl Membership {
         if self.is_enough(&without) && self.prepare(without, Purpose::Change) {
             return;
         }
-        // Too few would be left: at first those come who can.
+        // Too few would be left: joiners that have caught up come in first.
         if !newcomers.is_empty() {
             self.prepare([members, newcomers].concat(), Purpose::Change);
             return;
@@ -69,7 +69,7 @@ impl Membership {
         !busy && matches!(self.phase, Phase::Running { .. }) && !lingers()
     }
 
-    /// Whether somebody is about to come or go.
+    /// Whether a worker is about to come or go.
     pub(super) fn changes_anyway(&self) -> bool {
         self.members.is_anybody_leaving() || self.round.counts().caught_up > 0
     }
@@ -173,8 +173,8 @@ impl Membership {
         self.order_switch();
     }
 
-    /// Sends the orders to those of the plan who have not said that they are ready, if they are due. Joiners get them again until they have
-    /// begun: one that has given up says so.
+    /// Sends the orders to members of the plan that have not said that they are ready, if they are due. Joiners get them again until they
+    /// have begun: a joiner that has given up says so.
     fn send_prepares(&mut self, is_due: impl Fn(&Record) -> bool) {
         let Some(Plan {
             next: Some(next), ready, ..

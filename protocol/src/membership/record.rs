@@ -1,5 +1,5 @@
-//! What a coordinator writes down of a job, so that its next life counts on. The machine does not wait for it to be written, and nothing is lost
-//! without it but counts and reports: what is true of the job is what the workers say.
+//! What a coordinator writes down of a job, so that its next life counts on. The machine does not wait for it to be written, and nothing is
+//! lost without it but counts and reports: what is true of the job is what the workers say.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,15 +18,15 @@ pub struct JobRecord {
     pub(super) formed: Generation,
     /// All workers that were connected, or missed.
     pub(super) workers: BTreeSet<WorkerId>,
-    /// Those that were to leave.
+    /// Workers that were to leave.
     pub(super) leaving: BTreeSet<WorkerId>,
-    /// Those that have left last, and where.
+    /// Workers that have left last, and where.
     pub(super) released: BTreeMap<WorkerId, Release>,
-    /// Of those that left before them, none knows of a newer generation.
+    /// Of workers that left before them, none knows of a newer generation.
     pub(super) forgotten: Generation,
     /// Whether the job was to end at the next boundary.
     pub(super) stop: bool,
-    /// The newest step that anybody was known to have reached.
+    /// The newest step that any worker was known to have reached.
     pub(super) reached: Step,
     pub(super) restarted: Step,
     /// The step of the newest checkpoint.
@@ -156,7 +156,7 @@ impl JobRecord {
         self
     }
 
-    /// Those that have left.
+    /// Workers that have left.
     pub fn released(&self) -> impl Iterator<Item = WorkerId> + '_ {
         self.released.keys().copied()
     }

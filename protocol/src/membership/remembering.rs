@@ -18,9 +18,9 @@ use crate::words::{Generation, Step, WorkerId};
 /// Workers that are not connected, and known all the same.
 #[derive(Debug, Default)]
 pub(super) struct Absent {
-    /// Those that may be on their way back, and since when they are missed.
+    /// Workers that may be on their way back, and since when they are missed.
     pub(super) missed: BTreeMap<WorkerId, Duration>,
-    /// Those that have left in good order, and where. One that has not heard of it is told again.
+    /// Workers that have left in good order, and where. A worker that has not heard of it is told again.
     pub(super) released: Released,
 }
 
@@ -37,9 +37,9 @@ pub(super) struct Release {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Released {
     by_name: BTreeMap<WorkerId, Release>,
-    /// The same, those that left first in front.
+    /// The same, the first to leave in front.
     in_order: BTreeSet<(Generation, WorkerId)>,
-    /// Of those that are not known by name any more, none knows of a newer generation.
+    /// Of workers that are not known by name any more, none knows of a newer generation.
     forgotten: Generation,
 }
 
@@ -81,7 +81,7 @@ impl Released {
 }
 
 impl Membership {
-    /// Where one that says hello was let go, if it was.
+    /// Where a worker that says hello was let go, if it was.
     pub(super) fn has_left(&self, arrival: &Arrival) -> Option<Step> {
         let (worker, introduction) = (arrival.worker, &arrival.introduction);
         if let Some(release) = self.absent.released.by_name.get(&worker) {

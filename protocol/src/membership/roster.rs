@@ -1,4 +1,4 @@
-//! Who is known to the coordinator, and where each stands. What is asked with every message is counted when a place changes, and not
+//! The workers that the coordinator knows, and where each stands. What is asked with every message is counted when a place changes, and not
 //! looked for among all.
 
 use std::collections::{BTreeMap, BTreeSet, btree_map};
@@ -177,7 +177,8 @@ impl Record {
     }
 }
 
-/// All who are known. Its records are looked at as in any map; places change only here, so that how many there are of each kind is known.
+/// All workers that are known. The records are looked at as in any map; places change only here, so that how many there are of each kind is
+/// known.
 #[derive(Debug, Default)]
 pub(super) struct Roster {
     records: BTreeMap<WorkerId, Record>,
@@ -268,7 +269,7 @@ impl Roster {
         self.records.values()
     }
 
-    /// Those who join.
+    /// The joiners.
     pub(super) fn joining(&self) -> impl Iterator<Item = (WorkerId, &Record)> {
         let look = |&worker: &WorkerId| {
             self.visit(1);
@@ -277,7 +278,7 @@ impl Roster {
         self.joining.iter().filter_map(look)
     }
 
-    /// Those who are to leave.
+    /// The workers that are to leave.
     pub(super) fn leaving(&self) -> impl Iterator<Item = (WorkerId, &Record)> {
         let look = |&worker: &WorkerId| {
             self.visit(1);

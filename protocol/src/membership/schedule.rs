@@ -4,7 +4,7 @@ use crate::job::Order;
 use crate::plan::{Plan, Visit};
 use crate::words::ShardRange;
 
-/// Who computes which shards, and what each member is told of that.
+/// Which shards each rank computes, and what each member is told of that.
 #[derive(Debug, Clone)]
 pub(super) struct Schedule {
     pub(super) visits: Vec<Visit>,

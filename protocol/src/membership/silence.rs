@@ -1,9 +1,9 @@
-//! Who counts as dead because nothing is heard of it, or because its agent sees it stand still, and who because it lives and does nothing
-//! while the others wait for it.
+//! Which workers are left out: those that nothing is heard of, those that their agent sees stand still, and those that live and do nothing
+//! while the others wait for them.
 //!
 //! How long a silence may be follows from the worker's own beats: on a calm machine a gap of a few beats says much, on a busy one
-//! little. A stall is judged by what a worker has computed, or moved of the state that it comes to, never by the clock of a step: the longest
-//! gradient is no worker's fault, nor is the largest state.
+//! little. A stall is judged by what a worker has computed, or moved of the state that it comes to, never by the clock of a step: the
+//! longest gradient is no worker's fault, nor is the largest state.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ impl Work {
         now.saturating_sub(self.worked.max(since))
     }
 
-    /// The same for one that comes to the state. What it, or who gives it the state, says to have moved is believed for so long.
+    /// The same for a worker that comes to the state. What it, or its donor, says to have moved is believed for so long.
     fn stood_loading(&self, donor: Option<&Self>, since: Duration, now: Duration) -> Duration {
         let (stood, moved) = (
             self.stood(since, now),
@@ -151,7 +151,7 @@ impl Membership {
         }
     }
 
-    /// Leaves out who said nothing for too long. Silent heartbeats evict no worker while the generation's steps advance.
+    /// Leaves out workers that said nothing for too long. Silent heartbeats evict no worker while the generation's steps advance.
     pub(super) fn evict_silent(&mut self) {
         if self.stage() == Stage::Done {
             return;
@@ -188,14 +188,14 @@ impl Membership {
         }
     }
 
-    /// Leaves out who is seen to stand still, and has it ended: whatever wakes it later, it must begin anew. Where no other member moves
-    /// it is only silent, as they all are: somebody may have stopped the whole job, and let it go on soon.
+    /// Leaves out a worker that is seen to stand still, and has it ended: whatever wakes it later, it must begin anew. Where no other
+    /// member moves it is only silent, as they all are: an operator may have stopped the whole job, and let it go on soon.
     pub(super) fn evict_stopped(&mut self) {
         let another = |record: &Record| record.stopped.is_none() && !record.joins();
         if self.stage() == Stage::Done || !self.members.values().any(another) {
             return;
         }
-        // What was said after its agent saw it stop came from one that goes on: the agent has yet to say so.
+        // What was said after its agent saw it stop came from a process that goes on: the agent has yet to say so.
         let stood = |record: &Record| Some(self.now.saturating_sub(record.stopped?.max(record.heard)));
         let stopped = self
             .members
@@ -216,7 +216,7 @@ impl Membership {
         }
     }
 
-    /// Leaves out who says that it lives and does nothing, while others wait for it.
+    /// Leaves out a worker that is heard of and does nothing, while others wait for it.
     pub(super) fn evict_stalled(&mut self) {
         if bites(Bug::HangingNotEvicted) {
             return;
@@ -229,7 +229,7 @@ impl Membership {
                 }
                 return;
             }
-            // All of them halt: who hangs in its update does not, and is left out then.
+            // All of them halt: a member that hangs in its update does not, and is left out then.
             (Phase::Running { .. }, Some(formation)) if self.may_lack_a_sum(formation) => return self.disturb(),
             (Phase::Running { .. }, Some(formation)) => {
                 // A member that the last switch has left out is to halt, too, and the job does not end without its count.
@@ -250,7 +250,7 @@ impl Membership {
         }
     }
 
-    /// The newest step of its members. Not the newest ever reached: that may be lost, with all who had applied it.
+    /// The newest step of its members. Not the newest ever reached: that may be lost, with all members that had applied it.
     fn newest_in(&self, formation: &Formation) -> Step {
         let records = formation.workers().filter_map(|worker| self.members.get(&worker));
         records.map(|record| record.work.step).fold(formation.step, Step::max)
@@ -262,7 +262,7 @@ impl Membership {
         adopted && self.newest_in(formation) == formation.step
     }
 
-    /// Those whose gradients or update the others lack, and who have not moved for much longer than a gradient takes.
+    /// Members whose gradients or update the others lack, and that have not moved for much longer than a gradient takes.
     fn stalled_in(&self, formation: &Formation) -> Vec<(WorkerId, Duration)> {
         if self.now.saturating_sub(self.training.advanced) < STALL_LEAST {
             return Vec::new();
@@ -279,7 +279,7 @@ impl Membership {
             let owes = if is_over { 0 } else { formation.owes(rank, at) };
             record.work.step >= at && record.work.tally.computed_in(at) >= owes
         };
-        // A worker that comes to the state first may wait for one that hangs and should hand it over.
+        // A worker that comes to the state first may wait for a donor that hangs.
         let begins = at == formation.step;
         let waits = |rank: usize, record: &Record| is_done(rank, record) || (begins && formation.catches_up(rank));
         if !records().any(|(rank, _, record)| waits(rank, record)) {
@@ -314,8 +314,8 @@ impl Membership {
             .collect()
     }
 
-    /// Whether those who stand still are several, a step behind, and have computed all that they owe: then they wait for a sum that another
-    /// member has and cannot pass on, as several do not hang in one update.
+    /// Whether the members that stand still are several, a step behind, and have computed all that they owe: then they wait for a sum that
+    /// another member has and cannot pass on, as several do not hang in one update.
     fn may_lack_a_sum(&self, formation: &Formation) -> bool {
         let stalled = self.stalled_in(formation);
         let at = self.newest_in(formation);

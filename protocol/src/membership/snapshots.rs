@@ -152,8 +152,8 @@ impl Membership {
         self.lead(|round, _| round.copy_failed(worker, id, reason));
     }
 
-    /// Whether those who join have waited in vain so often that all wait for them now that they have halted anyway. The last one that has
-    /// the state waits as soon as that has happened once: the state would be lost with it.
+    /// Whether joiners have waited in vain so often that the members, which have halted anyway, wait for them. The last holder of the state
+    /// waits as soon as that has happened once: the state would be lost with it.
     pub(super) fn joins_are_overdue(&self, newest: Step) -> bool {
         let quiet = self.members.values().filter_map(Record::quiet);
         let holders = quiet.filter(|standing| standing.step == newest);

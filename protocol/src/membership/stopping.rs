@@ -50,11 +50,11 @@ impl Membership {
         format!("{reason}; none that has the state at {reached} is connected, and {kept}")
     }
 
-    /// Whether the job was asked to stop, and those who are there have its state and could not train: they end where they stand, so that it
-    /// is kept.
+    /// Whether the job was asked to stop, and the workers that are there have its state and could not train: they end where they stand, so
+    /// that it is kept.
     pub(super) fn stops_where_it_stands(&self) -> bool {
         let has_it = |newest: Step| newest > Step::ZERO && newest >= self.training.oldest_alive();
-        // All are looked at only where somebody wants the job to stop.
+        // All are looked at only where an operator wants the job to stop.
         self.stop != Stop::No && has_it(self.newest()) && !self.could_train()
     }
 

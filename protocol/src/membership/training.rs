@@ -31,8 +31,9 @@ impl Training {
         }
     }
 
-    /// The oldest state that is the job's. One step may be lost with all who had applied it, and is computed again; more than one means that
-    /// the state is lost. So does any step before the one from which training last started again: who computed it then is not known any more.
+    /// The oldest state that is the job's. One step may be lost with all members that had applied it, and is computed again; more than one
+    /// means that the state is lost. So does any step before the one from which training last started again: which worker computed it then
+    /// is not known any more.
     pub(super) fn oldest_alive(&self) -> Step {
         self.reached.previous().unwrap_or(Step::ZERO).max(self.restarted)
     }

@@ -12,7 +12,7 @@ use crate::words::WorkerId;
 pub enum AgentMessage {
     /// It wants to start a child: here is the signing request for its certificate. `Certified` comes back.
     Certify {
-        /// Who the child will be.
+        /// The id that the child will have.
         worker: WorkerId,
         /// The request, PKCS #10 in DER.
         request: Vec<u8>,
@@ -51,7 +51,7 @@ pub enum AgentMessage {
         /// Whether the agent starts a successor.
         restarting: bool,
     },
-    /// The agent stays after all: what it had said with `Leave` is off, and it starts workers again. Those that leave already go on
+    /// The agent stays after all: what it had said with `Leave` is off, and it starts workers again. Workers that leave already go on
     /// leaving. Nothing comes back.
     Stay {
         /// Why, for people.
@@ -91,7 +91,7 @@ pub enum AgentOrder {
     JobOver,
     /// Answer to `Certify`.
     Certified {
-        /// For which child.
+        /// The child.
         worker: WorkerId,
         /// Its certificate, X.509 in DER.
         certificate: Vec<u8>,

@@ -29,14 +29,14 @@ pub enum CoordinatorMessage {
         /// What its next trailer says, unless it says stop already.
         trailer: Trailer,
     },
-    /// To those who hold a snapshot, or are to: whom they serve besides members, and what of it these may still need. `RoomMade` comes back
-    /// if the snapshot is yet to be taken. To every member: it is over.
+    /// To members that hold a snapshot, or are to: which workers they serve besides members, and what of it these may still need.
+    /// `RoomMade` comes back if the snapshot is yet to be taken. To every member: it is over.
     Serve(Serve),
     /// To a holder of a snapshot: write it down. `Saved` comes back for each share, or `NotSaved`.
     Save(Box<Save>),
     /// To a holder: the checkpoint of this snapshot is committed, or given up. It keeps nothing for its sake any more.
     SaveOver {
-        /// Which snapshot.
+        /// The snapshot.
         snapshot: SnapshotId,
     },
     /// To a joiner: copy this snapshot, then follow. `Copying` comes back. Sent again when a holder is gone.
@@ -51,7 +51,7 @@ pub enum CoordinatorMessage {
         /// The new certificate, X.509 in DER.
         certificate: Vec<u8>,
     },
-    /// The job is done: everybody reported this step and hash. The worker ends.
+    /// The job is done: all members reported this step and hash. The worker ends.
     Complete {
         /// Updates applied.
         step: Step,
@@ -70,13 +70,13 @@ pub enum CoordinatorMessage {
 pub struct Snapshot {
     /// The snapshot.
     pub id: SnapshotId,
-    /// The members that hold it, by place; none for one that is gone.
+    /// The members that hold it, by place; none for a member that is gone.
     pub holders: Vec<Option<MemberAddress>>,
     /// The hash of each share, by place.
     pub shares: Vec<StateHash>,
 }
 
-/// Whom a member serves, and what it keeps for them.
+/// Which workers a member serves, and what it keeps for them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Serve {
     /// Joiners that may fetch shares and sums. A worker that is not named is served nothing.
@@ -89,7 +89,7 @@ pub struct Serve {
     pub sums_from: Step,
 }
 
-/// Who may fetch of a snapshot. A list grows with those who join, so that only the first word of a snapshot says all of it.
+/// Workers that may fetch of a snapshot. They may be many, so that only the first order for a snapshot names all of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Joiners {
     /// These, and no other worker.
@@ -104,14 +104,14 @@ pub enum Joiners {
 }
 
 impl Joiners {
-    /// Whether none may.
+    /// Whether no worker may.
     #[must_use]
     pub fn is_nobody(&self) -> bool {
         matches!(self, Self::Only(joiners) if joiners.is_empty())
     }
 }
 
-/// What becomes of the shares of a snapshot at those who hold them.
+/// What becomes of the shares of a snapshot at its holders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shares {
     /// They are kept: some joiner may still copy them.
@@ -120,7 +120,7 @@ pub enum Shares {
     Drop,
 }
 
-/// The orders for a boundary, which close every sum, so that all agree on them without asking anybody.
+/// The orders for a boundary, which close every sum, so that all members agree on them without asking the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trailer {
     /// Go on with the next step.

@@ -34,7 +34,7 @@ pub enum DepotMessage {
         heads: Vec<Head>,
         /// Whether all that it kept when it came is told.
         told: Told,
-        /// Of the same, those that are there and say nothing any more: only what they are called is known.
+        /// Checkpoints that are there and cannot be read: only their names are known.
         unreadable: Vec<ManifestKey>,
     },
     /// It had this, and deleted it.
@@ -94,7 +94,7 @@ pub enum DepotOrder {
         depots: Vec<DepotId>,
         /// Which placing that is.
         placing: Placing,
-        /// Which part.
+        /// The part.
         part: Part,
         /// Its bytes.
         bytes: Vec<u8>,
@@ -130,11 +130,11 @@ pub enum DepotOrder {
     JobOver,
 }
 
-/// An order to those who hold a snapshot: write shares of it to depots. Sent again, with a higher attempt, when something has changed; it
+/// An order to the holders of a snapshot: write shares of it to depots. Sent again, with a higher attempt, when something has changed; it
 /// is then done anew from the beginning, and finds there what was written before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Save {
-    /// Which snapshot.
+    /// The snapshot.
     pub snapshot: SnapshotId,
     /// Which try it is. [`super::WorkerMessage::Saved`] says it again.
     pub attempt: u32,
@@ -152,12 +152,12 @@ pub struct Save {
 pub struct Restore {
     /// The checkpoint.
     pub key: ManifestKey,
-    /// Who may have it.
+    /// The depots that may have it.
     pub depots: Vec<DepotAddress>,
     /// The members of the receiver's group, itself among them, in rank order.
     pub members: Vec<Peer>,
-    /// Who of them reads, in ascending order: the first reads the first share. All but those that could not load a checkpoint when it was
-    /// tried last; all, if no member of the generation could.
+    /// The readers among them, in ascending order: the first reads the first share. All members but those that could not load a checkpoint
+    /// when it was tried last; all, if no member of the generation could.
     pub readers: Vec<Rank>,
 }
 
@@ -169,7 +169,7 @@ impl Restore {
         self.members.get(place).map(|peer| peer.member)
     }
 
-    /// The shares, and who reads each.
+    /// The shares, and the rank that reads each.
     pub fn shares(&self) -> impl ExactSizeIterator<Item = (Share, Rank)> + '_ {
         let of = u32::try_from(self.readers.len()).unwrap_or(u32::MAX);
         let share = move |(index, &rank): (usize, &Rank)| {

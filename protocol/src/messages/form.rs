@@ -1,4 +1,4 @@
-//! A generation as one member of it is told: its own part, and whom it has to do with.
+//! A generation as one member of it is told: its own part, and the members that it has to do with.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub struct Form {
     pub world_size: u32,
     /// Of the members: the coordinator's next life can tell from it whether all mean the same ones.
     pub digest: MembersDigest,
-    /// Whom the receiver has links with, fetches from, or is fetched from by, in rank order. It knows no others.
+    /// The members that the receiver has links with, fetches from, or is fetched from by, in rank order. It knows no others.
     pub peers: Vec<Peer>,
     /// The step it starts from: all members' state once they have caught up.
     pub step: Step,
@@ -64,7 +64,7 @@ pub enum Last {
 pub struct Peer {
     /// Its place.
     pub rank: Rank,
-    /// Who it is.
+    /// Its id and address.
     pub member: MemberAddress,
 }
 
@@ -102,7 +102,7 @@ impl fmt::Debug for MembersDigest {
 pub struct MemberAddress {
     /// The worker.
     pub worker: WorkerId,
-    /// Where.
+    /// Its address.
     pub address: SocketAddr,
 }
 
@@ -126,7 +126,7 @@ pub enum CatchUp {
 }
 
 impl CatchUp {
-    /// Whom it is fetched from.
+    /// The rank that it is fetched from.
     #[must_use]
     pub const fn donor(self) -> Option<Rank> {
         match self {

@@ -39,7 +39,7 @@ pub struct AgentHello {
     pub job: JobId,
     /// What people call its host.
     pub host: String,
-    /// Its children that run, so that a coordinator that is new, or was away, knows whose they are.
+    /// Its children that run, so that a coordinator that is new, or was away, knows that they are this agent's.
     pub children: Vec<WorkerId>,
 }
 
@@ -48,7 +48,7 @@ pub struct AgentHello {
 pub struct WorkerHello {
     /// The job it belongs to.
     pub job: JobId,
-    /// Who it is; must be the id in its certificate.
+    /// Its id; must be the one in its certificate.
     pub worker: WorkerId,
     /// What it would compute; must equal the job's.
     pub identity: JobIdentity,
@@ -71,7 +71,7 @@ pub struct WorkerHello {
 pub struct Call {
     /// The process: drawn at random when it starts, and told to its coordinators alone.
     pub process: [u8; 16],
-    /// How often it has called before, whether anybody answered or not.
+    /// How often it has called before, whether a coordinator answered or not.
     pub count: u64,
 }
 
@@ -99,7 +99,7 @@ pub struct Seated {
     pub world_size: u32,
     /// Of the members.
     pub digest: MembersDigest,
-    /// Those whom it has to do with: see [`Form::peers`](super::Form::peers).
+    /// The members that it has to do with: see [`Form::peers`](super::Form::peers).
     pub peers: Vec<(Rank, WorkerId)>,
     /// What it computes in every step but the first.
     pub shards: ShardRange,
@@ -130,14 +130,15 @@ pub enum Greeting {
     Over,
     /// A worker is accepted: it waits for its `Form`, or goes on in its generation.
     Joined {
-        /// Who accepts it: nothing of a coordinator's life before this one counts any more.
+        /// The coordinator's life that accepts it: nothing of an earlier one counts any more.
         incarnation: Incarnation,
         /// The first step whose report the coordinator lacks.
         report_from: Step,
     },
     /// A coordinator of a higher incarnation leads the job; this one has learned that from the hello, and ends. Look for the other.
     Fenced,
-    /// To a coordinator: this one was asked for its number. The one of the two with the lower number is fenced (GEN-1). The connection ends.
+    /// To a coordinator: this one was asked for its number. The one of the two with the lower number is fenced (GEN-1). The connection
+    /// ends.
     Leads {
         /// The newest generation that it has announced.
         newest: Generation,

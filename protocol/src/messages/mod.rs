@@ -1,4 +1,4 @@
-//! What is said over control connections. Each type's doc says who sends it and what comes back.
+//! What is said over control connections. Each type's doc says which process sends it and what comes back.
 //!
 //! These are the wire types of [`crate::limits::WIRE_VERSION`]; their bytes are fixed by golden tests beside the codec.
 

@@ -81,7 +81,7 @@ pub enum WorkerMessage {
         /// Reports of the last steps, by rank 0 only.
         reports: Vec<StepReport>,
     },
-    /// The job's last update is applied. `Complete` comes back once everybody has said so.
+    /// The job's last update is applied. `Complete` comes back once all members have said so.
     Finished {
         /// The generation under way.
         generation: Generation,
@@ -98,7 +98,7 @@ pub enum WorkerMessage {
     LinkBroken {
         /// The generation of the link.
         generation: Generation,
-        /// Whom it led to.
+        /// The worker that it led to.
         peer: WorkerId,
     },
     /// The generation `generation`, whose order came as `Prepare`, has begun: a trailer switched to it.
@@ -115,7 +115,7 @@ pub enum WorkerMessage {
     },
     /// A trailer asked for a snapshot, and this member's shares of it are copied.
     Snapshotted {
-        /// Which snapshot.
+        /// The snapshot.
         snapshot: SnapshotId,
         /// The index of each share that this member holds, and its hash.
         shares: Vec<(u32, StateHash)>,
@@ -127,11 +127,11 @@ pub enum WorkerMessage {
     },
     /// Answer to `Save`: all pieces of this share are durable where they should be. Said in parts, if there are many.
     Saved {
-        /// Which snapshot.
+        /// The snapshot.
         snapshot: SnapshotId,
         /// The order's.
         attempt: u32,
-        /// Which share.
+        /// The share.
         share: u32,
         /// Bytes of the share.
         bytes: u64,
@@ -148,14 +148,14 @@ pub enum WorkerMessage {
     },
     /// To `Save`, now and then before the answer: some more is written.
     Saving {
-        /// Which snapshot.
+        /// The snapshot.
         snapshot: SnapshotId,
         /// The order's.
         attempt: u32,
     },
     /// The other answer: not all pieces of a share could be written.
     NotSaved {
-        /// Which snapshot.
+        /// The snapshot.
         snapshot: SnapshotId,
         /// The order's.
         attempt: u32,
@@ -182,7 +182,7 @@ pub enum WorkerMessage {
     CopyFailed {
         /// The snapshot it was told to copy.
         snapshot: SnapshotId,
-        /// Whom it asked, and what went wrong.
+        /// Which holders it asked, and what went wrong.
         reason: String,
     },
     /// The worker was asked to leave, by a signal on its host. It trains on until a trailer leaves it out.
@@ -202,12 +202,12 @@ pub enum WorkerMessage {
     },
     /// It still hashes what it has copied of a snapshot, and has come further since it last said so. `Snapshotted` comes later.
     Hashing {
-        /// Which snapshot.
+        /// The snapshot.
         snapshot: SnapshotId,
     },
-    /// Answer to `Copy`: it has come. `CaughtUp` or `CopyFailed` follows when the joiner is as far.
+    /// Answer to `Copy`: the order has come. `CaughtUp` or `CopyFailed` follows when the joiner is as far.
     Copying {
-        /// Which snapshot.
+        /// The snapshot.
         snapshot: SnapshotId,
     },
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Cloud;
 use crate::limits::{DETECT_AGAIN, DETECT_TRIES};
 
-/// In which order answers are believed: GCE signs its own, Azure answers only who asks in its way, and others than AWS imitate AWS.
+/// In which order answers are believed: GCE signs its own, Azure answers only what is asked in its way, and others than AWS imitate AWS.
 pub const DETECTION_ORDER: [Cloud; 3] = [Cloud::Gce, Cloud::Azure, Cloud::Aws];
 
 /// What came back when a metadata service was asked in one cloud's way.
@@ -13,7 +13,7 @@ pub const DETECTION_ORDER: [Cloud; 3] = [Cloud::Gce, Cloud::Azure, Cloud::Aws];
 pub enum Probe {
     /// What that cloud documents.
     Answers,
-    /// Somebody is there, and cannot answer now.
+    /// A service is there, and cannot answer now.
     Busy,
     /// Nothing, or nothing of that cloud.
     Silent,

@@ -19,7 +19,7 @@ pub enum Observation {
     Drained,
     /// By the cloud: it did not take an approval.
     Unapproved {
-        /// Of which notice.
+        /// The name of the notice.
         id: String,
         /// Why, for people.
         why: String,
@@ -45,7 +45,7 @@ pub enum Command {
     },
     /// Tell the cloud that the rest of the time is not needed.
     Approve {
-        /// Which notice.
+        /// The name of the notice.
         id: String,
         /// What it announces, for people.
         what: String,
@@ -77,7 +77,7 @@ pub enum Heed {
 pub enum Said {
     /// This cloud's notices are watched for.
     Watching {
-        /// Whose.
+        /// The cloud.
         cloud: Cloud,
     },
     /// There is nothing to watch.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::UtcTime;
 use crate::limits::{GCE_MAINTENANCE_NOTICE, LONGEST_PAUSE, SHORTEST_NOTICE};
 
-/// Whose metadata service is asked.
+/// A cloud whose metadata service is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cloud {
     /// Amazon EC2.
@@ -34,7 +34,7 @@ pub enum What {
     SpotTerminate,
     /// AWS: it is stopped; its memory is lost.
     SpotStop,
-    /// AWS: it is hibernated, from the notice on. Who wakes hours later wakes in a generation long gone.
+    /// AWS: it is hibernated, from the notice on. A worker that wakes hours later wakes in a generation long gone.
     SpotHibernate,
     /// AWS: it is interrupted in a way that this version has no word for.
     SpotOther(String),
@@ -62,7 +62,7 @@ pub enum What {
     EventOther(String),
 }
 
-/// What a notice means for those who run on the machine.
+/// What a notice means for the workers on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// The machine, or its memory, will be gone.
@@ -72,7 +72,7 @@ pub enum Weight {
 }
 
 impl What {
-    /// Who announces it.
+    /// The cloud that announces it.
     #[must_use]
     pub const fn cloud(&self) -> Cloud {
         match self {

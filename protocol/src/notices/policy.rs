@@ -10,10 +10,10 @@ use crate::limits::{
 /// Which notices let the workers leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Heeded {
-    /// Those after which the machine or its memory is gone.
+    /// Notices after which the machine or its memory is gone.
     #[default]
     Leaves,
-    /// Those that only warn as well.
+    /// Also notices that only warn.
     All,
 }
 
@@ -28,7 +28,7 @@ pub struct Pace {
     pub answer_within: Duration,
     /// The longest wait after looks that failed.
     pub back_off_most: Duration,
-    /// For so long nothing may stand before workers come back.
+    /// For so long no notice may stand before workers come back.
     pub withdrawn_after: Duration,
 }
 

@@ -1,7 +1,7 @@
-//! Who adds what in which order, and along which hops: pure schedules over ranks. Knows no bytes and no links.
+//! Which rank adds what, in which order, and along which hops: pure schedules over ranks. Knows no bytes and no links.
 //!
-//! A [`Plan`] is made from the visits of a generation, by the coordinator that forms it. Each member is told its own [`Part`] alone: what it adds,
-//! and the hops that begin or end at it.
+//! A [`Plan`] is made from the visits of a generation, by the coordinator that forms it. Each member is told its own [`Part`] alone: what
+//! it adds, and the hops that begin or end at it.
 
 mod ordered;
 mod part;
@@ -21,14 +21,14 @@ pub type HopId = u16;
 pub struct Hop {
     /// Its name, `0..` within the plan.
     pub id: HopId,
-    /// Who sends.
+    /// The rank that sends.
     pub from: Rank,
-    /// Who receives.
+    /// The rank that receives.
     pub to: Rank,
 }
 
 impl Hop {
-    /// As the one that sends on it sees it.
+    /// As the rank that sends on it sees it.
     const fn onwards(self) -> HopEnd {
         HopEnd {
             hop: self.id,
@@ -36,7 +36,7 @@ impl Hop {
         }
     }
 
-    /// As the one that receives from it sees it.
+    /// As the rank that receives from it sees it.
     const fn backwards(self) -> HopEnd {
         HopEnd {
             hop: self.id,

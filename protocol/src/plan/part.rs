@@ -12,9 +12,9 @@ use crate::words::{Rank, ShardRange};
 /// One visit of the running sum at a rank: the rank adds the gradients of `shards`, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Visit {
-    /// Whose gradients.
+    /// The rank that is visited.
     pub rank: Rank,
-    /// Of which shards; may be empty for a spare.
+    /// Its shards that are added; may be empty for a spare.
     pub shards: ShardRange,
 }
 
@@ -47,7 +47,7 @@ pub struct OrderedPart {
     pub sum_to: Option<HopEnd>,
 }
 
-/// A visit as the rank sees it that is visited: the running sum comes, the shards are added one by one in order, it goes on.
+/// A visit as the visited rank sees it: the running sum comes, the shards are added one by one in order, it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VisitPart {
     /// What is added; empty for a spare.
@@ -61,7 +61,7 @@ pub struct VisitPart {
 /// What one rank does in the ring plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RingPart {
-    /// Whose shards it brings; it adds them all before anything else.
+    /// The shards that it brings; it adds them all before anything else.
     pub shards: Vec<ShardRange>,
     /// From the rank before and to the rank after; none when it is alone.
     pub hops: Option<(HopEnd, HopEnd)>,
@@ -102,7 +102,7 @@ pub enum PartError {
     /// See [`PartError`].
     #[error("the hops of {rank} among {world_size} ranks do not lead from shard 0 to the sum and back: {reason}")]
     Hops {
-        /// Whose.
+        /// The rank.
         rank: Rank,
         /// How many ranks there are.
         world_size: u32,

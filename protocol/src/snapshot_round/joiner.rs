@@ -1,4 +1,4 @@
-//! Those who join, and how far each is. What is asked with every message is counted when one of them changes.
+//! The joiners, and how far each is. What is asked with every message is counted when one of them changes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -51,12 +51,12 @@ impl Joiner {
     }
 }
 
-/// All who join.
+/// All joiners.
 #[derive(Debug, Default)]
 pub(super) struct Joiners {
     joiners: BTreeMap<WorkerId, Joiner>,
     counts: Counts,
-    /// One has come, gone, or copies something else, since that was looked at last.
+    /// A joiner has come, gone, or copies something else, since that was looked at last.
     stirred: bool,
     #[cfg(test)]
     visited: std::cell::Cell<usize>,

@@ -1,6 +1,6 @@
-//! The coordinator's machine for snapshots and for those who join by them. A join stops no member: a snapshot is taken at a boundary,
-//! the joiners copy it and follow the ring, and are planned in. Checkpoints are made of the same snapshots: one that is due asks for
-//! one, as a joiner does, and one that joiners asked for is used for it.
+//! The coordinator's machine for snapshots and for the joiners that copy them. A join stops no member: a snapshot is taken at a boundary,
+//! the joiners copy it and follow the ring, and are planned in. Checkpoints are made of the same snapshots: a checkpoint that is due asks
+//! for a snapshot, as a joiner does, and a snapshot that joiners asked for is used for it.
 //!
 //! ```text
 //!a joiner, or a save due      all have room         a trailer, then all Snapshotted         the last joiner is in, or gone
@@ -8,7 +8,7 @@
 //!                      ▲              a share has no holder any more                     │
 //!                      └─────────────────────────────────────────────────────────────────┘
 //! ```
-//! It outlives generations: holders are known by their place among those that took the snapshot. Of membership it knows the [`Facts`]
+//! It outlives generations: holders are known by their place among the members that took the snapshot. Of membership it knows the [`Facts`]
 //! that come with each event, and what it wants done is carried out by the machine that knows the workers, [`crate::membership`].
 
 mod facts;
@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Send {
         /// The worker.
         worker: WorkerId,
-        /// What.
+        /// The message.
         message: CoordinatorMessage,
     },
     /// Tell every worker that is connected and no joiner.
@@ -75,7 +75,7 @@ pub(crate) enum Command {
     },
 }
 
-/// The coordinator's machine for snapshots and for those who join by them.
+/// The coordinator's machine for snapshots and for the joiners that copy them.
 #[derive(Debug)]
 pub(crate) struct SnapshotRound {
     /// Whether the job keeps checkpoints: then a snapshot may be taken that no joiner asked for.
@@ -118,7 +118,7 @@ struct Kept {
 }
 
 impl SnapshotRound {
-    /// Of a job that nobody joins yet.
+    /// Of a job that no worker joins yet.
     pub(crate) fn new(keeps_checkpoints: bool) -> Self {
         Self {
             keeps_checkpoints,

@@ -1,4 +1,4 @@
-//! How joiners come to the state: who copies the snapshot that is served, who follows, and what its holders keep for them.
+//! How joiners come to the state: which of them copy the snapshot that is served, which follow, and what its holders keep for them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::words::{Step, WorkerId};
 
 /// Questions about joiners.
 impl SnapshotRound {
-    /// How many are how far.
+    /// How many joiners are how far.
     pub(crate) fn counts(&self) -> Counts {
         self.joiners.counts()
     }
@@ -38,7 +38,7 @@ impl SnapshotRound {
         self.coming(facts).any(|(_, joiner)| joiner.attempts >= most)
     }
 
-    /// Those who join, but for those who are kept waiting, or leave again and are not planned in.
+    /// The joiners, but for those that are kept waiting, or leave again and are not planned in.
     fn coming<'a>(&'a self, facts: &'a Facts) -> impl Iterator<Item = (WorkerId, &'a Joiner)> {
         let waits = |worker, joiner: &Joiner| joiner.copies.is_none() && facts.cooling.contains(&worker);
         self.joiners
@@ -46,13 +46,13 @@ impl SnapshotRound {
             .filter(move |(worker, joiner)| !facts.leaving.contains(worker) && !waits(*worker, joiner))
     }
 
-    /// All whom the holders of a snapshot serve: those who join, and those who have just switched and may lack the last sum.
+    /// All workers that the holders of a snapshot serve: joiners, and members that have just switched and may lack the last sum.
     pub(super) fn served(&self, facts: &Facts) -> BTreeSet<WorkerId> {
         let joiners = self.coming(facts).map(|(worker, _)| worker);
         joiners.chain(facts.switching.iter().copied()).collect()
     }
 
-    /// Whether a generation has room for more members than there are and will be once all who copy have come.
+    /// Whether a generation has room for more members than there are and will be once all joiners that copy have come.
     fn has_seats(&self, facts: &Facts) -> bool {
         self.counts().copying < facts.seats
     }
@@ -70,7 +70,7 @@ impl SnapshotRound {
         self.joiners.remove(worker);
     }
 
-    /// Who joins, and what they copy, is to be looked at.
+    /// The joiners, and what they copy, are to be looked at.
     pub(crate) fn stir(&mut self) {
         self.joiners.stir();
     }
@@ -138,7 +138,7 @@ impl SnapshotRound {
         }
     }
 
-    /// All halt, and a snapshot that is being taken will not be whole: those who wait for it have waited in vain.
+    /// All halt, and a snapshot that is being taken will not be whole: joiners that wait for it have waited in vain.
     pub(crate) fn broken_off(&mut self) {
         match &self.stage {
             Stage::MakingRoom { .. } | Stage::Asked { .. } | Stage::Collecting { .. } => {
@@ -180,7 +180,7 @@ impl SnapshotRound {
     }
 }
 
-/// Who copies, and what is kept for them.
+/// Which joiners copy, and what is kept for them.
 impl SnapshotRound {
     /// Whether a look at the joiners may change anything: one has come, gone or failed since the last look, or a save is due.
     pub(crate) fn is_to_be_looked_at(&mut self, save_due: bool) -> bool {
@@ -213,7 +213,7 @@ impl SnapshotRound {
         self.coming(facts).any(|(_, joiner)| joiner.copies == Some(id))
     }
 
-    /// A snapshot is there: those who hold it are told whom they serve, and all joiners copy it.
+    /// A snapshot is there: its holders are told which workers they serve, and all joiners copy it.
     pub(super) fn share(&mut self, facts: &Facts) {
         let copying = self.let_copy(facts);
         let served = self.served(facts);
@@ -241,7 +241,8 @@ impl SnapshotRound {
         }
     }
 
-    /// All joiners copy the snapshot that is served, as far as there is room for them among the members. Returns those that did not before.
+    /// All joiners copy the snapshot that is served, as far as there is room for them among the members. Returns joiners that did not
+    /// before.
     fn let_copy(&mut self, facts: &Facts) -> Vec<WorkerId> {
         let Stage::Serving { taken, .. } = &self.stage else {
             return Vec::new();
@@ -267,7 +268,7 @@ impl SnapshotRound {
         copying
     }
 
-    /// Tells a joiner that copies what to copy, and from whom.
+    /// Tells a joiner that copies what to copy, and from which holders.
     pub(crate) fn order_copy(&mut self, worker: WorkerId, facts: &Facts) {
         let Stage::Serving { taken, .. } = &self.stage else {
             return;
@@ -299,7 +300,7 @@ impl SnapshotRound {
             shares: Shares::Keep,
             sums_from: id.step,
         };
-        // Nothing of it is let go yet, so that those who have come since can copy it too.
+        // Nothing of it is let go yet, so that joiners that have come since can copy it too.
         let came = if *kept == whole && facts.takes_in {
             self.let_copy(facts)
         } else {
@@ -316,7 +317,7 @@ impl SnapshotRound {
         self.hold_the_slow(facts);
     }
 
-    /// What those who copy the snapshot need of it still, if not all.
+    /// What joiners that copy the snapshot need of it still, if not all.
     fn needed(&self, id: SnapshotId, facts: &Facts) -> Option<Kept> {
         let copying = || self.coming(facts).filter(|(_, joiner)| joiner.copies == Some(id));
         let from = copying().map(|(_, joiner)| joiner.step.max(id.step)).min();
@@ -326,7 +327,7 @@ impl SnapshotRound {
         })
     }
 
-    /// Those who have not answered the order to copy.
+    /// Joiners that have not answered the order to copy.
     fn late(&self, id: SnapshotId, facts: &Facts) -> Vec<WorkerId> {
         let is_late = |joiner: &Joiner| {
             joiner.copies == Some(id) && !joiner.answered && facts.now.saturating_sub(joiner.asked) >= facts.resend_patience
@@ -335,7 +336,7 @@ impl SnapshotRound {
         late.map(|(worker, _)| worker).collect()
     }
 
-    /// Tells those who hold the snapshot that is served what has changed: whom they serve, and what of it is needed.
+    /// Tells the holders of the snapshot that is served what has changed: which workers they serve, and what of it is needed.
     fn serve_changes(&mut self, needed: Kept, facts: &Facts) {
         let served = self.served(facts);
         let Stage::Serving { taken, kept, named } = &mut self.stage else {
@@ -357,7 +358,7 @@ impl SnapshotRound {
         self.serve(holders, &serve);
     }
 
-    /// A joiner whose lag does not shrink would join never.
+    /// A joiner whose lag does not shrink would never join.
     fn hold_the_slow(&mut self, facts: &Facts) {
         let too_long = |joiner: &Joiner| {
             let follows = joiner.follows.filter(|_| joiner.loaded && !joiner.caught_up);

@@ -19,7 +19,7 @@ impl SnapshotRound {
         self.ask_for_room(Shares::Keep, facts);
     }
 
-    /// The members are told of a snapshot to come, or that none will: those who are to hold it.
+    /// The members that are to hold a snapshot are told that it will come, or that none will.
     fn ask_for_room(&mut self, needed: Shares, facts: &Facts) {
         let serve = Serve {
             joiners: Joiners::Only(self.served(facts).into_iter().collect()),
@@ -65,7 +65,7 @@ impl SnapshotRound {
         }
     }
 
-    /// A holder hashes what it has copied, and has come further: large shares take longer than anybody waits for one that says nothing.
+    /// A holder hashes what it has copied, and has come further: large shares take longer than a holder that says nothing is waited for.
     pub(crate) fn hashing(&mut self, id: SnapshotId, facts: &Facts) {
         match &mut self.stage {
             Stage::Asked { at } if id.generation == facts.formed => *at = facts.now,
@@ -156,7 +156,7 @@ impl SnapshotRound {
             Stage::MakingRoom { .. } | Stage::Asked { .. } => self.ask_for_room(Shares::Drop, facts),
             Stage::Collecting { taken, .. } | Stage::Serving { taken, .. } => {
                 self.joiners.change_all(|joiner| joiner.forget_copy());
-                // Also those who have one from before, since they have not seen the trailer that asked for this one.
+                // Also members that have one from before, since they have not seen the trailer that asked for this one.
                 self.out.push(Command::SendToAll(Serve {
                     joiners: Joiners::Only(Vec::new()),
                     snapshot: Some(taken.id),

@@ -68,7 +68,7 @@ fn message_name(message: &CoordinatorMessage) -> &'static str {
     message.into()
 }
 
-/// One joins, and the snapshot at `step` is taken for it.
+/// A worker joins, and the snapshot at `step` is taken for it.
 fn serving(round: &mut SnapshotRound, step: u64, now: Duration) -> (SnapshotId, Vec<String>) {
     let facts = facts(now);
     round.look(&facts);

@@ -1,9 +1,9 @@
 //! Azure: scheduled events, a part of its instance metadata service.
 //!
 //! As documented in the pages "Azure Metadata Service: Scheduled Events for Linux VMs" and "Azure Instance Metadata Service":
-//! each request carries `Metadata: true`; the first one about events may take two minutes; events are about all machines of a
-//! group; an event that is approved may come before its time, on every machine that it names. So one that names others is not
-//! approved: they may need the time.
+//! each request carries `Metadata: true`; the first request about events may take two minutes; events are about all machines of a
+//! group; an event that is approved may come before its time, on every machine that it names. So an event that names other machines is
+//! not approved: they may need the time.
 
 use std::time::Duration;
 

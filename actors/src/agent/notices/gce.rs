@@ -66,7 +66,7 @@ impl Gce {
             preempted.ask(address, *within, hang).await?;
             maintenance.ask(address, *within, hang).await?;
         } else {
-            // The one that is given up is asked again with the same ETag: no change is lost.
+            // A request that is given up is made again with the same ETag: no change is lost.
             tokio::select! {
                 asked = preempted.ask(address, *within, hang) => asked?,
                 asked = maintenance.ask(address, *within, hang) => asked?,

@@ -1,7 +1,7 @@
 //! The watch for notices: asks this machine's cloud, and lets the [machine](sardana_protocol::notices) decide what that means.
 //!
-//! It is a part of the agent, in this crate, because it is a shell: it receives, calls its machine and does what that says, and
-//! what it says is done by the agent's actor, under whatever program runs that. Here is how each cloud is asked, one file for
+//! It is a part of the agent, in this crate, because it is a shell: it receives, calls its machine and does what the machine says; and what
+//! the watch says is done by the agent's actor, under whatever program runs the agent. Here is how each cloud is asked, one file for
 //! each. Must not know what a notice is worth.
 
 mod aws;
@@ -32,10 +32,10 @@ use azure::Azure;
 use gce::Gce;
 use http::LookError;
 
-/// Whose notices are watched for, and which are heeded.
+/// Which cloud's notices are watched for, and which are heeded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NoticesConfig {
-    /// Whose.
+    /// Which cloud's metadata service is asked.
     pub service: Service,
     /// Where its metadata service is.
     pub metadata: MetadataAddress,
@@ -45,13 +45,13 @@ pub struct NoticesConfig {
     pub pace: Option<Pace>,
 }
 
-/// Whose metadata service is asked.
+/// Which cloud's metadata service is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Service {
-    /// That which answers, if any does.
+    /// The cloud that answers, if any does.
     #[default]
     Auto,
-    /// This one's, also while it does not answer.
+    /// This cloud's, also while it does not answer.
     Of(Cloud),
 }
 
@@ -81,7 +81,7 @@ pub enum NoticeOrder {
 pub struct Watch(AbortHandle);
 
 impl Watch {
-    /// Starts one. What it wants comes through the receiver, whose end says that there is nothing to watch.
+    /// Starts a watch. What it wants comes through the receiver, whose end says that there is nothing to watch.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -133,7 +133,7 @@ impl Source {
     }
 }
 
-/// What an answer of another kind than expected says about who is there.
+/// What an answer of another kind than expected says about the service that is there.
 fn busy(status: StatusCode) -> Probe {
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
         Probe::Busy

@@ -2,7 +2,7 @@
 //!
 //! Of each worker there are at most two files of half the bytes each: the one that is written to, and the one before. When a worker's file
 //! is made, those of the workers that ended first are removed, beyond the number that is kept. Only files that this agent has made are
-//! ever removed: others may keep theirs in the same folder.
+//! ever removed: other agents may keep theirs in the same folder.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -42,7 +42,7 @@ impl Default for LogBounds {
 pub(super) struct Logs {
     folder: PathBuf,
     bounds: LogBounds,
-    /// In the order in which they were made. The log of one that has ended is not open.
+    /// In the order in which they were made. The log of a worker that has ended is not open.
     made: Mutex<VecDeque<(PathBuf, Weak<Log>)>>,
 }
 
@@ -67,7 +67,7 @@ impl Logs {
             let Some((path, _)) = first.and_then(|first| made.remove(first)) else {
                 break;
             };
-            // Somebody may have moved it away.
+            // A person may have moved it away.
             let _ = (fs::remove_file(before(&path)), fs::remove_file(path));
         }
         made.push_back((path, Arc::downgrade(&log)));
@@ -202,7 +202,7 @@ mod tests {
             .map(|number| format!("line {number:04}"))
             .collect();
         assert_eq!(lines, expected);
-        // One that is opened again goes on where it was.
+        // A log that is opened again goes on where it was.
         let log = Log::open(&path, 100).unwrap();
         log.append(&[b'y'; 100]);
         assert_eq!(read(&path), "y".repeat(100));

@@ -12,7 +12,7 @@ use super::writer::Line;
 use super::{Colour, Ranks};
 use crate::agent::limits::PIPE_BYTES;
 
-/// Whose output it is.
+/// Which worker's output it is.
 #[derive(Debug, Clone)]
 pub(super) struct Label {
     pub(super) worker: WorkerId,

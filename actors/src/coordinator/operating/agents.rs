@@ -62,7 +62,7 @@ impl Agents {
         }
     }
 
-    /// A child has ended; `restarting` says whether another one comes.
+    /// A child has ended; `restarting` says whether another child comes.
     pub(in crate::coordinator) fn exited(&mut self, agent: u64, worker: WorkerId, restarting: bool, now: Duration) {
         let Some(known) = self.0.get_mut(&agent) else { return };
         known.children.remove(&worker);
@@ -105,7 +105,7 @@ impl Agents {
         self.of(worker).and_then(|(_, known)| known.leaving.clone())
     }
 
-    /// Whose child `worker` is.
+    /// The agent whose child `worker` is.
     pub(super) fn parent(&self, worker: WorkerId) -> Option<u64> {
         self.of(worker).map(|(agent, _)| agent)
     }

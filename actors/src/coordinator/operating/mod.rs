@@ -22,7 +22,7 @@ pub(super) use words::plain;
 use super::actor::{Life, State};
 use crate::operator::limits::{EVENT_BYTES, KEPT_EVENTS};
 
-/// Who asks the machine for a change, as people read it.
+/// Why the machine is asked for a change, as people read it.
 const OPERATOR: &str = "an operator wants it";
 
 /// What is kept only for operators. It costs little: a text for each event that is no step, and the newest step.
@@ -179,7 +179,7 @@ impl State {
         agent.is_some_and(|agent| agent.say(AgentOrder::Kill { worker }))
     }
 
-    /// A worker that lives and does nothing is of no use to anybody, and would end by itself never.
+    /// A worker that lives and does nothing is of no use, and would never end by itself.
     pub(in crate::coordinator) fn kill_hanging(&self, worker: WorkerId) {
         if !self.order_kill(worker) {
             tracing::warn!(%worker, "it hangs, and runs under no agent that is connected: end its process on its host by hand");
@@ -235,7 +235,7 @@ impl State {
         Ok(format!("{more} more are started: {}", few(&told, ", ")))
     }
 
-    /// Lets `fewer` of those who stay leave, the last first: workers without a rank, then the highest ranks.
+    /// Lets `fewer` of the workers that stay leave, the last first: workers without a rank, then the highest ranks.
     fn drain_highest(&mut self, staying: &[WorkerId], fewer: u32) -> Result<String, String> {
         let leaving: Vec<WorkerId> = staying.iter().rev().take(fewer as usize).copied().collect();
         if leaving.is_empty() {
@@ -284,7 +284,7 @@ impl State {
         self.operating.remember(now, &format!("the agent on {host} stays: {reason}"));
     }
 
-    /// Who is connected, if the job goes on.
+    /// The connected workers, if the job goes on.
     fn present(&self) -> Result<Vec<WorkerView>, String> {
         if self.life == Life::Over {
             return Err(over());

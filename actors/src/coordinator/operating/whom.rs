@@ -1,4 +1,4 @@
-//! Whom an operator means: a worker's id or the start of it, a rank, a host, an address.
+//! Which workers an operator means: a worker's id or the start of it, a rank, a host, an address.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,7 @@ const REPEATED: usize = 64;
 /// The workers that `whom` means, at least one.
 ///
 /// # Errors
-/// In words for the operator: when it means no worker, or could mean two things. They list whom there is.
+/// In words for the operator: when it means no worker, or could mean two things. They list the workers there are.
 pub(super) fn select(whom: &str, workers: &[WorkerView], agents: &Agents) -> Result<Vec<WorkerId>, String> {
     let whom = whom.trim();
     let by_kind = [
@@ -161,7 +161,7 @@ mod tests {
         agents
     }
 
-    /// The places of those whom `whom` means.
+    /// The places of the workers that `whom` means.
     fn found(whom: &str) -> Result<Vec<usize>, String> {
         let workers = workers();
         let meant = select(whom, &workers, &agents())?;

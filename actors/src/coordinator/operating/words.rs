@@ -1,6 +1,6 @@
 //! What came over a network, as text for an operator's terminal.
 
-/// `text` without control characters, and cut after `most` bytes: it came over a network, and goes to somebody's terminal.
+/// `text` without control characters, and cut after `most` bytes: it came over a network, and goes to an operator's terminal.
 pub(in crate::coordinator) fn plain(text: &str, most: usize) -> String {
     let mut plain = String::with_capacity(text.len().min(most));
     for char in text.chars() {

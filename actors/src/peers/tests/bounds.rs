@@ -1,4 +1,4 @@
-//! What a worker with a certificate may cost another one that never reads what it sends.
+//! What a worker with a certificate may cost another worker that never reads what it is sent.
 
 use quinn::VarInt;
 use sardana_net::quic::limits::{PEER_WINDOW_BYTES, STRANGER_WINDOW_BYTES, UNNAMED_STREAMS};
@@ -33,7 +33,7 @@ async fn a_worker_parks_links_in_its_own_room_alone() {
     workers[1].slot(workers[0].own).doubt();
     let one_more = claim(&workers[1], ring.members[0], key(generation(5)), workers[1].own).await;
     timeout(PATIENCE, one_more.stopped()).await.unwrap().unwrap();
-    // The other one's links have room nevertheless, and so do those of the generation that all are about to make.
+    // The other worker's links have room nevertheless, and so do those of the generation that all are about to make.
     let _others = claim(&workers[2], ring.members[0], key(generation(6)), workers[2].own).await;
     until(|| workers[0].table.parked() == MAX_PARKED + 1).await;
     // The fence frees the room.

@@ -17,7 +17,7 @@ use crate::worker::{StepDriver, Task};
 
 const JOINER: WorkerId = WorkerId::new(2);
 
-/// Two keepers who serve a third worker, and what that one is told.
+/// Two keepers that serve a third worker, and what that worker is told.
 fn site() -> (Vec<Worker>, Holders) {
     let (workers, ring) = workers(3);
     for keeper in &workers[..2] {
@@ -126,7 +126,7 @@ async fn the_trailer_comes_with_the_sum() {
 
 #[tokio::test]
 async fn the_other_keeper_is_asked_when_the_first_has_let_go_or_is_gone() {
-    // Let go of while somebody waited for it.
+    // Let go of while a task waited for it.
     let (workers, known) = site();
     let sum = train(&workers[1].driver);
     let coming = follow(&workers, &known, 0);

@@ -56,7 +56,7 @@ pub(super) fn snapshot(holders: &[MemberAddress]) -> Snapshot {
     }
 }
 
-/// Three holders with all their shares, who serve a fourth worker, and what that one is told.
+/// Three holders with all their shares, which serve a fourth worker, and what that worker is told.
 fn site() -> (Vec<Worker>, Holders) {
     let (workers, ring) = workers(u64::from(HOLDERS) + 1);
     for (place, holder) in (0..HOLDERS).zip(&workers) {
@@ -175,7 +175,7 @@ async fn a_lone_holder_gives_the_whole_snapshot_and_shares_may_be_empty() {
 #[tokio::test]
 async fn a_holder_that_turns_none_is_given_up_at_once() {
     let (workers, known) = site();
-    // It says nothing for a while: it waits to hear whom it serves.
+    // It says nothing for a while: it waits to hear which workers it serves.
     workers[0].name(PeerGroup::Joiners, []);
     let begun = std::time::Instant::now();
     let turn = async {

@@ -143,7 +143,7 @@ fn generation(count: u64) -> Generation {
     Generation::new(Incarnation::new(1), count)
 }
 
-/// With how many others a worker has no link tells whose fault it is.
+/// The number of peers that a worker has no link with tells which worker is at fault.
 #[tokio::test]
 async fn all_who_make_no_link_are_told_of_together() {
     let (workers, ring) = workers(3);
@@ -273,14 +273,14 @@ async fn what_is_older_than_the_fence_is_refused_parked_or_not() {
     timeout(PATIENCE, parked.stopped()).await.unwrap().unwrap();
     let late = claim(&workers[0], ring.members[1], key, sender).await;
     timeout(PATIENCE, late.stopped()).await.unwrap().unwrap();
-    // Who would wait for it does not.
+    // A task that would wait for it does not.
     let error = link(&workers[1], &ring, 1).await.unwrap_err();
     assert!(
         matches!(error, LinkingError::Over { peer } if peer == WorkerId::new(0)),
         "{error}"
     );
     assert_eq!(workers[1].table.waiting(), 0);
-    // One who waits already is told.
+    // A task that waits already is told.
     let newer = Ring {
         generation: generation(3),
         ..ring.clone()

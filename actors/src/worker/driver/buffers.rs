@@ -14,9 +14,9 @@ use super::keeping::KeptSum;
 #[derive(Debug)]
 pub(super) struct Buffers {
     layout: Arc<Layout>,
-    /// Those of pieces that lack shards.
+    /// Buffers of pieces that lack shards.
     partial: BTreeMap<ShardRange, GradientBuffer>,
-    /// Those of complete pieces. A ring may hold them as well, to read.
+    /// Buffers of complete pieces. A ring may hold them as well, to read.
     whole: BTreeMap<ShardRange, Arc<GradientBuffer>>,
     /// For re-use, never more than a step needs.
     pub(super) free: Vec<GradientBuffer>,
@@ -35,17 +35,17 @@ impl Buffers {
         }
     }
 
-    /// One with anything in it.
+    /// A buffer with anything in it.
     pub(super) fn any(&mut self) -> GradientBuffer {
         self.free.pop().unwrap_or_else(|| GradientBuffer::zeros(&self.layout))
     }
 
-    /// The one of a piece that lacks shards, for the next of them.
+    /// The buffer of a piece that lacks shards, for the next of them.
     pub(super) fn begun(&mut self, piece: ShardRange) -> Option<GradientBuffer> {
         self.partial.remove(&piece)
     }
 
-    /// The gradients of `piece` up to `shard` are in this one.
+    /// The gradients of `piece` up to `shard` are in `buffer`.
     pub(super) fn computed(&mut self, piece: ShardRange, shard: u32, buffer: GradientBuffer) {
         if shard + 1 == piece.end() {
             self.whole.insert(piece, Arc::new(buffer));
@@ -54,7 +54,7 @@ impl Buffers {
         }
     }
 
-    /// The one of a complete piece, to be read.
+    /// The buffer of a complete piece, to be read.
     pub(super) fn whole(&self, piece: ShardRange) -> Option<Arc<GradientBuffer>> {
         self.whole.get(&piece).cloned()
     }
@@ -65,7 +65,7 @@ impl Buffers {
         alone::add_up(&self.layout, step, held)
     }
 
-    /// Uses the buffer of a sum again, unless somebody still reads it.
+    /// Uses the buffer of a sum again, unless a task still reads it.
     pub(super) fn recycle(&mut self, sum: KeptSum) {
         if self.free.len() < self.pieces + SUMS as usize
             && let Some(sum) = Arc::into_inner(sum.into_sum())

@@ -31,7 +31,7 @@ struct WantedCopy {
 /// When the training thread copies the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Haste {
-    /// Somebody waits for it.
+    /// Another worker waits for it.
     AtOnce,
     /// When it has nothing to compute: gradients only read the state, and others wait for them.
     BeforeUpdate,

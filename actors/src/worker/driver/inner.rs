@@ -213,7 +213,7 @@ impl Inner {
         }
     }
 
-    /// What the training thread has done is counted before anybody is told: a worker that uses it may outlive this process.
+    /// What the training thread has done is counted before any other process is told: a worker that uses it may outlive this process.
     fn handle_counted(&mut self, event: Event) {
         let commands = self.member.handle(event);
         self.write_tally();

@@ -1,5 +1,5 @@
-//! What a worker keeps for others: the newest sum for who is behind, shares of a snapshot and the sums since for who joins, and
-//! who waits for a sum to come. Knows no names.
+//! What a worker keeps for others: the newest sum for a member that is behind, shares of a snapshot and the sums since for joiners, and
+//! the tasks that wait for a sum to come. Knows no names.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -53,7 +53,7 @@ impl KeptSum {
         *self.hash.get_or_init(|| StateHash::of(self.sum.bytes()))
     }
 
-    /// Its bytes, not copied: they stay as they are for as long as somebody holds these.
+    /// Its bytes, not copied: they stay as they are for as long as these are held.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         struct Owner(Arc<Sum>);
@@ -133,7 +133,7 @@ enum Room {
 }
 
 impl Keeping {
-    /// A snapshot is to come: what room there was is not for that one.
+    /// A snapshot is to come: what room there was is not for that snapshot.
     pub(super) fn want_room(&mut self) {
         self.room = Room::Wanted;
     }
@@ -158,7 +158,7 @@ impl Keeping {
     pub(super) fn renew(&mut self, sum: KeptSum) -> Option<KeptSum> {
         let step = sum.sum.step();
         for (_, waiter) in self.waiting.extract_if(.., |(waited, _)| *waited == step) {
-            // Who has given up needs nothing.
+            // A task that has given up needs nothing.
             let _ = waiter.send(sum.clone());
         }
         self.newest.replace(sum)

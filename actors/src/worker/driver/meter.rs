@@ -32,7 +32,7 @@ impl Meter {
         self.last.push_back(now.saturating_duration_since(began));
     }
 
-    /// The median: neither one that was interrupted nor an empty shard counts for more than others.
+    /// The median: neither an interrupted gradient nor an empty shard counts for more than others.
     pub(super) fn pace(&self) -> Option<Pace> {
         let mut sorted: Vec<Duration> = self.last.iter().copied().collect();
         sorted.sort_unstable();

@@ -52,9 +52,9 @@ pub enum Task {
         piece: ShardRange,
         /// The shard.
         shard: u32,
-        /// Where to.
+        /// Where the gradient goes.
         buffer: GradientBuffer,
-        /// How.
+        /// How it is written there.
         mode: WriteMode,
     },
     /// Apply the mean of `sum`, then [`StepDriver::applied`].
@@ -181,7 +181,7 @@ impl StepDriver {
         self.changed.notify_all();
     }
 
-    /// Hands in an event that brings no sum and no state; one that does is an [`Arrival`].
+    /// Hands in an event that brings no sum and no state; an event that does is an [`Arrival`].
     pub fn handle(&self, event: Event) {
         let mut inner = self.lock();
         inner.handle(event);

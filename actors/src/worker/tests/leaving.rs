@@ -152,7 +152,7 @@ async fn sigterm_asks_a_worker_to_leave_and_then_ends_it() {
     session.say(CoordinatorMessage::Released { step }).await;
     assert_eq!(end(worker).await.unwrap(), Ended::Drained { step });
 
-    // The second one ends it.
+    // The second signal ends it.
     let site = Site::new();
     let worker = site.worker(Sigterm::Leave);
     let mut session = site.welcome().await;

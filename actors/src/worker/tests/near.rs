@@ -1,4 +1,4 @@
-//! A worker loads a checkpoint that a depot on its own host keeps, and lends what it has read to one that does not see that disk.
+//! A worker loads a checkpoint that a depot on its own host keeps, and lends what it has read to a worker that does not see that disk.
 
 use sardana_net::environment::Environment;
 use sardana_net::trust::{Authority, Role};

@@ -18,7 +18,7 @@ use crate::peers::{Peers, Reading};
 use crate::worker::driver::SavedState;
 use crate::worker::restoring::Reader;
 
-/// Eleven pieces, so that a share of two is read in one batch and one of one in two.
+/// Eleven pieces: one of two shares is read in one batch, a single share in two.
 pub(super) const STATE: &[u8; 44] = b"the state of a job of which nobody has a bit";
 
 pub(super) const GENERATION: Generation = Generation::new(Incarnation::new(1), 1);
@@ -78,7 +78,7 @@ impl Site {
         let members: Vec<MemberAddress> = (0..).zip(&workers).map(member).collect();
         let own = Arc::clone(&workers[2]);
         let endpoint = own.endpoint().clone();
-        // Somebody is there, and is no depot.
+        // A process is there, and is no depot.
         let nobody = DepotAddress {
             depot: DepotId::new(1),
             certified: 9,
@@ -198,7 +198,7 @@ async fn a_damaged_part_is_not_taken_and_the_depots_are_asked_for_it() {
         site.workers[0].lend(GENERATION, index, part).unwrap();
     }
     let error = loaded(loading).await.unwrap_err();
-    // Only what was in the batch of the damaged one, of whose pieces the last four are named.
+    // Only the pieces in the batch of the damaged one, of which the last four are named.
     let [good, bad] = [7, 9].map(|index| PieceHash::of(&STATE[4 * index..4 * (index + 1)]).to_string());
     assert!(error.contains(&bad) && !error.contains(&good), "{error}");
 }

@@ -122,7 +122,7 @@ fn orders(count: u64, members: &[MemberAddress]) -> Orders {
     }
 }
 
-/// A ring's end at one worker: gives it its gradients of a step, and sees when it has let go of them: then the sum is complete.
+/// A ring's end at one worker: gives the ring the gradients of a step, and sees when it has let go of them: then the sum is complete.
 struct End<'a>(&'a Shell, &'a mpsc::UnboundedSender<RingInput>, Visit);
 
 impl End<'_> {
@@ -222,7 +222,7 @@ async fn who_leaves_is_cut_off_only_once_the_last_sum_is_passed_on() {
     for shell in [&mut one, &mut two] {
         shell.ready(generation(2)).await;
     }
-    // Those who stay switch before the leaver, which closes the sums, has done so.
+    // The workers that stay switch before the leaver, which closes the sums, has done so.
     inboxes[2].send(RingInput::CloseWith(Trailer::Switch(generation(2)))).unwrap();
     let gradients: Vec<_> = [&one, &two]
         .iter()
@@ -269,7 +269,7 @@ async fn what_was_prepared_in_vain_leaves_the_present_ring_alone() {
     joiner.peers.close("it ends").await;
     let second = orders(2, &members);
     let (_next_one, _next_two) = (one.prepare(&second, 0), two.prepare(&second, 1));
-    // Its neighbour misses it, the one at the other end does not.
+    // Its neighbour misses it, the worker at the other end does not.
     one.ready(generation(2)).await;
     let told = two.told().await;
     let Message::LinkBroken { generation: of, peer } = told else {
@@ -278,7 +278,7 @@ async fn what_was_prepared_in_vain_leaves_the_present_ring_alone() {
     assert_eq!((of, peer), (generation(2), WorkerId::new(3)));
     one.rings.unprepare();
     two.rings.unprepare();
-    // What was prepared may also be replaced, by one that begins alone.
+    // What was prepared may also be replaced, by a generation that begins alone.
     let third = orders(3, &members[..1]);
     let next_one = one.prepare(&third, 0);
     one.ready(generation(3)).await;

@@ -31,7 +31,7 @@ impl std::fmt::Debug for Entry {
     }
 }
 
-/// What was got last. The key may be another one by now.
+/// The credentials that were got last. The key may be another one by now.
 #[derive(Debug)]
 pub(super) struct Certified {
     pub(super) credentials: Credentials,
@@ -48,7 +48,7 @@ struct Written {
     expires: Moment,
     key: String,
     certified: Option<WrittenCertified>,
-    /// BLAKE3 of the others.
+    /// BLAKE3 of the other fields.
     hash: String,
 }
 
@@ -60,7 +60,7 @@ struct WrittenCertified {
     received: Moment,
 }
 
-/// The same file with the hash that it should have; none if these bytes are not one but for that.
+/// The same file with the hash that it should have; none if more than the hash is wrong.
 #[cfg(feature = "fuzzing")]
 pub(super) fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut written: Written = serde_json::from_slice(bytes).ok()?;
@@ -113,7 +113,7 @@ impl Written {
 }
 
 impl Entry {
-    /// A new key for `join` in a file at `path`, or the one that somebody else has put there meanwhile.
+    /// A new key for `join` in a file at `path`, or the key that another process has put there meanwhile.
     pub(super) fn make(path: &Path, join: &JoinFile) -> Result<Self, KeyringError> {
         let entry = Self {
             role: join.invitation.role(),
@@ -127,7 +127,7 @@ impl Entry {
         }
     }
 
-    /// The one at `path`, which is for `join`.
+    /// The entry at `path`, which is for `join`.
     pub(super) fn read(path: &Path, join: &JoinFile) -> Result<Self, KeyringError> {
         let written = Written::read(path)?;
         if written.role != join.invitation.role() {
@@ -167,7 +167,7 @@ impl Entry {
         Ok(write_private(path, &bytes, existing)?)
     }
 
-    /// Whether the file at `path` is one that cannot be used any more.
+    /// Whether the entry at `path` cannot be used any more.
     pub(super) fn is_useless(path: &Path, now: Moment) -> bool {
         let Ok(written) = Written::read(path) else { return false };
         let renewed = written.certified.as_ref().is_some_and(|certified| {

@@ -10,7 +10,7 @@ use super::entry::{Certified, Entry, sealed};
 use super::{JoinFile, Moment};
 use crate::trust::Authority;
 
-/// A file at `path` for `join`, as it is and with the right hash. What is one is the same when it is written and read again.
+/// Reads a file at `path` for `join`, as it is and with the right hash. An entry is the same when it is written and read again.
 ///
 /// # Panics
 /// When it is not, or `path` cannot be written.

@@ -1,7 +1,7 @@
 //! A keyring: the folder in which a user's processes keep the keys that they have used join files with, and what they got for it.
 //!
-//! One file for each use of a join file. The key is there before the join file is used with it, so that a lost answer costs no use. Of those
-//! that are one process each, an agent or a checkpoint actor, every process has a file of its own; workers and operators share one.
+//! One file for each use of a join file. The key is there before the join file is used with it, so that a lost answer costs no use. Every
+//! agent and every checkpoint actor has a file of its own; workers and operators share one.
 
 mod entry;
 #[cfg(feature = "fuzzing")]
@@ -33,7 +33,7 @@ const ENDING: &str = "key";
 /// Why a keyring cannot be used. The user does what the message says.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyringError {
-    /// The folder, or a file in it, cannot be had, or others could have.
+    /// The folder, or a file in it, cannot be opened, or other users could have opened it.
     #[error(
         "the keyring, where the keys of join files are kept, cannot be used: {0}; or give another folder: --keyring DIR"
     )]
@@ -44,7 +44,7 @@ pub enum KeyringError {
          counts as another one, and if there is none left, ask for a new one: sardana invite", .path.display()
     )]
     Damaged {
-        /// Which file.
+        /// The damaged file.
         path: PathBuf,
         /// What is wrong.
         reason: String,
@@ -52,11 +52,11 @@ pub enum KeyringError {
     /// A file in it is of another release.
     #[error("{}: the key has version {found}, expected {expected}; use the release of sardana that made it, or give another folder: --keyring DIR", .path.display())]
     Version {
-        /// Which file.
+        /// The key's file.
         path: PathBuf,
-        /// What it says.
+        /// The file's version.
         found: u16,
-        /// What this release writes.
+        /// The version that this release writes.
         expected: u16,
     },
     /// Other processes have the join file.
@@ -65,9 +65,9 @@ pub enum KeyringError {
          for another join file: sardana invite"
     )]
     Taken {
-        /// One of them; `unknown` if it has not said so yet.
+        /// A process that uses it; `unknown` if it has not said so yet.
         pid: String,
-        /// How often the file may be used, or how often at a time on one host.
+        /// How often the join file may be used, or how often at a time on one host.
         uses: u32,
     },
     /// No key could be made.
@@ -83,7 +83,7 @@ impl Keyring {
     /// The keyring in the folder at `path`, made if it is not there.
     ///
     /// # Errors
-    /// When others can enter it, or it is somebody else's.
+    /// When other users can enter it, or it is another user's.
     pub fn open(path: &Path) -> Result<Self, KeyringError> {
         Ok(Self(PrivateFolder::open(path, Missing::Create)?))
     }
@@ -112,7 +112,7 @@ impl Keyring {
         Ok(Held { path, entry, lock })
     }
 
-    /// The first one that no other process has.
+    /// The first slot that no other process has.
     fn free_slot(&self, join: &JoinFile) -> Result<(u32, FileLock), KeyringError> {
         let uses = join.invitation.uses().min(MAX_SLOTS);
         let mut pid = "unknown".to_owned();
@@ -132,13 +132,13 @@ impl Keyring {
         self.0.file(&format!("{nonce}.{slot}.{ending}"))
     }
 
-    /// Removes what cannot be used any more. What cannot be read is left to those who want it.
+    /// Removes entries that cannot be used any more. A file that cannot be read is left to the process that wants it.
     fn sweep(&self, now: Moment) {
         let Ok(files) = fs::read_dir(self.0.path()) else { return };
         for file in files.flatten().take(SWEPT_FILES) {
             let path = file.path();
             if path.extension().is_some_and(|ending| ending == ENDING) && Entry::is_useless(&path, now) {
-                // Somebody else may have been faster.
+                // Another process may have been faster.
                 let _ = fs::remove_file(&path).and_then(|()| fs::remove_file(path.with_extension("lock")));
             }
         }
@@ -162,7 +162,7 @@ impl Held {
         good: Result<(), JoinFileError>,
         now: SystemTime,
     ) -> Result<Errand, EnrolError> {
-        // Who stays on its host is renewed as long as it comes in time; an operator's access ends with its file.
+        // An agent or checkpoint actor is renewed as long as it comes in time; an operator's access ends with its file.
         let stays = self.lock.is_some();
         if let Some(Certified { credentials, received }) = &self.entry.certified {
             let is_fresh = !RotatingCredentials::new(credentials.clone(), *received).is_due(now);
@@ -183,7 +183,7 @@ impl Held {
         self.entry.certified = None;
     }
 
-    /// These were got. A worker's are for one process only.
+    /// Keeps these for the next time. A worker's are for one process only, and are not kept.
     pub(super) fn keep(&mut self, credentials: &Credentials, received: SystemTime) -> Result<(), KeyringError> {
         if credentials.role() == Role::Worker {
             return Ok(());

@@ -23,7 +23,7 @@ pub const USES_FILE: &str = "uses";
 /// Why uses cannot be remembered.
 #[derive(Debug, thiserror::Error)]
 pub enum UsesError {
-    /// The file cannot be had, or others could have.
+    /// The file cannot be opened, or other users could have opened it.
     #[error(transparent)]
     Private(#[from] PrivateError),
     /// The file is not what was written.

@@ -1,4 +1,4 @@
-//! Doors whose room for strangers is full of handshakes that are never finished: who gets in all the same, and whose place is kept.
+//! Doors whose room for strangers is full of handshakes that are never finished: which clients get in all the same, and which keep places.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl House {
         bind_client(credentials, Purpose::Control, self.address).unwrap()
     }
 
-    /// The worker dials, and the house says who has come.
+    /// The worker dials, and the house says which peer has come.
     async fn comes(&mut self, id: u64) -> Result<PeerIdentity, ConnectError> {
         let endpoint = self.worker(id);
         let connection = connect(&endpoint, self.address, self.coordinator, CONNECT_DEADLINE).await?;
@@ -95,7 +95,7 @@ impl House {
         Ok(peer)
     }
 
-    /// One begins a handshake from `ip` and never goes on. Its socket stays: that nothing listens there would be told to the door.
+    /// A stranger begins a handshake from `ip` and never goes on. Its socket stays: else the door would be told that nothing listens there.
     async fn stranger(&mut self, ip: [u8; 4]) -> Answer {
         let first = first_datagram(self.worker(0)).await;
         let socket = UdpSocket::bind((IpAddr::from(ip), 0)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Endpoints over real loopback sockets: who gets in, who does not and what they are told, and that bytes arrive.
+//! Endpoints over real loopback sockets: which clients get in, what the others are told, and that bytes arrive.
 
 mod clocks;
 mod crowds;
@@ -96,7 +96,7 @@ async fn workers_reach_each_other_from_the_endpoints_they_listen_on() {
 async fn a_server_of_another_job_is_refused() {
     let coordinator = authority(OTHER_JOB).issue(Role::Coordinator, 0).unwrap();
     let worker = authority(JOB).issue(Role::Worker, 1).unwrap();
-    // Even one that claims the very name that the worker expects.
+    // Even a server that claims the very name that the worker expects.
     let impostor = authority(JOB).issue(Role::Coordinator, 0).unwrap();
     for server in [coordinator, impostor] {
         let (dialled, accepted, _endpoints) = meet(&server, &worker, PeerIdentity::coordinator(JOB)).await;

@@ -1,4 +1,4 @@
-//! Switches at a boundary, for those who stay and those who leave.
+//! Switches at a boundary, for members that stay and members that leave.
 
 use super::*;
 

@@ -118,7 +118,7 @@ fn a_halt_before_the_conclusion_does_not_lose_it() {
     assert_eq!(said(&form(&mut worker, stops_at_one())).len(), 2);
 }
 
-/// A closer has told it so by itself: the coordinator, whom an operator tells, knows nothing of it.
+/// A closer has told it so by itself: the coordinator, which an operator would tell, knows nothing of it.
 #[test]
 fn a_stop_that_nobody_wants_is_forgotten() {
     let (mut worker, _) = stopped();

@@ -22,7 +22,7 @@ use crate::words::{Generation, Incarnation, Rank, ShardRange, Step, WorkerId};
 /// K, two each for two workers.
 const SHARDS: u32 = 4;
 
-/// How many sums a worker may keep for those who follow.
+/// How many sums a worker may keep for joiners that follow.
 const KEEPS: u32 = 3;
 
 fn spec() -> JobSpec {

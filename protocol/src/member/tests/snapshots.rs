@@ -211,7 +211,7 @@ fn room_is_made_for_a_snapshot_to_come() {
         serve(&mut worker, &[], None, Shares::Keep, 0),
         [admit(&[]), make_room(&[1, 0])]
     );
-    // Who has no seat takes no snapshot.
+    // A worker that has no seat takes no snapshot.
     let mut outside = super::worker();
     assert_eq!(serve(&mut outside, &[7], None, Shares::Keep, 0), [admit(&[7])]);
     assert_eq!(outside.handle(Event::RoomMade), []);

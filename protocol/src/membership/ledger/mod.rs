@@ -22,8 +22,8 @@ pub(super) struct Ledger {
     /// Gradients of all lost workers.
     gone: u64,
     recomputed: u64,
-    /// How often it is not clear what was in vain: a joiner had what all members had lost, one that had come back is lost again, or memory
-    /// did not hold what was there beside what was missing.
+    /// How often it is not clear what was in vain: a joiner had what all members had lost, a worker that had come back is lost again, or
+    /// memory did not hold what was there beside what was missing.
     unsure: u32,
     /// Lost workers whose count is not known, and what has happened without them.
     unknown: BTreeMap<WorkerId, Missed>,
@@ -73,7 +73,7 @@ impl From<EarlierLedger> for Ledger {
 pub(super) enum Missed {
     /// No generation resumed without it.
     Nothing,
-    /// One did, at this step or later ones.
+    /// A generation did, at this step or later ones.
     Since(Step),
     /// All that it ever computed: the state was lost.
     Everything,
@@ -87,8 +87,8 @@ pub(super) enum Halted {
 }
 
 impl Ledger {
-    /// As it may be believed: a life before this one has perhaps written down what no worker can have computed. Which of it was in vain, is not
-    /// known.
+    /// As it may be believed: a life before this one has perhaps written down what no worker can have computed. Which of it was in vain, is
+    /// not known.
     pub(super) fn within(mut self, bounds: Bounds) -> Self {
         let told = self.recent.len();
         self.recent
@@ -110,7 +110,7 @@ impl Ledger {
     pub(super) fn lost(&mut self, worker: WorkerId, tally: Option<Tally>) {
         match tally.filter(|_| !bites(Bug::CountNotNoted)) {
             Some(tally) => {
-                // One that has come back may have ended before it had said what it had computed in vain.
+                // A worker that has come back may have ended before it had said what it had computed in vain.
                 let vain = self.settle(worker, tally, 0).unwrap_or(0);
                 self.ends(worker, tally, vain);
             }
@@ -130,7 +130,7 @@ impl Ledger {
     }
 
     /// A worker has ended, with so many of its last gradients in vain. If it had come back in the same step or the one before, some of them
-    /// were counted as in vain then, and one that it was at may not have come: which ones, its tally does not tell.
+    /// were counted as in vain then, and the gradient that it was at may not have come: which ones, its tally does not tell.
     fn ends(&mut self, worker: WorkerId, tally: Tally, vain: u64) {
         self.gone = self.gone.saturating_add(tally.total);
         let back = self.back.remove(&worker);
@@ -143,7 +143,7 @@ impl Ledger {
 
     /// The last gradients of a lost worker may still be lost; so many of them are.
     fn leave_open(&mut self, tally: Tally, vain: u64) {
-        // One that has computed nothing has lost nothing: a program that ends at once does so again and again.
+        // A worker that has computed nothing has lost nothing: a program that ends at once does so again and again.
         if tally.total == 0 {
             return;
         }
@@ -169,7 +169,7 @@ impl Ledger {
         self.recent.len()
     }
 
-    /// What was counted, and apart from it what concerns single workers: whose count is not known, and who has come back.
+    /// What was counted, and apart from it what concerns single workers: those whose count is not known, and those that have come back.
     pub(super) fn apart(mut self) -> (Self, BTreeMap<WorkerId, Missed>, BTreeMap<WorkerId, Back>) {
         let unknown = std::mem::take(&mut self.unknown);
         let back = std::mem::take(&mut self.back);
@@ -227,7 +227,7 @@ impl Ledger {
             Missed::Nothing => 0,
             Missed::Since(step) if tally.step < step => 0,
             Missed::Since(step) => {
-                // It was further than anybody had heard, and what it alone had reached is lost: of those steps its tally tells the last two.
+                // It was further than was known, and what it alone had reached is lost: of those steps its tally tells the last two.
                 let further = u32::from(tally.step > step.next());
                 self.unsure = self.unsure.saturating_add(further);
                 lost_of(tally, step).saturating_add(under_way)
@@ -268,8 +268,8 @@ impl Ledger {
         again
     }
 
-    /// The newest state is lost: training starts again from one that holds only `kept` gradients of the lost. Returns how many of these are of
-    /// none whose count is known: of a worker whose count comes later all will count as in vain, these too.
+    /// The newest state is lost: training starts again from one that holds only `kept` gradients of the lost. Returns how many of these are
+    /// of workers whose count is not known: if it comes later, all gradients of that worker will count as in vain, these too.
     pub(super) fn restart(&mut self, kept: u64) -> u64 {
         self.unknown.values_mut().for_each(|missed| *missed = Missed::Everything);
         let recent = std::mem::take(&mut self.recent);
@@ -280,7 +280,8 @@ impl Ledger {
         kept.saturating_sub(self.useful)
     }
 
-    /// Training starts from a state that holds `kept` gradients: those that no worker has told any of the coordinator's lives of count as computed before.
+    /// Training starts from a state that holds `kept` gradients: those that no worker has told any of the coordinator's lives of count as
+    /// computed before.
     pub(super) fn inherit(&mut self, kept: u64) {
         let missing = kept.saturating_sub(self.useful);
         self.useful = self.useful.saturating_add(missing);
@@ -301,7 +302,8 @@ impl Ledger {
         self.unsure = self.unsure.saturating_add(1);
     }
 
-    /// A joiner's state is newer than that of the members, at this step: gradients of it or later ones that were counted as lost may live on.
+    /// A joiner's state is newer than that of the members, at this step: gradients of it or later ones that were counted as lost may live
+    /// on.
     pub(super) fn rescued_from(&mut self, members: Step) {
         if self.recent.iter().any(|(tally, lost)| *lost > 0 && tally.step >= members) {
             self.rescued();

@@ -1,4 +1,4 @@
-//! A coordinator's next life: what it finds, what it adopts, whom it halts.
+//! A coordinator's next life: what it finds, what it adopts, which workers it halts.
 
 use super::*;
 use crate::limits::{ADOPTION_PATIENCE, HEARTBEAT, STALL_UNKNOWN};
@@ -209,7 +209,7 @@ fn whom_nobody_present_has_for_a_peer_is_waited_for_a_while() {
     for ended in [2, 3, 4] {
         job.dies(ended, 6);
     }
-    // It has links with two of them, and who the third was is not known.
+    // It has links with two of them, and which worker the third was is not known.
     job.returns(1, 1, 6, Some(seat_of_four(0)));
     assert_eq!(job.waits(1, ADOPTION_PATIENCE - Duration::from_millis(1)), [""; 0]);
     let told = job.waits(1, Duration::from_millis(1));

@@ -10,7 +10,7 @@ fn members(job: &Job) -> Vec<u64> {
     formation.workers().map(WorkerId::get).collect()
 }
 
-/// Who tells of links with whom.
+/// Pairs of workers: the first tells of its link with the second.
 type Reports = Vec<(u64, u64)>;
 
 /// The neighbours of a member, where each has links with the next.
@@ -29,7 +29,7 @@ enum Port {
 }
 
 impl Port {
-    /// Who notices that there are no links with `broken`, and of which.
+    /// What workers notice of links with `broken`, `broken` itself among them.
     fn reports(self, members: &[u64], broken: u64) -> Reports {
         let others = neighbours(members, broken);
         let by_it = others.iter().map(|&other| (broken, other));
@@ -43,7 +43,7 @@ impl Port {
 }
 
 impl Job {
-    /// A generation is being formed. Those who tell of no broken link are ready; the others tell theirs, and all halt.
+    /// A generation is being formed. Workers that tell of no broken link are ready; the others tell theirs, and all halt.
     fn cannot_link(&mut self, reports: impl Fn(&[u64]) -> Reports) -> Vec<String> {
         assert_eq!(self.membership.stage(), Stage::Forming);
         let (count, all) = (self.membership.generation().count(), members(self));
@@ -76,7 +76,7 @@ impl Job {
         job
     }
 
-    /// As many generations as it takes until somebody is left out: who that is.
+    /// As many generations as it takes until a worker is left out: which one that is.
     fn leaves_out(&mut self, reports: impl Fn(&[u64]) -> Reports) -> u64 {
         let before = members(self);
         for tries in 1.. {

@@ -190,7 +190,7 @@ impl Job {
     }
 }
 
-/// Those of `found` that have to do with checkpoints.
+/// What of `found` has to do with checkpoints.
 pub(super) fn about_saves(found: &[String]) -> Vec<String> {
     let about = |text: &&String| text.contains("save") || text.contains("commit") || text.contains("refused");
     found.iter().filter(about).cloned().collect()

@@ -116,7 +116,7 @@ fn those_who_have_the_state_are_believed_while_others_come_to_it() {
         let told = job.passes(TICK);
         assert!(!told.iter().any(|text| text.starts_with("lost")), "{told:?}");
     }
-    // One more update is possible where those who have the state have all gradients of it as well.
+    // One more update is possible where the members that have the state have all gradients of it as well.
     job.progress(1, 1, 6, &[]);
     job.link_broken(1, 1, 2);
     for (worker, step) in [(1, 6), (2, 5), (3, 0)] {

@@ -213,7 +213,7 @@ fn a_stop_where_nobody_has_the_state_says_what_is_lost() {
     assert_eq!(job.halted(4, 2, 0), ["to w4: dismiss", lost]);
 }
 
-/// It has followed further than it has said, and all who trained are gone.
+/// It has followed further than it has said, and all members that trained are gone.
 #[test]
 fn a_stop_where_only_a_joiner_has_the_state_ends_with_that() {
     let mut job = Job::joined(Config { min: 2, ..config() });

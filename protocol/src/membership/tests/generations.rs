@@ -1,4 +1,4 @@
-//! Gathering and forming: who is waited for, who is told what, and what is said again.
+//! Gathering and forming: which workers are waited for, what each is told, and what is said again.
 
 use super::*;
 use crate::limits::{GATHER, KEEP_LEAST, RESEND, RESEND_EACH};
@@ -98,7 +98,7 @@ fn an_arrival_while_halting_comes_last_if_it_is_needed() {
     );
     job.halted(2, 2, 4);
     assert_eq!(job.halted(1, 2, 5), ["held for w4", "to w4: halt g1.2"]);
-    // The one that was ahead gives its sum to the one just behind, and its state to the newcomer.
+    // The member that was ahead gives its sum to the one just behind, and its state to the newcomer.
     assert_eq!(
         job.halted(4, 2, 0),
         [
@@ -146,7 +146,7 @@ fn halts_and_forms_that_are_not_answered_are_sent_again() {
     assert_eq!(job.passes(RESEND), [""; 0]);
 }
 
-/// The empty ranges of those without work lie behind the last shard (GEN-2).
+/// The empty ranges of ranks without work lie behind the last shard (GEN-2).
 #[test]
 fn more_workers_than_shards_leave_the_last_without_work() {
     let mut job = Job::new(Config {
@@ -284,8 +284,8 @@ fn memory_shapes_the_ranges_and_keeps_nobody_from_training() {
     assert_eq!(formed(&commands), [each(range(0, 20)), each(range(20, 24))]);
     job.ready(1, 1);
     job.ready(2, 1);
-    // Rank 0 dies with the running sum. Who is left has no memory for all that is missing beside all that it has: it has room for
-    // the running sum only, and computes the step anew.
+    // Rank 0 dies with the running sum. The worker that is left has no memory for all that is missing beside all that it has: it has room
+    // for the running sum only, and computes the step anew.
     job.dies(1, 0);
     let kept: Vec<ShardRange> = (20..24).map(one).collect();
     let standing = Standing { kept, ..standing(0) };

@@ -1,4 +1,4 @@
-//! Joins that stop no member: the snapshot, its holders, and those who copy it.
+//! Joins that stop no member: the snapshot, its holders, and the joiners that copy it.
 
 use super::*;
 use crate::limits::{MAX_COPY_ATTEMPTS, RESEND, ROOM_PATIENCE, SNAPSHOT_PATIENCE};

@@ -58,7 +58,7 @@ fn the_last_state_waits_no_longer_than_it_may_for_a_depot_that_tells_nothing() {
     let orders = about_saves(&job.passes(DEPOT_TELLS + Duration::from_millis(200)));
     let one = ["to w1: save [0] of g1.1@s5 to [7]", "to w2: save [1] of g1.1@s5 to [7]"];
     assert_eq!(orders, one);
-    // Another one that comes does not make it wait again.
+    // Another depot that comes does not make it wait again.
     job.arriving(9, "c");
     job.says_saved(1, 1, 0, 5);
     job.says_saved(2, 1, 1, 5);

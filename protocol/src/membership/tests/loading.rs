@@ -1,4 +1,4 @@
-//! Who comes to the state is waited for as long as something of it moves, and no longer (LIVE-1).
+//! A worker that comes to the state is waited for as long as something of it moves, and no longer (LIVE-1).
 
 use super::*;
 use crate::limits::{HALT_PATIENCE, LEAST_BYTES_A_SECOND, LOAD_MOST, STALL_UNKNOWN};

@@ -1,4 +1,4 @@
-//! What is remembered of workers that are gone: bounded, and still right for one that comes back late.
+//! What is remembered of workers that are gone: bounded, and still right for a worker that comes back late.
 
 use super::*;
 use crate::limits::{MISSED_KEPT, OPEN_TALLIES, RELEASED_KEPT};
@@ -80,7 +80,7 @@ fn only_who_has_left_is_told_so() {
     assert!(job.membership.record().forgotten > Generation::NONE);
     let told = job.arrives(900_000, 0);
     assert!(told[0].starts_with("joined w900000"), "a newcomer: {told:?}");
-    // One that was lost may come back, and one that has more than the others is needed.
+    // A worker that was lost may come back, and one that has more than the others is needed.
     job.event(Event::Lost {
         worker: w(2),
         cause: Loss::ConnectionLost { why: "x".to_owned() },

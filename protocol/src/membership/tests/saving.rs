@@ -1,4 +1,4 @@
-//! Checkpoints under way: who writes what, when a manifest is made, and what happens when a worker is lost meanwhile.
+//! Checkpoints under way: which holder writes what, when a manifest is made, and what happens when a worker is lost meanwhile.
 
 use super::checkpointed::*;
 use super::refusing::targets;

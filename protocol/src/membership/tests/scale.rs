@@ -84,7 +84,7 @@ fn halting_costs_the_same_for_many() {
     assert_eq!(job.membership.stage(), crate::membership::Stage::Running);
 }
 
-/// Only those that hold a snapshot are told of it.
+/// Only members that hold a snapshot are told of it.
 #[test]
 fn a_snapshot_of_many_has_few_holders() {
     let mut job = Job::training(MANY, many());
@@ -107,7 +107,7 @@ fn a_snapshot_of_many_has_few_holders() {
     assert_eq!(told.len(), 2 + MAX_HOLDERS as usize, "and one copies it: {told:?}");
 }
 
-/// Those for whom there is no room among the members of a generation wait, and copy nothing.
+/// Joiners for which there is no room among the members of a generation wait, and copy nothing.
 #[test]
 fn who_cannot_become_a_member_copies_nothing() {
     let most = u64::from(MAX_WORKERS);

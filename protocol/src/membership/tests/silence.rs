@@ -1,4 +1,4 @@
-//! Who is left out because nothing is heard of it, or because it does nothing while the others wait.
+//! Which worker is left out because nothing is heard of it, or because it does nothing while the others wait.
 
 use super::*;
 use crate::limits::{HALT_PATIENCE, HEARTBEAT, SILENCE, SILENCE_LEAST, STALL_LEAST, STALL_SHARDS, STALL_UNKNOWN};
@@ -320,7 +320,7 @@ fn who_hangs_and_should_hand_over_the_state_is_left_out() {
     assert_eq!((after, told[0].as_str()), (STALL_LEAST, "kill w1"));
 }
 
-/// The others may have waited for minutes, but not for those who are called in only then.
+/// The others may have waited for minutes, but not for workers that are called in only then.
 #[test]
 fn a_joiner_that_is_called_in_after_a_long_halt_has_time_to_answer() {
     let mut job = Job::joined(Config { min: 2, ..config() });

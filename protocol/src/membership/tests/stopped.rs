@@ -19,7 +19,7 @@ impl Job {
     }
 }
 
-/// After so many ticks, one that stands still is left out.
+/// After so many ticks, a worker that stands still is left out.
 const ENOUGH: u128 = STOPPED_GRACE.as_millis() / TICK.as_millis();
 
 #[test]
@@ -96,7 +96,7 @@ fn who_went_on_while_the_coordinator_was_held_up_is_heard_first() {
     assert_eq!(job.passes(SILENCE), [""; 0], "the coordinator has not listened");
     assert_eq!(job.moves(2, Motion::Runs), [""; 0]);
     assert_eq!(job.ticks(ENOUGH), [""; 0]);
-    // One that stands still yet is left out a little later.
+    // A worker that still stands still is left out a little later.
     job.moves(2, Motion::Stopped);
     job.passes(SILENCE);
     assert_eq!(job.ticks(ENOUGH)[0], "kill w2");

@@ -175,7 +175,7 @@ fn a_moment_long_past_calls_nobody_away() {
     let commands = see(&mut machine, 0, &[stale]);
     assert!(acts(&commands).is_empty());
     assert!(said(&commands)[0].contains("which is past"), "{commands:?}");
-    // Those who have left for it come back.
+    // Workers that have left for it come back.
     see(&mut machine, 0, &[terminate()]);
     let past = 118 + 600;
     assert!(acts(&see(&mut machine, past, &[terminate()])).is_empty());
@@ -244,7 +244,7 @@ fn an_event_is_approved_once_the_workers_have_left() {
     let told = machine.handle(NOW, Observation::Unapproved { id, why });
     assert_eq!(said(&told).len(), 1);
     assert_eq!(acts(&see(&mut machine, 2, &standing)), [&approve]);
-    // One that comes while they are away.
+    // An event that comes while they are away.
     let next = event("d", What::Redeploy, 700, Approval::Wanted);
     let commands = see(&mut machine, 3, &[next]);
     assert!(matches!(acts(&commands)[..], [Command::Approve { id, .. }] if id == "d"));

@@ -1,4 +1,4 @@
-//! What the step driver keeps for others: shares of a snapshot, sums, and who waits for one.
+//! What the step driver keeps for others: shares of a snapshot, sums, and the tasks that wait for one.
 
 use sardana_protocol::member::{Command, NetworkCommand};
 
@@ -281,7 +281,7 @@ async fn who_waits_for_a_sum_gets_it_when_it_is_about_to_be_applied() {
     apply(&driver, update);
     train(&driver);
     assert_eq!(later.await.unwrap().unwrap().sum().step(), Step::new(1));
-    // One that is past and not kept does not come any more.
+    // A sum that is past and not kept does not come any more.
     assert!(driver.coming_sum(Step::ZERO).await.is_none());
     assert!(driver.coming_sum(Step::new(1)).await.is_some());
 }

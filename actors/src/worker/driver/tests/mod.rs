@@ -77,7 +77,7 @@ fn what_is_said_after_a_connection_is_lost_goes_to_the_next_and_nothing_before_d
     assert_eq!(said(&mut before), ["lost with its connection"]);
     assert!(before.is_closed(), "nothing comes to it any more");
     assert_eq!(said(&mut after), ["while none is there", "and more of it"]);
-    // Nobody listens any more.
+    // No task listens any more.
     drop(driver.hang_up());
     say("nothing");
     assert_eq!(said(&mut after), Vec::<String>::new());

@@ -64,7 +64,7 @@ fn a_prepared_ring_hears_nothing_before_the_switch_and_everything_after() {
     close(&driver);
     assert!(matches!(next.try_recv(), Ok(RingInput::Begin { step: found, .. }) if found == step));
     assert!(matches!(next.try_recv(), Ok(RingInput::CloseWith(Trailer::Continue))));
-    // The old one is told by the end of its inbox that nothing more comes.
+    // The old ring is told by the end of its inbox that nothing more comes.
     assert_eq!(present.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
 }
 
@@ -80,7 +80,7 @@ fn what_was_prepared_ends_when_it_is_replaced_or_does_not_come() {
         Ok(ActorCommand::Network(NetworkCommand::Unprepare))
     ));
     assert_eq!(second.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
-    // The present one goes on.
+    // The present ring goes on.
     close(&driver);
     assert!(matches!(present.try_recv(), Ok(RingInput::CloseWith(_))));
     // So it does if a generation is formed anew.
