@@ -10,7 +10,7 @@
 //!                     └─────── a pause: too few stay ───┘
 //! ```
 //! Changes that are known beforehand stop no member. While `Running`, a newcomer becomes a *joiner*: it copies a snapshot and follows
-//! the ring ([`crate::snapshot_round`]). A joiner that has caught up comes in, and a member that wants to leave goes out, with a generation
+//! the ring (`snapshot_round`). A joiner that has caught up comes in, and a member that wants to leave goes out, with a generation
 //! that is prepared beside the present one and begun by a trailer (`planning`, `leaving`); so do shards that move towards faster members
 //! (`balancing`). Anything that breaks outranks all this: workers that take part, or may have begun to, halt under a number that is newer
 //! still (GEN-1). Deaths during `Halting` only shorten the wait; deaths during `Forming` halt again. Joiners are called in, and waited for,

@@ -15,7 +15,7 @@ pub enum TrainingError {
     /// The model could not be built: fix the model or its data.
     #[error("the model could not be built: {}", whole(.0.as_ref()))]
     Build(ModelError),
-    /// The model breaks a promise of [`Trainable`]: fix the model.
+    /// The model breaks a promise of [`crate::model::Trainable`]: fix the model.
     #[error(transparent)]
     Probe(#[from] Box<ProbeError>),
     /// The job's constants make no data order: fix the job.

@@ -1,0 +1,200 @@
+//! What is refused, and with which words.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use super::*;
+use crate::job::Order;
+use crate::memory::GradientMemory;
+use crate::messages::{Introduction, Standing, Tally};
+use crate::state::StateHash;
+use crate::words::{Step, WorkerId};
+
+const GRADIENT: u64 = 1 << 30;
+
+/// Makes one part of a hello differ.
+type Change = fn(&mut WorkerHello, StateHash);
+
+fn hello() -> WorkerHello {
+    let hash = StateHash::of(b"x");
+    WorkerHello {
+        job: JobId::new([1; 16]),
+        worker: WorkerId::new(1),
+        identity: JobIdentity {
+            spec: JobSpec {
+                name: "test".to_owned(),
+                seed: 1,
+                shards: 8,
+                steps: Step::new(10),
+                samples: 64,
+                batch: 16,
+                order: Order::Exact,
+            },
+            state_zero: hash,
+            fingerprint: Fingerprint {
+                program: hash,
+                tensors: hash,
+                processor: "x".to_owned(),
+                device: "cpu".to_owned(),
+                libraries: "l".to_owned(),
+                probe: hash,
+            },
+        },
+        introduction: Introduction {
+            generation: Generation::NONE,
+            incarnation: Incarnation::ZERO,
+            seat: None,
+            training: false,
+            standing: Standing {
+                step: Step::ZERO,
+                kept: vec![],
+                sum: None,
+                stop_at: None,
+                tally: Tally::default(),
+            },
+        },
+        shard_capacity: 8,
+        memory: GradientMemory::unbounded(GRADIENT),
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+        auxiliary: vec![],
+        call: Call {
+            process: [7; 16],
+            count: 3,
+        },
+    }
+}
+
+#[test]
+fn each_part_of_the_identity_is_compared_and_named() {
+    let job = hello();
+    let other = StateHash::of(b"y");
+    let changes: Vec<(&str, Change)> = vec![
+        ("name", |h, _| h.identity.spec.name = "other".to_owned()),
+        ("seed", |h, _| h.identity.spec.seed = 2),
+        ("shards", |h, _| h.identity.spec.shards = 4),
+        ("steps", |h, _| h.identity.spec.steps = Step::new(11)),
+        ("samples", |h, _| h.identity.spec.samples = 63),
+        ("batch", |h, _| h.identity.spec.batch = 8),
+        ("order", |h, _| h.identity.spec.order = Order::Fast),
+        ("model", |h, y| h.identity.fingerprint.tensors = y),
+        ("device", |h, _| h.identity.fingerprint.device = "gpu".to_owned()),
+        ("processor", |h, _| h.identity.fingerprint.processor = "z".to_owned()),
+        ("libraries", |h, _| h.identity.fingerprint.libraries = "z".to_owned()),
+        ("program", |h, y| h.identity.fingerprint.program = y),
+        ("initial state", |h, y| h.identity.state_zero = y),
+        ("probe", |h, y| h.identity.fingerprint.probe = y),
+    ];
+    for (name, change) in changes {
+        let mut found = hello();
+        change(&mut found, other);
+        let refusal = admit(job.job, Some(&job.identity), Generation::NONE, Acquaintance::None, &found)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refusal.contains(name) && refusal.contains("expected") && refusal.contains("found"),
+            "{name}: {refusal}"
+        );
+    }
+    assert_eq!(
+        admit(job.job, Some(&job.identity), Generation::NONE, Acquaintance::None, &hello()),
+        Ok(())
+    );
+    assert_eq!(admit(job.job, None, Generation::NONE, Acquaintance::None, &hello()), Ok(()));
+}
+
+#[test]
+fn another_job_and_senseless_hellos_are_refused() {
+    let refused = |change: fn(&mut WorkerHello)| {
+        let mut found = hello();
+        change(&mut found);
+        admit(JobId::new([1; 16]), None, Generation::NONE, Acquaintance::None, &found).unwrap_err()
+    };
+    assert!(matches!(refused(|h| h.job = JobId::new([2; 16])), Refusal::OtherJob { .. }));
+    assert!(matches!(refused(|h| h.shard_capacity = 0), Refusal::Senseless { .. }));
+    assert!(matches!(refused(|h| h.memory.gradient = 0), Refusal::Senseless { .. }));
+    assert!(matches!(refused(|h| h.memory.gradient = u64::MAX), Refusal::Senseless { .. }));
+    assert!(matches!(refused(|h| h.identity.spec.shards = 0), Refusal::Senseless { .. }));
+    assert!(matches!(
+        refused(|h| h.identity.spec.shards = u32::MAX),
+        Refusal::Senseless { .. }
+    ));
+    assert!(matches!(
+        refused(|h| h.introduction.standing.step = Step::new(11)),
+        Refusal::Senseless { .. }
+    ));
+    assert!(matches!(
+        refused(|h| h.introduction.generation = Generation::NONE.next()),
+        Refusal::Fenced { .. }
+    ));
+}
+
+#[test]
+fn who_comes_with_too_little_memory_is_refused_with_the_sizes() {
+    let has = |gradients: u64| {
+        let mut found = hello();
+        (found.identity.spec.shards, found.shard_capacity) = (4_096, 4_096);
+        found.memory.room = gradients * GRADIENT;
+        found
+    };
+    let words = has_memory(&has(64), 8).unwrap_err().to_string();
+    assert!(
+        words.contains("K = 4096") && words.contains("N = 8") && words.contains("512 GiB"),
+        "{words}"
+    );
+    assert_eq!(has_memory(&has(514), 8), Ok(()));
+    assert_eq!(has_memory(&has(64), u32::MAX), Ok(()), "others may come");
+    assert_eq!(has_memory(&has(3), 1), Ok(()), "one that is alone adds as it computes");
+    assert!(has_memory(&has(2), u32::MAX).is_err());
+    // A worker that takes part already is not sent away because a coordinator was started with other numbers.
+    let mut member = has(64);
+    member.introduction.generation = Generation::NONE.next();
+    assert_eq!(has_memory(&member, 8), Ok(()));
+}
+
+#[test]
+fn who_was_greeted_by_another_life_of_the_same_number_fences_this_one() {
+    let own = Incarnation::new(3);
+    let newest = Generation::new(own, 4);
+    let says = |incarnation, generation, acquaintance| {
+        let mut found = hello();
+        found.introduction.incarnation = Incarnation::new(incarnation);
+        found.introduction.generation = generation;
+        admit(JobId::new([1; 16]), None, newest, acquaintance, &found)
+    };
+    let fenced = Err(Refusal::Fenced { own, by: own });
+    let older = Generation::new(Incarnation::new(2), 9);
+    assert_eq!(says(3, older, Acquaintance::Greeted), Ok(()));
+    assert_eq!(says(3, older, Acquaintance::None), fenced);
+    assert_eq!(says(2, newest, Acquaintance::None), fenced);
+    assert_eq!(says(2, older, Acquaintance::None), Ok(()), "it comes from an earlier life");
+    assert_eq!(says(0, Generation::NONE, Acquaintance::None), Ok(()), "it knows nobody");
+}
+
+/// Else no life could ever be above it, and the job could not go on.
+#[test]
+fn a_number_that_no_coordinator_can_have_fences_nobody() {
+    let says = |incarnation| {
+        let mut found = hello();
+        found.introduction.incarnation = Incarnation::new(incarnation);
+        admit(JobId::new([1; 16]), None, Generation::NONE, Acquaintance::None, &found).unwrap_err()
+    };
+    assert!(matches!(says(MAX_LIVES_AHEAD), Refusal::Fenced { .. }));
+    for found in [MAX_LIVES_AHEAD + 1, u64::MAX] {
+        assert!(matches!(says(found), Refusal::Senseless { .. }), "{found}");
+    }
+}
+
+#[test]
+fn only_a_later_call_of_the_same_process_takes_a_connection_over() {
+    let present = hello().call;
+    let attempt = |process, count| {
+        let call = Call { process, count };
+        take_over(present, &WorkerHello { call, ..hello() })
+    };
+    assert_eq!(attempt([7; 16], 4), Ok(()));
+    assert_eq!(attempt([7; 16], u64::MAX), Ok(()));
+    let refused = Err(Refusal::Duplicate(hello().worker));
+    assert_eq!(attempt([7; 16], 3), refused, "a hello that is said again, word for word");
+    assert_eq!(attempt([7; 16], 2), refused, "one that was given up, and comes late");
+    assert_eq!(attempt([8; 16], 4), refused, "another process with the same credentials");
+    assert_eq!(attempt([0; 16], u64::MAX), refused);
+}
