@@ -118,7 +118,13 @@ impl Swarm {
             gradient: GRADIENT,
             room: gradients * GRADIENT,
         };
-        Self { memory, ..self }
+        // The first member can compute what the others cannot hold: otherwise the job could not go on.
+        let capacity = self.capacity.max(self.shards);
+        Self {
+            memory,
+            capacity,
+            ..self
+        }
     }
 
     /// The most shards that a worker may have to compute in a step, with as few others as there may be.

@@ -143,8 +143,7 @@ impl Membership {
         self.lead(SnapshotRound::end);
         self.manage(|checkpoints, facts| checkpoints.begin_from(head, facts));
         let kept = u64::from(self.config.shards).saturating_mul(step.get());
-        self.ledger.restart(kept);
-        self.ledger.inherit(kept);
+        self.ledger.resume_from_checkpoint(kept);
         (self.training.restarted, self.training.next_report, self.training.reached) = (step, step, step);
     }
 }

@@ -280,10 +280,14 @@ impl Ledger {
         kept.saturating_sub(self.useful)
     }
 
-    /// Training starts from a state that holds `kept` gradients: those that no worker has told any of the coordinator's lives of count as
-    /// computed before.
-    pub(super) fn inherit(&mut self, kept: u64) {
-        let missing = kept.saturating_sub(self.useful);
+    /// The newest state is lost: training starts again from a checkpoint that holds `kept` gradients. Those that no worker has told any of
+    /// the coordinator's lives of count as computed before. They may be those of a worker whose count is not known yet: if it comes
+    /// later, they count twice.
+    pub(super) fn resume_from_checkpoint(&mut self, kept: u64) {
+        let missing = self.restart(kept);
+        if missing > 0 && !self.unknown.is_empty() {
+            self.rescued();
+        }
         self.useful = self.useful.saturating_add(missing);
         self.gone = self.gone.saturating_add(missing);
     }

@@ -36,6 +36,29 @@ fn a_death_costs_what_was_not_summed() {
     assert_eq!(lost(tally(8, 2, 3)), 5, "it took the only sum along");
 }
 
+/// What the checkpoint holds beside the gradients that are known may be those of the worker whose end no agent has told yet.
+#[test]
+fn a_checkpoint_that_outlives_a_worker_whose_count_comes_later_leaves_a_doubt() {
+    let resumed = |lost: Option<Tally>| {
+        let mut ledger = Ledger::default();
+        ledger.lost(WORKER, lost);
+        ledger.resume_from_checkpoint(100);
+        ledger
+    };
+    let mut late = resumed(None);
+    late.found(WORKER, tally(7, 0, 0));
+    assert_eq!((late.computed([].into_iter()), late.unknown()), (200, 1), "they count twice");
+    let known = resumed(Some(tally(7, 0, 0)));
+    assert_eq!((known.computed([].into_iter()), known.unknown()), (100, 0));
+    let mut earlier = Ledger::default();
+    earlier.resume_from_checkpoint(100);
+    assert_eq!(
+        (earlier.computed([].into_iter()), earlier.unknown()),
+        (100, 0),
+        "of an earlier run"
+    );
+}
+
 #[test]
 fn a_state_that_outlives_all_whose_counts_are_known_is_told_of() {
     let mut ledger = Ledger::default();
