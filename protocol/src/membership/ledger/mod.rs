@@ -281,15 +281,16 @@ impl Ledger {
     }
 
     /// The newest state is lost: training starts again from a checkpoint that holds `kept` gradients. Those that no worker has told any of
-    /// the coordinator's lives of count as computed before. They may be those of a worker whose count is not known yet: if it comes
-    /// later, they count twice.
+    /// the coordinator's lives of count as computed before. But they may be those of a worker whose count is not known yet: then they
+    /// count when it comes.
     pub(super) fn resume_from_checkpoint(&mut self, kept: u64) {
         let missing = self.restart(kept);
-        if missing > 0 && !self.unknown.is_empty() {
+        self.useful = self.useful.saturating_add(missing);
+        if self.unknown.is_empty() {
+            self.gone = self.gone.saturating_add(missing);
+        } else if missing > 0 {
             self.rescued();
         }
-        self.useful = self.useful.saturating_add(missing);
-        self.gone = self.gone.saturating_add(missing);
     }
 
     /// Gradients computed by the lost and by the living.
