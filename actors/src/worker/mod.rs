@@ -152,7 +152,7 @@ impl ModelFailure {
     }
 }
 
-/// Takes part in the job until it ends. `outbox` is what leaves `step driver`; `failures` come from the training thread.
+/// Takes part in the job until it ends. `outbox` is what leaves `driver`; `failures` come from the training thread.
 /// When this is dropped, the worker ends at once and closes its connections, without a word.
 ///
 /// # Errors

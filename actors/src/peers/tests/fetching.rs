@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::{FetchError, PATIENCE, PeerGroup, Ring, pieces, until, workers_with};
 use crate::worker::{StepDriver, Task};
 
-/// Trains `step driver` alone for one step, and then copies states when asked.
+/// Trains `driver` alone for one step, and then copies states when asked.
 fn train(driver: &Arc<StepDriver>, ring: &Ring) -> std::thread::JoinHandle<()> {
     driver.handle(Event::Ordered(CoordinatorMessage::Form(Box::new(ring.alone()))));
     let driver = Arc::clone(driver);
