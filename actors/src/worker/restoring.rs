@@ -182,7 +182,11 @@ impl Reader {
                 Err(error) => tried.push(error.to_string()),
             }
         }
-        Err(format!("nobody gave the manifest {}: {}", restore.key, few(&tried, "; ")))
+        Err(format!(
+            "no member and no checkpoint actor gave the manifest {}: {}",
+            restore.key,
+            few(&tried, "; ")
+        ))
     }
 
     fn check(&self, manifest: Manifest) -> Result<Manifest, String> {
