@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sardana_net::environment::Environment;
 use sardana_protocol::codec::{decode, encode};
 use sardana_protocol::job::{Fingerprint, JobIdentity, JobSpec, Order};
@@ -211,6 +212,11 @@ fn a_record_that_was_left_half_changed_is_not_sure_of_its_count() {
     assert_eq!(Journal::open(&path).unwrap().1, Some(one), "whole again");
 }
 
+/// Each path has what the other had, and at no moment nothing: an attempt to write would make the folder that is missing.
+fn exchange(one: &Path, other: &Path) {
+    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn after_a_failure_it_is_tried_again_until_it_can_be_written() {
     let (place, path) = place();
@@ -219,8 +225,8 @@ async fn after_a_failure_it_is_tried_again_until_it_can_be_written() {
     records.write(Some(&job("one"))).unwrap();
     // The disk is gone, and something else is in its place.
     records.fail();
-    fs::rename(&path, &away).unwrap();
-    fs::write(&path, "no folder").unwrap();
+    fs::write(&away, "no folder").unwrap();
+    exchange(&path, &away);
     let (mut recorder, writing) = keep_writing(Environment::Host, records);
     recorder.write(job("two"));
     let reason = loop {
@@ -237,8 +243,7 @@ async fn after_a_failure_it_is_tried_again_until_it_can_be_written() {
         assert_eq!(recorder.news(), None);
     }
     recorder.write(job("three"));
-    fs::remove_file(&path).unwrap();
-    fs::rename(&away, &path).unwrap();
+    exchange(&path, &away);
     let after = loop {
         match recorder.news() {
             Some(JobEvent::RecordedAgain { after }) => break after,
@@ -258,15 +263,14 @@ async fn what_could_not_be_written_is_written_later_although_nothing_changes() {
     let away = path.with_extension("away");
     let (mut records, _, _) = Records::open(&path).unwrap();
     records.fail();
-    fs::rename(&path, &away).unwrap();
-    fs::write(&path, "no folder").unwrap();
+    fs::write(&away, "no folder").unwrap();
+    exchange(&path, &away);
     let (mut recorder, writing) = keep_writing(Environment::Host, records);
     recorder.write(job("one"));
     while recorder.news().is_none() {
         sleep(Duration::from_millis(10)).await;
     }
-    fs::remove_file(&path).unwrap();
-    fs::rename(&away, &path).unwrap();
+    exchange(&path, &away);
     // The first attempt after that does it, and there is an attempt at least so often.
     sleep(RECORD_AGAIN_MOST * 2).await;
     let news = recorder.news();

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use sardana_chaos_tests::gate::Place;
 use sardana_chaos_tests::setup::Setup;
@@ -153,18 +154,20 @@ async fn a_full_disk_is_done_without_until_it_has_room() -> Result<()> {
 /// A write fails as on a broken disk: nothing more is written to the store until it is opened anew, and that is tried until it works.
 #[tokio::test]
 async fn a_store_that_has_failed_is_opened_anew_once_its_disk_works() -> Result<()> {
+    // At no moment is there nothing: the checkpoint actor would make the folder that is missing.
+    let exchange = |folder: &Path| {
+        let (manifests, hidden) = (folder.join(MANIFESTS_FOLDER), folder.join("hidden"));
+        renameat_with(CWD, manifests, CWD, hidden, RenameFlags::EXCHANGE)
+    };
     let hide = |depot: &Depot| {
-        let manifests = depot.folder.join(MANIFESTS_FOLDER);
-        fs::rename(&manifests, depot.folder.join("hidden"))?;
-        Ok(fs::write(&manifests, [])?)
+        fs::write(depot.folder.join("hidden"), [])?;
+        Ok(exchange(&depot.folder)?)
     };
     let (site, mut one) = one_cannot(setup(2), Start::default(), hide).await?;
     goes_on(site, &mut one, async |one| {
         one.says("the store of checkpoints has failed").await?;
         one.says("cannot be opened anew yet").await?;
-        let manifests = one.folder.join(MANIFESTS_FOLDER);
-        fs::remove_file(&manifests)?;
-        fs::rename(one.folder.join("hidden"), &manifests)?;
+        exchange(&one.folder)?;
         one.says("the store of checkpoints is open again").await?;
         Ok(())
     })

@@ -1,8 +1,10 @@
 //! A job whose disks are lost goes on from its mirror.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sardana::{JobSpec, Step, reference};
 
 use super::objects::{objects, url};
@@ -25,6 +27,11 @@ fn end(running: Running) -> (u64, String) {
     let out = running.ends_well();
     let line = |start: &str| out.lines().find_map(|line| line.strip_prefix(start)).unwrap().to_owned();
     (line("steps: ").parse().unwrap(), line("state: "))
+}
+
+/// Each path has what the other had, and at no moment nothing: a running job would make what is missing.
+fn exchange(one: &Path, other: &Path) {
+    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
 }
 
 /// Kills a job as a lost host does: everything at once.
@@ -109,14 +116,13 @@ fn a_mirror_that_fails_neither_slows_nor_fails_a_job_but_is_not_ignored_at_its_b
     // Whatever is put there from now on cannot be.
     let v1 = site.path("m").join("v1");
     let away = site.path("m").join("away");
-    fs::rename(&v1, &away).unwrap();
-    fs::write(&v1, b"a file").unwrap();
+    fs::write(&away, b"a file").unwrap();
+    exchange(&v1, &away);
     let said = running.event("sardana::event::not_mirrored");
     assert!(said["reason"].as_str().unwrap().contains("v1"), "{said}");
     running.event("sardana::event::saved");
     running.event("sardana::event::saved");
-    fs::remove_file(&v1).unwrap();
-    fs::rename(&away, &v1).unwrap();
+    exchange(&v1, &away);
     running.event("sardana::event::mirrored");
     running.signal("TERM");
     let (_, hash) = end(running);
