@@ -39,6 +39,8 @@ struct Doubts {
     states_lost: u32,
     /// How often a generation had none of the members of the one before: what a joiner's state holds of the lost is not known.
     heirs: u32,
+    /// How often members computed anew, for want of memory, what they had.
+    dropped: u32,
 }
 
 impl Doubts {
@@ -46,6 +48,9 @@ impl Doubts {
         let mut doubts = Self::default();
         let mut before: &[WorkerId] = &[];
         for event in ended.job_events() {
+            if let JobEvent::Generation(GenerationEvent::Forming { dropping, .. }) = event {
+                doubts.dropped += u32::from(*dropping);
+            }
             match event {
                 JobEvent::Worker(WorkerEvent::Lost { worker, cause, .. }) => doubts.lost(*worker, cause),
                 JobEvent::Worker(WorkerEvent::Joined { worker, .. }) => {
@@ -82,9 +87,9 @@ impl Doubts {
         }
     }
 
-    /// How many counts may be called unknown: none where each lost worker's count was told.
+    /// How many counts may be called unknown: none where each lost worker's count was told and memory held what was there.
     fn most(&self) -> u32 {
-        self.losses + DOUBTS_OF_A_RETURN * self.returns + self.states_lost + self.heirs
+        self.losses + DOUBTS_OF_A_RETURN * self.returns + self.states_lost + self.heirs + self.dropped
     }
 
     /// How many gradients the journal has of workers whose count may not be known.

@@ -110,6 +110,8 @@ bugs! {
     WaitingCountsAsHanging,
     /// Where a member stood that still loads the state counts against those that have it.
     LoadersDisbelieve,
+    /// Members compute anew what they have, although their memory holds it beside what is missing.
+    KeptComputedAnew,
     /// A worker that is slow is given no more time than a fast one.
     PaceIgnored,
     /// An order that is said again names members as peers that the worker has nothing to do with.

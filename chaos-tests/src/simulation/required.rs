@@ -47,6 +47,7 @@ pub(crate) const CHECKS: &[&str] = &[
     "the last state is saved",
     "the newest checkpoint is resumed from",
     "the state is lost with its holders",
+    "what is there is not computed anew but for want of memory",
     "who comes back waits first",
     "who follows asks on",
     "who was let go stays away",

@@ -103,9 +103,9 @@ impl Formation {
         let (order, shards) = (sums.order, sums.shards);
         let later = steady(order, shards, &means)?;
         // Where memory does not hold what is kept and what is missing, a rank that lacks some computes all of its range again.
-        let retried = retry(order, shards, &seats);
-        let drops_some = retried.is_err() && seats.iter().any(|seat| !seat.kept.is_empty());
-        let first = retried.unwrap_or_else(|_| later.clone());
+        let retried = retry(order, shards, &seats).ok().filter(|_| !bites(Bug::KeptComputedAnew));
+        let drops_some = retried.is_none() && seats.iter().any(|seat| !seat.kept.is_empty());
+        let first = retried.unwrap_or_else(|| later.clone());
         let members: Vec<MemberAddress> = candidates.iter().map(|candidate| candidate.member).collect();
         let catch_up = match &restore {
             Some(_) => vec![CatchUp::Checkpoint; candidates.len()],

@@ -308,6 +308,7 @@ impl Membership {
             step: formation.step,
             recomputed,
             fetching: formation.fetching(),
+            dropping: formation.drops_some,
         });
         self.phase = Phase::Forming { since };
         let workers = formation.workers().collect();

@@ -189,6 +189,9 @@ pub enum GenerationEvent {
         recomputed: u64,
         /// Members that fetch the state.
         fetching: u32,
+        /// Whether members compute gradients of this step anew that they have, since memory does not hold them beside those that are
+        /// missing. They do not tell how many: the job's summary counts this as unknown.
+        dropping: bool,
     },
     /// All links of the generation are made.
     Formed {

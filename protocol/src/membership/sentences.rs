@@ -79,13 +79,18 @@ impl fmt::Display for GenerationEvent {
                 step,
                 recomputed,
                 fetching,
+                dropping,
             } => {
                 let (workers, again) = (count(members.len(), "worker"), count(*recomputed, "shard gradient"));
                 let fetch = if *fetching == 1 { "fetches" } else { "fetch" };
                 write!(
                     f,
                     "{generation} forms with {workers} at {step}: {again} again, {fetching} {fetch} the state"
-                )
+                )?;
+                if *dropping {
+                    f.write_str(", some compute their shards anew for want of memory")?;
+                }
+                Ok(())
             }
             Self::Formed {
                 generation,
@@ -189,17 +194,20 @@ mod tests {
 
     #[test]
     fn numbers_agree_with_their_nouns() {
-        let forming = |fetching, recomputed| GenerationEvent::Forming {
+        let forming = |fetching, recomputed, dropping| GenerationEvent::Forming {
             generation: Generation::new(Incarnation::new(1), 4),
             members: vec![WorkerId::new(7)],
             step: Step::new(3),
             recomputed,
             fetching,
+            dropping,
         };
         let one = "g1.4 forms with 1 worker at s3: 1 shard gradient again, 1 fetches the state";
-        assert_eq!(sentence(forming(1, 1)), one);
+        assert_eq!(sentence(forming(1, 1, false)), one);
         let more = "g1.4 forms with 1 worker at s3: 2 shard gradients again, 0 fetch the state";
-        assert_eq!(sentence(forming(0, 2)), more);
+        assert_eq!(sentence(forming(0, 2, false)), more);
+        let scarce = format!("{more}, some compute their shards anew for want of memory");
+        assert_eq!(sentence(forming(0, 2, true)), scarce);
     }
 
     #[test]

@@ -30,6 +30,16 @@ impl Law {
         self.uncounted += u64::from(!counted);
     }
 
+    /// A generation is formed, whose members compute some gradients anew that they have, or do not.
+    pub(crate) fn drops(&mut self, dropping: bool) -> Result<(), Violation> {
+        self.dropped += u64::from(dropping);
+        self.check(
+            "what is there is not computed anew but for want of memory",
+            self.scarce || !dropping,
+            || "members that have the memory for it are to compute anew what they have".to_owned(),
+        )
+    }
+
     /// The job is done. `really`: how many gradients all workers there ever were have computed.
     pub(crate) fn ended(&mut self, summary: &Summary, really: u64) -> Result<(), Violation> {
         let (step, last) = (summary.step, self.steps);
@@ -46,18 +56,18 @@ impl Law {
             return Ok(());
         }
         let (unknown, uncounted) = (summary.unknown, self.uncounted);
-        let (inherited, lost) = (self.inherited, self.states_lost);
+        let (inherited, lost, dropped) = (self.inherited, self.states_lost, self.dropped);
         if self.lives > 1 && unknown > 0 {
             self.excuse("a coordinator does not know what was counted in an earlier life");
             return Ok(());
         }
         // A worker that is lost without its count may come back, and leave it unsure what it had computed in vain; and so may a joiner with
         // the state of lost workers, and an older state that holds gradients of theirs.
-        let most = 2 * uncounted + inherited + lost;
+        let most = 2 * uncounted + inherited + lost + dropped;
         self.check("each count is known", u64::from(unknown) <= most, || {
             format!(
                 "{unknown} counts are said to be unknown, {uncounted} workers were lost without theirs, {inherited} times all members were \
-                 others than before, and {lost} times the state was lost"
+                 others than before, {lost} times the state was lost, and {dropped} times memory did not hold what was there"
             )
         })?;
         let (computed, again) = (summary.computed, summary.recomputed);

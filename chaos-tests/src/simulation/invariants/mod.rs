@@ -96,6 +96,10 @@ pub(crate) struct Law {
     inherited: u64,
     /// How often people were told that the state was lost.
     states_lost: u64,
+    /// How often members computed anew, for want of memory, what they had.
+    dropped: u64,
+    /// Whether a worker may lack the memory for all K gradients.
+    pub(crate) scarce: bool,
     /// What each worker has told the coordinator of its generation, and of its ring, when it came.
     introduced: BTreeMap<WorkerId, (Generation, Option<Ring>)>,
     /// The workers with a state that training has begun anew without.
@@ -139,6 +143,8 @@ impl Law {
             uncounted: 0,
             inherited: 0,
             states_lost: 0,
+            dropped: 0,
+            scarce: false,
             introduced: BTreeMap::new(),
             given_up: BTreeSet::new(),
             leaving: BTreeMap::new(),

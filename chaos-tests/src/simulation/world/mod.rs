@@ -159,6 +159,7 @@ impl World {
             swarm,
             dice,
         };
+        world.law.scarce = world.swarm.memory.is_known() || world.swarm.capacity < world.swarm.shards;
         if world.network.transport == super::network::Transport::Datagrams {
             world.law.count = Count::Unknown;
         }

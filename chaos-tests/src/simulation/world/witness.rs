@@ -78,8 +78,10 @@ impl World {
                 generation,
                 step,
                 members,
+                dropping,
                 ..
             } => {
+                self.law.drops(dropping)?;
                 self.formed(generation, &members, clock, before)?;
                 self.begins_at(step)?;
                 self.begun(generation, step)

@@ -165,6 +165,7 @@ impl<'a> Guide<'a> {
                 recomputed,
                 fetching,
                 step,
+                ..
             } => {
                 self.generation = Some(*generation);
                 self.world_size = members.len();

@@ -295,6 +295,13 @@ fn memory_shapes_the_ranges_and_keeps_nobody_from_training() {
         message: WorkerMessage::Halted { generation, standing },
     });
     assert_eq!(formed(&commands), [each(range(0, 24))]);
+    let dropping = |command: &Command| {
+        matches!(
+            command,
+            Command::Tell(JobEvent::Generation(GenerationEvent::Forming { dropping: true, .. }))
+        )
+    };
+    assert!(commands.iter().any(dropping), "people are told");
     let unknown = job.membership.ledger.unknown();
     assert_eq!(
         unknown, 1,
